@@ -165,7 +165,7 @@ def _straggler(comparison: Comparison, ranks: list[int], cause: str, excess: Flo
         "steps": len(steps),
         "times_last": last,
         "collectives": calls,
-        "slowness": float(np.nanmedian(work.slowness[ranks])),
+        "slowness": median(work.slowness[ranks]),
     }
     names = tuple(digests[rank].rank for rank in ranks)
     return Finding("straggler", text, names, cost, 100 * cost / step, cause, evidence)
@@ -183,13 +183,12 @@ def _why(comparison: Comparison, ranks: list[int], cause: str, steps: npt.NDArra
     others = np.ones(len(work.role), np.bool_)
     others[ranks] = False
     others &= work.role == work.role[ranks[0]]
-    if cause == "gpu":
-        factor = float(np.nanmedian(work.slowness[ranks]))
-        if factor > SLOW_GPU:
-            return f"its kernels take {factor:.2f} times as long as the same kernels on the other ranks"
+    factor = median(work.slowness[ranks])
+    if cause in ("gpu", "kernels") and not factor > SLOW_GPU:
         return "its kernels take longer than those of the other ranks"
+    if cause == "gpu":
+        return f"its kernels take {factor:.2f} times as long as the same kernels on the other ranks"
     if cause == "kernels":
-        factor = float(np.nanmedian(work.slowness[ranks]))
         return (
             f"its kernels take {factor:.2f} times as long as those of the other ranks: more work or a slower GPU, "
             "which only recorded shapes tell apart"

@@ -17,7 +17,6 @@ __all__ = ["notes_of"]
 
 SHOWN = 8
 UNCERTAIN = 5.0  # µs of a clock, from which it is worth a line
-IN_COMMON = 0.5  # of the ops of two ranks, below which they run different programs
 
 
 def notes_of(digests: Sequence[Digest], failures: Sequence[Failure], work: Work, waits: Stragglers) -> list[str]:
@@ -62,18 +61,12 @@ def _programs(digests: Sequence[Digest], work: Work) -> list[str]:
     idle = [digest.rank for digest, ops in zip(digests, work.ops, strict=True) if not ops]
     if idle and len(idle) < len(digests):
         found.append(f"{_begun(_ranks(idle))}: no op with work is recorded.")
-    programs: list[tuple[frozenset[str], list[int]]] = []
-    for digest, ops in zip(digests, work.ops, strict=True):
-        if not ops:
-            continue
-        for first, members in programs:
-            if len(first & ops) >= IN_COMMON * len(first | ops):
-                members.append(digest.rank)
-                break
-        else:
-            programs.append((ops, [digest.rank]))
+    programs: dict[int, list[int]] = {}
+    for digest, number, ops in zip(digests, work.program.tolist(), work.ops, strict=True):
+        if ops:
+            programs.setdefault(number, []).append(digest.rank)
     if len(programs) > 1:
-        listed = "; ".join(_ranks(members) for _, members in programs[:SHOWN])
+        listed = "; ".join(_ranks(members) for members in list(programs.values())[:SHOWN])
         found.append(
             f"The ranks run {len(programs)} different programs, with less than half of their ops in common: {listed}. "
             "If the traces are of several runs, load each alone."

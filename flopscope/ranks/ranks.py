@@ -162,7 +162,9 @@ class Ranks:
 
         work = self._work
         total = np.nanmedian(work.total, axis=0) if np.isfinite(work.total).any() else np.full(len(work.steps), np.nan)
-        saving = work.saved(np.maximum(work.excess, 0.0)) if without_stragglers else np.zeros_like(total)
+        saving = np.zeros_like(total)
+        if without_stragglers:
+            saving = np.minimum(work.saved(np.maximum(work.excess, 0.0)), total)
         names = [*work.steps, None] if work.steps != [None] else [None]
         columns = {"total": total, "after": total - saving, "saving": saving}
         if len(names) > len(total):
@@ -294,7 +296,8 @@ class Ranks:
         rows = [{name: getattr(one, name) for name in names} for one in self.findings]
         for row in rows:
             row["ranks"] = list(row["ranks"])
-        return pandas.DataFrame(rows, columns=list(names))
+        frame = pandas.DataFrame(rows, columns=list(names))
+        return frame.astype({"cost_us": "float64", "cost_pct": "float64"})
 
     @cached_property
     def _work(self) -> Work:

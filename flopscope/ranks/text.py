@@ -11,7 +11,7 @@ import numpy as np
 from flopscope.answers.analysis import PARTS
 from flopscope.ranks.stragglers import LEGEND, with_error
 from flopscope.support.safe import printable
-from flopscope.support.units import bytes_text, percent_text, short_time_text, tenths_text
+from flopscope.support.units import bytes_text, count_of, percent_text, short_time_text, tenths_text
 from flopscope.views.fitted import terminal_width
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ def _step(ranks: Ranks) -> list[str]:
     work = ranks._work
     if not np.isfinite(work.total).any():
         return []
-    head = _count(len(ranks), "rank")
+    head = count_of(len(ranks), "rank")
     if work.has_steps:
-        lines = [f"{head}, {_count(len(work.steps), 'step')}; median over ranks and steps:"]
+        lines = [f"{head}, {count_of(len(work.steps), 'step')}; median over ranks and steps:"]
     else:
         lines = [f"{head}, no steps in common; median over ranks:"]
     total = work.step_time
@@ -84,10 +84,6 @@ def _step(ranks: Ranks) -> list[str]:
             f"{short_time_text(after['total'])} ({percent_text(100 * after['saving'] / after['total'])} less)."
         )
     return lines
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _collectives(ranks: Ranks) -> list[str]:

@@ -20,24 +20,25 @@ UNEVEN_EXPERTS = 1.2
 
 
 def stages(comparison: Comparison) -> Iterator[Finding]:
-    """Find an imbalance between ranks that run different programs, such as the stages of a pipeline."""
+    """Find an imbalance between ranks that run parts of one program, such as the stages of a pipeline."""
     work = comparison.work
-    numbers = np.unique(work.role)
-    if len(numbers) < 2:
-        return
-    own = np.array([median(work.own[work.role == number].ravel()) for number in numbers])
-    heaviest, mean = int(np.nanargmax(own)), float(np.nanmean(own))
-    cost = float(own[heaviest] - mean)
-    if not cost > max(LEAST * work.step_time, (IMBALANCE - 1) * mean):
-        return
-    ranks = np.flatnonzero(work.role == numbers[heaviest])
-    named = tuple(comparison.digests[rank].rank for rank in ranks.tolist())
-    listed = ", ".join(map(str, named[:4])) + (", …" if len(named) > 4 else "")
-    text = (
-        f"Work is uneven: ranks {listed} have {own[heaviest] / mean:.2f} times the mean work of the {len(numbers)} "
-        f"kinds of ranks, which costs about {comparison.price(cost)}."
-    )
-    yield Finding("imbalance", text, named, cost, 100 * cost / work.step_time)
+    for program in np.unique(work.program):
+        numbers = np.unique(work.role[work.program == program])
+        own = np.array([median(work.own[work.role == number].ravel()) for number in numbers])
+        if np.isfinite(own).sum() < 2:
+            continue
+        heaviest, mean = int(np.nanargmax(own)), float(np.nanmean(own))
+        cost = float(own[heaviest] - mean)
+        if not cost > max(LEAST * work.step_time, (IMBALANCE - 1) * mean):
+            continue
+        ranks = np.flatnonzero(work.role == numbers[heaviest]).tolist()
+        who = f"rank {comparison.numbers(ranks)} has" if len(ranks) == 1 else f"ranks {comparison.numbers(ranks)} have"
+        text = (
+            f"work is uneven: {who} {own[heaviest] / mean:.2f} times the mean work of the {len(numbers)} kinds of ranks, "
+            f"which costs about {comparison.price(cost)}."
+        )
+        named = tuple(comparison.digests[rank].rank for rank in ranks)
+        yield Finding("imbalance", text, named, cost, 100 * cost / work.step_time)
 
 
 def steps(comparison: Comparison) -> Iterator[Finding]:

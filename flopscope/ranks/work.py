@@ -23,6 +23,7 @@ __all__ = ["KERNELS", "Work", "median_of_others"]
 
 KERNELS = ("ideal", "compute", "memory", "latency", "launch", "unmodelled", "copy")
 """The parts in which a kernel or a copy ran."""
+IN_COMMON = 0.5  # of the ops of two ranks, below which they run different programs
 SHARE_OF_OPS = 0.5  # of the largest role, below which roles are too small to compare ranks in them
 
 
@@ -134,13 +135,26 @@ class Work:
 
     @cached_property
     def role(self) -> npt.NDArray[np.intp]:
-        """A number of the program that each rank runs: ranks with the same ops, equally often, have the same. All have
-        0 if that would leave most ranks alone, as where the ops depend on the data."""
+        """A number of what each rank runs: ranks with the same ops, equally often, have the same. If that would leave
+        most ranks alone, as where the ops depend on the data, ranks with most ops in common have the same."""
         numbers: dict[object, int] = {}
         roles = np.array([numbers.setdefault(_program(digest), len(numbers)) for digest in self.digests], np.intp)
         sizes = np.bincount(roles)
         alone = int((sizes[roles] == 1).sum())
-        return roles if alone <= SHARE_OF_OPS * len(roles) else np.zeros(len(roles), np.intp)
+        return roles if alone <= SHARE_OF_OPS * len(roles) else self.program
+
+    @cached_property
+    def program(self) -> npt.NDArray[np.intp]:
+        """A number for each rank: those with at least half of their ops in common have the same, and all without
+        any."""
+        first: list[frozenset[str]] = []
+        numbers = []
+        for ops in self.ops:
+            same = (place for place, one in enumerate(first) if len(one & ops) >= IN_COMMON * len(one | ops))
+            numbers.append(next(same, len(first)))
+            if numbers[-1] == len(first):
+                first.append(ops)
+        return np.array(numbers, np.intp)
 
     @cached_property
     def slowness(self) -> Floats:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from flopscope.sources.load import NotATrace, Trace, load_trace
 from flopscope.support.safe import printable
 
-__all__ = ["find_traces", "load_traces"]
+__all__ = ["PATTERNS", "find_traces", "load_traces", "natural_order"]
 
 MAGIC = re.compile(r"[*?]|\[[^\]]+\]")
 
@@ -95,7 +95,7 @@ def _find(source: str) -> _Found:
 def _in_folder(folder: str) -> _Found:
     with os.scandir(folder) as entries:
         kinds = {entry.name: entry.is_dir() for entry in entries}
-    files = _natural(name for name, is_folder in kinds.items() if not is_folder)
+    files = natural_order(name for name, is_folder in kinds.items() if not is_folder)
     chosen = [name for name in files if not name.startswith(".") and _is_named_as_trace(name)]
     others = tuple(name for name in files if name not in set(chosen))
     if not chosen:
@@ -113,7 +113,7 @@ def _empty(folder: str, files: tuple[str, ...], folders: list[str]) -> str:
 
 
 def _of_pattern(pattern: str) -> _Found:
-    matches = _natural(glob.iglob(pattern, recursive=True))
+    matches = natural_order(glob.iglob(pattern, recursive=True))
     files = [path for path in matches if not os.path.isdir(path)]
     if files:
         return _Found(files, True)
@@ -137,7 +137,7 @@ def _is_named_as_trace(name: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in PATTERNS)
 
 
-def _natural(names: Iterable[str]) -> list[str]:
+def natural_order(names: Iterable[str]) -> list[str]:
     """Sort the names with the numbers in them as numbers."""
     return sorted(names, key=lambda name: ([_part(part) for part in re.split(r"([0-9]+)", name)], name))
 
