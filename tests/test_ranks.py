@@ -194,12 +194,14 @@ def test_wrong_files_are_listed_and_the_rest_is_analysed(tmp_path: Path) -> None
     (tmp_path / names[0]).write_bytes((tmp_path / names[0]).read_bytes()[:300])  # of rank 0
     (tmp_path / "again.json.gz").write_bytes((tmp_path / names[3]).read_bytes())
     (tmp_path / "notes.json").write_text("{}")
-    with pytest.warns(UserWarning, match=r"[23] files are left out of 10.*Ranks.files"):
+    missing = pytest.warns(UserWarning, match="1 of 8 ranks have no trace")
+    with missing, pytest.warns(UserWarning, match=r"[23] files are left out of 10.*Ranks.files"):
         ranks = fs.load_ranks(tmp_path, workers=2)
     left_out = ranks.files[ranks.files["problem"] != ""]
     reasons = dict(zip(map(os.path.basename, left_out["source"]), left_out["problem"], strict=True))
     assert "rank 3 was read from" in "".join(reasons.values())
     assert "notes.json" in reasons
+    assert "1 of 8 ranks have no trace: 0." in ranks.notes
     assert set(range(1, 8)) <= set(ranks.stragglers().ranks["rank"])
 
 
@@ -233,7 +235,8 @@ def test_files_without_a_rank_get_the_free_numbers(tmp_path: Path) -> None:
 def test_missing_ranks_are_counted(tmp_path: Path) -> None:
     simulated(tmp_path, lost=(2, 5))
     with pytest.warns(UserWarning, match="2 of 8 ranks have no trace: 2, 5"):
-        assert len(fs.load_ranks(tmp_path, workers=1)) == 6
+        ranks = fs.load_ranks(tmp_path, workers=1)
+    assert len(ranks) == 6 and ranks.notes == ["2 of 8 ranks have no trace: 2, 5."]
 
 
 @pytest.mark.parametrize(

@@ -62,11 +62,15 @@ def _slow_gpus(work: Work) -> list[int]:
 
 def _slow_gpu(comparison: Comparison, rank: int) -> Finding:
     factor = float(comparison.work.slowness[rank])
-    matched = comparison.stragglers.ranks["collectives"].iloc[rank] > 0
-    effect = "but no step is longer for it" if matched else "and without collectives it is unknown who waits for it"
+    row = comparison.stragglers.ranks.iloc[rank]
+    calls, last = int(row["collectives"]), int(row["times_last"])
+    effect = "without collectives it is unknown who waits for it"
+    if calls:
+        share = percent_text(100 * last / calls)
+        effect = f"it comes last in {share} of its collectives, but its cost does not stand out from how steps differ"
     text = (
         f"the kernels of {comparison.place(rank)} take {factor:.2f} times as long as the same kernels on the other "
-        f"ranks, {effect}."
+        f"ranks; {effect}."
     )
     named = (comparison.digests[rank].rank,)
     return Finding("gpu", text, named, float("nan"), float("nan"), "gpu", {"slowness": factor})

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.ranks.digest import Digest, digest_of
 from flopscope.ranks.engine import MISSING, Failure, run_everywhere, workers_for
+from flopscope.ranks.notes import rank_notes
 from flopscope.sources.find import PATTERNS, find_traces, natural_order
 from flopscope.sources.load import load_trace
 from flopscope.support.safe import printable
@@ -78,7 +79,8 @@ def load_ranks(
         some = "1 file is" if len(failures) == 1 else f"{len(failures):,} files are"
         message = f"{some} left out of {len(sources):,}: {_listed(failures)}; Ranks.files lists all"
         warnings.warn(printable(message), UserWarning, stacklevel=2)
-    _warn_of_ranks(digests)
+    for note in rank_notes(digests):
+        warnings.warn(note, UserWarning, stacklevel=2)
     return Ranks(digests, failures)
 
 
@@ -149,27 +151,6 @@ def _of_one_run(digests: Sequence[Digest]) -> tuple[list[Digest], list[Failure]]
     for digest, rank in zip(unnamed, list(islice(free, len(unnamed))), strict=True):
         by_rank[rank] = replace(digest, identity=replace(digest.identity, rank=rank))
     return [by_rank[rank] for rank in sorted(by_rank)], failures
-
-
-def _warn_of_ranks(digests: Sequence[Digest]) -> None:
-    """Issue a warning if ranks are missing, or are not named by their traces."""
-    notes = []
-    guessed = [d for d in digests if d.identity.rank_from != "trace"]
-    if guessed:
-        how = sorted({d.identity.rank_from for d in guessed})
-        origin = " or ".join("their order" if one == "order" else f"the {one}" for one in how)
-        notes.append(f"{len(guessed):,} traces do not name their rank, which is taken from {origin}")
-    sizes = {d.identity.world_size for d in digests} - {None}
-    if len(sizes) > 1:
-        notes.append(f"the traces name different world sizes: {', '.join(map(str, sorted(s for s in sizes if s)))}")
-    elif sizes:
-        size = next(iter(sizes)) or 0
-        if len(digests) < size:
-            absent = sorted(set(range(size)) - {d.rank for d in digests})
-            some = ", ".join(map(str, absent[:8])) + (", …" if len(absent) > 8 else "")
-            notes.append(f"{len(absent):,} of {size:,} ranks have no trace: {some}")
-    for note in notes:
-        warnings.warn(note, UserWarning, stacklevel=3)
 
 
 def _listed(failures: Sequence[Failure]) -> str:

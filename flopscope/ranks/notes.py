@@ -13,7 +13,7 @@ from flopscope.ranks.work import Work
 from flopscope.support.safe import printable
 from flopscope.support.units import short_time_text
 
-__all__ = ["notes_of"]
+__all__ = ["notes_of", "rank_notes"]
 
 SHOWN = 8
 UNCERTAIN = 5.0  # µs of a clock, from which it is worth a line
@@ -23,6 +23,7 @@ def notes_of(digests: Sequence[Digest], failures: Sequence[Failure], work: Work,
     """Return the notes, a sentence each."""
     return [
         *_files(digests, failures),
+        *(f"{_begun(note)}." for note in rank_notes(digests)),
         *_programs(digests, work),
         *_steps(digests, work),
         *_clocks(waits),
@@ -49,11 +50,28 @@ def _files(digests: Sequence[Digest], failures: Sequence[Failure]) -> list[str]:
     warned = [digest.rank for digest in digests if digest.problems]
     if warned:
         found.append(f"Reading {_ranks(warned)} issued warnings: Ranks.files")
-    for origin, what in (("file name", "the file's name"), ("order", "the order of the files")):
-        guessed = [digest.rank for digest in digests if digest.identity.rank_from == origin]
-        if guessed:
-            found.append(f"{_begun(_ranks(guessed))}: taken from {what}, the traces do not name their rank.")
     return [printable(text) for text in found]
+
+
+def rank_notes(digests: Sequence[Digest]) -> list[str]:
+    """Return what is to say if ranks are missing, or are not named by their traces."""
+    notes = []
+    guessed = [d for d in digests if d.identity.rank_from != "trace"]
+    if guessed:
+        how = sorted({d.identity.rank_from for d in guessed})
+        origin = " or ".join("their order" if one == "order" else f"the {one}" for one in how)
+        verb = "trace does not name its" if len(guessed) == 1 else "traces do not name their"
+        notes.append(f"{len(guessed):,} {verb} rank, which is taken from {origin}")
+    sizes = {d.identity.world_size for d in digests} - {None}
+    if len(sizes) > 1:
+        notes.append(f"the traces name different world sizes: {', '.join(map(str, sorted(s for s in sizes if s)))}")
+    elif sizes:
+        size = next(iter(sizes)) or 0
+        absent = sorted(set(range(size)) - {d.rank for d in digests})
+        if absent:
+            some = ", ".join(map(str, absent[:SHOWN])) + (", …" if len(absent) > SHOWN else "")
+            notes.append(f"{len(absent):,} of {size:,} ranks have no trace: {some}")
+    return notes
 
 
 def _programs(digests: Sequence[Digest], work: Work) -> list[str]:

@@ -34,8 +34,8 @@ def stages(comparison: Comparison) -> Iterator[Finding]:
         ranks = np.flatnonzero(work.role == numbers[heaviest]).tolist()
         who = f"rank {comparison.numbers(ranks)} has" if len(ranks) == 1 else f"ranks {comparison.numbers(ranks)} have"
         text = (
-            f"work is uneven: {who} {own[heaviest] / mean:.2f} times the mean work of the {len(numbers)} kinds of ranks, "
-            f"which costs about {comparison.price(cost)}."
+            f"work is uneven: {who} {own[heaviest] / mean:.2f} times the mean work of the {len(numbers)} kinds of "
+            f"ranks, which costs about {comparison.price(cost)}."
         )
         named = tuple(comparison.digests[rank].rank for rank in ranks)
         yield Finding("imbalance", text, named, cost, 100 * cost / work.step_time)
