@@ -60,7 +60,7 @@ def test_collectives_by_size_are_those_of_the_single_calls(ranks: fs.Ranks, by_g
     assert frame["calls"].sum() == len(calls) and len(frame) == calls.groupby(keys).ngroups
     steps = ranks.steps()["step"].nunique()
     for _, row in frame.iterrows():
-        mine = calls[(calls["size"] == row["bytes_from"]) & (calls["count"] == row["members"])]
+        mine = calls[(calls["size"] == row["bytes_from"]) & (calls["count"] == row["ranks"])]
         mine = mine[mine["group"] == row["group"]] if by_group else mine
         assert row["calls"] == len(mine) and row["groups"] == mine["group"].nunique() and row["hosts"] == 1
         assert row["bytes_to"] == 2 * row["bytes_from"]
@@ -69,7 +69,7 @@ def test_collectives_by_size_are_those_of_the_single_calls(ranks: fs.Ranks, by_g
         assert row["skew_uncertainty"] == np.median(mine["skew_uncertainty"])
         assert row["transfer_median"] == np.median(mine["transfer"])
         assert row["bus_gbytes_per_s"] == np.median(mine["bus_gbytes_per_s"])
-        members = row["members"] * row["groups"]
+        members = row["ranks"] * row["groups"]
         assert row["time"] == pytest.approx(mine["time"].sum() / members / steps)
         assert row["waited"] == pytest.approx(mine["waited"].sum() / members / steps)
         assert 0 < row["exposed"] <= row["time"] + 1e-6
@@ -80,7 +80,7 @@ def test_exposed_time_is_that_of_the_traces(ranks: fs.Ranks, slow: tuple[Path, S
     expected = sum(trace.collectives()["exposed"].sum() for trace in traces)
     frame = ranks.collectives()
     steps = ranks.steps()["step"].nunique()
-    assert (frame["exposed"] * frame["members"]).sum() * steps == pytest.approx(expected)
+    assert (frame["exposed"] * frame["ranks"]).sum() * steps == pytest.approx(expected)
 
 
 def test_hosts_and_groups_are_sums_of_their_ranks_and_calls(tmp_path: Path) -> None:
@@ -158,6 +158,25 @@ def test_a_rank_without_events_is_noted(tmp_path: Path) -> None:
         ranks.tables()
     assert "Rank 1: no op with work is recorded." in text and ranks.findings == []
     assert "The clock of rank 1 is not aligned" in text
+
+
+def test_the_types_of_parquet_files_do_not_depend_on_the_rows(ranks: fs.Ranks, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    simulated(tmp_path / "one", dp=1, tp=1)
+
+    def bare(_: int, trace: dict[str, Any]) -> None:
+        events = [e for e in trace["traceEvents"] if not e["name"].startswith("ProfilerStep")]
+        trace["traceEvents"] = [e for e in events if "nccl" not in e["name"] and e["name"] != "record_param_comms"]
+        trace["deviceProperties"] = []
+
+    edited(tmp_path / "one", bare)
+    ranks.to_parquet(tmp_path / "full")
+    fs.load_ranks(tmp_path / "one", workers=1).to_parquet(tmp_path / "bare")
+    for path in sorted((tmp_path / "full").iterdir()):
+        full, empty = (parquet.read_schema(tmp_path / folder / path.name) for folder in ("full", "bare"))
+        assert dict(zip(full.names, map(str, full.types), strict=True)) == dict(
+            zip(empty.names, map(str, empty.types), strict=True)
+        ), path.name
 
 
 def test_one_rank_is_not_compared(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from flopscope.ranks.findings import find
 from flopscope.ranks.notes import notes_of
 from flopscope.ranks.rows import rank_rows
 from flopscope.ranks.stragglers import Stragglers, find_stragglers
-from flopscope.ranks.tables import collective_rows, group_rows, host_rows, rank_facts
+from flopscope.ranks.tables import collective_rows, group_rows, host_rows, rank_facts, with_types
 from flopscope.ranks.unmatched import last_calls_by_group
 from flopscope.ranks.work import Work
 from flopscope.support.files import replacing
@@ -108,7 +108,7 @@ class Ranks:
 
         by_group: False: groups with as many members on as many hosts are one row, ``group`` is missing.
 
-        ``collective``; ``group``; ``groups``: number of them; ``members``; ``hosts``, missing if unknown;
+        ``collective``; ``group``; ``groups``: number of them; ``ranks`` of each; ``hosts``, missing if unknown;
         ``bytes_from``, ``bytes_to``: the bucket of message sizes, a power of two; ``calls``; ``skew_median``,
         ``skew_p95``: from the first start to the last; ``skew_uncertainty``: median standard error of these;
         ``transfer_median``: from the last start to the end; ``bus_gbytes_per_s``: median over the transfer; ``time``,
@@ -257,6 +257,10 @@ class Ranks:
         os.makedirs(folder, exist_ok=True)
         for name, frame in self.tables().items():
             table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+            if name == "findings":  # an empty list column has no type
+                place = table.schema.get_field_index("ranks")
+                numbers = pyarrow.array(frame["ranks"].tolist(), pyarrow.list_(pyarrow.int64()))
+                table = table.set_column(place, "ranks", numbers)
             with replacing(os.path.join(os.fspath(folder), f"{name}.parquet"), "wb") as out:
                 pyarrow.parquet.write_table(table, out)
 
@@ -267,18 +271,20 @@ class Ranks:
         ops = self.key_averages()
         for name in ("input_shapes", "input_dtypes"):
             ops[name] = ops[name].astype(str)
-        return {
-            "files": self.files,
-            "findings": self._finding_rows(),
-            "ranks": self.ranks,
-            "hosts": self.hosts(),
-            "groups": self.groups(),
-            "calls": self._stragglers.collectives,
-            "collectives": self.collectives(),
-            "ops": ops,
-            "steps": self.steps(),
-            "last_calls": self.last_calls,
-        }
+        return with_types(
+            {
+                "files": self.files,
+                "findings": self._finding_rows(),
+                "ranks": self.ranks,
+                "hosts": self.hosts(),
+                "groups": self.groups(),
+                "calls": self._stragglers.collectives,
+                "collectives": self.collectives(),
+                "ops": ops,
+                "steps": self.steps(),
+                "last_calls": self.last_calls,
+            }
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the findings, notes, ranks and files as dicts and lists for JSON; unknown values are None."""

@@ -108,7 +108,7 @@ def _collectives(ranks: Ranks) -> list[str]:
         (
             row["collective"],
             bytes_text(row["bytes_from"]),
-            f"{row['groups']:,} x {row['members']:,}" if row["groups"] > 1 else f"{row['members']:,}",
+            f"{row['groups']:,} x {row['ranks']:,}" if row["groups"] > 1 else f"{row['ranks']:,}",
             f"{row['calls']:,}",
             with_error(row["skew_median"], row["skew_uncertainty"]),
             short_time_text(row["skew_p95"]),
@@ -119,7 +119,7 @@ def _collectives(ranks: Ranks) -> list[str]:
         )
         for row in frame.head(COLLECTIVES).to_dict("records")
     ]
-    weight = (frame["groups"] * frame["members"]).to_numpy(np.float64)
+    weight = (frame["groups"] * frame["ranks"]).to_numpy(np.float64)
     waited, time = (float((frame[name].to_numpy(np.float64) * weight).sum()) for name in ("waited", "time"))
     share = f"{percent_text(100 * waited / time)} of the time in collectives is waiting for the last rank"
     step = "step and rank" if ranks._work.has_steps else "rank"
