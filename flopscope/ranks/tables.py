@@ -109,27 +109,15 @@ def with_types(tables: dict[str, pandas.DataFrame]) -> dict[str, pandas.DataFram
     return found
 
 
-TEXTS = frozenset(
-    (
-        *(
-            "source",
-            "rank_from",
-            "host",
-            "device",
-            "problem",
-            "kind",
-            "cause",
-            "what",
-            "group",
-            "members",
-            "collective",
-        ),
-        *("waiting_collective", "key", "device_type", "input_shapes", "input_dtypes", "bound", "step"),
-    )
-)
-INTEGERS = frozenset(
-    (*("rank", "ranks", "first_rank", "calls", "groups", "times_last", "most_last", "number", "count", "straggler"),)
-)
+TEXTS = {
+    *("source", "rank_from", "host", "device", "problem", "kind", "cause", "what", "step", "bound"),
+    *("group", "members", "collective", "waiting_collective"),
+    *("key", "device_type", "input_shapes", "input_dtypes"),
+}
+INTEGERS = {
+    *("rank", "ranks", "first_rank", "calls", "groups"),
+    *("times_last", "most_last", "number", "count", "straggler"),
+}
 
 
 def rank_facts(digests: Sequence[Digest], waits: Stragglers, work: Work) -> pandas.DataFrame:
