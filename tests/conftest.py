@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,3 +50,20 @@ def on_the_cpu(request: pytest.FixtureRequest) -> Iterator[None]:
     fs.set_default_device(None if "gpu" in request.path.parts else "cpu")
     yield
     fs.set_default_device(None)
+
+
+@pytest.fixture(scope="session")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A folder with the traces of eight simulated ranks, of which rank 5 has a slow GPU, and the true times."""
+    from ranks_cases import simulated
+
+    folder = tmp_path_factory.mktemp("ranks")
+    return folder, simulated(folder, slow_gpu={5: 1.3}, drift_ppm=3.0)
+
+
+@pytest.fixture(scope="session")
+def ranks(slow: tuple[Path, Any]) -> Any:
+    """The ranks of these traces."""
+    import flopscope as fs
+
+    return fs.load_ranks(slow[0], workers=1)

@@ -14,7 +14,7 @@ import pytest
 
 import flopscope as fs
 from flopscope.cli.program import main
-from flopscope.sources.paths import _natural
+from flopscope.sources.paths import natural_order
 
 
 def text(rank: int) -> str:
@@ -56,7 +56,7 @@ def test_a_folder_has_its_traces_in_natural_order(tmp_path: Path) -> None:
 def test_numbers_in_names_are_sorted_as_numbers() -> None:
     sorted_names = ["a", "a1b2", "a1b10", "a02", "a2", "a2b", "a10", f"a{'9' * 5000}", "b", "b²", "b٣"]
     shuffled = random.Random(1).sample(sorted_names, len(sorted_names))
-    assert _natural(shuffled) == sorted_names
+    assert natural_order(shuffled) == sorted_names
 
 
 def test_brackets_may_belong_to_a_name(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,83 +25,9 @@ from flopscope.ranks.work import median_of_others
 
 pytest.importorskip("dask")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
-from ranks import groups_of, random_fault
-from ranks_simulator import Program, Simulated, write
-
-SMALL = {"dp": 4, "tp": 2, "events": 2500}
-
-
-def simulated(folder: Path, **more: Any) -> Simulated:
-    return write(Program(**{**SMALL, **more}), folder, workers=1)
-
-
-@pytest.fixture(scope="module")
-def slow(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Simulated]:
-    folder = tmp_path_factory.mktemp("ranks")
-    return folder, simulated(folder, slow_gpu={5: 1.3}, drift_ppm=3.0)
-
-
-@pytest.fixture(scope="module")
-def ranks(slow: tuple[Path, Simulated]) -> fs.Ranks:
-    return fs.load_ranks(slow[0], workers=1)
-
-
-# What is slow ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_slow_gpu_is_the_first_line(ranks: fs.Ranks) -> None:
-    first = ranks.findings[0]
-    assert (first.kind, first.ranks, first.cause) == ("straggler", (5,), "gpu")
-    assert first.evidence["slowness"] == pytest.approx(1.3, rel=0.02)
-    assert str(ranks).startswith("Rank 5 (host #0, GPU 0) comes last in ")
-
-
-def test_the_cost_is_what_the_simulation_gains_without_it(slow: tuple[Path, Simulated], ranks: fs.Ranks) -> None:
-    from ranks_simulator import simulate
-
-    times = slow[1]
-    healthy, _, _ = simulate(Program(**SMALL, drift_ppm=3.0))
-    gain = np.mean(
-        (times.step_end - times.step_begin).max(axis=1) - (healthy.step_end - healthy.step_begin).max(axis=1)
-    )
-    assert ranks.findings[0].cost_us == pytest.approx(gain, rel=0.15)
-    after = ranks.what_if(without_stragglers=True)
-    assert after["saving"].iloc[-1] == pytest.approx(gain, rel=0.15)
-    assert (after["total"] - after["saving"] - after["after"]).abs().max() < 1e-6
-    assert ranks.what_if()["saving"].max() == 0
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_a_random_fault_is_named_first(seed: int, tmp_path: Path) -> None:
-    rng = np.random.default_rng(1000 + seed)
-    shape = {"dp": 4, "tp": 2, "pp": 1, "events": 6000, "seed": seed}
-    kind, fault, who = random_fault(rng, shape)
-    write(Program(**shape, **fault), tmp_path, workers=1)
-    first = fs.load_ranks(tmp_path, workers=1).findings[0]
-    assert (first.kind, first.cause) == (("step", "data") if kind == "step" else ("straggler", kind))
-    assert set(first.ranks) == who
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_nothing_is_named_where_nothing_is_wrong(seed: int, tmp_path: Path) -> None:
-    simulated(tmp_path, seed=seed, dp=(2, 4, 8, 3)[seed], tp=(1, 2, 1, 4)[seed])
-    ranks = fs.load_ranks(tmp_path, workers=1)
-    assert ranks.findings == []
-    assert str(ranks).startswith("No rank, link or step stands out.")
-
-
-def test_a_slow_network_is_named_by_its_hosts(tmp_path: Path) -> None:
-    simulated(tmp_path, dp=8, tp=2, pp=2, slow_link={1: 0.5})
-    (found,) = fs.load_ranks(tmp_path, workers=1).findings
-    assert found.kind == "link" and found.ranks == tuple(range(16))  # the groups of the first two hosts
-    assert found.evidence["factor"] == pytest.approx(2, rel=0.1)
-
-
-def test_a_slow_host_is_one_finding(tmp_path: Path) -> None:
-    simulated(tmp_path, dp=16, tp=1, events=4000, slow_gpu=dict.fromkeys(range(8, 16), 1.2))
-    (found,) = fs.load_ranks(tmp_path, workers=1).findings
-    assert found.ranks == tuple(range(8, 16)) and "Host #1 (ranks 8 to 15)" in found.what
-
+from ranks import groups_of
+from ranks_cases import edited, simulated
+from ranks_simulator import Simulated
 
 # Clocks ---------------------------------------------------------------------------------------------------------------
 
@@ -137,6 +64,40 @@ def test_clocks_may_be_hours_apart() -> None:
         group.start += hours[group.members]
     clocks = align(groups, count)
     np.testing.assert_allclose(clocks.offset, offset + hours, atol=2)
+
+
+def _with_rows(group: Group, rows: Any) -> Group:
+    names = ("kind", "message_bytes", "number", "factor", "start", "duration", "exposed")
+    return replace(group, **{name: getattr(group, name)[rows] for name in names})
+
+
+@pytest.mark.parametrize("drift", [0.0, 5.0])
+def test_clocks_of_ranks_that_recorded_other_steps(drift: float) -> None:
+    count, offset, slope, groups = groups_of(4, 2, 1, 300, 5, drift)
+    hours = 3.6e9 * np.arange(count)
+    rng = np.random.default_rng(0)
+    for group in groups:
+        group.start += hours[group.members]
+        for column, member in enumerate(group.members):
+            if member in (0, 3):
+                group.start[40:, column] = np.nan  # the first rank has few calls
+            if member == 6:
+                group.start[:150, column] = np.nan
+        enough = (~np.isnan(group.start)).sum(axis=1) > 2
+        group.start[
+            enough[:, None] & (rng.integers(0, 300, len(group.start))[:, None] == np.arange(len(group.members)))
+        ] = np.nan
+    groups = [_with_rows(group, (~np.isnan(group.start)).sum(axis=1) > 1) for group in groups]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clocks = align(groups, count)
+    later = [1, 2, 4, 5, 6, 7]
+    for at in (0.0, 2e6):
+        found = clocks.offset + at * clocks.drift
+        expected = offset + hours + (clocks.middle + at) * slope
+        difference = (found - expected)[later]
+        np.testing.assert_allclose(difference - difference[0], 0, atol=3)
+    assert np.isfinite(clocks.uncertainty).all() and not clocks.component.any()
 
 
 def test_row_medians_ignore_missing_values() -> None:
@@ -227,66 +188,20 @@ def test_different_calls_under_one_number_are_listed() -> None:
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
-def test_rows_have_statistics_over_the_ranks(ranks: fs.Ranks, slow: tuple[Path, Simulated]) -> None:
-    traces = fs.load_traces(slow[0])
-    frame = ranks.key_averages()
-    row = frame[(frame["key"] == "aten::mm") & (frame["device_type"] == "cpu")].iloc[0]
-    times = {}
-    for trace in traces:
-        for one in trace.key_averages(group_by_input_shape=True):
-            if one.key == "aten::mm" and one.device_type == "cpu" and one.input_shapes == row["input_shapes"]:
-                times[trace.rank] = one.self_device_time_total / len(trace.step_breakdown())
-    assert row["ranks"] == len(times) == 8
-    assert row["time_min"] == pytest.approx(min(times.values())) and row["time_max"] == pytest.approx(
-        max(times.values())
-    )
-    assert row["time_median"] == pytest.approx(np.median(list(times.values())))
-    assert row["rank_max"] == max(times, key=lambda rank: times[rank] or 0) == 5
-    assert row["rank_min"] == min(times, key=lambda rank: times[rank] or 0)
-
-
-def test_steps_are_the_accounting_of_each_rank(ranks: fs.Ranks, slow: tuple[Path, Simulated]) -> None:
-    steps = ranks.steps()
-    for trace in fs.load_traces(slow[0])[:2]:
-        expected = trace.accounting().dropna(subset="step")
-        mine = steps[steps["rank"] == trace.rank]
-        np.testing.assert_allclose(mine["total"], expected["total"])
-        np.testing.assert_allclose(mine["communication"], expected["communication"])
-        np.testing.assert_allclose(mine["own"], expected["total"] - expected["communication"])
-
-
-def test_the_page_has_the_findings(ranks: fs.Ranks, tmp_path: Path) -> None:
-    ranks.write_report(tmp_path / "ranks.html", title="Run 7")
-    text = (tmp_path / "ranks.html").read_text(encoding="utf-8")
-    assert "Run 7" in text and ranks.findings[0].what in text
-    old = text
-    with pytest.raises(OSError):
-        ranks.write_report(tmp_path / "absent" / "ranks.html")
-    assert (tmp_path / "ranks.html").read_text(encoding="utf-8") == old
-
-
-def test_tables_are_written_as_parquet(ranks: fs.Ranks, tmp_path: Path) -> None:
-    pandas = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
-    ranks.to_parquet(tmp_path / "out")
-    for name, frame in ranks.tables().items():
-        read = pandas.read_parquet(tmp_path / "out" / f"{name}.parquet")
-        assert list(read.columns) == list(frame.columns) and len(read) == len(frame)
-    json.dumps(ranks.to_dict(), allow_nan=False)
-
-
 def test_wrong_files_are_listed_and_the_rest_is_analysed(tmp_path: Path) -> None:
     simulated(tmp_path)
     names = sorted(path.name for path in tmp_path.iterdir())
     (tmp_path / names[0]).write_bytes((tmp_path / names[0]).read_bytes()[:300])  # of rank 0
     (tmp_path / "again.json.gz").write_bytes((tmp_path / names[3]).read_bytes())
     (tmp_path / "notes.json").write_text("{}")
-    with pytest.warns(UserWarning, match=r"[23] files are left out of 10.*Ranks.files"):
+    missing = pytest.warns(UserWarning, match="1 of 8 ranks have no trace")
+    with missing, pytest.warns(UserWarning, match=r"[23] files are left out of 10.*Ranks.files"):
         ranks = fs.load_ranks(tmp_path, workers=2)
     left_out = ranks.files[ranks.files["problem"] != ""]
     reasons = dict(zip(map(os.path.basename, left_out["source"]), left_out["problem"], strict=True))
     assert "rank 3 was read from" in "".join(reasons.values())
     assert "notes.json" in reasons
+    assert "1 of 8 ranks have no trace: 0." in ranks.notes
     assert set(range(1, 8)) <= set(ranks.stragglers().ranks["rank"])
 
 
@@ -301,10 +216,27 @@ def test_ranks_are_named_by_their_files_if_traces_do_not(tmp_path: Path) -> None
     assert set(ranks.files["rank_from"]) == {"file name"} and ranks.findings == []
 
 
+def test_files_without_a_rank_get_the_free_numbers(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=4, tp=1)
+
+    def unnamed(rank: int, trace: dict[str, Any]) -> None:
+        if rank in (0, 2):
+            del trace["distributedInfo"]
+
+    edited(tmp_path, unnamed)
+    for rank in range(4):
+        next(tmp_path.glob(f"*rank{rank}.json.gz")).rename(tmp_path / f"{'cabd'[rank]}.json.gz")
+    with pytest.warns(UserWarning, match="2 traces do not name their rank, which is taken from their order"):
+        files = fs.load_ranks(tmp_path, workers=1).files
+    assert [os.path.basename(one) for one in files["source"]] == ["b.json.gz", "a.json.gz", "c.json.gz", "d.json.gz"]
+    assert list(files["rank"]) == [0, 1, 2, 3] and list(files["rank_from"]) == ["order", "trace", "order", "trace"]
+
+
 def test_missing_ranks_are_counted(tmp_path: Path) -> None:
     simulated(tmp_path, lost=(2, 5))
     with pytest.warns(UserWarning, match="2 of 8 ranks have no trace: 2, 5"):
-        assert len(fs.load_ranks(tmp_path, workers=1)) == 6
+        ranks = fs.load_ranks(tmp_path, workers=1)
+    assert len(ranks) == 6 and ranks.notes == ["2 of 8 ranks have no trace: 2, 5."]
 
 
 @pytest.mark.parametrize(
@@ -327,6 +259,10 @@ def test_urls_are_opened_by_fsspec(tmp_path: Path) -> None:
     simulated(tmp_path, dp=2, tp=1)
     ranks = fs.load_ranks(f"file://{tmp_path}/*.json.gz", workers=1)
     assert len(ranks) == 2 and all(source.startswith("file://") for source in ranks.files["source"])
+    assert len(fs.load_ranks(f"file://{tmp_path}/", workers=1)) == 2
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="no trace is in this folder"):
+        fs.load_ranks(f"file://{tmp_path}/empty/")
     with pytest.raises(FileNotFoundError, match="no file matches"):
         fs.load_ranks(f"file://{tmp_path}/none*.json.gz")
 
@@ -371,6 +307,12 @@ def test_a_scheduler_that_cannot_be_reached_is_an_error(monkeypatch: pytest.Monk
         fs.load_ranks([__file__], client="tcp://127.0.0.1:9")
 
 
+def test_a_client_is_a_client_or_an_address() -> None:
+    pytest.importorskip("distributed")
+    with pytest.raises(TypeError, match=r"client must be a dask\.distributed\.Client or an address, not int"):
+        fs.load_ranks([__file__], client=3)
+
+
 def test_a_cluster_reads_the_same(slow: tuple[Path, Simulated], ranks: fs.Ranks) -> None:
     distributed = pytest.importorskip("distributed")
     with (
@@ -409,25 +351,3 @@ def test_the_command_prints_the_summary(slow: tuple[Path, Simulated], tmp_path: 
     content = json.loads(out.read_text())
     assert content["findings"][0]["ranks"] == [5] and len(content["ranks"]) == 8
     assert main(["ranks", str(tmp_path / "absent.json"), "--workers", "1"]) == 2
-
-
-@pytest.mark.parametrize("rank", [0, 5])
-def test_a_rank_that_does_not_come_is_named(rank: int, tmp_path: Path) -> None:
-    simulated(tmp_path, stops={rank: 1})
-    ranks = fs.load_ranks(tmp_path, workers=1)
-    found = [one for one in ranks.findings if one.kind == "missing"]
-    assert [one.ranks for one in found] == [(rank,)] and f"Rank {rank} did not come to allreduce" in found[0].what
-
-
-def test_calls_on_the_host_say_whether_they_ran(tmp_path: Path) -> None:
-    simulated(tmp_path, dp=2, tp=1, stops={1: 1})
-    events = json.loads(gzip.decompress(next(tmp_path.glob("*rank0.json.gz")).read_bytes()))["traceEvents"]
-    kernels = {e["args"]["correlation"] for e in events if e["cat"] == "kernel"}
-    calls = [e for e in events if e["name"] == "record_param_comms"]
-    core = fs.load_trace(next(tmp_path.glob("*rank0.json.gz")))._core
-    assert core is not None
-    columns = core.collective_calls()
-    assert columns["sequence"] == [e["args"]["Seq"] for e in calls]
-    assert columns["ran"] == [int(e["args"]["External id"] in kernels) for e in calls] and 0 in columns["ran"]
-    assert columns["group"] == [e["args"]["Process Group Name"] for e in calls]
-    assert set(columns["collective"]) == {"allreduce"}

@@ -305,7 +305,7 @@ def facts_of(count: int, steps: int, waited: float = 0.0) -> RankFacts:
     for part in PARTS:
         parts[part][:] = 1.0
     frame = pandas.DataFrame({"rank": range(count), "waited": waited, "awaited": 0.0, "times_last": 0})
-    frame[["collectives", "unmatched", "waited_pct", "clock_offset", "clock_spread"]] = 1.0
+    frame[["collectives", "unmatched", "waited_pct", "clock_offset", "clock_uncertainty"]] = 1.0
     frame.loc[count - 1, "awaited"] = waited * count
     names = [f"step {i}" for i in range(steps)]
     return RankFacts([*range(count)], ["file"] * count, [""] * count, names, parts, frame)

@@ -128,7 +128,7 @@ class Matched:
     origins: Integers
     """ns on each rank's clock; what its times in the groups count from."""
     own: npt.NDArray[np.int64]
-    """Number of calls of each rank, matched or not."""
+    """Number of calls of each rank, matched or not; of one on several GPUs of the process, one."""
     matched: npt.NDArray[np.int64]
     mismatches: list[Mismatch]
     mismatched: int
@@ -173,7 +173,8 @@ def match(ranks: Sequence[Calls]) -> Matched:
     for (name, text), members in parts.items():
         if len(members) < 2:
             continue
-        group, wrong = _match_group(name, text, members, origins)
+        group, wrong, again = _match_group(name, text, members, origins)
+        own[[part.place for part in members]] -= again
         mismatched += len(wrong)
         mismatches += wrong[: max(0, MISMATCHES_LISTED - len(mismatches))]
         if len(group.kind):
@@ -220,7 +221,8 @@ def _occurrences(keys: npt.NDArray[Any]) -> Integers:
     return numbers
 
 
-def _match_group(name: str, text: str, parts: list[_Part], origins: Integers) -> tuple[Group, list[Mismatch]]:
+def _match_group(name: str, text: str, parts: list[_Part], origins: Integers) -> tuple[Group, list[Mismatch], Integers]:
+    """Return the matched calls, those that do not match, and how many calls of each part are of further GPUs."""
     by_sequence = all(part.has_sequences for part in parts)
     keyed = [_keys(part, by_sequence) for part in parts]
     keys = [key for key, _ in keyed]
@@ -266,7 +268,8 @@ def _match_group(name: str, text: str, parts: list[_Part], origins: Integers) ->
         duration[kept],
         exposed[kept],
     )
-    return group, wrong
+    again = [len(part.rows) - len(rows) for part, (_, rows) in zip(parts, keyed, strict=True)]
+    return group, wrong, np.array(again, np.int64)
 
 
 def _keys(part: _Part, by_sequence: bool) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:

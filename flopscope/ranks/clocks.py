@@ -27,6 +27,7 @@ CALLS_FOR_DRIFT = 12
 FEW = 10.0
 SIGNIFICANT = 4.0  # standard errors
 TURNS = 3
+PATTERNS = 64  # of members present, those with the most calls
 ALIGNMENTS = 2
 HUBER = 3.0
 RIDGE = 1e-12
@@ -68,31 +69,47 @@ def align(groups: Sequence[Group], ranks: int) -> Clocks:
         if rows.any():
             ends.setdefault(group.members.tobytes(), []).append(group.ends[rows])
     used = [(np.frombuffer(members, np.intp), np.concatenate(parts)) for members, parts in ends.items()]
-    graph = _Graph(ranks, [members for members, _ in used])
+    component = np.arange(ranks)
     middle = float(np.median([np.nanmedian(part[[0, -1]]) for _, part in used])) if used else 0.0
     offsets, slopes = np.zeros(ranks), np.zeros(ranks)
     errors = spread = np.full(ranks, np.nan)
     # The median end of a call that other clocks mark is that of one member, or of two: its own deviation is then no
     # measure of its clock. Once the clocks are aligned, every member is equally often the median.
-    for _ in range(ALIGNMENTS):
+    for turn in range(ALIGNMENTS):
+        parts_used = used if turn else [part for one in used for part in _by_presence(*one)]
+        members = [one for one, _ in parts_used]
         medians = [
-            _Medians(members, part - offsets[members] - slopes[members] * (part - middle), middle)
-            for members, part in used
+            _Medians(own, part - offsets[own] - slopes[own] * (part - middle), middle) for own, part in parts_used
         ]
-        more, slope_errors = graph.solve([m.slope for m in medians], [m.slope_error for m in medians])
+        more, slope_errors, _ = _solve(ranks, members, [m.slope for m in medians], [m.slope_error for m in medians])
         more[~(np.abs(slopes + more) > SIGNIFICANT * slope_errors)] = 0.0
         slopes += more
         for m in medians:
             m.without_drift(more)
-        by_rank, errors = graph.solve([m.offset for m in medians], [m.error for m in medians])
+        by_rank, errors, component = _solve(ranks, members, [m.offset for m in medians], [m.error for m in medians])
         offsets += by_rank
         spread = np.full(ranks, np.nan)
         for m in medians:
             spread[m.members] = np.fmax(spread[m.members], m.spread)
-    clocks = Clocks(offsets, slopes, errors, spread, graph.component, middle)
+    clocks = Clocks(offsets, slopes, errors, spread, component, middle)
     for group in groups:
         group.start -= offsets[group.members] + slopes[group.members] * (group.start - middle)
     return clocks
+
+
+def _by_presence(members: npt.NDArray[np.intp], ends: Floats) -> list[tuple[npt.NDArray[np.intp], Floats]]:
+    """Return the calls by the members that they have: while clocks may be hours apart, the median end of a call is of
+    another clock if other members take part."""
+    present = ~np.isnan(ends)
+    if present.all():
+        return [(members, ends)]
+    patterns, which, counts = np.unique(present, axis=0, return_inverse=True, return_counts=True)
+    most = np.argsort(-counts, kind="stable")[:PATTERNS]
+    return [
+        (members[patterns[one]], ends[which.ravel() == one][:, patterns[one]])
+        for one in most
+        if patterns[one].sum() > 1
+    ]
 
 
 def row_medians(matrix: Floats) -> Floats:
@@ -151,46 +168,48 @@ class _Medians:
             self.offset, self.error, self.spread = self._medians(self.deviations)
 
 
-class _Graph:
-    """The ranks and the groups that they are in, and what one value per member of each group says of the ranks."""
+def _components(ranks: int, members: Sequence[npt.NDArray[np.intp]]) -> npt.NDArray[np.intp]:
+    """Return for each rank the first of the ranks that groups connect it with."""
+    first = np.arange(ranks)
+    changed = True
+    while changed:
+        changed = False
+        for group in members:
+            least = first[group].min()
+            if (first[group] != least).any():
+                first[group] = least
+                changed = True
+        first = first[first]
+    return first
 
-    def __init__(self, ranks: int, members: Sequence[npt.NDArray[np.intp]]) -> None:
-        self.ranks, self.members = ranks, members
-        self.component = self._components()
 
-    def _components(self) -> npt.NDArray[np.intp]:
-        first = np.arange(self.ranks)
-        changed = True
-        while changed:
-            changed = False
-            for group in self.members:
-                least = first[group].min()
-                if (first[group] != least).any():
-                    first[group] = least
-                    changed = True
-            first = first[first]
-        return first
+def _solve(
+    ranks: int, members: Sequence[npt.NDArray[np.intp]], values: Sequence[Floats], errors: Sequence[Floats]
+) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+    """Return a value for each rank, relative to the first rank that known values connect it with, its standard error,
+    and the place of that first rank.
 
-    def solve(self, values: Sequence[Floats], errors: Sequence[Floats]) -> tuple[Floats, Floats]:
-        """Return a value for each rank, relative to the first of its component, and its standard error.
-
-        values: for each group those of its members, up to a constant of the group; errors: their standard errors,
-        infinite where a value is unknown. A rank without a value has 0 and NaN.
-        """
-        result, error = np.zeros(self.ranks), np.full(self.ranks, np.nan)
-        for first in np.unique(self.component):
-            inside = np.flatnonzero(self.component == first)
-            groups = [place for place, group in enumerate(self.members) if self.component[group[0]] == first]
-            if groups and len(inside) > 1:
-                place = np.full(self.ranks, -1, np.intp)
-                place[inside] = np.arange(len(inside))
-                result[inside], error[inside] = _solve_component(
-                    len(inside),
-                    [place[self.members[g]] for g in groups],
-                    [values[g] for g in groups],
-                    [errors[g] for g in groups],
-                )
-        return result, error
+    members: of each group; values: for each group those of its members, up to a constant of the group; errors: their
+    standard errors, infinite where a value is unknown. A rank without a known value has 0 and NaN.
+    """
+    result, error = np.zeros(ranks), np.full(ranks, np.nan)
+    known = [np.isfinite(sigma) & np.isfinite(value) for sigma, value in zip(errors, values, strict=True)]
+    used = [place for place, some in enumerate(known) if some.sum() > 1]
+    inside_of = [members[g][known[g]] for g in used]
+    component = _components(ranks, inside_of)
+    for first in np.unique(component):
+        inside = np.flatnonzero(component == first)
+        chosen = [place for place, group in enumerate(inside_of) if component[group[0]] == first]
+        if len(inside) > 1:
+            place = np.full(ranks, -1, np.intp)
+            place[inside] = np.arange(len(inside))
+            result[inside], error[inside] = _solve_component(
+                len(inside),
+                [place[inside_of[one]] for one in chosen],
+                [values[used[one]][known[used[one]]] for one in chosen],
+                [errors[used[one]][known[used[one]]] for one in chosen],
+            )
+    return result, error, component
 
 
 def _solve_component(
@@ -200,9 +219,7 @@ def _solve_component(
     row = np.concatenate(members)
     column = np.repeat(np.arange(len(members)), [len(group) for group in members])
     value, sigma = np.concatenate(values), np.concatenate(errors)
-    known = np.isfinite(sigma) & np.isfinite(value)
-    base = np.where(known, 1 / np.where(known, sigma, 1.0) ** 2, 0.0)
-    value = np.where(known, value, 0.0)
+    base = 1 / sigma**2
     # Clocks may be hours apart: the equations are solved for what differs from a first estimate.
     about, constants_about = _first_estimate(ranks, members, np.split(value, np.cumsum([len(g) for g in members])[:-1]))
     value = value - (about[row] - constants_about[column])
@@ -211,7 +228,7 @@ def _solve_component(
     for _ in range(TURNS):
         x, constants, error = _least_squares(ranks, len(members), row, column, value, weight)
         residual = np.abs(x[row] - constants[column] - value)
-        allowed = HUBER * np.where(known, sigma, np.inf)
+        allowed = HUBER * sigma
         with np.errstate(invalid="ignore", divide="ignore"):
             factor = np.where(residual > allowed, allowed / residual, 1.0)
         again = base * np.nan_to_num(factor, nan=1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,18 +51,22 @@ class Identity:
 
 @dataclass(frozen=True)
 class LastCall:
-    """The last call of a process group's collectives on a rank, where PyTorch recorded sequence numbers."""
+    """The last calls of a process group's collectives on a rank, where PyTorch recorded sequence numbers."""
 
     group: str
     ranks: str
     called: int
-    """Sequence number of the last call."""
-    ran: int
-    """That of the last call whose kernel is recorded; -1 without any."""
+    """Sequence number of the last call; -1 if the rank, which the group names, called none."""
     collective: str
     """Of the last call."""
     start: int
     """Of the last call, in ns on the rank's clock."""
+    ran: int
+    """Sequence number of the last call whose kernel is recorded; -1 without any."""
+    waiting: int
+    """That of the first call after it, whose kernel is not recorded; -1 without any."""
+    waiting_collective: str
+    waiting_start: int
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ class Digest:
     coverage: dict[str, Any]
     peaks: dict[str, dict[str, Any]]
     has_device: bool
+    has_shapes: bool
     has_memory: bool
     memory_peak: float
     """Largest sum of the memory changes on a device that were recorded, in bytes; NaN without any."""
@@ -143,6 +148,7 @@ def digest_of(trace: Results, source: str, place: int, peaks: str = "datasheet")
         coverage=meta["coverage"],
         peaks=meta["peaks"],
         has_device=bool(meta["has_device"]),
+        has_shapes=bool(core.has_shapes),
         has_memory=bool(meta["has_memory"]),
         memory_peak=_memory_peak(trace) if meta["has_memory"] else float("nan"),
         dropped=trace.dropped,
@@ -173,18 +179,18 @@ def _identity(trace: Results, source: str, place: int) -> Identity:
 
 
 def _last_calls(columns: Mapping[str, Sequence[Any]], base: int) -> list[LastCall]:
-    last: dict[tuple[str, str], LastCall] = {}
+    groups: dict[tuple[str, str], list[tuple[int, bool, str, int]]] = {}
     names = ("group", "ranks", "sequence", "ran", "collective", "start")
     for group, ranks, sequence, ran, collective, start in zip(*(columns[name] for name in names), strict=True):
-        if sequence is None or not group:
-            continue
-        before = last.get((group, ranks or ""))
-        done = max(before.ran if before else -1, sequence if ran else -1)
-        if before is None or sequence >= before.called:
-            last[group, ranks or ""] = LastCall(group, ranks or "", sequence, done, collective, start + base)
-        elif done > before.ran:
-            last[group, ranks or ""] = replace(before, ran=done)
-    return list(last.values())
+        if sequence is not None and group:
+            groups.setdefault((group, ranks or ""), []).append((sequence, bool(ran), collective, start + base))
+    found = []
+    for (group, ranks), calls in groups.items():
+        last = max(calls, key=lambda call: call[0])
+        ran = max((sequence for sequence, done, _, _ in calls if done), default=-1)
+        after = min((call for call in calls if call[0] > ran), default=(-1, False, "", 0))
+        found.append(LastCall(group, ranks, last[0], last[2], last[3], ran, after[0], after[2], after[3]))
+    return found
 
 
 def _memory_peak(trace: Results) -> float:

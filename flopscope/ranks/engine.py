@@ -166,6 +166,8 @@ def _connected(client: Any) -> Iterator[Any]:
     except ImportError as problem:
         raise ImportError(MISSING) from problem
     if not isinstance(client, str):
+        if not hasattr(client, "scheduler_info"):
+            raise TypeError(f"client must be a dask.distributed.Client or an address, not {type(client).__name__}")
         _check_versions(client)
         yield client
         return

@@ -7,12 +7,14 @@ import os
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 from flopscope.ranks.digest import Digest, digest_of
 from flopscope.ranks.engine import MISSING, Failure, run_everywhere, workers_for
+from flopscope.ranks.notes import rank_notes
 from flopscope.sources.load import load_trace
-from flopscope.sources.paths import find_traces
+from flopscope.sources.paths import PATTERNS, find_traces, natural_order
 from flopscope.support.safe import printable
 
 if TYPE_CHECKING:
@@ -42,18 +44,19 @@ def load_ranks(
     """Read the traces of the ranks of a distributed program, and keep of each what is asked across ranks.
 
     paths: files, folders, patterns such as ``"runs/*/rank*.json.gz"``, and URLs that fsspec opens
-        (``"s3://bucket/run7/*.json.gz"``, ``"gs://…"``, ``"https://…"``), one or several. Files are read as by
-        load_trace().
+        (``"s3://bucket/run7/*.json.gz"``, ``"gs://…"``, ``"https://…"``; a folder ends in "/"), one or several.
+        Files are read as by load_trace().
     client: where they are read. None: processes of this machine. A ``dask.distributed.Client``, or the address of its
         scheduler: its workers, which need the same version of flopscope and access to the files.
     workers: number of processes on this machine; None: one per core, as far as memory allows.
     max_bytes: maximum size of each text, as in load_trace().
 
     The rank is the one in the trace's "distributedInfo", else the number after "rank" in the file's name, else the
-    place of the file among the paths: Ranks.files says which. Files that cannot be read, second files of a rank, and
-    files of other programs are listed there with the reason and counted in a UserWarning; the rest is analysed.
+    next free number in the order of the paths: Ranks.files says which. Files that cannot be read and second files of a
+    rank are listed there with the reason and counted in a UserWarning; the rest is analysed. Ranks.notes says if ranks
+    run different programs or recorded different steps.
 
-    Raises ValueError if no file can be read or two runs are mixed, FileNotFoundError for a missing file or a pattern
+    Raises ValueError if no file can be read, FileNotFoundError for a missing file or a pattern
     without matches, ImportError without Dask, and OSError if the scheduler cannot be reached.
     """
     from flopscope.ranks.ranks import Ranks
@@ -73,10 +76,11 @@ def load_ranks(
     if not digests:
         raise ValueError(printable(f"none of the {len(sources):,} files could be read: {_listed(failures)}"))
     if failures:
-        count = "1 file is" if len(failures) == 1 else f"{len(failures):,} files are"
-        message = f"{count} left out of {len(sources):,}: {_listed(failures)}; Ranks.files lists all"
+        some = "1 file is" if len(failures) == 1 else f"{len(failures):,} files are"
+        message = f"{some} left out of {len(sources):,}: {_listed(failures)}; Ranks.files lists all"
         warnings.warn(printable(message), UserWarning, stacklevel=2)
-    _warn_of_ranks(digests)
+    for note in rank_notes(digests):
+        warnings.warn(note, UserWarning, stacklevel=2)
     return Ranks(digests, failures)
 
 
@@ -98,7 +102,7 @@ def _read(file: _File) -> Digest | Failure:
         return replace(digest, problems=problems)
     except Exception as problem:  # whatever a file causes, the others are analysed
         text = str(problem).removeprefix(f"{file.source}: ")
-        return Failure(file.source, text if isinstance(problem, (ValueError, OSError)) else repr(problem))
+        return Failure(file.source, text if isinstance(problem, (ValueError, OSError, ImportError)) else repr(problem))
 
 
 def _sources(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
@@ -118,46 +122,35 @@ def _remote(url: str) -> list[str]:
         import fsspec
     except ImportError as problem:
         raise ImportError(MISSING) from problem
-    if not glob.has_magic(url):
+    is_pattern = glob.has_magic(url)
+    if not is_pattern and not url.endswith("/"):
         return [url]
-    system, pattern = fsspec.core.url_to_fs(url)
-    found = sorted(system.glob(pattern))
+    system, path = fsspec.core.url_to_fs(url)
+    folder = path.rstrip("/")
+    patterns = [path] if is_pattern else [f"{folder}/{name}" for name in PATTERNS]
+    found = natural_order({one for pattern in patterns for one in system.glob(pattern)})
     if not found:
-        raise FileNotFoundError(f"{url}: no file matches this pattern")
+        what = "file matches this pattern" if is_pattern else "trace is in this folder"
+        raise FileNotFoundError(f"{url}: no {what}")
     return [system.unstrip_protocol(one) for one in found]
 
 
 def _of_one_run(digests: Sequence[Digest]) -> tuple[list[Digest], list[Failure]]:
-    """Return the digests by rank, and those that are second files of a rank."""
+    """Return the digests by rank, and those that are second files of a rank. Files whose rank nothing names get the
+    numbers that are free, in their order."""
     by_rank: dict[int, Digest] = {}
     failures = []
-    for digest in digests:
-        first = by_rank.setdefault(digest.rank, digest)
-        if first is not digest:
-            why = f"rank {digest.rank} was read from {first.identity.source} already"
-            failures.append(Failure(digest.identity.source, why))
+    for origin in ("trace", "file name"):
+        for digest in (one for one in digests if one.identity.rank_from == origin):
+            first = by_rank.setdefault(digest.rank, digest)
+            if first is not digest:
+                why = f"rank {digest.rank} was read from {first.identity.source} already"
+                failures.append(Failure(digest.identity.source, why))
+    free = (number for number in count() if number not in by_rank)
+    unnamed = [one for one in digests if one.identity.rank_from == "order"]
+    for digest, rank in zip(unnamed, list(islice(free, len(unnamed))), strict=True):
+        by_rank[rank] = replace(digest, identity=replace(digest.identity, rank=rank))
     return [by_rank[rank] for rank in sorted(by_rank)], failures
-
-
-def _warn_of_ranks(digests: Sequence[Digest]) -> None:
-    """Issue a warning if ranks are missing, or are not named by their traces."""
-    notes = []
-    guessed = [d for d in digests if d.identity.rank_from != "trace"]
-    if guessed:
-        how = sorted({d.identity.rank_from for d in guessed})
-        origin = " or ".join("their order" if one == "order" else f"the {one}" for one in how)
-        notes.append(f"{len(guessed):,} traces do not name their rank, which is taken from {origin}")
-    sizes = {d.identity.world_size for d in digests} - {None}
-    if len(sizes) > 1:
-        notes.append(f"the traces name different world sizes: {', '.join(map(str, sorted(s for s in sizes if s)))}")
-    elif sizes:
-        size = next(iter(sizes)) or 0
-        if len(digests) < size:
-            absent = sorted(set(range(size)) - {d.rank for d in digests})
-            some = ", ".join(map(str, absent[:8])) + (", …" if len(absent) > 8 else "")
-            notes.append(f"{len(absent):,} of {size:,} ranks have no trace: {some}")
-    for note in notes:
-        warnings.warn(note, UserWarning, stacklevel=3)
 
 
 def _listed(failures: Sequence[Failure]) -> str:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from flopscope.answers.accounting import part_times
 from flopscope.answers.analysis import PARTS, Analysis
-from flopscope.ranks.findings import host_names
+from flopscope.ranks.finding import host_names
 from flopscope.ranks.stragglers import stragglers
 from flopscope.report.profile import Profile
 from flopscope.report.ranks import RankFacts, add_ranks, most_awaited
@@ -25,32 +25,23 @@ if TYPE_CHECKING:
 
 __all__ = ["facts_of_ranks", "rank_facts", "report_of_ranks"]
 
-FAILURES = 20  # files left out that the page names
-
 
 def facts_of_ranks(ranks: Ranks) -> RankFacts:
     """Return what the page shows of many ranks: the accounting of each, who waits for whom, and the findings."""
     work, waits = ranks._work, ranks.stragglers()
     digests = ranks._digests
-    devices = np.array([max(len({d for d in one.accounting["device"] if d is not None}), 1) for one in digests])
     hosts = host_names(digests)
-    notes = [note for one in ranks._failures[:FAILURES] if (note := f"Left out: {one.source}: {one.reason}")]
-    if len(ranks._failures) > FAILURES:
-        notes.append(f"{len(ranks._failures) - FAILURES:,} more files are left out: Ranks.files lists them")
-    dropped = sum(digest.dropped for digest in digests)
-    if dropped:
-        notes.append(f"{dropped:,} events of the traces are in no table")
     matched = len(waits.collectives) > 0
     return RankFacts(
         ranks=[digest.rank for digest in digests],
         labels=[f"host {host}" if host else d.identity.source for host, d in zip(hosts, digests, strict=True)],
         devices=[digest.identity.device or "" for digest in digests],
         steps=[] if work.steps == [None] else [str(name) for name in work.steps],
-        parts={part: work.part(part) / devices[:, None] for part in PARTS},
+        parts={part: work.part(part) for part in PARTS},
         rank_rows=waits.ranks,
         collectives=waits.collectives,
         why="" if matched else "No collective could be matched across the ranks.",
-        notes=notes,
+        notes=ranks.notes,
         findings=[one.what for one in ranks.findings],
     )
 

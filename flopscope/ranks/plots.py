@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flopscope.ranks.findings import host_names, links_by_class
-from flopscope.ranks.work import median_of_others
+from flopscope.ranks.finding import host_names
+from flopscope.ranks.links import links_by_class
+from flopscope.support.units import count_of
 from flopscope.views.plots import PLAIN, matplotlib_axes
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def plot_steps(ranks: Ranks, ax: Any = None) -> Any:
     """Draw a heat map of ranks and steps: own work beyond the median of the other ranks, in percent of a step."""
     ax = ax or matplotlib_axes(figsize=(8, 5))
     work = ranks._work
-    excess = 100 * (work.own - median_of_others(work.own, work.role)) / work.step_time
+    excess = 100 * work.excess / work.step_time
     most = max(float(np.nanmax(np.abs(excess))) if np.isfinite(excess).any() else 1.0, 1.0)
     image = ax.imshow(excess, aspect="auto", cmap=DIVERGING, vmin=-most, vmax=most, interpolation="nearest")
     _rank_ticks(ax.yaxis, [digest.rank for digest in ranks._digests])
@@ -34,7 +35,7 @@ def plot_steps(ranks: Ranks, ax: Any = None) -> Any:
     ax.set_ylabel("rank", **PLAIN)
     bar = ax.figure.colorbar(image, ax=ax)
     bar.set_label("own work beyond the others' median (% of a step)", **PLAIN)
-    ax.set_title(f"{len(ranks):,} ranks: work that the others wait for", fontsize=11, **PLAIN)
+    ax.set_title(f"{count_of(len(ranks), 'rank')}: work that the others wait for", fontsize=11, **PLAIN)
     return ax
 
 
@@ -60,7 +61,7 @@ def plot_skew(ranks: Ranks, ax: Any = None) -> Any:
     ax.set_ylim(bottom=0)
     ax.set_xlabel("rank", **PLAIN)
     ax.set_ylabel("arrival after the first rank (µs)", **PLAIN)
-    ax.set_title(f"{len(ranks):,} ranks: arrival at collectives", fontsize=11, **PLAIN)
+    ax.set_title(f"{count_of(len(ranks), 'rank')}: arrival at collectives", fontsize=11, **PLAIN)
     ax.legend(loc="upper right", fontsize=8)
     ax.grid(True, axis="y", color="#e4e4e4", linewidth=0.6)
     ax.set_axisbelow(True)
@@ -92,7 +93,7 @@ def plot_links(ranks: Ranks, ax: Any = None) -> Any:
     ax.set_ylabel("host", **PLAIN)
     bar = ax.figure.colorbar(image, ax=ax)
     bar.set_label("time of a transfer over that of equal groups", **PLAIN)
-    ax.set_title(f"{len(names):,} hosts: links", fontsize=11, **PLAIN)
+    ax.set_title(f"{count_of(len(names), 'host')}: links", fontsize=11, **PLAIN)
     return ax
 
 

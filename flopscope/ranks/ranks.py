@@ -13,10 +13,14 @@ import numpy as np
 from flopscope.answers.analysis import PARTS
 from flopscope.ranks.digest import Digest
 from flopscope.ranks.engine import Failure
-from flopscope.ranks.findings import Comparison, Finding, find, host_names
+from flopscope.ranks.finding import Comparison, Finding, host_names
+from flopscope.ranks.findings import find
+from flopscope.ranks.notes import notes_of
 from flopscope.ranks.rows import rank_rows
 from flopscope.ranks.stragglers import Stragglers, find_stragglers
-from flopscope.ranks.work import Work, median_of_others
+from flopscope.ranks.tables import collective_rows, group_rows, host_rows, rank_facts, with_types
+from flopscope.ranks.unmatched import last_calls_by_group
+from flopscope.ranks.work import Work
 from flopscope.support.files import replacing
 
 if TYPE_CHECKING:
@@ -68,9 +72,50 @@ class Ranks:
         """What is slow or wrong, the largest cost first."""
         return find(self._comparison)
 
+    @cached_property
+    def notes(self) -> list[str]:
+        """What is left out, differs between the ranks, or is uncertain: a sentence each."""
+        return notes_of(self._digests, self._failures, self._work, self._stragglers)
+
     def stragglers(self) -> Stragglers:
         """Return which ranks wait for which in collectives. See fs.stragglers()."""
         return self._stragglers
+
+    @cached_property
+    def ranks(self) -> pandas.DataFrame:
+        """A row per rank. ``host``, ``gpu``, ``device``: where it ran, as far as known; ``steps``: number recorded;
+        ``total``, ``own``, ``excess``, ``communication`` (exposed: nothing else ran), ``data``: medians over the steps,
+        as in steps(); ``flops``, ``bytes_total_moved``: known work per step; ``slowness``: the time of its kernels over
+        that of the same kernels and shapes on the other ranks; ``memory_peak``: bytes allocated; and the columns of
+        Stragglers.ranks."""
+        return rank_facts(self._digests, self._stragglers, self._work)
+
+    def hosts(self) -> pandas.DataFrame:
+        """Return a row per host, those that others waited for longest first: ``host``; ``ranks``; ``first_rank``;
+        ``own``, ``communication``, ``slowness``: medians over its ranks; ``times_last``, ``waited``, ``awaited``: sums
+        over its ranks, of which ranks of the same host may be among those that waited."""
+        return host_rows(self.ranks)
+
+    def groups(self) -> pandas.DataFrame:
+        """Return a row per process group, those that waited longest first: ``group``; ``members``: as recorded;
+        ``ranks``: members with a trace; ``calls`` matched; ``waited``: time that members waited for the last one;
+        ``waited_pct``: in percent of the time of these calls; ``most_last``: the rank that came last most often;
+        ``times_last``: how often; ``awaited``: time that the others waited for it there."""
+        return group_rows(self._stragglers)
+
+    def collectives(self, *, by_group: bool = True) -> pandas.DataFrame:
+        """Return the matched collectives by kind, group and size, the most exposed first: arrival apart from transfer.
+
+        by_group: False: groups with as many members on as many hosts are one row, ``group`` is missing.
+
+        ``collective``; ``group``; ``groups``: number of them; ``ranks`` of each; ``hosts``, missing if unknown;
+        ``bytes_from``, ``bytes_to``: the bucket of message sizes, a power of two; ``calls``; ``skew_median``,
+        ``skew_p95``: from the first start to the last; ``skew_uncertainty``: median standard error of these;
+        ``transfer_median``: from the last start to the end; ``bus_gbytes_per_s``: median over the transfer; ``time``,
+        ``waited``, ``exposed``: duration, time waiting for the last member, and time in which nothing computed, per
+        step and member; what two collectives take at once counts for both.
+        """
+        return collective_rows(self._digests, self._stragglers, self._work, by_group)
 
     def key_averages(self) -> pandas.DataFrame:
         """Return the ops of all ranks with statistics over the ranks: a row per name, device, shapes and dtypes.
@@ -90,18 +135,17 @@ class Ranks:
     def steps(self) -> pandas.DataFrame:
         """Return a row per step and rank: ``step``, missing if the program marked none; ``rank``; ``total``; ``own``:
         the total without the time in which the rank only communicated; ``excess``: own less the median of the other
-        ranks that run the same program; and the parts of Results.accounting(), all summed over the rank's devices."""
+        ranks that run the same program; and the parts of Results.accounting(), all means over the rank's devices."""
         import pandas
 
         work = self._work
         ranks, steps = work.total.shape
-        excess = work.own - median_of_others(work.own, work.role)
         columns: dict[str, Any] = {
             "step": np.tile(np.array(work.steps, object), ranks),
             "rank": np.repeat([d.rank for d in self._digests], steps),
             "total": work.total.ravel(),
             "own": work.own.ravel(),
-            "excess": excess.ravel(),
+            "excess": work.excess.ravel(),
         }
         columns |= {part: work.part(part).ravel() for part in PARTS}
         return pandas.DataFrame(columns)
@@ -117,12 +161,10 @@ class Ranks:
         import pandas
 
         work = self._work
-        own = np.where(np.isnan(work.own), -np.inf, work.own)
-        excess = np.maximum(np.nan_to_num(work.own - median_of_others(work.own, work.role)), 0.0)
-        total = np.nanmedian(work.total, axis=0)
+        total = np.nanmedian(work.total, axis=0) if np.isfinite(work.total).any() else np.full(len(work.steps), np.nan)
         saving = np.zeros_like(total)
         if without_stragglers:
-            saving = np.clip(own.max(axis=0) - (own - excess).max(axis=0), 0.0, total)
+            saving = np.minimum(work.saved(np.maximum(work.excess, 0.0)), total)
         names = [*work.steps, None] if work.steps != [None] else [None]
         columns = {"total": total, "after": total - saving, "saving": saving}
         if len(names) > len(total):
@@ -174,10 +216,36 @@ class Ranks:
 
         write(path, ranks_page(facts_of_ranks(self), title))
 
+    @cached_property
+    def last_calls(self) -> pandas.DataFrame:
+        """A row per rank and process group whose collectives have sequence numbers: ``rank``; ``group``; ``members``:
+        as recorded; ``called``: number of the last call, missing if the rank called none; ``collective``: of that call;
+        ``ran``: number of the last call whose kernel is recorded; ``waiting``: that of the first call after it, and
+        ``waiting_collective``; missing for none."""
+        import pandas
+
+        rows = [
+            {
+                "rank": self._digests[place].rank,
+                "group": name,
+                "members": members,
+                "called": call.called,
+                "collective": call.collective,
+                "ran": call.ran,
+                "waiting": call.waiting,
+                "waiting_collective": call.waiting_collective,
+            }
+            for (name, members), calls in last_calls_by_group(self._digests).items()
+            for place, call in sorted(calls.items())
+        ]
+        names = ("rank", "group", "members", "called", "collective", "ran", "waiting", "waiting_collective")
+        frame = pandas.DataFrame(rows, columns=list(names))
+        for name in ("called", "ran", "waiting"):
+            frame[name] = frame[name].astype("Int64").where(frame[name] >= 0)
+        return frame
+
     def to_parquet(self, folder: str | os.PathLike[str]) -> None:
-        """Write all tables into a folder, which is made: files, findings, ranks, collectives, ops and steps, each as
-        NAME.parquet with the columns of Ranks.files, Finding, Stragglers.ranks, Stragglers.collectives, key_averages()
-        and steps().
+        """Write all tables() into a folder, which is made, each as NAME.parquet.
 
         Raises ImportError without pyarrow, OSError if the folder cannot be written.
         """
@@ -189,28 +257,41 @@ class Ranks:
         os.makedirs(folder, exist_ok=True)
         for name, frame in self.tables().items():
             table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+            if name == "findings":  # an empty list column has no type
+                place = table.schema.get_field_index("ranks")
+                numbers = pyarrow.array(frame["ranks"].tolist(), pyarrow.list_(pyarrow.int64()))
+                table = table.set_column(place, "ranks", numbers)
             with replacing(os.path.join(os.fspath(folder), f"{name}.parquet"), "wb") as out:
                 pyarrow.parquet.write_table(table, out)
 
     def tables(self) -> dict[str, pandas.DataFrame]:
-        """Return all tables by name: files, findings, ranks, collectives, ops, steps."""
+        """Return all tables by name: ``files``, ``findings``, ``ranks``, ``hosts``, ``groups``, ``collectives``,
+        ``steps``, ``last_calls`` as the methods and properties of these names; ``calls``: Stragglers.collectives;
+        ``ops``: key_averages()."""
         ops = self.key_averages()
         for name in ("input_shapes", "input_dtypes"):
             ops[name] = ops[name].astype(str)
-        return {
-            "files": self.files,
-            "findings": self._finding_rows(),
-            "ranks": self._stragglers.ranks,
-            "collectives": self._stragglers.collectives,
-            "ops": ops,
-            "steps": self.steps(),
-        }
+        return with_types(
+            {
+                "files": self.files,
+                "findings": self._finding_rows(),
+                "ranks": self.ranks,
+                "hosts": self.hosts(),
+                "groups": self.groups(),
+                "calls": self._stragglers.collectives,
+                "collectives": self.collectives(),
+                "ops": ops,
+                "steps": self.steps(),
+                "last_calls": self.last_calls,
+            }
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the findings, the ranks and the files as dicts and lists for JSON; unknown values are None."""
-        frames = {"ranks": self._stragglers.ranks, "files": self.files}
+        """Return the findings, notes, ranks and files as dicts and lists for JSON; unknown values are None."""
+        frames = {"ranks": self.ranks, "files": self.files}
         return {
             "findings": [_plain(row) for row in self._finding_rows().to_dict("records")],
+            "notes": self.notes,
             **{name: [_plain(row) for row in frame.to_dict("records")] for name, frame in frames.items()},
         }
 
@@ -221,7 +302,8 @@ class Ranks:
         rows = [{name: getattr(one, name) for name in names} for one in self.findings]
         for row in rows:
             row["ranks"] = list(row["ranks"])
-        return pandas.DataFrame(rows, columns=list(names))
+        frame = pandas.DataFrame(rows, columns=list(names))
+        return frame.astype({"cost_us": "float64", "cost_pct": "float64"})
 
     @cached_property
     def _work(self) -> Work:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flopscope.ranks.calls import Floats
     from flopscope.results.results import Results
 
-__all__ = ["Stragglers", "Waits", "find_stragglers", "stragglers"]
+__all__ = ["LEGEND", "Stragglers", "Waits", "find_stragglers", "stragglers", "with_error"]
 
 SHOWN = 5
 RANKS_SHOWN = 32
@@ -108,9 +108,8 @@ class Stragglers:
         import pandas
 
         columns: dict[str, list[npt.NDArray[np.generic]]] = {name: [] for name in _COLLECTIVE_COLUMNS}
-        for group, waits in zip(self._groups, self._waits, strict=True):
+        for place, (group, waits) in enumerate(zip(self._groups, self._waits, strict=True)):
             calls = len(group.kind)
-            uncertainty = self._clocks.uncertainty[group.members]
             values = (
                 np.array(KINDS, object)[group.kind],
                 np.full(calls, group.name, object),
@@ -120,7 +119,7 @@ class Stragglers:
                 self._numbers[group.members[waits.last]],
                 waits.latest + self._shift[group.members[0]],
                 waits.skew,
-                np.hypot(uncertainty[waits.last], uncertainty[np.nanargmin(group.start, axis=1)]),
+                self.skew_uncertainty(place),
                 waits.transfer,
                 waits.bandwidth,
             )
@@ -162,23 +161,34 @@ class Stragglers:
             return pandas.DataFrame({name: [] for name in ("call", "rank", "start", "duration", "wait", "last")})
         return pandas.concat(frames).sort_values(["call", "rank"], kind="stable").reset_index(drop=True)
 
+    def skew_uncertainty(self, place: int) -> Floats:
+        """Return the standard errors of the skews of a group's calls: those of the clocks of the first and the last
+        rank, in µs; NaN where a clock is unknown."""
+        group, waits = self._groups[place], self._waits[place]
+        clock = self._clocks.uncertainty[group.members]
+        found: Floats = np.hypot(clock[waits.last], clock[np.nanargmin(group.start, axis=1)])
+        return found
+
+    def on_first_clock(self, place: int, times: npt.NDArray[np.int64]) -> Floats:
+        """Return times of a rank's clock, in ns, as µs on the clock of the first rank it is aligned with, since the
+        first collective of the first rank."""
+        local = (times - self._matched.origins[place]) / 1000
+        moved: Floats = self._clocks.aligned(place, local) + self._shift[place]
+        return moved
+
     @cached_property
     def _first(self) -> float:
         """Start of the first collective, in the times of the groups."""
         starts = [np.nanmin(group.start) + self._shift[group.members[0]] for group in self._groups]
         return float(min(starts, default=0.0))
 
-    def __str__(self) -> str:
+    def rank_lines(self, most: int) -> list[str]:
+        """Return a table of the ranks as lines; of more than ``most``, those that others waited for longest."""
         from flopscope.results.summary import table_lines
 
-        if not self._groups:
-            return "No collective could be matched across ranks.\n"
         header = ("rank", "collectives", "unmatched", "came last", "waited", "of its time", "awaited", "clock")
-        ranks = self.ranks
-        shown = ranks
-        if len(ranks) > RANKS_SHOWN:
-            shown = ranks.nlargest(RANKS_SHOWN, "awaited")
-        lines = [header] + [
+        shown = self.ranks if len(self.ranks) <= most else self.ranks.nlargest(most, "awaited")
+        rows = [
             (
                 str(row["rank"]),
                 str(row["collectives"]),
@@ -187,10 +197,20 @@ class Stragglers:
                 units.short_time_text(row["waited"]),
                 units.percent_text(row["waited_pct"]),
                 units.short_time_text(row["awaited"]),
-                f"{units.short_time_text(row['clock_offset'])} ± {units.short_time_text(row['clock_spread'])}",
+                with_error(row["clock_offset"], row["clock_uncertainty"]),
             )
             for row in shown.to_dict("records")
         ]
+        legend = ["  waited: time spent waiting for the last rank; awaited: time that others waited for this rank"]
+        if len(shown) < len(self.ranks):
+            legend.append(f"  {len(shown)} of {len(self.ranks):,} ranks, those that others waited for longest")
+        return [*table_lines([header, *rows]), *legend]
+
+    def __str__(self) -> str:
+        from flopscope.results.summary import table_lines
+
+        if not self._groups:
+            return "No collective could be matched across ranks.\n"
         worst = self.collectives.sort_values("skew", ascending=False, kind="stable").head(SHOWN)
         header = ("collective", "group", "MB", "start", "last", "skew", "transfer", "bus GB/s")
         calls = [header] + [
@@ -200,16 +220,22 @@ class Stragglers:
                 units.tenths_text(row["message_bytes"] / 1e6),
                 units.short_time_text(row["start"]),
                 f"rank {row['straggler']}",
-                units.short_time_text(row["skew"]),
+                with_error(row["skew"], row["skew_uncertainty"]),
                 units.short_time_text(row["transfer"]),
                 units.tenths_text(row["bus_gbytes_per_s"]),
             )
             for row in worst.to_dict("records")
         ]
-        legend = ["  waited: time spent waiting for the last rank; awaited: time that others waited for this rank"]
-        if len(shown) < len(ranks):
-            legend.append(f"  {len(shown)} of {len(ranks):,} ranks, those that others waited for longest")
-        return "\n".join(["Ranks", *table_lines(lines), *legend, "", "Largest skews", *table_lines(calls), ""])
+        title = f"Largest skews ({LEGEND})"
+        return "\n".join(["Ranks", *self.rank_lines(RANKS_SHOWN), "", title, *table_lines(calls), ""])
+
+
+LEGEND = "±: standard error of the clocks"
+
+
+def with_error(time: float, error: float) -> str:
+    """Return a time in µs and its standard error as text."""
+    return f"{units.short_time_text(time)} ± {units.short_time_text(error)}"
 
 
 _COLLECTIVE_COLUMNS = (

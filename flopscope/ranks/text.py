@@ -3,44 +3,50 @@
 from __future__ import annotations
 
 import textwrap
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flopscope.answers.analysis import PARTS
+from flopscope.ranks.stragglers import LEGEND, with_error
 from flopscope.support.safe import printable
-from flopscope.support.units import percent_text, short_time_text
+from flopscope.support.units import bytes_text, count_of, percent_text, short_time_text, tenths_text
+from flopscope.views.fitted import terminal_width
 
 if TYPE_CHECKING:
     from flopscope.ranks.ranks import Ranks
 
 __all__ = ["summary_text"]
 
-WIDTH = 100
+WIDTH = 100  # of a sentence, at most
 FINDINGS = 8
 RANKS = 8
-UNCERTAIN = 5.0  # µs of a clock, from which it is worth a line
+HOSTS = 4
+COLLECTIVES = 5
 
 
 def summary_text(ranks: Ranks) -> str:
-    """Return the largest finding as the first line, then the others, the step, the ranks waited for and the clocks."""
+    """Return the largest finding as the first line, then the others, the step, the collectives, the ranks and hosts
+    waited for, and what is left out or uncertain."""
     lines: list[str] = []
+    width = min(terminal_width(), WIDTH)
     found = ranks.findings
     if found:
-        lines += textwrap.wrap(printable(found[0].what), WIDTH)
+        lines += textwrap.wrap(printable(found[0].what), width)
+    elif len(ranks) == 1:
+        lines.append("One rank: there is no other to compare it with.")
     else:
         lines.append("No rank, link or step stands out.")
     lines.append("")
     for number, one in enumerate(found[1:FINDINGS], 2):
-        lines += textwrap.wrap(printable(one.what), WIDTH, initial_indent=f"{number}. ", subsequent_indent="   ")
+        lines += textwrap.wrap(printable(one.what), width, initial_indent=f"{number}. ", subsequent_indent="   ")
     if len(found) > FINDINGS:
         lines.append(f"   and {len(found) - FINDINGS} more: Ranks.findings")
     if len(found) > 1:
         lines.append("")
-    lines += _step(ranks)
-    lines += _waited_for(ranks)
-    lines += _clocks(ranks)
-    lines += _files(ranks)
+    for part in (_step(ranks), _collectives(ranks), _waited_for(ranks), _hosts(ranks), _notes(ranks, width)):
+        lines += [*part, ""] if part else []
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -48,79 +54,112 @@ def _step(ranks: Ranks) -> list[str]:
     work = ranks._work
     if not np.isfinite(work.total).any():
         return []
-    count = 0 if work.steps == [None] else len(work.steps)
-    head = f"{len(ranks):,} ranks, {count:,} steps" if count else f"{len(ranks):,} ranks, no steps marked"
-    lines = [f"{head}; median over ranks and steps:" if count else f"{head}; median over ranks:"]
-    total = float(np.nanmedian(work.total))
+    head = count_of(len(ranks), "rank")
+    if work.has_steps:
+        lines = [f"{head}, {count_of(len(work.steps), 'step')}; median over ranks and steps:"]
+    else:
+        lines = [f"{head}, no steps in common; median over ranks:"]
+    total = work.step_time
     for part in PARTS:
         values = work.part(part)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # a rank may have no step
+            by_rank = np.nanmedian(values, axis=1)
         middle = float(np.nanmedian(values))
-        by_rank = np.nanmedian(values, axis=1)
         if not middle > 0 and not np.nanmax(by_rank) > 0.01 * total:
             continue
-        low, high = (ranks._digests[int(place)].rank for place in (np.nanargmin(by_rank), np.nanargmax(by_rank)))
-        lines.append(
-            f"  {part:<14}{short_time_text(middle):>9}  {percent_text(100 * middle / total):>6}   "
-            f"from {short_time_text(float(np.nanmin(by_rank)))} (rank {low}) to "
-            f"{short_time_text(float(np.nanmax(by_rank)))} (rank {high})"
-        )
+        low, high = int(np.nanargmin(by_rank)), int(np.nanargmax(by_rank))
+        line = f"  {part:<14}{short_time_text(middle):>9}  {percent_text(100 * middle / total):>6}"
+        if len(ranks) > 1:
+            least, most = (
+                f"{short_time_text(float(by_rank[place]))} (rank {ranks._digests[place].rank})" for place in (low, high)
+            )
+            line += f"   from {least} to {most}"
+        lines.append(line)
     after = ranks.what_if(without_stragglers=True).iloc[-1]
     if after["saving"] > 0.005 * after["total"]:
+        what = "a step takes" if work.has_steps else "the program takes"
         lines.append(
-            f"  Without stragglers, a step takes about {short_time_text(after['after'])} instead of "
+            f"  Without stragglers, {what} about {short_time_text(after['after'])} instead of "
             f"{short_time_text(after['total'])} ({percent_text(100 * after['saving'] / after['total'])} less)."
         )
-    return [*lines, ""]
+    return lines
+
+
+def _collectives(ranks: Ranks) -> list[str]:
+    from flopscope.results.summary import table_lines
+
+    frame = ranks.collectives(by_group=False)
+    if not len(frame):
+        return []
+    header = (
+        "collective",
+        "from",
+        "ranks",
+        "calls",
+        "skew, median",
+        "95%",
+        "transfer",
+        "bus GB/s",
+        "waited",
+        "exposed",
+    )
+    rows = [
+        (
+            row["collective"],
+            bytes_text(row["bytes_from"]),
+            f"{row['groups']:,} x {row['ranks']:,}" if row["groups"] > 1 else f"{row['ranks']:,}",
+            f"{row['calls']:,}",
+            with_error(row["skew_median"], row["skew_uncertainty"]),
+            short_time_text(row["skew_p95"]),
+            short_time_text(row["transfer_median"]),
+            tenths_text(row["bus_gbytes_per_s"]),
+            short_time_text(row["waited"]),
+            short_time_text(row["exposed"]),
+        )
+        for row in frame.head(COLLECTIVES).to_dict("records")
+    ]
+    weight = (frame["groups"] * frame["ranks"]).to_numpy(np.float64)
+    waited, time = (float((frame[name].to_numpy(np.float64) * weight).sum()) for name in ("waited", "time"))
+    share = f"{percent_text(100 * waited / time)} of the time in collectives is waiting for the last rank"
+    step = "step and rank" if ranks._work.has_steps else "rank"
+    lines = ["Collectives by size: arrival and transfer", *table_lines([header, *rows]), f"  {share}"]
+    lines.append(f"  waited, exposed (nothing computed): per {step}; {LEGEND}")
+    if len(frame) > COLLECTIVES:
+        lines.append(f"  {COLLECTIVES} of {len(frame)} kinds and sizes: Ranks.collectives() has all, by group")
+    return lines
 
 
 def _waited_for(ranks: Ranks) -> list[str]:
+    found = ranks.stragglers()
+    if len(ranks) < 2:
+        return []
+    if not found.ranks["collectives"].any():
+        return ["No collective could be matched across the ranks, so it is unknown who waits for whom."]
+    title = "Ranks that others waited for longest" if len(ranks) > RANKS else "Ranks: who waits for whom"
+    return [title, *found.rank_lines(RANKS)]
+
+
+def _hosts(ranks: Ranks) -> list[str]:
     from flopscope.results.summary import table_lines
 
-    frame = ranks.stragglers().ranks
-    if not frame["collectives"].any():
-        return ["No collective could be matched across the ranks.", ""]
-    header = ("rank", "collectives", "unmatched", "came last", "waited", "of its time", "awaited", "clock")
+    frame = ranks.hosts()
+    if len(frame) < 2 or not frame["awaited"].any():
+        return []
+    header = ("host", "ranks", "came last", "waited", "awaited", "own work")
     rows = [
         (
-            str(row["rank"]),
-            str(row["collectives"]),
-            str(row["unmatched"]),
-            str(row["times_last"]),
+            printable(row["host"]),
+            f"{row['ranks']:,}",
+            f"{row['times_last']:,}",
             short_time_text(row["waited"]),
-            percent_text(row["waited_pct"]),
             short_time_text(row["awaited"]),
-            f"{short_time_text(row['clock_offset'])} ± {short_time_text(row['clock_uncertainty'])}",
+            short_time_text(row["own"]),
         )
-        for row in frame.nlargest(RANKS, "awaited").to_dict("records")
+        for row in frame.head(HOSTS).to_dict("records")
     ]
-    title = "Ranks that others waited for longest" if len(frame) > RANKS else "Ranks by the time that others waited"
-    legend = "  waited: time spent waiting for the last rank; awaited: time that others waited for this rank"
-    return [title, *table_lines([header, *rows]), legend, ""]
+    return ["Hosts that others waited for longest", *table_lines([header, *rows])]
 
 
-def _clocks(ranks: Ranks) -> list[str]:
-    frame = ranks.stragglers().ranks
-    alone = frame[frame["clock_uncertainty"].isna() & (frame["aligned_with"] == frame["rank"])]
-    parts = frame.loc[~frame["rank"].isin(alone["rank"]), "aligned_with"].nunique()
-    lines = []
-    if len(alone) and len(frame) > 1:
-        names = ", ".join(map(str, alone["rank"][:8])) + (", …" if len(alone) > 8 else "")
-        lines.append(f"Not aligned, because they share no collective with another rank: ranks {names}.")
-    if parts > 1:
-        lines.append(f"The ranks form {parts} sets that share no collective: clocks are aligned within each set only.")
-    worst = frame["clock_uncertainty"].max()
-    if worst > UNCERTAIN:
-        lines.append(f"Clocks are uncertain by up to {short_time_text(worst)}; shorter skews mean nothing.")
-    return [*lines, ""] if lines else []
-
-
-def _files(ranks: Ranks) -> list[str]:
-    lines = []
-    for failure in ranks._failures[:RANKS]:
-        lines.append(printable(f"Left out: {failure.source}: {failure.reason}"))
-    if len(ranks._failures) > RANKS:
-        lines.append(f"and {len(ranks._failures) - RANKS:,} more files left out: Ranks.files")
-    dropped = sum(digest.dropped for digest in ranks._digests)
-    if dropped:
-        lines.append(f"{dropped:,} events of the traces are in no table: Ranks.files")
-    return lines
+def _notes(ranks: Ranks, width: int) -> list[str]:
+    return [line for note in ranks.notes for line in textwrap.wrap(note, width, subsequent_indent="  ")]

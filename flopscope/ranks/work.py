@@ -23,6 +23,7 @@ __all__ = ["KERNELS", "Work", "median_of_others"]
 
 KERNELS = ("ideal", "compute", "memory", "latency", "launch", "unmodelled", "copy")
 """The parts in which a kernel or a copy ran."""
+IN_COMMON = 0.5  # of the ops of two ranks, below which they run different programs
 SHARE_OF_OPS = 0.5  # of the largest role, below which roles are too small to compare ranks in them
 
 
@@ -42,22 +43,33 @@ class Work:
         names = [name for name, count in counts.items() if 2 * count > len(self.digests)]
         return list(names) if names else [None]
 
+    @property
+    def has_steps(self) -> bool:
+        """Whether most ranks have steps in common."""
+        return self.steps != [None]
+
+    @property
+    def has_shapes(self) -> bool:
+        """Whether the ranks recorded shapes, so that more work and slower kernels can be told apart."""
+        return all(digest.has_shapes for digest in self.digests)
+
     @cached_property
     def parts(self) -> Floats:
-        """µs by rank, step and part (total, then PARTS), summed over the rank's devices; NaN where a rank lacks the
+        """µs by rank, step and part (total, then PARTS), means over the rank's devices; NaN where a rank lacks the
         step."""
         place = {name: number for number, name in enumerate(self.steps)}
         parts = np.full((len(self.digests), len(self.steps), 1 + len(PARTS)), np.nan)
         for rank, digest in enumerate(self.digests):
             columns = digest.accounting
             names = columns["step"]
+            devices = max(len(set(columns["device"]) - {None}), 1)
             rows = [row for row, name in enumerate(names) if name is not None and name in place]
             if self.steps == [None] and names:
                 rows = [len(names) - 1]
             for row in rows:
                 values = [columns["total"][row], *(columns[part][row] for part in PARTS)]
                 into = parts[rank, place[names[row]] if self.steps != [None] else 0]
-                into[:] = np.where(np.isnan(into), values, into + values)
+                into[:] = np.nan_to_num(into) + np.array(values, np.float64) / devices
         return parts
 
     @cached_property
@@ -70,6 +82,20 @@ class Work:
         """µs of own work by rank and step."""
         own: Floats = self.total - self.part("communication")
         return own
+
+    def saved(self, excess: Floats) -> Floats:
+        """Return the µs that each step would gain if ranks had so much less own work, by rank and step: the next
+        slowest rank limits the step then."""
+        own = np.where(np.isnan(self.own), -np.inf, self.own)
+        most = own.max(axis=0)
+        less: Floats = np.where(np.isfinite(most), most, 0.0) - (own - np.nan_to_num(excess)).max(axis=0)
+        return np.where(np.isfinite(less), np.maximum(less, 0.0), 0.0)
+
+    @cached_property
+    def excess(self) -> Floats:
+        """µs of own work beyond the median of the other ranks of the role, by rank and step."""
+        excess: Floats = self.own - median_of_others(self.own, self.role)
+        return excess
 
     def part(self, *names: str) -> Floats:
         """Return the µs of the parts by rank and step."""
@@ -103,19 +129,37 @@ class Work:
         return per_step
 
     @cached_property
+    def ops(self) -> list[frozenset[str]]:
+        """Names of the ops with work on a device, those that communicate not among them, by rank."""
+        return [frozenset(_counts(digest)) for digest in self.digests]
+
+    @cached_property
     def role(self) -> npt.NDArray[np.intp]:
-        """A number of the program that each rank runs: ranks with the same ops, equally often, have the same. All have
-        0 if that would leave most ranks alone, as where the ops depend on the data."""
+        """A number of what each rank runs: ranks with the same ops, equally often, have the same. If that would leave
+        most ranks alone, as where the ops depend on the data, ranks with most ops in common have the same."""
         numbers: dict[object, int] = {}
         roles = np.array([numbers.setdefault(_program(digest), len(numbers)) for digest in self.digests], np.intp)
         sizes = np.bincount(roles)
         alone = int((sizes[roles] == 1).sum())
-        return roles if alone <= SHARE_OF_OPS * len(roles) else np.zeros(len(roles), np.intp)
+        return roles if alone <= SHARE_OF_OPS * len(roles) else self.program
+
+    @cached_property
+    def program(self) -> npt.NDArray[np.intp]:
+        """A number for each rank: those with at least half of their ops in common have the same, and all without
+        any."""
+        first: list[frozenset[str]] = []
+        numbers = []
+        for ops in self.ops:
+            same = (place for place, one in enumerate(first) if len(one & ops) >= IN_COMMON * len(one | ops))
+            numbers.append(next(same, len(first)))
+            if numbers[-1] == len(first):
+                first.append(ops)
+        return np.array(numbers, np.intp)
 
     @cached_property
     def slowness(self) -> Floats:
-        """Of each rank, the time of its kernels over the median rank's: the median over ops of one name and shape, each
-        weighted by its time; NaN without two ranks to compare."""
+        """Of each rank, the time of its kernels over the median of the other ranks': the median over ops of one name
+        and shape, each weighted by its time; NaN without two ranks to compare."""
         times: dict[object, list[tuple[int, float, float]]] = {}
         for rank, digest in enumerate(self.digests):
             table = digest.table
@@ -127,21 +171,25 @@ class Work:
         ratios: list[list[tuple[float, float]]] = [[] for _ in self.digests]
         for found in times.values():
             if len(found) > 1:
-                middle = float(np.median([one for _, one, _ in found]))
-                for rank, one, weight in found:
-                    ratios[rank].append((one / middle, weight))
+                values = np.array([[one] for _, one, _ in found])
+                others = median_of_others(values, np.zeros(len(found), np.intp))
+                for (rank, one, weight), other in zip(found, others[:, 0].tolist(), strict=True):
+                    ratios[rank].append((one / other, weight))
         return np.array([_weighted_median(pairs) for pairs in ratios])
 
 
-def _program(digest: Digest) -> object:
+def _counts(digest: Digest) -> dict[str, int]:
     table = digest.table
-    busy = np.nan_to_num(table["device_busy_time"])
-    steps = max(digest.steps, 1)
     counts: dict[str, int] = {}
-    for row in np.flatnonzero(busy > 0).tolist():
+    for row in np.flatnonzero(np.nan_to_num(table["device_busy_time"]) > 0).tolist():
         if _computes(table, row):
             counts[table["key"][row]] = counts.get(table["key"][row], 0) + int(table["count"][row])
-    return frozenset((key, round(count / steps)) for key, count in counts.items())
+    return counts
+
+
+def _program(digest: Digest) -> object:
+    steps = max(digest.steps, 1)
+    return frozenset((key, round(count / steps)) for key, count in _counts(digest).items())
 
 
 def _computes(table: dict[str, Any], row: int) -> bool:
@@ -165,18 +213,17 @@ def median_of_others(values: Floats, role: npt.NDArray[np.intp]) -> Floats:
         members = np.flatnonzero(role == number)
         if len(members) < 2:
             continue
-        ordered = np.sort(values[members], axis=0)  # NaN last
-        count = (~np.isnan(values[members])).sum(axis=0)
-        for rank in members:
-            own = values[rank]
-            present = ~np.isnan(own)
-            rest = count - present
-            # The place of the own value among the sorted ones is skipped.
-            at = (ordered < own).sum(axis=0)
-            low, high = np.maximum((rest - 1) // 2, 0), np.maximum(rest // 2, 0)
-            low = low + (present & (low >= at))
-            high = high + (present & (high >= at))
-            steps = np.arange(values.shape[1])
-            low, high = np.minimum(low, len(members) - 1), np.minimum(high, len(members) - 1)
-            result[rank] = np.where(rest > 0, 0.5 * (ordered[low, steps] + ordered[high, steps]), np.nan)
+        own = values[members]
+        order = np.argsort(own, axis=0, kind="stable")  # NaN last
+        ordered = np.take_along_axis(own, order, axis=0)
+        at = np.empty_like(order)
+        np.put_along_axis(at, order, np.broadcast_to(np.arange(len(members))[:, None], order.shape), axis=0)
+        present = ~np.isnan(own)
+        rest = present.sum(axis=0) - present
+        # The place of the own value among the sorted ones is skipped.
+        low, high = np.maximum((rest - 1) // 2, 0), np.maximum(rest // 2, 0)
+        low, high = low + (present & (low >= at)), high + (present & (high >= at))
+        most = len(members) - 1
+        low, high = (np.take_along_axis(ordered, np.minimum(place, most), axis=0) for place in (low, high))
+        result[members] = np.where(rest > 0, 0.5 * (low + high), np.nan)
     return result

@@ -139,7 +139,10 @@ def _cells(values: npt.NDArray[np.float64], columns: Columns) -> dict[str, Any]:
 # Who waited for whom --------------------------------------------------------------------------------------------------
 
 
-_WAITS = ("collectives", "unmatched", "times_last", "waited", "waited_pct", "awaited", "clock_offset", "clock_spread")
+_WAITS = (
+    *("collectives", "unmatched", "times_last", "waited", "waited_pct", "awaited", "clock_offset"),
+    "clock_uncertainty",
+)
 
 
 def _waits(facts: RankFacts, columns: Columns) -> dict[str, Any] | None:
@@ -159,7 +162,10 @@ def _collectives(facts: RankFacts, columns: Columns) -> dict[str, Any] | None:
     if facts.collectives is None or not len(facts.collectives):
         return None
     worst = facts.collectives.sort_values("skew", ascending=False, kind="stable").head(MOST_COLLECTIVES)
-    numbers = ("message_bytes", "number", "count", "straggler", "start", "skew", "transfer", "bus_gbytes_per_s")
+    numbers = (
+        *("message_bytes", "number", "count", "straggler", "start", "skew", "skew_uncertainty", "transfer"),
+        "bus_gbytes_per_s",
+    )
     return {
         "matched": len(facts.collectives),
         **{name: columns.texts(map(str, worst[name])) for name in ("collective", "group")},

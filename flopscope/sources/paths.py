@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from flopscope.support.safe import printable
 
-__all__ = ["Found", "find_traces", "listed"]
+__all__ = ["PATTERNS", "Found", "find_traces", "listed", "natural_order"]
 
 MAGIC = re.compile(r"[*?]|\[[^\]]+\]")
 
@@ -47,7 +47,7 @@ def find_traces(source: str) -> Found:
 def _in_folder(folder: str) -> Found:
     with os.scandir(folder) as entries:
         kinds = {entry.name: entry.is_dir() for entry in entries}
-    files = _natural(name for name, is_folder in kinds.items() if not is_folder)
+    files = natural_order(name for name, is_folder in kinds.items() if not is_folder)
     chosen = [name for name in files if not name.startswith(".") and _is_named_as_trace(name)]
     others = tuple(name for name in files if name not in set(chosen))
     if not chosen:
@@ -65,7 +65,7 @@ def _empty(folder: str, files: tuple[str, ...], folders: list[str]) -> str:
 
 
 def _of_pattern(pattern: str) -> Found:
-    matches = _natural(glob.iglob(pattern, recursive=True))
+    matches = natural_order(glob.iglob(pattern, recursive=True))
     files = [path for path in matches if not os.path.isdir(path)]
     if files:
         return Found(files, True)
@@ -89,7 +89,7 @@ def _is_named_as_trace(name: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in PATTERNS)
 
 
-def _natural(names: Iterable[str]) -> list[str]:
+def natural_order(names: Iterable[str]) -> list[str]:
     """Sort the names with the numbers in them as numbers."""
     return sorted(names, key=lambda name: ([_part(part) for part in re.split(r"([0-9]+)", name)], name))
 

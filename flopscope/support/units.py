@@ -66,6 +66,11 @@ def count_text(count: float) -> str:
     return f"{count / size:.1f} {prefix}" if prefix and count >= size else f"{count:.0f}"
 
 
+def count_of(number: int, what: str) -> str:
+    """Format a number of things: ``1 rank``, ``1,024 ranks``."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
 def si_text(value: float, unit: str, digits: int = 4, prefixes: str = "TGMk ") -> str:
     """A quantity with an SI prefix and significant digits: ``4.652 TB/s``, ``2,500 TFLOP/s``.
 

@@ -331,8 +331,8 @@
                 number("Collectives", 98, waits.collectives, format.count, { doc: "Matched with those of other ranks." }),
                 number("Unmatched", 98, waits.unmatched, format.count),
                 number("Clock", 100, waits.clock_offset, format.time, { doc: "Its clock minus that of the first rank." }),
-                number("± Clock", 90, waits.clock_spread, format.time, {
-                    doc: "Median deviation of single ends of collectives from the offset.",
+                number("± Clock", 90, waits.clock_uncertainty, format.time, {
+                    doc: "Standard error of the offset.",
                 }));
         }
         for (const [name, values] of Object.entries(facts.parts)) {
@@ -368,6 +368,7 @@
                 number("Skew", "skew", format.time, {
                     share: (i) => calls.skew[i] / most, doc: "From the first rank's start to the last rank's.",
                 }),
+                number("± Skew", "skew_uncertainty", format.time, { width: 90, doc: "Standard error, that of the clocks." }),
                 number("Last rank", "straggler", (value) => String(value)),
                 number("Transfer", "transfer", format.time, { doc: "From the last start to the end." }),
                 number("Bus", "bus_gbytes_per_s", (value) => format.byteRate(value * 1e9), {

@@ -1,0 +1,29 @@
+"""Traces of simulated ranks, written anew after a change."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from flopscope.ranks.digest import rank_of_name
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+from ranks_simulator import Program, Simulated, write
+
+SMALL = {"dp": 4, "tp": 2, "events": 2500}
+
+
+def simulated(folder: Path, **more: Any) -> Simulated:
+    return write(Program(**{**SMALL, **more}), folder, workers=1)
+
+
+def edited(folder: Path, edit: Any) -> None:
+    """Write the traces anew, after ``edit(rank, trace)`` has changed each."""
+    for path in sorted(folder.glob("*.json.gz")):
+        trace = json.loads(gzip.decompress(path.read_bytes()))
+        rank = rank_of_name(path.name)
+        edit(rank, trace)
+        path.write_bytes(gzip.compress(json.dumps(trace).encode(), 1))

@@ -1,0 +1,221 @@
+"""The tables, notes and the page of many ranks, against the traces and plain sums."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import flopscope as fs
+
+pytest.importorskip("dask")
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+from ranks_cases import edited, simulated
+from ranks_simulator import Simulated
+
+
+def test_rows_have_statistics_over_the_ranks(ranks: fs.Ranks, slow: tuple[Path, Simulated]) -> None:
+    traces = fs.load_traces(slow[0])
+    frame = ranks.key_averages()
+    row = frame[(frame["key"] == "aten::mm") & (frame["device_type"] == "cpu")].iloc[0]
+    times = {}
+    for trace in traces:
+        for one in trace.key_averages(group_by_input_shape=True):
+            if one.key == "aten::mm" and one.device_type == "cpu" and one.input_shapes == row["input_shapes"]:
+                times[trace.rank] = one.self_device_time_total / len(trace.step_breakdown())
+    assert row["ranks"] == len(times) == 8
+    assert row["time_min"] == pytest.approx(min(times.values())) and row["time_max"] == pytest.approx(
+        max(times.values())
+    )
+    assert row["time_median"] == pytest.approx(np.median(list(times.values())))
+    assert row["rank_max"] == max(times, key=lambda rank: times[rank] or 0) == 5
+    assert row["rank_min"] == min(times, key=lambda rank: times[rank] or 0)
+
+
+def test_steps_are_the_accounting_of_each_rank(ranks: fs.Ranks, slow: tuple[Path, Simulated]) -> None:
+    steps = ranks.steps()
+    for trace in fs.load_traces(slow[0])[:2]:
+        expected = trace.accounting().dropna(subset="step")
+        mine = steps[steps["rank"] == trace.rank]
+        np.testing.assert_allclose(mine["total"], expected["total"])
+        np.testing.assert_allclose(mine["communication"], expected["communication"])
+        np.testing.assert_allclose(mine["own"], expected["total"] - expected["communication"])
+
+
+@pytest.mark.parametrize("by_group", [True, False])
+def test_collectives_by_size_are_those_of_the_single_calls(ranks: fs.Ranks, by_group: bool) -> None:
+    found = ranks.stragglers()
+    calls = found.collectives.assign(size=2.0 ** np.floor(np.log2(found.collectives["message_bytes"])))
+    waits = found.waits.groupby("call").agg(time=("duration", "sum"), waited=("wait", "sum"))
+    calls = calls.join(waits)
+    keys = ["collective", "size", "count", *(["group"] if by_group else [])]
+    frame = ranks.collectives(by_group=by_group)
+    assert frame["calls"].sum() == len(calls) and len(frame) == calls.groupby(keys).ngroups
+    steps = ranks.steps()["step"].nunique()
+    for _, row in frame.iterrows():
+        mine = calls[(calls["size"] == row["bytes_from"]) & (calls["count"] == row["ranks"])]
+        mine = mine[mine["group"] == row["group"]] if by_group else mine
+        assert row["calls"] == len(mine) and row["groups"] == mine["group"].nunique() and row["hosts"] == 1
+        assert row["bytes_to"] == 2 * row["bytes_from"]
+        assert row["skew_median"] == np.median(mine["skew"])
+        assert row["skew_p95"] == pytest.approx(np.percentile(mine["skew"], 95))
+        assert row["skew_uncertainty"] == np.median(mine["skew_uncertainty"])
+        assert row["transfer_median"] == np.median(mine["transfer"])
+        assert row["bus_gbytes_per_s"] == np.median(mine["bus_gbytes_per_s"])
+        members = row["ranks"] * row["groups"]
+        assert row["time"] == pytest.approx(mine["time"].sum() / members / steps)
+        assert row["waited"] == pytest.approx(mine["waited"].sum() / members / steps)
+        assert 0 < row["exposed"] <= row["time"] + 1e-6
+
+
+def test_exposed_time_is_that_of_the_traces(ranks: fs.Ranks, slow: tuple[Path, Simulated]) -> None:
+    traces = fs.load_traces(slow[0])
+    expected = sum(trace.collectives()["exposed"].sum() for trace in traces)
+    frame = ranks.collectives()
+    steps = ranks.steps()["step"].nunique()
+    assert (frame["exposed"] * frame["ranks"]).sum() * steps == pytest.approx(expected)
+
+
+def test_hosts_and_groups_are_sums_of_their_ranks_and_calls(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=8, late_data={12: 2000.0})
+    ranks = fs.load_ranks(tmp_path, workers=1)
+    frame, hosts = ranks.ranks, ranks.hosts()
+    assert list(hosts["host"]) == ["#1", "#0"] and list(hosts["first_rank"]) == [8, 0]
+    for name in ("waited", "awaited", "times_last"):
+        np.testing.assert_allclose(hosts[name], [frame[name][8:].sum(), frame[name][:8].sum()])
+    groups = ranks.groups().set_index("group")
+    waits = ranks.stragglers().waits.merge(ranks.stragglers().collectives, left_on="call", right_index=True)
+    for name, mine in waits.groupby("group"):
+        assert groups["waited"][name] == pytest.approx(mine["wait"].sum())
+        assert groups["waited_pct"][name] == pytest.approx(100 * mine["wait"].sum() / mine["duration"].sum())
+        last = mine[mine["last"]]["rank"].value_counts()
+        assert groups["times_last"][name] == last.max() == last[groups["most_last"][name]]
+        behind = mine[mine["straggler"] == groups["most_last"][name]]
+        assert groups["awaited"][name] == pytest.approx(behind["wait"].sum())
+    assert "Hosts that others waited for longest" in str(ranks)
+
+
+def test_each_rank_has_its_facts(ranks: fs.Ranks) -> None:
+    frame, steps = ranks.ranks, ranks.steps()
+    assert list(frame["rank"]) == list(range(8)) and set(frame["device"]) == {"NVIDIA H200"}
+    for name in ("total", "own", "communication", "data"):
+        np.testing.assert_allclose(frame[name], steps.groupby("rank")[name].median())
+    assert frame["slowness"].idxmax() == 5 and frame["flops"].nunique() == 1
+    for name in ranks.stragglers().ranks:
+        pd.testing.assert_series_equal(frame[name], ranks.stragglers().ranks[name])
+
+
+def test_every_printed_skew_has_its_uncertainty(ranks: fs.Ranks) -> None:
+    table = str(ranks.stragglers()).partition("Largest skews")[2].splitlines()[2:]
+    assert len(table) == 5 and all(" ± " in line for line in table)
+    for row, line in zip(ranks.stragglers().collectives.nlargest(5, "skew").to_dict("records"), table, strict=True):
+        assert f"± {row['skew_uncertainty']:.2f}us" in line
+
+
+def test_ranks_of_other_programs_and_steps_are_noted(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=6, tp=1, events=4000)
+    assert fs.load_ranks(tmp_path, workers=1).notes == []
+
+    def cut(rank: int, trace: dict[str, Any]) -> None:
+        steps = sorted(e["ts"] for e in trace["traceEvents"] if e["name"].startswith("ProfilerStep"))
+        if rank == 4:
+            trace["traceEvents"] = [e for e in trace["traceEvents"] if e["ts"] < steps[1]]
+
+    edited(tmp_path, cut)
+    steps = fs.load_ranks(tmp_path, workers=1)
+    count = steps.steps()["step"].nunique()
+    assert steps.notes == [f"Rank 4: up to {count - 1} of the {count} steps are not recorded there."]
+
+    def other(rank: int, trace: dict[str, Any]) -> None:
+        for e in trace["traceEvents"] if rank < 3 else ():
+            e["name"] = re.sub("^(aten::|ProfilerStep)", r"\1other", e["name"])
+            if "Process Group Name" in e["args"]:
+                e["args"]["Process Group Name"] += "x"
+
+    edited(tmp_path, other)
+    ranks = fs.load_ranks(tmp_path, workers=1)
+    assert "2 different programs, with less than half of their ops in common: ranks 0, 1, 2; ranks 3, 4, 5" in str(
+        ranks
+    ).replace("\n ", "")
+    assert any("none that most ranks share" in note for note in ranks.notes)
+    assert any("2 sets that share no collective" in note for note in ranks.notes)
+
+
+def test_a_rank_without_events_is_noted(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=4, tp=1)
+    edited(tmp_path, lambda rank, trace: trace.update(traceEvents=[] if rank == 1 else trace["traceEvents"]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ranks = fs.load_ranks(tmp_path, workers=1)
+        text = str(ranks)
+        ranks.tables()
+    assert "Rank 1: no op with work is recorded." in text and ranks.findings == []
+    assert "The clock of rank 1 is not aligned" in text
+
+
+def test_the_types_of_parquet_files_do_not_depend_on_the_rows(ranks: fs.Ranks, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    simulated(tmp_path / "one", dp=1, tp=1)
+
+    def bare(_: int, trace: dict[str, Any]) -> None:
+        events = [e for e in trace["traceEvents"] if not e["name"].startswith("ProfilerStep")]
+        trace["traceEvents"] = [e for e in events if "nccl" not in e["name"] and e["name"] != "record_param_comms"]
+        trace["deviceProperties"] = []
+
+    edited(tmp_path / "one", bare)
+    ranks.to_parquet(tmp_path / "full")
+    fs.load_ranks(tmp_path / "one", workers=1).to_parquet(tmp_path / "bare")
+    for path in sorted((tmp_path / "full").iterdir()):
+        full, empty = (parquet.read_schema(tmp_path / folder / path.name) for folder in ("full", "bare"))
+        assert dict(zip(full.names, map(str, full.types), strict=True)) == dict(
+            zip(empty.names, map(str, empty.types), strict=True)
+        ), path.name
+
+
+def test_one_rank_is_not_compared(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=1, tp=1)
+    ranks = fs.load_ranks(tmp_path, workers=1)
+    assert str(ranks).startswith("One rank: there is no other to compare it with.\n\n1 rank, ")
+    assert all(
+        len(frame) or name in ("findings", "groups", "calls", "collectives", "hosts", "last_calls")
+        for name, frame in ranks.tables().items()
+    )
+
+
+def test_a_slow_gpu_is_named_without_collectives(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=5, tp=1, slow_gpu={1: 1.2})
+
+    def alone(_: int, trace: dict[str, Any]) -> None:
+        events = trace["traceEvents"]
+        trace["traceEvents"] = [e for e in events if "nccl" not in e["name"] and e["name"] != "record_param_comms"]
+
+    edited(tmp_path, alone)
+    (found,) = fs.load_ranks(tmp_path, workers=1).findings
+    assert (found.kind, found.ranks) == ("gpu", (1,)) and "take 1.2" in found.what and np.isnan(found.cost_us)
+
+
+def test_the_page_has_the_findings(ranks: fs.Ranks, tmp_path: Path) -> None:
+    ranks.write_report(tmp_path / "ranks.html", title="Run 7")
+    text = (tmp_path / "ranks.html").read_text(encoding="utf-8")
+    assert "Run 7" in text and ranks.findings[0].what in text
+    old = text
+    with pytest.raises(OSError):
+        ranks.write_report(tmp_path / "absent" / "ranks.html")
+    assert (tmp_path / "ranks.html").read_text(encoding="utf-8") == old
+
+
+def test_tables_are_written_as_parquet(ranks: fs.Ranks, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    ranks.to_parquet(tmp_path / "out")
+    for name, frame in ranks.tables().items():
+        read = pandas.read_parquet(tmp_path / "out" / f"{name}.parquet")
+        assert list(read.columns) == list(frame.columns) and len(read) == len(frame)
+    json.dumps(ranks.to_dict(), allow_nan=False)
