@@ -270,17 +270,17 @@ def test_without_a_capture_nothing_is_inferred_that_is_not_unambiguous(other: st
 def test_the_grid_of_the_capture_completes_that_of_the_replay(tmp_path: Path) -> None:
     capture = Capture()
     capture.begin()
-    capture.op("mylib::scale", capture.at, 5, [8, 8])
-    capture.call_of("hipModuleLaunchKernel", "scale_kernel", grid=[7, 1, 1], block=[64, 1, 1])
+    capture.op("graphlib::scale", capture.at, 5, [8, 8])
+    capture.call_of("hipModuleLaunchKernel", "graph_scale_kernel", grid=[7, 1, 1], block=[64, 1, 1])
     capture.end()
     replay = Replay()
-    replay.replay(0, "scale_kernel", grid=None, block=None)
+    replay.replay(0, "graph_scale_kernel", grid=None, block=None)
     seen: list[Any] = []
-    fs.register_work("scale_kernel", lambda call: seen.append((call.grid, call.shapes)))
+    fs.register_work("graph_scale_kernel", lambda call: seen.append((call.grid, call.shapes)))
     try:
         joined(tmp_path, replay, capture).key_averages()
     finally:
-        fs.register_work("scale_kernel", None)
+        fs.register_work("graph_scale_kernel", None)
     assert ((7, 1, 1), [(8, 8)]) in seen
 
 
