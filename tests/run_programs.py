@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -41,10 +42,15 @@ def script(folder: Path, text: str, name: str = "program.py") -> Path:
 
 
 def start(folder: Path, command: list[str], **more: str) -> subprocess.Popen[str]:
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(
-        [sys.executable, *command], cwd=folder, env=environment(**more), text=True, **pipes, start_new_session=True
-    )
+    options: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    options |= {"start_new_session": True, "preexec_fn": _default_signals}
+    return subprocess.Popen([sys.executable, *command], cwd=folder, env=environment(**more), text=True, **options)
+
+
+def _default_signals() -> None:
+    """Undo what nohup and shells do for programs in the background, which then ignore these signals."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def done(folder: Path, command: list[str], text: str = "", **more: str) -> subprocess.CompletedProcess[str]:

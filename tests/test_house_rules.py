@@ -279,3 +279,9 @@ def test_import_is_light() -> None:
     code = f"import sys, flopscope; sys.exit(str({heavy} & set(sys.modules)) if {heavy} & set(sys.modules) else 0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_modules_of_tests_have_names_of_their_own() -> None:
+    """pytest imports test files by their name alone."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))

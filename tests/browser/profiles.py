@@ -232,6 +232,7 @@ def many_ranks(path: Path, count: int, unknown: bool = False) -> None:
     waits = parts["compute"][slow].sum() - parts["compute"].sum(axis=1)
     rows = {"rank": [*range(count)], "collectives": steps, "unmatched": 0, "waited": waits, "waited_pct": waits / 200}
     rows |= {"times_last": 0, "awaited": 0.0, "clock_offset": draw.normal(0, 50, count), "clock_spread": 0.2}
+    rows |= {"clock_uncertainty": 0.1}
     frame = pandas.DataFrame(rows)
     frame.loc[slow, ["times_last", "awaited"]] = steps, np.nansum(waits)
     if unknown:
