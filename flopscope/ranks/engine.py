@@ -22,6 +22,7 @@ __all__ = ["Failure", "NoScheduler", "run_everywhere", "workers_for"]
 
 Task = Callable[[Any], Any]
 ATTEMPTS = 3
+CHUNK = 16  # tasks that a process gets at once, at most: each costs the scheduler about 2 ms
 SECONDS_TO_CONNECT = 10
 BYTES_PER_EVENT = 200  # of a store, and as much again for its table
 EVENT_BYTES_PACKED = 20  # of an event in a compressed trace, at least
@@ -128,7 +129,8 @@ def _run_here(
             try:
                 pool = ProcessPoolExecutor(1 if alone else workers, mp_context=context)
                 with _without_main(), pool, Callback(posttask=completed):
-                    get(graph, list(graph), pool=pool, num_workers=workers, optimize_graph=False, chunksize=1)
+                    chunk = 1 if alone else min(CHUNK, max(1, len(places) // (8 * workers)))
+                    get(graph, list(graph), pool=pool, num_workers=workers, optimize_graph=False, chunksize=chunk)
             except BrokenProcessPool:
                 if alone:
                     done(places[0], Failure(names[places[0]], _KILLED))
