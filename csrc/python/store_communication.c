@@ -90,6 +90,38 @@ static PyObject *collective_kernel(const fs_store *store, const void *item, size
     return fs_text_object(fs_store_name_text(store, row->name));
 }
 
+/* Compute the rows of a summary without the GIL. The caller releases them with fs_free. */
+typedef fs_status rows_of(const fs_store *store, void **rows, uint32_t *count, fs_error *err);
+
+#define ROWS_OF(name, row_type, function)                                                     \
+    static fs_status name(const fs_store *store, void **rows, uint32_t *count, fs_error *err) \
+    {                                                                                         \
+        row_type *found = NULL;                                                               \
+        fs_status status = function(store, &found, count, err);                               \
+        *rows = found;                                                                        \
+        return status;                                                                        \
+    }
+ROWS_OF(collective_rows, fs_collective_row, fs_collectives_of)
+ROWS_OF(call_rows, fs_collective_call, fs_collective_calls_of)
+ROWS_OF(stream_rows, fs_stream_row, fs_streams_of)
+#undef ROWS_OF
+
+static PyObject *read_columns(PyObject *object, rows_of *compute, size_t row_size, const column *columns, size_t used)
+{
+    const fs_store *store = ((fs_store_object *)object)->store;
+    void *rows = NULL;
+    uint32_t count = 0;
+    fs_error err;
+    fs_long_work work;
+    fs_long_work_begin(&work);
+    fs_status status = compute(store, &rows, &count, &err);
+    fs_long_work_end(&work);
+    if (status != FS_OK) return fs_raise(&err);
+    PyObject *result = columns_of(store, rows, count, row_size, columns, used);
+    fs_free(rows);
+    return result;
+}
+
 PyObject *fs_store_object_collectives(PyObject *object, PyObject *unused)
 {
     static const column columns[] = {
@@ -110,20 +142,10 @@ PyObject *fs_store_object_collectives(PyObject *object, PyObject *unused)
         {"kernel", collective_kernel, 0, 1},
     };
     (void)unused;
-    fs_store_object *self = (fs_store_object *)object;
-    fs_collective_row *rows = NULL;
-    uint32_t count = 0;
-    fs_status status;
-    fs_error err;
-    fs_long_work work;
-    fs_long_work_begin(&work);
-    status = fs_collectives_of(self->store, &rows, &count, &err);
-    fs_long_work_end(&work);
-    if (status != FS_OK) return fs_raise(&err);
-    PyObject *result = columns_of(self->store, rows, count, sizeof *rows, columns, sizeof columns / sizeof *columns);
-    fs_free(rows);
+    PyObject *result =
+        read_columns(object, collective_rows, sizeof(fs_collective_row), columns, sizeof columns / sizeof *columns);
     int64_t begin, end;
-    fs_store_window(self->store, &begin, &end);
+    fs_store_window(((fs_store_object *)object)->store, &begin, &end);
     return result == NULL ? NULL : Py_BuildValue("(NL)", result, (long long)begin);
 }
 
@@ -138,19 +160,7 @@ PyObject *fs_store_object_collective_calls(PyObject *object, PyObject *unused)
         {"ran", call_ran, 0, 1},
     };
     (void)unused;
-    fs_store_object *self = (fs_store_object *)object;
-    fs_collective_call *rows = NULL;
-    uint32_t count = 0;
-    fs_status status;
-    fs_error err;
-    fs_long_work work;
-    fs_long_work_begin(&work);
-    status = fs_collective_calls_of(self->store, &rows, &count, &err);
-    fs_long_work_end(&work);
-    if (status != FS_OK) return fs_raise(&err);
-    PyObject *result = columns_of(self->store, rows, count, sizeof *rows, columns, sizeof columns / sizeof *columns);
-    fs_free(rows);
-    return result;
+    return read_columns(object, call_rows, sizeof(fs_collective_call), columns, sizeof columns / sizeof *columns);
 }
 
 PyObject *fs_store_object_stream_summary(PyObject *object, PyObject *unused)
@@ -162,17 +172,5 @@ PyObject *fs_store_object_stream_summary(PyObject *object, PyObject *unused)
 #undef NUMBER_COLUMN
     };
     (void)unused;
-    fs_store_object *self = (fs_store_object *)object;
-    fs_stream_row *rows = NULL;
-    uint32_t count = 0;
-    fs_status status;
-    fs_error err;
-    fs_long_work work;
-    fs_long_work_begin(&work);
-    status = fs_streams_of(self->store, &rows, &count, &err);
-    fs_long_work_end(&work);
-    if (status != FS_OK) return fs_raise(&err);
-    PyObject *result = columns_of(self->store, rows, count, sizeof *rows, columns, sizeof columns / sizeof *columns);
-    fs_free(rows);
-    return result;
+    return read_columns(object, stream_rows, sizeof(fs_stream_row), columns, sizeof columns / sizeof *columns);
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from flopscope._core import Store
     from flopscope.hardware.energy import Energy
 
-__all__ = ["Total", "Used", "hfu", "section", "timeline", "totals", "trace_events", "used"]
+__all__ = ["Total", "Used", "hfu", "section", "timeline", "totals", "used"]
 
 
 def timeline(core: Store) -> pandas.DataFrame:
@@ -36,25 +35,6 @@ def timeline(core: Store) -> pandas.DataFrame:
             merged = one if merged is None else merged.merge(one, on=place, how="outer")
         frame = merged if not len(frame) else pandas.concat([frame, merged], ignore_index=True)
     return frame.sort_values(["start", "device"], ignore_index=True, kind="stable")
-
-
-def trace_events(core: Store) -> bytes:
-    """Return the samples as events of a Chrome trace, one per line, as flopscope's own traces have them."""
-    lines = []
-    for device, name, kind, unit, start, end, value in core.samples():
-        key = "GB/s" if kind == "amount" else unit or "value"
-        head = f'{{"ph": "C", "name": {json.dumps(name)}, "pid": {device}, "ts": '
-        values = (value / (end - start) if kind == "amount" else value).tolist()
-        starts, ends = start.tolist(), end.tolist()
-        for i, (begin, number) in enumerate(zip(starts, values, strict=True)):
-            lines.append(f'{head}{_microseconds(begin)}, "args": {{"{key}": {number:.3f}}}}}')
-            if i + 1 == len(starts) or starts[i + 1] != ends[i]:
-                lines.append(f'{head}{_microseconds(ends[i])}, "args": {{"{key}": 0, "missing": 1}}}}')
-    return ",\n".join(lines).encode()
-
-
-def _microseconds(ns: int) -> str:
-    return f"{ns // 1000}.{ns % 1000:03}"
 
 
 @dataclass(frozen=True)

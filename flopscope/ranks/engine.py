@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from flopscope.hardware.busy import processors
 from flopscope.support.package import VERSION
 from flopscope.support.progress import progress_bar
 
@@ -79,11 +80,7 @@ def workers_for(sizes: Sequence[int]) -> int:
     """
     largest = max(sizes, default=0)
     each = BASE_BYTES + largest // EVENT_BYTES_PACKED * 2 * BYTES_PER_EVENT
-    return max(1, min(_cores(), int(0.8 * _available_memory()) // each, max(len(sizes), 1)))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(processors(), int(0.8 * _available_memory()) // each, max(len(sizes), 1)))
 
 
 def _available_memory() -> int:
@@ -182,11 +179,6 @@ def _connected(client: Any) -> Iterator[Any]:
         yield own
     finally:
         own.close()
-
-
-def worker_version() -> str:
-    """Return the version of flopscope of this process."""
-    return VERSION
 
 
 def _check_versions(client: Any) -> None:

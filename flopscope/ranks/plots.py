@@ -28,15 +28,11 @@ def plot_steps(ranks: Ranks, ax: Any = None) -> Any:
     excess = 100 * work.excess / work.step_time
     most = max(float(np.nanmax(np.abs(excess))) if np.isfinite(excess).any() else 1.0, 1.0)
     image = ax.imshow(excess, aspect="auto", cmap=DIVERGING, vmin=-most, vmax=most, interpolation="nearest")
-    _rank_ticks(ax.yaxis, [digest.rank for digest in ranks._digests])
     names = [str(name).removeprefix("ProfilerStep#") if name is not None else "whole" for name in work.steps]
-    _ticks(ax.xaxis, names)
-    ax.set_xlabel("step", **PLAIN)
-    ax.set_ylabel("rank", **PLAIN)
-    bar = ax.figure.colorbar(image, ax=ax)
-    bar.set_label("own work beyond the others' median (% of a step)", **PLAIN)
-    ax.set_title(f"{count_of(len(ranks), 'rank')}: work that the others wait for", fontsize=11, **PLAIN)
-    return ax
+    _label(ax.xaxis, "step", names)
+    _label(ax.yaxis, "rank", [str(digest.rank) for digest in ranks._digests])
+    title = f"{count_of(len(ranks), 'rank')}: work that the others wait for"
+    return _explained(ax, image, "own work beyond the others' median (% of a step)", title)
 
 
 def plot_skew(ranks: Ranks, ax: Any = None) -> Any:
@@ -87,21 +83,22 @@ def plot_links(ranks: Ranks, ax: Any = None) -> Any:
     ax = ax or matplotlib_axes(figsize=(6.5, 5.5))
     most = max(2.0, float(np.nanmax(factor)) if np.isfinite(factor).any() else 2.0)
     image = ax.imshow(factor, cmap=SEQUENTIAL, vmin=1.0, vmax=most, interpolation="nearest")
-    _ticks(ax.xaxis, names)
-    _ticks(ax.yaxis, names)
-    ax.set_xlabel("host", **PLAIN)
-    ax.set_ylabel("host", **PLAIN)
-    bar = ax.figure.colorbar(image, ax=ax)
-    bar.set_label("time of a transfer over that of equal groups", **PLAIN)
-    ax.set_title(f"{count_of(len(names), 'host')}: links", fontsize=11, **PLAIN)
+    for axis in (ax.xaxis, ax.yaxis):
+        _label(axis, "host", names)
+    title = f"{count_of(len(names), 'host')}: links"
+    return _explained(ax, image, "time of a transfer over that of equal groups", title)
+
+
+def _explained(ax: Any, image: Any, scale: str, title: str) -> Any:
+    """Give a heat map its colour bar and its title, and return the Axes."""
+    ax.figure.colorbar(image, ax=ax).set_label(scale, **PLAIN)
+    ax.set_title(title, fontsize=11, **PLAIN)
     return ax
 
 
-def _rank_ticks(axis: Any, numbers: list[int]) -> None:
-    _ticks(axis, [str(number) for number in numbers])
-
-
-def _ticks(axis: Any, names: list[str]) -> None:
+def _label(axis: Any, what: str, names: list[str]) -> None:
+    """Label an axis of a heat map, and as many of its places as fit."""
+    axis.set_label_text(what, **PLAIN)
     every = max(1, -(-len(names) // TICKS))
     places = list(range(0, len(names), every))
     axis.set_ticks(places, [names[i] for i in places], fontsize=8)

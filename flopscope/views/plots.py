@@ -38,7 +38,6 @@ SMALL = 8  # points
 PLAIN: dict[str, Any] = {"parse_math": False, "usetex": False}
 POINT_AREA = 34  # square points
 DECADES = 30.0  # ratio of the largest value to the smallest from which an axis is logarithmic
-LEAST_SHADE = 0.09  # share of an axis' width that leaves room for the label
 
 
 def matplotlib_axes(rows: int = 1, **options: Any) -> Any:
