@@ -48,9 +48,10 @@ def start(folder: Path, command: list[str], **more: str) -> subprocess.Popen[str
 
 
 def _default_signals() -> None:
-    """Undo what nohup and shells do for programs in the background, which then ignore these signals."""
-    for number in (signal.SIGHUP, signal.SIGINT):
+    """Undo what the program that started the tests has done to signals: nohup ignores SIGHUP, and some block it."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def done(folder: Path, command: list[str], text: str = "", **more: str) -> subprocess.CompletedProcess[str]:
