@@ -47,6 +47,7 @@ static fs_status append_events(fs_store *store, const fs_store *from, const id_m
         event.lane = mapped(map->lanes, event.lane);
         event.parent = moved(event.parent, first);
         event.launcher = moved(event.launcher, first);
+        event.forward = moved(event.forward, first);
         event.correlation = FS_NONE; /* both recordings may use the same numbers */
         FS_TRY(fs_store_append(store, &event, NULL, err));
     }
@@ -63,21 +64,6 @@ static fs_status add_devices(fs_store *store, const fs_store *from, fs_error *er
     return FS_OK;
 }
 
-static fs_status append_samples(fs_store *store, const fs_store *from, int64_t shift, fs_error *err)
-{
-    for (uint32_t i = 0; i < fs_store_track_count(from); i++) {
-        const fs_counter_track *track = fs_store_track(from, i);
-        for (uint32_t at = 0; at < track->count; at++) {
-            fs_sample sample = track->samples[at];
-            sample.start = fs_add_saturated(sample.start, shift);
-            sample.end = fs_add_saturated(sample.end, shift);
-            const char *name = fs_store_name_text(from, track->name);
-            FS_TRY(fs_store_add_samples(store, track->device, name, &sample, 1, NULL, err));
-        }
-    }
-    return FS_OK;
-}
-
 fs_status fs_store_extend(fs_store *store, const fs_store *from, int64_t shift, fs_error *err)
 {
     size_t names = fs_store_name_count(from), signatures = fs_store_signature_count(from);
@@ -90,7 +76,7 @@ fs_status fs_store_extend(fs_store *store, const fs_store *from, int64_t shift, 
     fs_status status = map_ids(store, from, &map, err);
     if (status == FS_OK) status = add_devices(store, from, err);
     if (status == FS_OK) status = append_events(store, from, &map, shift, err);
-    if (status == FS_OK) status = append_samples(store, from, shift, err);
+    if (status == FS_OK) status = fs_store_copy_samples(store, from, shift, err);
     fs_free(ids);
     return status;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/saturate.h"
 #include "store/event.h"
 
 const fs_metric_row fs_metrics[FS_METRIC_COUNT] = {
@@ -73,6 +74,29 @@ fs_status fs_store_add_samples(fs_store *store, int device, const char *metric, 
         else left_out++;
     }
     if (dropped != NULL) *dropped = left_out;
+    return FS_OK;
+}
+
+static fs_status copy_track(fs_store *store, const fs_store *from, const fs_counter_track *track, int64_t shift,
+                            fs_error *err)
+{
+    fs_sample *samples = fs_malloc(track->count * sizeof *samples);
+    if (samples == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u samples of counters", track->count);
+    for (uint32_t i = 0; i < track->count; i++) {
+        samples[i] = track->samples[i];
+        samples[i].start = fs_add_saturated(samples[i].start, shift);
+        samples[i].end = fs_add_saturated(samples[i].end, shift);
+    }
+    const char *name = fs_store_name_text(from, track->name);
+    fs_status status = fs_store_add_samples(store, track->device, name, samples, track->count, NULL, err);
+    fs_free(samples);
+    return status;
+}
+
+fs_status fs_store_copy_samples(fs_store *store, const fs_store *from, int64_t shift, fs_error *err)
+{
+    for (uint32_t i = 0; i < fs_store_track_count(from); i++)
+        FS_TRY(copy_track(store, from, fs_store_track(from, i), shift, err));
     return FS_OK;
 }
 

@@ -367,9 +367,9 @@ void fs_store_set_forward(fs_store *store, uint32_t index, uint32_t forward)
 
 void fs_store_set(fs_store *store, uint32_t index, const fs_event *event)
 {
-    fs_chunk *chunk = store->chunks[index >> FS_CHUNK_BITS];
     uint32_t at = index & (FS_CHUNK_EVENTS - 1);
     fs_lock_take(&store->lock);
+    fs_chunk *chunk = store->chunks[index >> FS_CHUNK_BITS];
     FS_EVENT_COLUMN_LIST(STORE_FIELD)
     fs_lock_give(&store->lock);
 }

@@ -27,6 +27,7 @@ static fs_status record(fs_store *store, uint32_t first, uint32_t pairs, fs_erro
         op.correlation = kernel.correlation = i;
         kernel.kind = FS_EVENT_KERNEL;
         kernel.device = 1;
+        if (i > 0) op.forward = 2 * (i - 1);
         FS_TRY(fs_store_append(store, &op, &index, err));
         kernel.launcher = index;
         FS_TRY(fs_store_append(store, &kernel, NULL, err));
@@ -44,6 +45,7 @@ static void check_same(const fs_store *joined, uint32_t first, const fs_store *f
         CHECK(new.start == (old.start == FS_MISSING ? FS_MISSING : old.start + shift) && new.duration == old.duration);
         CHECK(strcmp(fs_store_name_text(joined, new.name), fs_store_name_text(from, old.name)) == 0);
         CHECK(new.launcher == (old.launcher == FS_NONE ? FS_NONE : old.launcher + first) && new.parent == FS_NONE);
+        CHECK(new.forward == (old.forward == FS_NONE ? FS_NONE : old.forward + first));
         CHECK(new.correlation == FS_NONE && new.kind == old.kind && new.device == old.device);
         fs_lane a = fs_store_lane(joined, new.lane), b = fs_store_lane(from, old.lane);
         CHECK(a.on_device == b.on_device && a.device == b.device && a.id == b.id);

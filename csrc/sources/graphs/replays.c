@@ -10,6 +10,7 @@
 #include "sources/graphs/match.h"
 #include "store/api_calls.h"
 #include "store/event.h"
+#include "store/samples.h"
 #include "store/signature.h"
 
 /* Device work of a graph. */
@@ -485,6 +486,7 @@ fs_status fs_replays_join(const fs_store *from, fs_captures *captures, fs_store 
     FS_TRY_GOTO(status, fs_elsewhere_create(&elsewhere, from, all.by_event, err), done);
     FS_TRY_GOTO(status, copy_ids(from, into, err), done);
     FS_TRY_GOTO(status, copy_events(&all, &elsewhere, err), done);
+    FS_TRY_GOTO(status, fs_store_copy_samples(into, from, 0, err), done);
 done:
     fs_elsewhere_clear(&elsewhere);
     clear(&all);

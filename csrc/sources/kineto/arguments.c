@@ -147,25 +147,14 @@ fs_scan_status fs_arguments_read(fs_scan *scan, fs_event_arguments *arguments)
     pthread_once(&keys_once, place_keys);
     if (*scan->at != '{') return fs_scan_skip(scan);
     scan->at++;
-    for (;;) {
-        fs_scan_span key;
-        fs_scan_space(scan);
-        if (*scan->at == '}') break;
-        fs_scan_status status = fs_scan_string(scan, &key);
-        if (status != FS_SCAN_GOOD) return status;
-        fs_scan_space(scan);
-        if (*scan->at != ':') return fs_scan_bad(scan, "':'");
-        scan->at++;
-        fs_scan_space(scan);
+    fs_scan_span key = {NULL, 0, false};
+    fs_scan_status status;
+    while ((status = fs_scan_member(scan, &key)) == FS_SCAN_GOOD && key.text != NULL) {
         int found = find_key(&key);
         status = found >= 0 ? read_value(scan, found, arguments) : fs_scan_skip(scan);
-        if (status != FS_SCAN_GOOD) return status;
-        fs_scan_space(scan);
-        if (*scan->at == ',') scan->at++;
-        else if (*scan->at != '}') return fs_scan_bad(scan, "',' or '}'");
+        if (status != FS_SCAN_GOOD) break;
     }
-    scan->at++;
-    return FS_SCAN_GOOD;
+    return status;
 }
 
 /* Collectives ------------------------------------------------------------------------------------------------------ */

@@ -23,32 +23,21 @@ fs_scan_status fs_counters_read(fs_scan *scan, fs_counter_series *series)
     series->missing = false;
     if (*scan->at != '{') return fs_scan_skip(scan);
     scan->at++;
-    for (;;) {
-        fs_scan_span key;
+    fs_scan_span key = {NULL, 0, false};
+    fs_scan_status status;
+    while ((status = fs_scan_member(scan, &key)) == FS_SCAN_GOOD && key.text != NULL) {
         int64_t value;
         bool known;
-        fs_scan_space(scan);
-        if (*scan->at == '}') break;
-        fs_scan_status status = fs_scan_string(scan, &key);
-        if (status != FS_SCAN_GOOD) return status;
-        fs_scan_space(scan);
-        if (*scan->at != ':') return fs_scan_bad(scan, "':'");
-        scan->at++;
-        fs_scan_space(scan);
         status = fs_scan_microseconds(scan, &value, &known);
-        if (status != FS_SCAN_GOOD) return status;
+        if (status != FS_SCAN_GOOD) break;
         if (key.size == 7 && memcmp(key.text, "missing", 7) == 0) {
             series->missing = true;
         } else if (known && series->count < FS_SERIES) {
             series->keys[series->count] = key;
             series->values[series->count++] = value;
         }
-        fs_scan_space(scan);
-        if (*scan->at == ',') scan->at++;
-        else if (*scan->at != '}') return fs_scan_bad(scan, "',' or '}'");
     }
-    scan->at++;
-    return FS_SCAN_GOOD;
+    return status;
 }
 
 static fs_status add_point(fs_counter_points *to, const point *added, fs_error *err)

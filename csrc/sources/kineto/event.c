@@ -197,25 +197,14 @@ static bool is_ignored(char phase)
 static fs_scan_status read_event(fs_scan *scan, event_text *event)
 {
     scan->at++;
-    for (;;) {
-        fs_scan_span key;
-        fs_scan_space(scan);
-        if (*scan->at == '}') break;
-        fs_scan_status status = fs_scan_string(scan, &key);
-        if (status != FS_SCAN_GOOD) return status;
-        fs_scan_space(scan);
-        if (*scan->at != ':') return fs_scan_bad(scan, "':'");
-        scan->at++;
-        fs_scan_space(scan);
+    fs_scan_span key = {NULL, 0, false};
+    fs_scan_status status;
+    while ((status = fs_scan_member(scan, &key)) == FS_SCAN_GOOD && key.text != NULL) {
         status = read_member(scan, &key, event);
-        if (status != FS_SCAN_GOOD) return status;
+        if (status != FS_SCAN_GOOD) break;
         if (is_ignored(event->phase)) return fs_scan_leave(scan);
-        fs_scan_space(scan);
-        if (*scan->at == ',') scan->at++;
-        else if (*scan->at != '}') return fs_scan_bad(scan, "',' or '}'");
     }
-    scan->at++;
-    return FS_SCAN_GOOD;
+    return status;
 }
 
 /* Records ---------------------------------------------------------------------------------------------------------- */

@@ -64,6 +64,32 @@ static inline fs_scan_status fs_scan_string(fs_scan *scan, fs_scan_span *span)
 #endif
     return fs_scan_long_string(scan, span);
 }
+
+/* Step to the next member of an object and read its key, up to its value, which the caller reads. Start after the '{'
+ * with key->text NULL, which it is again after the '}'. */
+static inline fs_scan_status fs_scan_member(fs_scan *scan, fs_scan_span *key)
+{
+    fs_scan_space(scan);
+    if (key->text != NULL && *scan->at == ',') {
+        scan->at++;
+        fs_scan_space(scan);
+    } else if (key->text != NULL && *scan->at != '}') {
+        return fs_scan_bad(scan, "',' or '}'");
+    }
+    if (*scan->at == '}') {
+        scan->at++;
+        key->text = NULL;
+        return FS_SCAN_GOOD;
+    }
+    fs_scan_status status = fs_scan_string(scan, key);
+    if (status != FS_SCAN_GOOD) return status;
+    fs_scan_space(scan);
+    if (*scan->at != ':') return fs_scan_bad(scan, "':'");
+    scan->at++;
+    fs_scan_space(scan);
+    return FS_SCAN_GOOD;
+}
+
 /* Read a number or a bare word: any sequence of letters, digits and "+-./_#". */
 fs_scan_status fs_scan_word(fs_scan *scan, fs_scan_span *span);
 /* Skip any value. Inside objects and arrays only strings and brackets are checked. */

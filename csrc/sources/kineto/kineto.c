@@ -90,7 +90,6 @@ static fs_status check_piece(scanning *all, uint32_t i, fs_error *err)
  * following text. */
 static void drop_pieces_after(fs_kineto *kineto, uint32_t last)
 {
-    kineto->pieces[last].until = INT64_MAX;
     while (kineto->count > last + 1) fs_piece_clear(&kineto->pieces[--kineto->count]);
     kineto->pieces[last].until = INT64_MAX; /* the text fed next belongs to it */
 }
