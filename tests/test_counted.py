@@ -190,6 +190,64 @@ def test_broken_counter_events_are_left_out(tmp_path: Path) -> None:
     assert len(trace.counter_timeline()) == 0
 
 
+KERNEL = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 100, "dur": 100, "args": {"stream": 7}}
+
+
+def point(ts: float, value: float, name: str = "power", key: str = "W", **more: object) -> dict[str, object]:
+    return {"ph": "C", "name": name, "pid": 0, "tid": 1, "ts": ts, "args": {key: value, **more}}
+
+
+def test_names_of_counters_are_read_as_json(tmp_path: Path) -> None:
+    import flopscope as fs
+
+    name, key = 'speed of "fans"', "µ/s"
+    text = json.dumps({"traceEvents": [KERNEL, *(point(90 + 10 * i, i, name, key) for i in range(3))]})
+    assert "\\u00b5" in text
+    (tmp_path / "trace.json").write_text(text.replace("/s", "\\/s"), encoding="utf-8")
+    timeline = fs.load_trace(tmp_path / "trace.json").counter_timeline()
+    assert timeline[f"{name}.{key}"].tolist() == [0, 1]
+
+
+def test_of_points_of_one_time_the_last_one_counts(tmp_path: Path) -> None:
+    import flopscope as fs
+
+    points = [event for i in range(200) for event in (point(10 * i, 0, missing=1), point(10 * i, i))]
+    trace = fs.load_trace(trace_of(tmp_path, KERNEL, *points))
+    assert trace.counter_timeline()["power.W"].tolist() == [*range(199)]
+
+
+def test_counters_at_impossible_times_are_left_out(tmp_path: Path) -> None:
+    import flopscope as fs
+
+    points = [point(90 + 10 * i, i) for i in range(4)]
+    far = [point(9.2e15, 1), point(-9.2e15, 1), point(1e300, 1)]
+    trace = fs.load_trace(trace_of(tmp_path, far[0], KERNEL, *points, *far[1:]))
+    assert trace.counter_timeline()["power.W"].tolist() == [0, 1, 2]
+
+
+def test_work_of_any_length_is_counted(tmp_path: Path) -> None:
+    import flopscope as fs
+
+    limit = 2**61 / 1000 - 1024
+    works = [KERNEL | {"name": f"long {i}", "ts": -limit, "dur": limit, "tid": i} for i in range(9)]
+    points = [point(-limit + i * limit / 4, 1e6, "l2_bytes", "GB/s") for i in range(8)]
+    trace = fs.load_trace(trace_of(tmp_path, KERNEL, *works, *points))
+    found = {row.key: row.l2_bytes for row in trace.key_averages(peaks="none")}
+    assert all(math.isfinite(found[f"long {i}"]) for i in range(9)) and math.isnan(found["k"])
+
+
+def test_the_counters_of_replayed_graphs_stay(tmp_path: Path) -> None:
+    import flopscope as fs
+
+    launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaGraphLaunch", "pid": 1, "tid": 1, "ts": 90, "dur": 5}
+    graph = {"correlation": 3, "graph id": 1, "graph node id": 12, "stream": 7}
+    events = [launch | {"args": {"correlation": 3}}, KERNEL | {"args": graph}]
+    points = [point(90 + 10 * i, 1e6, "dram_bytes_read", "value") for i in range(13)]
+    trace = fs.load_trace(trace_of(tmp_path, *events, *points))
+    row = next(row for row in trace.key_averages(peaks="none") if row.key == "k")
+    assert row.dram_bytes_read == pytest.approx(1e7) and len(trace.counter_timeline()) == 12
+
+
 # Text -----------------------------------------------------------------------------------------------------------------
 
 

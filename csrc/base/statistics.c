@@ -63,7 +63,7 @@ static double quantile(int64_t *samples, size_t count, double share, size_t *beg
     *begin = rank;
     if (rank + 1 == count) return (double)low;
     int64_t high = least(samples + rank + 1, count - rank - 1);
-    return (double)low + (place - (double)rank) * (double)(high - low);
+    return (double)low + (place - (double)rank) * ((double)high - (double)low);
 }
 
 fs_statistics fs_statistics_of(int64_t *samples, size_t count)

@@ -5,6 +5,7 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/saturate.h"
 #include "base/sort.h"
 #include "store/event.h"
 
@@ -33,11 +34,21 @@ static int compare_starts(const void *left, const void *right)
     return (a->event > b->event) - (a->event < b->event);
 }
 
+static int64_t work_length(const fs_counted_work *work)
+{
+    return fs_sub_saturated(work->end, work->start);
+}
+
 static int64_t overlap(const fs_counted_work *work, const fs_sample *sample)
 {
     int64_t from = work->start > sample->start ? work->start : sample->start;
     int64_t to = work->end < sample->end ? work->end : sample->end;
-    return to > from ? to - from : 0;
+    return to > from ? fs_sub_saturated(to, from) : 0;
+}
+
+static int64_t sample_length(const fs_sample *sample)
+{
+    return fs_sub_saturated(sample->end, sample->start);
 }
 
 static bool reaches(const division *by, uint32_t sample, const fs_counted_work *work)
@@ -49,52 +60,57 @@ static int64_t shortest_sample(const division *by)
 {
     int64_t shortest = INT64_MAX;
     for (uint32_t i = 0; i < by->count; i++) {
-        int64_t length = by->samples[i].end - by->samples[i].start;
+        int64_t length = sample_length(&by->samples[i]);
         if (length > 0 && length < shortest) shortest = length;
     }
     return shortest;
 }
 
 /* Find each work's first sample and how well the samples cover and resolve it. */
-static void place_works(const division *by)
+static fs_status place_works(const division *by, fs_error *err)
 {
     uint32_t from = 0;
-    int64_t shortest = shortest_sample(by);
+    uint64_t steps = 0; /* each work may reach all samples */
+    double shortest = (double)shortest_sample(by);
     for (uint32_t k = 0; k < by->work_count; k++) {
         fs_counted_work *work = &by->works[k];
         while (from < by->count && by->samples[from].end <= work->start) from++;
         by->first[k] = from;
         by->rates[k] = 1;
-        int64_t covered = 0, length = 0;
+        work->covered = 0;
+        double own = (double)work_length(work), length = 0;
         uint32_t touched = 0;
         for (uint32_t i = from; reaches(by, i, work); i++, touched++) {
-            covered += overlap(work, &by->samples[i]);
-            length += by->samples[i].end - by->samples[i].start;
+            FS_POLL(steps++, err);
+            fs_add_to(&work->covered, overlap(work, &by->samples[i]));
+            length += (double)sample_length(&by->samples[i]);
         }
-        int64_t own = work->end - work->start;
-        bool within = touched > 0 && covered >= own / 10 * 9;
-        work->covered = covered;
+        bool within = touched > 0 && (double)work->covered >= 0.9 * own;
         work->resolved = within && own * touched >= FS_COUNTED_SAMPLES * length;
-        work->fine = within && length / touched <= 2 * shortest;
+        work->fine = within && length <= 2 * shortest * touched;
     }
+    return FS_OK;
 }
 
 /* The sample's value as an amount. */
 static double amount_of(const fs_sample *sample, fs_metric_kind kind)
 {
     double value = sample->value > 0 ? sample->value : 0;
-    return kind == FS_METRIC_AMOUNT_KIND ? value : value * (double)(sample->end - sample->start);
+    return kind == FS_METRIC_AMOUNT_KIND ? value : value * (double)sample_length(sample);
 }
 
 static fs_status divide(const division *by, fs_metric metric, fs_error *err)
 {
     fs_metric_kind kind = fs_metrics[metric].kind;
+    uint64_t steps = 0;
     for (int round = 0; round < ROUNDS; round++) {
-        FS_TRY(fs_interrupt_poll(err));
         memset(by->weights, 0, by->count * sizeof *by->weights);
-        for (uint32_t k = 0; k < by->work_count; k++)
-            for (uint32_t i = by->first[k]; reaches(by, i, &by->works[k]); i++)
+        for (uint32_t k = 0; k < by->work_count; k++) {
+            for (uint32_t i = by->first[k]; reaches(by, i, &by->works[k]); i++) {
+                FS_POLL(steps++, err);
                 by->weights[i] += by->rates[k] * (double)overlap(&by->works[k], &by->samples[i]);
+            }
+        }
         for (uint32_t k = 0; k < by->work_count; k++) {
             fs_counted_work *work = &by->works[k];
             double amount = 0;
@@ -119,8 +135,8 @@ static fs_status divide_track(const fs_counter_track *track, fs_counted_work *wo
     if (by.first == NULL || by.rates == NULL || by.weights == NULL) {
         status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to divide %u samples of counters", track->count);
     } else {
-        place_works(&by);
-        status = divide(&by, (fs_metric)track->metric, err);
+        status = place_works(&by, err);
+        if (status == FS_OK) status = divide(&by, (fs_metric)track->metric, err);
     }
     fs_free(by.first);
     fs_free(by.rates);
@@ -257,13 +273,13 @@ void fs_counted_clear(fs_counted *counted)
 
 void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work)
 {
-    int64_t length = work->end - work->start;
-    sum->ns += length;
-    if (work->fine) sum->fine += length;
+    int64_t length = work_length(work);
+    fs_add_to(&sum->ns, length);
+    if (work->fine) fs_add_to(&sum->fine, length);
     if (!work->resolved) return;
     for (int metric = 0; metric < FS_METRIC_COUNT; metric++) sum->amounts[metric] += work->amounts[metric];
-    sum->resolved += length;
-    sum->covered += work->covered;
+    fs_add_to(&sum->resolved, length);
+    fs_add_to(&sum->covered, work->covered);
 }
 
 double fs_counted_value(const fs_counted_sum *sum, fs_metric metric)

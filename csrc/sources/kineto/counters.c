@@ -12,8 +12,9 @@
 typedef struct fs_counter_point {
     int64_t start;
     double value;
-    uint32_t name; /* id in names; while joining, in the names of all pieces */
-    int device;
+    uint32_t name;  /* id in names; while joining, in the names of all pieces */
+    uint32_t order; /* in the trace, once joined */
+    int16_t device;
     bool missing;
 } point;
 
@@ -64,7 +65,7 @@ fs_status fs_counters_keep(fs_counter_points *points, const fs_scan_span *name, 
         memcpy(text, name->text, name->size);
         text[name->size] = '\n';
         memcpy(text + name->size + 1, key->text, key->size);
-        point added = {.start = start, .value = (double)series->values[i] / 1000, .device = (int)device};
+        point added = {.start = start, .value = (double)series->values[i] / 1000, .device = (int16_t)device};
         added.missing = series->missing;
         uint32_t size = (uint32_t)(name->size + 1 + key->size);
         FS_TRY(fs_intern_bytes(&points->names, text, size, &added.name, err));
@@ -80,7 +81,7 @@ void fs_counters_clear(fs_counter_points *points)
     *points = (fs_counter_points){0};
 }
 
-/* What a series of the trace is in the store. */
+/* What a series of the trace, as spelled in the text, is in the store. */
 typedef struct {
     char name[512];
     enum { RATE, COUNT, LEVEL } form;
@@ -96,19 +97,19 @@ static int metric_of(const char *name)
 static meaning meaning_of(const char *text, size_t size)
 {
     meaning found = {.form = LEVEL};
-    const char *end = memchr(text, '\n', size), *key = end + 1;
-    size_t length = (size_t)(end - text), key_size = size - length - 1;
-    memcpy(found.name, text, length);
-    found.name[length] = '\0';
+    char key[sizeof found.name];
+    const char *end = memchr(text, '\n', size);
+    size_t length = (size_t)(end - text);
+    fs_scan_unescape(&(fs_scan_span){end + 1, size - length - 1, true}, key);
+    length = fs_scan_unescape(&(fs_scan_span){text, length, true}, found.name);
     int metric = metric_of(found.name);
     if (metric >= 0) {
-        bool is_rate = key_size == 4 && memcmp(key, "GB/s", 4) == 0;
+        bool is_rate = strcmp(key, "GB/s") == 0;
         strcpy(found.name, fs_metrics[metric].name);
         found.form = fs_metrics[metric].kind != FS_METRIC_AMOUNT_KIND ? LEVEL : is_rate ? RATE : COUNT;
-    } else if (key_size > 0 && !(key_size == 5 && memcmp(key, "value", 5) == 0)) {
+    } else if (key[0] != '\0' && strcmp(key, "value") != 0) {
         found.name[length] = '.';
-        memcpy(found.name + length + 1, key, key_size);
-        found.name[length + 1 + key_size] = '\0';
+        strcpy(found.name + length + 1, key);
     }
     return found;
 }
@@ -118,7 +119,8 @@ static int compare(const void *left, const void *right)
     const point *a = left, *b = right;
     if (a->device != b->device) return a->device < b->device ? -1 : 1;
     if (a->name != b->name) return a->name < b->name ? -1 : 1;
-    return (a->start > b->start) - (a->start < b->start);
+    if (a->start != b->start) return a->start < b->start ? -1 : 1;
+    return (a->order > b->order) - (a->order < b->order);
 }
 
 /* Add the points of one series, in order of start. */
@@ -159,6 +161,7 @@ fs_status fs_counters_join(fs_counter_points *const *pieces, uint32_t count, fs_
         for (size_t k = 0; status == FS_OK && k < pieces[i]->count; k++) {
             point moved = pieces[i]->points[k];
             fs_span name = fs_intern_get(&pieces[i]->names, moved.name);
+            moved.order = (uint32_t)all.count;
             status = fs_intern_bytes(&all.names, name.bytes, name.size, &moved.name, err);
             if (status == FS_OK) status = add_point(&all, &moved, err);
         }

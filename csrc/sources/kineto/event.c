@@ -332,13 +332,12 @@ static void check_times(event_text *event)
     if (event->duration < 0 || event->duration >= limit) event->has_duration = false;
 }
 
-static fs_status keep(fs_piece *piece, event_text *event, fs_error *err)
+static fs_status keep(fs_piece *piece, const event_text *event, fs_error *err)
 {
     typedef fs_status (*keeper)(fs_piece *, const event_text *, fs_record *, fs_error *);
     static const keeper keepers[] = {[HOST] = keep_host, [DEVICE] = keep_device, [MEMORY] = keep_memory};
     const category *found = event->category;
     bool instant = event->phase != 'X';
-    check_times(event);
     if (found != NULL && found->form == WINDOW) extend_window(piece, event);
     if (found == NULL && !instant && event->phase != 0) count_unknown(piece, &event->category_name);
     if (found == NULL || found->form == WINDOW || found->form == IGNORED) return FS_OK;
@@ -385,10 +384,10 @@ fs_scan_status fs_piece_event(fs_piece *piece, fs_scan *scan, fs_status *status,
     fs_scan_status scanned = read_event(scan, &event);
     *status = FS_OK;
     if (scanned != FS_SCAN_GOOD || is_ignored(event.phase)) return scanned;
+    check_times(&event);
     if (event.phase != 'C') {
         *status = keep(piece, &event, err);
     } else if (event.series_read && event.has_start && event.process.is_number && !is_achieved(&event)) {
-        check_times(&event);
         int64_t device = event.process.number;
         *status = fs_counters_keep(&piece->counters, &event.name, device, event.start, &event.series, err);
     }
