@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hand_traces import Program
 
 import flopscope as fs
 from flopscope.sources.work_rules import WorkCall, register_work
@@ -121,3 +122,28 @@ def test_a_failing_rule_is_reported_once_and_its_work_is_unknown(rule: Any, mess
 def test_invalid_names_and_rules_are_errors(name: Any, fn: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match=r"name|fn"):
         register_work(name, fn)
+
+
+def test_a_kernels_row_is_unknown_if_that_of_one_of_its_kernels_is() -> None:
+    rules = {"sometimes": lambda call: (7, 3, 4) if call.grid[0] == 11 else None, "always": lambda call: (7, 3, 4)}
+    try:
+        for name, rule in rules.items():
+            register_work(name, rule)
+        program = Program()
+        for i, blocks in enumerate((11, 12, 11)):
+            for name in rules:
+                program.work(name, 10 * i, 5, blocks=blocks)
+        program.work("shared", 30, 5, blocks=11)
+        register_work("shared", rules["always"])
+        program.run("mylib::op", 40, 10, 5, [8], kernel="shared")
+        trace = fs.load_trace(program.text())
+        rows = {(row.key, row.device_type): row for row in trace.key_averages(peaks="none")}
+        assert rows["always", "cuda"].flops == 21 and rows["always", "cuda"].tflops_per_s == pytest.approx(21 / 15e6)
+        assert math.isnan(rows["sometimes", "cuda"].flops) and math.isnan(rows["sometimes", "cuda"].tflops_per_s)
+        assert math.isnan(rows["sometimes", "cuda"].bytes_total_moved) and rows["sometimes", "cuda"].flops_total == 14
+        # One of the kernels belongs to an op: the time of the row is that of more work than its FLOPs.
+        assert rows["mylib::op", "cpu"].flops == 7 and rows["mylib::op", "cpu"].tflops_per_s == pytest.approx(7 / 5e6)
+        assert rows["shared", "cuda"].flops == 7 and math.isnan(rows["shared", "cuda"].tflops_per_s)
+    finally:
+        for name in (*rules, "shared"):
+            register_work(name, None)

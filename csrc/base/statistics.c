@@ -2,10 +2,21 @@
 
 #include <math.h>
 
+#include "base/hash.h"
+
 static int64_t median_of_three(int64_t a, int64_t b, int64_t c)
 {
     int64_t low = a < b ? a : b, high = a < b ? b : a;
     return c < low ? low : c > high ? high : c;
+}
+
+/* Of many samples, a random position, so that no order of them makes the selection slow. */
+static size_t position(uint64_t *random, size_t count, size_t usual)
+{
+    enum { FEW = 256 };
+    if (count <= FEW) return usual;
+    *random = *random * 6364136223846793005u + 1442695040888963407u; /* Knuth's MMIX generator */
+    return (size_t)((unsigned __int128)*random * count >> 64);
 }
 
 /* Move what is below `limit` to the front; returns how many that are. The loop has no branch to mispredict. */
@@ -24,8 +35,10 @@ static size_t partition(int64_t *samples, size_t count, int64_t limit)
 /* Quickselect: the sample of that rank is at its place afterwards, none before it is larger, none after it smaller. */
 static int64_t select_rank(int64_t *samples, size_t count, size_t rank)
 {
+    uint64_t random = fs_hash_keys()[0];
     while (count > 1) {
-        int64_t pivot = median_of_three(samples[0], samples[count / 2], samples[count - 1]);
+        int64_t a = samples[position(&random, count, 0)], b = samples[position(&random, count, count / 2)];
+        int64_t pivot = median_of_three(a, b, samples[position(&random, count, count - 1)]);
         size_t below = partition(samples, count, pivot);
         if (rank < below) {
             count = below;

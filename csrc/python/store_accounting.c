@@ -88,9 +88,6 @@ static PyObject *sm_counts(const fs_store *store, const fs_accounting *accountin
     return result;
 }
 
-/* Programs nest less deeply; a hostile trace may not make every answer a walk over all of its events. */
-enum { MOST_ENCLOSING = 512 };
-
 PyObject *fs_store_object_enclosing(PyObject *object, PyObject *args)
 {
     const fs_store *store = ((fs_store_object *)object)->store;
@@ -101,7 +98,7 @@ PyObject *fs_store_object_enclosing(PyObject *object, PyObject *args)
                             (unsigned long)fs_store_count(store));
     PyObject *list = PyList_New(0);
     uint32_t event = (uint32_t)index, at;
-    for (int depth = 0; list != NULL && event != FS_NONE && depth < MOST_ENCLOSING; depth++) {
+    for (int depth = 0; list != NULL && event != FS_NONE && depth < FS_MOST_ENCLOSING; depth++) {
         const fs_chunk *chunk = fs_event_chunk(store, event, &at);
         const char *name = chunk->name[at] == FS_NONE ? "" : fs_store_name_text(store, chunk->name[at]);
         PyObject *item = Py_BuildValue("(sN)", fs_event_kind_names[chunk->kind[at]], fs_text_object(name));

@@ -8,6 +8,10 @@
 /* Devices are numbered 0 … FS_DEVICE_LIMIT - 1. */
 enum { FS_DEVICE_LIMIT = INT8_MAX + 1 };
 
+/* The most events around another that are looked at. Programs nest less deeply; a hostile trace may not make every look
+ * a walk over all of its events. */
+enum { FS_MOST_ENCLOSING = 512 };
+
 /* The chunk of an event, and the event's index in it. */
 static inline const fs_chunk *fs_event_chunk(const fs_store *store, uint32_t index, uint32_t *at)
 {

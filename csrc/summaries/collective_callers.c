@@ -150,9 +150,11 @@ static bool read_caller(const fs_store *store, uint32_t index, caller_details *d
 /* Collect details from an event outwards, and from the annotation that began in each caller. */
 static void read_callers(const fs_collective_callers *callers, uint32_t index, caller_details *details)
 {
-    for (; index != FS_NONE; index = FS_EVENT_AT(callers->store, index, parent)) {
-        if (!read_caller(callers->store, index, details)) continue;
-        uint32_t annotation = annotation_in(callers, index);
+    for (int depth = 0; index != FS_NONE && depth < FS_MOST_ENCLOSING; depth++) {
+        uint32_t event = index;
+        index = FS_EVENT_AT(callers->store, event, parent);
+        if (!read_caller(callers->store, event, details)) continue;
+        uint32_t annotation = annotation_in(callers, event);
         if (annotation != FS_NONE) read_caller(callers->store, annotation, details);
     }
 }

@@ -119,6 +119,7 @@ static fs_status fill_rows(collecting *all, fs_collective_row **rows, uint32_t *
         goto failed;
     }
     for (uint32_t i = 0; i < all->found.count; i++) {
+        if (i % FS_POLL_ROUNDS == 0) FS_TRY_GOTO(status, fs_interrupt_poll(err), failed);
         FS_TRY_GOTO(status, fill_row(all, &all->found.items[i], &result[i], err), failed);
     }
     *rows = result;

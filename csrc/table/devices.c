@@ -160,7 +160,7 @@ static void supply(fs_build *build, fs_group *group, fs_node *node, const fs_cal
     fs_roof_sum_add(&group->roof, &roof);
     if (node == NULL) {
         group->work_calls++;
-        group->flops_known = !isnan(launched->flops);
+        group->flops_known = group->flops_known || !isnan(launched->flops);
         if (!isnan(launched->flops)) group->row.flops_total += launched->flops;
         return;
     }
@@ -172,6 +172,14 @@ static void supply(fs_build *build, fs_group *group, fs_node *node, const fs_cal
     node->flags |= FS_NODE_FLOPS;
 }
 
+/* Make the work of a kernel's own row unknown, because that of one of its kernels is. */
+static void supply_unknown(fs_build *build, const fs_call *kernel)
+{
+    fs_group *group = &build->groups[kernel->row];
+    group->row.flops = group->row.bytes_read = group->row.bytes_written = group->row.bytes_total_moved = NAN;
+    fs_roof_sum_add(&group->roof, &fs_roof_unknown);
+}
+
 /* Add the work of a kernel that its name tells: to its op, if no rule counts that op or its rule gives way; without an
  * op, to the kernel's own row. Return what is known. */
 static fs_known add_kernel(fs_build *build, uint32_t owner, const device_work *work)
@@ -179,9 +187,11 @@ static fs_known add_kernel(fs_build *build, uint32_t owner, const device_work *w
     fs_known known = {false, false};
     fs_call *kernel = work->call;
     if (kernel == NULL || !kernel->has_work) return known;
-    if (owner != FS_NONE && !fs_build_call(build, owner)->work.of_kernels) return known;
     uint32_t op = owner != FS_NONE ? owner : work->launcher;
     if (op != FS_NONE && FS_EVENT_AT(build->store, op, kind) != FS_EVENT_OP) op = FS_NONE;
+    /* The work is the op's, and the time is in the kernel's row too: other kernels of that row give it no rates. */
+    if (op != FS_NONE) build->groups[kernel->row].untimed = true;
+    if (owner != FS_NONE && !fs_build_call(build, owner)->work.of_kernels) return known;
     fs_call *of = op != FS_NONE ? fs_build_call(build, op) : NULL;
     fs_node *node = op != FS_NONE ? fs_build_node(build, op) : NULL;
     fs_kernel_context alone = {0, 0};
@@ -205,7 +215,10 @@ static fs_known add_kernel(fs_build *build, uint32_t owner, const device_work *w
     }
     known.flops = is_known && !isnan(found.flops);
     known.bytes = is_known && !isnan(found.bytes_moved);
-    if (!known.flops && !known.bytes) return (fs_known){false, false};
+    if (!known.flops && !known.bytes) {
+        if (of == NULL) supply_unknown(build, kernel);
+        return known;
+    }
     fs_group *group = of != NULL ? &build->groups[of->row] : &build->groups[kernel->row];
     supply(build, group, node, of, &found, work);
     if (!kernel->registered) fs_add_to(&group->estimated_ns, work->duration);

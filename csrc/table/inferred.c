@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#include "base/interrupt.h"
+#include "base/memory.h"
+
 /* Dtypes ----------------------------------------------------------------------------------------------------------- */
 
 static bool any_untyped(const fs_calls *set)
@@ -66,41 +69,69 @@ static void find_dtypes(fs_build *build)
 
 /* Gradients -------------------------------------------------------------------------------------------------------- */
 
-/* Find the shape of the result of a call; false if its gradients disagree or there are none. *result points into the
- * store. */
-static bool find_output(const fs_calls *set, const char *name, const fs_torch_call *wanted, fs_torch_tensor *result)
+/* The calls of gradients. */
+typedef struct {
+    const fs_calls *set;
+    uint32_t *ids;
+    uint32_t count;
+    uint64_t looked; /* how many were compared with a call */
+} gradients;
+
+/* Find the shape of the result of a call; *found is false if its gradients disagree or there are none. *result points
+ * into the store. */
+static fs_status find_output(gradients *from, const char *name, const fs_torch_call *wanted, fs_torch_tensor *result,
+                             bool *found, fs_error *err)
 {
     fs_torch_call gradient;
-    bool found = false;
-    for (uint32_t id = 0; id < set->count; id++) {
-        const fs_call *call = &set->calls[id];
-        if (!call->gradient || !fs_calls_decode(set, call, &gradient)) continue;
+    *found = false;
+    for (uint32_t i = 0; i < from->count; i++) {
+        const fs_call *call = &from->set->calls[from->ids[i]];
+        FS_POLL(from->looked++, err);
+        if (!fs_calls_decode(from->set, call, &gradient)) continue;
         const fs_torch_tensor *output = fs_work_result_told(call->text, &gradient, name, wanted);
         if (output == NULL) continue;
         size_t size = output->ndim * sizeof *output->shape;
-        if (found && (result->ndim != output->ndim || memcmp(result->shape, output->shape, size) != 0)) return false;
+        bool differs = result->ndim != output->ndim || memcmp(result->shape, output->shape, size) != 0;
+        if (*found && differs) {
+            *found = false;
+            break;
+        }
         *result = *output;
-        found = true;
+        *found = true;
     }
-    return found;
+    return FS_OK;
 }
 
-static void find_results(fs_calls *set)
+static fs_status find_results(fs_calls *set, gradients *from, fs_error *err)
 {
     fs_torch_call torch, outer;
     fs_torch_tensor output = {0};
     for (uint32_t id = 0; id < set->count; id++) {
         fs_call *call = &set->calls[id];
+        bool found;
         if (!call->work.of_gradient || !decode_typed(set, call, &torch, &outer)) continue;
-        if (!find_output(set, call->text, &torch, &output)) continue;
+        FS_TRY(find_output(from, call->text, &torch, &output, &found, err));
+        if (!found) continue;
         torch.output = &output;
         call->work = fs_work_of_torch(call->text, &torch);
         if (torch.untyped) call->work.at_most = true;
     }
+    return FS_OK;
 }
 
-void fs_build_infer(fs_build *build)
+fs_status fs_build_infer(fs_build *build, fs_error *err)
 {
+    fs_calls *set = &build->calls;
+    gradients all = {.set = set};
     find_dtypes(build);
-    find_results(&build->calls);
+    for (uint32_t id = 0; id < set->count; id++) all.count += set->calls[id].gradient;
+    if (all.count == 0) return FS_OK;
+    all.ids = fs_malloc(all.count * sizeof *all.ids);
+    if (all.ids == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the gradients of %u calls", all.count);
+    all.count = 0;
+    for (uint32_t id = 0; id < set->count; id++)
+        if (set->calls[id].gradient) all.ids[all.count++] = id;
+    fs_status status = find_results(set, &all, err);
+    fs_free(all.ids);
+    return status;
 }

@@ -6,7 +6,7 @@
 #include "table/build.h"
 
 /* Infer missing dtypes from the launched kernels, and missing result shapes from calls of the gradient; recompute the
- * work of those calls. Contradicting evidence is ignored. */
-void fs_build_infer(fs_build *build);
+ * work of those calls. Contradicting evidence is ignored. FS_OUT_OF_MEMORY, FS_INTERRUPTED. */
+fs_status fs_build_infer(fs_build *build, fs_error *err);
 
 #endif

@@ -263,7 +263,7 @@ fs_status fs_build_scan(fs_build *build, fs_error *err)
         FS_POLL(index, err);
         FS_TRY(scan_event(build, chunk, at, index, err));
     }
-    fs_build_infer(build);
+    FS_TRY(fs_build_infer(build, err));
     build->table->device_unseen = misses_devices(build);
     return FS_OK;
 }

@@ -7,9 +7,6 @@
 #include "store/event.h"
 #include "store/signature.h"
 
-/* Programs nest less deeply; a hostile trace may not make every change a walk over all of its events. */
-enum { MOST_ENCLOSING = 512 };
-
 /* Whether an op does nothing but allocate, for the op around it. */
 static bool only_allocates(const fs_store *store, uint32_t name)
 {
@@ -25,7 +22,7 @@ static bool only_allocates(const fs_store *store, uint32_t name)
 static uint32_t row_around(const fs_store *store, const fs_table *table, uint32_t parent, uint32_t below)
 {
     uint32_t row = FS_NONE, at;
-    for (int depth = 0; parent < below && depth < MOST_ENCLOSING; depth++) {
+    for (int depth = 0; parent < below && depth < FS_MOST_ENCLOSING; depth++) {
         const fs_chunk *chunk = fs_event_chunk(store, parent, &at);
         uint32_t call = table->event_calls[parent];
         if (call != FS_NONE && row == FS_NONE) row = table->calls[call].row;
