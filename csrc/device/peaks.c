@@ -1,7 +1,6 @@
 #include "device/peaks.h"
 
 #include <math.h>
-#include <string.h>
 
 /* One row per dtype, with a column per case. */
 typedef struct {
@@ -35,13 +34,6 @@ void fs_peaks_unknown(fs_peaks *peaks)
 {
     for (int unit = 0; unit < FS_UNIT_COUNT; unit++) peaks->flops[unit] = NAN;
     peaks->bandwidth = NAN;
-    peaks->launch_ns = peaks->kernel_ns = NAN;
-}
-
-void fs_peaks_from_datasheet(const fs_datasheet *datasheet, fs_peaks *peaks)
-{
-    memcpy(peaks->flops, datasheet->flops, sizeof peaks->flops);
-    peaks->bandwidth = datasheet->bandwidth;
     peaks->launch_ns = peaks->kernel_ns = NAN;
 }
 

@@ -19,8 +19,6 @@ typedef struct {
 
 /* All fields unknown. */
 void fs_peaks_unknown(fs_peaks *peaks);
-/* The vendor's numbers, in which launch_ns and kernel_ns are unknown. */
-void fs_peaks_from_datasheet(const fs_datasheet *datasheet, fs_peaks *peaks);
 
 typedef struct {
     fs_unit preferred; /* the unit of the work on a device that has it */

@@ -59,15 +59,6 @@ fs_kernel_class fs_kernel_class_of(const char *name)
     return FS_KERNEL_OTHER;
 }
 
-bool fs_kernel_is_communication(const char *name)
-{
-    name = without_return(name);
-    for (size_t i = 0; patterns[i].class == FS_KERNEL_COMMUNICATION; i++) {
-        if (fits(name, patterns[i].pattern)) return true;
-    }
-    return false;
-}
-
 fs_torch_dtype fs_kernel_dtype(const char *name)
 {
     static const struct {

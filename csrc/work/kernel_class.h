@@ -25,9 +25,6 @@ typedef enum {
  * Triton's) is OTHER. */
 fs_kernel_class fs_kernel_class_of(const char *name);
 
-/* Return whether the class is COMMUNICATION; ten times as fast as fs_kernel_class_of. */
-bool fs_kernel_is_communication(const char *name);
-
 /* Return whether the kernel convolves with fewer multiplications than its op's work counts: Winograd's algorithm or a
  * Fourier transform. The peaks give no lower bound for its time. */
 bool fs_kernel_saves_flops(const char *name);

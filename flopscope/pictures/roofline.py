@@ -275,7 +275,7 @@ def _move_roof_label(text: Any, roof: Roof, height: float, begin: float, end: fl
         text.xyann = (-4, 2 if side == "bottom" else -3)
 
 
-def _legends(ax: Any, marks: list[Mark], scene: Scene) -> list[tuple[list[Any], str, tuple[str, ...]]]:
+def _legends(marks: list[Mark], scene: Scene) -> list[tuple[list[Any], str, tuple[str, ...]]]:
     """Return the legends: handles, title and places. One of bounds and peaks, one of areas."""
     from matplotlib.lines import Line2D
 
@@ -330,7 +330,7 @@ def _place(ax: Any, marks: list[Mark], chosen: list[Mark], roofs: list[Roof], li
     room = Room(ax)
     room.take(mark.box(ax) for mark in marks)
     room.cross(box for line in lines for box in boxes_of(line))
-    for legend in _legends(ax, marks, scene):
+    for legend in _legends(marks, scene):
         _place_legend(ax, room, *legend)
     for roof in roofs:
         _place_roof_label(ax, room, roof)

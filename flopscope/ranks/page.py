@@ -59,7 +59,7 @@ def report_of_ranks(profiles: Mapping[int, Results], *, peaks: str | None = None
     shown = most_awaited(facts)
     page = profile_page(profiles[shown], peaks=peaks)
     try:
-        page.sections["timeline"] = timeline_of(_parts(profiles, shown, facts, page), page.columns)
+        page.sections["timeline"] = timeline_of(_parts(profiles, shown, facts), page.columns)
         add_ranks(page, facts, title)
         page.subtitle += f" · all sections but Ranks and Timeline show rank {shown}"
     except BaseException:
@@ -68,7 +68,7 @@ def report_of_ranks(profiles: Mapping[int, Results], *, peaks: str | None = None
     return page
 
 
-def _parts(profiles: Mapping[int, Results], shown: int, facts: RankFacts, page: Page) -> list[Part]:
+def _parts(profiles: Mapping[int, Results], shown: int, facts: RankFacts) -> list[Part]:
     """Return the timelines of the ranks by the clock of the first one, as far as their collectives tell it."""
     ordered = dict(sorted(profiles.items()))
     offsets: dict[int, float] = {}

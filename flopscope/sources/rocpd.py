@@ -120,12 +120,12 @@ class _Process:
     def events(self) -> list[Query]:
         return [*self._regions(), self._dispatches(), *self._copies()]
 
-    def _event(self, name: str) -> tuple[Join, ...]:
+    def _event(self) -> tuple[Join, ...]:
         return (Join("e", self.table("event"), "event_id"),)
 
     def _regions(self) -> Iterator[Query]:
         host = columns("start", "end", process=self.pid(), thread="tid", name="name_id", space=self.strings())
-        table, joins = self.table("region"), self._event("region")
+        table, joins = self.table("region"), self._event()
         calls = columns(correlation=("e.stack_id", "e.correlation_id"))
         needs = ("start", "end", "name")
         markers = columns(message=("e.extdata", "extdata"))
@@ -159,14 +159,14 @@ class _Process:
             **{f"block_{axis}": f"workgroup_size_{axis}" for axis in "xyz"},
             **{f"grid_{axis}": Value((f"grid_size_{axis}",), _blocks(axis)) for axis in "xyz"},
         )
-        joins = (*self._event(name), Join("s", self.table("info_kernel_symbol"), "kernel_id"))
+        joins = (*self._event(), Join("s", self.table("info_kernel_symbol"), "kernel_id"))
         found = self._work("agent_id", name) | launch
         return Query("kernel", self.table(name), found, ("start", "end", "name"), None, joins)
 
     def _copies(self) -> Iterator[Query]:
         name = "memory_copy"
         joins = (
-            *self._event(name),
+            *self._event(),
             Join("a", self.table("info_agent"), "src_agent_id"),
             Join("b", self.table("info_agent"), "dst_agent_id"),
         )

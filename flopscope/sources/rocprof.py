@@ -21,7 +21,6 @@ MOST_FIELD = 1 << 20  # characters of a field of CSV
 _HOST, _DEVICE = 7, 2  # kinds of memory
 _COPY_KINDS = {"HOST_TO_DEVICE": (1, _HOST, _DEVICE), "DEVICE_TO_HOST": (2, _DEVICE, _HOST)}
 _COPY_KINDS |= {"DEVICE_TO_DEVICE": (8, _DEVICE, _DEVICE), "HOST_TO_HOST": (9, _HOST, _HOST)}
-_CALLS = ("HIP", "HSA")
 
 _KERNEL = (
     *("start", "end", "process", "device", "stream", "correlation", "text", "dynamic_shared", "registers"),

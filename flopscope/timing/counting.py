@@ -21,7 +21,6 @@ LEFT_DIRTY = "l2_bytes_left_dirty"
 """The bytes that a call wrote and that reach device memory only after it, when other data displaces them in the L2."""
 ALWAYS = ("memory", "issue", "scalar", "stalls")
 TENSOR = tuple(group for group in _core.counter_groups if group.endswith("_tensor"))
-UNITS = {name: unit for name, unit, _, _ in _core.counter_rows} | {LEFT_DIRTY: "bytes"}
 ASLEEP = "NOT_INITIALIZED"  # a capture has detached CUPTI, and it did not come back
 NEAR = 0.05  # within which a ratio is a whole number of times
 

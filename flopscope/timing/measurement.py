@@ -131,11 +131,6 @@ class Measurement(Distribution):
         return traffic_sentence(self.counters, self.bytes_total_moved, self.bytes_read, self.bytes_written)
 
     @property
-    def gflops_per_joule(self) -> float:
-        """GFLOP per J; NaN where FLOPs or energy are unknown."""
-        return self.flops / self.joules / 1e9 if self.joules > 0 else math.nan
-
-    @property
     def why_unknown(self) -> str:
         """The reason why the share of the roofline is unknown; "" where it is known."""
         if not math.isnan(self.pct_roofline):

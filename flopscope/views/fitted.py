@@ -142,7 +142,7 @@ def fit_columns(
     room = (width or WHOLE_WIDTH) - fixed + len(GAP)
     widths = _shared([_natural(c, cells) for c in texts], room - len(GAP) * len(texts))
     by_header = {c.header: w for c, w in zip(texts, widths, strict=True)}
-    fitted = [_cut(c, by_header.get(c.header, _natural(c, cells)), cells[c.header], cells) for c in chosen]
+    fitted = [_cut(c, by_header.get(c.header, _natural(c, cells)), cells[c.header]) for c in chosen]
     fitted.sort(key=lambda one: not one.is_text and one.column.attribute != "rank")
     return fitted
 
@@ -196,7 +196,7 @@ def _shared(natural: Sequence[int], room: int) -> list[int]:
     return widths
 
 
-def _cut(column: ViewColumn, width: int, texts: list[str], cells: dict[str, list[str]]) -> FittedColumn:
+def _cut(column: ViewColumn, width: int, texts: list[str]) -> FittedColumn:
     if column.attribute not in TEXTS:
         return FittedColumn(column, width, texts)
     short = cut_apart(texts, width)

@@ -185,7 +185,6 @@ static void test_classes_of_real_names(void)
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         fs_kernel_class class = fs_kernel_class_of(known[i].name);
         CHECK(class == known[i].class, "%s: %d", known[i].name, class);
-        CHECK(fs_kernel_is_communication(known[i].name) == (class == FS_KERNEL_COMMUNICATION), "%s", known[i].name);
     }
 }
 
