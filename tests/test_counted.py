@@ -291,6 +291,16 @@ def test_the_summary_has_sums_over_the_program() -> None:
     assert counted.section(_core.Store()) == []
 
 
+def test_flops_per_joule_are_unknown_without_flops() -> None:
+    from flopscope.answers import counted
+    from flopscope.hardware.energy import Energy
+
+    energy = {"cuda:0": Energy(20.0, 400.0, "")}
+    assert counted.used(energy, [4e9, math.nan, 6e9])[0].gflop_per_joule == pytest.approx(0.5)
+    assert math.isnan(counted.used(energy, [math.nan, math.nan])[0].gflop_per_joule)
+    assert math.isnan(counted.used(energy, [])[0].gflop_per_joule)
+
+
 def test_the_summary_of_a_trace_names_hfu_beside_mfu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from faulty_programs import CASES
 

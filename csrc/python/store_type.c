@@ -130,6 +130,14 @@ static PyObject *get_event_count(PyObject *object, void *unused)
     return PyLong_FromUnsignedLong(fs_store_count(((fs_store_object *)object)->store));
 }
 
+static PyObject *get_begin(PyObject *object, void *unused)
+{
+    (void)unused;
+    int64_t begin, end;
+    fs_store_window(((fs_store_object *)object)->store, &begin, &end);
+    return PyLong_FromLongLong(begin);
+}
+
 static PyObject *get_nbytes(PyObject *object, void *unused)
 {
     (void)unused;
@@ -263,6 +271,7 @@ static PyMethodDef methods[] = {
 
 static PyGetSetDef getset[] = {
     {"event_count", get_event_count, NULL, "Events recorded.", NULL},
+    {"begin", get_begin, NULL, "When recording began, in ns; the least int64 if unknown.", NULL},
     {"nbytes", get_nbytes, NULL, "Memory that the events take, in bytes.", NULL},
     {"dropped", get_dropped, NULL, "Events that could not be kept.", NULL},
     {"running", get_running, NULL, "Whether a Profiler records into it now.", NULL},

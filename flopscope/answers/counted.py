@@ -24,7 +24,7 @@ def timeline(core: Store) -> pandas.DataFrame:
         import pandas
     except ImportError as error:
         raise ImportError("counter_timeline() needs pandas: pip install pandas") from error
-    begin = max(core.events()[3], 0)  # missing, and far below 0, if nothing was recorded
+    begin = max(core.begin, 0)  # missing, and far below 0, if nothing was recorded
     place = ["device", "start", "duration"]
     frame = pandas.DataFrame({"device": [], "start": [], "duration": []}).astype({"device": "int64"})
     for device in sorted({track[0] for track in core.samples()}):
@@ -125,7 +125,8 @@ class Used:
 
 def used(energy: Mapping[str, Energy], flops: Iterable[float]) -> list[Used]:
     """Return the energy of each device. energy: as Results.energy. flops: of all ops; NaN where unknown."""
-    done = sum(number for number in flops if not math.isnan(number))
+    known = [number for number in flops if not math.isnan(number)]
+    done = sum(known) if known else math.nan
     return [
         Used(
             device,
