@@ -10,6 +10,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from flopscope.support.launchers import RANK_VARIABLES
+
 ROOT = Path(__file__).parent.parent
 # Runs the command line with a report that says which process wrote it.
 WITH_REPORT = """
@@ -31,7 +33,8 @@ OPS = "import flopscope as fs\nx = fs.ones((4, 4), device='cpu')\nfs.neg(x)\n"
 
 
 def environment(**more: str) -> dict[str, str]:
-    plain = {name: text for name, text in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "SLURM_PROCID")}
+    theirs = {name for names in RANK_VARIABLES for name in names} | {"FLOPSCOPE_WATCH_GRAPHS"}
+    plain = {name: text for name, text in os.environ.items() if name not in theirs}
     return {**plain, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **more}
 
 

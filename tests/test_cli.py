@@ -223,18 +223,27 @@ def test_a_missing_cuda_device_is_explained() -> None:
     assert (done.returncode, done.stdout) == (1, "") and done.stderr == f"flopscope bench: {why}\n"
 
 
-def test_a_closed_pipe_prints_no_traceback() -> None:
+def devices_into(stdout: int, unbuffered: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}  # "" turns it off
+    command = [sys.executable, "-m", "flopscope", "devices"]
+    return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=120, env=environment)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_closed_pipe_prints_nothing(unbuffered: str) -> None:
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "w") as closed:
-        done = subprocess.run(
-            [sys.executable, "-m", "flopscope", "devices"],
-            stdout=closed,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=120,
-        )
-    assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
+        done = devices_into(closed.fileno(), unbuffered)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_an_error_of_one_line(unbuffered: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = devices_into(full.fileno(), unbuffered)
+    assert (done.returncode, done.stderr) == (1, "flopscope devices: [Errno 28] No space left on device\n")
 
 
 def test_output_works_on_a_terminal_without_unicode() -> None:

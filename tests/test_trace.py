@@ -20,6 +20,7 @@ import pytest
 import flopscope as fs
 from flopscope import _core
 from flopscope.results import chrome_trace
+from flopscope.support.launchers import RANK_VARIABLES
 
 Event = dict[str, Any]
 
@@ -433,7 +434,7 @@ def test_events_without_a_time_are_reported(core: _core.Store, tmp_path: Path) -
 
 
 def test_the_rank_of_a_job_is_written(core: _core.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE"):
+    for name in (name for names in RANK_VARIABLES for name in names):
         monkeypatch.delenv(name, raising=False)
     chrome_trace.export(core, tmp_path / "a.json")
     assert "distributedInfo" not in parse_checked((tmp_path / "a.json").read_bytes())

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -186,8 +188,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = partial(_show_warning, options.command)
             status: int | None = options.run(options)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a full disk is an error of the command
     except BrokenPipeError:
-        sys.stderr.close()
         return 0
     except KeyboardInterrupt:
         return 130
@@ -197,4 +200,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (RuntimeError, MemoryError, OverflowError, OSError, ImportError) as problem:
         _complain(options.command, problem)
         return 1
+    finally:
+        _drop_unwritable()
     return status or 0
+
+
+def _drop_unwritable() -> None:
+    """Drop what cannot be written, because the reader of a pipe has gone or a disk is full.
+
+    Python would write it again at its exit, report the failure, and change the exit status to 120.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), stream.fileno())
+        except (AttributeError, ValueError):  # there is no such stream, or it is closed
+            continue

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from flopscope.sources.recording import Recording, Window
 from flopscope.support.files import require_writable
+from flopscope.support.launchers import rank_in
 from flopscope.support.python_program import PythonProgram, exit_status, wait_for_threads
 from flopscope.support.safe import printable
 
@@ -34,11 +35,6 @@ examples:
 
 Options of flopscope come before SCRIPT or -m MODULE; all that follows belongs to the program.
 """
-RANKS = (  # what tells the rank and the number of processes: torchrun, MPI, SLURM
-    ("RANK", "WORLD_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-)
 DEADLY = (signal.SIGTERM, signal.SIGHUP)  # signals whose default action ends a program without a trace
 MOST_REPORTS = 10_000
 
@@ -133,11 +129,8 @@ def _tell(message: object) -> None:
 
 def rank_of(environment: Mapping[str, str]) -> dict[str, int] | None:
     """Return the rank and the number of processes, or None if the program is one process."""
-    for rank, size in RANKS:
-        known = {"rank": environment.get(rank, ""), "world_size": environment.get(size, "")}
-        if known["rank"].isdecimal() and known["world_size"] != "1":
-            return {name: int(text) for name, text in known.items() if text.isdecimal()}
-    return None
+    rank = rank_in(environment)
+    return None if rank is None or rank.get("world_size") == 1 else rank
 
 
 def with_rank(path: str, rank: Mapping[str, int] | None) -> str:

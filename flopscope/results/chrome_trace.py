@@ -21,6 +21,7 @@ from typing import IO, Any, Protocol
 
 from flopscope import _core
 from flopscope.support.files import replacing
+from flopscope.support.launchers import rank_in
 from flopscope.support.progress import progress_bar
 
 __all__ = ["counter_events", "export", "json_value", "member", "trace_handler"]
@@ -181,9 +182,9 @@ def _version() -> str:
 def _members(name: str) -> dict[str, Any]:
     """Return the members of the head that the core does not write. Tools identify the traces of a job by their rank."""
     members: dict[str, Any] = {"traceName": name, "trace_id": secrets.token_hex(16).upper()}
-    rank, world_size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
-    if rank.isdecimal() and world_size.isdecimal():
-        members["distributedInfo"] = {"rank": int(rank), "world_size": int(world_size)}
+    rank = rank_in(os.environ)
+    if rank is not None and "world_size" in rank:
+        members["distributedInfo"] = rank
     return members
 
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["properties_of", "rank_in"]
+from flopscope.support.launchers import rank_in
 
-# The variables of a process's rank and of the number of ranks, as launchers set them.
-_RANKS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
+__all__ = ["properties_of", "rank_of_process"]
 
 
-def rank_in(environment: Mapping[str, Any]) -> dict[str, Any]:
+def rank_of_process(environment: Mapping[str, Any]) -> dict[str, Any]:
     """Return "distributedInfo" from the environment of a process; empty if it names no rank."""
-    for rank, size in _RANKS:
-        texts = [str(environment.get(name, "")) for name in (rank, size)]
-        if all(text.isascii() and text.isdecimal() and len(text) < 10 for text in texts):
-            return {"distributedInfo": {"rank": int(texts[0]), "world_size": int(texts[1])}}
-    return {}
+    rank = rank_in(environment)
+    return {"distributedInfo": rank} if rank is not None and "world_size" in rank else {}
 
 
 def properties_of(agent: Mapping[str, Any], details: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flopscope import _core
-from flopscope.sources.agents import rank_in
+from flopscope.sources.agents import rank_of_process
 from flopscope.sources.counters import add_samples
 from flopscope.sources.database import Database, Query, Reading, Value, columns
 from flopscope.sources.gpu_metrics import read_metrics
@@ -234,5 +234,5 @@ def _rank(database: Database) -> dict[str, Any]:
     for row in database.facts("TARGET_INFO_SYSTEM_ENV", "name", "value"):
         if row.get("name") == "DeviceEnvironment" and isinstance(row.get("value"), str):
             pairs = (pair.partition("=") for pair in row["value"].split(";"))
-            return rank_in({name: value for name, _, value in pairs})
+            return rank_of_process({name: value for name, _, value in pairs})
     return {}

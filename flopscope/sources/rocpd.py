@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flopscope import _core
-from flopscope.sources.agents import properties_of, rank_in
+from flopscope.sources.agents import properties_of, rank_of_process
 from flopscope.sources.counters import Counter, Samples, add_samples, read_samples
 from flopscope.sources.database import Database, Join, Query, Reading, Value, columns
 
@@ -241,7 +241,7 @@ def _metadata(processes: list[_Process]) -> dict[str, Any]:
             if row.get("command"):
                 found["rocpd"].setdefault("command", row["command"])
             if len(processes) == 1:
-                found |= rank_in(_object(row.get("environment")))
+                found |= rank_of_process(_object(row.get("environment")))
     devices.pop(-1, None)
     if devices:
         found["deviceProperties"] = [devices[index] for index in sorted(devices)]
