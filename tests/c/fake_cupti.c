@@ -62,6 +62,8 @@ static struct {
     pthread_t workers[FAKE_WORKERS];
     int worker_count;
     struct fake_job *late; /* full buffers that the next flush completes */
+    bool detached;         /* by cuptiFinalize(), and not back */
+    int wakes_by;          /* fake_wake_by() */
 #define FAKE_COUNTER(name) long name;
     FAKE_COUNTERS(FAKE_COUNTER)
 #undef FAKE_COUNTER
@@ -125,6 +127,18 @@ void fake_hold_until_forced(int hold)
 void fake_be_late(int late)
 {
     fake.is_late = late;
+}
+
+/* What brings CUPTI's counters back after cuptiFinalize(): 0 a subscription, 1 any kind of activity that is enabled, 2
+ * that of kernels, 3 nothing but kernels being recorded. */
+void fake_wake_by(int what)
+{
+    fake.wakes_by = what;
+}
+
+static bool fake_is_attached(void)
+{
+    return !fake.detached || (fake.wakes_by == 3 && fake.kinds[FS_CUPTI_KERNEL]);
 }
 
 void fake_set_active(int device, int active)
@@ -226,7 +240,9 @@ int cuptiGetVersion(uint32_t *version)
 
 int cuptiGetResultString(int code, const char **text)
 {
-    *text = code == FS_CUPTI_ERROR_TAKEN ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED" : "CUPTI_ERROR_FAKE";
+    *text = code == FS_CUPTI_ERROR_TAKEN   ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"
+            : code == FAKE_NOT_INITIALIZED ? "CUPTI_ERROR_NOT_INITIALIZED"
+                                           : "CUPTI_ERROR_FAKE";
     return fake_answer("cuptiGetResultString");
 }
 
@@ -243,6 +259,7 @@ int cuptiSubscribe(void **subscriber, fs_cupti_callback callback, void *context)
     if (fake.taken || fake.callback != NULL) return FS_CUPTI_ERROR_TAKEN;
     fake.callback = callback;
     fake.callback_context = context;
+    if (fake.wakes_by == 0) fake.detached = false;
     fake.subscribed++;
     *subscriber = &fake;
     return 0;
@@ -306,6 +323,7 @@ int cuptiActivityRegisterCallbacks(fs_cupti_request request, fs_cupti_complete c
 int cuptiActivityEnable(int kind)
 {
     if (fake.failing_kinds[kind] != 0) return fake.failing_kinds[kind];
+    if (fake.wakes_by <= 1 || (fake.wakes_by == 2 && kind == FS_CUPTI_KERNEL)) fake.detached = false;
     if (!fake.kinds[kind]) fake.enabled++;
     fake.kinds[kind] = true;
     return 0;
@@ -423,11 +441,15 @@ int cuptiSetThreadIdType(int type)
     return 0;
 }
 
+static void fake_counters_finalized(void);
+
 /* Reset to the state of a process that never used CUPTI; a buffer that is being filled is lost. */
 int cuptiFinalize(void)
 {
     fake_join_workers();
+    fake_counters_finalized();
     fake.finalized++;
+    fake.detached = true;
     fake.taken = false;
     if (fake.buffer != NULL) fake.abandoned++;
     fake.callback = NULL;

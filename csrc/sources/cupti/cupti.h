@@ -61,6 +61,11 @@ void fs_cupti_restart(fs_store *store);
  * the capture without calling CUPTI. */
 fs_status fs_cupti_stop(fs_error *err);
 
+/* Keep CUPTI in the process until the matching unhold: a capture that ends in between leaves it attached. Waits for a
+ * detachment in progress. */
+void fs_cupti_hold(void);
+void fs_cupti_unhold(void);
+
 /* Begin or end callbacks about graphs (watch.h), in the subscription of the running capture or one of its own; evict:
  * in the place of a client without a name, which is idle: CUPTI is detached from the process and attached anew.
  * FS_RUNTIME_ERROR: not loaded, or another client holds the subscription. Private to watch.c. */
