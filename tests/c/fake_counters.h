@@ -79,6 +79,7 @@ static void fake_enter(void)
 {
     if (counters.process == 0) counters.process = getpid();
     if (counters.process != getpid()) abort();
+    if (fake.cold) fake.intruded++;
 }
 
 /* Whether a call that needs the profiler may go on. */

@@ -31,7 +31,7 @@ enum {
 #define FAKE_COUNTERS(X)                                                                                   \
     X(subscribed) X(finalized) X(requested) X(completed) X(abandoned) X(refused) X(dropped) X(enabled)     \
     X(calls) X(misaligned) X(unclean) X(overtaken) X(retained) X(pushed) X(waited) X(system_threads)       \
-    X(own_clock) X(other_buffers)
+    X(own_clock) X(other_buffers) X(intruded)
 /* clang-format on */
 
 static struct {
@@ -62,7 +62,9 @@ static struct {
     pthread_t workers[FAKE_WORKERS];
     int worker_count;
     struct fake_job *late; /* full buffers that the next flush completes */
-    bool detached;         /* by cuptiFinalize(), and not back */
+    bool cold;                /* the program has not initialized CUDA */
+    bool other[FAKE_DEVICES]; /* contexts that are not primary */
+    bool detached; /* by cuptiFinalize(), and not back */
     int wakes_by;          /* fake_wake_by() */
 #define FAKE_COUNTER(name) long name;
     FAKE_COUNTERS(FAKE_COUNTER)
@@ -309,6 +311,33 @@ void fake_graph_node(uint32_t function, uint64_t node, uint64_t original, int ty
     fs_cupti_resource resource = {.descriptor = &graph};
     if (fake.callback == NULL || !fake.resource_callbacks[function]) return;
     fake.callback(fake.callback_context, FS_CUPTI_RESOURCE_DOMAIN, function, &resource);
+}
+
+/* Let CUDA be as before the program uses it. "intruded" counts the calls that would initialize it. */
+void fake_set_cold(void)
+{
+    fake.cold = true;
+    memset(fake.active, 0, sizeof fake.active);
+}
+
+/* Let the program create a context: the primary one of the device, or another. */
+void fake_context(int device, int primary)
+{
+    bool *context = primary ? &fake.active[device] : &fake.other[device];
+    fs_cupti_resource resource = {.context = context};
+    fake.cold = false;
+    *context = true;
+    if (fake.callback == NULL || !fake.resource_callbacks[FS_CUPTI_CONTEXT_CREATED]) return;
+    fake.callback(fake.callback_context, FS_CUPTI_RESOURCE_DOMAIN, FS_CUPTI_CONTEXT_CREATED, &resource);
+}
+
+int cuptiGetDeviceId(void *context, uint32_t *device)
+{
+    for (uint32_t i = 0; i < FAKE_DEVICES; i++) {
+        *device = i;
+        if (context == &fake.active[i] || context == &fake.other[i]) return 0;
+    }
+    return FAKE_INVALID_PARAMETER;
 }
 
 int cuptiActivityRegisterCallbacks(fs_cupti_request request, fs_cupti_complete complete)

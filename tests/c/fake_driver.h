@@ -17,6 +17,7 @@ static int fake_device_of(const void *context)
 int cuInit(unsigned flags)
 {
     (void)flags;
+    if (fake.cold) fake.intruded++;
     return fake_answer("cuInit");
 }
 
@@ -35,7 +36,7 @@ int cuDriverGetVersion(int *version)
 int cuDeviceGetCount(int *count)
 {
     *count = FAKE_DEVICES;
-    return fake_answer("cuDeviceGetCount");
+    return fake.cold ? 3 /* CUDA_ERROR_NOT_INITIALIZED */ : fake_answer("cuDeviceGetCount");
 }
 
 int cuDeviceGet(int *device, int index)
@@ -83,6 +84,7 @@ int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active)
 int cuDevicePrimaryCtxRetain(void **context, int device)
 {
     fake.retained++;
+    if (fake.cold || !fake.active[device]) fake.intruded++;
     *context = &fake.active[device];
     return 0;
 }

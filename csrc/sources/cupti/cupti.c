@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "sources/cupti/buffers.h"
+#include "sources/cupti/contexts.h"
 #include "sources/cupti/devices.h"
 #include "sources/cupti/records.h"
 #include "sources/cupti/watch.h"
@@ -67,7 +68,8 @@ static void called_back(void *context, int domain, uint32_t function, const void
     const fs_cupti_callback_data *call = data;
     (void)context;
     if (domain == FS_CUPTI_RESOURCE_DOMAIN) {
-        fs_watch_called(function, data);
+        if (function == FS_CUPTI_CONTEXT_CREATED) fs_contexts_called(data);
+        else fs_watch_called(function, data);
         return;
     }
     if (call->site != FS_CUPTI_API_EXIT || !detaching) return;
@@ -437,6 +439,13 @@ static int set_watched(void *subscriber, uint32_t on)
         if (code != FS_CUPTI_SUCCESS && !watched[i].optional) return code;
     }
     return FS_CUPTI_SUCCESS;
+}
+
+void fs_cupti_watch_contexts(void)
+{
+    fs_contexts_forget();
+    if (capture.subscriber != NULL)
+        fs_cupti->enable_callback(1, capture.subscriber, FS_CUPTI_RESOURCE_DOMAIN, FS_CUPTI_CONTEXT_CREATED);
 }
 
 bool fs_cupti_is_capturing(void)

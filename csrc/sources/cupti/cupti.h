@@ -71,6 +71,10 @@ void fs_cupti_unhold(void);
  * FS_RUNTIME_ERROR: not loaded, or another client holds the subscription. Private to watch.c. */
 fs_status fs_cupti_watch(bool on, bool evict, fs_error *err);
 
+/* Note the devices of the contexts that are created from now on while the capture runs (contexts.h); without a
+ * subscription only primary contexts are seen. */
+void fs_cupti_watch_contexts(void);
+
 /* Return whether a capture is running. */
 bool fs_cupti_is_capturing(void);
 
