@@ -170,6 +170,36 @@ def test_counter_events_of_others_become_the_same_columns(tmp_path: Path) -> Non
     assert timeline["dram_bytes_read"].sum() == pytest.approx(2e7)
 
 
+def test_samples_become_the_same_events_in_both_kinds_of_traces() -> None:
+    store = _core.Store()
+    _core._append(store, "kernel", "k", 1_000_000, 500, device=1)  # type: ignore[attr-defined]
+    start = np.array([1_000_000, 1_001_000, 1_005_250], np.int64)
+    store.add_samples(1, "dram_bytes_read", start, start + 1000, np.array([4321.0, 0.0, 2e6]))
+    store.add_samples(1, "tensor_active", start[:1], start[:1] + 1000, np.array([37.5]))
+    store.add_samples(1, 'a "level"', start[:1], start[:1] + 1000, np.array([-2.25]))
+    events = json.loads(b"[" + store.trace_samples() + b"]")
+    expected = [
+        ("dram_bytes_read", 1000.0, {"GB/s": 4.321}),
+        ("dram_bytes_read", 1001.0, {"GB/s": 0}),
+        ("dram_bytes_read", 1002.0, {"GB/s": 0, "missing": 1}),
+        ("dram_bytes_read", 1005.25, {"GB/s": 2000}),
+        ("dram_bytes_read", 1006.25, {"GB/s": 0, "missing": 1}),
+        ("tensor_active", 1000.0, {"%": 37.5}),
+        ("tensor_active", 1001.0, {"%": 0, "missing": 1}),
+        ('a "level"', 1000.0, {"value": -2.25}),
+        ('a "level"', 1001.0, {"value": 0, "missing": 1}),
+    ]
+    assert [(e["name"], e["ts"], e["args"]) for e in events] == expected
+    assert {(e["ph"], e["pid"]) for e in events} == {("C", 1)}
+    pieces: list[bytes] = []
+    store.write_trace(pieces.append, "0")
+    trace = json.loads(b"".join(pieces))
+    written = [event for event in trace["traceEvents"] if event["ph"] == "C"]
+    shift = written[0]["ts"] - events[0]["ts"]
+    assert [{**e, "ts": round(e["ts"] - shift, 3)} for e in written] == events
+    assert _core.Store().trace_samples() == b""
+
+
 def test_broken_counter_events_are_left_out(tmp_path: Path) -> None:
     import flopscope as fs
 

@@ -14,7 +14,7 @@ import flopscope.support.libraries as libraries
 from flopscope.sources.recording import Recording
 libraries.find = lambda name: LIBRARY
 told = []
-recording = Recording(None, {"counters": True}, lambda: None, told.append)
+recording = Recording(None, {"counters": True, "counter_interval_us": 100}, lambda: None, told.append)
 warnings.showwarning = lambda message, *rest: told.append(str(message))
 warnings.simplefilter("always")
 
@@ -50,8 +50,8 @@ def test_counting_begins_with_the_programs_first_context_and_initializes_nothing
         before = [cuda.count("intruded"), cuda.counters("sessions"), cuda.counters("initialized")]
         cuda.fake.fake_context(0, {primary})
         counting()
-        kernel("k", 100, read=1e8)
-        time.sleep(0.001)
+        kernel("k", 3000, read=1e8)
+        time.sleep(0.005)
         prof = recording.end()
         print(json.dumps([cuda.count("intruded"), before, counted(prof)["k"], cuda.counters("open"), told]))
         """,
@@ -67,11 +67,11 @@ def test_each_device_is_counted_from_its_own_first_context(library: Path) -> Non
         recording.begin()
         cuda.fake.fake_context(1, 1)
         counting()
-        kernel("first", 100, read=1e8, device=1)
+        kernel("first", 3000, read=1e8, device=1)
         cuda.fake.fake_context(0, 1)
         counting(2)
-        kernel("second", 100, read=3e8, device=0)
-        time.sleep(0.001)
+        kernel("second", 3000, read=3e8, device=0)
+        time.sleep(0.005)
         prof = recording.end()
         print(json.dumps([counted(prof), sorted(set(prof.counter_timeline().device.tolist())), told]))
         """,
@@ -125,8 +125,8 @@ def test_a_child_that_is_forked_before_cuda_is_used_is_left_alone(library: Path)
         status = os.waitpid(child, 0)[1]
         cuda.fake.fake_context(0, 1)
         counting()
-        kernel("k", 100, read=1e8)
-        time.sleep(0.001)
+        kernel("k", 3000, read=1e8)
+        time.sleep(0.005)
         prof = recording.end()
         print(json.dumps([status, told, counted(prof)["k"]["dram_bytes_read"]]))
         """,

@@ -61,11 +61,11 @@ static struct {
     bool unfinished; /* it holds a record without an end */
     pthread_t workers[FAKE_WORKERS];
     int worker_count;
-    struct fake_job *late; /* full buffers that the next flush completes */
+    struct fake_job *late;    /* full buffers that the next flush completes */
     bool cold;                /* the program has not initialized CUDA */
     bool other[FAKE_DEVICES]; /* contexts that are not primary */
-    bool detached; /* by cuptiFinalize(), and not back */
-    int wakes_by;          /* fake_wake_by() */
+    bool detached;            /* by cuptiFinalize(), and not back */
+    int wakes_by;             /* fake_wake_by() */
 #define FAKE_COUNTER(name) long name;
     FAKE_COUNTERS(FAKE_COUNTER)
 #undef FAKE_COUNTER

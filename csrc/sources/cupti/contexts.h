@@ -11,8 +11,8 @@ void fs_contexts_forget(void);
 /* A context was created: a callback of CUPTI's resource domain; private to cupti.c. */
 void fs_contexts_called(const void *data);
 
-/* The devices on which contexts were created since fs_contexts_forget, or whose primary contexts are in use, as bits. If
- * none is, wait at most `wait_ns` for the first. */
+/* The devices on which contexts were created since fs_contexts_forget, or whose primary contexts are in use, as bits.
+ * If none is, wait at most `wait_ns` for the first. */
 uint64_t fs_contexts_devices(int64_t wait_ns);
 
 #endif
