@@ -188,7 +188,7 @@ def test_cache_hits_make_the_roofline_no_measure() -> None:
     trace = in_cache(0.3 * model / 1e9, l2=5200).load()
     (note,) = [note for note in trace.advice().notes if note.startswith("Cache hits")]
     assert "aten::sum moved 0.30 × the bytes of its model" in note
-    assert "its 93 % of the memory's bandwidth are no measure: the memory was at 28 %" in note
+    assert "Its 93 % of the memory's bandwidth therefore says nothing: the memory was at 28 %" in note
     assert "the L2 bounds it, which served 5.2 TB/s" in note
     (row,) = [row for row in trace.key_averages(peaks="datasheet") if row.key == "aten::sum"]
     assert row.bound == "cache" and row.traffic_ratio == pytest.approx(0.3, abs=0.01)

@@ -1,4 +1,4 @@
-"""flopscope run --counters: programs that use CUDA by any library, after flopscope has begun to record, on a fake GPU."""
+"""flopscope run --counters: programs that use CUDA, by any library, only after it has begun to record."""
 
 from __future__ import annotations
 

@@ -29,8 +29,7 @@ typedef struct {
     double doubt;                /* bytes by which those written are uncertain; 0: nothing is known of the L2 */
     int64_t start, end, covered; /* ns; covered: time within samples */
     uint32_t event, place;       /* place: 1 + index in works; 0: not counted */
-    bool resolved,
-        fine; /* fine: it ran while the interval was the shortest, so that it was not resolved for its length */
+    bool resolved, fine; /* fine: it ran while the interval was the shortest, so its length decides if it is resolved */
 } fs_counted_work;
 
 /* Sum of the work of a row. The amounts are those of resolved work. */

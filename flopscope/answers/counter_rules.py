@@ -69,10 +69,10 @@ def cached(analysis: Analysis) -> Iterator[str]:
         return
     op, ratio = found[0]
     apparent = 100 * op.memory / op.time
-    more = f" So it is with {plural(len(found) - 1, 'more op')}." if len(found) > 1 else ""
+    more = f" The same holds for {plural(len(found) - 1, 'more op')}." if len(found) > 1 else ""
     yield (
-        f"Cache hits: {op.key} moved {ratio:.2f} × the bytes of its model, by the GPU's counters, as the rest was in the "
-        f"L2 cache. So its {apparent:.0f} % of the memory's bandwidth are no measure: the memory was at "
+        f"Cache hits: {op.key} moved {ratio:.2f} × the bytes of its model, by the GPU's counters, because the L2 cache had "
+        f"the rest. Its {apparent:.0f} % of the memory's bandwidth therefore says nothing: the memory was at "
         f"{apparent * ratio:.0f} %, and {_real_bound(analysis, op)}.{more}"
     )
 
