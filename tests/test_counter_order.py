@@ -140,6 +140,23 @@ def test_a_profile_that_ends_while_a_call_is_counted_leaves_cupti_attached(libra
     assert finalized == [0, 1] and set(kernels) == {1}
 
 
+def test_profiles_of_a_measurement_leave_cupti_attached_until_its_end(library: Path) -> None:
+    found, finalized = run(
+        library,
+        """
+        from flopscope.timing.counting import cupti_stays
+        with cupti_stays(True), cupti_stays(False):
+            for _ in range(2):
+                with fs.profile(): cuda.launch("k")
+            found, between = count(), cuda.count("finalized")
+        with fs.profile(): cuda.launch("k")
+        print(json.dumps([found, [between, cuda.count("finalized")]]))
+        """,
+        wake=3,
+    )
+    assert found == COUNTED and finalized == [0, 1]
+
+
 @pytest.mark.parametrize("before", [True, False])
 def test_a_call_is_counted_beside_a_client_that_is_idle(library: Path, before: bool) -> None:
     found = run(

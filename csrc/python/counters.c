@@ -331,6 +331,18 @@ static PyObject *active_devices(PyObject *module, PyObject *unused)
     return device_list(fs_driver_active_devices());
 }
 
+static PyObject *hold_cupti(PyObject *module, PyObject *args)
+{
+    (void)module;
+    int on;
+    if (!PyArg_ParseTuple(args, "p:hold_cupti", &on)) return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    if (on) fs_cupti_hold();
+    else fs_cupti_unhold();
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
 static PyObject *watch_contexts(PyObject *module, PyObject *unused)
 {
     (void)module, (void)unused;
@@ -372,6 +384,8 @@ static PyMethodDef functions[] = {
      "of functions runs on a device, after before(); all are called once for each pass. [{name: value}], without those "
      "that the GPU lacks."},
     {"active_devices", active_devices, METH_NOARGS, "The CUDA devices whose primary contexts are in use."},
+    {"hold_cupti", hold_cupti, METH_VARARGS,
+     "hold_cupti($module, on, /)\n--\n\nKeep CUPTI in the process, or no longer, when a profile ends; calls nest."},
     {"watch_contexts", watch_contexts, METH_NOARGS,
      "Note the devices of the CUDA contexts that are created from now on while a profile captures."},
     {"used_devices", used_devices, METH_VARARGS,

@@ -71,8 +71,8 @@ def cached(analysis: Analysis) -> Iterator[str]:
     apparent = 100 * op.memory / op.time
     more = f" The same holds for {plural(len(found) - 1, 'more op')}." if len(found) > 1 else ""
     yield (
-        f"Cache hits: {op.key} moved {ratio:.2f} × the bytes of its model, by the GPU's counters, because the L2 cache had "
-        f"the rest. Its {apparent:.0f} % of the memory's bandwidth therefore says nothing: the memory was at "
+        f"Cache hits: {op.key} moved {ratio:.2f} × the bytes of its model, by the GPU's counters, because the L2 cache "
+        f"had the rest. Its {apparent:.0f} % of the memory's bandwidth therefore says nothing: the memory was at "
         f"{apparent * ratio:.0f} %, and {_real_bound(analysis, op)}.{more}"
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from flopscope import _core
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flopscope.timing.look import Look
     from flopscope.timing.stage import Stage
 
-__all__ = ["LEFT_DIRTY", "Counts", "count_call", "counts_text", "traffic_sentence"]
+__all__ = ["LEFT_DIRTY", "Counts", "count_call", "counts_text", "cupti_stays", "traffic_sentence"]
 
 LEFT_DIRTY = "l2_bytes_left_dirty"
 """The bytes that a call wrote and that reach device memory only after it, when other data displaces them in the L2."""
@@ -62,6 +62,20 @@ class Counts(Mapping[str, float]):
         """Bytes read from and written to device memory, with those that are written back later; NaN if unknown."""
         parts = [self.get(name, math.nan) for name in ("dram_bytes_read", "dram_bytes_written")]
         return sum(parts) + self.get(LEFT_DIRTY, 0.0)
+
+
+@contextmanager
+def cupti_stays(wanted: object) -> Iterator[None]:
+    """Keep CUPTI in the process within a ``with`` block, so that what profiles in it does not detach it before the call
+    is counted."""
+    if not wanted:
+        yield
+        return
+    _core.hold_cupti(True)
+    try:
+        yield
+    finally:
+        _core.hold_cupti(False)
 
 
 def count_call(stage: Stage, call: Callable[[], Any], unit: str | None, require: bool) -> Counts:
