@@ -28,7 +28,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from flopscope.hardware.counters import Counters, check_counters
 from flopscope.hardware.device import find_device
-from flopscope.results.chrome_trace import COMPRESSION, counter_events
+from flopscope.results.chrome_trace import COMPRESSION
 from flopscope.results.results import Results
 from flopscope.sources.load import Trace, load_own
 from flopscope.sources.schedules import action_at
@@ -185,7 +185,7 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
                 with open(written, "rb") as source, replacing(path, "wb") as file:
                     shutil.copyfileobj(source, file)
         elif path.endswith(".gz") or self._counters is not None:
-            events = b"" if self._counters is None else counter_events(self._recorded("trace"))
+            events = b"" if self._counters is None else self._recorded("trace").trace_samples()
             kineto.save(path, compressed=path.endswith(".gz"), events=events)
         else:
             _torch.profile.export_chrome_trace(self, path)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_programs import CASES, COLLECTIVE, SIZE, attention, chain, late, product
+from faulty_programs import CASES, COLLECTIVE, SIZE, attention, chain, counted, late, product
 from hand_traces import BF16, FLOAT, NCCL, PEAKS, Program, in_a_row
 
 import flopscope as fs
@@ -169,6 +169,43 @@ def test_the_place_is_a_line_of_the_program_or_else_a_module(frames: bool) -> No
     (row,) = program.load().advice()
     assert row.where == ("/home/me/train.py(42): forward" if frames else "Linear_3")
     assert f"at {row.where}\n" in str(program.load().advice())
+
+
+# Counters -----------------------------------------------------------------------------------------------------------
+
+
+def in_cache(gbytes_per_s: float, l2: float | None = None) -> Program:
+    """Return a program of one op, which reads 2^26 floats in 60 µs: at 93 % of the bandwidth by its model."""
+    program = counted(in_a_row(("aten::sum", 60.0, ([SIZE],))), gbytes_per_s, 0)
+    if l2 is not None:
+        points = [event for event in program.events if event["name"] == "dram_bytes_read"]
+        program.events += [{**event, "name": "l2_bytes", "args": {"GB/s": l2}} for event in points]
+    return program
+
+
+def test_cache_hits_make_the_roofline_no_measure() -> None:
+    model = 4 * SIZE / 60e-6  # bytes/s: 4.47e12 of 4.8e12
+    trace = in_cache(0.3 * model / 1e9, l2=5200).load()
+    (note,) = [note for note in trace.advice().notes if note.startswith("Cache hits")]
+    assert "aten::sum moved 0.30 × the bytes of its model" in note
+    assert "Its 93 % of the memory's bandwidth therefore says nothing: the memory was at 28 %" in note
+    assert "the L2 bounds it, which served 5.2 TB/s" in note
+    (row,) = [row for row in trace.key_averages(peaks="datasheet") if row.key == "aten::sum"]
+    assert row.bound == "cache" and row.traffic_ratio == pytest.approx(0.3, abs=0.01)
+    assert row.pct_peak_bandwidth == pytest.approx(93.2, abs=0.1)
+    assert "served" not in str(in_cache(0.3 * model / 1e9).load().advice())
+
+
+def test_traffic_near_the_model_is_no_cache_hit() -> None:
+    model = 4 * SIZE / 60e-6
+    for share, bound in ((0.75, "memory"), (0.65, "cache")):
+        trace = in_cache(share * model / 1e9).load()
+        (row,) = [row for row in trace.key_averages(peaks="datasheet") if row.key == "aten::sum"]
+        assert row.bound == bound
+        assert any(note.startswith("Cache hits") for note in trace.advice().notes) == (bound == "cache")
+    assert not any(
+        note.startswith("Cache hits") for note in in_a_row(("aten::sum", 60.0, ([SIZE],))).load().advice().notes
+    )
 
 
 # Profiles that lack something -----------------------------------------------------------------------------------------

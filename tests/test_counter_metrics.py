@@ -65,8 +65,8 @@ def test_every_chip_has_its_metrics_in_few_passes() -> None:
         for group in ("memory", "issue", "scalar", "bf16_tensor"):
             assert groups[group][1] == 1, (chip, group)
         assert {"dram_bytes_read", "dram_bytes_written", "l2_bytes", "occupancy"} <= {*groups["memory"][0].values()}
-        assert {*groups["scalar"][0].values()} == {"fp32_flops", "fp64_flops", "fp16_flops"}
-        assert len(groups["scalar"][0]) == 9
+        assert {*groups["scalar"][0].values()} == {"fp32_flops", "fp64_flops", "fp16_flops", "thread_instructions"}
+        assert len(groups["scalar"][0]) == 10
         assert groups["fp16_tensor"][1] <= 2 and groups["stalls"][1] <= 3
     assert "none of these counters" in plans["GA100"]["fp8_tensor"]
 

@@ -66,10 +66,15 @@ class Cupti:
         if self.asleep and not self.captures:
             raise RuntimeError("CUPTI failed with CUPTI_ERROR_NOT_INITIALIZED (15)")
         self.groups.append(group)
+        if group == "stalls":
+            raise RuntimeError("the GPU lacks a metric")
         for function in functions:
             before()
             function()
         values = {"memory": {"dram_bytes_read": 4e6, "dram_bytes_written": 1e6, "tensor_active": 50.0}}
+        values["issue"] = {"instructions": 3e5}
+        instrumented = 0.0 if self.captures else 8e6
+        values["scalar"] = {"fp32_flops": instrumented / 2, "thread_instructions": instrumented}
         values["bf16_tensor"] = {"tensor_flops": 7e9}
         return [dict(values.get(group, {})) for _ in functions]
 
@@ -104,8 +109,10 @@ def test_counting_goes_on_inside_a_capture_where_cupti_was_detached(
         monkeypatch.setattr(f"flopscope._core.{name}", getattr(cupti, name))
     monkeypatch.setattr("flopscope.timing.counting.why_no_counters", lambda: None)
     found = count_call(stage, lambda: called.append(1), "bf16_tensor", require=True)
-    assert found == {"dram_bytes_read": 4e6, "dram_bytes_written": 1e6, "tensor_active": 50.0, "tensor_flops": 7e9}
-    assert cupti.captures == 0 and ("scalar" in cupti.groups) == (not asleep) and called
+    expected = {"dram_bytes_read": 4e6, "dram_bytes_written": 1e6, "tensor_active": 50.0, "tensor_flops": 7e9}
+    expected |= {"instructions": 3e5} | ({} if asleep else {"fp32_flops": 4e6, "thread_instructions": 8e6})
+    assert found == expected
+    assert cupti.captures == 0 and called and any("stalls" in note for note in stage.notes)
     assert any("FLOP instructions" in note for note in stage.notes) == asleep
     assert any("hot caches" in note for note in stage.notes)
 

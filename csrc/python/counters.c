@@ -7,6 +7,7 @@
 #include "sources/counters/plan.h"
 #include "sources/counters/ranges.h"
 #include "sources/counters/sampling.h"
+#include "sources/cupti/contexts.h"
 #include "sources/cupti/cupti.h"
 
 /* Sampler ---------------------------------------------------------------------------------------------------------- */
@@ -312,10 +313,8 @@ static PyObject *count_calls(PyObject *module, PyObject *args)
     return result;
 }
 
-static PyObject *active_devices(PyObject *module, PyObject *unused)
+static PyObject *device_list(uint64_t devices)
 {
-    (void)module, (void)unused;
-    uint64_t devices = fs_driver_active_devices();
     PyObject *list = PyList_New(0);
     for (int i = 0; list != NULL && i < 64; i++) {
         if ((devices >> i & 1) == 0) continue;
@@ -324,6 +323,41 @@ static PyObject *active_devices(PyObject *module, PyObject *unused)
         Py_XDECREF(index);
     }
     return list;
+}
+
+static PyObject *active_devices(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return device_list(fs_driver_active_devices());
+}
+
+static PyObject *hold_cupti(PyObject *module, PyObject *args)
+{
+    (void)module;
+    int on;
+    if (!PyArg_ParseTuple(args, "p:hold_cupti", &on)) return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    if (on) fs_cupti_hold();
+    else fs_cupti_unhold();
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
+static PyObject *watch_contexts(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    fs_cupti_watch_contexts();
+    Py_RETURN_NONE;
+}
+
+static PyObject *used_devices(PyObject *module, PyObject *args)
+{
+    (void)module;
+    double seconds = 0;
+    uint64_t devices;
+    if (!PyArg_ParseTuple(args, "|d:used_devices", &seconds)) return NULL;
+    Py_BEGIN_ALLOW_THREADS devices = fs_contexts_devices((int64_t)(seconds * 1e9));
+    Py_END_ALLOW_THREADS return device_list(devices);
 }
 
 static PyObject *wait_for_devices(PyObject *module, PyObject *unused)
@@ -350,6 +384,13 @@ static PyMethodDef functions[] = {
      "of functions runs on a device, after before(); all are called once for each pass. [{name: value}], without those "
      "that the GPU lacks."},
     {"active_devices", active_devices, METH_NOARGS, "The CUDA devices whose primary contexts are in use."},
+    {"hold_cupti", hold_cupti, METH_VARARGS,
+     "hold_cupti($module, on, /)\n--\n\nKeep CUPTI in the process, or no longer, when a profile ends; calls nest."},
+    {"watch_contexts", watch_contexts, METH_NOARGS,
+     "Note the devices of the CUDA contexts that are created from now on while a profile captures."},
+    {"used_devices", used_devices, METH_VARARGS,
+     "used_devices($module, seconds=0, /)\n--\n\nThe CUDA devices of these contexts and of primary contexts; if there "
+     "are none, wait for the first. Does not initialize CUDA."},
     {"wait_for_devices", wait_for_devices, METH_NOARGS, "Wait for all work on these devices."},
     {NULL, NULL, 0, NULL},
 };

@@ -68,3 +68,21 @@ PyObject *fs_store_object_write_trace(PyObject *object, PyObject *args)
     if (PyErr_Occurred()) return NULL;
     return status == FS_OK ? PyLong_FromLongLong(left_out) : fs_raise(&err);
 }
+
+PyObject *fs_store_object_trace_samples(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    fs_store_object *self = (fs_store_object *)object;
+    fs_json out;
+    fs_error err;
+    fs_long_work work;
+    fs_long_work_begin(&work);
+    fs_status status = fs_json_init(&out, NULL, NULL, &err);
+    if (status == FS_OK) status = fs_trace_samples(&out, self->store, 0, &err);
+    fs_long_work_end(&work);
+    PyObject *text = NULL;
+    if (status == FS_OK) text = PyBytes_FromStringAndSize(out.bytes, out.size > 2 ? (Py_ssize_t)out.size - 2 : 0);
+    fs_json_clear(&out);
+    if (status == FS_OK || PyErr_Occurred()) return text;
+    return fs_raise(&err);
+}

@@ -95,6 +95,7 @@ static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what
     X(timeline, "timeline")             \
     X(memory, "memory")                 \
     X(samples, "counter samples")       \
+    X(trace_samples, "counter samples") \
     X(write_trace, "trace")
 #define READING_METHOD(method, what)                                       \
     static PyObject *reading_##method(PyObject *object, PyObject *args)    \
@@ -266,6 +267,8 @@ static PyMethodDef methods[] = {
      "write_trace($self, write, version, members='', peaks=None, /)\n--\n\n"
      "Call write(bytes) with the pieces of a Chrome trace; how many events without a time it leaves out. peaks: as for "
      "table(); None: no work and no rates of events."},
+    {"trace_samples", reading_trace_samples, METH_NOARGS,
+     "The counter samples as events of a Chrome trace, one per line, separated by commas, as write_trace writes them."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -63,6 +63,7 @@ PyObject *fs_store_object_stream_summary(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_timeline(PyObject *self, PyObject *args);
 PyObject *fs_store_object_memory(PyObject *self, PyObject *args);
 PyObject *fs_store_object_write_trace(PyObject *self, PyObject *args);
+PyObject *fs_store_object_trace_samples(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_join_replays(PyObject *self, PyObject *args);
 
 /* Return an accounting as a dict of steps, cells, gaps and pairs, or NULL with an exception set. */

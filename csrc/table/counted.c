@@ -16,6 +16,10 @@ enum { ROUNDS = 20, LEDGER_ROUNDS = 16 };
  * the memory idle in between leave up to a sixth of the L2 less. */
 static const double passing = 0.8, dirtiest = 0.43;
 
+/* Of the L2, by how much the bytes written of a run of kernels were wrong at most, on an H200; of a row's traffic, the
+ * greatest doubt with which they are told. */
+static const double doubtful = 0.2, most_doubt = 0.16;
+
 /* What one track is divided with. */
 typedef struct {
     const fs_sample *samples;
@@ -189,6 +193,7 @@ static fs_status settle_writes(fs_counted_work *works, uint32_t count, double l2
         sum_up(&of, works, count);
         settle(&of, works, count, l2_bytes);
     }
+    for (uint32_t k = 0; k < count; k++) works[k].doubt = doubtful * l2_bytes;
     fs_free(block);
     return FS_OK;
 }
@@ -260,7 +265,10 @@ fs_status fs_counted_build(fs_counted *counted, const fs_store *store, fs_error 
         if (count > 0) FS_TRY(count_device(store, device, first, count, err));
         counted->count += count;
     }
-    for (uint32_t i = 0; i < counted->count; i++) counted->places[counted->works[i].event] = i + 1;
+    for (uint32_t i = 0; i < counted->count; i++) {
+        counted->places[counted->works[i].event] = i + 1;
+        counted->works[i].place = i + 1;
+    }
     return FS_OK;
 }
 
@@ -276,6 +284,8 @@ void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work)
     int64_t length = work_length(work);
     fs_add_to(&sum->ns, length);
     if (work->fine) fs_add_to(&sum->fine, length);
+    if (sum->last == 0 || work->place != sum->last + 1) sum->doubt += work->doubt; /* a run begins */
+    sum->last = work->place;
     if (!work->resolved) return;
     for (int metric = 0; metric < FS_METRIC_COUNT; metric++) sum->amounts[metric] += work->amounts[metric];
     fs_add_to(&sum->resolved, length);
@@ -288,5 +298,8 @@ double fs_counted_value(const fs_counted_sum *sum, fs_metric metric)
     if (!known) return NAN;
     double amount = sum->amounts[metric];
     if (fs_metrics[metric].kind != FS_METRIC_AMOUNT_KIND) return amount / (double)sum->covered;
-    return amount * ((double)sum->ns / (double)sum->resolved);
+    double whole = (double)sum->ns / (double)sum->resolved;
+    double traffic = sum->amounts[FS_METRIC_DRAM_READ] + sum->amounts[FS_METRIC_DRAM_WRITTEN];
+    if (metric == FS_METRIC_DRAM_WRITTEN && sum->doubt > most_doubt * traffic * whole) return NAN;
+    return amount * whole;
 }

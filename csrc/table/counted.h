@@ -12,7 +12,9 @@
  *
  * Writes reach device memory late: what a kernel writes stays in the L2 until other lines displace it, about an L2's
  * capacity of reads and writes later. So the bytes written of a piece of work are those counted while it ran, plus the
- * dirty lines it leaves behind, less those that it found; both follow from the traffic around them. */
+ * dirty lines it leaves behind, less those that it found; both follow from the traffic around them, and are uncertain
+ * by a part of the L2. Between two kernels of one row the uncertainties cancel, so a row has that of each run of its
+ * kernels that no other work interrupts. Rows whose runs move too little for it have no bytes written. */
 #ifndef FS_TABLE_COUNTED_H
 #define FS_TABLE_COUNTED_H
 
@@ -24,15 +26,17 @@ enum { FS_COUNTED_SAMPLES = 2 };
 /* Of one piece of work; amounts are NaN where its device has no track of the metric. Shares are in percent × ns. */
 typedef struct {
     double amounts[FS_METRIC_COUNT];
+    double doubt;                /* bytes by which those written are uncertain; 0: nothing is known of the L2 */
     int64_t start, end, covered; /* ns; covered: time within samples */
-    uint32_t event;
-    bool resolved,
-        fine; /* fine: it ran while the interval was the shortest, so that it was not resolved for its length */
+    uint32_t event, place;       /* place: 1 + index in works; 0: not counted */
+    bool resolved, fine; /* fine: it ran while the interval was the shortest, so its length decides if it is resolved */
 } fs_counted_work;
 
 /* Sum of the work of a row. The amounts are those of resolved work. */
 typedef struct {
     double amounts[FS_METRIC_COUNT];
+    double doubt;                        /* of all runs */
+    uint32_t last;                       /* place of the work that was added last */
     int64_t ns, resolved, covered, fine; /* ns of all, of resolved work, of it within samples, of fine work */
 } fs_counted_sum;
 
@@ -52,10 +56,12 @@ static inline const fs_counted_work *fs_counted_of(const fs_counted *counted, ui
     return place > 0 ? &counted->works[place - 1] : NULL;
 }
 
+/* Add work, in order of its start. */
 void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work);
 
 /* The amount, or the mean share in percent, of all work of the sum, at the rate of the resolved work. NaN if less than
- * half of the fine work's time, or less than a hundredth of all time, is resolved. */
+ * half of the fine work's time, or less than a hundredth of all time, is resolved; bytes written also if their doubt
+ * exceeds 0.16 of all bytes read and written. */
 double fs_counted_value(const fs_counted_sum *sum, fs_metric metric);
 
 #endif

@@ -60,6 +60,18 @@ static double sum_of(const fs_counted_sum *sum, fs_metric one, fs_metric other)
     return fs_counted_value(sum, one) + fs_counted_value(sum, other);
 }
 
+/* Counted over modelled bytes, below which most of what the model has move came from the L2. */
+static const double cached_ratio = 0.7;
+
+/* Where the bytes of the model did not move, they do not bound the time. Of rows whose writes are unknown, the reads
+ * tell. */
+static void judge_traffic(fs_row *row)
+{
+    double reads = row->bytes_read > 0 ? row->dram_bytes_read / row->bytes_read : NAN;
+    double ratio = isnan(row->traffic_ratio) ? reads : row->traffic_ratio;
+    if (row->bound == FS_BOUND_MEMORY && ratio < cached_ratio) row->bound = FS_BOUND_CACHE;
+}
+
 static void fill_counted(const fs_build *build, fs_group *group)
 {
     static const fs_counted_sum nothing;
@@ -76,6 +88,7 @@ static void fill_counted(const fs_build *build, fs_group *group)
     double modelled = row->bytes_total_moved - group->unrated_bytes;
     row->dram_gbytes_per_s = row->device_busy_time > 0 ? moved / (double)row->device_busy_time : NAN;
     row->traffic_ratio = modelled > 0 ? moved / modelled : NAN;
+    judge_traffic(row);
 }
 
 static void fill_row(const fs_build *build, fs_group *group)

@@ -4,7 +4,6 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
-#include "store/samples.h"
 #include "store/event.h"
 #include "views/trace.h"
 
@@ -273,57 +272,6 @@ static fs_status put_events(fs_trace *trace, bool annotations, fs_error *err)
     return trace->out.status;
 }
 
-/* Hardware counters ------------------------------------------------------------------------------------------------
- */
-
-static void put_point(fs_trace *trace, const fs_counter_track *track, int64_t start, const char *key)
-{
-    fs_json *out = &trace->out;
-    FS_JSON_LITERAL(out, "{\"ph\": \"C\", \"name\": ");
-    fs_json_string(out, fs_store_name_text(trace->store, track->name));
-    FS_JSON_LITERAL(out, ", \"pid\": ");
-    fs_json_integer(out, track->device);
-    FS_JSON_LITERAL(out, ", \"ts\": ");
-    fs_json_time(out, fs_trace_time(trace, start));
-    FS_JSON_LITERAL(out, ", \"args\": {\"");
-    put_text(out, key);
-    FS_JSON_LITERAL(out, "\": ");
-}
-
-/* Write a number with three decimals, as fs_json_time writes ns as µs. */
-static void put_thousandths(fs_json *out, double value)
-{
-    bool fits = value > 0 && value < 9e15;
-    fs_json_time(out, fits ? (uint64_t)(value * 1000 + 0.5) : 0);
-}
-
-/* Write a track of counters: bytes as rates, and a mark where nothing was counted any more. */
-static fs_status put_track(fs_trace *trace, const fs_counter_track *track, fs_error *err)
-{
-    bool amounts = track->metric >= 0 && fs_metrics[track->metric].kind == FS_METRIC_AMOUNT_KIND;
-    const char *key = amounts ? "GB/s" : track->metric >= 0 ? "%" : "value";
-    for (uint32_t i = 0; i < track->count && trace->out.status == FS_OK; i++) {
-        const fs_sample *sample = &track->samples[i];
-        int64_t length = sample->end - sample->start;
-        FS_POLL(i, err);
-        if (length <= 0) continue;
-        put_point(trace, track, sample->start, key);
-        put_thousandths(&trace->out, amounts ? sample->value / (double)length : sample->value);
-        FS_JSON_LITERAL(&trace->out, "}},\n");
-        if (i + 1 < track->count && track->samples[i + 1].start == sample->end) continue;
-        put_point(trace, track, sample->end, key);
-        FS_JSON_LITERAL(&trace->out, "0, \"missing\": 1}},\n");
-    }
-    return trace->out.status;
-}
-
-static fs_status put_counters(fs_trace *trace, fs_error *err)
-{
-    for (uint32_t i = 0; i < fs_store_track_count(trace->store); i++)
-        FS_TRY(put_track(trace, fs_store_track(trace->store, i), err));
-    return FS_OK;
-}
-
 /* Write the span and the markers of the recording; the last one ends the list without a comma. */
 static void put_window(fs_trace *trace)
 {
@@ -372,7 +320,7 @@ static fs_status write_trace(fs_trace *trace, fs_error *err)
     FS_TRY(put_events(trace, true, err));
     FS_TRY(put_events(trace, false, err));
     FS_TRY(fs_trace_counters(trace, err));
-    FS_TRY(put_counters(trace, err));
+    FS_TRY(fs_trace_samples(&trace->out, trace->store, fs_trace_time(trace, 0), err));
     put_window(trace);
     return fs_json_flush(&trace->out);
 }

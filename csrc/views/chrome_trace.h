@@ -57,4 +57,9 @@ typedef struct {
 fs_status fs_chrome_trace_write(const fs_store *store, const fs_chrome_trace_options *options, int64_t *left_out,
                                 fs_error *err);
 
+/* Write the samples of hardware counters as events of a Chrome trace, each followed by a comma and a line break, for
+ * traces of other writers too: bytes as rates, and a mark where nothing was counted any more. shift: from a time of the
+ * store to that of the trace, in ns. FS_OUT_OF_MEMORY, FS_INTERRUPTED. */
+fs_status fs_trace_samples(fs_json *out, const fs_store *store, uint64_t shift, fs_error *err);
+
 #endif

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope.answers.analysis import Analysis, Gap, Op
+from flopscope.answers.counter_rules import cached
 from flopscope.answers.findings import Finding, plural
 from flopscope.answers.rules import RULES
 from flopscope.support.safe import markup, printable
@@ -46,7 +47,7 @@ class AdviceTable(Sequence[Advice]):
     def __init__(self, rows: Sequence[Advice], per_step: bool, notes: Sequence[str]) -> None:
         self._rows, self._per_step = list(rows), per_step
         self.notes = list(notes)
-        """What could not be judged, and which recording option would help."""
+        """Numbers that mislead, what could not be judged, and which recording option would help."""
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -169,7 +170,7 @@ def advise(analysis: Analysis) -> AdviceTable:
             share = 100 * saving / analysis.unobserved
             rows.append(Advice(name, saving, share, finding.what, finding.evidence, finding.where))
     rows.sort(key=lambda row: -row.saving_us)
-    return AdviceTable(rows, analysis.has_steps, missing(analysis))
+    return AdviceTable(rows, analysis.has_steps, [*cached(analysis), *missing(analysis)])
 
 
 def missing(analysis: Analysis) -> list[str]:

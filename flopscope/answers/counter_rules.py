@@ -1,4 +1,4 @@
-"""Rules about what hardware counters counted: traffic beyond the model, padding, idle tensor cores."""
+"""Rules about what hardware counters counted: traffic beyond the model or below it, padding, idle tensor cores."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from flopscope.answers.analysis import Analysis, Op
 from flopscope.answers.findings import Finding, evidence, is_product, plural, where
 from flopscope.support.units import percent_text, short_time_text
 
-__all__ = ["padding", "tensor", "traffic"]
+__all__ = ["cached", "padding", "tensor", "traffic"]
 
 MOST_TRAFFIC = 1.3
 """Counted bytes over the model's that are no finding: writes belong to a kernel to within a part of the L2."""
+CACHED, LEAST_CACHED = 0.7, 0.01
+"""Counted bytes over the model's, below which the L2 served the rest; the least share of the time to tell of it."""
 TRAFFIC_SHARE = 0.5
 """Least share of its time that an op needs for the counted bytes at the peak, so that fewer bytes make it faster."""
 MOST_PADDING = 1.35
@@ -50,6 +52,48 @@ def traffic(analysis: Analysis) -> Iterator[Finding]:
         evidence(one for one, _ in found),
         where(analysis, op.event),
     )
+
+
+def cached(analysis: Analysis) -> Iterator[str]:
+    """Ops whose % of the roofline says nothing, because less than 0.7 of the bytes of their model moved.
+
+    Yield a note that names the longest, what bounds it instead, and how many more there are.
+    """
+    found: list[tuple[Op, float]] = []
+    for op in analysis.ops:
+        ratio = _moved(analysis, op)
+        if ratio < CACHED and op.memory >= max(op.compute, TRAFFIC_SHARE * op.time):
+            found.append((op, ratio))
+    found.sort(key=lambda pair: -pair[0].time)
+    if not found or sum(op.time for op, _ in found) < LEAST_CACHED * analysis.unobserved:
+        return
+    op, ratio = found[0]
+    apparent = 100 * op.memory / op.time
+    more = f" The same holds for {plural(len(found) - 1, 'more op')}." if len(found) > 1 else ""
+    yield (
+        f"Cache hits: {op.key} moved {ratio:.2f} × the bytes of its model, by the GPU's counters, because the L2 cache "
+        f"had the rest. Its {apparent:.0f} % of the memory's bandwidth therefore says nothing: the memory was at "
+        f"{apparent * ratio:.0f} %, and {_real_bound(analysis, op)}.{more}"
+    )
+
+
+def _moved(analysis: Analysis, op: Op) -> float:
+    """Return the counted over the modelled bytes; of those that are read where the written ones are unknown."""
+    ratio, must = _counted(analysis, op, "traffic_ratio"), _counted(analysis, op, "bytes_read")
+    if math.isnan(ratio) and must > 0:
+        return _counted(analysis, op, "dram_bytes_read") / must
+    return ratio
+
+
+def _real_bound(analysis: Analysis, op: Op) -> str:
+    """Return what bounds an op that the memory does not, as a clause."""
+    share = 100 * op.compute / op.time
+    if share >= 100 * TRAFFIC_SHARE:
+        return f"its FLOPs bound it, at {share:.0f} % of their peak"
+    busy, asked = _counted(analysis, op, "device_busy_time"), _counted(analysis, op, "l2_bytes")
+    if busy > 0 and asked > 0:
+        return f"the L2 bounds it, which served {asked / busy / 1e6:.1f} TB/s"
+    return "the L2 or latency bounds it"
 
 
 def padding(analysis: Analysis) -> Iterator[Finding]:

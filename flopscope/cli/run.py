@@ -78,7 +78,7 @@ def add_run(commands: Any) -> None:
     parser.add_argument("--shapes", action="store_true", help="record the shapes of inputs; FLOPs of torch need them")
     parser.add_argument("--stacks", action="store_true", help="record Python calls, and torch's modules")
     parser.add_argument("--memory", action="store_true", help="record memory that is allocated and freed")
-    parser.add_argument("--counters", action="store_true", help="record hardware counters of NVIDIA GPUs, with torch")
+    parser.add_argument("--counters", action="store_true", help="record hardware counters of NVIDIA GPUs")
     report = parser.add_mutually_exclusive_group()
     report.add_argument(
         "-o",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from numbers import Real
@@ -16,11 +17,13 @@ from flopscope.support.warn import warn_user
 if TYPE_CHECKING:
     from flopscope._core import Store
 
-__all__ = ["Counters", "CountersWish", "check_counters", "why_no_counters"]
+__all__ = ["Counters", "CountersWish", "LateCounters", "check_counters", "why_no_counters"]
 
 CountersWish = bool | Literal["require"]
 
 LEAST_US, MOST_US = 1.0, 1e6
+PATIENCE, AGAIN = 0.05, 0.1
+"""Seconds of one wait for the program's first device, and between two looks for another one."""
 
 
 def check_counters(counters: Any, interval_us: Any) -> int:
@@ -58,22 +61,15 @@ class Counters:
         self._meters: dict[int, EnergyMeter] = {}
         self.energy: dict[str, Energy] = {}
         """Energy of each device from start() to stop(), by "cuda:0"."""
+        self.refused = False
+        """Whether a warning said why counters are unavailable."""
 
     def start(self) -> bool:
         """Start to count on all devices in use, or on the first if none is."""
         why = why_no_counters()
         if why is not None:
             return self.refuse(why)
-        reasons = []
-        for device in _core.active_devices() or [0]:
-            sampler = _core.Sampler(device, self._interval_ns)
-            try:
-                sampler.start()
-            except RuntimeError as problem:
-                reasons.append(f"cuda:{device}: {problem}")
-            else:
-                self._samplers.append(sampler)
-                self._meters[device] = EnergyMeter(_uuid(device))
+        reasons = [why for device in _core.active_devices() or [0] if (why := self._count_on(device))]
         if reasons:
             try:
                 return self.refuse("; ".join(reasons))
@@ -82,11 +78,24 @@ class Counters:
                 raise
         return True
 
+    def _count_on(self, device: int) -> str:
+        """Start to count on a device. Return why that is impossible, or ""."""
+        sampler = _core.Sampler(device, self._interval_ns)
+        try:
+            sampler.start()
+        except RuntimeError as problem:
+            return f"cuda:{device}: {problem}"
+        self._samplers.append(sampler)
+        self._meters[device] = EnergyMeter(_uuid(device))
+        return ""
+
     def refuse(self, why: str) -> bool:
         """Warn that there are no counters, or raise RuntimeError if they are required; return whether some count."""
         if self._wish == "require":
             raise RuntimeError(f"hardware counters are unavailable ({why})")
-        warn_user(f"hardware counters are unavailable, and the profile has none ({why})")
+        self.refused = True
+        has = "has those of other devices" if self._samplers else "has none"
+        warn_user(f"hardware counters are unavailable, and the profile {has} ({why})")
         return bool(self._samplers)
 
     def stop(self) -> None:
@@ -121,6 +130,43 @@ class Counters:
     def reports(self) -> list[Mapping[str, Any]]:
         """What was counted on each device."""
         return [sampler.report for sampler in self._samplers]
+
+
+class LateCounters(Counters):
+    """Counters of a program that has yet to use CUDA, which they never initialize.
+
+    A thread waits until the program creates a context, and then starts to count on its device; so on each of several.
+    What runs until then is not counted: starting takes about half a second. ``stop()`` warns of what went wrong.
+    """
+
+    def __init__(self, wish: CountersWish, interval_ns: int = 0) -> None:
+        super().__init__(wish, interval_ns)
+        self._over = threading.Event()
+        self._reasons: list[str] = []
+        self._thread = threading.Thread(target=self._watch, name="flopscope-counters", daemon=True)
+
+    def start(self) -> bool:
+        """Begin to wait for the program. A capture must be running."""
+        _core.watch_contexts()
+        self._thread.start()
+        return True
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+        super().stop()
+        if self._reasons:
+            self.refuse("; ".join(self._reasons))
+
+    def _watch(self) -> None:
+        """Count on each device as soon as it is used."""
+        seen: set[int] = set()
+        while not self._over.wait(AGAIN if seen else 0):
+            for device in sorted({*_core.used_devices(0 if seen else PATIENCE)} - seen):
+                seen.add(device)
+                why = why_not_loaded(_core.load_counters) or self._count_on(device)
+                if why:
+                    self._reasons.append(why)
 
 
 def _uuid(device: int) -> str:

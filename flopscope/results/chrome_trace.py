@@ -24,7 +24,7 @@ from flopscope.support.files import replacing
 from flopscope.support.launchers import rank_in
 from flopscope.support.progress import progress_bar
 
-__all__ = ["counter_events", "export", "json_value", "member", "trace_handler"]
+__all__ = ["export", "json_value", "member", "trace_handler"]
 
 PIECE = 1 << 18  # bytes that the core passes at once
 PIECES_AHEAD = 8  # that wait to be written
@@ -83,28 +83,6 @@ def export(
         left_out = core.write_trace(take, _version(), _json(members)[1:-1], peaks)
     if left_out:
         warnings.warn(f"{left_out} events have no time and are not in {name}", RuntimeWarning, stacklevel=3)
-
-
-def counter_events(core: _core.Store) -> bytes:
-    """Return the samples as events of a Chrome trace, one per line, as export() writes them.
-
-    For traces that torch writes.
-    """
-    lines = []
-    for device, name, kind, unit, start, end, value in core.samples():
-        key = "GB/s" if kind == "amount" else unit or "value"
-        head = f'{{"ph": "C", "name": {json.dumps(name)}, "pid": {device}, "ts": '
-        values = (value / (end - start) if kind == "amount" else value).tolist()
-        starts, ends = start.tolist(), end.tolist()
-        for i, (begin, number) in enumerate(zip(starts, values, strict=True)):
-            lines.append(f'{head}{_microseconds(begin)}, "args": {{"{key}": {number:.3f}}}}}')
-            if i + 1 == len(starts) or starts[i + 1] != ends[i]:
-                lines.append(f'{head}{_microseconds(ends[i])}, "args": {{"{key}": 0, "missing": 1}}}}')
-    return ",\n".join(lines).encode()
-
-
-def _microseconds(ns: int) -> str:
-    return f"{ns // 1000}.{ns % 1000:03}"
 
 
 def _json(members: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar, cast
 from flopscope._core import Profiler, record_into
 from flopscope.hardware.activities import ProfilerActivity, activities_named
 from flopscope.hardware.capture import TIMERS, Recipe, Timer, start_core, warn_of_losses
-from flopscope.hardware.counters import Counters, CountersWish, check_counters, why_no_counters
+from flopscope.hardware.counters import Counters, CountersWish, LateCounters, check_counters, why_no_counters
 from flopscope.results.results import Results
 from flopscope.sources.schedules import ProfilerAction, action_at
 from flopscope.support.warn import warn_user
@@ -161,6 +161,7 @@ class profile(Results):
         self.counters = counters
         self._interval_ns = interval_ns
         self._counters: Counters | None = None  # that count now
+        self._counters_refused = False
         self.step_num = 0
         """Number of the current step, from 0; each ``step()`` increments it."""
         self.current_action = self._action_of(0)
@@ -304,9 +305,11 @@ class profile(Results):
         """Start the counters, if they are wanted, and return whether they count."""
         if not self.counters or self._live is None or self._counters is not None:
             return False
-        counters = Counters(self.counters, self._interval_ns)
+        early = self._recipe.early
+        counters = (LateCounters if early else Counters)(self.counters, self._interval_ns)
         if self._timing != "cupti":
-            return counters.refuse(why_no_counters() or "CUPTI records no kernels to count for")
+            self._counters_refused = True
+            return counters.refuse((None if early else why_no_counters()) or "CUPTI records no kernels to count for")
         self._counters = counters if counters.start() else None
         self._counted_from = time.monotonic_ns()
         return self._counters is not None
@@ -332,7 +335,7 @@ class profile(Results):
                     self._live = self._counters = None
             if counters is not None:
                 counters.pour(core.store, self._counted_from)
-                self._energy = counters.energy
+                self._energy, self._counters_refused = counters.energy, counters.refused
             warn_of_losses(core)
 
     def _save_and_hand_over(self) -> None:

@@ -173,8 +173,7 @@ class Recording:
         if self._state != "waiting":
             return
         if self._torch is None:
-            # Counters would initialize CUDA before the program does.
-            prof = profile(**{**self._settings, "counters": False})
+            prof = profile(**self._settings)
             prof._recipe = replace(prof._recipe, early=True)
             self._start(prof)
             self._prof, self._state = prof, "recording"
@@ -296,10 +295,14 @@ class Recording:
             self._why = "the program ran no op of torch or flopscope and no work on a GPU while it was recorded"
             return None
         if isinstance(prof, profile) and self._settings.get("counters"):
-            self._tell("--counters counts programs of torch; in this one, use flopscope.profile(counters=True)")
+            self._tell_of_counters(prof)
         if isinstance(prof, profile) and not _are_measured(prof):
             prof._usual_peaks = "datasheet"  # measuring takes seconds, and memory that the program may hold
         return prof
+
+    def _tell_of_counters(self, prof: profile) -> None:
+        if not prof._counters_refused and not prof._recorded("counters").samples():
+            self._tell("nothing was counted: the program used no GPU, or ended before counting had begun")
 
     def _why_not_begun(self) -> str:
         window, steps = self._window, self._steps.count
@@ -333,7 +336,10 @@ _GPU_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 def _are_measured(prof: profile) -> bool:
     core = prof._recorded("table")
-    return all(find_device(name).measured is not None for name in core.devices)
+    try:
+        return all(find_device(name).measured is not None for name in core.devices)
+    except RuntimeError:  # a flopscope that was built without CUDA measures none
+        return False
 
 
 def _all_threads(torch: Any) -> Any:

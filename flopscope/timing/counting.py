@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from flopscope import _core
@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from flopscope.timing.look import Look
     from flopscope.timing.stage import Stage
 
-__all__ = ["LEFT_DIRTY", "Counts", "count_call", "counts_text", "traffic_sentence"]
+__all__ = ["LEFT_DIRTY", "Counts", "count_call", "counts_text", "cupti_stays", "traffic_sentence"]
 
 LEFT_DIRTY = "l2_bytes_left_dirty"
 """The bytes that a call wrote and that reach device memory only after it, when other data displaces them in the L2."""
 ALWAYS = ("memory", "issue", "scalar", "stalls")
 TENSOR = tuple(group for group in _core.counter_groups if group.endswith("_tensor"))
 ASLEEP = "NOT_INITIALIZED"  # a capture has detached CUPTI, and it did not come back
+ONLY_ALONE = ("fp32_flops", "fp64_flops", "fp16_flops", "thread_instructions")
+"""Counters of instrumented code, which CUPTI does not instrument while kernels are recorded: they stay 0."""
 NEAR = 0.05  # within which a ratio is a whole number of times
 
 
@@ -35,7 +37,7 @@ class Counts(Mapping[str, float]):
         fp16 and bf16, a packed instruction counts once.
     tensor_flops: FLOPs by tensor cores; a multiply-add is 2.
     sm_active, tensor_active, occupancy: percent. eligible_warps: warps per scheduler that could issue.
-    instructions: warp instructions.
+    instructions: warp instructions. thread_instructions: those that their threads executed.
     stall_…: warps that wait, per issued instruction, by what they wait for.
     """
 
@@ -61,6 +63,20 @@ class Counts(Mapping[str, float]):
         return sum(parts) + self.get(LEFT_DIRTY, 0.0)
 
 
+@contextmanager
+def cupti_stays(wanted: object) -> Iterator[None]:
+    """Keep CUPTI in the process within a ``with`` block, so that what profiles in it does not detach it before the call
+    is counted."""
+    if not wanted:
+        yield
+        return
+    _core.hold_cupti(True)
+    try:
+        yield
+    finally:
+        _core.hold_cupti(False)
+
+
 def count_call(stage: Stage, call: Callable[[], Any], unit: str | None, require: bool) -> Counts:
     """Count calls of a function, several of them because not all counters fit one pass.
 
@@ -70,32 +86,29 @@ def count_call(stage: Stage, call: Callable[[], Any], unit: str | None, require:
     why = _why_not(stage)
     if why is None:
         try:
-            return Counts(_count(stage, call, unit, ALWAYS))
+            return Counts(_count(stage, call, unit))
         except RuntimeError as problem:
             why = str(problem)
         if ASLEEP in why:
-            why, counts = _count_in_a_capture(stage, call, unit)
-            if counts is not None:
-                return counts
+            try:
+                return _count_in_a_capture(stage, call, unit)
+            except RuntimeError as problem:
+                why = str(problem)
     if require:
         raise RuntimeError(f"hardware counters are unavailable ({why})")
     stage.notes.append(f"no hardware counters: {why}")
     return Counts({})
 
 
-def _count_in_a_capture(stage: Stage, call: Callable[[], Any], unit: str | None) -> tuple[str, Counts | None]:
-    """Count while a capture keeps CUPTI attached, beside which FLOP instructions are not counted."""
+def _count_in_a_capture(stage: Stage, call: Callable[[], Any], unit: str | None) -> Counts:
+    """Count while a capture keeps CUPTI attached. Raise RuntimeError saying why counters are unavailable."""
     core = _core.Profiler(ops=False, cupti=True, api_calls=False)
     try:
         core.start()
-        counts = Counts(_count(stage, call, unit, [group for group in ALWAYS if group != "scalar"]))
-    except RuntimeError as problem:
-        return str(problem), None
+        return Counts(_count(stage, call, unit))
     finally:
         if core.running:
             core.stop()
-    stage.notes.append("FLOP instructions are not counted: CUPTI counts them only before the process's first capture")
-    return "", counts
 
 
 def _why_not(stage: Stage) -> str | None:
@@ -115,7 +128,7 @@ def _communicates(look: Look) -> bool:
     return any(part in name.lower() for name in kernels for part in ("nccl", "rccl", "nvshmem"))
 
 
-def _count(stage: Stage, call: Callable[[], Any], unit: str | None, always: Iterable[str]) -> dict[str, float]:
+def _count(stage: Stage, call: Callable[[], Any], unit: str | None) -> dict[str, float]:
     index = int(str(stage.device).partition(":")[2] or 0)
     flushes = stage.cold and _can_flush(stage)
 
@@ -128,12 +141,21 @@ def _count(stage: Stage, call: Callable[[], Any], unit: str | None, always: Iter
         ready()
 
     values: dict[str, float] = {}
-    for group in always:
+    for group in ALWAYS:
         also = (call_and_flush,) if group == "memory" and flushes else ()
-        counted, *with_flush = _core.count_calls(index, group, ready, (call, *also))
+        try:
+            counted, *with_flush = _core.count_calls(index, group, ready, (call, *also))
+        except RuntimeError as problem:
+            if group == "memory" or ASLEEP in str(problem):
+                raise
+            stage.notes.append(f"the counters of the group {group} are missing: {problem}")
+            continue
         values |= counted
         if with_flush and "dram_bytes_written" in counted:
             values[LEFT_DIRTY] = max(with_flush[0]["dram_bytes_written"] - counted["dram_bytes_written"], 0.0)
+    if values.get("thread_instructions") == 0 and values.get("instructions"):
+        values = {name: value for name, value in values.items() if name not in ONLY_ALONE}
+        stage.notes.append("FLOP instructions are not counted: CUPTI does not while kernels are recorded")
     groups = [unit] if unit in TENSOR else [*TENSOR]
     for group in groups if values.get("tensor_active") else []:
         with suppress(RuntimeError):  # the GPU lacks the dtype

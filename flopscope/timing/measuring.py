@@ -14,7 +14,7 @@ from flopscope.hardware.counters import check_counters
 from flopscope.hardware.energy import EnergyMeter
 from flopscope.hardware.model import Model, why_unknown
 from flopscope.support.progress import time_bar
-from flopscope.timing.counting import Counts, count_call
+from flopscope.timing.counting import Counts, count_call, cupti_stays
 from flopscope.timing.distribution import describe, median
 from flopscope.timing.measurement import Measurement, Shares
 from flopscope.timing.sampling import Rule, Series, collect, no_collector, warm_up
@@ -81,21 +81,22 @@ def measure(
     check_counters(counters, None)
     require_callable(fn)
     call = partial(fn, *args) if args else fn
-    stage = prepare([call], args, device, cache, timer)
-    look = stage.looks[0]
-    done = _stated(look.flops, flops), _stated(look.bytes, bytes)
-    known = {} if all(map(math.isnan, done)) else _peaks(stage, peaks)
-    stated = (*done, unit if flops is not None else look.unit) if flops is not None or bytes is not None else None
-    roofs = _roofs(stage, stated, known)
-    with no_collector(), time_bar(f"measuring {name_of(fn)}", max_time) as show_time:
-        stage.call_between_samples(show_time)
-        series, extras = _sample(stage, call, fn, args, Rule(spread, min_time, max_time), graph)
-    stage.notes.extend(_notes_of(series.times))
-    if bytes is None:
-        extras |= {"bytes_read": look.bytes_read, "bytes_written": look.bytes_written}
-    if counters:
-        extras["counters"] = _counted(stage, call, unit or look.unit, counters == "require")
-    return _result(name_of(fn), stage, series, done, roofs, peaks, extras)
+    with cupti_stays(counters):
+        stage = prepare([call], args, device, cache, timer)
+        look = stage.looks[0]
+        done = _stated(look.flops, flops), _stated(look.bytes, bytes)
+        known = {} if all(map(math.isnan, done)) else _peaks(stage, peaks)
+        stated = (*done, unit if flops is not None else look.unit) if flops is not None or bytes is not None else None
+        roofs = _roofs(stage, stated, known)
+        with no_collector(), time_bar(f"measuring {name_of(fn)}", max_time) as show_time:
+            stage.call_between_samples(show_time)
+            series, extras = _sample(stage, call, fn, args, Rule(spread, min_time, max_time), graph)
+        stage.notes.extend(_notes_of(series.times))
+        if bytes is None:
+            extras |= {"bytes_read": look.bytes_read, "bytes_written": look.bytes_written}
+        if counters:
+            extras["counters"] = _counted(stage, call, unit or look.unit, counters == "require")
+        return _result(name_of(fn), stage, series, done, roofs, peaks, extras)
 
 
 def _counted(stage: Stage, call: Callable[[], Any], unit: str | None, require: bool) -> Counts:

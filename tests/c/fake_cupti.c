@@ -31,7 +31,7 @@ enum {
 #define FAKE_COUNTERS(X)                                                                                   \
     X(subscribed) X(finalized) X(requested) X(completed) X(abandoned) X(refused) X(dropped) X(enabled)     \
     X(calls) X(misaligned) X(unclean) X(overtaken) X(retained) X(pushed) X(waited) X(system_threads)       \
-    X(own_clock) X(other_buffers)
+    X(own_clock) X(other_buffers) X(intruded)
 /* clang-format on */
 
 static struct {
@@ -61,7 +61,11 @@ static struct {
     bool unfinished; /* it holds a record without an end */
     pthread_t workers[FAKE_WORKERS];
     int worker_count;
-    struct fake_job *late; /* full buffers that the next flush completes */
+    struct fake_job *late;    /* full buffers that the next flush completes */
+    bool cold;                /* the program has not initialized CUDA */
+    bool other[FAKE_DEVICES]; /* contexts that are not primary */
+    bool detached;            /* by cuptiFinalize(), and not back */
+    int wakes_by;             /* fake_wake_by() */
 #define FAKE_COUNTER(name) long name;
     FAKE_COUNTERS(FAKE_COUNTER)
 #undef FAKE_COUNTER
@@ -125,6 +129,18 @@ void fake_hold_until_forced(int hold)
 void fake_be_late(int late)
 {
     fake.is_late = late;
+}
+
+/* What brings CUPTI's counters back after cuptiFinalize(): 0 a subscription, 1 any kind of activity that is enabled, 2
+ * that of kernels, 3 nothing but kernels being recorded. */
+void fake_wake_by(int what)
+{
+    fake.wakes_by = what;
+}
+
+static bool fake_is_attached(void)
+{
+    return !fake.detached || (fake.wakes_by == 3 && fake.kinds[FS_CUPTI_KERNEL]);
 }
 
 void fake_set_active(int device, int active)
@@ -226,7 +242,9 @@ int cuptiGetVersion(uint32_t *version)
 
 int cuptiGetResultString(int code, const char **text)
 {
-    *text = code == FS_CUPTI_ERROR_TAKEN ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED" : "CUPTI_ERROR_FAKE";
+    *text = code == FS_CUPTI_ERROR_TAKEN   ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"
+            : code == FAKE_NOT_INITIALIZED ? "CUPTI_ERROR_NOT_INITIALIZED"
+                                           : "CUPTI_ERROR_FAKE";
     return fake_answer("cuptiGetResultString");
 }
 
@@ -243,6 +261,7 @@ int cuptiSubscribe(void **subscriber, fs_cupti_callback callback, void *context)
     if (fake.taken || fake.callback != NULL) return FS_CUPTI_ERROR_TAKEN;
     fake.callback = callback;
     fake.callback_context = context;
+    if (fake.wakes_by == 0) fake.detached = false;
     fake.subscribed++;
     *subscriber = &fake;
     return 0;
@@ -294,6 +313,33 @@ void fake_graph_node(uint32_t function, uint64_t node, uint64_t original, int ty
     fake.callback(fake.callback_context, FS_CUPTI_RESOURCE_DOMAIN, function, &resource);
 }
 
+/* Let CUDA be as before the program uses it. "intruded" counts the calls that would initialize it. */
+void fake_set_cold(void)
+{
+    fake.cold = true;
+    memset(fake.active, 0, sizeof fake.active);
+}
+
+/* Let the program create a context: the primary one of the device, or another. */
+void fake_context(int device, int primary)
+{
+    bool *context = primary ? &fake.active[device] : &fake.other[device];
+    fs_cupti_resource resource = {.context = context};
+    fake.cold = false;
+    *context = true;
+    if (fake.callback == NULL || !fake.resource_callbacks[FS_CUPTI_CONTEXT_CREATED]) return;
+    fake.callback(fake.callback_context, FS_CUPTI_RESOURCE_DOMAIN, FS_CUPTI_CONTEXT_CREATED, &resource);
+}
+
+int cuptiGetDeviceId(void *context, uint32_t *device)
+{
+    for (uint32_t i = 0; i < FAKE_DEVICES; i++) {
+        *device = i;
+        if (context == &fake.active[i] || context == &fake.other[i]) return 0;
+    }
+    return FAKE_INVALID_PARAMETER;
+}
+
 int cuptiActivityRegisterCallbacks(fs_cupti_request request, fs_cupti_complete complete)
 {
     int code = fake_answer("cuptiActivityRegisterCallbacks");
@@ -306,6 +352,7 @@ int cuptiActivityRegisterCallbacks(fs_cupti_request request, fs_cupti_complete c
 int cuptiActivityEnable(int kind)
 {
     if (fake.failing_kinds[kind] != 0) return fake.failing_kinds[kind];
+    if (fake.wakes_by <= 1 || (fake.wakes_by == 2 && kind == FS_CUPTI_KERNEL)) fake.detached = false;
     if (!fake.kinds[kind]) fake.enabled++;
     fake.kinds[kind] = true;
     return 0;
@@ -423,11 +470,15 @@ int cuptiSetThreadIdType(int type)
     return 0;
 }
 
+static void fake_counters_finalized(void);
+
 /* Reset to the state of a process that never used CUPTI; a buffer that is being filled is lost. */
 int cuptiFinalize(void)
 {
     fake_join_workers();
+    fake_counters_finalized();
     fake.finalized++;
+    fake.detached = true;
     fake.taken = false;
     if (fake.buffer != NULL) fake.abandoned++;
     fake.callback = NULL;

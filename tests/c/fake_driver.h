@@ -2,9 +2,22 @@
 #ifndef FS_TESTS_FAKE_DRIVER_H
 #define FS_TESTS_FAKE_DRIVER_H
 
+/* The context that is current on the thread; contexts are pointers to fake.active. */
+static _Thread_local void *fake_current, *fake_pushed[8];
+static _Thread_local int fake_depth;
+
+/* The device of a context that exists; -1. */
+static int fake_device_of(const void *context)
+{
+    for (int i = 0; i < FAKE_DEVICES; i++)
+        if (context == &fake.active[i]) return fake.active[i] ? i : -1;
+    return -1;
+}
+
 int cuInit(unsigned flags)
 {
     (void)flags;
+    if (fake.cold) fake.intruded++;
     return fake_answer("cuInit");
 }
 
@@ -23,7 +36,7 @@ int cuDriverGetVersion(int *version)
 int cuDeviceGetCount(int *count)
 {
     *count = FAKE_DEVICES;
-    return fake_answer("cuDeviceGetCount");
+    return fake.cold ? 3 /* CUDA_ERROR_NOT_INITIALIZED */ : fake_answer("cuDeviceGetCount");
 }
 
 int cuDeviceGet(int *device, int index)
@@ -71,6 +84,7 @@ int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active)
 int cuDevicePrimaryCtxRetain(void **context, int device)
 {
     fake.retained++;
+    if (fake.cold || !fake.active[device]) fake.intruded++;
     *context = &fake.active[device];
     return 0;
 }
@@ -84,15 +98,20 @@ int cuDevicePrimaryCtxRelease_v2(int device)
 
 int cuCtxPushCurrent_v2(void *context)
 {
-    (void)context;
     fake.pushed++;
-    return fake_answer("cuCtxPushCurrent_v2");
+    if (fake_answer("cuCtxPushCurrent_v2") != 0) return fake_answer("cuCtxPushCurrent_v2");
+    if (fake_depth == 8) abort();
+    fake_pushed[fake_depth++] = fake_current;
+    fake_current = context;
+    return 0;
 }
 
 int cuCtxPopCurrent_v2(void **context)
 {
     fake.pushed--;
-    *context = NULL;
+    if (fake_depth == 0) abort();
+    *context = fake_current;
+    fake_current = fake_pushed[--fake_depth];
     return 0;
 }
 

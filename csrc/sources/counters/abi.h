@@ -1,7 +1,7 @@
 /* The part of CUPTI that reads hardware counters, declared here for the reasons of cupti/abi.h: its host, Range
  * Profiler and PM sampling interfaces, with the layouts of CUDA 13.0, which later versions only extend. Each call takes
- * one struct that begins with its own size. tests/c/counters_abi.cpp checks the layouts against NVIDIA's headers, one
- * of which is C++. */
+ * one struct that begins with its own size; CUDA 12.6 lacks the last member of pm_config. tests/c/counters_abi.cpp
+ * checks the layouts against NVIDIA's headers, one of which is C++. */
 #ifndef FS_SOURCES_COUNTERS_ABI_H
 #define FS_SOURCES_COUNTERS_ABI_H
 
@@ -12,6 +12,7 @@
 #define FS_COUNTERS_NUMBERS(X)                                                                 \
     X(FS_COUNTERS_SUCCESS, CUPTI_SUCCESS, 0)                                                   \
     X(FS_COUNTERS_INVALID, CUPTI_ERROR_INVALID_PARAMETER, 1)                                   \
+    X(FS_COUNTERS_BAD_CONTEXT, CUPTI_ERROR_INVALID_CONTEXT, 3)                                 \
     X(FS_COUNTERS_BAD_OPERATION, CUPTI_ERROR_INVALID_OPERATION, 7)                             \
     X(FS_COUNTERS_NO_MEMORY, CUPTI_ERROR_OUT_OF_MEMORY, 8)                                     \
     X(FS_COUNTERS_ASLEEP, CUPTI_ERROR_NOT_INITIALIZED, 15)                                     \

@@ -2,17 +2,20 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fork.h"
 #include "sources/counters/counters.h"
+#include "sources/cupti/cupti.h"
 #include "sources/cupti/library.h"
 
 const fs_counters_functions *fs_counters;
 
 static fs_counters_functions functions;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t loaded_in;          /* the generation of the process that loaded CUPTI */
+static _Thread_local int last_code; /* that CUPTI answered to a call that failed */
 
 static const struct {
     size_t offset;
@@ -62,6 +65,7 @@ static fs_status fail_for_permission(const char *doing, fs_error *err)
 fs_status fs_counters_fail(int code, const char *doing, fs_error *err)
 {
     const char *text = NULL, *why = NULL;
+    last_code = code;
     if (code == FS_COUNTERS_NO_PERMISSION) return fail_for_permission(doing, err);
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
         if (refusals[i].code == code) why = refusals[i].text;
@@ -70,33 +74,71 @@ fs_status fs_counters_fail(int code, const char *doing, fs_error *err)
     return fs_fail(err, FS_RUNTIME_ERROR, "%s: CUPTI failed with %s (%d)", doing, text, code);
 }
 
+/* Coming back ----------------------------------------------------------------------------------------------------- */
+
 static void ignore(void *context, int domain, uint32_t function, const void *data)
 {
     (void)context, (void)domain, (void)function, (void)data;
 }
 
-fs_status fs_counters_wake(void **subscriber, fs_error *err)
+/* What brings CUPTI back, the least first. */
+typedef enum { AS_IT_IS, BY_SUBSCRIPTION, BY_OVERHEAD, BY_KERNELS, EFFORTS } effort;
+
+static int initialize(void)
 {
     FS_COUNTERS_ARGUMENTS(initialize, arguments);
-    *subscriber = NULL;
-    int code = fs_counters->initialize(&arguments);
-    if (code == FS_COUNTERS_ASLEEP && fs_cupti != NULL && fs_cupti->subscribe(subscriber, ignore, NULL) == 0) {
-        code = fs_counters->initialize(&arguments);
-        if (code == FS_COUNTERS_ASLEEP && fs_cupti->enable(FS_CUPTI_OVERHEAD) == 0) { /* which wakes all of CUPTI */
-            code = fs_counters->initialize(&arguments);
-            fs_cupti->disable(FS_CUPTI_OVERHEAD);
-        }
-    }
-    if (code == FS_COUNTERS_SUCCESS) return FS_OK;
-    fs_counters_release(*subscriber);
-    *subscriber = NULL;
-    return fs_counters_fail(code, "CUPTI's profiler cannot be used", err);
+    return fs_counters->initialize(&arguments);
 }
 
-void fs_counters_release(void *subscriber)
+/* Enable a kind of activity for as long as the initialization takes. Only of a CUPTI that has no other client, whose
+ * kinds these might be. */
+static int initialize_with(int kind)
 {
-    if (subscriber != NULL) fs_cupti->unsubscribe(subscriber);
+    if (fs_cupti->enable(kind) != FS_CUPTI_SUCCESS) return FS_COUNTERS_ASLEEP;
+    int code = initialize();
+    fs_cupti->disable(kind);
+    return code;
 }
+
+static int wake(fs_counters_hold *hold, effort by)
+{
+    if (by == AS_IT_IS) return initialize();
+    if (fs_cupti->subscribe(&hold->subscriber, ignore, NULL) != FS_CUPTI_SUCCESS) {
+        hold->subscriber = NULL;
+        return FS_COUNTERS_ASLEEP;
+    }
+    if (by == BY_SUBSCRIPTION) return initialize();
+    return initialize_with(by == BY_OVERHEAD ? FS_CUPTI_OVERHEAD : FS_CUPTI_KERNEL);
+}
+
+fs_status fs_counters_open(fs_counters_hold *hold, fs_counters_opener open, void *what, fs_error *err)
+{
+    fs_status status = FS_OK;
+    *hold = (fs_counters_hold){0};
+    if (fs_fork_generation() != loaded_in)
+        return fs_fail(err, FS_RUNTIME_ERROR,
+                       "counters are unavailable in a process forked after CUPTI was loaded: start it anew (spawn)");
+    for (effort by = AS_IT_IS; by < (fs_cupti != NULL ? EFFORTS : BY_SUBSCRIPTION); by++) {
+        fs_cupti_hold();
+        hold->held = true;
+        last_code = wake(hold, by);
+        status = last_code == FS_COUNTERS_SUCCESS ? open(what, err)
+                                                  : fs_counters_fail(last_code, "CUPTI's profiler cannot be used", err);
+        if (status == FS_OK) return FS_OK;
+        fs_counters_release(hold);
+        if (last_code != FS_COUNTERS_ASLEEP) return status;
+    }
+    return status;
+}
+
+void fs_counters_release(fs_counters_hold *hold)
+{
+    if (hold->subscriber != NULL) fs_cupti->unsubscribe(hold->subscriber);
+    if (hold->held) fs_cupti_unhold();
+    *hold = (fs_counters_hold){0};
+}
+
+/* Loading --------------------------------------------------------------------------------------------------------- */
 
 static const char needed[] = "counters need CUPTI of CUDA 12.6 or later: pip install -U nvidia-cuda-cupti";
 
@@ -114,10 +156,10 @@ static fs_status load(const char *path, fs_error *err)
             return fs_fail(err, FS_RUNTIME_ERROR, "%s has no function %s: %s", path, symbols[i].name, needed);
         memcpy((char *)&functions + symbols[i].offset, &address, sizeof address);
     }
+    loaded_in = fs_fork_generation();
     fs_counters = &functions;
     /* Without a driver this fails, and the interfaces that need no GPU work all the same. */
-    FS_COUNTERS_ARGUMENTS(initialize, arguments);
-    functions.initialize(&arguments);
+    initialize();
     return FS_OK;
 }
 

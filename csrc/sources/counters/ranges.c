@@ -11,10 +11,12 @@
 
 struct fs_ranges {
     fs_plan plan;
-    void *subscriber; /* that keeps CUPTI in the process; NULL: none was needed */
-    void *profiler;   /* CUPTI's session; NULL: closed */
-    uint8_t *image;   /* of counters; CUPTI uses it until the session is closed */
+    fs_counters_hold hold;
+    void *profiler; /* CUPTI's session; NULL: closed */
+    uint8_t *image; /* of counters; CUPTI uses it until the session is closed */
     size_t image_size, count;
+    fs_counter_group group;
+    int index;
     void *context; /* retained */
     int device;    /* handle of the driver; -1: nothing is retained */
     bool started, pushed;
@@ -50,14 +52,13 @@ static fs_status take_availability(const fs_ranges *ranges, uint8_t **image, fs_
     return check(fs_counters->range_availability(&arguments), doing, err);
 }
 
-static fs_status make_plan(fs_ranges *ranges, int index, fs_counter_group group, fs_error *err)
+static fs_status make_plan(fs_ranges *ranges, fs_error *err)
 {
-    FS_COUNTERS_ARGUMENTS(chip_name, chip, .device = (size_t)index);
+    FS_COUNTERS_ARGUMENTS(chip_name, chip, .device = (size_t)ranges->index);
     uint8_t *availability = NULL;
-    fs_status status = fs_counters_wake(&ranges->subscriber, err);
-    if (status == FS_OK) status = check(fs_counters->chip_name(&chip), "the GPU's chip is unknown to CUPTI", err);
+    fs_status status = check(fs_counters->chip_name(&chip), "the GPU's chip is unknown to CUPTI", err);
     if (status == FS_OK) status = take_availability(ranges, &availability, err);
-    if (status == FS_OK) status = fs_plan_ranges(&ranges->plan, chip.chip, group, availability, err);
+    if (status == FS_OK) status = fs_plan_ranges(&ranges->plan, chip.chip, ranges->group, availability, err);
     fs_free(availability);
     return status;
 }
@@ -95,6 +96,41 @@ static fs_status open_profiler(fs_ranges *ranges, fs_error *err)
     return configure(ranges, err);
 }
 
+static void close_profiler(fs_ranges *ranges)
+{
+    if (ranges->profiler != NULL) {
+        FS_COUNTERS_ARGUMENTS(range_disable, disable, .profiler = ranges->profiler);
+        fs_counters->range_disable(&disable);
+    }
+    ranges->profiler = NULL;
+    fs_plan_clear(&ranges->plan);
+    fs_free(ranges->image);
+    ranges->image = NULL;
+}
+
+/* CUPTI is given the context, and may expect it to be current as well, which it is not on every thread. */
+static bool enter(const fs_ranges *ranges)
+{
+    return fs_driver->context_push(ranges->context) == 0;
+}
+
+static void leave(bool entered)
+{
+    void *context;
+    if (entered) fs_driver->context_pop(&context);
+}
+
+static fs_status try_to_open(void *what, fs_error *err)
+{
+    fs_ranges *ranges = what;
+    bool entered = enter(ranges);
+    fs_status status = make_plan(ranges, err);
+    if (status == FS_OK) status = open_profiler(ranges, err);
+    if (status != FS_OK) close_profiler(ranges);
+    leave(entered);
+    return status;
+}
+
 fs_status fs_ranges_open(fs_ranges **ranges, int device, fs_counter_group group, size_t count, fs_error *err)
 {
     *ranges = NULL;
@@ -102,11 +138,12 @@ fs_status fs_ranges_open(fs_ranges **ranges, int device, fs_counter_group group,
     fs_ranges *made = fs_calloc(1, sizeof *made);
     if (made == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the counters");
     made->device = -1;
+    made->index = device;
+    made->group = group;
     made->count = count;
     made->generation = fs_fork_generation();
     fs_status status = take_context(made, device, err);
-    if (status == FS_OK) status = make_plan(made, device, group, err);
-    if (status == FS_OK) status = open_profiler(made, err);
+    if (status == FS_OK) status = fs_counters_open(&made->hold, try_to_open, made, err);
     if (status == FS_OK) *ranges = made;
     else fs_ranges_close(made);
     return status;
@@ -115,9 +152,11 @@ fs_status fs_ranges_open(fs_ranges **ranges, int device, fs_counter_group group,
 fs_status fs_ranges_begin(fs_ranges *ranges, fs_error *err)
 {
     FS_COUNTERS_ARGUMENTS(range_start, start, .profiler = ranges->profiler);
-    FS_TRY(check(fs_counters->range_start(&start), "counting cannot be started", err));
-    ranges->started = true;
-    return FS_OK;
+    bool entered = enter(ranges);
+    int code = fs_counters->range_start(&start);
+    leave(entered);
+    ranges->started = code == FS_COUNTERS_SUCCESS;
+    return check(code, "counting cannot be started", err);
 }
 
 /* CUPTI orders ranges as they first come, and tells them apart by their names. */
@@ -126,23 +165,30 @@ fs_status fs_ranges_push(fs_ranges *ranges, size_t index, fs_error *err)
     char name[24];
     snprintf(name, sizeof name, "%zu", index);
     FS_COUNTERS_ARGUMENTS(range_push, push, .profiler = ranges->profiler, .name = name);
-    FS_TRY(check(fs_counters->range_push(&push), "counting cannot be started", err));
-    ranges->pushed = true;
-    return FS_OK;
+    bool entered = enter(ranges);
+    int code = fs_counters->range_push(&push);
+    leave(entered);
+    ranges->pushed = code == FS_COUNTERS_SUCCESS;
+    return check(code, "counting cannot be started", err);
 }
 
 fs_status fs_ranges_pop(fs_ranges *ranges, fs_error *err)
 {
     FS_COUNTERS_ARGUMENTS(range_pop, pop, .profiler = ranges->profiler);
+    bool entered = enter(ranges);
+    int code = fs_counters->range_pop(&pop);
+    leave(entered);
     ranges->pushed = false;
-    return check(fs_counters->range_pop(&pop), "counting cannot be ended", err);
+    return check(code, "counting cannot be ended", err);
 }
 
 fs_status fs_ranges_end(fs_ranges *ranges, bool *complete, fs_error *err)
 {
     fs_status popped = ranges->pushed ? fs_ranges_pop(ranges, err) : FS_OK;
     FS_COUNTERS_ARGUMENTS(range_stop, stop, .profiler = ranges->profiler);
+    bool entered = enter(ranges);
     int stopped = ranges->started ? fs_counters->range_stop(&stop) : FS_COUNTERS_SUCCESS;
+    leave(entered);
     ranges->started = false;
     *complete = stop.complete != 0;
     if (popped != FS_OK) return popped;
@@ -154,7 +200,10 @@ static const char reading[] = "the counts cannot be read";
 fs_status fs_ranges_decode(fs_ranges *ranges, fs_error *err)
 {
     FS_COUNTERS_ARGUMENTS(range_decode, decode, .profiler = ranges->profiler);
-    FS_TRY(check(fs_counters->range_decode(&decode), reading, err));
+    bool entered = enter(ranges);
+    int decoded = fs_counters->range_decode(&decode);
+    leave(entered);
+    FS_TRY(check(decoded, reading, err));
     FS_COUNTERS_ARGUMENTS(range_data_info, info, .image = ranges->image, .size = ranges->image_size);
     FS_TRY(check(fs_counters->range_data_info(&info), reading, err));
     if (decode.dropped == 0 && info.count == ranges->count) return FS_OK;
@@ -179,13 +228,11 @@ void fs_ranges_close(fs_ranges *ranges)
     bool complete;
     if (ranges == NULL) return;
     if (ranges->generation == fs_fork_generation()) {
-        if (ranges->profiler != NULL) {
-            FS_IGNORE(fs_ranges_end(ranges, &complete, NULL));
-            FS_COUNTERS_ARGUMENTS(range_disable, disable, .profiler = ranges->profiler);
-            fs_counters->range_disable(&disable);
-        }
-        fs_plan_clear(&ranges->plan);
-        fs_counters_release(ranges->subscriber);
+        if (ranges->profiler != NULL) FS_IGNORE(fs_ranges_end(ranges, &complete, NULL));
+        bool entered = ranges->device >= 0 && enter(ranges);
+        close_profiler(ranges);
+        leave(entered);
+        fs_counters_release(&ranges->hold);
         if (ranges->device >= 0) fs_driver->primary_release(ranges->device);
     }
     fs_free(ranges->image);

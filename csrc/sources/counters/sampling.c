@@ -35,9 +35,9 @@ struct fs_sampler {
     fs_sampler_options options;
     fs_sampler_report report;
     fs_plan plan;
-    void *subscriber; /* that keeps CUPTI in the process; NULL: a capture does */
-    void *sampling;   /* CUPTI's session; NULL: closed */
-    uint8_t *image;   /* of decoded samples */
+    fs_counters_hold hold;
+    void *sampling; /* CUPTI's session; NULL: closed */
+    uint8_t *image; /* of decoded samples */
     size_t image_size;
     uint32_t image_samples;
     int64_t interval_ns, began; /* of the session; of the window */
@@ -127,7 +127,12 @@ static fs_status configure(fs_sampler *sampler, fs_error *err)
         .config = sampler->plan.config, .hardware_bytes = (size_t)sampler->image_samples * HARDWARE_BYTES,
         .interval = cycles > 0 ? interval * cycles / 1000 : interval,
         .trigger = cycles > 0 ? FS_COUNTERS_BY_CYCLES : FS_COUNTERS_BY_TIME, .append_mode = FS_COUNTERS_KEEP_OLDEST);
-    return check(fs_counters->pm_config(&config), "sampling cannot be configured", err);
+    int code = fs_counters->pm_config(&config);
+    if (code == FS_COUNTERS_INVALID) { /* CUDA 12.6 has no append mode, and keeps the oldest */
+        config.header.size = offsetof(fs_counters_pm_config, append_mode);
+        code = fs_counters->pm_config(&config);
+    }
+    return check(code, "sampling cannot be configured", err);
 }
 
 static fs_status make_image(fs_sampler *sampler, fs_error *err)
@@ -334,8 +339,7 @@ static fs_status make_plan(fs_sampler *sampler, fs_error *err)
 {
     FS_COUNTERS_ARGUMENTS(chip_name, chip, .device = (size_t)sampler->options.device);
     uint8_t *availability = NULL;
-    fs_status status = fs_counters_wake(&sampler->subscriber, err);
-    if (status == FS_OK) status = check(fs_counters->chip_name(&chip), "the GPU's chip is unknown to CUPTI", err);
+    fs_status status = check(fs_counters->chip_name(&chip), "the GPU's chip is unknown to CUPTI", err);
     if (status == FS_OK) status = take_availability(sampler->options.device, &availability, err);
     if (status == FS_OK) status = fs_plan_samples(&sampler->plan, chip.chip, availability, err);
     fs_free(availability);
@@ -346,11 +350,20 @@ static fs_status make_plan(fs_sampler *sampler, fs_error *err)
     return status;
 }
 
+static fs_status try_to_open(void *what, fs_error *err)
+{
+    fs_sampler *sampler = what;
+    fs_status status = make_plan(sampler, err);
+    if (status == FS_OK) status = open_session(sampler, sampler->report.first_interval_ns, err);
+    if (status != FS_OK) fs_plan_clear(&sampler->plan);
+    return status;
+}
+
+/* CUPTI's objects end before CUPTI may be detached. */
 static void release(fs_sampler *sampler)
 {
     fs_plan_clear(&sampler->plan);
-    fs_counters_release(sampler->subscriber);
-    sampler->subscriber = NULL;
+    fs_counters_release(&sampler->hold);
 }
 
 static fs_status check_options(const fs_sampler_options *options, fs_error *err)
@@ -385,8 +398,7 @@ fs_status fs_sampler_start(fs_sampler **sampler, const fs_sampler_options *optio
     made->adapts = options->interval_ns == 0;
     made->report.first_interval_ns = made->adapts ? FS_SAMPLER_FIRST_NS : options->interval_ns;
     made->l2_bytes = fs_driver_l2_bytes(options->device);
-    fs_status status = make_plan(made, err);
-    if (status == FS_OK) status = open_session(made, made->report.first_interval_ns, err);
+    fs_status status = fs_counters_open(&made->hold, try_to_open, made, err);
     if (status == FS_OK) {
         made->from = take_anchor();
         status = start_thread(made, err);
@@ -411,8 +423,7 @@ fs_status fs_sampler_stop(fs_sampler *sampler, fs_error *err)
     pthread_mutex_unlock(&sampler->lock);
     pthread_join(sampler->thread, NULL);
     sampler->has_thread = false;
-    fs_counters_release(sampler->subscriber);
-    sampler->subscriber = NULL;
+    release(sampler);
     sampler->report.samples = sampler->count;
     pthread_cond_destroy(&sampler->changed);
     pthread_mutex_destroy(&sampler->lock);

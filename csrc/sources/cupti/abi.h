@@ -29,6 +29,7 @@
     X(FS_CUPTI_DRIVER_DOMAIN, CUPTI_CB_DOMAIN_DRIVER_API, 1)                       \
     X(FS_CUPTI_RUNTIME_DOMAIN, CUPTI_CB_DOMAIN_RUNTIME_API, 2)                     \
     X(FS_CUPTI_RESOURCE_DOMAIN, CUPTI_CB_DOMAIN_RESOURCE, 3)                       \
+    X(FS_CUPTI_CONTEXT_CREATED, CUPTI_CBID_RESOURCE_CONTEXT_CREATED, 1)            \
     X(FS_CUPTI_NODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, 13)            \
     X(FS_CUPTI_NODE_DESTROYED, CUPTI_CBID_RESOURCE_GRAPHNODE_DESTROY_STARTING, 14) \
     X(FS_CUPTI_NODE_CLONED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED, 20)              \
@@ -184,6 +185,7 @@ typedef void (*fs_cupti_complete)(void *context, uint32_t stream, uint8_t *buffe
     X(set_clock, cuptiActivityRegisterTimestampCallback, (uint64_t (*)(void)))                         \
     X(set_attribute, cuptiActivitySetAttribute, (int, size_t *, void *))                               \
     X(graph_node_id, cuptiGetGraphNodeId, (void *, uint64_t *))                                        \
+    X(device_id, cuptiGetDeviceId, (void *context, uint32_t *))                                        \
     X(enable_driver, cuptiActivityEnableDriverApi, (uint32_t function, uint8_t on))                    \
     X(enable_runtime, cuptiActivityEnableRuntimeApi, (uint32_t function, uint8_t on))
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "sources/cupti/buffers.h"
+#include "sources/cupti/contexts.h"
 #include "sources/cupti/devices.h"
 #include "sources/cupti/records.h"
 #include "sources/cupti/watch.h"
@@ -25,6 +26,11 @@ static struct {
     atomic_bool capturing;
     uint32_t generation; /* of the capturing process */
 } capture = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct {
+    pthread_mutex_t lock; /* held while CUPTI is detached */
+    int holds;            /* clients that need it attached */
+} attachment = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local bool detaching; /* this thread makes the call from whose exit CUPTI is detached */
 
@@ -62,7 +68,8 @@ static void called_back(void *context, int domain, uint32_t function, const void
     const fs_cupti_callback_data *call = data;
     (void)context;
     if (domain == FS_CUPTI_RESOURCE_DOMAIN) {
-        fs_watch_called(function, data);
+        if (function == FS_CUPTI_CONTEXT_CREATED) fs_contexts_called(data);
+        else fs_watch_called(function, data);
         return;
     }
     if (call->site != FS_CUPTI_API_EXIT || !detaching) return;
@@ -218,17 +225,35 @@ static int64_t dropped_by_cupti(void)
     return fs_cupti->dropped(NULL, 0, &dropped) == FS_CUPTI_SUCCESS ? (int64_t)dropped : 0;
 }
 
-/* End the subscription and detach CUPTI from the process. */
+void fs_cupti_hold(void)
+{
+    pthread_mutex_lock(&attachment.lock);
+    attachment.holds++;
+    pthread_mutex_unlock(&attachment.lock);
+}
+
+void fs_cupti_unhold(void)
+{
+    pthread_mutex_lock(&attachment.lock);
+    attachment.holds--;
+    pthread_mutex_unlock(&attachment.lock);
+}
+
+/* End the subscription and, unless it is held, detach CUPTI from the process. */
 static void detach(void)
 {
     /* A call without effect, for its exit. */
     int version;
-    detaching = true;
-    fs_cupti->enable_callback(1, capture.subscriber, FS_CUPTI_DRIVER_DOMAIN, unwanted.driver_version);
-    fs_driver->driver_version(&version);
-    if (detaching) fs_cupti->unsubscribe(capture.subscriber);
+    pthread_mutex_lock(&attachment.lock);
+    detaching = attachment.holds == 0;
+    if (detaching) {
+        fs_cupti->enable_callback(1, capture.subscriber, FS_CUPTI_DRIVER_DOMAIN, unwanted.driver_version);
+        fs_driver->driver_version(&version);
+    }
+    if (capture.subscriber != NULL) fs_cupti->unsubscribe(capture.subscriber);
     detaching = false;
     capture.subscriber = NULL;
+    pthread_mutex_unlock(&attachment.lock);
 }
 
 static void leave(void)
@@ -416,17 +441,31 @@ static int set_watched(void *subscriber, uint32_t on)
     return FS_CUPTI_SUCCESS;
 }
 
+void fs_cupti_watch_contexts(void)
+{
+    fs_contexts_forget();
+    if (capture.subscriber != NULL)
+        fs_cupti->enable_callback(1, capture.subscriber, FS_CUPTI_RESOURCE_DOMAIN, FS_CUPTI_CONTEXT_CREATED);
+}
+
 bool fs_cupti_is_capturing(void)
 {
     return atomic_load(&capture.capturing);
 }
 
 /* End the subscription of whoever has it. CUPTI attaches to the process again with the next subscription. */
-static void evict_client(void)
+static fs_status evict_client(fs_error *err)
 {
     wait_for_devices();
-    fs_cupti->flush(FS_CUPTI_FLUSH_FORCED);
-    fs_cupti->finalize();
+    pthread_mutex_lock(&attachment.lock);
+    bool held = attachment.holds > 0;
+    if (!held) {
+        fs_cupti->flush(FS_CUPTI_FLUSH_FORCED);
+        fs_cupti->finalize();
+    }
+    pthread_mutex_unlock(&attachment.lock);
+    return held ? fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is taken by a client without a name, and counters are in use")
+                : FS_OK;
 }
 
 static fs_status begin_watching(bool evict, fs_error *err)
@@ -438,7 +477,7 @@ static fs_status begin_watching(bool evict, fs_error *err)
     if (!capturing) {
         FS_TRY(subscribe(&alone, NULL, err));
         if (capture.subscriber == NULL) { /* a client without a name has it */
-            evict_client();
+            FS_TRY(evict_client(err));
             FS_TRY(subscribe(&(fs_cupti_options){.api_calls = false}, NULL, err));
         }
     } else if (capture.subscriber == NULL)

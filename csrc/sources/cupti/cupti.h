@@ -61,10 +61,19 @@ void fs_cupti_restart(fs_store *store);
  * the capture without calling CUPTI. */
 fs_status fs_cupti_stop(fs_error *err);
 
+/* Keep CUPTI in the process until the matching unhold: a capture that ends in between leaves it attached. Waits for a
+ * detachment in progress. */
+void fs_cupti_hold(void);
+void fs_cupti_unhold(void);
+
 /* Begin or end callbacks about graphs (watch.h), in the subscription of the running capture or one of its own; evict:
  * in the place of a client without a name, which is idle: CUPTI is detached from the process and attached anew.
  * FS_RUNTIME_ERROR: not loaded, or another client holds the subscription. Private to watch.c. */
 fs_status fs_cupti_watch(bool on, bool evict, fs_error *err);
+
+/* Note the devices of the contexts that are created from now on while the capture runs (contexts.h); without a
+ * subscription only primary contexts are seen. */
+void fs_cupti_watch_contexts(void);
 
 /* Return whether a capture is running. */
 bool fs_cupti_is_capturing(void);
