@@ -159,7 +159,7 @@ static fs_status append_record(memory *all, uint32_t at, fs_error *err)
     const fs_record *record = all->join->memory[at].record;
     fs_event event = fs_event_missing;
     if (all->hosts[at] != FS_NONE) {
-        uint32_t host = all->join->ones[all->hosts[at]];
+        uint32_t host = fs_join_one(all->join, all->hosts[at]);
         event.parent = all->join->hosts[host].record->index;
         all->own[host].bytes[place_of(record)] -= (uint64_t)record->bytes;
     }
@@ -193,7 +193,7 @@ static fs_status append_share(memory *all, uint32_t host, fs_error *err)
 
 static bool is_counted(const fs_join *join, uint32_t host)
 {
-    return join->ones[host] == host && join->hosts[host].record->kind != FS_EVENT_FRAME;
+    return fs_join_one(join, host) == host && join->hosts[host].record->kind != FS_EVENT_FRAME;
 }
 
 static fs_status fill(memory *all, fs_error *err)
