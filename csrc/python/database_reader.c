@@ -284,6 +284,7 @@ static PyObject *report_object(const fs_rows_report *report)
         {"replays", report->replays},
         {"graph_work", report->graph_work},
         {"captured", report->captured},
+        {"messages", report->messages},
         {"process", report->process},
         {"processes", report->processes},
     };

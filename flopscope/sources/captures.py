@@ -146,8 +146,16 @@ def _exported(path: str) -> Iterator[str]:
         )
     with tempfile.TemporaryDirectory(prefix="flopscope-") as folder:
         target = os.path.join(folder, "report.sqlite")
-        arguments = [nsys, "export", "--type", "sqlite", "--force-overwrite", "true", "--output", target, path]
-        done = subprocess.run(arguments, capture_output=True, text=True, timeout=EXPORT_SECONDS, check=False)
+        arguments = [nsys, "export", "--type", "sqlite", "--force-overwrite", "true", "--output", target]
+        for more in (["--include-blobs", "true"], []):  # the payloads of ranges, which old versions do not export
+            try:
+                done = subprocess.run(
+                    [*arguments, *more, path], capture_output=True, text=True, timeout=EXPORT_SECONDS, check=False
+                )
+            except (OSError, subprocess.TimeoutExpired) as problem:
+                raise ValueError(f"it is a report of Nsight Systems, and {command} failed: {problem}") from None
+            if done.returncode == 0:
+                break
         if done.returncode != 0 or not os.path.exists(target):
             said = (done.stderr or done.stdout).strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
             raise ValueError(f"it is a report of Nsight Systems, and {command} failed: {said[0]}")

@@ -55,6 +55,7 @@ _RANGE = columns(
     type="eventType",
     domain="domainId",
     end_thread=Value(("endGlobalTid",), _THREAD),
+    payload="binaryData",
 )
 _TIMES = ("start", "end")
 
@@ -68,6 +69,12 @@ _FACTS = (
         "TARGET_INFO_CUDA_DEVICE",
         columns(process="pid", device="cudaId", id="gpuId"),
         ("process", "device", "id"),
+    ),
+    Query(
+        "field",
+        "NVTX_PAYLOAD_SCHEMA_ENTRIES",
+        columns("name", "type", domain="domainId", id="schemaId", value="offset"),
+        ("domain", "id", "name", "type"),
     ),
 )
 _DOMAINS = Query(
@@ -132,6 +139,7 @@ def read_nsys(
     metadata["nsys"]["tables"] = dict(reading.rows)
     metadata["nsys"]["unread"] = _unread(database, reading)
     metadata["nsys"]["marks"] = report["marks"]
+    metadata["nsys"]["messages"] = report["messages"]
     if report["processes"] == 1:
         metadata |= _rank(database)
     return report, metadata, list(_notes(metadata["nsys"], report))

@@ -6,6 +6,7 @@
 #include "sources/kineto/head.h"
 #include "sources/kineto/join.h"
 #include "sources/sqlite/graphs.h"
+#include "sources/sqlite/nccl.h"
 #include "sources/sqlite/rows.h"
 #include "sources/sqlite/tables.h"
 
@@ -188,6 +189,7 @@ fs_status fs_rows_finish(fs_rows *rows, const char *head, size_t head_size, fs_s
     FS_TRY(fs_kineto_read_head(head, head_size, store, &facts, err));
     FS_TRY(join(rows, store, report, err));
     FS_TRY(fs_rows_join_graphs(rows, store, report, err));
+    FS_TRY(fs_rows_join_nccl(rows, store, report, err));
     report->kept = fs_store_count(store);
     return FS_OK;
 }

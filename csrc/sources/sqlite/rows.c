@@ -9,6 +9,7 @@
 #include "sources/sqlite/graphs.h"
 #include "sources/sqlite/metrics.h"
 #include "sources/sqlite/names.h"
+#include "sources/sqlite/nccl.h"
 #include "sources/sqlite/nvtx.h"
 #include "sources/sqlite/tables.h"
 #include "store/event.h"
@@ -43,6 +44,7 @@ static void clear_part(fs_part *part)
     fs_free(part->open);
     fs_free(part->work);
     fs_free(part->samples);
+    fs_free(part->calls);
 }
 
 void fs_rows_destroy(fs_rows *rows)
@@ -53,9 +55,10 @@ void fs_rows_destroy(fs_rows *rows)
         fs_free(rows->parts[i]);
     }
     fs_free(rows->parts);
-    fs_id_map *maps[] = {&rows->string_ids, &rows->domains, &rows->devices};
+    fs_id_map *maps[] = {&rows->string_ids, &rows->domains, &rows->devices, &rows->payload_ids};
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) fs_id_map_clear(maps[i]);
     fs_intern_clear(&rows->strings);
+    fs_free(rows->payloads);
     fs_free(rows);
 }
 
@@ -419,6 +422,7 @@ static fs_status keep_named_range(const fs_rows *rows, fs_part *part, const fs_c
     record.communication = elsewhere || (record.kind == FS_EVENT_RANGE && fs_scan_is_communication(&name));
     FS_TRY(take_range_name(rows, part, cells, text, &record.name, err));
     FS_TRY(add_record(part, &record, err));
+    FS_TRY(fs_part_add_nccl(rows, part, cells, text, last_record(part), err));
     return record.duration == FS_MISSING ? add_open(part, last_record(part), err) : FS_OK;
 }
 
@@ -478,6 +482,8 @@ fs_status fs_rows_add(fs_rows *rows, uint32_t place, fs_row_kind kind, const fs_
         return keep_domain(rows, cells, err);
     case FS_ROW_DEVICE:
         return keep_device(rows, cells, err);
+    case FS_ROW_FIELD:
+        return fs_rows_keep_field(rows, cells, err);
     case FS_ROW_KERNEL:
     case FS_ROW_COPY:
     case FS_ROW_FILL:

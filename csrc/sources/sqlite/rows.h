@@ -15,20 +15,21 @@
 #include "store/store.h"
 
 /* X(NAME, name, description) */
-#define FS_ROW_KIND_LIST(X)                                                                          \
-    X(STRING, string, "a text that others name by its id: space, id, name")                          \
-    X(DOMAIN, domain, "the name of a domain of ranges: process, domain, name")                       \
-    X(DEVICE, device, "the index, in id, of a device as numbered by a process: process, device, id") \
-    X(KERNEL, kernel, "a kernel on a device")                                                        \
-    X(COPY, copy, "a copy on a device")                                                              \
-    X(FILL, fill, "a fill on a device")                                                              \
-    X(REPLAY, replay, "a replay of a CUDA graph whose nodes were not recorded")                      \
-    X(SYNC, sync, "the host waiting for a device")                                                   \
-    X(CALL, call, "an API call")                                                                     \
-    X(RANGE, range, "a range of NVTX or roctx, which may name an op of torch")                       \
-    X(SPAN, span, "a call of a library, such as cuBLAS or MPI")                                      \
-    X(OVERHEAD, overhead, "time of the profiler")                                                    \
-    X(NODE, node, "a node added to a CUDA graph")                                                    \
+#define FS_ROW_KIND_LIST(X)                                                                                         \
+    X(STRING, string, "a text that others name by its id: space, id, name")                                         \
+    X(DOMAIN, domain, "the name of a domain of ranges: process, domain, name")                                      \
+    X(DEVICE, device, "the index, in id, of a device as numbered by a process: process, device, id")                \
+    X(KERNEL, kernel, "a kernel on a device")                                                                       \
+    X(COPY, copy, "a copy on a device")                                                                             \
+    X(FILL, fill, "a fill on a device")                                                                             \
+    X(REPLAY, replay, "a replay of a CUDA graph whose nodes were not recorded")                                     \
+    X(SYNC, sync, "the host waiting for a device")                                                                  \
+    X(CALL, call, "an API call")                                                                                    \
+    X(RANGE, range, "a range of NVTX or roctx, which may name an op of torch")                                      \
+    X(SPAN, span, "a call of a library, such as cuBLAS or MPI")                                                     \
+    X(OVERHEAD, overhead, "time of the profiler")                                                                   \
+    X(NODE, node, "a node added to a CUDA graph")                                                                   \
+    X(FIELD, field, "a field of the payloads of a schema: domain, id of the schema, name, type, value: its offset") \
     X(METRIC, metric, "a sample of a device's counter: start or end, device, id of the metric, value")
 
 typedef enum {
@@ -75,6 +76,7 @@ typedef enum {
     X(GRAPH, graph, "id of the CUDA graph that launched the work")               \
     X(GRAPH_NODE, graph_node, "id of a graph's node")                            \
     X(ORIGINAL, original, "of a node: the node it was cloned from")              \
+    X(PAYLOAD, payload, "of a range: bytes, of a schema")                        \
     X(VALUE, value, "of a metric")
 
 typedef enum {
@@ -110,6 +112,7 @@ typedef struct {
     int64_t overlapping;  /* as in fs_kineto_report */
     int64_t replays;      /* graphs replayed without a record of their kernels */
     int64_t graph_work;   /* kernels, copies and fills of a graph's nodes */
+    int64_t messages;     /* kernels of NCCL whose message is known from the ranges */
     int64_t captured;     /* those that belong to the op that captured them */
     int64_t process;      /* id of the first process with host threads; -1: none */
     int64_t processes;    /* with host threads or device work */
@@ -129,7 +132,7 @@ fs_status fs_rows_create(fs_rows **rows, fs_error *err);
 void fs_rows_destroy(fs_rows *rows);
 
 /* Open `count` parts for rows; *first receives the index of the first. Several threads may add rows, each to its own
- * part. Rows of the kinds STRING, DOMAIN and DEVICE are added by one thread, before all others. */
+ * part. Rows of the kinds STRING, DOMAIN, DEVICE and FIELD are added by one thread, before all others. */
 fs_status fs_rows_open_parts(fs_rows *rows, uint32_t count, uint32_t *first, fs_error *err);
 
 /* Add a row: FS_CELL_COUNT cells. FS_OUT_OF_MEMORY. */
