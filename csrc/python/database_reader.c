@@ -285,6 +285,8 @@ static PyObject *report_object(const fs_rows_report *report)
         {"graph_work", report->graph_work},
         {"captured", report->captured},
         {"messages", report->messages},
+        {"changes", report->changes},
+        {"unmatched_frees", report->unmatched_frees},
         {"process", report->process},
         {"processes", report->processes},
     };

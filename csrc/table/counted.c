@@ -74,7 +74,8 @@ static void place_works(const division *by)
         int64_t own = work->end - work->start;
         bool within = touched > 0 && covered >= own / 10 * 9;
         work->covered = covered;
-        work->resolved = within && own * touched >= FS_COUNTED_SAMPLES * length;
+        bool its_own = own >= length / 10 * 9; /* the samples lie in it: counted for this work alone */
+        work->resolved = within && (its_own || own * touched >= FS_COUNTED_SAMPLES * length);
         work->fine = within && length / touched <= 2 * shortest;
     }
 }

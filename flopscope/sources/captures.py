@@ -64,16 +64,17 @@ _RECORDS = {
     "nsys": {
         "device": "nsys profile --trace=cuda,nvtx --cuda-graph-trace=node",
         "counters": "nsys profile --gpu-metrics-devices=all",
+        "memory": "nsys profile --cuda-memory-usage=true",
     },
     "rocprofv3": {
         "device": "rocprofv3 --runtime-trace",
-        "counters": "rocprofv3 --output-format rocpd --pmc FETCH_SIZE WRITE_SIZE, in a run of its own",
+        "counters": "rocprofv3 --pmc FETCH_SIZE WRITE_SIZE, in a run of its own",
+        "memory": "rocprofv3 --memory-allocation-trace",
     },
 }
 _OTHERS = {
     "stacks": "torch.profiler with with_stack=True",
     "modules": 'a range named "nn.Module: Block_0" around each call',
-    "memory": "torch.profiler with profile_memory=True",
 }
 
 
@@ -87,7 +88,8 @@ def hints_of(metadata: Mapping[str, Any], report: Mapping[str, Any]) -> Hints:
         what = "kernels is unknown because no ops were recorded"
     shapes = f"The work of {what}; for a program of PyTorch, record with {option}."
     steps = "a range named ProfilerStep#1, ProfilerStep#2, …"
-    records = _RECORDS["nsys" if "nsys" in metadata else "rocprofv3"] | {"steps": f"{steps} around each step"} | _OTHERS
+    found = _RECORDS["nsys" if "nsys" in metadata else "rocprofv3"]
+    records = found | {"steps": f"{steps} around each step"} | _OTHERS
     return Hints(shapes, shapes, f"enclose each step of the loop in {steps}", option, records)
 
 

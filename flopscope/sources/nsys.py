@@ -111,6 +111,15 @@ _EVENTS = (
     Query("overhead", "PROFILER_OVERHEAD", {**_HOST, **columns(name="nameId")}, (*_TIMES, "name")),
     Query("overhead", "CUPTI_ACTIVITY_KIND_OVERHEAD", {**_HOST, **columns(name="nameId")}, (*_TIMES, "name")),
     Query(
+        "memory",
+        "CUDA_GPU_MEMORY_USAGE_EVENTS",
+        {
+            **columns("start", "bytes", "address", device="deviceId", correlation="correlationId"),
+            **columns(process=Value(("globalPid",), _PROCESS), type="memoryOperationType", **{"from": "memKind"}),
+        },
+        ("start", "bytes", "type"),
+    ),
+    Query(
         "node",
         "CUDA_GRAPH_NODE_EVENTS",
         {**_HOST, **columns(graph_node="graphNodeId", original="originalGraphNodeId")},
@@ -140,6 +149,9 @@ def read_nsys(
     metadata["nsys"]["unread"] = _unread(database, reading)
     metadata["nsys"]["marks"] = report["marks"]
     metadata["nsys"]["messages"] = report["messages"]
+    metadata["nsys"]["unmatched_frees"] = report["unmatched_frees"]
+    if report["changes"]:
+        metadata["profile_memory"] = True
     if report["processes"] == 1:
         metadata |= _rank(database)
     return report, metadata, list(_notes(metadata["nsys"], report))

@@ -31,6 +31,7 @@ typedef struct {
     int64_t *processes; /* by lane of the store: the process of the thread or of the stream's work, -1: unknown */
     uint32_t process_count, process_capacity;
     bool own;                           /* the trace was written by flopscope */
+    bool own_memory;                    /* memory belongs to events of its own thread alone */
     bool keeps_alike;                   /* an only child is not merged with a parent of its name */
     int64_t slack;                      /* ns by which rounding may have moved the end of an event */
     int64_t contradicting, overlapping; /* as in fs_kineto_report */

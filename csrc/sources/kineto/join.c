@@ -240,6 +240,16 @@ static fs_status list_hosts(joining *all, fs_error *err)
     return FS_OK;
 }
 
+/* Changes of memory with a correlation, which databases give them, happened on the thread of that call. */
+static void place_memory(const joining *all)
+{
+    for (uint32_t i = 0; i < all->join.memory_count; i++) {
+        fs_record *record = all->join.memory[i].record;
+        const fs_record *call = fs_owners_call(&all->owners, record);
+        if (call != NULL) record->lane = call->lane;
+    }
+}
+
 /* Appending -------------------------------------------------------------------------------------------------------- */
 
 /* Undo Kineto's widening of device annotations by 1 ns at both ends, which makes viewers show them around the first and
@@ -384,6 +394,7 @@ static fs_status join_all(joining *all, fs_error *err)
     FS_TRY(fs_interrupt_poll(err));
     FS_TRY(list_hosts(all, err));
     fs_owners_move_calls(&all->owners);
+    place_memory(all);
     FS_TRY(fs_interrupt_poll(err));
     FS_TRY(fs_hosts_sort(join->memory, join->memory_count, err));
     fs_store_expect(join->store, join->host_count + all->device_count + join->memory_count);
@@ -403,6 +414,7 @@ fs_status fs_join_pieces(fs_piece *pieces, uint32_t count, fs_join_options optio
     joining all = {.join = {.store = store, .pieces = pieces, .piece_count = count}};
     all.join.own = options.own;
     all.join.keeps_alike = options.keeps_alike;
+    all.join.own_memory = options.own_memory;
     all.owners.join = &all.join;
     fs_status status = join_all(&all, err);
     report->contradicting = all.join.contradicting;

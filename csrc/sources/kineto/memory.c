@@ -1,4 +1,4 @@
-/* Attribution of memory to events: an event gets all changes while it ran, on any thread. */
+/* Attribution of memory to events: an event gets all changes while it ran, on any thread (fs_join_options). */
 #include "sources/kineto/memory.h"
 
 #include <string.h>
@@ -147,6 +147,7 @@ static fs_status find_hosts(memory *all, fs_error *err)
         all->hosts[i] = FS_NONE;
     }
     sweep_lanes(all);
+    if (join->own_memory) return FS_OK;
     FS_TRY(find_other_lanes(all, err));
     sweep_lanes(all);
     return FS_OK;
@@ -204,7 +205,7 @@ static fs_status fill(memory *all, fs_error *err)
         all->sums[i + 1] = all->sums[i];
         all->sums[i + 1].bytes[place_of(record)] += (uint64_t)record->bytes;
     }
-    for (uint32_t host = 0; host < join->host_count; host++) {
+    for (uint32_t host = 0; host < join->host_count && !join->own_memory; host++) {
         change total;
         uint32_t parent = join->parents[host];
         FS_POLL(host, err);
@@ -219,7 +220,7 @@ static fs_status fill(memory *all, fs_error *err)
         FS_POLL(i, err);
         FS_TRY(append_record(all, i, err));
     }
-    for (uint32_t host = 0; host < join->host_count; host++) {
+    for (uint32_t host = 0; host < join->host_count && !join->own_memory; host++) {
         FS_POLL(host, err);
         if (is_counted(join, host)) FS_TRY(append_share(all, host, err));
     }

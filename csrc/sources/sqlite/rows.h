@@ -30,6 +30,7 @@
     X(OVERHEAD, overhead, "time of the profiler")                                                                   \
     X(NODE, node, "a node added to a CUDA graph")                                                                   \
     X(FIELD, field, "a field of the payloads of a schema: domain, id of the schema, name, type, value: its offset") \
+    X(MEMORY, memory, "memory allocated or freed: start, device unless the host's, bytes, type, address")           \
     X(METRIC, metric, "a sample of a device's counter: start or end, device, id of the metric, value")
 
 typedef enum {
@@ -40,43 +41,44 @@ typedef enum {
 } fs_row_kind;
 
 /* X(NAME, name, description). Times are ns. A name is a text, or the id of a STRING. */
-#define FS_ROW_COLUMN_LIST(X)                                                    \
-    X(START, start, "ns")                                                        \
-    X(END, end, "ns")                                                            \
-    X(PROCESS, process, "process id")                                            \
-    X(THREAD, thread, "thread id")                                               \
-    X(END_THREAD, end_thread, "thread on which a range ended")                   \
-    X(DEVICE, device, "as the process numbers it")                               \
-    X(STREAM, stream, "stream id")                                               \
-    X(CONTEXT, context, "context id")                                            \
-    X(CORRELATION, correlation, "links a call to the work that it launched")     \
-    X(NAME, name, "name of the event")                                           \
-    X(TEXT, text, "name, instead of `name` where both are given")                \
-    X(MESSAGE, message, "JSON with a member \"message\", which is the name")     \
-    X(SPACE, space, "of a name's or a string's id: ids are unique in a space")   \
-    X(ID, id, "of a string or device")                                           \
-    X(DOMAIN, domain, "of a range; 0: none")                                     \
-    X(TYPE, type, "NVTX: 59 a pushed range, 60 a started one; a sync's type")    \
-    X(BYTES, bytes, "of a copy or fill")                                         \
-    X(COPY_KIND, copy_kind, "1 host to device, 2 device to host, … as in CUPTI") \
-    X(FROM, from, "kind of memory: 0 pageable, 1 pinned, 2 device, … 7 host")    \
-    X(TO, to, "kind of memory")                                                  \
-    X(GRID_X, grid_x, "blocks")                                                  \
-    X(GRID_Y, grid_y, "blocks")                                                  \
-    X(GRID_Z, grid_z, "blocks")                                                  \
-    X(BLOCK_X, block_x, "threads")                                               \
-    X(BLOCK_Y, block_y, "threads")                                               \
-    X(BLOCK_Z, block_z, "threads")                                               \
-    X(CLUSTER_X, cluster_x, "blocks")                                            \
-    X(CLUSTER_Y, cluster_y, "blocks")                                            \
-    X(CLUSTER_Z, cluster_z, "blocks")                                            \
-    X(REGISTERS, registers, "per thread")                                        \
-    X(STATIC_SHARED, static_shared, "bytes per block")                           \
-    X(DYNAMIC_SHARED, dynamic_shared, "bytes per block")                         \
-    X(GRAPH, graph, "id of the CUDA graph that launched the work")               \
-    X(GRAPH_NODE, graph_node, "id of a graph's node")                            \
-    X(ORIGINAL, original, "of a node: the node it was cloned from")              \
-    X(PAYLOAD, payload, "of a range: bytes, of a schema")                        \
+#define FS_ROW_COLUMN_LIST(X)                                                               \
+    X(START, start, "ns")                                                                   \
+    X(END, end, "ns")                                                                       \
+    X(PROCESS, process, "process id")                                                       \
+    X(THREAD, thread, "thread id")                                                          \
+    X(END_THREAD, end_thread, "thread on which a range ended")                              \
+    X(DEVICE, device, "as the process numbers it")                                          \
+    X(STREAM, stream, "stream id")                                                          \
+    X(CONTEXT, context, "context id")                                                       \
+    X(CORRELATION, correlation, "links a call to the work that it launched")                \
+    X(NAME, name, "name of the event")                                                      \
+    X(TEXT, text, "name, instead of `name` where both are given")                           \
+    X(MESSAGE, message, "JSON with a member \"message\", which is the name")                \
+    X(SPACE, space, "of a name's or a string's id: ids are unique in a space")              \
+    X(ID, id, "of a string or device")                                                      \
+    X(DOMAIN, domain, "of a range; 0: none")                                                \
+    X(TYPE, type, "NVTX: 59 pushed, 60 started; of memory: 0 allocated, 1 freed; a sync's") \
+    X(BYTES, bytes, "of a copy, a fill or a change of memory")                              \
+    X(COPY_KIND, copy_kind, "1 host to device, 2 device to host, … as in CUPTI")            \
+    X(FROM, from, "kind of memory: 0 pageable, 1 pinned, 2 device, … 7 host")               \
+    X(TO, to, "kind of memory")                                                             \
+    X(GRID_X, grid_x, "blocks")                                                             \
+    X(GRID_Y, grid_y, "blocks")                                                             \
+    X(GRID_Z, grid_z, "blocks")                                                             \
+    X(BLOCK_X, block_x, "threads")                                                          \
+    X(BLOCK_Y, block_y, "threads")                                                          \
+    X(BLOCK_Z, block_z, "threads")                                                          \
+    X(CLUSTER_X, cluster_x, "blocks")                                                       \
+    X(CLUSTER_Y, cluster_y, "blocks")                                                       \
+    X(CLUSTER_Z, cluster_z, "blocks")                                                       \
+    X(REGISTERS, registers, "per thread")                                                   \
+    X(STATIC_SHARED, static_shared, "bytes per block")                                      \
+    X(DYNAMIC_SHARED, dynamic_shared, "bytes per block")                                    \
+    X(GRAPH, graph, "id of the CUDA graph that launched the work")                          \
+    X(GRAPH_NODE, graph_node, "id of a graph's node")                                       \
+    X(ORIGINAL, original, "of a node: the node it was cloned from")                         \
+    X(ADDRESS, address, "of memory")                                                        \
+    X(PAYLOAD, payload, "of a range: bytes, of a schema")                                   \
     X(VALUE, value, "of a metric")
 
 typedef enum {
@@ -102,20 +104,22 @@ typedef struct {
 
 /* Statistics of what was read. */
 typedef struct {
-    int64_t events;       /* rows that describe an event */
-    int64_t kept;         /* events in the store */
-    int64_t without_time; /* omitted: no start, an impossible one, or an op that had not ended */
-    int64_t too_many;     /* omitted: device index of FS_DEVICE_LIMIT or more */
-    int64_t ops;          /* ops of torch */
-    int64_t marks;        /* omitted: instants, categories and domains of NVTX */
-    int64_t unnamed;      /* kept, but its name's text is not in the file */
-    int64_t overlapping;  /* as in fs_kineto_report */
-    int64_t replays;      /* graphs replayed without a record of their kernels */
-    int64_t graph_work;   /* kernels, copies and fills of a graph's nodes */
-    int64_t messages;     /* kernels of NCCL whose message is known from the ranges */
-    int64_t captured;     /* those that belong to the op that captured them */
-    int64_t process;      /* id of the first process with host threads; -1: none */
-    int64_t processes;    /* with host threads or device work */
+    int64_t events;          /* rows that describe an event */
+    int64_t kept;            /* events in the store */
+    int64_t without_time;    /* omitted: no start, an impossible one, or an op that had not ended */
+    int64_t too_many;        /* omitted: device index of FS_DEVICE_LIMIT or more */
+    int64_t ops;             /* ops of torch */
+    int64_t marks;           /* omitted: instants, categories and domains of NVTX */
+    int64_t unnamed;         /* kept, but its name's text is not in the file */
+    int64_t overlapping;     /* as in fs_kineto_report */
+    int64_t replays;         /* graphs replayed without a record of their kernels */
+    int64_t graph_work;      /* kernels, copies and fills of a graph's nodes */
+    int64_t changes;         /* of memory */
+    int64_t unmatched_frees; /* those that name memory whose allocation is not in the file */
+    int64_t messages;        /* kernels of NCCL whose message is known from the ranges */
+    int64_t captured;        /* those that belong to the op that captured them */
+    int64_t process;         /* id of the first process with host threads; -1: none */
+    int64_t processes;       /* with host threads or device work */
 } fs_rows_report;
 
 /* A sample of a counter of a device. */

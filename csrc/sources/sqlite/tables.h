@@ -37,6 +37,12 @@ typedef struct {
     bool known;    /* the communicator */
 } fs_nccl_call;
 
+/* A change of memory. The record stays where it is until the reader is destroyed. */
+typedef struct {
+    int64_t process, address;
+    fs_record *record;
+} fs_allocation;
+
 /* Rows read by one thread. The piece has no text, only records. */
 typedef struct {
     fs_piece piece;
@@ -46,6 +52,9 @@ typedef struct {
     fs_metric_sample *samples;
     fs_record **open; /* ranges that had not ended */
     fs_nccl_call *calls;
+    fs_allocation *allocations;
+    bool frees_unsized; /* a free among the allocations lacks its size */
+    uint32_t allocation_count, allocation_capacity;
     uint32_t node_count, node_capacity, work_count, work_capacity, open_count, open_capacity, sample_count,
         sample_capacity, call_count, call_capacity;
     fs_rows_report report;
