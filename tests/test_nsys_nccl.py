@@ -152,6 +152,15 @@ def test_an_all_to_all_of_sends_and_receives_keeps_its_kind(tmp_path: Path) -> N
     assert row["bus_gbytes_per_s"] == pytest.approx(row["algorithm_gbytes_per_s"] / 2)
 
 
+def test_ranges_without_payloads_are_told_with_the_option_that_exports_them(tmp_path: Path) -> None:
+    program = Program()
+    program.call("AllReduce", 64, 0, kernels=1, binaryData=None)
+    program.call("CommCount", binaryData=None)
+    with pytest.warns(UserWarning, match=r"1 calls of NCCL have no sizes, .* --include-blobs=true"):
+        (row,) = program.rows(tmp_path)
+    assert row["collective"] == "allreduce"
+
+
 UNKNOWN = {
     "two kernels": [("GroupStart", {}), ("AllReduce", {"sizes": (8, 0)}), ("GroupEnd", {"kernels": 2})],
     "two kinds": [

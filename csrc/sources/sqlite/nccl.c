@@ -171,7 +171,7 @@ static int compare_calls(const void *left, const void *right)
 }
 
 /* List the calls in the order of the store's events, and the ranks of the communicators. */
-static fs_status list_calls(const fs_rows *rows, joining *all, fs_error *err)
+static fs_status list_calls(const fs_rows *rows, joining *all, fs_rows_report *report, fs_error *err)
 {
     size_t count = 0;
     for (uint32_t i = 0; i < rows->part_count; i++) count += rows->parts[i]->call_count;
@@ -182,6 +182,7 @@ static fs_status list_calls(const fs_rows *rows, joining *all, fs_error *err)
     for (uint32_t i = 0; i < rows->part_count; i++) {
         for (uint32_t at = 0; at < rows->parts[i]->call_count; at++) {
             const fs_nccl_call *call = &rows->parts[i]->calls[at];
+            report->unsized += call->kind < KINDS && call->size == FS_MISSING;
             if (call->kind != COMMUNICATOR) all->calls[all->call_count++] = *call;
             else if (call->ranks > 0)
                 FS_TRY(fs_id_map_set(&all->ranks, (int64_t)call->communicator, 0, (uint32_t)call->ranks, err));
@@ -343,7 +344,7 @@ static fs_status visit_kernels(joining *all, fs_rows_report *report, bool counte
 
 static fs_status join_all(const fs_rows *rows, joining *all, fs_rows_report *report, fs_error *err)
 {
-    FS_TRY(list_calls(rows, all, err));
+    FS_TRY(list_calls(rows, all, report, err));
     list_launches(all);
     if (all->launch_count == 0) return FS_OK;
     all->names = fs_calloc(fs_store_name_count(all->store), sizeof *all->names);
