@@ -284,6 +284,10 @@ static PyObject *report_object(const fs_rows_report *report)
         {"replays", report->replays},
         {"graph_work", report->graph_work},
         {"captured", report->captured},
+        {"messages", report->messages},
+        {"unsized", report->unsized},
+        {"changes", report->changes},
+        {"unmatched_frees", report->unmatched_frees},
         {"process", report->process},
         {"processes", report->processes},
     };

@@ -90,7 +90,8 @@ static fs_status place_works(const division *by, fs_error *err)
             length += (double)sample_length(&by->samples[i]);
         }
         bool within = touched > 0 && (double)work->covered >= 0.9 * own;
-        work->resolved = within && own * touched >= FS_COUNTED_SAMPLES * length;
+        bool its_own = own >= 0.9 * length; /* the samples lie in it: counted for this work alone */
+        work->resolved = within && (its_own || own * touched >= FS_COUNTED_SAMPLES * length);
         work->fine = within && length <= 2 * shortest * touched;
     }
     return FS_OK;

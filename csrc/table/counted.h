@@ -8,7 +8,8 @@
  * maximization of a sum of Poisson rates). A sample that one piece of work has to itself is therefore its own whole,
  * idle time takes nothing, and a sample across the border of two is divided by their rates; so are samples of work that
  * overlaps. Work that is shorter than FS_COUNTED_SAMPLES samples, or not within samples for a tenth of its time, is not
- * resolved: its amount is only a guess, and rows leave it out.
+ * resolved: its amount is only a guess, and rows leave it out. Samples that lie in the work, for nine tenths of their
+ * time, resolve it too: profilers that count kernel by kernel give one for each.
  *
  * Writes reach device memory late: what a kernel writes stays in the L2 until other lines displace it, about an L2's
  * capacity of reads and writes later. So the bytes written of a piece of work are those counted while it ran, plus the

@@ -64,16 +64,17 @@ _RECORDS = {
     "nsys": {
         "device": "nsys profile --trace=cuda,nvtx --cuda-graph-trace=node",
         "counters": "nsys profile --gpu-metrics-devices=all",
+        "memory": "nsys profile --cuda-memory-usage=true",
     },
     "rocprofv3": {
         "device": "rocprofv3 --runtime-trace",
-        "counters": "rocprofv3 --output-format rocpd --pmc FETCH_SIZE WRITE_SIZE, in a run of its own",
+        "counters": "rocprofv3 --pmc FETCH_SIZE WRITE_SIZE, in a run of its own",
+        "memory": "rocprofv3 --memory-allocation-trace",
     },
 }
 _OTHERS = {
     "stacks": "torch.profiler with with_stack=True",
     "modules": 'a range named "nn.Module: Block_0" around each call',
-    "memory": "torch.profiler with profile_memory=True",
 }
 
 
@@ -87,7 +88,8 @@ def hints_of(metadata: Mapping[str, Any], report: Mapping[str, Any]) -> Hints:
         what = "kernels is unknown because no ops were recorded"
     shapes = f"The work of {what}; for a program of PyTorch, record with {option}."
     steps = "a range named ProfilerStep#1, ProfilerStep#2, …"
-    records = _RECORDS["nsys" if "nsys" in metadata else "rocprofv3"] | {"steps": f"{steps} around each step"} | _OTHERS
+    found = _RECORDS["nsys" if "nsys" in metadata else "rocprofv3"]
+    records = found | {"steps": f"{steps} around each step"} | _OTHERS
     return Hints(shapes, shapes, f"enclose each step of the loop in {steps}", option, records)
 
 
@@ -146,8 +148,16 @@ def _exported(path: str) -> Iterator[str]:
         )
     with tempfile.TemporaryDirectory(prefix="flopscope-") as folder:
         target = os.path.join(folder, "report.sqlite")
-        arguments = [nsys, "export", "--type", "sqlite", "--force-overwrite", "true", "--output", target, path]
-        done = subprocess.run(arguments, capture_output=True, text=True, timeout=EXPORT_SECONDS, check=False)
+        arguments = [nsys, "export", "--type", "sqlite", "--force-overwrite", "true", "--output", target]
+        for more in (["--include-blobs", "true"], []):  # the payloads of ranges, which old versions do not export
+            try:
+                done = subprocess.run(
+                    [*arguments, *more, path], capture_output=True, text=True, timeout=EXPORT_SECONDS, check=False
+                )
+            except (OSError, subprocess.TimeoutExpired) as problem:
+                raise ValueError(f"it is a report of Nsight Systems, and {command} failed: {problem}") from None
+            if done.returncode == 0:
+                break
         if done.returncode != 0 or not os.path.exists(target):
             said = (done.stderr or done.stdout).strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
             raise ValueError(f"it is a report of Nsight Systems, and {command} failed: {said[0]}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from flopscope import _core
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["Counter", "Samples", "add_samples", "read_samples"]
+__all__ = ["ROCM", "Counter", "Samples", "add_samples", "read_samples", "samples_of"]
 
 GAP = 3  # intervals between two samples, above which the time between them was not counted
 MISSING = -(1 << 63)  # a start that is not in the file
@@ -27,6 +27,14 @@ class Counter(NamedTuple):
     metric: str
     factor: float = 1
     rate: bool = False
+
+
+# Counters of kernels, derived by rocprofv3 (its counter_defs.yaml): kilobytes, and shares in percent.
+ROCM = {
+    "FETCH_SIZE": Counter("dram_bytes_read", 1024),
+    "WRITE_SIZE": Counter("dram_bytes_written", 1024),
+    "MfmaUtil": Counter("tensor_active"),
+}
 
 
 class Samples(NamedTuple):
@@ -60,6 +68,28 @@ def read_samples(
         if counter.rate:
             amount = amount / 100 * (end[places] - starts) / 1e9
         found.append(Samples(place, counter.metric, starts, np.ascontiguousarray(end[places]), amount))
+    return found
+
+
+def samples_of(values: Iterable[tuple[int, str, int, int, float]]) -> list[Samples]:
+    """Return samples of ROCm's counters from (device, name, start, end, value); of other counters, none.
+
+    Values of the same counter in the same time, which rocprofv3 gives for each part of a device, are added up.
+    """
+    import numpy as np
+
+    sums: dict[tuple[int, str], dict[tuple[int, int], float]] = {}
+    for device, name, start, end, value in values:
+        if name in ROCM and 0 <= start <= end < 1 << 62:
+            times = sums.setdefault((device, name), {})
+            times[start, end] = times.get((start, end), 0) + value
+    found = []
+    for (device, name), times in sorted(sums.items()):
+        spans = sorted(times, key=lambda span: span[1])
+        bounds = np.array(spans, np.int64).reshape(-1, 2)
+        amounts = np.array([times[span] for span in spans], np.float64) * ROCM[name].factor
+        starts, ends = (np.ascontiguousarray(bounds[:, place]) for place in (0, 1))
+        found.append(Samples(device, ROCM[name].metric, starts, ends, amounts))
     return found
 
 

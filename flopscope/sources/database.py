@@ -202,7 +202,7 @@ class Database:
             return
         first, last = (int(bound) for bound in bounds if bound is not None)
         span = last - first + 1
-        shared = built.kind in ("string", "domain", "device")  # which one thread reads
+        shared = built.kind in ("string", "domain", "device", "field")  # which one thread reads
         count = 1 if shared else max(1, min(MOST_SPLIT, span // LEAST_SPLIT))
         sql = built.sql("t.rowid, ", "t.rowid > ?1 AND t.rowid <= ?2")
         following = f"SELECT rowid FROM {table} WHERE rowid > ?1 LIMIT 1"

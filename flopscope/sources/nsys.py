@@ -55,6 +55,7 @@ _RANGE = columns(
     type="eventType",
     domain="domainId",
     end_thread=Value(("endGlobalTid",), _THREAD),
+    payload="binaryData",
 )
 _TIMES = ("start", "end")
 
@@ -68,6 +69,12 @@ _FACTS = (
         "TARGET_INFO_CUDA_DEVICE",
         columns(process="pid", device="cudaId", id="gpuId"),
         ("process", "device", "id"),
+    ),
+    Query(
+        "field",
+        "NVTX_PAYLOAD_SCHEMA_ENTRIES",
+        columns("name", "type", domain="domainId", id="schemaId", value="offset"),
+        ("domain", "id", "name", "type"),
     ),
 )
 _DOMAINS = Query(
@@ -104,6 +111,15 @@ _EVENTS = (
     Query("overhead", "PROFILER_OVERHEAD", {**_HOST, **columns(name="nameId")}, (*_TIMES, "name")),
     Query("overhead", "CUPTI_ACTIVITY_KIND_OVERHEAD", {**_HOST, **columns(name="nameId")}, (*_TIMES, "name")),
     Query(
+        "memory",
+        "CUDA_GPU_MEMORY_USAGE_EVENTS",
+        {
+            **columns("start", "bytes", "address", device="deviceId", correlation="correlationId"),
+            **columns(process=Value(("globalPid",), _PROCESS), type="memoryOperationType", **{"from": "memKind"}),
+        },
+        ("start", "bytes", "type"),
+    ),
+    Query(
         "node",
         "CUDA_GRAPH_NODE_EVENTS",
         {**_HOST, **columns(graph_node="graphNodeId", original="originalGraphNodeId")},
@@ -132,6 +148,10 @@ def read_nsys(
     metadata["nsys"]["tables"] = dict(reading.rows)
     metadata["nsys"]["unread"] = _unread(database, reading)
     metadata["nsys"]["marks"] = report["marks"]
+    metadata["nsys"]["messages"] = report["messages"]
+    metadata["nsys"]["unmatched_frees"] = report["unmatched_frees"]
+    if report["changes"]:
+        metadata["profile_memory"] = True
     if report["processes"] == 1:
         metadata |= _rank(database)
     return report, metadata, list(_notes(metadata["nsys"], report))
@@ -164,6 +184,11 @@ def _notes(nsys: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]:
         yield (
             f"{report['replays']:,} replays of CUDA graphs have no record of their kernels; record with "
             f"nsys profile --cuda-graph-trace=node"
+        )
+    if report["unsized"] and not report["messages"]:
+        yield (
+            f"{report['unsized']:,} calls of NCCL have no sizes, so its bandwidth is unknown; export with "
+            f"nsys export --type sqlite --include-blobs=true"
         )
     left = report["graph_work"] - report["captured"]
     if left and report["captured"]:
@@ -217,7 +242,7 @@ def _metadata(database: Database) -> dict[str, Any]:
 
 def _devices(database: Database) -> list[dict[str, Any]]:
     """Return the properties of the devices under Kineto's names."""
-    rows = database.facts("TARGET_INFO_GPU") or database.facts("TARGET_INFO_CUDA_GPU")
+    rows = database.facts("TARGET_INFO_GPU") or database.facts("TARGET_INFO_CUDA_GPU") or _gpus_of_system(database)
     devices = []
     for row in rows:
         device = {name: row[source] for name, source in _PROPERTIES.items() if row.get(source) is not None}
@@ -229,10 +254,31 @@ def _devices(database: Database) -> list[dict[str, Any]]:
     return devices
 
 
+def _gpus_of_system(database: Database) -> list[dict[str, Any]]:
+    """Return rows like those of TARGET_INFO_GPU from the JSON that describes the system."""
+    try:
+        listed = json.loads(_of_system(database, "GpuInfo") or "{}")
+    except (ValueError, RecursionError):
+        return []
+    gpus = listed.get("Gpus") if isinstance(listed, dict) else None
+    found = [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
+    return [{f"{name[:1].lower()}{name[1:]}": _number(value) for name, value in gpu.items()} for gpu in found]
+
+
+def _number(value: object) -> object:
+    """Return the number that a text is; large ones are texts in JSON."""
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 19 else value
+
+
+def _of_system(database: Database, name: str) -> str | None:
+    """Return a property of the system on which nsys ran."""
+    for row in database.facts("TARGET_INFO_SYSTEM_ENV", "name", "value"):
+        if row.get("name") == name and isinstance(row.get("value"), str):
+            return str(row["value"])
+    return None
+
+
 def _rank(database: Database) -> dict[str, Any]:
     """Return the rank that the environment names in which nsys ran the program."""
-    for row in database.facts("TARGET_INFO_SYSTEM_ENV", "name", "value"):
-        if row.get("name") == "DeviceEnvironment" and isinstance(row.get("value"), str):
-            pairs = (pair.partition("=") for pair in row["value"].split(";"))
-            return rank_of_process({name: value for name, _, value in pairs})
-    return {}
+    pairs = (pair.partition("=") for pair in (_of_system(database, "DeviceEnvironment") or "").split(";"))
+    return rank_of_process({name: value for name, _, value in pairs})

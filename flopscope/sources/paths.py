@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from flopscope.sources.rocprof import read_beside
 from flopscope.support.safe import printable
 
 __all__ = ["PATTERNS", "Found", "find_traces", "listed", "natural_order"]
@@ -16,6 +17,7 @@ __all__ = ["PATTERNS", "Found", "find_traces", "listed", "natural_order"]
 MAGIC = re.compile(r"[*?]|\[[^\]]+\]")
 
 PATTERNS = ("*.json", "*.json.gz", "*.json.zst", "*.pt.trace.json*", "*.sqlite", "*.db", "*_kernel_trace.csv")
+PATTERNS += ("*_counter_collection.csv",)
 SHOWN = 3  # skipped files that a warning names
 
 
@@ -34,7 +36,10 @@ def listed(names: Sequence[str]) -> str:
 
 
 def find_traces(source: str) -> Found:
-    """Return the traces that a path, a folder or a pattern stands for."""
+    """Return the traces that a path, a folder or a pattern stands for.
+
+    Files of rocprofv3 that are read together with its trace of kernels are neither listed nor skipped.
+    """
     if not isinstance(source, str):
         raise TypeError(f"a trace must be named by a text or a path, not {source!r}")
     if os.path.isdir(source):
@@ -48,6 +53,8 @@ def _in_folder(folder: str) -> Found:
     with os.scandir(folder) as entries:
         kinds = {entry.name: entry.is_dir() for entry in entries}
     files = natural_order(name for name, is_folder in kinds.items() if not is_folder)
+    beside = read_beside(files)
+    files = [name for name in files if name not in beside]
     chosen = [name for name in files if not name.startswith(".") and _is_named_as_trace(name)]
     others = tuple(name for name in files if name not in set(chosen))
     if not chosen:
@@ -68,7 +75,8 @@ def _of_pattern(pattern: str) -> Found:
     matches = natural_order(glob.iglob(pattern, recursive=True))
     files = [path for path in matches if not os.path.isdir(path)]
     if files:
-        return Found(files, True)
+        beside = read_beside(files)
+        return Found([path for path in files if path not in beside], True)
     paths, skipped = [], []
     for folder in matches:
         try:

@@ -13,7 +13,7 @@ from typing import Any
 
 from flopscope import _core
 from flopscope.sources.agents import properties_of, rank_of_process
-from flopscope.sources.counters import Counter, Samples, add_samples, read_samples
+from flopscope.sources.counters import ROCM, Counter, Samples, add_samples, read_samples
 from flopscope.sources.database import Database, Join, Query, Reading, Value, columns
 
 __all__ = ["is_rocpd", "read_rocpd"]
@@ -22,13 +22,6 @@ SCHEMAS = (3, 4)  # major versions that are known
 PREFIX = "rocpd_"
 SPACES = 2  # of ids in a process: of strings, of kernels
 MOST_PIDS = 1 << 22
-
-# Counters of kernels, derived by rocprofv3 (its counter_defs.yaml): kilobytes, and shares in percent.
-COUNTERS = {
-    "FETCH_SIZE": Counter("dram_bytes_read", 1024),
-    "WRITE_SIZE": Counter("dram_bytes_written", 1024),
-    "MfmaUtil": Counter("tensor_active"),
-}
 
 _CATEGORY = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 _COPIES = ((1, "CPU", "GPU"), (2, "GPU", "CPU"), (8, "GPU", "GPU"), (9, "CPU", "CPU"))
@@ -99,7 +92,7 @@ class _Process:
         gpus = {agent: index for agent, index in found if isinstance(agent, int) and isinstance(index, int)}
         counters: dict[tuple[int, int], Counter] = {}
         for row in self.database.facts(self.table("info_pmc"), "id", "name", "symbol"):
-            counter = COUNTERS.get(str(row.get("name"))) or COUNTERS.get(str(row.get("symbol")))
+            counter = ROCM.get(str(row.get("name"))) or ROCM.get(str(row.get("symbol")))
             if counter is not None and isinstance(row.get("id"), int):
                 counters.update({(index, row["id"]): counter for index in gpus.values()})
         values = columns(start="d.start", end="d.end", id="pmc_id", value="value")
@@ -118,7 +111,7 @@ class _Process:
         return queries, counters
 
     def events(self) -> list[Query]:
-        return [*self._regions(), self._dispatches(), *self._copies()]
+        return [*self._regions(), self._dispatches(), *self._copies(), *self._allocations()]
 
     def _event(self) -> tuple[Join, ...]:
         return (Join("e", self.table("event"), "event_id"),)
@@ -181,6 +174,25 @@ class _Process:
         unknown = self._work("dst_agent_id", name) | columns(bytes="size")
         yield Query("copy", self.table(name), unknown, ("start", "end"), where, joins)
 
+    def _allocations(self) -> Iterator[Query]:
+        """Yield the changes of the GPUs' memory, then those of the host's; a free may lack its agent."""
+        name = "memory_allocate"
+        joins = (*self._event(name), Join("a", self.table("info_agent"), "agent_id"))
+        kind = "CASE {} WHEN 'ALLOC' THEN 0 WHEN 'FREE' THEN 1 END"
+        change = columns(
+            *("start", "address"),
+            process=self.pid(),
+            thread="tid",
+            correlation=("e.stack_id", "e.correlation_id"),
+            bytes="size",
+            type=Value(("type",), kind),
+        )
+        needs = ("start", "bytes", "type")
+        yield Query(
+            "memory", self.table(name), change | columns(device="agent_id"), needs, ("a.type", "= 'GPU'"), joins
+        )
+        yield Query("memory", self.table(name), change, needs, ("a.type", "IS NOT 'GPU'"), joins)
+
 
 def _blocks(axis: str) -> str:
     """Return the number of blocks: rocpd counts work-items."""
@@ -212,6 +224,9 @@ def read_rocpd(
         short = next((name[: -len(suffix)] for suffix in suffixes if suffix and name.endswith(suffix)), name)
         tables[short] = tables.get(short, 0) + count
     metadata["rocpd"]["tables"] = tables
+    metadata["rocpd"]["unmatched_frees"] = report["unmatched_frees"]
+    if report["changes"]:
+        metadata["profile_memory"] = True
     return report, metadata, list(_notes(metadata["rocpd"]["schema"], report))
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from flopscope import _core
 from flopscope.sources.agents import properties_of
+from flopscope.sources.counters import add_samples, samples_of
 
-__all__ = ["is_csv", "is_json", "read_csv", "read_json"]
+__all__ = ["is_csv", "is_json", "read_beside", "read_csv", "read_json"]
 
 JSON_ROOT = b'"rocprofiler-sdk-tool"'
 LEAST_COLUMNS = {"kernel_name", "start_timestamp", "end_timestamp"}
@@ -21,6 +22,8 @@ MOST_FIELD = 1 << 20  # characters of a field of CSV
 _HOST, _DEVICE = 7, 2  # kinds of memory
 _COPY_KINDS = {"HOST_TO_DEVICE": (1, _HOST, _DEVICE), "DEVICE_TO_HOST": (2, _DEVICE, _HOST)}
 _COPY_KINDS |= {"DEVICE_TO_DEVICE": (8, _DEVICE, _DEVICE), "HOST_TO_HOST": (9, _HOST, _HOST)}
+_KERNELS, _COUNTERS, _AGENTS = "kernel_trace.csv", "counter_collection.csv", "agent_info.csv"
+_TRACES = ("hip_api", "hsa_api", "marker_api", "rccl_api", "memory_copy", "memory_allocation")
 
 _KERNEL = (
     *("start", "end", "process", "device", "stream", "correlation", "text", "dynamic_shared", "registers"),
@@ -29,12 +32,13 @@ _KERNEL = (
 _COPY = ("start", "end", "process", "device", "stream", "correlation", "bytes", "copy_kind", "from", "to")
 _CALL = ("start", "end", "process", "thread", "correlation", "text")
 _RANGE = ("start", "end", "process", "thread", "text")
+_MEMORY = ("start", "process", "thread", "device", "correlation", "bytes", "type", "address")
 
 Result = tuple[Mapping[str, Any], dict[str, Any], list[str]]
 Row = tuple[Any, ...]
 
 
-_COLUMNS = {"kernel": _KERNEL, "copy": _COPY, "call": _CALL, "range": _RANGE, "span": _RANGE}
+_COLUMNS = {"kernel": _KERNEL, "copy": _COPY, "call": _CALL, "range": _RANGE, "span": _RANGE, "memory": _MEMORY}
 BATCH = 1 << 14  # rows passed to the core at once
 
 
@@ -45,6 +49,8 @@ class _Rows:
         self._reader = reader
         self._waiting: dict[str, list[Row]] = {kind: [] for kind in _COLUMNS}
         self.counts: dict[str, int] = {}
+        self.counters: list[tuple[int, str, int, int, float]] = []
+        """Values of counters: device, name, start, end, value."""
 
     def add(self, kind: str, row: Row, name: str) -> None:
         """Add a row that ``name`` counts."""
@@ -53,10 +59,19 @@ class _Rows:
         if len(self._waiting[kind]) == BATCH:
             self._pass_on(kind)
 
-    def finish(self, store: _core.Store, devices: list[dict[str, Any]]) -> dict[str, Any]:
+    def finish(self, store: _core.Store, devices: list[dict[str, Any]], form: str) -> Result:
+        """Put the events into the store. Return counts and the metadata of a trace of that format."""
         for kind in _COLUMNS:
             self._pass_on(kind)
-        return self._reader.finish(store, json.dumps({"deviceProperties": devices}).encode(), 0)
+        report = self._reader.finish(store, json.dumps({"deviceProperties": devices}).encode(), 0)
+        samples = add_samples(store, samples_of(self.counters))
+        metadata: dict[str, Any] = {"rocprof": {"format": form, "tables": self.counts, "samples": samples}}
+        metadata["rocprof"]["unmatched_frees"] = report["unmatched_frees"]
+        if devices:
+            metadata["deviceProperties"] = devices
+        if report["changes"]:
+            metadata["profile_memory"] = True
+        return report, metadata, []
 
     def _pass_on(self, kind: str) -> None:
         self._reader.add(kind, _COLUMNS[kind], self._waiting[kind])
@@ -97,15 +112,11 @@ def read_json(path: str, reader: _core.DatabaseReader, store: _core.Store) -> Re
         skipped += one.read()
         devices |= one.devices
         command = command or one.command
-    properties = [devices[index] for index in sorted(devices)]
-    report = rows.finish(store, properties)
+    report, metadata, _ = rows.finish(store, [devices[index] for index in sorted(devices)], "json")
     if not report["events"]:
         raise ValueError("rocprofv3 recorded no kernels, API calls or ranges: use rocprofv3 --runtime-trace")
-    metadata: dict[str, Any] = {"rocprof": {"format": "json", "tables": rows.counts}}
     if command:
         metadata["rocprof"]["command"] = command
-    if properties:
-        metadata["deviceProperties"] = properties
     return report, metadata, [f"{skipped:,} records were omitted because they are malformed"] if skipped else []
 
 
@@ -115,6 +126,12 @@ class _Tool:
     def __init__(self, tool: Mapping[str, Any], rows: _Rows) -> None:
         self._rows = rows
         self._records = _mapping(tool.get("buffer_records"))
+        self._counted = _items(_mapping(tool.get("callback_records")).get("counter_collection"))
+        counters = tool.get("counters")
+        self._counters = {
+            _mapping(one.get("id")).get("handle"): one.get("name")
+            for one in map(_mapping, counters.values() if isinstance(counters, dict) else _items(counters))
+        }
         metadata = _mapping(tool.get("metadata"))
         self._pid = _integer(metadata.get("pid"))
         command = metadata.get("command")
@@ -142,8 +159,9 @@ class _Tool:
             "memory_copy": self._copy,
             "marker_api": self._marker,
             "rccl_api": self._span,
+            "memory_allocation": self._memory,
         }
-        skipped = 0
+        skipped = self._count()
         for name, records in self._records.items():
             make = makers.get(name) or (self._call if name.endswith("_api") else None)
             if make is None:
@@ -155,6 +173,26 @@ class _Tool:
                     skipped += 1
                     continue
                 self._rows.add(kind, row, name)
+        return skipped
+
+    def _count(self) -> int:
+        """Take the counters of kernels, and kernels that were only counted. Return how many were malformed."""
+        traced = {_dispatch_of(record) for record in map(_mapping, _items(self._records.get("kernel_dispatch")))}
+        skipped = 0
+        for counted in map(_mapping, self._counted):
+            dispatch = _mapping(counted.get("dispatch_data"))
+            try:
+                kind, row = self._kernel(dispatch, "")
+                start, end = int(dispatch["start_timestamp"]), int(dispatch["end_timestamp"])
+                for value in counted["records"]:
+                    name = self._counters.get(value["counter_id"]["handle"])
+                    self._rows.counters.append((row[3], str(name), start, end, float(value["value"])))
+            except (KeyError, TypeError, AttributeError, ValueError, OverflowError):
+                skipped += 1
+                continue
+            if _dispatch_of(dispatch) not in traced:
+                traced.add(_dispatch_of(dispatch))
+                self._rows.add(kind, row, "counter_collection")
         return skipped
 
     def _times(self, record: Mapping[str, Any]) -> tuple[Any, Any, int | None]:
@@ -194,6 +232,12 @@ class _Tool:
         place = (device, self._stream(record, record.get("queue_id")), self._correlation(record))
         return "copy", (*self._times(record), *place, record.get("bytes"), *_COPY_KINDS[direction])
 
+    def _memory(self, record: Mapping[str, Any], _: str) -> tuple[str, Row]:
+        device = self._agents.get(_mapping(record.get("agent_id")).get("handle"))
+        place = (record["start_timestamp"], self._pid, record.get("thread_id"), device, self._correlation(record))
+        address = _address(record.get("address"))
+        return "memory", (*place, record.get("allocation_size"), _change_of(self._operation(record)), address)
+
     def _call(self, record: Mapping[str, Any], name: str) -> tuple[str, Row]:
         text = self._operation(record) or f"<{name} {record.get('operation')}>"
         return "call", (*self._times(record), record.get("thread_id"), self._correlation(record), text)
@@ -205,6 +249,25 @@ class _Tool:
     def _marker(self, record: Mapping[str, Any], name: str) -> tuple[str, Row]:
         text = self._messages.get(self._correlation(record)) or self._operation(record) or f"<{name}>"
         return "range", (*self._times(record), record.get("thread_id"), str(text))
+
+
+def _dispatch_of(record: Mapping[str, Any]) -> object:
+    number = _mapping(record.get("dispatch_info")).get("dispatch_id")
+    return number if isinstance(number, int) else None
+
+
+def _change_of(operation: str | None) -> int | None:
+    """Return 0 for an allocation of memory, 1 for a free."""
+    return {"ALLOCATE": 0, "FREE": 1}.get((operation or "").rpartition("_")[2])
+
+
+def _address(value: object) -> int | None:
+    """Return an address: a number, a hexadecimal text, or an object that holds one."""
+    if isinstance(value, dict):
+        value = next(iter(value.values()), None)
+    if isinstance(value, str):
+        value = int(value, 16) if re.fullmatch(r"(0[xX])?[0-9a-fA-F]{1,16}", value) else None
+    return value if isinstance(value, int) and 0 < value < 1 << 63 else None
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -223,41 +286,57 @@ def _integer(value: object) -> int | None:
 
 
 def is_csv(start: bytes) -> bool:
-    """Return whether a text that begins so is rocprofv3's trace of kernels."""
+    """Return whether a text that begins so is rocprofv3's trace of kernels, or its counters of kernels."""
     line = start.split(b"\n", 1)[0].decode("utf-8", "replace").lower()
     return {name.strip().strip('"') for name in line.split(",")} >= LEAST_COLUMNS
 
 
+def read_beside(paths: Iterable[str]) -> set[str]:
+    """Return those of the files that are read together with another of them."""
+    present = set(paths)
+    more = (_COUNTERS, _AGENTS, *(f"{kind}_trace.csv" for kind in _TRACES))
+    beside: set[str] = set()
+    for end in (_KERNELS, _COUNTERS):
+        for path in present - beside:
+            if path.endswith(end):
+                beside |= present & {path.removesuffix(end) + name for name in more if name != end}
+    return beside
+
+
 def read_csv(path: str, reader: _core.DatabaseReader, store: _core.Store) -> Result:
-    """Read a trace of kernels, and those of calls, copies and ranges that rocprofv3 wrote beside it.
+    """Read a trace of kernels, and those of calls, copies, ranges, memory and counters that rocprofv3 wrote beside it.
+
+    Or counters of kernels, without a trace of them.
 
     Return counts, the metadata of a trace, and notes. Raise ValueError if the file has no rows.
     """
     rows = _Rows(reader)
     folder, name = os.path.split(path)
-    found = re.fullmatch(r"(.*)kernel_trace\.csv", name)
+    found = re.fullmatch(f"(.*)({_KERNELS}|{_COUNTERS})", name)
     skipped = 0
     devices: list[dict[str, Any]] = []
     agents: dict[str, int] = {}
     if found:
-        infos = list(_lines(os.path.join(folder, f"{found[1]}agent_info.csv")))
+        infos = list(_lines(os.path.join(folder, found[1] + _AGENTS)))
         devices, agents = _csv_devices(infos)
     kernels = list(_lines(path))
     if not agents:
         used = sorted({line.get("agent_id", "") for line in kernels}, key=_agent_number)
         agents = {agent: index for index, agent in enumerate(used)}
+    seen: set[object] = set()
     for line in kernels:
-        skipped += not _add_csv_kernel(rows, line, agents)
+        counted = "counter_name" in line and not _add_csv_counter(rows, line, agents)
+        skipped += counted or not _add_csv_kernel(rows, line, agents, seen)
     if found:
-        for kind in ("hip_api", "hsa_api", "marker_api", "rccl_api", "memory_copy"):
+        for kind in _TRACES:
             for line in _lines(os.path.join(folder, f"{found[1]}{kind}_trace.csv")):
                 skipped += not _add_csv_line(rows, kind, line, agents)
-    report = rows.finish(store, devices)
+        if found[2] == _KERNELS:
+            for line in _lines(os.path.join(folder, found[1] + _COUNTERS)):
+                skipped += not _add_csv_counter(rows, line, agents)
+    report, metadata, _ = rows.finish(store, devices, "csv")
     if not report["events"]:
         raise ValueError("rocprofv3's trace of kernels has no rows")
-    metadata: dict[str, Any] = {"rocprof": {"format": "csv", "tables": rows.counts}}
-    if devices:
-        metadata["deviceProperties"] = devices
     return report, metadata, [f"{skipped:,} lines were omitted because they are malformed"] if skipped else []
 
 
@@ -296,12 +375,31 @@ def _number(text: str | None) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"-?\d{1,18}", text) else None
 
 
-def _add_csv_kernel(rows: _Rows, line: Mapping[str, str], agents: Mapping[str, int]) -> bool:
+def _add_csv_counter(rows: _Rows, line: Mapping[str, str], agents: Mapping[str, int]) -> bool:
+    start, end = (_number(line.get(f"{what}_timestamp")) for what in ("start", "end"))
+    try:
+        value = float(line.get("counter_value", ""))
+    except ValueError:
+        return False
+    if start is None or end is None:
+        return False
+    rows.counters.append((agents.get(line.get("agent_id", ""), 0), line.get("counter_name", ""), start, end, value))
+    return True
+
+
+def _add_csv_kernel(rows: _Rows, line: Mapping[str, str], agents: Mapping[str, int], seen: set[object]) -> bool:
+    """Add a kernel. One that was counted has a line for each counter; ``seen`` keeps those that were added."""
+
     def number(*names: str) -> int | None:
         return next((found for name in names if (found := _number(line.get(name))) is not None), None)
 
     if number("start_timestamp") is None:
         return False
+    if "counter_name" in line:
+        which = tuple(line.get(key) for key in ("agent_id", "process_id", "dispatch_id", "start_timestamp"))
+        if which in seen:
+            return True
+        seen.add(which)
     block = [number(f"workgroup_size_{axis}") for axis in "xyz"]
     grid = [_blocks(number(f"grid_size_{axis}"), of) for axis, of in zip("xyz", block, strict=True)]
     stream = number("stream_id") or number("queue_id")
@@ -326,6 +424,12 @@ def _add_csv_line(rows: _Rows, kind: str, line: Mapping[str, str], agents: Mappi
         device = next((agent for agent in ends if agent is not None), 0)
         stream = _number(line.get("stream_id"))
         rows.add("copy", (*times, 0, device, stream, correlation, None, *_COPY_KINDS[direction]), kind)
+    elif kind == "memory_allocation":
+        device, change = agents.get(line.get("agent_id", "")), _change_of(line.get("operation"))
+        if change is None:
+            return False
+        size, address = _number(line.get("allocation_size")), _address(line.get("address"))
+        rows.add("memory", (times[0], 0, thread, device, correlation, size, change, address), kind)
     elif kind in ("marker_api", "rccl_api"):
         rows.add("range" if kind == "marker_api" else "span", (*times, 0, thread, name), kind)
     else:

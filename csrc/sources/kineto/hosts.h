@@ -21,8 +21,8 @@ typedef struct {
     uint32_t *firsts;   /* by lane of the store: index of its first host; one more entry at the end */
     uint32_t *parents;  /* by host: the innermost enclosing event that is not a frame, or FS_NONE */
     uint32_t *frames;   /* by host: the innermost frame within that parent, or FS_NONE; NULL without frames */
-    uint32_t *children; /* by host: number of direct children that are not frames */
-    uint32_t *ones;     /* by host: the event that it is merged with, or itself */
+    uint32_t *children; /* by host: number of direct children that are not frames; NULL if none is merged */
+    uint32_t *ones;     /* by host: the event that it is merged with, or itself; NULL if none is merged */
     uint32_t host_count, overhead_count, frame_count;
     fs_host *memory; /* memory records in order of time */
     uint32_t memory_count;
@@ -31,10 +31,17 @@ typedef struct {
     int64_t *processes; /* by lane of the store: the process of the thread or of the stream's work, -1: unknown */
     uint32_t process_count, process_capacity;
     bool own;                           /* the trace was written by flopscope */
+    bool own_memory;                    /* memory belongs to events of its own thread alone */
     bool keeps_alike;                   /* an only child is not merged with a parent of its name */
     int64_t slack;                      /* ns by which rounding may have moved the end of an event */
     int64_t contradicting, overlapping; /* as in fs_kineto_report */
 } fs_join;
+
+/* Return the host that a host is merged with, or itself. */
+static inline uint32_t fs_join_one(const fs_join *join, uint32_t host)
+{
+    return join->ones != NULL ? join->ones[host] : host;
+}
 
 /* Iterate over the records of all pieces, in order. */
 #define FS_EACH_RECORD(join, record)                                                                        \

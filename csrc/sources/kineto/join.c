@@ -223,12 +223,13 @@ static fs_status list_hosts(joining *all, fs_error *err)
     join->hosts = fs_malloc(count * sizeof *join->hosts);
     join->firsts = fs_calloc(fs_store_lane_count(join->store) + (size_t)2, sizeof *join->firsts);
     join->parents = fs_malloc(count * sizeof *join->parents);
-    join->children = fs_malloc(count * sizeof *join->children);
-    join->ones = fs_malloc(count * sizeof *join->ones);
+    if (!join->keeps_alike) join->children = fs_malloc(count * sizeof *join->children);
+    if (!join->keeps_alike) join->ones = fs_malloc(count * sizeof *join->ones);
     join->memory = fs_malloc(join->memory_count * sizeof *join->memory);
     if (join->frame_count > 0) join->frames = fs_malloc(count * sizeof *join->frames);
-    bool room = join->hosts != NULL && join->firsts != NULL && join->parents != NULL && join->children != NULL &&
-                join->ones != NULL && join->memory != NULL && (join->frame_count == 0 || join->frames != NULL);
+    bool merges = join->keeps_alike || (join->children != NULL && join->ones != NULL);
+    bool room = join->hosts != NULL && join->firsts != NULL && join->parents != NULL && merges &&
+                join->memory != NULL && (join->frame_count == 0 || join->frames != NULL);
     if (!room) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to order %u events", count);
     FS_EACH_RECORD(join, record)
     {
@@ -237,6 +238,16 @@ static fs_status list_hosts(joining *all, fs_error *err)
         join->hosts[hosts++] = (fs_host){record->start, fs_record_end(record), record};
     }
     return FS_OK;
+}
+
+/* Changes of memory with a correlation, which databases give them, happened on the thread of that call. */
+static void place_memory(const joining *all)
+{
+    for (uint32_t i = 0; i < all->join.memory_count; i++) {
+        fs_record *record = all->join.memory[i].record;
+        const fs_record *call = fs_owners_call(&all->owners, record);
+        if (call != NULL) record->lane = call->lane;
+    }
 }
 
 /* Appending -------------------------------------------------------------------------------------------------------- */
@@ -276,8 +287,8 @@ static fs_status append_hosts(joining *all, fs_error *err)
     for (uint32_t host = 0; host < join->host_count; host++) {
         fs_record *record = join->hosts[host].record;
         FS_POLL(host, err);
-        if (join->ones[host] != host) {
-            record->index = join->hosts[join->ones[host]].record->index;
+        if (fs_join_one(join, host) != host) {
+            record->index = join->hosts[fs_join_one(join, host)].record->index;
             continue;
         }
         fs_event event = event_of(record);
@@ -356,12 +367,20 @@ static fs_status append_devices(joining *all, fs_error *err)
 
 /* Joining ---------------------------------------------------------------------------------------------------------- */
 
+/* Free what orders the hosts. */
+static void clear_hosts(fs_join *join)
+{
+    void *blocks[] = {join->hosts, join->firsts, join->parents, join->frames, join->children, join->ones};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fs_free(blocks[i]);
+    join->hosts = NULL;
+    join->firsts = join->parents = join->frames = join->children = join->ones = NULL;
+}
+
 static void clear(joining *all)
 {
-    fs_join *join = &all->join;
-    void *blocks[] = {join->hosts,    join->firsts, join->parents, join->frames,
-                      join->children, join->ones,   join->memory,  join->processes};
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fs_free(blocks[i]);
+    clear_hosts(&all->join);
+    fs_free(all->join.memory);
+    fs_free(all->join.processes);
     fs_owners_clear(&all->owners);
 }
 
@@ -375,6 +394,7 @@ static fs_status join_all(joining *all, fs_error *err)
     FS_TRY(fs_interrupt_poll(err));
     FS_TRY(list_hosts(all, err));
     fs_owners_move_calls(&all->owners);
+    place_memory(all);
     FS_TRY(fs_interrupt_poll(err));
     FS_TRY(fs_hosts_sort(join->memory, join->memory_count, err));
     fs_store_expect(join->store, join->host_count + all->device_count + join->memory_count);
@@ -382,9 +402,10 @@ static fs_status join_all(joining *all, fs_error *err)
     FS_TRY(append_hosts(all, err));
     FS_TRY(fs_join_backward(join, err));
     if (all->device_count > 0) FS_TRY(fs_owners_find_launchers(&all->owners, err));
+    if (join->memory_count == 0) clear_hosts(join); /* before the store takes as much for the work of devices */
     FS_TRY(append_marks(all, err));
     FS_TRY(append_devices(all, err));
-    return fs_join_memory(join, err);
+    return join->memory_count > 0 ? fs_join_memory(join, err) : FS_OK;
 }
 
 fs_status fs_join_pieces(fs_piece *pieces, uint32_t count, fs_join_options options, fs_store *store,
@@ -393,6 +414,7 @@ fs_status fs_join_pieces(fs_piece *pieces, uint32_t count, fs_join_options optio
     joining all = {.join = {.store = store, .pieces = pieces, .piece_count = count}};
     all.join.own = options.own;
     all.join.keeps_alike = options.keeps_alike;
+    all.join.own_memory = options.own_memory;
     all.owners.join = &all.join;
     fs_status status = join_all(&all, err);
     report->contradicting = all.join.contradicting;

@@ -23,6 +23,7 @@
 typedef struct {
     bool own;         /* the trace was written by flopscope */
     bool keeps_alike; /* an only child is not merged with a parent of its name */
+    bool own_memory;  /* memory belongs to events of its own thread alone */
 } fs_join_options;
 
 /* Put the pieces' records into an empty store. Fills in part of the report. FS_OUT_OF_MEMORY. */

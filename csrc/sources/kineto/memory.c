@@ -1,4 +1,4 @@
-/* Attribution of memory to events: an event gets all changes while it ran, on any thread. */
+/* Attribution of memory to events: an event gets all changes while it ran, on any thread (fs_join_options). */
 #include "sources/kineto/memory.h"
 
 #include <string.h>
@@ -147,6 +147,7 @@ static fs_status find_hosts(memory *all, fs_error *err)
         all->hosts[i] = FS_NONE;
     }
     sweep_lanes(all);
+    if (join->own_memory) return FS_OK;
     FS_TRY(find_other_lanes(all, err));
     sweep_lanes(all);
     return FS_OK;
@@ -159,7 +160,7 @@ static fs_status append_record(memory *all, uint32_t at, fs_error *err)
     const fs_record *record = all->join->memory[at].record;
     fs_event event = fs_event_missing;
     if (all->hosts[at] != FS_NONE) {
-        uint32_t host = all->join->ones[all->hosts[at]];
+        uint32_t host = fs_join_one(all->join, all->hosts[at]);
         event.parent = all->join->hosts[host].record->index;
         all->own[host].bytes[place_of(record)] -= (uint64_t)record->bytes;
     }
@@ -193,7 +194,7 @@ static fs_status append_share(memory *all, uint32_t host, fs_error *err)
 
 static bool is_counted(const fs_join *join, uint32_t host)
 {
-    return join->ones[host] == host && join->hosts[host].record->kind != FS_EVENT_FRAME;
+    return fs_join_one(join, host) == host && join->hosts[host].record->kind != FS_EVENT_FRAME;
 }
 
 static fs_status fill(memory *all, fs_error *err)
@@ -204,7 +205,7 @@ static fs_status fill(memory *all, fs_error *err)
         all->sums[i + 1] = all->sums[i];
         all->sums[i + 1].bytes[place_of(record)] += (uint64_t)record->bytes;
     }
-    for (uint32_t host = 0; host < join->host_count; host++) {
+    for (uint32_t host = 0; host < join->host_count && !join->own_memory; host++) {
         change total;
         uint32_t parent = join->parents[host];
         FS_POLL(host, err);
@@ -219,7 +220,7 @@ static fs_status fill(memory *all, fs_error *err)
         FS_POLL(i, err);
         FS_TRY(append_record(all, i, err));
     }
-    for (uint32_t host = 0; host < join->host_count; host++) {
+    for (uint32_t host = 0; host < join->host_count && !join->own_memory; host++) {
         FS_POLL(host, err);
         if (is_counted(join, host)) FS_TRY(append_share(all, host, err));
     }

@@ -69,8 +69,8 @@ static fs_status nest_lane(fs_join *join, uint32_t first, uint32_t end, fs_nest 
         const fs_record *record = join->hosts[host].record;
         bool frame = record->kind == FS_EVENT_FRAME;
         FS_POLL(host, err);
-        join->ones[host] = host;
-        join->children[host] = 0;
+        if (join->ones != NULL) join->ones[host] = host;
+        if (join->children != NULL) join->children[host] = 0;
         join->parents[host] = FS_NONE;
         if (join->frames != NULL) join->frames[host] = FS_NONE;
         if (record->communication) continue;
@@ -79,7 +79,7 @@ static fs_status nest_lane(fs_join *join, uint32_t first, uint32_t end, fs_nest 
         uint32_t parent = frame ? around(join, events, host) : innermost(join, events, host, &overlaps);
         if (overlaps && may_contradict(&join->hosts[host])) join->overlapping++;
         join->parents[host] = parent;
-        if (parent != FS_NONE && !frame) join->children[parent]++;
+        if (join->children != NULL && parent != FS_NONE && !frame) join->children[parent]++;
         if (join->frames != NULL) {
             uint32_t caller = innermost(join, frames, host, &unused);
             if (caller != FS_NONE && join->parents[caller] == parent) join->frames[host] = caller;

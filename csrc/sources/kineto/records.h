@@ -29,11 +29,14 @@ typedef struct {
     };
     int8_t device;
     uint8_t kind;
-    bool communication; /* an annotation of a collective: it ends on another thread */
-    bool replayed;      /* an op or an annotation of a replayed graph: it takes no time */
-    bool marked;        /* work of a graph with an annotation of its capture, or that annotation: FS_EVENT_MARK */
-    bool shared;        /* an API call whose correlation, or an op whose "External id", is not unique */
+    bool communication : 1; /* an annotation of a collective: it ends on another thread */
+    bool replayed : 1;      /* an op or an annotation of a replayed graph: it takes no time */
+    bool marked : 1;        /* work of a graph with an annotation of its capture, or that annotation: FS_EVENT_MARK */
+    bool shared : 1;        /* an API call whose correlation, or an op whose "External id", is not unique */
 } fs_record;
+
+/* Reading takes as much memory as its records: without padding. */
+_Static_assert(sizeof(fs_record) == 56, "a record has no padding but its last byte");
 
 /* The autograd node of an op: its "Sequence number", and 0 for an op of the forward pass, which made the node, or the
  * "Fwd thread id" (1, 2, …: numbers of torch's own) for an op of the backward pass, which runs it. 0: none. */

@@ -5,7 +5,9 @@
 #include "base/memory.h"
 #include "sources/kineto/head.h"
 #include "sources/kineto/join.h"
+#include "sources/sqlite/allocations.h"
 #include "sources/sqlite/graphs.h"
+#include "sources/sqlite/nccl.h"
 #include "sources/sqlite/rows.h"
 #include "sources/sqlite/tables.h"
 
@@ -155,6 +157,7 @@ static void add_reports(const fs_rows *rows, fs_rows_report *report)
         report->unnamed += part->report.unnamed;
         report->replays += part->report.replays;
         report->graph_work += part->report.graph_work;
+        report->changes += part->report.changes;
         for (uint32_t id = 0; id < part->piece.lanes.count && report->process < 0; id++) {
             const fs_record_lane *lane = fs_intern_get(&part->piece.lanes, id).bytes;
             if (lane->device < 0) report->process = lane->process;
@@ -169,7 +172,7 @@ static fs_status join(fs_rows *rows, fs_store *store, fs_rows_report *report, fs
     fs_piece *pieces = fs_malloc((rows->part_count + (size_t)1) * sizeof *pieces);
     if (pieces == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to join %u parts", rows->part_count);
     for (uint32_t i = 0; i < rows->part_count; i++) pieces[i] = rows->parts[i]->piece;
-    fs_join_options options = {.keeps_alike = true};
+    fs_join_options options = {.keeps_alike = true, .own_memory = true};
     fs_status status = fs_join_pieces(pieces, rows->part_count, options, store, &joined, err);
     for (uint32_t i = 0; i < rows->part_count; i++) rows->parts[i]->piece = pieces[i];
     fs_free(pieces);
@@ -184,10 +187,12 @@ fs_status fs_rows_finish(fs_rows *rows, const char *head, size_t head_size, fs_s
     memset(report, 0, sizeof *report);
     add_reports(rows, report);
     FS_TRY(separate_processes(rows, report, err));
+    FS_TRY(fs_rows_match_frees(rows, report, err));
     end_open_ranges(rows);
     FS_TRY(fs_kineto_read_head(head, head_size, store, &facts, err));
     FS_TRY(join(rows, store, report, err));
     FS_TRY(fs_rows_join_graphs(rows, store, report, err));
+    FS_TRY(fs_rows_join_nccl(rows, store, report, err));
     report->kept = fs_store_count(store);
     return FS_OK;
 }

@@ -22,6 +22,7 @@ enum {
     SQLITE_INTEGER = 1,
     SQLITE_FLOAT = 2,
     SQLITE_TEXT = 3,
+    SQLITE_BLOB = 4,
     SQLITE_LIMIT_LENGTH = 0,
     SQLITE_DBCONFIG_ENABLE_TRIGGER = 1003,
     SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION = 1005,
@@ -57,6 +58,7 @@ typedef int (*sqlite3_authorizer)(void *, int, const char *, const char *, const
     X(column_int64, long long, (sqlite3_stmt *, int))                                  \
     X(column_double, double, (sqlite3_stmt *, int))                                    \
     X(column_text, const unsigned char *, (sqlite3_stmt *, int))                       \
+    X(column_blob, const void *, (sqlite3_stmt *, int))                                \
     X(column_bytes, int, (sqlite3_stmt *, int))
 
 typedef struct {

@@ -73,7 +73,15 @@ static void take_real(double real, fs_cell *cell)
     cell->integer = (int64_t)real;
 }
 
-static void take_cell(sqlite3_stmt *statement, int column, fs_cell *cell)
+/* Bytes count only as a payload: a name that is stored as bytes is none. */
+static void take_bytes(sqlite3_stmt *statement, int column, fs_cell *cell)
+{
+    cell->text = fs_sqlite->column_blob(statement, column);
+    cell->size = (size_t)fs_sqlite->column_bytes(statement, column);
+    if (cell->text != NULL) cell->type = FS_IS_TEXT;
+}
+
+static void take_cell(sqlite3_stmt *statement, int column, bool payload, fs_cell *cell)
 {
     cell->type = FS_IS_MISSING;
     switch (fs_sqlite->column_type(statement, column)) {
@@ -84,6 +92,9 @@ static void take_cell(sqlite3_stmt *statement, int column, fs_cell *cell)
         break;
     case SQLITE_FLOAT:
         take_real(fs_sqlite->column_double(statement, column), cell);
+        break;
+    case SQLITE_BLOB:
+        if (payload) take_bytes(statement, column, cell);
         break;
     case SQLITE_TEXT:
         cell->text = (const char *)fs_sqlite->column_text(statement, column);
@@ -108,7 +119,7 @@ static int step_rows(running *run, sqlite3_stmt *statement, bool numbered, fs_ce
         }
         if (numbered) *last = fs_sqlite->column_int64(statement, 0);
         for (uint32_t i = 0; i < query->column_count; i++)
-            take_cell(statement, (int)i + numbered, &cells[query->columns[i]]);
+            take_cell(statement, (int)i + numbered, query->columns[i] == FS_CELL_PAYLOAD, &cells[query->columns[i]]);
         run->status = fs_rows_add(run->rows, run->part, query->kind, cells, run->err);
         if (run->status != FS_OK) return SQLITE_DONE;
     }
@@ -187,7 +198,8 @@ enum { AT_ONCE = 64 };
 /* Whether the rows of a query change what the parts share, so that one thread must add them. */
 static bool is_shared(const fs_query *query)
 {
-    return query->kind == FS_ROW_STRING || query->kind == FS_ROW_DOMAIN || query->kind == FS_ROW_DEVICE;
+    return query->kind == FS_ROW_STRING || query->kind == FS_ROW_DOMAIN || query->kind == FS_ROW_DEVICE ||
+           query->kind == FS_ROW_FIELD;
 }
 
 static bool any_shared(const fs_query *queries, uint32_t count)

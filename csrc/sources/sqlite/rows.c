@@ -6,9 +6,11 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "sources/kineto/event.h"
+#include "sources/sqlite/allocations.h"
 #include "sources/sqlite/graphs.h"
 #include "sources/sqlite/metrics.h"
 #include "sources/sqlite/names.h"
+#include "sources/sqlite/nccl.h"
 #include "sources/sqlite/nvtx.h"
 #include "sources/sqlite/tables.h"
 #include "store/event.h"
@@ -43,6 +45,8 @@ static void clear_part(fs_part *part)
     fs_free(part->open);
     fs_free(part->work);
     fs_free(part->samples);
+    fs_free(part->calls);
+    fs_free(part->allocations);
 }
 
 void fs_rows_destroy(fs_rows *rows)
@@ -53,9 +57,10 @@ void fs_rows_destroy(fs_rows *rows)
         fs_free(rows->parts[i]);
     }
     fs_free(rows->parts);
-    fs_id_map *maps[] = {&rows->string_ids, &rows->domains, &rows->devices};
+    fs_id_map *maps[] = {&rows->string_ids, &rows->domains, &rows->devices, &rows->payload_ids};
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) fs_id_map_clear(maps[i]);
     fs_intern_clear(&rows->strings);
+    fs_free(rows->payloads);
     fs_free(rows);
 }
 
@@ -301,6 +306,36 @@ static fs_status keep_work(const fs_rows *rows, fs_part *part, fs_row_kind kind,
     return fs_part_add_graph_work(part, number(cells, FS_CELL_PROCESS, 0), node, last_record(part), err);
 }
 
+enum { PAGEABLE, PINNED }; /* kinds of the host's memory */
+enum { ALLOCATED, FREED };
+
+static fs_status keep_memory(const fs_rows *rows, fs_part *part, const fs_cell *cells, fs_error *err)
+{
+    _Alignas(8) char state[FS_MEMORY_STATE_BYTES];
+    fs_record record;
+    int64_t type = number(cells, FS_CELL_TYPE, -1), bytes = number(cells, FS_CELL_BYTES, 0);
+    int64_t address = number(cells, FS_CELL_ADDRESS, 0), process = number(cells, FS_CELL_PROCESS, 0);
+    int64_t from = number(cells, FS_CELL_FROM, -1), device = device_of(rows, cells);
+    bool on_host = cells[FS_CELL_DEVICE].type != FS_IS_INTEGER || from == PAGEABLE || from == PINNED;
+    if ((type != ALLOCATED && type != FREED) || !take_times(part, cells, &record)) return FS_OK;
+    if (!on_host && (device < 0 || device >= FS_DEVICE_LIMIT)) {
+        part->report.too_many++;
+        return FS_OK;
+    }
+    bool sized = bytes > 0 && bytes <= FS_MOST_AMOUNT;
+    record.kind = FS_EVENT_MEMORY;
+    record.device = on_host ? -1 : (int8_t)device;
+    record.bytes = !sized ? 0 : type == FREED ? -bytes : bytes;
+    if (type == FREED && !sized && address != 0) record.bytes = FS_MISSING;
+    /* Without a thread or a call, the process's first thread, whose number is its own. */
+    FS_TRY(take_lane(part, -1, number(cells, FS_CELL_THREAD, process), process, &record.lane, err));
+    fs_memory_state_encode(&(fs_memory_state){-1, -1, (uint64_t)address}, state);
+    if (address != 0) FS_TRY(fs_intern_bytes(&part->piece.signatures, state, sizeof state, &record.signature, err));
+    FS_TRY(add_record(part, &record, err));
+    part->report.changes++;
+    return address != 0 ? fs_part_add_allocation(part, process, address, last_record(part), err) : FS_OK;
+}
+
 static fs_status keep_call(const fs_rows *rows, fs_part *part, fs_row_kind kind, const fs_cell *cells, fs_error *err)
 {
     fs_record record;
@@ -419,6 +454,7 @@ static fs_status keep_named_range(const fs_rows *rows, fs_part *part, const fs_c
     record.communication = elsewhere || (record.kind == FS_EVENT_RANGE && fs_scan_is_communication(&name));
     FS_TRY(take_range_name(rows, part, cells, text, &record.name, err));
     FS_TRY(add_record(part, &record, err));
+    FS_TRY(fs_part_add_nccl(rows, part, cells, text, last_record(part), err));
     return record.duration == FS_MISSING ? add_open(part, last_record(part), err) : FS_OK;
 }
 
@@ -478,6 +514,8 @@ fs_status fs_rows_add(fs_rows *rows, uint32_t place, fs_row_kind kind, const fs_
         return keep_domain(rows, cells, err);
     case FS_ROW_DEVICE:
         return keep_device(rows, cells, err);
+    case FS_ROW_FIELD:
+        return fs_rows_keep_field(rows, cells, err);
     case FS_ROW_KERNEL:
     case FS_ROW_COPY:
     case FS_ROW_FILL:
@@ -492,6 +530,8 @@ fs_status fs_rows_add(fs_rows *rows, uint32_t place, fs_row_kind kind, const fs_
         return keep_range(rows, part, cells, err);
     case FS_ROW_NODE:
         return fs_part_add_node(part, cells, err);
+    case FS_ROW_MEMORY:
+        return keep_memory(rows, part, cells, err);
     case FS_ROW_METRIC:
         return fs_part_add_sample(part, cells, err);
     case FS_ROW_KIND_COUNT:

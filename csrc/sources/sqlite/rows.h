@@ -15,20 +15,22 @@
 #include "store/store.h"
 
 /* X(NAME, name, description) */
-#define FS_ROW_KIND_LIST(X)                                                                          \
-    X(STRING, string, "a text that others name by its id: space, id, name")                          \
-    X(DOMAIN, domain, "the name of a domain of ranges: process, domain, name")                       \
-    X(DEVICE, device, "the index, in id, of a device as numbered by a process: process, device, id") \
-    X(KERNEL, kernel, "a kernel on a device")                                                        \
-    X(COPY, copy, "a copy on a device")                                                              \
-    X(FILL, fill, "a fill on a device")                                                              \
-    X(REPLAY, replay, "a replay of a CUDA graph whose nodes were not recorded")                      \
-    X(SYNC, sync, "the host waiting for a device")                                                   \
-    X(CALL, call, "an API call")                                                                     \
-    X(RANGE, range, "a range of NVTX or roctx, which may name an op of torch")                       \
-    X(SPAN, span, "a call of a library, such as cuBLAS or MPI")                                      \
-    X(OVERHEAD, overhead, "time of the profiler")                                                    \
-    X(NODE, node, "a node added to a CUDA graph")                                                    \
+#define FS_ROW_KIND_LIST(X)                                                                                         \
+    X(STRING, string, "a text that others name by its id: space, id, name")                                         \
+    X(DOMAIN, domain, "the name of a domain of ranges: process, domain, name")                                      \
+    X(DEVICE, device, "the index, in id, of a device as numbered by a process: process, device, id")                \
+    X(KERNEL, kernel, "a kernel on a device")                                                                       \
+    X(COPY, copy, "a copy on a device")                                                                             \
+    X(FILL, fill, "a fill on a device")                                                                             \
+    X(REPLAY, replay, "a replay of a CUDA graph whose nodes were not recorded")                                     \
+    X(SYNC, sync, "the host waiting for a device")                                                                  \
+    X(CALL, call, "an API call")                                                                                    \
+    X(RANGE, range, "a range of NVTX or roctx, which may name an op of torch")                                      \
+    X(SPAN, span, "a call of a library, such as cuBLAS or MPI")                                                     \
+    X(OVERHEAD, overhead, "time of the profiler")                                                                   \
+    X(NODE, node, "a node added to a CUDA graph")                                                                   \
+    X(FIELD, field, "a field of the payloads of a schema: domain, id of the schema, name, type, value: its offset") \
+    X(MEMORY, memory, "memory allocated or freed: start, device unless the host's, bytes, type, address")           \
     X(METRIC, metric, "a sample of a device's counter: start or end, device, id of the metric, value")
 
 typedef enum {
@@ -39,42 +41,44 @@ typedef enum {
 } fs_row_kind;
 
 /* X(NAME, name, description). Times are ns. A name is a text, or the id of a STRING. */
-#define FS_ROW_COLUMN_LIST(X)                                                    \
-    X(START, start, "ns")                                                        \
-    X(END, end, "ns")                                                            \
-    X(PROCESS, process, "process id")                                            \
-    X(THREAD, thread, "thread id")                                               \
-    X(END_THREAD, end_thread, "thread on which a range ended")                   \
-    X(DEVICE, device, "as the process numbers it")                               \
-    X(STREAM, stream, "stream id")                                               \
-    X(CONTEXT, context, "context id")                                            \
-    X(CORRELATION, correlation, "links a call to the work that it launched")     \
-    X(NAME, name, "name of the event")                                           \
-    X(TEXT, text, "name, instead of `name` where both are given")                \
-    X(MESSAGE, message, "JSON with a member \"message\", which is the name")     \
-    X(SPACE, space, "of a name's or a string's id: ids are unique in a space")   \
-    X(ID, id, "of a string or device")                                           \
-    X(DOMAIN, domain, "of a range; 0: none")                                     \
-    X(TYPE, type, "NVTX: 59 a pushed range, 60 a started one; a sync's type")    \
-    X(BYTES, bytes, "of a copy or fill")                                         \
-    X(COPY_KIND, copy_kind, "1 host to device, 2 device to host, … as in CUPTI") \
-    X(FROM, from, "kind of memory: 0 pageable, 1 pinned, 2 device, … 7 host")    \
-    X(TO, to, "kind of memory")                                                  \
-    X(GRID_X, grid_x, "blocks")                                                  \
-    X(GRID_Y, grid_y, "blocks")                                                  \
-    X(GRID_Z, grid_z, "blocks")                                                  \
-    X(BLOCK_X, block_x, "threads")                                               \
-    X(BLOCK_Y, block_y, "threads")                                               \
-    X(BLOCK_Z, block_z, "threads")                                               \
-    X(CLUSTER_X, cluster_x, "blocks")                                            \
-    X(CLUSTER_Y, cluster_y, "blocks")                                            \
-    X(CLUSTER_Z, cluster_z, "blocks")                                            \
-    X(REGISTERS, registers, "per thread")                                        \
-    X(STATIC_SHARED, static_shared, "bytes per block")                           \
-    X(DYNAMIC_SHARED, dynamic_shared, "bytes per block")                         \
-    X(GRAPH, graph, "id of the CUDA graph that launched the work")               \
-    X(GRAPH_NODE, graph_node, "id of a graph's node")                            \
-    X(ORIGINAL, original, "of a node: the node it was cloned from")              \
+#define FS_ROW_COLUMN_LIST(X)                                                               \
+    X(START, start, "ns")                                                                   \
+    X(END, end, "ns")                                                                       \
+    X(PROCESS, process, "process id")                                                       \
+    X(THREAD, thread, "thread id")                                                          \
+    X(END_THREAD, end_thread, "thread on which a range ended")                              \
+    X(DEVICE, device, "as the process numbers it")                                          \
+    X(STREAM, stream, "stream id")                                                          \
+    X(CONTEXT, context, "context id")                                                       \
+    X(CORRELATION, correlation, "links a call to the work that it launched")                \
+    X(NAME, name, "name of the event")                                                      \
+    X(TEXT, text, "name, instead of `name` where both are given")                           \
+    X(MESSAGE, message, "JSON with a member \"message\", which is the name")                \
+    X(SPACE, space, "of a name's or a string's id: ids are unique in a space")              \
+    X(ID, id, "of a string or device")                                                      \
+    X(DOMAIN, domain, "of a range; 0: none")                                                \
+    X(TYPE, type, "NVTX: 59 pushed, 60 started; of memory: 0 allocated, 1 freed; a sync's") \
+    X(BYTES, bytes, "of a copy, a fill or a change of memory")                              \
+    X(COPY_KIND, copy_kind, "1 host to device, 2 device to host, … as in CUPTI")            \
+    X(FROM, from, "kind of memory: 0 pageable, 1 pinned, 2 device, … 7 host")               \
+    X(TO, to, "kind of memory")                                                             \
+    X(GRID_X, grid_x, "blocks")                                                             \
+    X(GRID_Y, grid_y, "blocks")                                                             \
+    X(GRID_Z, grid_z, "blocks")                                                             \
+    X(BLOCK_X, block_x, "threads")                                                          \
+    X(BLOCK_Y, block_y, "threads")                                                          \
+    X(BLOCK_Z, block_z, "threads")                                                          \
+    X(CLUSTER_X, cluster_x, "blocks")                                                       \
+    X(CLUSTER_Y, cluster_y, "blocks")                                                       \
+    X(CLUSTER_Z, cluster_z, "blocks")                                                       \
+    X(REGISTERS, registers, "per thread")                                                   \
+    X(STATIC_SHARED, static_shared, "bytes per block")                                      \
+    X(DYNAMIC_SHARED, dynamic_shared, "bytes per block")                                    \
+    X(GRAPH, graph, "id of the CUDA graph that launched the work")                          \
+    X(GRAPH_NODE, graph_node, "id of a graph's node")                                       \
+    X(ORIGINAL, original, "of a node: the node it was cloned from")                         \
+    X(ADDRESS, address, "of memory")                                                        \
+    X(PAYLOAD, payload, "of a range: bytes, of a schema")                                   \
     X(VALUE, value, "of a metric")
 
 typedef enum {
@@ -100,19 +104,23 @@ typedef struct {
 
 /* Statistics of what was read. */
 typedef struct {
-    int64_t events;       /* rows that describe an event */
-    int64_t kept;         /* events in the store */
-    int64_t without_time; /* omitted: no start, an impossible one, or an op that had not ended */
-    int64_t too_many;     /* omitted: device index of FS_DEVICE_LIMIT or more */
-    int64_t ops;          /* ops of torch */
-    int64_t marks;        /* omitted: instants, categories and domains of NVTX */
-    int64_t unnamed;      /* kept, but its name's text is not in the file */
-    int64_t overlapping;  /* as in fs_kineto_report */
-    int64_t replays;      /* graphs replayed without a record of their kernels */
-    int64_t graph_work;   /* kernels, copies and fills of a graph's nodes */
-    int64_t captured;     /* those that belong to the op that captured them */
-    int64_t process;      /* id of the first process with host threads; -1: none */
-    int64_t processes;    /* with host threads or device work */
+    int64_t events;          /* rows that describe an event */
+    int64_t kept;            /* events in the store */
+    int64_t without_time;    /* omitted: no start, an impossible one, or an op that had not ended */
+    int64_t too_many;        /* omitted: device index of FS_DEVICE_LIMIT or more */
+    int64_t ops;             /* ops of torch */
+    int64_t marks;           /* omitted: instants, categories and domains of NVTX */
+    int64_t unnamed;         /* kept, but its name's text is not in the file */
+    int64_t overlapping;     /* as in fs_kineto_report */
+    int64_t replays;         /* graphs replayed without a record of their kernels */
+    int64_t graph_work;      /* kernels, copies and fills of a graph's nodes */
+    int64_t changes;         /* of memory */
+    int64_t unmatched_frees; /* those that name memory whose allocation is not in the file */
+    int64_t messages;        /* kernels of NCCL whose message is known from the ranges */
+    int64_t unsized;         /* calls of NCCL whose ranges have no size */
+    int64_t captured;        /* those that belong to the op that captured them */
+    int64_t process;         /* id of the first process with host threads; -1: none */
+    int64_t processes;       /* with host threads or device work */
 } fs_rows_report;
 
 /* A sample of a counter of a device. */
@@ -129,7 +137,7 @@ fs_status fs_rows_create(fs_rows **rows, fs_error *err);
 void fs_rows_destroy(fs_rows *rows);
 
 /* Open `count` parts for rows; *first receives the index of the first. Several threads may add rows, each to its own
- * part. Rows of the kinds STRING, DOMAIN and DEVICE are added by one thread, before all others. */
+ * part. Rows of the kinds STRING, DOMAIN, DEVICE and FIELD are added by one thread, before all others. */
 fs_status fs_rows_open_parts(fs_rows *rows, uint32_t count, uint32_t *first, fs_error *err);
 
 /* Add a row: FS_CELL_COUNT cells. FS_OUT_OF_MEMORY. */

@@ -19,6 +19,30 @@ typedef struct {
     fs_record *record;
 } fs_graph_work;
 
+/* The layout of a payload of NVTX: where the fields are that are used. */
+typedef enum { FS_PAYLOAD_COMMUNICATOR, FS_PAYLOAD_SIZE, FS_PAYLOAD_RANKS, FS_PAYLOAD_FIELD_COUNT } fs_payload_field;
+
+typedef struct {
+    uint32_t offsets[FS_PAYLOAD_FIELD_COUNT];
+    uint8_t widths[FS_PAYLOAD_FIELD_COUNT]; /* bytes; 0: it lacks the field */
+} fs_payload;
+
+/* A range of NCCL. The record stays where it is until the reader is destroyed. */
+typedef struct {
+    fs_record *record;
+    uint64_t communicator;
+    int64_t size;  /* bytes; FS_MISSING: unknown */
+    int32_t ranks; /* of a communicator */
+    uint8_t kind;  /* private to nccl.c */
+    bool known;    /* the communicator */
+} fs_nccl_call;
+
+/* A change of memory. The record stays where it is until the reader is destroyed. */
+typedef struct {
+    int64_t process, address;
+    fs_record *record;
+} fs_allocation;
+
 /* Rows read by one thread. The piece has no text, only records. */
 typedef struct {
     fs_piece piece;
@@ -27,16 +51,23 @@ typedef struct {
     fs_graph_work *work;
     fs_metric_sample *samples;
     fs_record **open; /* ranges that had not ended */
+    fs_nccl_call *calls;
+    fs_allocation *allocations;
+    bool frees_unsized; /* a free among the allocations lacks its size */
+    uint32_t allocation_count, allocation_capacity;
     uint32_t node_count, node_capacity, work_count, work_capacity, open_count, open_capacity, sample_count,
-        sample_capacity;
+        sample_capacity, call_count, call_capacity;
     fs_rows_report report;
 } fs_part;
 
 struct fs_rows {
-    fs_intern strings;    /* texts that rows name by id, and names of domains */
-    fs_id_map string_ids; /* (id, space of the database) → id in strings */
-    fs_id_map domains;    /* (process, domain) → id in strings */
-    fs_id_map devices;    /* (process, device) → index of the device */
+    fs_intern strings;     /* texts that rows name by id, and names of domains */
+    fs_id_map string_ids;  /* (id, space of the database) → id in strings */
+    fs_id_map domains;     /* (process, domain) → id in strings */
+    fs_id_map devices;     /* (process, device) → index of the device */
+    fs_id_map payload_ids; /* (schema, domain) → index in payloads */
+    fs_payload *payloads;
+    uint32_t payload_count;
     fs_part **parts;
     uint32_t part_count;
 };
