@@ -63,10 +63,12 @@ fs_work fs_count_each(const fs_aten_rule *rule, const fs_torch_call *call)
     return with_traffic(rule->flops * elements, fs_schema_traffic(&schema, call), fs_sizes_unit(float_dtype(call)));
 }
 
-fs_work fs_count_counted_in_list(const fs_aten_rule *rule, const fs_torch_call *call)
+fs_work fs_count_exchanged(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     fs_schema schema = schema_of(rule);
-    return with_traffic(NAN, fs_schema_traffic(&schema, call), fs_sizes_unit(FS_TORCH_DTYPE_NONE));
+    fs_work work = with_traffic(NAN, fs_schema_traffic(&schema, call), fs_sizes_unit(FS_TORCH_DTYPE_NONE));
+    work.between = true;
+    return work;
 }
 
 /* Products --------------------------------------------------------------------------------------------------------- */

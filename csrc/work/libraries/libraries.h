@@ -35,7 +35,8 @@ extern const fs_aten_rule fs_library_rules[];
     X(segments)        /* runs of src, from indptr to indptr, to one each; `option` 1: and its place, as int64 */   \
     X(expert_rows)     /* rows of experts, sorted: x [R, H], w1 [E, 2 I, H], w2 [E, H, I] */                        \
     X(hidden_experts)  /* a layer of experts whose weights the op hides: its kernels tell (kernels.h) */            \
-    X(counted_in_list) /* an all-reduce and the like: bytes of tensors only */
+    X(exchanged)       /* an all-reduce and the like: bytes of tensors only; their time is not this device's */     \
+    X(collective)      /* torch's record of a collective: the sizes recorded with it, or those of its callers */
 
 enum {
     FS_ALL_MODIFIED = -1, /* `each` */
