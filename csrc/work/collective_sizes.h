@@ -1,4 +1,4 @@
-/* The sizes of collectives, as the arguments of the ops and annotations that call them tell (collective_callers.def). */
+/* The sizes of collectives, from the arguments of the ops and annotations that call them (collective_callers.def). */
 #ifndef FS_WORK_COLLECTIVE_SIZES_H
 #define FS_WORK_COLLECTIVE_SIZES_H
 
