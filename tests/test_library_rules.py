@@ -47,15 +47,14 @@ def numbers(found: dict[str, Any]) -> tuple[float, float, float]:
 
 def test_every_row_has_an_argument_list_that_calls_can_fit() -> None:
     rules = _core._library_rules()
-    assert len({name for name, _ in rules}) == len(rules) > 150
-    for name, arguments in rules:
-        words = arguments.split(">")[0].split()
+    assert len(rules) > 150
+    for name, arguments, sound in rules:
+        assert sound, (name, arguments)
+        words = re.split(r" [<>=?] ", arguments)[0].split()
         given = [word for word in words if word not in ("|", "...")]
         assert given and all(word[0].isalpha() or word[0] == "_" for word in given), (name, arguments)
         names = [re.split(r"\W", word)[0] for word in given]
         assert len({*names}) == len(names), (name, arguments)
-        results = arguments.split(">")[1].split() if ">" in arguments else []
-        assert all(int(place) < len(given) for place in results), (name, arguments)
 
 
 # Elementwise ----------------------------------------------------------------------------------------------------------
@@ -440,7 +439,7 @@ def test_rules_fit_the_schemas_of_the_installed_library(library: str) -> None:
     pytest.importorskip(library)
     schemas = {schema.name: schema for schema in torch._C._jit_get_all_schemas() if schema.overload_name == ""}
     checked = 0
-    for name, arguments in _core._library_rules():
+    for name, arguments, _ in _core._library_rules():
         if not name.startswith(f"{library}::") or name not in schemas:
             continue
         words = arguments.split(">")[0].split()

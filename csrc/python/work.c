@@ -5,6 +5,7 @@
 #include "python/roofline.h"
 #include "store/torch_signature.h"
 #include "work/libraries/libraries.h"
+#include "work/libraries/schema.h"
 #include "work/registered.h"
 #include "work/work.h"
 
@@ -262,7 +263,9 @@ static PyObject *library_rules(PyObject *module, PyObject *unused)
     (void)module, (void)unused;
     PyObject *list = PyList_New(0);
     for (const fs_aten_rule *row = fs_library_rules; list != NULL && row->name != NULL; row++) {
-        PyObject *pair = Py_BuildValue("(ss)", row->name, row->arguments);
+        fs_schema schema;
+        bool sound = fs_schema_parse(row->arguments, &schema) && fs_schema_is_sound(&schema);
+        PyObject *pair = Py_BuildValue("(ssO)", row->name, row->arguments, sound ? Py_True : Py_False);
         if (pair == NULL || PyList_Append(list, pair) < 0) Py_CLEAR(list);
         Py_XDECREF(pair);
     }
@@ -271,7 +274,7 @@ static PyObject *library_rules(PyObject *module, PyObject *unused)
 
 static PyMethodDef functions[] = {
     {"_library_rules", library_rules, METH_NOARGS,
-     "_library_rules(): (name, argument list) of each rule for an op of another library than torch."},
+     "_library_rules(): (name, argument list, whether it can be parsed) of each rule for an op of another library than torch."},
     {"_set_rule_loader", set_rule_loader, METH_O,
      "_set_rule_loader(loader): call loader() once, before the work of an op of another library is asked for."},
     {"_set_work_rule", set_work_rule, METH_O,

@@ -66,7 +66,7 @@ fs_roof fs_roof_of(const fs_work *work, const fs_peaks *peaks)
         roof.unit_flops = work->flops;
     }
     roof.partial = !work->stated && isnan(work->flops) != isnan(work->bytes_moved);
-    if (peaks == NULL) return roof;
+    if (peaks == NULL || work->between) return roof;
     fs_unit used;
     roof.compute_ns = term_ns(work->flops, fs_peaks_flops(peaks, work->unit, &used));
     roof.memory_ns = term_ns(work->bytes_moved, peaks->bandwidth);

@@ -85,13 +85,12 @@ static size_t begin_of(fs_span bytes)
     return (size_t)((const char *)call.end - (const char *)bytes.bytes);
 }
 
-bool fs_collective_decode(fs_span bytes, fs_collective *collective)
+bool fs_collective_read(const void *bytes, size_t size, fs_collective *collective)
 {
     numbers stored;
-    size_t begin = begin_of(bytes);
     *collective = fs_collective_missing;
-    if (bytes.size < begin + sizeof stored) return false;
-    const char *at = (const char *)bytes.bytes + begin, *end = (const char *)bytes.bytes + bytes.size;
+    if (size < sizeof stored) return false;
+    const char *at = bytes, *end = at + size;
     memcpy(&stored, at, sizeof stored);
     at += sizeof stored;
     collective->in_elements = stored.in_elements;
@@ -103,4 +102,11 @@ bool fs_collective_decode(fs_span bytes, fs_collective *collective)
 #undef READ_TEXT
     collective->element_size = size_of(collective->dtype.text);
     return true;
+}
+
+bool fs_collective_decode(fs_span bytes, fs_collective *collective)
+{
+    size_t begin = begin_of(bytes);
+    if (begin > bytes.size) begin = bytes.size;
+    return fs_collective_read((const char *)bytes.bytes + begin, bytes.size - begin, collective);
 }

@@ -60,4 +60,7 @@ size_t fs_collective_write(const fs_collective *collective, void *bytes);
  * false with all fields missing. */
 bool fs_collective_decode(fs_span bytes, fs_collective *collective);
 
+/* The same from the bytes that fs_collective_write made. */
+bool fs_collective_read(const void *bytes, size_t size, fs_collective *collective);
+
 #endif

@@ -90,6 +90,7 @@ bool fs_torch_decode(const void *bytes, size_t size, fs_torch_call *call)
     call->count = 0;
     call->whole = true;
     call->end = bytes;
+    call->rest = 0;
     call->outer_name = NULL;
     call->outer = NULL;
     call->output = NULL;
@@ -110,6 +111,8 @@ bool fs_torch_decode(const void *bytes, size_t size, fs_torch_call *call)
     if (!call->whole) count = FS_TORCH_MAX_ARGUMENTS;
     while (call->count < count) take_argument(&at, &call->arguments[call->count++]);
     call->end = at;
+    size_t used = (size_t)((const char *)call->end - (const char *)bytes);
+    if (call->whole && size > used) call->rest = size - used;
     return true;
 }
 

@@ -77,6 +77,7 @@ typedef struct fs_torch_call {
     uint32_t count;  /* arguments that follow */
     bool whole;      /* false: there were more than FS_TORCH_MAX_ARGUMENTS; these are the first */
     const void *end; /* end of the call's bytes, if it is complete */
+    size_t rest;     /* bytes that follow: its collective (collective.h) */
     uint32_t runs;   /* how often its work was done: 1, unless a CUDA graph captured the call and was replayed */
     /* Not stored in the bytes. NULL after decoding, and wherever it is unknown. */
     const char *outer_name;            /* the enclosing op */

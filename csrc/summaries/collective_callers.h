@@ -12,7 +12,7 @@
 
 #include "store/api_calls.h"
 #include "store/collective.h"
-#include "summaries/collective_kinds.h"
+#include "work/collective_kinds.h"
 #include "summaries/intervals.h"
 
 typedef struct {

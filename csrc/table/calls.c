@@ -197,9 +197,8 @@ void fs_calls_surround(const fs_calls *set, const fs_call *of, fs_torch_call *ca
 {
     const fs_call *around = of->outer != FS_NONE ? &set->calls[of->outer] : NULL;
     if (around == NULL) return;
-    if (fs_event_is_annotation(around->kind)) {
-        call->annotation = around->text;
-    } else if (fs_calls_decode(set, around, outer)) {
+    if (fs_event_is_annotation(around->kind)) call->annotation = around->text;
+    if (fs_calls_decode(set, around, outer)) {
         call->outer_name = around->text;
         call->outer = outer;
     }

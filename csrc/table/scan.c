@@ -4,6 +4,7 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "table/inferred.h"
+#include "work/collective_sizes.h"
 #include "work/names.h"
 
 fs_node fs_build_leaf(const fs_build *build, uint32_t index)
@@ -73,6 +74,44 @@ static fs_status find_within(fs_build *build, const fs_chunk *chunk, uint32_t at
     return fs_calls_find_within(&build->calls, *slot, around, slot, err);
 }
 
+/* The most events after the start of an op among which the annotation that it begins is looked for. */
+enum { FARTHEST_BEGUN = 32 };
+
+/* Return the annotation of a collective that begins during an op; FS_NONE if there is none or more than one. It may end
+ * on another thread; nothing encloses it then. */
+static uint32_t begun_during(const fs_build *build, uint32_t index)
+{
+    uint32_t found = FS_NONE, at;
+    const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+    if (chunk->start[at] == FS_MISSING) return FS_NONE;
+    int64_t start = chunk->start[at], end = fs_event_end(chunk, at);
+    for (uint32_t next = index + 1; next < build->count && next <= index + FARTHEST_BEGUN; next++) {
+        chunk = fs_event_chunk(build->store, next, &at);
+        bool annotates = fs_event_is_annotation(chunk->kind[at]) && chunk->device[at] < 0;
+        if (!annotates || chunk->name[at] == FS_NONE || chunk->signature[at] == FS_NONE) continue;
+        if (chunk->start[at] < start || chunk->start[at] > end) continue;
+        bool free = fs_event_is_asynchronous(chunk, at);
+        if (!free && fs_build_parent(build, chunk, at, next) != index) continue;
+        if (!fs_collective_is_caller(fs_store_name_text(build->store, chunk->name[at]))) continue;
+        if (found != FS_NONE) return FS_NONE;
+        found = next;
+    }
+    return found;
+}
+
+/* The same for a collective whose annotation tells its size. */
+static fs_status find_begun(fs_build *build, uint32_t index, uint32_t *slot, fs_error *err)
+{
+    uint32_t at, around, begun = begun_during(build, index);
+    if (begun == FS_NONE) return FS_OK;
+    const fs_chunk *chunk = fs_event_chunk(build->store, begun, &at);
+    uint32_t part = build->parts != NULL ? build->parts[begun] : FS_NONE;
+    FS_TRY(fs_calls_find(&build->calls, chunk->name[at], chunk->signature[at], chunk->kind[at], false, part, &around,
+                         err));
+    while (build->group_count <= build->calls.calls[around].row) FS_TRY(add_group(build, err)); /* counted later */
+    return fs_calls_find_within(&build->calls, *slot, around, slot, err);
+}
+
 /* The most events around an op among which its annotation is looked for. */
 enum { FARTHEST_ANNOTATION = 64 };
 
@@ -101,6 +140,7 @@ static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at
     uint32_t signature = kind == FS_EVENT_MEMORY ? FS_NONE : chunk->signature[at]; /* each differs, and tells nothing */
     FS_TRY(fs_calls_find(&build->calls, chunk->name[at], signature, kind, on_device, part, slot, err));
     if (build->calls.calls[*slot].work.of_outer) FS_TRY(find_within(build, chunk, at, index, slot, err));
+    if (build->calls.calls[*slot].work.of_begun) FS_TRY(find_begun(build, index, slot, err));
     if (build->calls.calls[*slot].work.of_annotation) FS_TRY(find_annotated(build, index, slot, err));
     const fs_call *call = &build->calls.calls[*slot];
     if (call->row == build->group_count) FS_TRY(add_group(build, err));

@@ -201,10 +201,21 @@ static bool fits(const fs_aten_rule *rule, const fs_torch_call *call)
     return rule->arguments == NULL || (fs_schema_parse(rule->arguments, &schema) && fs_schema_fits(&schema, call));
 }
 
+/* Find the rule for a call. The rows of an op whose versions differ follow one another. */
+static fs_aten_rule find_fitting(const char *name, const fs_torch_call *call)
+{
+    fs_aten_rule rule = find_rule(name);
+    if (rule.arguments == NULL || fits(&rule, call)) return rule;
+    const fs_aten_rule *first = find(rule.name, strlen(rule.name));
+    for (const fs_aten_rule *row = first + 1; row->name != NULL && strcmp(row->name, rule.name) == 0; row++)
+        if (fits(row, call)) return *row;
+    return rule;
+}
+
 const char *fs_work_expected(const char *name, const fs_torch_call *call)
 {
     if (fs_triton_is_kernel(name)) return NULL;
-    fs_aten_rule rule = find_rule(name);
+    fs_aten_rule rule = find_fitting(name, call);
     return rule.count != NULL && rule.arguments != NULL && !fits(&rule, call) ? rule.arguments : NULL;
 }
 
@@ -215,7 +226,7 @@ static fs_work work_by_rule(const char *name, const fs_torch_call *call)
     fs_work_rule custom_rule = atomic_load(&registered);
     if (custom_rule != NULL && custom_rule(name, call, &work)) return work;
     if (fs_triton_is_kernel(name)) return fs_triton_count(name, call);
-    fs_aten_rule rule = find_rule(name);
+    fs_aten_rule rule = find_fitting(name, call);
     if (rule.count == NULL || !call->whole || !fits(&rule, call)) return fs_work_unknown;
     rule.name = name;
     work = rule.count(&rule, call);

@@ -82,6 +82,10 @@ static void part_sequences(const fs_torch_call *call, int row, shapes *found)
     const fs_torch_tensor *offsets = tensor_at(call, places[row].lengths);
     double count = offsets != NULL ? fs_sizes_elements(offsets) - 1 : 0;
     if (count < 1) return;
+    if (found->query->ndim < 3 || found->key->ndim < 3) {
+        found->batch = NAN;
+        return;
+    }
     double rows = fs_sizes_number(fs_sizes_text(call, (unsigned)places[row].longest), NAN);
     double columns = fs_sizes_number(fs_sizes_text(call, (unsigned)places[row].longest + 1), NAN);
     bool even = count * rows == found->batch * found->rows && count * columns == found->batch * found->columns;

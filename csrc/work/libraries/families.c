@@ -5,16 +5,9 @@
 #include "work/aten/multiply.h"
 #include "work/aten/products.h"
 #include "work/aten/sizes.h"
+#include "work/libraries/expression.h"
 #include "work/libraries/libraries.h"
 #include "work/libraries/schema.h"
-
-/* The row parsed again: the call fits it. */
-static fs_schema schema_of(const fs_aten_rule *rule)
-{
-    fs_schema schema;
-    if (!fs_schema_parse(rule->arguments, &schema)) schema.least = schema.most = schema.result_count = 0;
-    return schema;
-}
 
 static double size_at(const fs_torch_tensor *tensor, uint32_t from_end)
 {
@@ -51,7 +44,7 @@ static fs_work bounded(fs_work work)
 
 fs_work fs_count_each(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    fs_schema schema = schema_of(rule);
+    fs_schema schema = fs_schema_of(rule->arguments);
     double elements = 0;
     for (uint32_t i = 0; i < call->count; i++) {
         bool counts =
@@ -63,10 +56,28 @@ fs_work fs_count_each(const fs_aten_rule *rule, const fs_torch_call *call)
     return with_traffic(rule->flops * elements, fs_schema_traffic(&schema, call), fs_sizes_unit(float_dtype(call)));
 }
 
-fs_work fs_count_counted_in_list(const fs_aten_rule *rule, const fs_torch_call *call)
+/* FLOPs by the size after "=". */
+fs_work fs_count_formula(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    fs_schema schema = schema_of(rule);
-    return with_traffic(NAN, fs_schema_traffic(&schema, call), fs_sizes_unit(FS_TORCH_DTYPE_NONE));
+    fs_schema schema = fs_schema_of(rule->arguments);
+    double flops = 0;
+    unsigned dtype = float_dtype(call);
+    if (rule->flops != 0 && schema.flops != NULL)
+        flops = rule->flops * fs_expression_size(schema.flops + 2, &schema, call);
+    if (dtype == FS_TORCH_DTYPE_NONE) flops = 0;
+    fs_unit_choice unit = (rule->option & FS_ON_PRODUCTS) != 0 ? fs_products_unit(dtype) : fs_sizes_unit(dtype);
+    fs_work work = with_traffic(flops, fs_schema_traffic(&schema, call), unit);
+    work.at_most = (rule->option & FS_BOUND) != 0;
+    work.between = (rule->option & FS_EXCHANGE) != 0;
+    return work;
+}
+
+fs_work fs_count_exchanged(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = fs_schema_of(rule->arguments);
+    fs_work work = with_traffic(NAN, fs_schema_traffic(&schema, call), fs_sizes_unit(FS_TORCH_DTYPE_NONE));
+    work.between = true;
+    return work;
 }
 
 /* Products --------------------------------------------------------------------------------------------------------- */
@@ -101,7 +112,7 @@ static double width_of(int layout, const fs_torch_tensor *w, double k)
 
 fs_work fs_count_matrix(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    fs_schema schema = schema_of(rule);
+    fs_schema schema = fs_schema_of(rule->arguments);
     const fs_torch_tensor *x = fs_schema_tensor(&schema, call, "x"), *w = fs_schema_tensor(&schema, call, "w");
     const fs_torch_tensor *out = fs_schema_tensor(&schema, call, "out");
     if (x == NULL || w == NULL) return fs_work_unknown;
@@ -127,7 +138,7 @@ fs_work fs_count_matrix(const fs_aten_rule *rule, const fs_torch_call *call)
  * [K * bits / 32, N]; 2: weight [K, N / 8] in 4 bits; 3: an argument "shape" with [N, K]. */
 fs_work fs_count_packed_product(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    fs_schema schema = schema_of(rule);
+    fs_schema schema = fs_schema_of(rule->arguments);
     const fs_torch_tensor *x = fs_schema_tensor(&schema, call, "x"), *w = fs_schema_tensor(&schema, call, "weight");
     if (x == NULL || w == NULL) return fs_work_unknown;
     double k = size_at(x, 1), n = NAN, m = fs_sizes_elements(x) / k, shape[2];
@@ -155,7 +166,7 @@ fs_work fs_count_packed_product(const fs_aten_rule *rule, const fs_torch_call *c
 /* Each row is multiplied with one matrix of a group. Which rows are used at all is in the sizes: an upper bound. */
 fs_work fs_count_grouped_rows(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    fs_schema schema = schema_of(rule);
+    fs_schema schema = fs_schema_of(rule->arguments);
     const fs_torch_tensor *x = fs_schema_tensor(&schema, call, "x"), *w = fs_schema_tensor(&schema, call, "w");
     if (x == NULL || w == NULL || x->ndim != 2 || w->ndim != 3) return fs_work_unknown;
     double k = size_at(x, 1), rows = (double)x->shape[0], n = NAN;
@@ -169,11 +180,36 @@ fs_work fs_count_grouped_rows(const fs_aten_rule *rule, const fs_torch_call *cal
     return rule->option == FS_GIVES_HALF ? bounded(work) : work;
 }
 
+/* The sum over the pairs of two lists, x [M, K] and w. */
+fs_work fs_count_products_of_lists(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = fs_schema_of(rule->arguments);
+    int places[] = {fs_schema_place(&schema, "x"), fs_schema_place(&schema, "w")};
+    const fs_torch_argument *x = &call->arguments[places[0]], *w = &call->arguments[places[1]];
+    const int64_t *x_at = x->list, *w_at = w->list;
+    double flops = 0, results = 0;
+    unsigned dtype = FS_TORCH_DTYPE_NONE;
+    if (x->type != FS_TORCH_TENSOR_LIST || x->count == 0 || x->count != w->count) return fs_work_unknown;
+    for (uint32_t i = 0; i < x->count; i++) {
+        fs_torch_tensor a, b;
+        fs_torch_next_tensor(&x_at, &a);
+        fs_torch_next_tensor(&w_at, &b);
+        double n = a.ndim == 2 ? width_of(rule->option, &b, size_at(&a, 1)) : (double)NAN;
+        if (isnan(n)) return fs_work_unknown;
+        flops += rule->flops * fs_sizes_elements(&a) * n;
+        results += (double)a.shape[0] * n;
+        dtype = a.dtype;
+    }
+    fs_traffic traffic = fs_schema_traffic(&schema, call);
+    traffic.written += results * fs_sizes_item(result_dtype(rule, &schema, call, dtype));
+    return with_traffic(flops, traffic, fs_products_unit(dtype));
+}
+
 /* The rows between two numbers of indptr [.., S + 1] become one of the result, along the last axis of indptr. An upper
  * bound: it need not begin or end where src does. */
 fs_work fs_count_segments(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    fs_schema schema = schema_of(rule);
+    fs_schema schema = fs_schema_of(rule->arguments);
     const fs_torch_tensor *src = fs_schema_tensor(&schema, call, "src");
     const fs_torch_tensor *indptr = fs_schema_tensor(&schema, call, "indptr");
     if (src == NULL || indptr == NULL || indptr->ndim == 0 || indptr->ndim > src->ndim) return fs_work_unknown;
@@ -189,7 +225,7 @@ fs_work fs_count_segments(const fs_aten_rule *rule, const fs_torch_call *call)
  * as tokens choose; which ones is unknown: an upper bound. */
 fs_work fs_count_experts(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    fs_schema schema = schema_of(rule);
+    fs_schema schema = fs_schema_of(rule->arguments);
     const fs_torch_tensor *x = fs_schema_tensor(&schema, call, "x"), *ids = fs_schema_tensor(&schema, call, "ids");
     const fs_torch_tensor *w1 = fs_schema_tensor(&schema, call, "w1"), *w2 = fs_schema_tensor(&schema, call, "w2");
     if (x == NULL || ids == NULL || w1 == NULL || w2 == NULL) return fs_work_unknown;
@@ -212,7 +248,7 @@ fs_work fs_count_experts(const fs_aten_rule *rule, const fs_torch_call *call)
 /* Rows that are already sorted by expert, and padded: an upper bound. */
 fs_work fs_count_expert_rows(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    fs_schema schema = schema_of(rule);
+    fs_schema schema = fs_schema_of(rule->arguments);
     const fs_torch_tensor *x = fs_schema_tensor(&schema, call, "x");
     const fs_torch_tensor *w1 = fs_schema_tensor(&schema, call, "w1"), *w2 = fs_schema_tensor(&schema, call, "w2");
     if (x == NULL || w1 == NULL || w2 == NULL || x->ndim != 2 || w1->ndim != 3 || w2->ndim != 3) return fs_work_unknown;
@@ -229,7 +265,7 @@ fs_work fs_count_expert_rows(const fs_aten_rule *rule, const fs_torch_call *call
 /* The weights are hidden: tokens in and out are a lower bound, unless the kernels tell (kernels.h). */
 fs_work fs_count_hidden_experts(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    fs_schema schema = schema_of(rule);
+    fs_schema schema = fs_schema_of(rule->arguments);
     fs_work work = bounded(with_traffic(NAN, fs_schema_traffic(&schema, call), fs_sizes_unit(FS_TORCH_DTYPE_NONE)));
     work.of_kernels = true;
     return work;
@@ -292,7 +328,7 @@ bool fs_work_is_annotation(const char *name)
  * annotation of the step, though not windows; else new tokens are all that is sure: a lower bound. */
 fs_work fs_count_attend_cached(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    fs_schema schema = schema_of(rule);
+    fs_schema schema = fs_schema_of(rule->arguments);
     const fs_torch_tensor *q = fs_schema_tensor(&schema, call, "q"), *k = fs_schema_tensor(&schema, call, "k");
     if (k == NULL) k = fs_schema_tensor(&schema, call, "key_cache");
     if (q == NULL || k == NULL || q->ndim < 2 || k->ndim < 2) return fs_work_unknown;
@@ -311,38 +347,13 @@ fs_work fs_count_attend_cached(const fs_aten_rule *rule, const fs_torch_call *ca
     return bounded(work);
 }
 
-/* Embeddings ------------------------------------------------------------------------------------------------------- */
-
-/* FBGEMM's tables: each index reads a row of total_D / T numbers on average; each bag writes its sum. Which table an
- * index is of is unknown, so that tables of different widths give an estimate. */
-fs_work fs_count_embedding_bags(const fs_aten_rule *rule, const fs_torch_call *call)
-{
-    fs_schema schema = schema_of(rule);
-    const fs_torch_tensor *indices = fs_schema_tensor(&schema, call, "indices");
-    const fs_torch_tensor *offsets = fs_schema_tensor(&schema, call, "offsets");
-    const fs_torch_tensor *widths = fs_schema_tensor(&schema, call, "D_offsets");
-    double total = fs_schema_number(&schema, call, "total_D"), most = fs_schema_number(&schema, call, "max_D");
-    if (indices == NULL || offsets == NULL || widths == NULL) return fs_work_unknown;
-    double tables = fs_sizes_elements(widths) - 1, count = fs_sizes_elements(indices);
-    double batch = tables > 0 ? (fs_sizes_elements(offsets) - 1) / tables : NAN;
-    if (!(total > 0) || !(batch >= 0)) return fs_work_unknown;
-    double item = 4;
-    for (uint32_t i = 0; i < 3 && i < call->count; i++) /* the weights that are not empty */
-        if (tensor_at(call, i) != NULL && fs_sizes_elements(tensor_at(call, i)) > 0)
-            item = fs_sizes_item(tensor_at(call, i)->dtype);
-    double width = total / tables, read = count * width * item + fs_sizes_read(indices) + fs_sizes_read(offsets);
-    fs_work work = fs_sizes_work(rule->flops * count * width, read, batch * total * 4, fs_sizes_unit(FS_TORCH_FLOAT32));
-    work.at_most = most * tables != total;
-    return work;
-}
-
 /* Vision ----------------------------------------------------------------------------------------------------------- */
 
 /* roi_align: [R, C, height, width] results of ratio² samples each; a ratio of 0 adapts to the region and is unknown.
  * roi_pool (option 1): maxima, and where they are. */
 fs_work fs_count_sampled(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    fs_schema schema = schema_of(rule);
+    fs_schema schema = fs_schema_of(rule->arguments);
     const fs_torch_tensor *input = fs_schema_tensor(&schema, call, "input"),
                           *rois = fs_schema_tensor(&schema, call, "rois");
     double height = fs_schema_number(&schema, call, "height"), width = fs_schema_number(&schema, call, "width");
@@ -359,7 +370,7 @@ fs_work fs_count_sampled(const fs_aten_rule *rule, const fs_torch_call *call)
 /* The convolution at offset points: 2 M N K, and 9 per sampled element: 4 products, 3 sums, and 2 for its place. */
 fs_work fs_count_deformed(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    fs_schema schema = schema_of(rule);
+    fs_schema schema = fs_schema_of(rule->arguments);
     const fs_torch_tensor *input = fs_schema_tensor(&schema, call, "input");
     const fs_torch_tensor *weight = fs_schema_tensor(&schema, call, "weight");
     const fs_torch_tensor *offset = fs_schema_tensor(&schema, call, "offset");
@@ -379,7 +390,7 @@ fs_work fs_count_deformed(const fs_aten_rule *rule, const fs_torch_call *call)
 
 fs_work fs_count_convolved(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    fs_schema schema = schema_of(rule);
+    fs_schema schema = fs_schema_of(rule->arguments);
     const fs_torch_tensor *x = fs_schema_tensor(&schema, call, "x"), *w = fs_schema_tensor(&schema, call, "w");
     if (x == NULL || w == NULL || w->ndim != 2) return fs_work_unknown;
     bool has_channels = false;
@@ -392,7 +403,7 @@ fs_work fs_count_convolved(const fs_aten_rule *rule, const fs_torch_call *call)
 
 fs_work fs_count_scanned(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    fs_schema schema = schema_of(rule);
+    fs_schema schema = fs_schema_of(rule->arguments);
     const fs_torch_tensor *u = fs_schema_tensor(&schema, call, "u"), *a = fs_schema_tensor(&schema, call, "A");
     if (u == NULL || a == NULL || a->ndim != 2) return fs_work_unknown;
     return with_traffic(rule->flops * fs_sizes_elements(u) * (double)a->shape[1], fs_schema_traffic(&schema, call),

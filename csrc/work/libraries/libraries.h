@@ -8,6 +8,8 @@
  *   option     further parameter of the family
  *   arguments  the op's argument list (schema.h); a call that does not fit has no work
  *
+ * An op whose arguments differ among versions of its library has a row for each, one after the other.
+ *
  * The work of an autograd Function is dropped where the ops inside it do it, as with any op (table/totals.c). */
 #ifndef FS_WORK_LIBRARIES_LIBRARIES_H
 #define FS_WORK_LIBRARIES_LIBRARIES_H
@@ -20,26 +22,37 @@ extern const fs_aten_rule fs_library_rules[];
 /* X(family): what it counts. Bytes are those of the arguments by their roles, and what a comment adds. */
 #define FS_LIBRARY_FAMILIES(X)                                                                                      \
     X(each)           /* flops per element of argument `option`; ALL_MODIFIED: of all arguments read and written */ \
+    X(formula)        /* flops per unit of the size after "="; option: FS_ON_PRODUCTS, FS_BOUND, FS_EXCHANGE */     \
     X(matrix)         /* 2 M N K flops / 2: x [.., K], w of a layout in `option`; the result is [.., N] */          \
     X(packed_product) /* sizes from arguments m, n, k; or x [.., K] and a width N from `option` */                  \
     X(experts)        /* a layer of experts: x [T, H], w1 [E, 2 I, H], w2 [E, H, I], ids [T, k] */                  \
     X(attend)         /* attention: row of aten/attention.h in `option` */                                          \
     X(attend_backward)                                                                                              \
-    X(attend_cached)   /* attention to a cache of keys: lengths from the annotation of the step, else a bound */    \
-    X(embedding_bags)  /* FBGEMM's tables: indices, offsets, total width; option: backward */                       \
-    X(sampled)         /* flops per sampled point of a region: torchvision's roi_align */                           \
-    X(deformed)        /* torchvision's deform_conv2d */                                                            \
-    X(convolved)       /* a causal convolution: x [b, d, l] or [tokens, d], w [d, width] */                         \
-    X(scanned)         /* selective scan: u [b, d, l], A [d, n] */                                                  \
-    X(grouped_rows)    /* x [M, K] and w [G, K, N] or [G, N, K]: each row with one matrix of the group */           \
-    X(segments)        /* runs of src, from indptr to indptr, to one each; `option` 1: and its place, as int64 */   \
-    X(expert_rows)     /* rows of experts, sorted: x [R, H], w1 [E, 2 I, H], w2 [E, H, I] */                        \
-    X(hidden_experts)  /* a layer of experts whose weights the op hides: its kernels tell (kernels.h) */            \
-    X(counted_in_list) /* an all-reduce and the like: bytes of tensors only */
+    X(attend_cached)     /* attention to a cache of keys: lengths from the annotation of the step, else a bound */  \
+    X(embedding_bags)    /* FBGEMM's tables: indices, offsets, total width; option: backward */                     \
+    X(quantized_bags)    /* the same of rows of a few bits */                                                       \
+    X(sampled)           /* flops per sampled point of a region: torchvision's roi_align */                         \
+    X(deformed)          /* torchvision's deform_conv2d */                                                          \
+    X(convolved)         /* a causal convolution: x [b, d, l] or [tokens, d], w [d, width] */                       \
+    X(scanned)           /* selective scan: u [b, d, l], A [d, n] */                                                \
+    X(grouped_rows)      /* x [M, K] and w [G, K, N] or [G, N, K]: each row with one matrix of the group */         \
+    X(products_of_lists) /* x [M, K] and w of a layout, pairs of two lists */                                       \
+    X(segments)          /* runs of src, from indptr to indptr, to one each; `option` 1: and its place, as int64 */ \
+    X(expert_rows)       /* rows of experts, sorted: x [R, H], w1 [E, 2 I, H], w2 [E, H, I] */                      \
+    X(hidden_experts)    /* a layer of experts whose weights the op hides: its kernels tell (kernels.h) */          \
+    X(exchanged)         /* an all-reduce and the like: bytes of tensors only; their time is not this device's */   \
+    X(collective)        /* torch's record of a collective: the sizes recorded with it, or those of its callers */
 
 enum {
     FS_ALL_MODIFIED = -1, /* `each` */
     FS_NO_ELEMENTS = -2,  /* `each`: 0 FLOPs, whatever the dtype */
+};
+
+/* Options of `formula`. */
+enum {
+    FS_ON_PRODUCTS = 1, /* multiply-adds of matrices */
+    FS_BOUND = 2,       /* bytes or FLOPs are a bound */
+    FS_EXCHANGE = 4,    /* it waits for other devices */
 };
 
 /* Layouts of `matrix`. */

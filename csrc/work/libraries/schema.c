@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "work/aten/sizes.h"
+#include "work/libraries/expression.h"
 
 /* Parsing ---------------------------------------------------------------------------------------------------------- */
 
@@ -15,9 +16,9 @@ static bool parse_mark(const char **at, fs_schema_argument *argument)
         const char *mark;
         fs_role role;
     } marks[] = {
-        {"[]!", FS_ROLE_TABLE_WRITTEN}, {"[]", FS_ROLE_TABLE}, {"!", FS_ROLE_WRITTEN},
-        {"&", FS_ROLE_MODIFIED},        {"@", FS_ROLE_INDEX},  {"#", FS_ROLE_NUMBER},
-        {"~", FS_ROLE_IGNORED},         {"/", FS_ROLE_SHAPE},  {"%", FS_ROLE_LIST},
+        {"[]!", FS_ROLE_TABLE_WRITTEN}, {"[]", FS_ROLE_TABLE},         {"!", FS_ROLE_WRITTEN}, {"&", FS_ROLE_MODIFIED},
+        {"@", FS_ROLE_INDEX},           {"#", FS_ROLE_NUMBER},         {"~", FS_ROLE_IGNORED}, {"/", FS_ROLE_SHAPE},
+        {"%!", FS_ROLE_LIST_WRITTEN},   {"%&", FS_ROLE_LIST_MODIFIED}, {"%", FS_ROLE_LIST},
     };
     argument->role = FS_ROLE_READ;
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
@@ -52,33 +53,22 @@ static bool parse_argument(const char **at, fs_schema *schema)
     return parse_mark(at, argument);
 }
 
-static bool parse_results(const char *at, fs_schema *schema)
-{
-    while (*at == ' ') at++;
-    while (*at != 0) {
-        char *end;
-        long place = strtol(at, &end, 10);
-        if (end == at || place < 0 || (uint32_t)place >= schema->most || schema->result_count == FS_SCHEMA_RESULTS)
-            return false;
-        schema->results[schema->result_count++] = (uint8_t)place;
-        at = end;
-        while (*at == ' ') at++;
-    }
-    return true;
-}
-
 bool fs_schema_parse(const char *text, fs_schema *schema)
 {
     bool later = false;
-    schema->least = schema->most = schema->result_count = 0;
+    *schema = (fs_schema){.least = 0};
     for (const char *at = text; *at != 0;) {
         if (*at == ' ') {
             at++;
         } else if (*at == '|') {
             later = true;
             at++;
-        } else if (*at == '>') {
-            return parse_results(at + 1, schema);
+        } else if (*at == '<' || *at == '>' || *at == '=' || *at == '?') {
+            if (*at == '<') schema->reads = at;
+            schema->results = strstr(at, "> ");
+            schema->flops = strstr(at, "= ");
+            schema->conditions = strstr(at, "? ");
+            return true;
         } else if (strncmp(at, "...", 3) == 0) {
             while (schema->most < FS_SCHEMA_MOST)
                 schema->arguments[schema->most++] = (fs_schema_argument){"", FS_ROLE_IGNORED, 0, true};
@@ -90,6 +80,22 @@ bool fs_schema_parse(const char *text, fs_schema *schema)
         }
     }
     return true;
+}
+
+fs_schema fs_schema_of(const char *text)
+{
+    fs_schema schema;
+    if (!fs_schema_parse(text, &schema)) schema = (fs_schema){.least = 0};
+    return schema;
+}
+
+bool fs_schema_is_sound(const fs_schema *schema)
+{
+    const char *rest = schema->reads != NULL     ? schema->reads
+                       : schema->results != NULL ? schema->results
+                       : schema->flops != NULL   ? schema->flops
+                                                 : schema->conditions;
+    return rest == NULL || fs_expression_is_sound(rest, schema);
 }
 
 /* Fitting ---------------------------------------------------------------------------------------------------------- */
@@ -109,11 +115,26 @@ static bool argument_fits(const fs_schema_argument *argument, const fs_torch_cal
     case FS_ROLE_NUMBER: /* an integer tensor without dimensions may be a number */
         return given->type != FS_TORCH_TENSOR_LIST && tensor_of(call, place) == NULL;
     case FS_ROLE_LIST:
-        return given->type == FS_TORCH_TENSOR_LIST || tensor_of(call, place) == NULL;
+    case FS_ROLE_LIST_WRITTEN:
+    case FS_ROLE_LIST_MODIFIED:
+        return given->type == FS_TORCH_TENSOR_LIST || (argument->optional && given->type == FS_TORCH_NOTHING);
     default:
         if (given->type == FS_TORCH_TENSOR) return true;
         return argument->optional && given->type == FS_TORCH_NOTHING;
     }
+}
+
+/* A size that is unknown meets any condition. */
+static bool meets_conditions(const fs_schema *schema, const fs_torch_call *call)
+{
+    for (const char *at = schema->conditions; at != NULL; at = strchr(at, ' ')) {
+        at += strspn(at, "? ");
+        const char *other = strchr(at, '=');
+        if (other == NULL) return true;
+        double a = fs_expression_size(at, schema, call), b = fs_expression_size(other + 1, schema, call);
+        if (!isnan(a) && !isnan(b) && a != b) return false;
+    }
+    return true;
 }
 
 bool fs_schema_fits(const fs_schema *schema, const fs_torch_call *call)
@@ -121,7 +142,7 @@ bool fs_schema_fits(const fs_schema *schema, const fs_torch_call *call)
     if (call->count < schema->least || call->count > schema->most) return false;
     for (uint32_t i = 0; i < call->count; i++)
         if (!argument_fits(&schema->arguments[i], call, i)) return false;
-    return true;
+    return meets_conditions(schema, call);
 }
 
 /* Access ----------------------------------------------------------------------------------------------------------- */
@@ -144,6 +165,32 @@ double fs_schema_number(const fs_schema *schema, const fs_torch_call *call, cons
     int place = fs_schema_place(schema, name);
     if (place < 0 || (uint32_t)place >= call->count) return NAN;
     return fs_sizes_number(fs_sizes_text(call, (unsigned)place), NAN);
+}
+
+bool fs_schema_is_list(const fs_torch_call *call, int place)
+{
+    return place >= 0 && (uint32_t)place < call->count && call->arguments[place].type == FS_TORCH_TENSOR_LIST;
+}
+
+double fs_schema_list_elements(const fs_torch_call *call, int place)
+{
+    double elements = 0;
+    fs_torch_tensor tensor;
+    const int64_t *at = call->arguments[place].list;
+    for (uint32_t i = 0; i < call->arguments[place].count; i++) {
+        fs_torch_next_tensor(&at, &tensor);
+        elements += fs_sizes_elements(&tensor);
+    }
+    return call->arguments[place].count > 0 ? elements : (double)NAN;
+}
+
+fs_torch_dtype fs_schema_list_dtype(const fs_torch_call *call, int place)
+{
+    fs_torch_tensor tensor;
+    const int64_t *at = call->arguments[place].list;
+    if (call->arguments[place].count == 0) return FS_TORCH_DTYPE_NONE;
+    fs_torch_next_tensor(&at, &tensor);
+    return (fs_torch_dtype)tensor.dtype;
 }
 
 /* Bytes ------------------------------------------------------------------------------------------------------------ */
@@ -170,25 +217,67 @@ static double cached(const fs_schema_argument *argument, const fs_torch_call *ca
     return from != NULL ? fs_sizes_elements(from) * fs_sizes_item(cache->dtype) : (double)NAN;
 }
 
+static double list_bytes(const fs_torch_call *call, uint32_t place)
+{
+    double bytes = 0;
+    fs_torch_tensor tensor;
+    const int64_t *at = call->arguments[place].list;
+    for (uint32_t i = 0; i < call->arguments[place].count; i++) {
+        fs_torch_next_tensor(&at, &tensor);
+        bytes += fs_sizes_read(&tensor);
+    }
+    return call->arguments[place].count > 0 ? bytes : (double)NAN;
+}
+
+static void add_argument(const fs_schema_argument *argument, const fs_torch_call *call, uint32_t place, double rows,
+                         fs_traffic *traffic)
+{
+    fs_role role = (fs_role)argument->role;
+    bool read = role == FS_ROLE_READ || role == FS_ROLE_INDEX, both = role == FS_ROLE_MODIFIED;
+    if (fs_schema_is_list(call, (int)place)) {
+        both = role == FS_ROLE_LIST_MODIFIED;
+        if (role == FS_ROLE_LIST || both) traffic->read += list_bytes(call, place);
+        if (role == FS_ROLE_LIST_WRITTEN || both) traffic->written += list_bytes(call, place);
+        return;
+    }
+    const fs_torch_tensor *tensor = tensor_of(call, place);
+    if (tensor == NULL) return;
+    if (read || both) traffic->read += fs_sizes_read(tensor);
+    if (role == FS_ROLE_WRITTEN || both) traffic->written += fs_sizes_read(tensor);
+    if (role == FS_ROLE_TABLE) traffic->read += touched(tensor, rows);
+    if (role == FS_ROLE_TABLE_WRITTEN) traffic->written += touched(tensor, rows);
+    if (role == FS_ROLE_CACHE) traffic->written += cached(argument, call, tensor);
+}
+
+/* Return the bytes of the result that the text describes: "0", or "rows*x.-1:x". */
+static double result_bytes(const char *text, const fs_schema *schema, const fs_torch_call *call)
+{
+    char *end;
+    long place = strtol(text, &end, 10);
+    if (end == text || (*end != ' ' && *end != 0)) return fs_expression_bytes(text, schema, call);
+    const fs_torch_tensor *like = tensor_of(call, (uint32_t)place);
+    if (like != NULL) return fs_sizes_elements(like) * fs_sizes_item(like->dtype);
+    return fs_schema_is_list(call, (int)place) ? list_bytes(call, (uint32_t)place) : (double)NAN;
+}
+
+/* Return the bytes of all that a mark is followed by, up to the next mark. */
+static double sum_of(const char *at, const fs_schema *schema, const fs_torch_call *call)
+{
+    double bytes = 0;
+    if (at == NULL) return 0;
+    for (at += strspn(at, "<> "); *at != 0 && strchr(">=?", *at) == NULL; at += strspn(at, " ")) {
+        bytes += result_bytes(at, schema, call);
+        at += strcspn(at, " ");
+    }
+    return bytes;
+}
+
 fs_traffic fs_schema_traffic(const fs_schema *schema, const fs_torch_call *call)
 {
     fs_traffic traffic = {0, 0};
     double rows = rows_of(schema, call);
-    for (uint32_t i = 0; i < call->count; i++) {
-        const fs_schema_argument *argument = &schema->arguments[i];
-        const fs_torch_tensor *tensor = tensor_of(call, i);
-        if (tensor == NULL) continue;
-        fs_role role = (fs_role)argument->role;
-        if (role == FS_ROLE_READ || role == FS_ROLE_MODIFIED || role == FS_ROLE_INDEX)
-            traffic.read += fs_sizes_read(tensor);
-        if (role == FS_ROLE_WRITTEN || role == FS_ROLE_MODIFIED) traffic.written += fs_sizes_read(tensor);
-        if (role == FS_ROLE_TABLE) traffic.read += touched(tensor, rows);
-        if (role == FS_ROLE_TABLE_WRITTEN) traffic.written += touched(tensor, rows);
-        if (role == FS_ROLE_CACHE) traffic.written += cached(argument, call, tensor);
-    }
-    for (uint32_t i = 0; i < schema->result_count; i++) {
-        const fs_torch_tensor *like = schema->results[i] < call->count ? tensor_of(call, schema->results[i]) : NULL;
-        traffic.written += like != NULL ? fs_sizes_elements(like) * fs_sizes_item(like->dtype) : (double)NAN;
-    }
+    for (uint32_t i = 0; i < call->count; i++) add_argument(&schema->arguments[i], call, i, rows, &traffic);
+    traffic.read += sum_of(schema->reads, schema, call);
+    traffic.written += sum_of(schema->results, schema, call);
     return traffic;
 }

@@ -9,14 +9,17 @@
  *   name#     not a tensor: a number, a text, a list
  *   name~     anything; it counts nothing (a workspace, lengths that stay on the host)
  *   name/     a tensor whose shape matters, but whose bytes the family counts
- *   name%     a list of tensors; it counts nothing
+ *   name%     a list of tensors that are read; name%! written, name%& both
  *   …?        after any of these: may be None
  *   |         arguments after it exist in some versions only
  *   ...       any further arguments
- *   > N N     results like arguments N
+ *   < a:b     what is read of arguments that are marked "/" (expression.h)
+ *   > N a:b   results: like argument N; or of a size and a dtype (expression.h)
+ *   = a       a size: what FLOPs count for (`formula`)
+ *   ? a=b     sizes that must be equal
  *
- * A call fits if it has as many arguments, each of its kind. Another version of the library does not fit, and has no
- * work rather than a wrong one. */
+ * A call fits if it has as many arguments, each of its kind, and the sizes are equal. Another version of the library
+ * does not fit, and has no work rather than a wrong one. */
 #ifndef FS_WORK_LIBRARIES_SCHEMA_H
 #define FS_WORK_LIBRARIES_SCHEMA_H
 
@@ -34,9 +37,11 @@ typedef enum {
     FS_ROLE_IGNORED,
     FS_ROLE_SHAPE,
     FS_ROLE_LIST,
+    FS_ROLE_LIST_WRITTEN,
+    FS_ROLE_LIST_MODIFIED,
 } fs_role;
 
-enum { FS_SCHEMA_MOST = 64, FS_SCHEMA_RESULTS = 4, FS_SCHEMA_NAME = 24 };
+enum { FS_SCHEMA_MOST = 64, FS_SCHEMA_NAME = 24 };
 
 typedef struct {
     char name[FS_SCHEMA_NAME];
@@ -48,12 +53,17 @@ typedef struct {
 typedef struct {
     uint32_t least, most; /* number of arguments */
     fs_schema_argument arguments[FS_SCHEMA_MOST];
-    uint8_t results[FS_SCHEMA_RESULTS];
-    uint32_t result_count;
+    const char *reads, *results, *flops, *conditions; /* the rest of the row, each from its mark on; NULL: none */
 } fs_schema;
 
 /* Parse a row. The rows are correct: a test parses all. Return false if not. */
 bool fs_schema_parse(const char *text, fs_schema *schema);
+
+/* Parse a row that is known to be correct. */
+fs_schema fs_schema_of(const char *text);
+
+/* Return whether results, FLOPs and conditions name arguments of the row. */
+bool fs_schema_is_sound(const fs_schema *schema);
 
 /* Return whether the call has the arguments of the schema. */
 bool fs_schema_fits(const fs_schema *schema, const fs_torch_call *call);
@@ -63,6 +73,12 @@ const fs_torch_tensor *fs_schema_tensor(const fs_schema *schema, const fs_torch_
 
 /* Return the number at the argument with a name; NaN: there is none. */
 double fs_schema_number(const fs_schema *schema, const fs_torch_call *call, const char *name);
+
+/* Return whether an argument is a list of tensors; the elements of all; the dtype of the first. NaN and
+ * FS_TORCH_DTYPE_NONE: the trace omits them. */
+bool fs_schema_is_list(const fs_torch_call *call, int place);
+double fs_schema_list_elements(const fs_torch_call *call, int place);
+fs_torch_dtype fs_schema_list_dtype(const fs_torch_call *call, int place);
 
 /* Return the place of the argument with a name; -1: none. */
 int fs_schema_place(const fs_schema *schema, const char *name);

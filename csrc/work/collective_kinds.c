@@ -1,4 +1,4 @@
-#include "summaries/collective_kinds.h"
+#include "work/collective_kinds.h"
 
 #include <math.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 const char *const fs_collective_kind_names[FS_COLLECTIVE_KIND_COUNT] = {
 #define FS_COLLECTIVE_KIND(NAME, name, factor, prose) #name,
 #define FS_COLLECTIVE_PATTERN(NAME, pattern)
-#include "summaries/collectives.def"
+#include "work/collectives.def"
 #undef FS_COLLECTIVE_PATTERN
 #undef FS_COLLECTIVE_KIND
 };
@@ -17,7 +17,7 @@ static const struct {
 } patterns[] = {
 #define FS_COLLECTIVE_KIND(NAME, name, factor, prose)
 #define FS_COLLECTIVE_PATTERN(NAME, pattern) {FS_COLLECTIVE_##NAME, pattern},
-#include "summaries/collectives.def"
+#include "work/collectives.def"
 #undef FS_COLLECTIVE_PATTERN
 #undef FS_COLLECTIVE_KIND
 };
@@ -42,7 +42,7 @@ double fs_collective_bus_factor(fs_collective_kind kind, int ranks)
     const double factors[FS_COLLECTIVE_KIND_COUNT] = {
 #define FS_COLLECTIVE_KIND(NAME, name, factor, prose) factor,
 #define FS_COLLECTIVE_PATTERN(NAME, pattern)
-#include "summaries/collectives.def"
+#include "work/collectives.def"
 #undef FS_COLLECTIVE_PATTERN
 #undef FS_COLLECTIVE_KIND
     };

@@ -1,11 +1,11 @@
 /* Kinds of collectives, listed in collectives.def. */
-#ifndef FS_SUMMARIES_COLLECTIVE_KINDS_H
-#define FS_SUMMARIES_COLLECTIVE_KINDS_H
+#ifndef FS_WORK_COLLECTIVE_KINDS_H
+#define FS_WORK_COLLECTIVE_KINDS_H
 
 typedef enum {
 #define FS_COLLECTIVE_KIND(NAME, name, factor, prose) FS_COLLECTIVE_##NAME,
 #define FS_COLLECTIVE_PATTERN(NAME, pattern)
-#include "summaries/collectives.def"
+#include "work/collectives.def"
 #undef FS_COLLECTIVE_PATTERN
 #undef FS_COLLECTIVE_KIND
     FS_COLLECTIVE_KIND_COUNT

@@ -1,0 +1,26 @@
+/* The sizes of collectives, from the arguments of the ops and annotations that call them (collective_callers.def). */
+#ifndef FS_WORK_COLLECTIVE_SIZES_H
+#define FS_WORK_COLLECTIVE_SIZES_H
+
+#include "store/torch_signature.h"
+#include "work/collective_kinds.h"
+
+/* The elements that a rank sends and receives; FS_MISSING: unknown. */
+typedef struct {
+    int64_t sent, received;
+    const char *dtype; /* as torch.dtype prints it; NULL: unknown */
+} fs_collective_sizes;
+
+extern const fs_collective_sizes fs_collective_no_sizes;
+
+/* Return whether an op or an annotation of that name calls collectives. */
+bool fs_collective_is_caller(const char *name);
+
+/* Fill in the sizes that are missing from the arguments of a caller. */
+void fs_collective_read_caller(const char *name, const fs_torch_call *call, fs_collective_sizes *sizes);
+
+/* Derive a missing size from the other one, as the kind has it, and the number of ranks (0: unknown) from both. Return
+ * false if the size of the message stays unknown. */
+bool fs_collective_complete(fs_collective_kind kind, fs_collective_sizes *sizes, int32_t *ranks);
+
+#endif

@@ -1,0 +1,93 @@
+/* Families of rules for FBGEMM's tables of embeddings: libraries.h. */
+#include <math.h>
+
+#include "work/aten/sizes.h"
+#include "work/libraries/libraries.h"
+#include "work/libraries/schema.h"
+
+/* Each index reads a row of total_D / T numbers on average; each bag writes its sum. Which table an index is of is
+ * unknown, so that tables of different widths give an estimate. */
+typedef struct {
+    const fs_torch_tensor *indices, *offsets;
+    double tables, total, batch, count; /* count of indices */
+    bool pooled;                        /* each bag gives a sum; else each index a row */
+} bags;
+
+static bool find_bags(const fs_schema *schema, const fs_torch_call *call, bags *found)
+{
+    enum { NOT_POOLED = 2 }; /* fbgemm_gpu's PoolingMode.NONE */
+    const fs_torch_tensor *widths = fs_schema_tensor(schema, call, "D_offsets");
+    found->indices = fs_schema_tensor(schema, call, "indices");
+    found->offsets = fs_schema_tensor(schema, call, "offsets");
+    if (found->indices == NULL || found->offsets == NULL || widths == NULL) return false;
+    found->tables = fs_sizes_elements(widths) - 1;
+    found->total = fs_schema_number(schema, call, "total_D");
+    found->count = fs_sizes_elements(found->indices);
+    found->batch = found->tables > 0 ? (fs_sizes_elements(found->offsets) - 1) / found->tables : (double)NAN;
+    found->pooled = fs_schema_number(schema, call, "pooling") != NOT_POOLED;
+    return found->total > 0 && found->batch >= 0;
+}
+
+static double given_indices(const bags *of)
+{
+    return fs_sizes_read(of->indices) + fs_sizes_read(of->offsets);
+}
+
+fs_work fs_count_embedding_bags(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = fs_schema_of(rule->arguments);
+    double most = fs_schema_number(&schema, call, "max_D"), item = 4;
+    bags of;
+    if (!find_bags(&schema, call, &of)) return fs_work_unknown;
+    for (uint32_t i = 0; i < 3 && i < call->count; i++) { /* the weights that are not empty */
+        const fs_torch_tensor *tensor = fs_sizes_tensor(call, i);
+        if (tensor != NULL && tensor->ndim > 0 && fs_sizes_elements(tensor) > 0) item = fs_sizes_item(tensor->dtype);
+    }
+    double width = of.total / of.tables, read = of.count * width * item + given_indices(&of);
+    double written = of.pooled ? of.batch * of.total : of.count * most;
+    double flops = of.pooled ? rule->flops * of.count * width : 0;
+    fs_work work = fs_sizes_work(flops, read, written * 4, fs_sizes_unit(FS_TORCH_FLOAT32));
+    work.at_most = most * of.tables != of.total;
+    return work;
+}
+
+/* The types of rows, by the argument that has the widest one: bits of a number, bytes of a row's scale and bias. */
+static const struct {
+    const char *widest;
+    double bits, extra;
+} row_types[] = {{"int2", 2, 4},   {"int4", 4, 4},     {"int8", 8, 4},
+                 {"float8", 8, 0}, {"float16", 16, 0}, {"float32", 32, 0}};
+
+/* fbgemm_gpu's SparseType, as the argument "output" has it; the default is float16. */
+static double item_of_output(double output)
+{
+    static const double items[] = {[0] = 4, [1] = 2, [2] = 1, [5] = 2};
+    if (isnan(output)) return 2;
+    bool known = output >= 0 && output < (double)(sizeof items / sizeof *items) && items[(int)output] > 0;
+    return known ? items[(int)output] : (double)NAN;
+}
+
+fs_work fs_count_quantized_bags(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = fs_schema_of(rule->arguments);
+    double row = NAN, widest = 0;
+    int types = 0;
+    bags of;
+    if (!find_bags(&schema, call, &of)) return fs_work_unknown;
+    double width = of.total / of.tables;
+    for (size_t i = 0; i < sizeof row_types / sizeof *row_types; i++) {
+        double most = fs_schema_number(&schema, call, row_types[i].widest);
+        if (!(most > 0)) continue;
+        row = fmax(row, width * row_types[i].bits / 8 + row_types[i].extra); /* of several types the widest */
+        widest = fmax(widest, most);
+        types++;
+    }
+    const fs_torch_tensor *weights = fs_schema_tensor(&schema, call, "weights");
+    double read = of.count * row + given_indices(&of) + (weights != NULL ? fs_sizes_read(weights) : 0);
+    double written = of.pooled ? of.batch * of.total : of.count * widest;
+    double flops = of.pooled ? rule->flops * (weights != NULL ? 2 : 1) * of.count * width : 0;
+    written *= item_of_output(fs_schema_number(&schema, call, "output"));
+    fs_work work = fs_sizes_work(flops, read, written, fs_sizes_unit(FS_TORCH_FLOAT32));
+    work.at_most = types > 1 || widest * of.tables != of.total;
+    return work;
+}
