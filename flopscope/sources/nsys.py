@@ -165,8 +165,8 @@ def _notes(nsys: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]:
             f"{report['replays']:,} replays of CUDA graphs have no record of their kernels; record with "
             f"nsys profile --cuda-graph-trace=node"
         )
-    left = report["graph_work"] - report["captured"]
-    if left and report["captured"]:
+    left = report["graph_work"] - report["captured"] - report["estimated"]
+    if left > 0 and report["captured"]:
         yield f"{left:,} kernels of CUDA graphs have no record of their capture; they belong to the graph's launch"
 
 

@@ -30,8 +30,8 @@ typedef struct {
     int8_t device;
     uint8_t kind;
     bool communication; /* an annotation of a collective: it ends on another thread */
-    bool replayed;      /* an op or an annotation of a replayed graph: it takes no time */
-    bool marked;        /* work of a graph with an annotation of its capture, or that annotation: FS_EVENT_MARK */
+    uint8_t graph;      /* of an op or an annotation: FS_EVENT_REPLAYED, which takes no time, … */
+    bool marked;        /* work of a graph with an annotation of its capture */
     bool shared;        /* an API call whose correlation, or an op whose "External id", is not unique */
 } fs_record;
 

@@ -111,6 +111,7 @@ typedef struct {
     int64_t replays;      /* graphs replayed without a record of their kernels */
     int64_t graph_work;   /* kernels, copies and fills of a graph's nodes */
     int64_t captured;     /* those that belong to the op that captured them */
+    int64_t estimated;    /* those that belong to the op that launched the same kernel elsewhere */
     int64_t process;      /* id of the first process with host threads; -1: none */
     int64_t processes;    /* with host threads or device work */
 } fs_rows_report;
@@ -139,9 +140,9 @@ fs_status fs_rows_add(fs_rows *rows, uint32_t part, fs_row_kind kind, const fs_c
  * FS_INTERRUPTED. */
 fs_status fs_rows_metrics(const fs_rows *rows, fs_metric_sample **samples, uint32_t *count, fs_error *err);
 
-/* Put the events into an empty store. `head`, as in a trace, is a JSON object with "deviceProperties", followed by
- * zero bytes as json_scan.h asks for. FS_OUT_OF_MEMORY; FS_INTERRUPTED. */
-fs_status fs_rows_finish(fs_rows *rows, const char *head, size_t head_size, fs_store *store, fs_rows_report *report,
+/* Put the events into an empty store, or another in its place. `head`, as in a trace, is a JSON object with
+ * "deviceProperties", followed by zero bytes as json_scan.h asks for. FS_OUT_OF_MEMORY; FS_INTERRUPTED. */
+fs_status fs_rows_finish(fs_rows *rows, const char *head, size_t head_size, fs_store **store, fs_rows_report *report,
                          fs_error *err);
 
 #endif
