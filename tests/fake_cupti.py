@@ -94,6 +94,7 @@ class Cuda:
             "fake_set_launch": (u32, u32, u32, u32, u32),
             "fake_set_graph": (u32, u64),
             "fake_graph_node": (u32, u64, u64, number),
+            "fake_graph": (u32, u32),
             "fake_set_version": (u32,),
             "fake_take": (text,),
             "fake_traffic": (number, text, u64, u64, ctypes.c_double),
@@ -146,6 +147,10 @@ class Cuda:
         """Create, clone, update, set or destroy a node of a graph; ``kind``: 0 kernel, 1 copy, 2 fill."""
         functions = {"created": 13, "destroyed": 14, "cloned": 20, "updated": 22, "set": 23}
         self.fake.fake_graph_node(functions[what], node, original, kind)
+
+    def destroy(self, graph: int, *, executable: bool = False) -> None:
+        """Destroy a graph. Of an executable graph, CUPTI does not report the nodes."""
+        self.fake.fake_graph(19 if executable else 10, graph)
 
     def replay(self, *kernels: tuple[str, int], graph: int = 1) -> None:
         """Launch a graph whose kernels have these names and nodes."""

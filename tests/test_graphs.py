@@ -216,6 +216,27 @@ def test_a_trace_that_has_the_capture_needs_no_other() -> None:
     trace = fs.load_trace(program.text())
     assert trace.graphs["matched"] == 3
     assert ops(trace)["aten::relu"].count == 2 and ops(trace)["aten::relu"].self_device_time_total == 8
+    mm = [row for row in trace.key_averages() if row.key == "aten::mm"]
+    assert (mm[0].count, mm[0].flops, mm[0].flops_total) == (4, 2 * MM_FLOPS, 2 * MM_FLOPS)  # nothing ran at the capture
+
+
+def test_an_op_around_a_capture_does_no_work_either() -> None:
+    program = Capture()
+    program.op("aten::linear", program.at + 11, 22, [64, 128], [256, 128], dtype=BF16)
+    program.begin()
+    program.at += 2
+    program.launch("aten::mm", "gemm_a", *MM_SHAPES)
+    program.at = 60
+    program.end()
+    replay = Replay()
+    replay.correlation = 1000
+    replay.replay(100, "gemm_a")
+    replay.replay(200, "gemm_a")
+    program.events += replay.events
+    trace = fs.load_trace(program.text())
+    found = ops(trace)
+    assert found["aten::linear"].count == 3 and found["aten::mm"].count == 3
+    assert found["aten::linear"].flops_total == found["aten::mm"].flops == 2 * MM_FLOPS
 
 
 def test_calls_that_ran_at_once_are_no_part_of_a_capture(tmp_path: Path) -> None:
@@ -297,6 +318,25 @@ def test_the_command_joins_captures(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "aten::mm" in capsys.readouterr().out
     rows = json.loads((tmp_path / "t.json").read_text())["rows"]
     assert sum(row["flops"] or 0 for row in rows if row["key"] == "aten::mm") == 2 * MM_FLOPS
+
+
+def test_without_ids_of_nodes_a_loop_that_ran_several_times_is_not_matched() -> None:
+    """The node of a while loop's body has one kernel for each round of a launch."""
+    program = step(Capture())
+    replay = Replay()
+    replay.correlation = 1000
+    for launch, rounds in enumerate((1, 3)):
+        at = program.at + 1000 * launch
+        replay.correlation += 1
+        replay.call(GRAPH, at, 5, 1, replay.correlation)
+        for i in range(rounds):
+            for node, kernel in enumerate(KERNELS):
+                args = {"graph id": 3, "graph node id": 50 + node}
+                replay.work(kernel, at + 10 + 40 * i + 10 * node, 8, correlation=replay.correlation, **args)
+    program.events += replay.events
+    trace = fs.load_trace(program.text())
+    assert trace.graphs["matched"] == 3 and trace.graphs["unseen"] == 1  # without the nodes' ids, loops are not matched
+    assert trace.coverage()["unseen_graphs"] == 9 * 8
 
 
 def test_kernels_of_unseen_graphs_are_told() -> None:

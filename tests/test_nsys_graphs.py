@@ -49,12 +49,92 @@ def graph_program() -> Nsys:
 def test_replayed_kernels_belong_to_the_op_that_captured_them(reader: str, tmp_path: Path) -> None:
     prof = fs.load_trace(graph_program().write(tmp_path / "x.sqlite"))
     found = rows(prof, "cpu")
-    assert found["aten::mm"].count == 1
+    assert found["aten::mm"].count == 1 + 3, "the capture and three replays"
     assert found["aten::mm"].self_device_time_total == pytest.approx(3 * 0.05)
     assert found["aten::mm"].flops == 3 * 2 * 64 * 32 * 16, "once for each replay"
     assert found["aten::add"].self_device_time_total == pytest.approx(3 * 0.02)
     assert found["aten::add"].bytes_total_moved == 3 * 4 * 3 * 64 * 16
-    assert found["replay"].device_time_total == 0
+    assert found["replay"].device_time_total == pytest.approx(3 * 0.07), "it encloses the launches"
+    assert found["aten::linear"].flops_total == 3 * 2 * 64 * 32 * 16 and found["aten::linear"].flops == 0
+
+
+def test_the_work_of_a_replay_belongs_to_what_encloses_its_launch(reader: str, tmp_path: Path) -> None:
+    made = graph_program()
+    made.nvtx("iteration 0", 0, 900)
+    for step in range(3):
+        made.nvtx(f"iteration {step + 1}", 900 + 1000 * step, 1800 + 1000 * step)
+    prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    found = rows(prof, "cpu")
+    assert found["iteration 0"].device_time_total == 0 and found["iteration 0"].flops_total == 0
+    for step in (1, 2, 3):
+        assert found[f"iteration {step}"].flops_total == 2 * 64 * 32 * 16 + 64 * 16
+        assert found[f"iteration {step}"].count == 1
+
+
+def test_what_encloses_a_capture_is_no_part_of_its_replays(reader: str, tmp_path: Path) -> None:
+    made = graph_program()
+    made.nvtx("warm up", 50, 600)
+    made.call("cudaStreamBeginCapture_v10000", 80, 85, 7)
+    made.nvtx("block", 86, 300)
+    found = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")), "cpu")
+    assert found["warm up"].device_time_total == 0 and found["warm up"].count == 1
+    assert found["block"].device_time_total == pytest.approx(3 * 0.07) and found["block"].count == 1 + 3
+
+
+def test_a_written_trace_has_the_same_work(tmp_path: Path) -> None:
+    prof = fs.load_trace(graph_program().write(tmp_path / "x.sqlite"))
+    prof.export_chrome_trace(tmp_path / "x.json")
+    before, after = rows(prof, "cpu"), rows(fs.load_trace(tmp_path / "x.json"), "cpu")
+    for op in ("aten::mm", "aten::add", "aten::linear"):
+        assert (after[op].count, after[op].flops) == (before[op].count, before[op].flops)
+
+
+def test_the_body_of_a_loop_counts_each_round(reader: str, tmp_path: Path) -> None:
+    """A conditional node launches its body as often as it says: one record for each round, of the same node."""
+    made = graph_program()
+    for launch in (50, 51):
+        for round_ in (1, 2):
+            at = 5000 + 1000 * launch + 100 * round_
+            made.kernel(SGEMM, at, at + 50, launch, graphNodeId=31, graphId=9)
+    found = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")), "cpu")
+    assert found["aten::mm"].flops == (3 + 4) * 2 * 64 * 32 * 16 and found["aten::mm"].count == 1 + 3 + 4
+    assert found["aten::add"].count == 1 + 3
+
+
+def estimating(*ops: tuple[str, str, dict[str, int]], node: int = 77) -> Nsys:
+    """Ops that launch a kernel each, and a replay of a node whose capture is not in the file."""
+    made = Nsys()
+    for i, (op, kernel, sizes) in enumerate(ops):
+        made.nvtx(f"{op}, op_id = {i}, sizes = [[64, 16], [64, 16], []]", 100 * i, 100 * i + 50)
+        made.call("cudaLaunchKernel_v7000", 100 * i + 10, 100 * i + 20, 20 + i)
+        made.kernel(kernel, 100 * i + 30, 100 * i + 40, 20 + i, **sizes)
+    made.call("cudaGraphLaunch_v10000", 900, 910, 50)
+    made.kernel(ADD, 1000, 1020, 50, graphNodeId=node, graphId=9)
+    return made
+
+
+def test_without_its_capture_a_kernel_gets_the_op_of_the_same_kernel_elsewhere(reader: str, tmp_path: Path) -> None:
+    prof = fs.load_trace(estimating(("aten::add", ADD, {})).write(tmp_path / "x.sqlite"))
+    found = rows(prof, "cpu")
+    assert found["aten::add"].count == 2 and found["aten::add"].self_device_time_total == pytest.approx(0.03)
+    assert dict(prof.coverage()["estimated"]) == {"aten::add": pytest.approx(0.03)}
+
+
+@pytest.mark.parametrize(
+    "others",
+    [[("aten::sub", ADD, {})], [("aten::sub", ADD, {"gridX": 3})], [("aten::add", ADD, {"gridX": 3})]],
+    ids=["two ops", "two ops, another grid", "one op, another grid"],
+)
+def test_an_op_is_never_guessed_among_several(
+    others: list[tuple[str, str, dict[str, int]]], reader: str, tmp_path: Path
+) -> None:
+    first = [("aten::add", ADD, {})] if "sub" in others[0][0] else []
+    prof = fs.load_trace(estimating(*first, *others).write(tmp_path / "x.sqlite"))
+    found = rows(prof, "cpu")
+    same_grid = [op for op, _, sizes in [*first, *others] if not sizes]
+    assert found["aten::add"].count == (2 if same_grid == ["aten::add"] else 1)
+    assert "aten::sub" not in found or found["aten::sub"].count == 1
+    assert found["cudaGraphLaunch"].device_time_total == 0
 
 
 @pytest.mark.parametrize(

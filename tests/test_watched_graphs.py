@@ -104,6 +104,157 @@ def test_an_updated_node_is_what_it_was_updated_from_or_unknown(
     assert found == [known, None if known else 4]
 
 
+def test_a_child_graph_keeps_the_ops_of_its_own_capture(run: Callable[..., Any]) -> None:
+    """Adding a child graph to a graph clones its nodes, and instantiating the graph clones them again."""
+    found = run(
+        WATCH,
+        """
+        capture("child")
+        capture("parent", first=2 * NODES)
+        cuda.node("cloned", 3 * NODES, NODES)
+        cuda.node("cloned", 4 * NODES, 3 * NODES)
+        cuda.node("cloned", 5 * NODES, 2 * NODES)
+        print(json.dumps(ranges(profiled(("a", 4 * NODES), ("b", 5 * NODES)))))
+    """,
+    )
+    assert found == {"child": 4, "parent": 4}
+
+
+def test_a_graph_that_is_instantiated_twice_is_known_twice(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        capture("step")
+        for graph in (2, 3):
+            cuda.node("cloned", graph * NODES, NODES)
+        cuda.node("destroyed", NODES)
+        cuda.destroy(1)
+        cuda.destroy(2, executable=True)
+        cuda.node("cloned", 4 * NODES, 3 * NODES)
+        print(json.dumps([ranges(profiled(("a", graph * NODES))) for graph in (2, 3, 4)]
+                         + [_core.watch_state()["nodes"]]))
+    """,
+    )
+    assert found == [{"step": 4}, {"step": 4}, {"step": 4}, 2]
+
+
+def test_the_rounds_of_a_loop_repeat_its_ops(run: Callable[..., Any]) -> None:
+    """The body of a conditional node is a graph of its own, which runs as often as its condition says."""
+    found = run(
+        WATCH,
+        """
+        capture("before")
+        capture("body", first=2 * NODES)
+        with fs.profile(timer="cupti", record_shapes=True):
+            with fs.record_function("loop"):
+                with fs.record_function("op", flops=100):
+                    cuda.node("created", 2 * NODES + 1)
+        for node in (NODES, 2 * NODES, 2 * NODES + 1):
+            cuda.node("cloned", node + 8 * NODES, node)
+        with fs.profile(timer="cupti") as prof:
+            for rounds in (1, 3, 0):
+                body = [("b", 10 * NODES), ("c", 10 * NODES + 1)] * rounds
+                cuda.replay(("a", 9 * NODES), *body)
+        rows = {row.key: [row.count, row.device_time_total] for row in prof.key_averages(peaks="none")
+                if row.is_user_annotation and row.device_type == "cpu"}
+        print(json.dumps(rows))
+    """,
+    )
+    assert found == {"before": [3, 12], "body": [2, 16], "loop": [2, 16], "op": [2, 16]}
+
+
+def test_a_body_that_no_callback_told_of_is_unseen(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        capture("before")
+        prof = profiled(("a", NODES), ("b", 77 * NODES))
+        print(json.dumps([ranges(prof), prof.coverage()["unseen_graphs"]]))
+    """,
+    )
+    assert found == [{"before": 4}, 4]
+
+
+def test_a_program_that_captures_without_end_uses_bounded_memory(run: Callable[..., Any]) -> None:
+    """Of graphs that were destroyed, the oldest are forgotten. Those that exist, and the last ones, stay known."""
+    found = run(
+        WATCH,
+        """
+        import resource
+        capture("first", "second")
+        def captured(graph, nodes=4096):
+            for node in range(nodes):
+                cuda.fake.fake_graph_node(20, (graph << 32) + node + 1, NODES + node % 2, 0)
+            cuda.destroy(graph, executable=True)
+        peaks = []
+        for graph in range(100, 300):
+            captured(graph)
+            if graph in (200, 299):
+                peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        kept = _core.watch_state()
+        known = [ranges(profiled(("a", (graph << 32) + 2))) for graph in (100, 299)]
+        capture("last", first=1000 * NODES)
+        known += [ranges(profiled(("a", node))) for node in (NODES, NODES + 1, 1000 * NODES)]
+        print(json.dumps([kept["nodes"], known, peaks]))
+    """,
+    )
+    assert found[0] == 2
+    assert found[1] == [{}, {"second": 4}, {"first": 4}, {"second": 4}, {"last": 4}]
+    assert found[2][1] - found[2][0] < 4096, "KiB"
+
+
+def test_graphs_are_captured_while_a_recording_is_joined(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        capture("step")
+        stop = threading.Event()
+        def capturing():
+            node = 10 * NODES
+            while not stop.is_set():
+                node += 1
+                cuda.node("created", node)
+                cuda.node("cloned", node + 10 * NODES, node)
+                cuda.node("destroyed", node)
+        threads = [threading.Thread(target=capturing) for _ in range(2)]
+        for thread in threads: thread.start()
+        found = [ranges(profiled(*[("a", NODES)] * 1)) for _ in range(20)]
+        stop.set()
+        for thread in threads: thread.join()
+        print(json.dumps(found))
+    """,
+    )
+    assert found == [{"step": 4}] * 20
+
+
+def test_a_forked_child_watches_nothing(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        capture("step")
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            said = [_core.watch_state()]
+            cuda.node("created", 5 * NODES)
+            _core.watch_stop()
+            _core.watch_forget()
+            try:
+                _core.watch_start()
+            except RuntimeError as problem:
+                said.append(str(problem))
+            os.write(write, json.dumps(said).encode())
+            os._exit(0)
+        os.close(write)
+        said = json.loads(os.read(read, 10_000))
+        os.waitpid(child, 0)
+        print(json.dumps([said, _core.watch_state(), ranges(profiled(("a", NODES)))]))
+    """,
+    )
+    assert found[0][0] == {"on": False, "nodes": 0, "resolved": 0, "lost": 0} and "forked" in found[0][1]
+    assert found[1]["on"] and found[1]["nodes"] == 1 and found[2] == {"step": 4}
+
+
 def test_nodes_of_other_threads_have_their_own_ranges(run: Callable[..., Any]) -> None:
     found = run(
         WATCH,

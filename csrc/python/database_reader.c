@@ -288,6 +288,7 @@ static PyObject *report_object(const fs_rows_report *report)
         {"unsized", report->unsized},
         {"changes", report->changes},
         {"unmatched_frees", report->unmatched_frees},
+        {"estimated", report->estimated},
         {"process", report->process},
         {"processes", report->processes},
     };
@@ -306,7 +307,7 @@ static PyObject *finish(reader_object *self, fs_store_object *store, const char 
     self->busy = store->changing = true;
     fs_long_work work;
     fs_long_work_begin(&work);
-    fs_status status = fs_rows_finish(self->rows, head, size, store->store, &report, &err);
+    fs_status status = fs_rows_finish(self->rows, head, size, &store->store, &report, &err);
     fs_long_work_end(&work);
     self->busy = store->changing = false;
     if (status != FS_OK) fs_store_object_empty(store);

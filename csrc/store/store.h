@@ -86,8 +86,10 @@ typedef struct {
  *   REPLAYED   of an op, a range or a frame: recorded when a graph was captured, and repeated here for a replay of the
  *              graph. It takes no host time: its duration is 0, at the start of the call that launched the graph.
  *   MARK       of a replayed range: an annotation that the program gave to nodes of a graph (torch.cuda's
- * mark_kernels). It tells no op. */
-enum { FS_EVENT_ESTIMATED = 1, FS_EVENT_REPLAYED = 2, FS_EVENT_MARK = 4 };
+ *              mark_kernels). It tells no op.
+ *   CAPTURED   of an op or a range: it launched into a graph that was captured. Nothing ran: its work is that of the
+ *              replays. */
+enum { FS_EVENT_ESTIMATED = 1, FS_EVENT_REPLAYED = 2, FS_EVENT_MARK = 4, FS_EVENT_CAPTURED = 8 };
 
 /* An event with every field missing. */
 extern const fs_event fs_event_missing;

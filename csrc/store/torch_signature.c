@@ -40,8 +40,6 @@ static uint32_t count_of(int64_t word)
 enum { RECORDED_SHIFT = 32, RECORDED_WORDS = sizeof(fs_torch_recorded) / sizeof(int64_t) };
 
 /* 23 bits of word 0: how often the call's work was done, plus 1; 0: once. */
-enum { RUNS_SHIFT = 33 };
-#define RUNS_MASK ((UINT64_C(1) << 23) - 1)
 
 /* Reading ---------------------------------------------------------------------------------------------------------- */
 
@@ -97,12 +95,10 @@ bool fs_torch_decode(const void *bytes, size_t size, fs_torch_call *call)
     call->annotation = NULL;
     call->launch = NULL;
     call->untyped = false;
-    call->runs = 1;
     call->recorded = (fs_torch_recorded){NAN, NAN, NAN, NAN, ""};
     if (size < sizeof *at || fs_signature_kind_of(bytes) != FS_SIGNATURE_TORCH) return false;
     uint64_t word = (uint64_t)*at++;
-    uint32_t count = (uint32_t)word, runs = (uint32_t)(word >> RUNS_SHIFT & RUNS_MASK);
-    if (runs > 0) call->runs = runs - 1;
+    uint32_t count = (uint32_t)word;
     if ((word >> RECORDED_SHIFT & 1) != 0) {
         memcpy(&call->recorded, at, sizeof call->recorded);
         at += RECORDED_WORDS;
@@ -114,12 +110,6 @@ bool fs_torch_decode(const void *bytes, size_t size, fs_torch_call *call)
     size_t used = (size_t)((const char *)call->end - (const char *)bytes);
     if (call->whole && size > used) call->rest = size - used;
     return true;
-}
-
-void fs_torch_set_runs(void *bytes, uint32_t runs)
-{
-    uint64_t *word = bytes, value = runs < FS_TORCH_MAX_RUNS ? runs : FS_TORCH_MAX_RUNS;
-    *word = (*word & ~(RUNS_MASK << RUNS_SHIFT)) | (value + 1) << RUNS_SHIFT;
 }
 
 /* Building --------------------------------------------------------------------------------------------------------- */

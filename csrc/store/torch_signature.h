@@ -1,6 +1,6 @@
 /* The call of a torch op, as a trace records it: the signature of kind FS_SIGNATURE_TORCH (signature.h).
  *
- *   word 0         FS_SIGNATURE_TORCH << 56 | runs << 33 | has work << 32 | number of arguments
+ *   word 0         FS_SIGNATURE_TORCH << 56 | has work << 32 | number of arguments
  *   then           an fs_torch_recorded, if the call has work
  *   per argument   one word: type | dtype << 8 | has strides << 16 | ndim, number of tensors or text's bytes << 32,
  *                  then a tensor:      `ndim` words of shape and, if it has strides, `ndim` words of strides (elements)
@@ -78,7 +78,6 @@ typedef struct fs_torch_call {
     bool whole;      /* false: there were more than FS_TORCH_MAX_ARGUMENTS; these are the first */
     const void *end; /* end of the call's bytes, if it is complete */
     size_t rest;     /* bytes that follow: its collective (collective.h) */
-    uint32_t runs;   /* how often its work was done: 1, unless a CUDA graph captured the call and was replayed */
     /* Not stored in the bytes. NULL after decoding, and wherever it is unknown. */
     const char *outer_name;            /* the enclosing op */
     const struct fs_torch_call *outer; /* and its call */
@@ -117,10 +116,6 @@ void fs_torch_end_list(fs_torch_builder *builder);
 /* type: FS_TORCH_SCALAR or FS_TORCH_SCALAR_LIST. */
 fs_status fs_torch_add_text(fs_torch_builder *builder, fs_torch_type type, const char *text, size_t size,
                             fs_error *err);
-
-/* Set how often the work of an encoded call was done, at most FS_TORCH_MAX_RUNS. */
-enum { FS_TORCH_MAX_RUNS = (1 << 23) - 2 };
-void fs_torch_set_runs(void *bytes, uint32_t runs);
 
 /* Append bytes to the call, after its last argument. */
 fs_status fs_torch_add_rest(fs_torch_builder *builder, const void *bytes, size_t size, fs_error *err);

@@ -23,16 +23,17 @@ enum { FS_MOST_STATED = 256 };
 
 /* Flags of a node. */
 enum {
-    FS_NODE_OWNS = 1,     /* has own device work: launched by it, by children that no rule counts, or, if its work is
-                             declared, by anything nested in it */
-    FS_NODE_FLOPS = 2,    /* FLOPs of some nested event are known */
-    FS_NODE_MEMORY = 4,   /* memory changed within it */
-    FS_NODE_UNTIMED = 8,  /* some nested device work was not recorded */
-    FS_NODE_TENSOR = 16,  /* one of its own kernels uses tensor cores */
-    FS_NODE_LISTED = 32,  /* kernels have supplied the work of its lists of tensors */
-    FS_NODE_OBSCURE = 64, /* no rule counts the FLOPs of some nested op or of anything in it */
-    FS_NODE_SAVES = 128,  /* one of its own kernels does fewer FLOPs than counted (fs_kernel_saves_flops) */
-    FS_NODE_CALLS = 256,  /* nested API calls launched work that was not recorded, as during graph capture */
+    FS_NODE_OWNS = 1,       /* has own device work: launched by it, by children that no rule counts, or, if its work is
+                               declared, by anything nested in it */
+    FS_NODE_FLOPS = 2,      /* FLOPs of some nested event are known */
+    FS_NODE_MEMORY = 4,     /* memory changed within it */
+    FS_NODE_UNTIMED = 8,    /* some nested device work was not recorded */
+    FS_NODE_TENSOR = 16,    /* one of its own kernels uses tensor cores */
+    FS_NODE_LISTED = 32,    /* kernels have supplied the work of its lists of tensors */
+    FS_NODE_OBSCURE = 64,   /* no rule counts the FLOPs of some nested op or of anything in it */
+    FS_NODE_SAVES = 128,    /* one of its own kernels does fewer FLOPs than counted (fs_kernel_saves_flops) */
+    FS_NODE_CALLS = 256,    /* nested API calls launched work that was not recorded, as during graph capture */
+    FS_NODE_CAPTURED = 512, /* FS_EVENT_CAPTURED */
 };
 
 /* A host event that has children or launched work. Most events need no node. */

@@ -89,6 +89,12 @@ static bool is_unrecorded(const fs_node *node)
     return (node->flags & FS_NODE_CALLS) != 0 && node->device_ns == 0;
 }
 
+/* Return whether all that the event launched went into a graph: the work is that of the graph's replays. */
+static bool is_captured(const fs_node *node)
+{
+    return (node->flags & (FS_NODE_CAPTURED | FS_NODE_OWNS)) == FS_NODE_CAPTURED;
+}
+
 static void add_unknown(fs_row *row)
 {
     row->flops = row->bytes_read = row->bytes_written = row->bytes_total_moved = NAN;
@@ -100,7 +106,7 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
     const fs_work *work = &call->work;
     fs_group *group = &build->groups[call->row];
     group->work_calls++;
-    if (call->known && is_inside(node, work)) return;
+    if (call->known && (is_inside(node, work) || is_captured(node))) return;
     if ((work->of_kernels && node->supplied > 0) ||
         (!call->known && node->supplied > 0 && node->supplied == node->launches)) {
         fs_roof_sum_launch(&group->roof, roof_of(build, node, call), node->launches);
@@ -239,7 +245,7 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t sta
     bool counts = false;
     if (has_work(call->kind)) {
         add_own_work(build, node, call, duration, &flops);
-        counts = call->known && node->device < 0 && !is_inside(node, &call->work);
+        counts = call->known && node->device < 0 && !is_inside(node, &call->work) && !is_captured(node);
         flops_known = flops_known || !isnan(call->work.flops);
     }
     /* 0 known FLOPs next to unknown ones give an unknown sum. */
@@ -280,10 +286,14 @@ static void add_event(fs_build *build, uint32_t index)
     uint32_t parent = fs_build_parent(build, chunk, at, index);
     fs_node *above = parent != FS_NONE ? fs_build_node(build, parent) : NULL;
     bool listed = build->roofs != NULL && build->work_count == 0 && kind == FS_EVENT_OP; /* works.c needs its roofs */
+    uint16_t captured = (chunk->flags[at] & FS_EVENT_CAPTURED) != 0 ? FS_NODE_CAPTURED : 0;
     if (listed || (slot & FS_SLOT_NODE) != 0) {
-        add_node(build, fs_build_node(build, index), above, chunk->start[at], chunk->duration[at]);
+        fs_node *node = fs_build_node(build, index);
+        node->flags |= captured;
+        add_node(build, node, above, chunk->start[at], chunk->duration[at]);
     } else {
         fs_node leaf = fs_build_leaf(build, index);
+        leaf.flags |= captured;
         add_node(build, &leaf, above, chunk->start[at], chunk->duration[at]);
     }
 }

@@ -328,6 +328,7 @@ static void op_arguments(fs_trace *trace, fs_json_members *members, const fs_eve
     INTEGER(members, "Ev Idx", index);
     if ((event->flags & FS_EVENT_REPLAYED) != 0)
         INTEGER(members, "graph replay", (event->flags & FS_EVENT_MARK) != 0 ? FS_EVENT_MARK : 1);
+    else if ((event->flags & FS_EVENT_CAPTURED) != 0) INTEGER(members, "graph replay", FS_EVENT_CAPTURED);
     put_shared(trace, members, event);
 }
 

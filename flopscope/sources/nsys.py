@@ -190,8 +190,8 @@ def _notes(nsys: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]:
             f"{report['unsized']:,} calls of NCCL have no sizes, so its bandwidth is unknown; export with "
             f"nsys export --type sqlite --include-blobs=true"
         )
-    left = report["graph_work"] - report["captured"]
-    if left and report["captured"]:
+    left = report["graph_work"] - report["captured"] - report["estimated"]
+    if left > 0 and report["captured"]:
         yield f"{left:,} kernels of CUDA graphs have no record of their capture; they belong to the graph's launch"
 
 

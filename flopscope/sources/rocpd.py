@@ -177,7 +177,7 @@ class _Process:
     def _allocations(self) -> Iterator[Query]:
         """Yield the changes of the GPUs' memory, then those of the host's; a free may lack its agent."""
         name = "memory_allocate"
-        joins = (*self._event(name), Join("a", self.table("info_agent"), "agent_id"))
+        joins = (*self._event(), Join("a", self.table("info_agent"), "agent_id"))
         kind = "CASE {} WHEN 'ALLOC' THEN 0 WHEN 'FREE' THEN 1 END"
         change = columns(
             *("start", "address"),

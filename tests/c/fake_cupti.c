@@ -299,15 +299,47 @@ int cuptiEnableCallback(uint32_t on, void *subscriber, int domain, uint32_t func
 int cuptiGetGraphNodeId(void *node, uint64_t *id)
 {
     int code = fake_answer("cuptiGetGraphNodeId");
+    if (node == (void *)UINTPTR_MAX) abort(); /* undefined */
     *id = (uint64_t)(uintptr_t)node;
     return code;
+}
+
+/* A graph is its id, executable or not. */
+int cuptiGetGraphId(void *graph, uint32_t *id)
+{
+    *id = (uint32_t)(uintptr_t)graph;
+    return fake_answer("cuptiGetGraphId");
+}
+
+int cuptiGetGraphExecId(void *graph, uint32_t *id)
+{
+    *id = (uint32_t)(uintptr_t)graph;
+    return fake_answer("cuptiGetGraphExecId");
+}
+
+/* Let a graph be destroyed. Members that such a callback does not have are undefined. */
+void fake_graph(uint32_t function, uint32_t id)
+{
+    void *handle = (void *)(uintptr_t)id, *undefined = (void *)UINTPTR_MAX;
+    bool executable = function == FS_CUPTI_EXEC_DESTROYED;
+    fs_cupti_graph graph = {.graph = executable ? undefined : handle,
+                            .original_graph = undefined,
+                            .node = undefined,
+                            .original_node = undefined,
+                            .executable = executable ? handle : undefined};
+    fs_cupti_resource resource = {.descriptor = &graph};
+    if (fake.callback == NULL || !fake.resource_callbacks[function]) return;
+    fake.callback(fake.callback_context, FS_CUPTI_RESOURCE_DOMAIN, function, &resource);
 }
 
 /* Let a node of a graph be created, cloned, …: a callback of the resource domain. */
 void fake_graph_node(uint32_t function, uint64_t node, uint64_t original, int type)
 {
-    fs_cupti_graph graph = {
-        .node = (void *)(uintptr_t)node, .original_node = (void *)(uintptr_t)original, .node_type = type};
+    bool from_other = function == FS_CUPTI_NODE_CLONED || function == FS_CUPTI_NODE_UPDATED;
+    fs_cupti_graph graph = {.graph = (void *)(uintptr_t)(node >> 32),
+                            .node = (void *)(uintptr_t)node,
+                            .original_node = from_other ? (void *)(uintptr_t)original : (void *)UINTPTR_MAX,
+                            .node_type = type};
     fs_cupti_resource resource = {.descriptor = &graph};
     if (fake.callback == NULL || !fake.resource_callbacks[function]) return;
     fake.callback(fake.callback_context, FS_CUPTI_RESOURCE_DOMAIN, function, &resource);

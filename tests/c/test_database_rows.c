@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "sources/sqlite/rows.h"
 #include "store/event.h"
-#include "store/torch_signature.h"
 #include "tests/c/check.h"
 
 static const char head[256] = "{\"deviceProperties\": [{\"id\": 0, \"name\": \"NVIDIA H200\", \"numSms\": 132}]}";
@@ -111,7 +110,7 @@ static fs_status add_program(fs_rows *rows, uint32_t part, fs_error *err)
     return FS_OK;
 }
 
-static fs_status read_program(fs_store *store, fs_rows_report *report, fs_error *err)
+static fs_status read_program(fs_store **store, fs_rows_report *report, fs_error *err)
 {
     fs_rows *rows = NULL;
     uint32_t part;
@@ -147,12 +146,13 @@ static void check_program(const fs_store *store)
     CHECK(FS_EVENT_AT(store, one, correlation) != FS_EVENT_AT(store, two, correlation));
     CHECK(FS_EVENT_AT(store, one, device) == 0 && FS_EVENT_AT(store, two, device) == 4);
     uint32_t captured = find(store, "aten::bmm", 500);
-    CHECK(FS_EVENT_AT(store, find(store, "kernel\\of(int)", 620), launcher) == captured);
-    fs_torch_call decoded;
-    fs_span bytes = fs_store_signature_bytes(store, FS_EVENT_AT(store, captured, signature));
-    CHECK(fs_torch_decode(bytes.bytes, bytes.size, &decoded) && decoded.runs == 2 && decoded.count == 2);
-    bytes = fs_store_signature_bytes(store, FS_EVENT_AT(store, first, signature));
-    CHECK(fs_torch_decode(bytes.bytes, bytes.size, &decoded) && decoded.runs == 1);
+    uint32_t early = find(store, "kernel\\of(int)", 610), late = find(store, "kernel\\of(int)", 620);
+    uint32_t replay = FS_EVENT_AT(store, early, launcher), again = FS_EVENT_AT(store, late, launcher);
+    CHECK(FS_EVENT_AT(store, captured, flags) == FS_EVENT_CAPTURED && FS_EVENT_AT(store, first, flags) == 0);
+    CHECK(strcmp(name_of(store, replay), "aten::bmm") == 0 && FS_EVENT_AT(store, replay, start) == 600);
+    CHECK(FS_EVENT_AT(store, replay, flags) == FS_EVENT_REPLAYED && FS_EVENT_AT(store, again, flags) == 2);
+    CHECK(FS_EVENT_AT(store, replay, signature) == FS_EVENT_AT(store, captured, signature));
+    CHECK(replay != again && FS_EVENT_AT(store, again, start) == 600); /* two rounds of a loop */
     uint32_t open = find(store, "open", 790);
     CHECK(FS_EVENT_AT(store, open, duration) == 20);
     CHECK(FS_EVENT_AT(store, find(store, "NCCL: ncclSend", 800), parent) == open);
@@ -165,7 +165,7 @@ static void test_links(void)
     fs_store *store = NULL;
     fs_rows_report report = {.events = 0};
     CHECK_OK(fs_store_create(&store, &err));
-    CHECK_OK(read_program(store, &report, &err));
+    CHECK_OK(read_program(&store, &report, &err));
     check_program(store);
     CHECK(report.events == report.kept && report.processes == 2 && report.process == 10 && report.ops == 5);
     CHECK(report.graph_work == 2 && report.captured == 2 && report.unnamed == 0);
@@ -181,7 +181,7 @@ static void test_every_failing_allocation_is_reported(void)
         fs_rows_report report = {.events = 0};
         CHECK_OK(fs_store_create(&store, &err));
         fs_memory_fail_at(n);
-        fs_status status = read_program(store, &report, &err);
+        fs_status status = read_program(&store, &report, &err);
         fs_memory_fail_at(0);
         if (status == FS_OK) check_program(store);
         else CHECK(status == FS_OUT_OF_MEMORY && err.message[0] != '\0');
@@ -191,26 +191,9 @@ static void test_every_failing_allocation_is_reported(void)
     }
 }
 
-static void test_runs_of_a_call_are_bounded(void)
-{
-    fs_torch_builder builder = {0};
-    fs_torch_call decoded;
-    fs_error err;
-    CHECK_OK(fs_torch_begin(&builder, &err));
-    CHECK_OK(fs_torch_add_nothing(&builder, &err));
-    const uint32_t runs[] = {0, 1, 2, FS_TORCH_MAX_RUNS, UINT32_MAX};
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
-        fs_torch_set_runs(builder.words, runs[i]);
-        CHECK(fs_torch_decode(builder.words, fs_torch_size(&builder), &decoded) && decoded.count == 1);
-        CHECK(decoded.runs == (runs[i] < FS_TORCH_MAX_RUNS ? runs[i] : FS_TORCH_MAX_RUNS));
-    }
-    fs_torch_builder_clear(&builder);
-}
-
 int main(void)
 {
     test_links();
     test_every_failing_allocation_is_reported();
-    test_runs_of_a_call_are_bounded();
     return failures > 0;
 }

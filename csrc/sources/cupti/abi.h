@@ -30,12 +30,14 @@
     X(FS_CUPTI_RUNTIME_DOMAIN, CUPTI_CB_DOMAIN_RUNTIME_API, 2)                     \
     X(FS_CUPTI_RESOURCE_DOMAIN, CUPTI_CB_DOMAIN_RESOURCE, 3)                       \
     X(FS_CUPTI_CONTEXT_CREATED, CUPTI_CBID_RESOURCE_CONTEXT_CREATED, 1)            \
+    X(FS_CUPTI_GRAPH_DESTROYED, CUPTI_CBID_RESOURCE_GRAPH_DESTROY_STARTING, 10)    \
     X(FS_CUPTI_NODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, 13)            \
     X(FS_CUPTI_NODE_DESTROYED, CUPTI_CBID_RESOURCE_GRAPHNODE_DESTROY_STARTING, 14) \
+    X(FS_CUPTI_EXEC_DESTROYED, CUPTI_CBID_RESOURCE_GRAPHEXEC_DESTROY_STARTING, 19) \
     X(FS_CUPTI_NODE_CLONED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED, 20)              \
     X(FS_CUPTI_API_EXIT, CUPTI_API_EXIT, 1)
 
-/* Of CUDA 13 and later, whose headers name them; older versions never call them. */
+/* CUPTI_CBID_RESOURCE_GRAPH_NODE_UPDATED and CUPTI_CBID_RESOURCE_GRAPH_NODE_SET_PARAMS, of CUDA 13.0 and later. */
 enum { FS_CUPTI_NODE_UPDATED = 22, FS_CUPTI_NODE_SET = 23 };
 
 /* CUgraphNodeType, of cuda.h. */
@@ -186,6 +188,8 @@ typedef void (*fs_cupti_complete)(void *context, uint32_t stream, uint8_t *buffe
     X(set_attribute, cuptiActivitySetAttribute, (int, size_t *, void *))                               \
     X(graph_node_id, cuptiGetGraphNodeId, (void *, uint64_t *))                                        \
     X(device_id, cuptiGetDeviceId, (void *context, uint32_t *))                                        \
+    X(graph_id, cuptiGetGraphId, (void *, uint32_t *))                                                 \
+    X(graph_exec_id, cuptiGetGraphExecId, (void *, uint32_t *))                                        \
     X(enable_driver, cuptiActivityEnableDriverApi, (uint32_t function, uint8_t on))                    \
     X(enable_runtime, cuptiActivityEnableRuntimeApi, (uint32_t function, uint8_t on))
 

@@ -429,7 +429,8 @@ static const struct {
     bool optional;
 } watched[] = {
     {FS_CUPTI_NODE_CREATED, false}, {FS_CUPTI_NODE_CLONED, false}, {FS_CUPTI_NODE_DESTROYED, false},
-    {FS_CUPTI_NODE_UPDATED, true},  {FS_CUPTI_NODE_SET, true},
+    {FS_CUPTI_NODE_UPDATED, true},  {FS_CUPTI_NODE_SET, true},     {FS_CUPTI_GRAPH_DESTROYED, true},
+    {FS_CUPTI_EXEC_DESTROYED, true},
 };
 
 static int set_watched(void *subscriber, uint32_t on)
@@ -472,6 +473,8 @@ static fs_status begin_watching(bool evict, fs_error *err)
 {
     const fs_cupti_options alone = {.api_calls = false, .may_share = evict};
     bool capturing = atomic_load(&capture.capturing);
+    if ((capture.watching != NULL || capture.report.version != 0) && capture.generation != fs_fork_generation())
+        return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is unavailable in a process forked after CUPTI was used");
     if (capture.watching != NULL) return FS_OK;
     pthread_once(&unwanted.once, find_functions);
     if (!capturing) {
@@ -497,7 +500,7 @@ fs_status fs_cupti_watch(bool on, bool evict, fs_error *err)
 {
     if (fs_cupti == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
     if (on) return begin_watching(evict, err);
-    if (capture.watching == NULL) return FS_OK;
+    if (capture.watching == NULL || capture.generation != fs_fork_generation()) return FS_OK;
     set_watched(capture.watching, 0);
     if (!atomic_load(&capture.capturing)) {
         capture.subscriber = capture.watching;

@@ -8,101 +8,24 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
-#include "base/hash.h"
 #include "sources/cupti/cupti.h"
 #include "sources/cupti/library.h"
+#include "sources/cupti/watched.h"
 #include "sources/native.h"
 #include "store/event.h"
-
-/* What was open when a node was created. */
-typedef struct {
-    int64_t time;
-    uint64_t thread;
-    uint32_t owner; /* event of watch.store; FS_NONE: unknown, or nothing */
-    bool resolved;
-} moment;
-
-/* A node by its id. */
-typedef struct {
-    uint64_t id;     /* 0: free */
-    uint32_t moment; /* FS_NONE: unknown, as after an update */
-    uint8_t type;    /* CUgraphNodeType */
-    bool destroyed;
-} node_slot;
 
 static struct {
     pthread_mutex_t lock;
     bool on;
     uint32_t generation;
-    fs_store *store; /* what was open: copies, each with the chain that encloses it */
-    moment *moments;
-    uint32_t moment_count, moment_capacity;
-    node_slot *slots; /* a hash table: a power of two, at most half full */
-    uint32_t slot_count, used, destroyed;
-    int64_t lost;
+    fs_watched of;
     uint32_t last_from, last_copy; /* the chain copied last, of the running recorder */
     const fs_store *last_store;
     int64_t last_start;
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Nodes by id ------------------------------------------------------------------------------------------------------ */
-
-static node_slot *slot_of(node_slot *slots, uint32_t count, uint64_t id)
-{
-    uint32_t at = (uint32_t)fs_hash_numbers(fs_hash_keys(), id, 0) & (count - 1);
-    while (slots[at].id != 0 && slots[at].id != id) at = (at + 1) & (count - 1);
-    return &slots[at];
-}
-
-static bool grow_slots(void)
-{
-    uint32_t count = watch.slot_count ? watch.slot_count * 2 : 1024;
-    node_slot *slots = fs_calloc(count, sizeof *slots);
-    if (slots == NULL) return false;
-    for (uint32_t i = 0; i < watch.slot_count; i++)
-        if (watch.slots[i].id != 0) *slot_of(slots, count, watch.slots[i].id) = watch.slots[i];
-    fs_free(watch.slots);
-    watch.slots = slots;
-    watch.slot_count = count;
-    return true;
-}
-
-/* Drop the nodes that were destroyed. Only while nothing may still bring records of their last launches. */
-static void purge(void)
-{
-    node_slot *slots = fs_calloc(watch.slot_count, sizeof *slots);
-    if (slots == NULL) return;
-    watch.used = watch.destroyed = 0;
-    for (uint32_t i = 0; i < watch.slot_count; i++) {
-        if (watch.slots[i].id == 0 || watch.slots[i].destroyed) continue;
-        *slot_of(slots, watch.slot_count, watch.slots[i].id) = watch.slots[i];
-        watch.used++;
-    }
-    fs_free(watch.slots);
-    watch.slots = slots;
-}
-
-static node_slot *find_node(uint64_t id)
-{
-    if (watch.slot_count == 0 || id == 0) return NULL;
-    node_slot *slot = slot_of(watch.slots, watch.slot_count, id);
-    return slot->id == id ? slot : NULL;
-}
-
-static void set_node(uint64_t id, uint32_t at, int32_t type)
-{
-    enum { MANY_DESTROYED = 1 << 16 };
-    if (id == 0) return;
-    if (watch.destroyed > MANY_DESTROYED && 2 * watch.destroyed > watch.used && !fs_cupti_is_capturing()) purge();
-    if (2 * watch.used >= watch.slot_count && !grow_slots()) {
-        watch.lost++;
-        return;
-    }
-    node_slot *slot = slot_of(watch.slots, watch.slot_count, id);
-    if (slot->id == 0) watch.used++;
-    else if (slot->destroyed) watch.destroyed--;
-    *slot = (node_slot){id, at, (uint8_t)type, false};
-}
+/* Held while the watch starts or stops. It is taken before the lock of the watch, and by no callback. */
+static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
 
 /* What is open ----------------------------------------------------------------------------------------------------- */
 
@@ -122,12 +45,12 @@ static fs_status copy_chain(const fs_store *from, uint32_t event, uint32_t paren
             continue; /* of the capture, not of its replays */
         made.parent = parent;
         made.start = made.duration = 0;
-        if (name != FS_NONE) FS_TRY(fs_store_name(watch.store, fs_store_name_text(from, name), &made.name, NULL));
+        if (name != FS_NONE) FS_TRY(fs_store_name(watch.of.store, fs_store_name_text(from, name), &made.name, NULL));
         if (signature != FS_NONE) {
             fs_span bytes = fs_store_signature_bytes(from, signature);
-            FS_TRY(fs_store_signature(watch.store, bytes.bytes, bytes.size, &made.signature, NULL));
+            FS_TRY(fs_store_signature(watch.of.store, bytes.bytes, bytes.size, &made.signature, NULL));
         }
-        FS_TRY(fs_store_append(watch.store, &made, &parent, NULL));
+        FS_TRY(fs_store_append(watch.of.store, &made, &parent, NULL));
     }
     *copy = parent;
     return FS_OK;
@@ -139,13 +62,13 @@ static uint32_t copy_open(bool *open)
     uint32_t copy = FS_NONE;
     fs_store *store = fs_recording_hold();
     *open = false;
-    if (store != NULL) {
+    if (store != NULL && watch.of.store != NULL) {
         uint32_t event = fs_store_innermost(store);
         fs_store_hold(store);
         int64_t start = event != FS_NONE ? FS_EVENT_AT(store, event, start) : 0;
         bool same = store == watch.last_store && event == watch.last_from && start == watch.last_start;
         if (event != FS_NONE && same) copy = watch.last_copy;
-        else if (event != FS_NONE && copy_chain(store, event, FS_NONE, &copy) != FS_OK) watch.lost++;
+        else if (event != FS_NONE && copy_chain(store, event, FS_NONE, &copy) != FS_OK) watch.of.lost++;
         *open = event != FS_NONE;
         fs_store_release(store);
         watch.last_store = store;
@@ -159,21 +82,21 @@ static uint32_t copy_open(bool *open)
 
 static uint32_t add_moment(void)
 {
-    if (watch.moment_count == watch.moment_capacity) {
-        uint32_t capacity = watch.moment_capacity ? watch.moment_capacity * 2 : 1024;
-        moment *moments = fs_realloc(watch.moments, capacity * sizeof *moments);
+    if (watch.of.moment_count == watch.of.moment_capacity) {
+        uint32_t capacity = watch.of.moment_capacity ? watch.of.moment_capacity * 2 : 1024;
+        fs_watched_moment *moments = fs_realloc(watch.of.moments, capacity * sizeof *moments);
         if (moments == NULL) {
-            watch.lost++;
+            watch.of.lost++;
             return FS_NONE;
         }
-        watch.moments = moments;
-        watch.moment_capacity = capacity;
+        watch.of.moments = moments;
+        watch.of.moment_capacity = capacity;
     }
-    moment *made = &watch.moments[watch.moment_count];
+    fs_watched_moment *made = &watch.of.moments[watch.of.moment_count];
     made->time = fs_clock_now();
     made->thread = (uint64_t)syscall(SYS_gettid);
     made->owner = copy_open(&made->resolved);
-    return watch.moment_count++;
+    return watch.of.moment_count++;
 }
 
 /* Callbacks -------------------------------------------------------------------------------------------------------- */
@@ -185,20 +108,37 @@ static uint64_t id_of(void *node)
     return fs_cupti->graph_node_id(node, &id) == FS_CUPTI_SUCCESS ? id : 0;
 }
 
+static uint32_t graph_id_of(int (*get)(void *, uint32_t *), void *graph)
+{
+    uint32_t id = 0;
+    return get != NULL && graph != NULL && get(graph, &id) == FS_CUPTI_SUCCESS ? id : 0;
+}
+
+/* CUPTI is asked before the lock is taken. Only members that a callback has are read: others may be undefined. */
 void fs_watch_called(uint32_t function, const void *data)
 {
     const fs_cupti_resource *resource = data;
     const fs_cupti_graph *graph = resource != NULL ? resource->descriptor : NULL;
     if (graph == NULL || watch.generation != fs_fork_generation()) return;
-    uint64_t id = id_of(graph->node), original = id_of(graph->original_node);
+    bool of_exec = function == FS_CUPTI_EXEC_DESTROYED, of_graph = function == FS_CUPTI_GRAPH_DESTROYED;
+    bool from_other = function == FS_CUPTI_NODE_CLONED || function == FS_CUPTI_NODE_UPDATED;
+    uint64_t id = of_exec || of_graph ? 0 : id_of(graph->node);
+    uint64_t original = from_other ? id_of(graph->original_node) : 0;
+    uint32_t ended = 0;
+    if (of_exec) ended = graph_id_of(fs_cupti->graph_exec_id, graph->executable);
+    else if (of_graph) ended = graph_id_of(fs_cupti->graph_id, graph->graph);
     pthread_mutex_lock(&watch.lock);
-    node_slot *node = find_node(id), *from = find_node(original);
+    if (fs_watched_is_large(&watch.of) && !fs_cupti_is_capturing()) {
+        fs_watched_forget_oldest(&watch.of);
+        watch.last_store = NULL; /* its copy may have gone */
+    }
+    fs_watched_node *node = fs_watched_find(&watch.of, id), *from = fs_watched_find(&watch.of, original);
     switch (function) {
     case FS_CUPTI_NODE_CREATED:
-        set_node(id, add_moment(), graph->node_type);
+        fs_watched_set(&watch.of, id, add_moment(), graph->node_type);
         break;
     case FS_CUPTI_NODE_CLONED:
-        if (from != NULL) set_node(id, from->moment, graph->node_type);
+        if (from != NULL) fs_watched_set(&watch.of, id, from->moment, graph->node_type);
         break;
     case FS_CUPTI_NODE_UPDATED:
         if (node != NULL) node->moment = from != NULL ? from->moment : FS_NONE;
@@ -207,12 +147,10 @@ void fs_watch_called(uint32_t function, const void *data)
         if (node != NULL) node->moment = FS_NONE;
         break;
     case FS_CUPTI_NODE_DESTROYED:
-        if (node != NULL && !node->destroyed) {
-            node->destroyed = true;
-            watch.destroyed++;
-        }
+        if (node != NULL) node->destroyed = true;
         break;
     default:
+        fs_watched_end_graph(&watch.of, ended);
         break;
     }
     pthread_mutex_unlock(&watch.lock);
@@ -220,69 +158,82 @@ void fs_watch_called(uint32_t function, const void *data)
 
 /* Control ---------------------------------------------------------------------------------------------------------- */
 
+/* In a forked child, other threads may have held the lock or left the tables half changed, and CUPTI is unavailable. */
+static void leave_to_parent(void)
+{
+    memset(&watch, 0, sizeof watch);
+    changing = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    watch.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    watch.generation = FS_NONE;
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, leave_to_parent);
+}
+
 fs_status fs_watch_start(bool evict, fs_error *err)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     fs_status status = FS_OK;
+    pthread_once(&once, watch_forks);
     if (fs_cupti == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
     if (fs_cupti->graph_node_id == NULL)
         return fs_fail(err, FS_RUNTIME_ERROR,
                        "this CUPTI has no cuptiGetGraphNodeId; install CUPTI of CUDA 12 or later");
+    pthread_mutex_lock(&changing);
     pthread_mutex_lock(&watch.lock);
     bool on = watch.on;
-    if (watch.store == NULL) status = fs_store_create(&watch.store, err);
+    if (watch.of.store == NULL) status = fs_store_create(&watch.of.store, err);
     watch.generation = fs_fork_generation();
     pthread_mutex_unlock(&watch.lock);
-    if (on || status != FS_OK) return status;
-    FS_TRY(fs_cupti_watch(true, evict, err));
+    /* Not under the lock: a callback of another thread may wait for it within CUPTI. */
+    if (!on && status == FS_OK) status = fs_cupti_watch(true, evict, err);
     pthread_mutex_lock(&watch.lock);
-    watch.on = true;
+    watch.on = status == FS_OK;
     pthread_mutex_unlock(&watch.lock);
-    return FS_OK;
+    pthread_mutex_unlock(&changing);
+    return status;
 }
 
 void fs_watch_stop(void)
 {
+    pthread_mutex_lock(&changing);
     pthread_mutex_lock(&watch.lock);
-    bool on = watch.on && watch.generation == fs_fork_generation();
+    bool on = watch.on;
     watch.on = false;
     pthread_mutex_unlock(&watch.lock);
     if (on) FS_IGNORE(fs_cupti_watch(false, false, NULL));
+    pthread_mutex_unlock(&changing);
 }
 
 bool fs_watch_is_on(void)
 {
-    return watch.on && watch.generation == fs_fork_generation();
+    return watch.on;
 }
 
 fs_watch_report fs_watch_state(void)
 {
-    fs_watch_report report = {.kept = watch.used};
     pthread_mutex_lock(&watch.lock);
-    for (uint32_t i = 0; i < watch.slot_count; i++) {
-        const node_slot *slot = &watch.slots[i];
-        if (slot->id == 0 || slot->destroyed) continue;
+    fs_watch_report report = {.kept = watch.of.used, .lost = watch.of.lost};
+    for (uint32_t i = 0; i < watch.of.slot_count; i++) {
+        const fs_watched_node *slot = &watch.of.slots[i];
+        if (!fs_watched_exists(&watch.of, slot)) continue;
         report.nodes++;
-        report.resolved += slot->moment != FS_NONE && watch.moments[slot->moment].resolved;
+        report.resolved += slot->moment != FS_NONE && watch.of.moments[slot->moment].resolved;
     }
-    report.lost = watch.lost;
     pthread_mutex_unlock(&watch.lock);
     return report;
 }
 
 void fs_watch_forget(void)
 {
+    fs_store *empty = NULL;
     pthread_mutex_lock(&watch.lock);
-    fs_free(watch.moments);
-    fs_free(watch.slots);
-    fs_store_destroy(watch.store);
-    watch.moments = NULL;
-    watch.slots = NULL;
-    watch.store = NULL;
-    watch.moment_count = watch.moment_capacity = watch.slot_count = watch.used = watch.destroyed = 0;
-    watch.lost = 0;
+    if (watch.on) FS_IGNORE(fs_store_create(&empty, NULL)); /* without memory, nodes are unknown */
+    fs_watched_clear(&watch.of);
+    watch.of.store = empty;
     watch.last_store = NULL;
-    if (watch.on) FS_IGNORE(fs_store_create(&watch.store, NULL));
-    watch.on = watch.on && watch.store != NULL;
     pthread_mutex_unlock(&watch.lock);
 }
 
@@ -347,8 +298,8 @@ static fs_status resolve_lane(const fs_store *store, uint32_t lane, int64_t begi
 {
     uint64_t thread = fs_store_lane(store, lane).id;
     uint32_t count = list_owners(store, lane, list, events), last = FS_NONE, around = FS_NONE, copy = FS_NONE;
-    for (uint32_t i = 0; i < watch.moment_count; i++) {
-        moment *at = &watch.moments[i];
+    for (uint32_t i = 0; i < watch.of.moment_count; i++) {
+        fs_watched_moment *at = &watch.of.moments[i];
         if (at->thread != thread || at->time < begin || at->time > end) continue;
         uint32_t owner = open_at(store, events, count, at->time - shift);
         if (owner == FS_NONE) continue;
@@ -373,7 +324,7 @@ fs_status fs_watch_resolve(const fs_store *store, int64_t begin, int64_t end, in
     fs_status status = list != NULL && events != NULL ? FS_OK : FS_OUT_OF_MEMORY;
     *found = 0;
     pthread_mutex_lock(&watch.lock);
-    for (uint32_t lane = 0; status == FS_OK && watch.store != NULL && lane < fs_store_lane_count(store); lane++)
+    for (uint32_t lane = 0; status == FS_OK && watch.of.store != NULL && lane < fs_store_lane_count(store); lane++)
         if (!fs_store_lane(store, lane).on_device)
             status = resolve_lane(store, lane, begin, end, shift, list, events, found);
     pthread_mutex_unlock(&watch.lock);
@@ -386,7 +337,7 @@ fs_status fs_watch_resolve(const fs_store *store, int64_t begin, int64_t end, in
 
 static int compare_nodes(const void *left, const void *right)
 {
-    uint64_t a = (*(const node_slot *const *)left)->id, b = (*(const node_slot *const *)right)->id;
+    uint64_t a = (*(const fs_watched_node *const *)left)->id, b = (*(const fs_watched_node *const *)right)->id;
     return (a > b) - (a < b);
 }
 
@@ -399,38 +350,52 @@ static uint32_t symbol_of(uint8_t type)
 
 /* Add the graphs for records without the ids of nodes, as torch.profiler wrote them up to torch 2.11: their kernels are
  * matched in the order of the nodes. The upper half of a node's id is that of its graph. */
-static fs_status add_graphs(fs_captures *captures, uint32_t index, const node_slot **nodes, uint32_t count,
-                            fs_error *err)
+static fs_status add_graphs(fs_captures *captures, uint32_t index, const uint32_t *moved, const fs_watched_node **nodes,
+                            uint32_t count, fs_error *err)
 {
     qsort(nodes, count, sizeof *nodes, compare_nodes);
     for (uint32_t first = 0, next; first < count; first = next) {
         FS_TRY(fs_captures_begin(captures, index, INT64_MIN, FS_NONE, err));
         for (next = first; next < count && nodes[next]->id >> 32 == nodes[first]->id >> 32; next++) {
-            const node_slot *slot = nodes[next];
-            bool known = slot->moment != FS_NONE && watch.moments[slot->moment].resolved;
-            uint32_t owner = known ? watch.moments[slot->moment].owner : FS_NONE;
+            const fs_watched_node *slot = nodes[next];
+            bool known = slot->moment != FS_NONE && watch.of.moments[slot->moment].resolved;
+            uint32_t owner = known ? watch.of.moments[slot->moment].owner : FS_NONE;
+            if (owner != FS_NONE) owner = moved[owner];
             FS_TRY(fs_captures_append(captures, symbol_of(slot->type), FS_NONE, owner, err));
         }
     }
     return FS_OK;
 }
 
-static fs_status add_known(fs_captures *captures, fs_error *err)
+static fs_status add_nodes(fs_captures *captures, uint32_t index, const uint32_t *moved, const fs_watched_node **nodes,
+                           fs_error *err)
 {
-    uint32_t index, count = 0;
-    const node_slot **nodes = fs_malloc((watch.used + (size_t)1) * sizeof *nodes);
-    if (nodes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u nodes of graphs", watch.used);
-    fs_status status = fs_captures_add_store(captures, watch.store, &index, err);
-    for (uint32_t i = 0; status == FS_OK && i < watch.slot_count; i++) {
-        const node_slot *slot = &watch.slots[i];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < watch.of.slot_count; i++) {
+        const fs_watched_node *slot = &watch.of.slots[i];
         if (slot->id == 0) continue;
         if (slot->type <= FS_CUPTI_NODE_FILL) nodes[count++] = slot;
-        if (slot->moment == FS_NONE || !watch.moments[slot->moment].resolved) continue;
-        fs_known_node node = {slot->id, index, watch.moments[slot->moment].owner, INT64_MIN};
-        status = fs_captures_add_node(captures, &node, err);
+        if (slot->moment == FS_NONE || !watch.of.moments[slot->moment].resolved) continue;
+        uint32_t owner = watch.of.moments[slot->moment].owner;
+        fs_known_node node = {slot->id, index, owner != FS_NONE ? moved[owner] : FS_NONE, INT64_MIN};
+        FS_TRY(fs_captures_add_node(captures, &node, err));
     }
     fs_captures_sort(captures);
-    if (status == FS_OK) status = add_graphs(captures, index, nodes, count, err);
+    return add_graphs(captures, index, moved, nodes, count, err);
+}
+
+/* Add what is known now, as a copy: graphs are captured while a recording is joined. */
+static fs_status add_known(fs_captures *captures, fs_store *copy, fs_error *err)
+{
+    uint32_t index, *moved = fs_malloc((fs_store_count(watch.of.store) + (size_t)1) * sizeof *moved);
+    const fs_watched_node **nodes = fs_malloc((watch.of.used + (size_t)1) * sizeof *nodes);
+    fs_status status = FS_OK;
+    if (nodes == NULL || moved == NULL)
+        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u nodes of graphs", watch.of.used);
+    if (status == FS_OK) status = fs_watched_copy(watch.of.store, NULL, copy, moved, err);
+    if (status == FS_OK) status = fs_captures_add_store(captures, copy, &index, err);
+    if (status == FS_OK) status = add_nodes(captures, index, moved, nodes, err);
+    fs_free(moved);
     fs_free(nodes);
     return status;
 }
@@ -438,10 +403,13 @@ static fs_status add_known(fs_captures *captures, fs_error *err)
 fs_status fs_watch_join(const fs_store *from, fs_captures *captures, fs_store *into, fs_replay_report *report,
                         fs_error *err)
 {
-    bool here = watch.generation == fs_fork_generation();
-    if (here) pthread_mutex_lock(&watch.lock);
-    fs_status status = here && watch.store != NULL ? add_known(captures, err) : FS_OK;
+    fs_store *copy = NULL;
+    FS_TRY(fs_store_create(&copy, err));
+    pthread_mutex_lock(&watch.lock);
+    fs_status status = watch.of.store != NULL ? add_known(captures, copy, err) : FS_OK;
+    pthread_mutex_unlock(&watch.lock);
     if (status == FS_OK) status = fs_replays_join(from, captures, into, report, err);
-    if (here) pthread_mutex_unlock(&watch.lock);
+    fs_captures_clear(captures); /* it refers to the copy */
+    fs_store_destroy(copy);
     return status;
 }

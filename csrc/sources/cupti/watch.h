@@ -1,10 +1,11 @@
 /* Watches the process capture CUDA graphs: which op, range and Python call was open when each node was created, and
- * which nodes its clones are, in executable graphs too. Costs nothing when a graph is launched.
+ * which nodes its clones are, in executable graphs and child graphs too. Costs nothing when a graph is launched.
  *
  *   node created   ► what was open on the thread in the running recorder, copied to a store of the watch;
  *                    else the time and the thread, until fs_watch_resolve finds what was open in another recording
  *   node cloned    ► the same for the clone: an executable graph is a clone, and its nodes' ids are in the records
  *   node updated   ► what the node it was updated from has; of new parameters alone, unknown
+ *   destroyed      ► kept, as records of the last launches may be still to come; of many, the oldest are forgotten
  *
  * The callbacks come from CUPTI, within the calls that capture, clone and instantiate. */
 #ifndef FS_SOURCES_CUPTI_WATCH_H
@@ -43,7 +44,7 @@ fs_status fs_watch_resolve(const fs_store *store, int64_t begin, int64_t end, in
                            fs_error *err);
 
 /* Give the kernels of replays in a recording of this process their ops: fs_replays_join with the watched nodes, and
- * with the captures so far in `captures`. */
+ * with the captures so far in `captures`, which is cleared. */
 fs_status fs_watch_join(const fs_store *from, fs_captures *captures, fs_store *into, fs_replay_report *report,
                         fs_error *err);
 

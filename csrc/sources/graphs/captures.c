@@ -239,8 +239,8 @@ fs_status fs_captures_begin(fs_captures *captures, uint32_t store, int64_t begin
 {
     FS_TRY(grow((void **)&captures->graphs, captures->graph_count, &captures->graph_capacity, sizeof *captures->graphs,
                 err));
-    captures->graphs[captures->graph_count++] =
-        (fs_captured_graph){.store = store, .first = captures->node_count, .label = label, .begin = begin};
+    captures->graphs[captures->graph_count++] = (fs_captured_graph){
+        .store = store, .first = captures->node_count, .label = label, .lane = FS_NONE, .begin = begin};
     return FS_OK;
 }
 
@@ -265,7 +265,9 @@ static fs_status begin_graph(reading *all, const graph_call *call, fs_error *err
 {
     FS_TRY(grow((void **)&all->open, all->open_count, &all->open_capacity, sizeof *all->open, err));
     all->open[all->open_count++] = (open_capture){call->lane, all->captures->graph_count};
-    return fs_captures_begin(all->captures, all->store_index, call->start, label_of(all->store, call->event), err);
+    FS_TRY(fs_captures_begin(all->captures, all->store_index, call->start, label_of(all->store, call->event), err));
+    all->captures->graphs[all->captures->graph_count - 1].lane = call->lane;
+    return FS_OK;
 }
 
 /* Return the graph that a call of the thread is part of: the thread's own, or the only one; FS_NONE: unknown. */

@@ -25,6 +25,7 @@ typedef struct {
     uint32_t store;        /* index in fs_captures.stores */
     uint32_t first, count; /* nodes */
     uint32_t label;        /* an annotation around the capture whose name contains a number, or FS_NONE */
+    uint32_t lane;         /* of the call that began the capture, or FS_NONE */
     int64_t begin;         /* start of the capture: owners that began earlier enclose all of it */
 } fs_captured_graph;
 
@@ -46,7 +47,8 @@ typedef struct {
     uint32_t known_count, known_capacity;
     fs_intern symbols; /* names of kernels */
     fs_intern chains;
-    uint32_t unused; /* launches of captures that overlap others, whose graph is unknown */
+    uint32_t unused;         /* launches of captures that overlap others, whose graph is unknown */
+    const uint32_t *node_of; /* by event of the joined store: index in `known`, or FS_NONE; NULL: found by id */
 } fs_captures;
 
 /* An all-zero struct is empty. */

@@ -1,8 +1,11 @@
-/* Gives the kernels of replayed graphs the ops that launched them when the graph was captured.
+/* Gives the kernels of replayed graphs the ops that launched them when the graph was captured, in recordings of every
+ * source.
  *
  *   replays: device work by the call that launched the graph ──┐
  *                                                              ├─► events of the replay, with the ops of the capture
  *   captures: by the id of the node; else by kernel names ─────┘   repeated before the work of each launch
+ *
+ * An op that the joined store itself recorded at the capture is FS_EVENT_CAPTURED, as is what encloses it.
  *
  * A launch matches a captured graph if its kernels have the names of the nodes in their order, or, on several streams,
  * if the names agree and each runs on one stream only. If work of the launch was not recorded, only those kernels match

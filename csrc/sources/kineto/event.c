@@ -249,11 +249,17 @@ static int64_t bytes_of(const event_text *event, int which)
     return bytes < -FS_MOST_AMOUNT || bytes > FS_MOST_AMOUNT ? 0 : bytes;
 }
 
+/* The flags of an op that trace_arguments.c writes as "graph replay". */
+static uint8_t graph_flags(int64_t written)
+{
+    if (written == FS_EVENT_CAPTURED) return FS_EVENT_CAPTURED;
+    return written == 0 ? 0 : FS_EVENT_REPLAYED | (written == FS_EVENT_MARK ? FS_EVENT_MARK : 0);
+}
+
 static fs_status keep_host(fs_piece *piece, const event_text *event, fs_record *record, fs_error *err)
 {
     if (record->kind == FS_EVENT_RANGE && begins(&event->name, "ProfilerStep#")) record->kind = FS_EVENT_STEP;
-    record->replayed = number(event, FS_ARG_REPLAYED, 0) != 0;
-    record->marked = number(event, FS_ARG_REPLAYED, 0) == FS_EVENT_MARK;
+    record->graph = graph_flags(number(event, FS_ARG_REPLAYED, 0));
     record->communication = record->kind == FS_EVENT_RANGE && fs_scan_is_communication(&event->name);
     FS_TRY(find_lane(piece, -1, number(event, FS_ARG_THREAD, event->thread.number), event, &record->lane, err));
     if (record->kind == FS_EVENT_OP) {

@@ -274,10 +274,8 @@ static fs_event event_of(const fs_record *record)
     event.device = record->device;
     event.kind = record->kind;
     event.timing = FS_TIMING_TRACE;
-    if (record->replayed) { /* its place in time only tells what encloses it */
-        event.flags = FS_EVENT_REPLAYED | (record->marked ? FS_EVENT_MARK : 0);
-        event.duration = 0;
-    }
+    event.flags = record->graph;
+    if ((record->graph & FS_EVENT_REPLAYED) != 0) event.duration = 0; /* its place only tells what encloses it */
     return event;
 }
 

@@ -29,9 +29,9 @@ typedef struct {
     };
     int8_t device;
     uint8_t kind;
+    uint8_t graph;          /* of an op or an annotation: FS_EVENT_REPLAYED, which takes no time, … */
     bool communication : 1; /* an annotation of a collective: it ends on another thread */
-    bool replayed : 1;      /* an op or an annotation of a replayed graph: it takes no time */
-    bool marked : 1;        /* work of a graph with an annotation of its capture, or that annotation: FS_EVENT_MARK */
+    bool marked : 1;        /* work of a graph with an annotation of its capture */
     bool shared : 1;        /* an API call whose correlation, or an op whose "External id", is not unique */
 } fs_record;
 

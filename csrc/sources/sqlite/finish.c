@@ -180,7 +180,7 @@ static fs_status join(fs_rows *rows, fs_store *store, fs_rows_report *report, fs
     return status;
 }
 
-fs_status fs_rows_finish(fs_rows *rows, const char *head, size_t head_size, fs_store *store, fs_rows_report *report,
+fs_status fs_rows_finish(fs_rows *rows, const char *head, size_t head_size, fs_store **store, fs_rows_report *report,
                          fs_error *err)
 {
     fs_kineto_head_facts facts = {0, false};
@@ -189,10 +189,9 @@ fs_status fs_rows_finish(fs_rows *rows, const char *head, size_t head_size, fs_s
     FS_TRY(separate_processes(rows, report, err));
     FS_TRY(fs_rows_match_frees(rows, report, err));
     end_open_ranges(rows);
-    FS_TRY(fs_kineto_read_head(head, head_size, store, &facts, err));
-    FS_TRY(join(rows, store, report, err));
-    FS_TRY(fs_rows_join_graphs(rows, store, report, err));
-    FS_TRY(fs_rows_join_nccl(rows, store, report, err));
-    report->kept = fs_store_count(store);
-    return FS_OK;
+    FS_TRY(fs_kineto_read_head(head, head_size, *store, &facts, err));
+    FS_TRY(join(rows, *store, report, err));
+    report->kept = fs_store_count(*store);
+    FS_TRY(fs_rows_join_nccl(rows, *store, report, err));
+    return fs_rows_join_graphs(rows, store, report, err);
 }

@@ -4,8 +4,8 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "sources/graphs/replays.h"
 #include "store/event.h"
-#include "store/torch_signature.h"
 
 /* Clones of clones are followed this far; a longer chain is a cycle. */
 enum { MOST_CLONES = 64 };
@@ -58,23 +58,19 @@ fs_status fs_part_add_graph_work(fs_part *part, int64_t process, int64_t node, f
 
 /* Joining ---------------------------------------------------------------------------------------------------------- */
 
-/* A captured node: the event that owns it, and how often it ran. */
-typedef struct {
-    uint32_t owner, runs;
-} captured_node;
-
 typedef struct {
     const fs_rows *rows;
-    fs_store *store;
+    const fs_store *store;
     const fs_graph_node **nodes;
-    captured_node *captured; /* by node */
+    uint32_t *captured; /* by node: index in captures.known of the node that was captured; FS_NONE: cloned */
     uint32_t node_count;
     fs_id_map by_id;  /* (process, node) → index in nodes */
     uint32_t *hosts;  /* host events, as the join ordered them: by lane and start */
     uint32_t *firsts; /* by lane: its first host; one more entry at the end */
-    uint32_t *runs;   /* by event: how often its work ran, plus 1; 0: not captured */
+    uint32_t *works;  /* by event: index in captures.known, or FS_NONE */
     uint32_t event_count, lane_count;
     int64_t first_process; /* whose threads have lanes with their own numbers (kineto/join.c) */
+    fs_captures captures;
 } joining;
 
 static fs_status list_nodes(joining *all, fs_error *err)
@@ -89,7 +85,7 @@ static fs_status list_nodes(joining *all, fs_error *err)
     for (uint32_t i = 0; i < rows->part_count; i++) {
         for (uint32_t at = 0; at < rows->parts[i]->node_count; at++) {
             const fs_graph_node *node = &rows->parts[i]->nodes[at];
-            all->captured[count] = (captured_node){FS_NONE, 0};
+            all->captured[count] = FS_NONE;
             all->nodes[count] = node;
             FS_TRY(fs_id_map_set(&all->by_id, node->process, node->node, count++, err));
         }
@@ -110,9 +106,10 @@ static fs_status list_hosts(joining *all, fs_error *err)
     all->event_count = fs_store_count(all->store);
     all->hosts = fs_malloc((all->event_count + (size_t)1) * sizeof *all->hosts);
     all->firsts = fs_calloc(lanes + (size_t)2, sizeof *all->firsts);
-    all->runs = fs_calloc(all->event_count + (size_t)1, sizeof *all->runs);
-    if (all->hosts == NULL || all->firsts == NULL || all->runs == NULL)
+    all->works = fs_malloc((all->event_count + (size_t)1) * sizeof *all->works);
+    if (all->hosts == NULL || all->firsts == NULL || all->works == NULL)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to find the ops of CUDA graphs");
+    memset(all->works, 0xff, all->event_count * sizeof *all->works);
     uint32_t lane = 0;
     const fs_chunk *chunk = NULL;
     for (uint32_t index = 0; index < all->event_count; index++) {
@@ -140,11 +137,16 @@ static int64_t first_process(const fs_rows *rows)
     return process;
 }
 
-static fs_status lane_of(const joining *all, const fs_graph_node *node, uint32_t *lane, fs_error *err)
+/* Return the lane of the thread that made a node, or FS_NONE. */
+static uint32_t lane_of(const joining *all, const fs_graph_node *node)
 {
     uint64_t thread = (uint64_t)node->thread;
     if (node->process != all->first_process) thread ^= ((uint64_t)node->process + 1) << 32;
-    return fs_store_thread_lane_of(all->store, thread, lane, err);
+    for (uint32_t lane = 0; lane < all->lane_count; lane++) {
+        fs_lane found = fs_store_lane(all->store, lane);
+        if (!found.on_device && found.id == thread) return lane;
+    }
+    return FS_NONE;
 }
 
 /* Find the innermost op around a time, else the innermost range. */
@@ -167,16 +169,42 @@ static uint32_t owner_at(const joining *all, uint32_t lane, int64_t time)
     return range;
 }
 
-/* Find the owners of the nodes that were captured, as opposed to cloned. */
-static fs_status find_owners(joining *all, fs_error *err)
+/* Return when the capture of a node began: the last that began before it, on its thread if one did; else the start of
+ * the outermost op around it, as what encloses that is not known to be of the graph. */
+static int64_t begin_of(const joining *all, uint32_t lane, int64_t time, uint32_t owner)
 {
+    int64_t here = INT64_MIN, anywhere = INT64_MIN, begin;
+    for (uint32_t i = 0; i < all->captures.graph_count; i++) {
+        const fs_captured_graph *graph = &all->captures.graphs[i];
+        if (graph->begin > time) break; /* they are in order */
+        anywhere = graph->begin;
+        if (graph->lane == lane) here = graph->begin;
+    }
+    if (here != INT64_MIN || anywhere != INT64_MIN) return here != INT64_MIN ? here : anywhere;
+    begin = owner != FS_NONE ? FS_EVENT_AT(all->store, owner, start) : time;
+    for (uint32_t at = owner; at != FS_NONE; at = FS_EVENT_AT(all->store, at, parent))
+        if (FS_EVENT_AT(all->store, at, kind) == FS_EVENT_OP) begin = FS_EVENT_AT(all->store, at, start);
+    return begin;
+}
+
+/* Find the owners of the nodes that were captured, as opposed to cloned. */
+static fs_status find_owners(joining *all, uint32_t store, fs_error *err)
+{
+    const fs_graph_node *last = NULL;
+    uint32_t lane = FS_NONE;
     for (uint32_t i = 0; i < all->node_count; i++) {
         const fs_graph_node *node = all->nodes[i];
-        uint32_t lane;
         FS_POLL(i, err);
         if (node->original != 0 && node->original != node->node) continue;
-        FS_TRY(lane_of(all, node, &lane, err));
-        if (lane < all->lane_count) all->captured[i].owner = owner_at(all, lane, node->start);
+        if (last == NULL || node->thread != last->thread || node->process != last->process) lane = lane_of(all, node);
+        last = node;
+        fs_known_node known = {(uint64_t)node->node, store, FS_NONE, 0};
+        if (lane != FS_NONE) known.owner = owner_at(all, lane, node->start);
+        known.begin = begin_of(all, lane, node->start, known.owner);
+        if (known.owner != FS_NONE && FS_EVENT_AT(all->store, known.owner, start) < known.begin)
+            known.owner = FS_NONE; /* it encloses the capture */
+        all->captured[i] = all->captures.known_count;
+        FS_TRY(fs_captures_add_node(&all->captures, &known, err));
     }
     return FS_OK;
 }
@@ -195,77 +223,49 @@ static uint32_t captured_of(const joining *all, int64_t process, int64_t node)
     return FS_NONE;
 }
 
-static fs_status link_work(joining *all, fs_rows_report *report, fs_error *err)
+static fs_status link_work(joining *all, fs_error *err)
 {
     for (uint32_t i = 0; i < all->rows->part_count; i++) {
         const fs_part *part = all->rows->parts[i];
         for (uint32_t at = 0; at < part->work_count; at++) {
             const fs_graph_work *work = &part->work[at];
-            fs_event event;
             FS_POLL(at, err);
             uint32_t node = captured_of(all, work->process, work->node);
-            if (node == FS_NONE || all->captured[node].owner == FS_NONE) continue;
-            all->captured[node].runs++;
-            fs_store_get(all->store, work->record->index, &event);
-            event.launcher = all->captured[node].owner;
-            fs_store_set(all->store, work->record->index, &event);
-            report->captured++;
+            if (node != FS_NONE) all->works[work->record->index] = all->captured[node];
         }
     }
+    all->captures.node_of = all->works;
     return FS_OK;
 }
 
-/* The work of an op ran as often as its node that ran most; so did that of the ops around it. */
-static void count_runs(const joining *all)
+static fs_status join_all(joining *all, fs_store *into, fs_rows_report *report, fs_error *err)
 {
-    for (uint32_t i = 0; i < all->node_count; i++) {
-        const captured_node *node = &all->captured[i];
-        for (uint32_t event = node->owner; event != FS_NONE; event = FS_EVENT_AT(all->store, event, parent)) {
-            if (all->runs[event] >= node->runs + 1) break;
-            all->runs[event] = node->runs + 1;
-        }
-    }
-}
-
-static fs_status set_runs(const joining *all, fs_error *err)
-{
-    for (uint32_t index = 0; index < all->event_count; index++) {
-        fs_event event;
-        FS_POLL(index, err);
-        if (all->runs[index] == 0 || all->runs[index] == 2) continue; /* not captured, or run once */
-        fs_store_get(all->store, index, &event);
-        if (event.kind != FS_EVENT_OP || event.signature == FS_NONE) continue;
-        fs_span bytes = fs_store_signature_bytes(all->store, event.signature);
-        void *copy = fs_malloc(bytes.size);
-        if (copy == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for arguments of %u bytes", bytes.size);
-        memcpy(copy, bytes.bytes, bytes.size);
-        fs_torch_set_runs(copy, all->runs[index] - 1);
-        fs_status status = fs_store_signature(all->store, copy, bytes.size, &event.signature, err);
-        fs_free(copy);
-        if (status != FS_OK) return status;
-        fs_store_set(all->store, index, &event);
-    }
-    return FS_OK;
-}
-
-static fs_status join_all(joining *all, fs_rows_report *report, fs_error *err)
-{
+    fs_replay_report joined;
+    FS_TRY(fs_captures_add(&all->captures, all->store, err));
     FS_TRY(list_nodes(all, err));
-    if (all->node_count == 0) return FS_OK;
     all->first_process = first_process(all->rows);
     FS_TRY(list_hosts(all, err));
-    FS_TRY(find_owners(all, err));
-    FS_TRY(link_work(all, report, err));
-    count_runs(all);
-    return set_runs(all, err);
+    FS_TRY(find_owners(all, 0, err));
+    FS_TRY(link_work(all, err));
+    FS_TRY(fs_replays_join(all->store, &all->captures, into, &joined, err));
+    report->captured = joined.owned;
+    report->estimated = joined.estimated;
+    return FS_OK;
 }
 
-fs_status fs_rows_join_graphs(const fs_rows *rows, fs_store *store, fs_rows_report *report, fs_error *err)
+fs_status fs_rows_join_graphs(const fs_rows *rows, fs_store **store, fs_rows_report *report, fs_error *err)
 {
-    joining all = {.rows = rows, .store = store};
-    fs_status status = join_all(&all, report, err);
-    void *blocks[] = {all.nodes, all.captured, all.hosts, all.firsts, all.runs};
+    joining all = {.rows = rows, .store = *store};
+    fs_store *into = NULL;
+    if (!fs_replays_exist(*store)) return FS_OK;
+    FS_TRY(fs_store_create(&into, err));
+    fs_status status = join_all(&all, into, report, err);
+    void *blocks[] = {all.nodes, all.captured, all.hosts, all.firsts, all.works};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fs_free(blocks[i]);
     fs_id_map_clear(&all.by_id);
+    fs_captures_clear(&all.captures);
+    fs_store *old = status == FS_OK ? *store : into;
+    if (status == FS_OK) *store = into;
+    fs_store_destroy(old);
     return status;
 }

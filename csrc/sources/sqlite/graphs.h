@@ -3,7 +3,7 @@
  *
  *   kernel ── its node ── cloned from ──► … ──► the node that was captured ── thread, time ──► the op around it
  *
- * A graph is captured once and replayed often, so the op's work is counted once for each replay (fs_torch_set_runs). */
+ * The nodes are those of the database; the ops of replays are events of their own (sources/graphs/replays.h). */
 #ifndef FS_SOURCES_SQLITE_GRAPHS_H
 #define FS_SOURCES_SQLITE_GRAPHS_H
 
@@ -13,7 +13,8 @@
 fs_status fs_part_add_node(fs_part *part, const fs_cell *cells, fs_error *err);
 fs_status fs_part_add_graph_work(fs_part *part, int64_t process, int64_t node, fs_record *record, fs_error *err);
 
-/* After the join: set the launchers of the work of nodes. Counts report->captured. FS_OUT_OF_MEMORY; FS_INTERRUPTED. */
-fs_status fs_rows_join_graphs(const fs_rows *rows, fs_store *store, fs_rows_report *report, fs_error *err);
+/* After the join: give the work of graphs its ops, in a store in the place of *store. Counts report->captured and
+ * estimated. FS_OUT_OF_MEMORY; FS_INTERRUPTED. */
+fs_status fs_rows_join_graphs(const fs_rows *rows, fs_store **store, fs_rows_report *report, fs_error *err);
 
 #endif

@@ -119,6 +119,7 @@ typedef struct {
     int64_t messages;        /* kernels of NCCL whose message is known from the ranges */
     int64_t unsized;         /* calls of NCCL whose ranges have no size */
     int64_t captured;        /* those that belong to the op that captured them */
+    int64_t estimated;       /* those that belong to the op that launched the same kernel elsewhere */
     int64_t process;         /* id of the first process with host threads; -1: none */
     int64_t processes;       /* with host threads or device work */
 } fs_rows_report;
@@ -147,9 +148,9 @@ fs_status fs_rows_add(fs_rows *rows, uint32_t part, fs_row_kind kind, const fs_c
  * FS_INTERRUPTED. */
 fs_status fs_rows_metrics(const fs_rows *rows, fs_metric_sample **samples, uint32_t *count, fs_error *err);
 
-/* Put the events into an empty store. `head`, as in a trace, is a JSON object with "deviceProperties", followed by
- * zero bytes as json_scan.h asks for. FS_OUT_OF_MEMORY; FS_INTERRUPTED. */
-fs_status fs_rows_finish(fs_rows *rows, const char *head, size_t head_size, fs_store *store, fs_rows_report *report,
+/* Put the events into an empty store, or another in its place. `head`, as in a trace, is a JSON object with
+ * "deviceProperties", followed by zero bytes as json_scan.h asks for. FS_OUT_OF_MEMORY; FS_INTERRUPTED. */
+fs_status fs_rows_finish(fs_rows *rows, const char *head, size_t head_size, fs_store **store, fs_rows_report *report,
                          fs_error *err);
 
 #endif

@@ -237,16 +237,8 @@ static fs_work work_by_rule(const char *name, const fs_torch_call *call)
     return work;
 }
 
-/* The work of a call that was done several times, or never. */
-static void repeat(fs_work *work, uint32_t runs)
-{
-    double *const amounts[] = {&work->flops, &work->bytes_read, &work->bytes_written, &work->bytes_moved,
-                               &work->most_read};
-    for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++) *amounts[i] *= runs;
-}
-
 /* Numbers that no rule gives are taken from the trace. */
-static fs_work work_of_one(const char *name, const fs_torch_call *call)
+fs_work fs_work_of_torch(const char *name, const fs_torch_call *call)
 {
     const fs_torch_recorded *recorded = &call->recorded;
     fs_work work = work_by_rule(name, call);
@@ -260,12 +252,5 @@ static fs_work work_of_one(const char *name, const fs_torch_call *call)
     if (isnan(work.bytes_written)) work.bytes_written = recorded->bytes_written;
     if (isnan(work.bytes_moved))
         work.bytes_moved = isnan(recorded->bytes) ? recorded->bytes_read + recorded->bytes_written : recorded->bytes;
-    return work;
-}
-
-fs_work fs_work_of_torch(const char *name, const fs_torch_call *call)
-{
-    fs_work work = work_of_one(name, call);
-    if (call->runs != 1 && !work.of_launched) repeat(&work, call->runs);
     return work;
 }

@@ -1,0 +1,64 @@
+/* What the watch on CUDA graphs (watch.h) knows: nodes, graphs, and what was open when nodes were created. Its owner
+ * locks. Private to the CUPTI source. */
+#ifndef FS_SOURCES_CUPTI_WATCHED_H
+#define FS_SOURCES_CUPTI_WATCHED_H
+
+#include "store/store.h"
+
+/* What was open when a node was created. */
+typedef struct {
+    int64_t time;
+    uint64_t thread;
+    uint32_t owner; /* event of fs_watched.store; FS_NONE: unknown, or nothing */
+    bool resolved;
+} fs_watched_moment;
+
+/* A node by its id, whose upper half is the id of its graph. */
+typedef struct {
+    uint64_t id;     /* 0: free */
+    uint32_t moment; /* FS_NONE: unknown, as after an update */
+    uint8_t type;    /* CUgraphNodeType */
+    bool destroyed;
+} fs_watched_node;
+
+/* A graph by its id. Of an executable graph, its own end is reported, not that of its nodes. */
+typedef struct {
+    uint32_t id; /* 0: free */
+    uint32_t nodes;
+    uint32_t died; /* how many graphs had been destroyed then; 0: it was not */
+} fs_watched_graph;
+
+typedef struct {
+    fs_store *store; /* what was open: copies, each with the chain that encloses it */
+    fs_watched_moment *moments;
+    uint32_t moment_count, moment_capacity;
+    fs_watched_node *slots; /* hash tables: a power of two, at most half full */
+    uint32_t slot_count, used;
+    fs_watched_graph *graphs;
+    uint32_t graph_slots, graphs_used;
+    uint32_t died;      /* graphs destroyed so far */
+    uint64_t destroyed; /* nodes of destroyed graphs that are still known */
+    int64_t lost;       /* as in fs_watch_report */
+} fs_watched;
+
+/* An all-zero struct is empty. */
+void fs_watched_clear(fs_watched *watched);
+
+/* The node with an id, or NULL. */
+fs_watched_node *fs_watched_find(const fs_watched *watched, uint64_t id);
+bool fs_watched_exists(const fs_watched *watched, const fs_watched_node *node);
+
+/* Add a node, or replace it; count it as lost if there is no memory. */
+void fs_watched_set(fs_watched *watched, uint64_t id, uint32_t at, int32_t type);
+void fs_watched_end_graph(fs_watched *watched, uint32_t id);
+
+/* Return whether so many nodes were destroyed that the oldest should be forgotten, and forget them: half of them, with
+ * what was open for them alone. Nodes, moments and events get other places. */
+bool fs_watched_is_large(const fs_watched *watched);
+void fs_watched_forget_oldest(fs_watched *watched);
+
+/* Copy the events of fs_watched.store that are kept, all of them if `kept` is NULL; moved[i] receives the copy of event
+ * i, or FS_NONE. FS_OUT_OF_MEMORY. */
+fs_status fs_watched_copy(const fs_store *from, const bool *kept, fs_store *into, uint32_t *moved, fs_error *err);
+
+#endif
