@@ -393,7 +393,7 @@ def test_other_threads_run_while_a_trace_is_written(core: _core.Store) -> None:
     core.write_trace(pieces.append, "1")
     done.set()
     thread.join()
-    assert max(map(len, pieces)) <= 1 << 18 and len(pieces) > 20
+    assert max(map(len, pieces)) <= 1 << 19 and len(pieces) > 20
     assert len({at for at in seen if 0 < at < len(pieces)}) > 1
 
 

@@ -52,6 +52,7 @@ static fs_status grow_slots(fs_intern *table, fs_error *err)
     uint32_t *slots = slot_count > 0 ? fs_calloc(slot_count, sizeof *slots) : NULL;
     if (slots == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u interned strings", slot_count / 2);
     for (uint32_t id = 0; id < table->count; id++) {
+        if (table->spans[id].hash == 0) continue;
         uint32_t slot = table->spans[id].hash & (slot_count - 1);
         while (slots[slot] != 0) slot = (slot + 1) & (slot_count - 1);
         slots[slot] = id + 1;
@@ -73,11 +74,41 @@ static fs_status grow_spans(fs_intern *table, fs_error *err)
     return FS_OK;
 }
 
+static uint32_t hash_of(const fs_intern *table, const void *bytes, size_t size)
+{
+    uint32_t hash = (uint32_t)fs_hash_bytes(table->keys, bytes, size);
+    return hash != 0 ? hash : 1;
+}
+
+static fs_status append(fs_intern *table, const void *bytes, size_t size, uint32_t hash, uint32_t *id, fs_error *err)
+{
+    if (table->count == table->span_capacity) FS_TRY(grow_spans(table, err));
+    char *copy = arena_take(table, size + 1);
+    if (copy == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to intern a string of %zu bytes", size);
+    memcpy(copy, bytes, size);
+    copy[size] = 0;
+    table->spans[table->count] = (fs_span){.bytes = copy, .size = (uint32_t)size, .hash = hash};
+    *id = table->count++;
+    return FS_OK;
+}
+
+static fs_status check_size(size_t size, fs_error *err)
+{
+    if (size < UINT32_MAX) return FS_OK;
+    return fs_fail(err, FS_VALUE_ERROR, "a string of %zu bytes is too long to intern", size);
+}
+
+fs_status fs_intern_append(fs_intern *table, const void *bytes, size_t size, uint32_t *id, fs_error *err)
+{
+    FS_TRY(check_size(size, err));
+    return append(table, bytes, size, 0, id, err);
+}
+
 fs_status fs_intern_bytes(fs_intern *table, const void *bytes, size_t size, uint32_t *id, fs_error *err)
 {
-    if (size >= UINT32_MAX) return fs_fail(err, FS_VALUE_ERROR, "a string of %zu bytes is too long to intern", size);
-    if (table->count >= table->slot_count / 2) FS_TRY(grow_slots(table, err));
-    uint32_t hash = (uint32_t)fs_hash_bytes(table->keys, bytes, size);
+    FS_TRY(check_size(size, err));
+    if (table->interned >= table->slot_count / 2) FS_TRY(grow_slots(table, err));
+    uint32_t hash = hash_of(table, bytes, size);
     uint32_t slot = hash & (table->slot_count - 1);
     for (; table->slots[slot] != 0; slot = (slot + 1) & (table->slot_count - 1)) {
         const fs_span *span = &table->spans[table->slots[slot] - 1];
@@ -86,14 +117,9 @@ fs_status fs_intern_bytes(fs_intern *table, const void *bytes, size_t size, uint
             return FS_OK;
         }
     }
-    if (table->count == table->span_capacity) FS_TRY(grow_spans(table, err));
-    char *copy = arena_take(table, size + 1);
-    if (copy == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to intern a string of %zu bytes", size);
-    memcpy(copy, bytes, size);
-    copy[size] = 0;
-    table->spans[table->count] = (fs_span){.bytes = copy, .size = (uint32_t)size, .hash = hash};
-    *id = table->count++;
+    FS_TRY(append(table, bytes, size, hash, id, err));
     table->slots[slot] = *id + 1;
+    table->interned++;
     return FS_OK;
 }
 
@@ -104,8 +130,8 @@ fs_status fs_intern_text(fs_intern *table, const char *text, uint32_t *id, fs_er
 
 uint32_t fs_intern_find(const fs_intern *table, const void *bytes, size_t size)
 {
-    if (table->count == 0) return UINT32_MAX;
-    uint32_t hash = (uint32_t)fs_hash_bytes(table->keys, bytes, size);
+    if (table->interned == 0) return UINT32_MAX;
+    uint32_t hash = hash_of(table, bytes, size);
     for (uint32_t slot = hash & (table->slot_count - 1); table->slots[slot] != 0;
          slot = (slot + 1) & (table->slot_count - 1)) {
         const fs_span *span = &table->spans[table->slots[slot] - 1];

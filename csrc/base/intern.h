@@ -17,7 +17,7 @@
 typedef struct {
     const void *bytes; /* a zero byte follows the last, so that text is a C string */
     uint32_t size;
-    uint32_t hash;
+    uint32_t hash; /* 0: appended, and not found by its bytes */
 } fs_span;
 
 typedef struct fs_arena_block fs_arena_block;
@@ -26,6 +26,7 @@ typedef struct {
     fs_span *spans;
     uint32_t *slots;
     uint32_t count, span_capacity, slot_count;
+    uint32_t interned; /* spans that are found by their bytes */
     fs_arena_block *arena;
     const uint64_t *keys; /* of the hash */
 } fs_intern;
@@ -36,6 +37,10 @@ void fs_intern_clear(fs_intern *table);
 /* FS_OUT_OF_MEMORY leaves the table unchanged. */
 fs_status fs_intern_bytes(fs_intern *table, const void *bytes, size_t size, uint32_t *id, fs_error *err);
 fs_status fs_intern_text(fs_intern *table, const char *text, uint32_t *id, fs_error *err);
+
+/* Append bytes under an id of their own: for those that hardly ever repeat. The others do not find them. The same
+ * failures. */
+fs_status fs_intern_append(fs_intern *table, const void *bytes, size_t size, uint32_t *id, fs_error *err);
 
 /* Return the id of bytes that are in the table, else UINT32_MAX. */
 uint32_t fs_intern_find(const fs_intern *table, const void *bytes, size_t size);

@@ -27,6 +27,14 @@ static inline const fs_chunk *fs_event_next_chunk(const fs_store *store, uint32_
     return *at == 0 ? fs_store_chunk(store, index >> FS_CHUNK_BITS) : chunk;
 }
 
+/* Copy an event from its chunk, as fs_store_get does. */
+static inline void fs_event_load(const fs_chunk *chunk, uint32_t at, fs_event *event)
+{
+#define FS_EVENT_LOAD(type, name, missing, prose) event->name = chunk->name[at];
+    FS_EVENT_COLUMN_LIST(FS_EVENT_LOAD)
+#undef FS_EVENT_LOAD
+}
+
 /* One field of an event. */
 #define FS_EVENT_AT(store, index, field) \
     (fs_store_chunk(store, (index) >> FS_CHUNK_BITS)->field[(index) & (FS_CHUNK_EVENTS - 1)])

@@ -111,6 +111,14 @@ fs_status fs_store_signature(fs_store *store, const void *bytes, size_t size, ui
     return status;
 }
 
+fs_status fs_store_append_signature(fs_store *store, const void *bytes, size_t size, uint32_t *id, fs_error *err)
+{
+    fs_lock_take(&store->lock);
+    fs_status status = fs_intern_append(&store->signatures, bytes, size, id, err);
+    fs_lock_give(&store->lock);
+    return status;
+}
+
 static fs_status find_lane(fs_store *store, bool on_device, int device, uint64_t id, uint32_t *lane, fs_error *err)
 {
     const uint64_t key[2] = {on_device ? (uint64_t)device : UINT64_MAX, id};

@@ -124,6 +124,8 @@ void fs_store_expect(fs_store *store, uint32_t count);
 /* Return the ids of names, signatures (the bytes of fs_signature_encode) and lanes. */
 fs_status fs_store_name(fs_store *store, const char *text, uint32_t *id, fs_error *err);
 fs_status fs_store_signature(fs_store *store, const void *bytes, size_t size, uint32_t *id, fs_error *err);
+/* The same for a signature that hardly any other event has: it is not looked up. */
+fs_status fs_store_append_signature(fs_store *store, const void *bytes, size_t size, uint32_t *id, fs_error *err);
 fs_status fs_store_device_lane(fs_store *store, int device, uint64_t stream, uint32_t *lane, fs_error *err);
 fs_status fs_store_thread_lane(fs_store *store, uint32_t *lane, fs_error *err); /* of the calling thread */
 fs_status fs_store_thread_lane_of(fs_store *store, uint64_t thread, uint32_t *lane, fs_error *err);

@@ -157,9 +157,8 @@ static void put_facts(fs_trace *trace)
     }
     if (trace->overhead) put_process(trace, -1, "CUPTI Overhead", OVERHEAD_AT);
     for (uint32_t id = 0; id < trace->lane_count; id++) {
-        fs_lane lane = fs_store_lane(trace->store, id);
-        fs_track track = {lane.on_device ? lane.device : trace->pid, lane.id, lane.on_device};
-        if (trace->lanes[id]) put_thread(trace, &track, track.thread, 0);
+        const fs_track *track = &trace->tracks[id];
+        if (trace->lanes[id]) put_thread(trace, track, track->thread, 0);
     }
     for (uint32_t i = 0; i < trace->extra_count; i++) {
         const fs_extra_row *row = &trace->extra[i];
@@ -170,12 +169,18 @@ static void put_facts(fs_trace *trace)
 /* Events ----------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    const char *host, *device;
+    const char *text;
+    size_t size;
+} beginning;
+
+typedef struct {
+    beginning host, device;
 } categories;
 
 /* Text before the name. */
-#define SLICE(category) "{\"ph\": \"X\", \"cat\": \"" category "\", \"name\": "
-static const char driver_call[] = SLICE("cuda_driver");
+#define TEXT(literal) {literal, sizeof(literal) - 1}
+#define SLICE(category) TEXT("{\"ph\": \"X\", \"cat\": \"" category "\", \"name\": ")
+static const beginning driver_call = SLICE("cuda_driver");
 static const categories beginnings[FS_EVENT_KIND_COUNT] = {
     [FS_EVENT_OP] = {.host = SLICE("cpu_op")},
     [FS_EVENT_RANGE] = {.host = SLICE("user_annotation"), .device = SLICE("gpu_user_annotation")},
@@ -187,7 +192,7 @@ static const categories beginnings[FS_EVENT_KIND_COUNT] = {
     [FS_EVENT_INTERVAL] = {.device = SLICE("gpu_op")},
     [FS_EVENT_SYNC] = {.host = SLICE("cuda_sync")},
     [FS_EVENT_OVERHEAD] = {.host = SLICE("overhead")},
-    [FS_EVENT_MEMORY] = {.host = "{\"ph\": \"i\", \"cat\": \"cpu_instant_event\", \"s\": \"t\", \"name\": "},
+    [FS_EVENT_MEMORY] = {.host = TEXT("{\"ph\": \"i\", \"cat\": \"cpu_instant_event\", \"s\": \"t\", \"name\": ")},
     [FS_EVENT_FRAME] = {.host = SLICE("python_function")},
 };
 
@@ -205,15 +210,17 @@ static void put_name(fs_trace *trace, const fs_event *event)
     else fs_trace_put(trace, trace->names[event->name]);
 }
 
-static void put_place(fs_trace *trace, const fs_track *track, int64_t start)
+static void put_place(fs_trace *trace, const fs_event *event, uint32_t index)
 {
-    fs_json *out = &trace->out;
-    FS_JSON_LITERAL(out, ", \"pid\": ");
-    fs_json_integer(out, track->process);
-    FS_JSON_LITERAL(out, ", \"tid\": ");
-    fs_json_integer(out, (int64_t)track->thread);
-    FS_JSON_LITERAL(out, ", \"ts\": ");
-    fs_json_time(out, fs_trace_time(trace, start));
+    const fs_extra_row *extra = fs_trace_extra(trace, index);
+    if (extra == NULL && fs_trace_is_on_lane(trace, event)) {
+        fs_trace_put(trace, trace->places[event->lane]);
+    } else {
+        fs_track track = fs_trace_track(trace, event);
+        if (extra != NULL) track.thread = extra->track.thread;
+        fs_trace_put_place(&trace->out, &track);
+    }
+    fs_json_time(&trace->out, fs_trace_time(trace, event->start));
 }
 
 int64_t fs_trace_duration(const fs_trace *trace, int64_t start, int64_t duration)
@@ -224,7 +231,7 @@ int64_t fs_trace_duration(const fs_trace *trace, int64_t start, int64_t duration
 }
 
 /* Write half of an arrow from an API call to the device work that it launched: one arrow for each correlation. */
-static void put_flow(fs_trace *trace, const fs_event *event, uint32_t index, const fs_track *track)
+static void put_flow(fs_trace *trace, const fs_event *event, uint32_t index)
 {
     fs_flow flow = fs_flows_find(&trace->flows, event->correlation);
     if (flow.work == FS_NONE || (index != flow.call && index != flow.work)) return;
@@ -232,7 +239,7 @@ static void put_flow(fs_trace *trace, const fs_event *event, uint32_t index, con
     if (index == flow.call) FS_JSON_LITERAL(out, "{\"ph\": \"s\", \"id\": ");
     else FS_JSON_LITERAL(out, "{\"ph\": \"f\", \"id\": ");
     fs_json_integer(out, event->correlation);
-    put_place(trace, track, event->start);
+    put_place(trace, event, index);
     FS_JSON_LITERAL(out, ", \"cat\": \"ac2g\", \"name\": \"ac2g\"");
     if (index == flow.work) FS_JSON_LITERAL(out, ", \"bp\": \"e\"");
     FS_JSON_LITERAL(out, "},\n");
@@ -241,30 +248,31 @@ static void put_flow(fs_trace *trace, const fs_event *event, uint32_t index, con
 static void put_event(fs_trace *trace, const fs_event *event, uint32_t index)
 {
     fs_json *out = &trace->out;
-    bool on_device = fs_trace_is_device(event);
-    fs_track track = fs_trace_track(trace, event);
-    const fs_extra_row *extra = fs_trace_extra(trace, index);
-    if (extra != NULL) track.thread = extra->track.thread;
-    const char *beginning = on_device ? beginnings[event->kind].device : beginnings[event->kind].host;
-    put_text(out, is_driver_call(trace, event) ? driver_call : beginning);
+    const categories *of_kind = &beginnings[event->kind];
+    const beginning *begin = fs_trace_is_device(event) ? &of_kind->device : &of_kind->host;
+    if (is_driver_call(trace, event)) begin = &driver_call;
+    fs_json_put(out, begin->text, begin->size);
     put_name(trace, event);
-    put_place(trace, &track, event->start);
+    put_place(trace, event, index);
     if (event->kind != FS_EVENT_MEMORY) {
         FS_JSON_LITERAL(out, ", \"dur\": ");
         fs_json_time(out, (uint64_t)fs_trace_duration(trace, event->start, event->duration));
     }
     fs_trace_arguments(trace, event, index);
     FS_JSON_LITERAL(out, "},\n");
-    if (event->correlation != FS_NONE) put_flow(trace, event, index, &track);
+    if (event->correlation != FS_NONE) put_flow(trace, event, index);
 }
 
 /* Device annotations come first: of slices with the same start, viewers nest the later written in the earlier. */
 static fs_status put_events(fs_trace *trace, bool annotations, fs_error *err)
 {
+    const fs_chunk *chunk = NULL;
     for (uint32_t index = 0; index < trace->count && trace->out.status == FS_OK; index++) {
+        uint32_t at;
         fs_event event;
         FS_POLL(index, err);
-        fs_store_get(trace->store, index, &event);
+        chunk = fs_event_next_chunk(trace->store, index, chunk, &at);
+        fs_event_load(chunk, at, &event);
         if (!fs_trace_is_written(&event) || fs_trace_is_device_annotation(&event) != annotations) continue;
         fs_replayed_place(&trace->replayed, index, &event);
         put_event(trace, &event, index);
@@ -317,7 +325,7 @@ static fs_status write_trace(fs_trace *trace, fs_error *err)
     FS_TRY(fs_trace_work(trace, err));
     put_head(trace);
     put_facts(trace);
-    FS_TRY(put_events(trace, true, err));
+    if (trace->annotated) FS_TRY(put_events(trace, true, err));
     FS_TRY(put_events(trace, false, err));
     FS_TRY(fs_trace_counters(trace, err));
     FS_TRY(fs_trace_samples(&trace->out, trace->store, fs_trace_time(trace, 0), err));
@@ -345,6 +353,8 @@ fs_status fs_chrome_trace_write(const fs_store *store, const fs_chrome_trace_opt
     fs_free(trace->extra);
     fs_free(trace->moved);
     fs_free(trace->lanes);
+    fs_free(trace->tracks);
+    fs_free(trace->places);
     fs_free(trace->names);
     fs_free(trace->arguments);
     fs_free(trace);

@@ -123,54 +123,109 @@ void fs_json_string(fs_json *json, const char *text)
 
 /* Numbers ---------------------------------------------------------------------------------------------------------- */
 
-static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
-                            "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
-                            "8081828384858687888990919293949596979899";
+/* The longest number, 38 digits and a sign, and what is written past the end of a part. */
+enum { LONGEST = 48, EIGHT_DIGITS = 100000000 };
 
-/* Write the digits of value before `end`, at least `least`; returns where they begin. */
-static char *digits_before(char *end, uint64_t value, int least)
+/* Return where to write a number: into the text if there is room for the longest, else into `aside`. */
+static char *begin_number(fs_json *json, char aside[LONGEST])
 {
-    char *at = end;
-    for (; value >= 100; value /= 100) memcpy(at -= 2, &pairs[value % 100 * 2], 2);
-    if (value >= 10) memcpy(at -= 2, &pairs[value * 2], 2);
-    else if (value > 0) *--at = (char)('0' + value);
-    while (end - at < least) *--at = '0';
-    return at;
+    return json->capacity - json->size >= LONGEST ? json->bytes + json->size : aside;
+}
+
+static void end_number(fs_json *json, const char aside[LONGEST], const char *from, const char *end)
+{
+    if (from == aside) fs_json_put_slowly(json, from, (size_t)(end - from));
+    else json->size += (size_t)(end - from);
+}
+
+/* Return the eight decimal digits of a number below EIGHT_DIGITS, the first in the lowest byte. The number is divided
+ * into parts of four, two and one digit, all of a step at once. */
+static uint64_t digits_of(uint32_t value)
+{
+    uint64_t fours = value / 10000 | (uint64_t)(value % 10000) << 32;
+    uint64_t hundreds = (fours * 10486 >> 20) & 0x0000007f0000007f;
+    uint64_t twos = hundreds | (fours - 100 * hundreds) << 16;
+    uint64_t tens = (twos * 103 >> 10) & 0x000f000f000f000f;
+    return tens | (twos - 10 * tens) << 8;
+}
+
+/* Write the digits but the first `skipped`; returns their end. Eight bytes are written. */
+static char *put_part(char *to, uint64_t digits, unsigned skipped)
+{
+    uint64_t text = (digits | 0x3030303030303030) >> 8 * skipped;
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+    text = __builtin_bswap64(text);
+#endif
+    memcpy(to, &text, sizeof text);
+    return to + sizeof text - skipped;
+}
+
+static char *put_eight(char *to, uint32_t value)
+{
+    return put_part(to, digits_of(value), 0);
+}
+
+/* Write exactly 1 … 9 digits. */
+static char *put_fixed(char *to, uint32_t value, int count)
+{
+    if (count > 8) *to++ = (char)('0' + value / EIGHT_DIGITS), value %= EIGHT_DIGITS, count = 8;
+    return put_part(to, digits_of(value), (unsigned)(8 - count));
+}
+
+/* Write a number below EIGHT_DIGITS without leading zeros. */
+static char *put_few(char *to, uint32_t value)
+{
+    uint64_t digits = digits_of(value), last = UINT64_C(1) << 56; /* a zero has one digit */
+    return put_part(to, digits, (unsigned)__builtin_ctzll(digits | last) / 8);
+}
+
+static char *put_digits(char *to, uint64_t value)
+{
+    uint64_t high = value / EIGHT_DIGITS, highest = high / EIGHT_DIGITS;
+    if (high == 0) return put_few(to, (uint32_t)value);
+    if (highest == 0) to = put_few(to, (uint32_t)high);
+    else to = put_eight(put_few(to, (uint32_t)highest), (uint32_t)(high % EIGHT_DIGITS));
+    return put_eight(to, (uint32_t)(value % EIGHT_DIGITS));
 }
 
 void fs_json_integer(fs_json *json, int64_t value)
 {
-    char text[24], *end = text + sizeof text;
-    char *at = digits_before(end, value < 0 ? -(uint64_t)value : (uint64_t)value, 1);
-    if (value < 0) *--at = '-';
-    fs_json_put(json, at, (size_t)(end - at));
+    char aside[LONGEST], *from = begin_number(json, aside), *to = from;
+    if (value < 0) *to++ = '-';
+    to = put_digits(to, value < 0 ? -(uint64_t)value : (uint64_t)value);
+    end_number(json, aside, from, to);
 }
 
 void fs_json_time(fs_json *json, uint64_t ns)
 {
-    char text[32], *end = text + sizeof text;
-    char *at = digits_before(end, ns % 1000, 3);
-    *--at = '.';
-    at = digits_before(at, ns / 1000, 1);
-    fs_json_put(json, at, (size_t)(end - at));
+    char aside[LONGEST], *from = begin_number(json, aside), *to = put_digits(from, ns / 1000);
+    *to++ = '.';
+    end_number(json, aside, from, put_fixed(to, (uint32_t)(ns % 1000), 3));
 }
 
 void fs_json_decimal(fs_json *json, double value, int decimals)
 {
-    double scale = 1, size = fabs(value);
-    for (int i = 0; i < decimals; i++) scale *= 10;
+    static const double scales[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9};
+    double scale = scales[decimals], size = fabs(value);
     if (!(size < 1e18)) { /* also NaN */
         FS_JSON_LITERAL(json, "null");
         return;
     }
-    char text[48], *end = text + sizeof text;
     uint64_t whole = (uint64_t)size, part = (uint64_t)((size - (double)whole) * scale + 0.5);
     if ((double)part >= scale) whole++, part = 0;
-    char *at = digits_before(end, part, decimals);
-    *--at = '.';
-    at = digits_before(at, whole, 1);
-    if (value < 0) *--at = '-';
-    fs_json_put(json, at, (size_t)(end - at));
+    char aside[LONGEST], *from = begin_number(json, aside), *to = from;
+    if (value < 0) *to++ = '-';
+    to = put_digits(to, whole);
+    *to++ = '.';
+    end_number(json, aside, from, put_fixed(to, (uint32_t)part, decimals));
+}
+
+/* Write 18 digits. */
+static char *put_group(char *to, uint64_t value)
+{
+    to = put_fixed(to, (uint32_t)(value / EIGHT_DIGITS / EIGHT_DIGITS), 2);
+    to = put_eight(to, (uint32_t)(value / EIGHT_DIGITS % EIGHT_DIGITS));
+    return put_eight(to, (uint32_t)(value % EIGHT_DIGITS));
 }
 
 void fs_json_number(fs_json *json, double value)
@@ -181,13 +236,16 @@ void fs_json_number(fs_json *json, double value)
         fs_json_decimal(json, value, 6);
         return;
     }
-    char text[48], *end = text + sizeof text;
-    unsigned __int128 whole = (unsigned __int128)size;
-    uint64_t low = (uint64_t)(whole % split), middle = (uint64_t)(whole / split % split);
-    uint64_t high = (uint64_t)(whole / split / split);
-    char *at = digits_before(end, low, high > 0 || middle > 0 ? 18 : 1);
-    if (high > 0 || middle > 0) at = digits_before(at, middle, high > 0 ? 18 : 1);
-    if (high > 0) at = digits_before(at, high, 1);
-    if (value < 0) *--at = '-';
-    fs_json_put(json, at, (size_t)(end - at));
+    char aside[LONGEST], *from = begin_number(json, aside), *to = from;
+    if (value < 0) *to++ = '-';
+    if (size < 1e18) {
+        to = put_digits(to, (uint64_t)size);
+    } else {
+        unsigned __int128 whole = (unsigned __int128)size;
+        uint64_t high = (uint64_t)(whole / split / split), middle = (uint64_t)(whole / split % split);
+        if (high > 0) to = put_group(put_digits(to, high), middle);
+        else to = put_digits(to, middle);
+        to = put_group(to, (uint64_t)(whole % split));
+    }
+    end_number(json, aside, from, to);
 }

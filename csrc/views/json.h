@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 
-enum { FS_JSON_PIECE = 1 << 18 };
+enum { FS_JSON_PIECE = 1 << 19 };
 
 /* Receives a piece of the text, at most FS_JSON_PIECE bytes; not called again after it failed. */
 typedef fs_status (*fs_json_sink)(void *context, const char *bytes, size_t size, fs_error *err);
@@ -63,13 +63,14 @@ void fs_json_number(fs_json *json, double value);
 /* Members of an object, with automatic commas. */
 typedef struct {
     fs_json *json;
-    const char *before; /* text before the next member */
+    const char *before; /* text before the first member; NULL after it */
 } fs_json_members;
 
 static inline void fs_json_key_text(fs_json_members *members, const char *key, size_t size)
 {
-    fs_json_put(members->json, members->before, strlen(members->before));
-    members->before = ", ";
+    if (members->before == NULL) FS_JSON_LITERAL(members->json, ", ");
+    else fs_json_put(members->json, members->before, strlen(members->before));
+    members->before = NULL;
     fs_json_put(members->json, key, size);
 }
 

@@ -15,7 +15,7 @@
 #include "views/flows.h"
 #include "views/replayed.h"
 
-enum { FS_TRACE_PLACES = FS_DEVICE_LIMIT + 1 /* the CPU is place 0 */ };
+enum { FS_TRACE_PLACES = FS_DEVICE_LIMIT + 1 /* the CPU is place 0 */, FS_TRACE_RECENT = 1 << 10 };
 
 /* A part of the trace's `texts`. */
 typedef struct {
@@ -28,6 +28,13 @@ typedef struct {
     uint64_t thread;
     bool on_device;
 } fs_track;
+
+/* Arguments that were written lately. */
+typedef struct {
+    uint32_t signature, with; /* with: the name of a host event, the device of device work */
+    bool on_device, known;
+    fs_piece arguments;
+} fs_trace_recent;
 
 /* A further row of a track, for slices that would overlap others in it without nesting. */
 typedef struct {
@@ -51,6 +58,7 @@ typedef struct {
     bool timings[FS_TIMING_COUNT];
     bool *lanes; /* lanes that have events */
     uint32_t lane_count;
+    fs_track *tracks; /* by lane */
     int64_t allocated[FS_TRACE_PLACES];
     fs_flows flows;
     /* Rows. */
@@ -64,15 +72,20 @@ typedef struct {
     fs_replayed_places replayed;
     /* Text shared by many events. */
     fs_json texts;
-    fs_piece *names;  /* by id */
-    fs_intern shared; /* keys of shared arguments */
+    fs_piece *names;                         /* by id */
+    fs_piece *places;                        /* by lane: fs_trace_put_place of its track */
+    fs_intern shared;                        /* keys of shared arguments */
+    fs_trace_recent recent[FS_TRACE_RECENT]; /* by the last bits of the signature */
     fs_piece *arguments;
     uint32_t argument_capacity;
 } fs_trace;
 
 /* Collect what must be known before the first byte. FS_OUT_OF_MEMORY. */
 fs_status fs_trace_survey(fs_trace *trace, fs_error *err);
+/* Format the names, and where the events of each lane are. FS_OUT_OF_MEMORY. */
 fs_status fs_trace_name_texts(fs_trace *trace, fs_error *err);
+/* Write the process and the thread of a track, up to the value of "ts". */
+void fs_trace_put_place(fs_json *out, const fs_track *track);
 
 /* Find a row for every slice. Viewers drop a slice that overlaps an earlier one of its row without lying in it. Of each
  * track, in order of start, a slice goes to the first row in which it nests. FS_OUT_OF_MEMORY. */
@@ -129,6 +142,13 @@ static inline bool fs_trace_is_device(const fs_event *event)
 static inline bool fs_trace_is_device_annotation(const fs_event *event)
 {
     return fs_event_is_annotation(event->kind) && event->device >= 0;
+}
+
+/* Return whether the event is on the track of its lane. */
+static inline bool fs_trace_is_on_lane(const fs_trace *trace, const fs_event *event)
+{
+    if (event->lane == FS_NONE || event->kind == FS_EVENT_OVERHEAD) return false;
+    return trace->tracks[event->lane].on_device || !fs_trace_is_device(event);
 }
 
 fs_track fs_trace_track(const fs_trace *trace, const fs_event *event);

@@ -249,14 +249,11 @@ static void launch_members(fs_trace *trace, fs_json_members *members, int device
 
 /* Shared ----------------------------------------------------------------------------------------------------------- */
 
-/* Return the members that follow from an event's signature and its name or device; "" without a signature. */
-static fs_piece shared_members(fs_trace *trace, const fs_event *event)
+/* Return the members that follow from an event's signature and its name or device (`with`). */
+static fs_piece make_shared(fs_trace *trace, const fs_event *event, bool on_device, uint32_t with)
 {
     static const fs_piece none;
-    bool on_device = fs_event_kind_on_device[event->kind];
-    int32_t device = event->device;
-    uint32_t id, key[] = {on_device, event->signature, on_device ? (uint32_t)device : event->name};
-    if (event->signature == FS_NONE || trace->out.status != FS_OK) return none;
+    uint32_t id, key[] = {on_device, event->signature, with};
     trace->out.status = fs_intern_bytes(&trace->shared, key, sizeof key, &id, trace->out.err);
     if (trace->out.status != FS_OK) return none;
     if (id < trace->argument_capacity && trace->arguments[id].size != SIZE_MAX) return trace->arguments[id];
@@ -276,7 +273,7 @@ static fs_piece shared_members(fs_trace *trace, const fs_event *event)
     size_t at = trace->texts.size;
     fs_json_members members = {&trace->texts, ""};
     fs_span bytes = fs_store_signature_bytes(trace->store, event->signature);
-    if (on_device) launch_members(trace, &members, device, bytes);
+    if (on_device) launch_members(trace, &members, event->device, bytes);
     else call_members(&members, event->name == FS_NONE ? "" : fs_store_name_text(trace->store, event->name), bytes);
     if (trace->out.status == FS_OK) trace->out.status = trace->texts.status;
     trace->arguments[id] = (fs_piece){at, trace->texts.size - at};
@@ -285,7 +282,16 @@ static fs_piece shared_members(fs_trace *trace, const fs_event *event)
 
 static void put_shared(fs_trace *trace, fs_json_members *members, const fs_event *event)
 {
-    fs_piece piece = shared_members(trace, event);
+    if (event->signature == FS_NONE || trace->out.status != FS_OK) return;
+    bool on_device = fs_event_kind_on_device[event->kind];
+    uint32_t with = on_device ? (uint32_t)(int32_t)event->device : event->name;
+    fs_trace_recent *recent = &trace->recent[(2 * event->signature + on_device) % FS_TRACE_RECENT];
+    if (!recent->known || recent->signature != event->signature || recent->with != with ||
+        recent->on_device != on_device) {
+        fs_piece made = make_shared(trace, event, on_device, with);
+        *recent = (fs_trace_recent){event->signature, with, on_device, trace->out.status == FS_OK, made};
+    }
+    fs_piece piece = recent->arguments;
     if (piece.size == 0) return;
     fs_json_key_text(members, "", 0);
     fs_trace_put(trace, piece);
@@ -350,8 +356,8 @@ static void device_and_stream(fs_trace *trace, fs_json_members *members, const f
 {
     if (event->device >= 0) INTEGER(members, "device", event->device);
     if (event->lane == FS_NONE) return;
-    fs_lane lane = fs_store_lane(trace->store, event->lane);
-    if (lane.on_device) INTEGER(members, "stream", (int64_t)lane.id);
+    const fs_track *track = &trace->tracks[event->lane];
+    if (track->on_device) INTEGER(members, "stream", (int64_t)track->thread);
 }
 
 static void device_arguments(fs_trace *trace, fs_json_members *members, const fs_event *event, uint32_t index)
@@ -422,8 +428,8 @@ static const arguments_of by_kind[FS_EVENT_KIND_COUNT] = {
 static void true_place(fs_trace *trace, fs_json_members *members, const fs_event *event, uint32_t index)
 {
     const fs_extra_row *row = fs_trace_extra(trace, index);
-    bool on_lane = event->lane != FS_NONE && fs_store_lane(trace->store, event->lane).on_device;
     if (row == NULL) return;
+    bool on_lane = event->lane != FS_NONE && trace->tracks[event->lane].on_device;
     if (!fs_trace_is_device(event)) {
         INTEGER(members, "on thread", (int64_t)row->of);
     } else if (by_kind[event->kind] == op_arguments) {

@@ -52,8 +52,8 @@ static fs_status find_track(layout *all, const fs_chunk *chunk, uint32_t at, uin
     bool of_lane = chunk->lane[at] != FS_NONE && chunk->kind[at] != FS_EVENT_OVERHEAD;
     uint32_t *known = NULL;
     /* The track of a device event on a thread, which a hostile trace can hold, depends on its device. */
-    if (of_lane && (!fs_event_lies_on_device(chunk->kind[at], chunk->device[at]) ||
-                    fs_store_lane(all->trace->store, chunk->lane[at]).on_device))
+    if (of_lane &&
+        (!fs_event_lies_on_device(chunk->kind[at], chunk->device[at]) || all->trace->tracks[chunk->lane[at]].on_device))
         known = &all->track_of_lane[chunk->lane[at]];
     if (known != NULL && *known != 0) {
         *id = *known - 1;

@@ -10,16 +10,29 @@ static const uint64_t base_step = UINT64_C(7889238) * 1000000000;
 fs_track fs_trace_track(const fs_trace *trace, const fs_event *event)
 {
     bool on_device = fs_trace_is_device(event);
+    if (fs_trace_is_on_lane(trace, event)) return trace->tracks[event->lane];
     fs_track track = {.process = trace->pid, .on_device = on_device};
     if (on_device) track.process = event->device < 0 ? 0 : event->device;
     if (event->lane != FS_NONE) {
-        fs_lane lane = fs_store_lane(trace->store, event->lane);
-        track.thread = lane.id;
-        track.on_device = lane.on_device;
-        if (lane.on_device) track.process = lane.device;
+        track.thread = trace->tracks[event->lane].thread;
+        track.on_device = trace->tracks[event->lane].on_device;
     }
     if (event->kind == FS_EVENT_OVERHEAD) track.process = -1;
     return track;
+}
+
+static fs_status list_tracks(fs_trace *trace, fs_error *err)
+{
+    trace->lane_count = fs_store_lane_count(trace->store);
+    trace->lanes = fs_calloc(trace->lane_count + (size_t)1, sizeof *trace->lanes);
+    trace->tracks = fs_malloc((trace->lane_count + (size_t)1) * sizeof *trace->tracks);
+    if (trace->lanes == NULL || trace->tracks == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a trace of %u events", trace->count);
+    for (uint32_t id = 0; id < trace->lane_count; id++) {
+        fs_lane lane = fs_store_lane(trace->store, id);
+        trace->tracks[id] = (fs_track){lane.on_device ? lane.device : trace->pid, lane.id, lane.on_device};
+    }
+    return FS_OK;
 }
 
 static void add_time(fs_trace *trace, int64_t time)
@@ -60,24 +73,45 @@ fs_status fs_trace_survey(fs_trace *trace, fs_error *err)
 {
     int64_t sums[FS_TRACE_PLACES] = {0};
     trace->count = fs_store_count(trace->store);
-    trace->lane_count = fs_store_lane_count(trace->store);
-    trace->lanes = fs_calloc(trace->lane_count + 1, sizeof *trace->lanes);
-    if (trace->lanes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a trace of %u events", trace->count);
-
+    FS_TRY(list_tracks(trace, err));
     trace->first = INT64_MAX;
     trace->last = INT64_MIN;
     fs_store_window(trace->store, &trace->begin, &trace->end);
     if (trace->begin != FS_MISSING) add_time(trace, trace->begin);
     if (trace->end != FS_MISSING) add_time(trace, trace->end);
+    const fs_chunk *chunk = NULL;
     for (uint32_t index = 0; index < trace->count; index++) {
+        uint32_t at;
         fs_event event;
-        fs_store_get(trace->store, index, &event);
+        chunk = fs_event_next_chunk(trace->store, index, chunk, &at);
+        fs_event_load(chunk, at, &event);
         add_event(trace, &event, sums);
     }
     if (trace->first > trace->last) trace->first = trace->last = 0;
     uint64_t first = (uint64_t)trace->first + (uint64_t)trace->options->clock_offset;
     trace->base = (int64_t)first < 0 ? first : first / base_step * base_step;
     return fs_flows_build(&trace->flows, trace->store, err);
+}
+
+void fs_trace_put_place(fs_json *out, const fs_track *track)
+{
+    FS_JSON_LITERAL(out, ", \"pid\": ");
+    fs_json_integer(out, track->process);
+    FS_JSON_LITERAL(out, ", \"tid\": ");
+    fs_json_integer(out, (int64_t)track->thread);
+    FS_JSON_LITERAL(out, ", \"ts\": ");
+}
+
+static fs_status put_places(fs_trace *trace, fs_error *err)
+{
+    trace->places = fs_malloc((trace->lane_count + (size_t)1) * sizeof *trace->places);
+    if (trace->places == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the threads of a trace");
+    for (uint32_t id = 0; id < trace->lane_count; id++) {
+        size_t at = trace->texts.size;
+        fs_trace_put_place(&trace->texts, &trace->tracks[id]);
+        trace->places[id] = (fs_piece){at, trace->texts.size - at};
+    }
+    return trace->texts.status;
 }
 
 fs_status fs_trace_name_texts(fs_trace *trace, fs_error *err)
@@ -90,5 +124,5 @@ fs_status fs_trace_name_texts(fs_trace *trace, fs_error *err)
         fs_json_string(&trace->texts, fs_store_name_text(trace->store, id));
         trace->names[id] = (fs_piece){at, trace->texts.size - at};
     }
-    return trace->texts.status;
+    return put_places(trace, err);
 }

@@ -35,6 +35,12 @@ int fs_trace_rate_decimals(double rate)
         }                                \
     } while (0)
 
+#define BOUND_TEXT(NAME, name, prose) {"\"" #name "\"", sizeof "\"" #name "\"" - 1},
+static const struct {
+    const char *text;
+    size_t size;
+} bound_texts[FS_BOUND_COUNT] = {FS_BOUND_LIST(BOUND_TEXT)};
+
 static void put_rate(fs_json *json, double rate)
 {
     fs_json_decimal(json, rate, fs_trace_rate_decimals(rate));
@@ -47,7 +53,7 @@ static void put_rates(fs_json_members *members, double tflops, double gbytes, do
     KNOWN(members, "% roofline", percent, put_rate);
     if (bound == FS_BOUND_UNKNOWN) return;
     FS_JSON_KEY(members, "bound");
-    fs_json_string(members->json, fs_bound_names[bound]);
+    fs_json_put(members->json, bound_texts[bound].text, bound_texts[bound].size);
 }
 
 /* Return the device work's entry in table->works, or NULL. Events come in order, and so do the entries. */

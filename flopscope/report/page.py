@@ -60,7 +60,7 @@ SCRIPTS = (
     "timeline_events.js",
     "memory.js",
 )
-"""The scripts of the page, in the order in which they run; start.js follows."""
+"""The scripts of the page, in the order in which they run; theme.js comes before them, start.js follows."""
 
 STYLES = (
     "style.css",
@@ -117,6 +117,7 @@ def render(page: Page) -> Iterator[str]:
     from markupsafe import Markup  # of Jinja2
 
     style = _style()
+    early = _source("theme.js")
     script = _script()
     yield from template.generate(
         title=cut(page.title),
@@ -124,8 +125,9 @@ def render(page: Page) -> Iterator[str]:
         headline=cut(page.headline),
         version=VERSION,
         made=page.made.strftime("%Y-%m-%d %H:%M UTC"),
-        policy=_policy(style, script),
+        policy=_policy(style, early, script),
         style=Markup(style),
+        early=Markup(early),
         script=Markup(script),
         data=Markup(json_text(page.content())),
         blobs=[Markup(blob) for blob in page.columns.blobs()],
@@ -157,10 +159,11 @@ def _style() -> str:
     return "\n".join(_source(name) for name in (*STYLES, "print.css"))
 
 
-def _policy(style: str, script: str) -> str:
-    """Return the Content-Security-Policy: this style, this script, and pictures that the script makes."""
+def _policy(style: str, *scripts: str) -> str:
+    """Return the Content-Security-Policy: this style, these scripts, and pictures that they make."""
+    hashes = " ".join(f"'{_hash(script)}'" for script in scripts)
     return (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data: blob:; "
+        f"default-src 'none'; script-src {hashes}; style-src '{_hash(style)}'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
 

@@ -26,7 +26,7 @@ from flopscope.support.progress import progress_bar
 
 __all__ = ["export", "json_value", "member", "trace_handler"]
 
-PIECE = 1 << 18  # bytes that the core passes at once
+PIECE = 1 << 19  # bytes that the core passes at once
 PIECES_AHEAD = 8  # that wait to be written
 MANY_EVENTS = 5_000  # from which a second thread writes
 EVENT_BYTES = 450  # of text per event, approximately

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable
@@ -31,7 +32,15 @@ PRINTED = """
     return {
         screen: shown('.grid, .bar, .controls, .tools').length,
         printed: shown('.printed').map((one) => one.querySelectorAll('tbody tr').length),
+        columns: shown('.printed').map((one) => one.querySelectorAll('thead tr > *').length),
+        beyond: shown('canvas').filter((one) => one.getBoundingClientRect().width > 690).length,
     };
+"""
+
+AT_PRINT = """
+    const columns = [...document.querySelectorAll('.printed')].map((one) => one.querySelectorAll('thead tr > *').length);
+    const wide = [...document.querySelectorAll('canvas')].filter((one) => one.getBoundingClientRect().width > 690);
+    window.atPrint = { columns, waiting: document.querySelectorAll('.body[aria-busy]').length, wide: wide.length };
 """
 
 
@@ -100,10 +109,27 @@ def test_a_page_prints_in_light_colours_with_all_sections(open_report: Open, rep
     background = page.run("return getComputedStyle(document.body).backgroundColor")
     assert background == "rgb(255, 255, 255)"
     state = page.run(PRINTED)
-    assert state["screen"] == 0
+    assert state["screen"] == state["beyond"] == 0
     assert len(state["printed"]) == len(page.all(".grid")) and all(count <= 60 for count in state["printed"])
+    assert all(state["columns"])
     page.run("window.dispatchEvent(new Event('afterprint'))")
     assert page.run("return document.documentElement.dataset.theme") == "auto"
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_browsers_own_print_has_what_was_not_in_view(open_report: Open, report: Report, name: str) -> None:
+    page = open_report(report(name))
+    page.until("document.documentElement.dataset.inflated === 'true'")
+    mounted = page.run("return flopscope.page.mounted.size")
+    page.run(f"addEventListener('beforeprint', () => {{ {AT_PRINT} }})")
+    assert base64.b64decode(page.browser.print_page()).startswith(b"%PDF-")
+    state = page.run("return window.atPrint")
+    assert state["waiting"] == state["wide"] == 0
+    assert len(state["columns"]) == len(page.all(".grid")) and all(state["columns"])
+    sections = list(data_of(report(name))["sections"])
+    assert mounted < len(sections) or len(sections) < 3, "all sections were in view before"
+    assert page.run("return flopscope.isPrinting") is False
+    assert page.run("return document.querySelectorAll('.printed').length") == 0
 
 
 def test_the_keyboard_reaches_everything(open_report: Open, report: Report) -> None:

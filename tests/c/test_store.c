@@ -64,6 +64,35 @@ static void test_names_are_interned(void)
     fs_store_destroy(store);
 }
 
+static void test_appended_signatures_have_ids_of_their_own(void)
+{
+    fs_store *store = new_store();
+    fs_error err;
+    uint32_t id;
+    for (uint32_t i = 0; i < 3000; i++) {
+        uint64_t bytes[] = {i / 2, 7};
+        bool looked_up = i % 3 == 0;
+        if (looked_up) CHECK(fs_store_signature(store, &i, sizeof i, &id, &err) == FS_OK && id == i);
+        else CHECK(fs_store_append_signature(store, bytes, sizeof bytes, &id, &err) == FS_OK && id == i);
+    }
+    for (uint32_t i = 0; i < 3000; i++) {
+        fs_span span = fs_store_signature_bytes(store, i);
+        uint64_t first = 0;
+        memcpy(&first, span.bytes, span.size < sizeof first ? span.size : sizeof first);
+        CHECK(first == (i % 3 == 0 ? i : i / 2) && span.size == (i % 3 == 0 ? sizeof i : 16));
+        if (i % 3 == 0) CHECK(fs_store_signature(store, &i, sizeof i, &id, &err) == FS_OK && id == i);
+    }
+    uint64_t appended[] = {1, 7};
+    CHECK(fs_store_signature(store, appended, sizeof appended, &id, &err) == FS_OK && id == 3000, "found an appended one");
+    CHECK(fs_store_signature_count(store) == 3001);
+    fs_memory_fail_at(1);
+    uint32_t before = fs_store_signature_count(store);
+    while (fs_store_append_signature(store, appended, sizeof appended, &id, &err) == FS_OK) before++;
+    fs_memory_fail_at(0);
+    CHECK(err.status == FS_OUT_OF_MEMORY && fs_store_signature_count(store) == before);
+    fs_store_destroy(store);
+}
+
 static void test_signatures_survive_coding(void)
 {
     int64_t shape[3] = {2, 0, INT64_MAX}, strides[3] = {-1, 0, 1 << 20};
@@ -216,6 +245,7 @@ int main(void)
 {
     test_events_come_back_as_they_went_in();
     test_names_are_interned();
+    test_appended_signatures_have_ids_of_their_own();
     test_signatures_survive_coding();
     test_nesting_follows_begin_and_end();
     test_threads_nest_apart();

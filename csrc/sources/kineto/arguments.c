@@ -486,13 +486,20 @@ static int64_t total_of(const fs_event_arguments *arguments, int which)
 
 fs_status fs_arguments_memory(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err)
 {
-    _Alignas(8) char bytes[FS_MEMORY_STATE_BYTES];
     fs_memory_state state = {
         .allocated = total_of(arguments, FS_ARG_ALLOCATED),
         .reserved = total_of(arguments, FS_ARG_RESERVED),
         .address = (uint64_t)number(arguments, FS_ARG_ADDRESS, 0),
     };
     if (state.allocated < 0 && state.reserved < 0 && state.address == 0) return FS_OK;
-    fs_memory_state_encode(&state, bytes);
-    return fs_intern_bytes(&piece->signatures, bytes, sizeof bytes, signature, err);
+    if (piece->state_count == piece->state_capacity) {
+        uint32_t capacity = piece->state_capacity > 0 ? 2 * piece->state_capacity : 256;
+        fs_memory_state *grown = fs_realloc(piece->states, capacity * sizeof *grown);
+        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u changes of memory", capacity);
+        piece->states = grown;
+        piece->state_capacity = capacity;
+    }
+    *signature = piece->state_count;
+    piece->states[piece->state_count++] = state;
+    return FS_OK;
 }

@@ -20,6 +20,7 @@ enum { LEAST_STEP = 100, MOST_STEP = 1000 };
 /* Store ids, indexed by a piece's ids. */
 typedef struct {
     uint32_t *names, *signatures, *lanes;
+    uint32_t first_state; /* the id of the first state of memory; the others follow it */
 } id_map;
 
 static void clear_map(id_map *map)
@@ -67,7 +68,23 @@ static fs_status keep_process(fs_join *join, const fs_record_lane *lane, uint32_
     return FS_OK;
 }
 
-static fs_status map_ids(fs_join *join, const fs_piece *piece, int64_t *process, id_map *map, fs_error *err)
+static fs_status append_states(fs_store *store, fs_piece *piece, uint32_t *first, fs_error *err)
+{
+    _Alignas(8) char bytes[FS_MEMORY_STATE_BYTES];
+    uint32_t id;
+    for (uint32_t i = 0; i < piece->state_count; i++) {
+        FS_POLL(i, err);
+        fs_memory_state_encode(&piece->states[i], bytes);
+        FS_TRY(fs_store_append_signature(store, bytes, sizeof bytes, &id, err));
+        if (i == 0) *first = id;
+    }
+    fs_free(piece->states);
+    piece->states = NULL;
+    piece->state_count = piece->state_capacity = 0;
+    return FS_OK;
+}
+
+static fs_status map_ids(fs_join *join, fs_piece *piece, int64_t *process, id_map *map, fs_error *err)
 {
     fs_store *store = join->store;
     map->names = fs_malloc(piece->names.count * sizeof *map->names);
@@ -84,6 +101,7 @@ static fs_status map_ids(fs_join *join, const fs_piece *piece, int64_t *process,
         fs_span bytes = fs_intern_get(&piece->signatures, i);
         FS_TRY(fs_store_signature(store, bytes.bytes, bytes.size, &map->signatures[i], err));
     }
+    FS_TRY(append_states(store, piece, &map->first_state, err));
     for (uint32_t i = 0; i < piece->lanes.count; i++) {
         FS_POLL(i, err);
         const fs_record_lane *lane = fs_intern_get(&piece->lanes, i).bytes;
@@ -168,6 +186,13 @@ typedef struct {
     tally *tallies;
 } mapping;
 
+static uint32_t signature_of(const id_map *map, const fs_record *record)
+{
+    if (record->signature == FS_NONE) return FS_NONE;
+    if (record->kind == FS_EVENT_MEMORY) return map->first_state + record->signature;
+    return map->signatures[record->signature];
+}
+
 static void map_records(void *context, int64_t begin, int64_t end)
 {
     const mapping *all = context;
@@ -177,7 +202,7 @@ static void map_records(void *context, int64_t begin, int64_t end)
         for (fs_record_block *block = all->pieces[i].first; block != NULL; block = block->next) {
             for (fs_record *record = block->records; record < block->records + block->count; record++) {
                 if (record->kind != FS_EVENT_MEMORY) record->name = map->names[record->name];
-                if (record->signature != FS_NONE) record->signature = map->signatures[record->signature];
+                record->signature = signature_of(map, record);
                 record->lane = map->lanes[record->lane];
                 if (record->marked && record->device >= 0) record->mark = map->names[record->mark];
                 count_record(&sum, record);

@@ -34,12 +34,14 @@ void fs_piece_clear(fs_piece *piece)
     fs_free(piece->text);
     fs_free(piece->scratch);
     fs_free(piece->call_signatures);
+    fs_free(piece->states);
     fs_torch_builder_clear(&piece->builder);
     fs_counters_clear(&piece->counters);
     fs_intern *tables[] = {&piece->names, &piece->calls, &piece->signatures, &piece->lanes, &piece->head};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) fs_intern_clear(tables[i]);
     piece->text = piece->scratch = NULL;
     piece->call_signatures = NULL;
+    piece->states = NULL;
     piece->last = NULL;
 }
 

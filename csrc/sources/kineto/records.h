@@ -6,6 +6,7 @@
 #include "sources/kineto/counters.h"
 #include "sources/kineto/json_scan.h"
 #include "sources/kineto/kineto.h"
+#include "store/signature.h"
 #include "store/torch_signature.h"
 
 /* Upper limit for amounts (bytes, elements and the like). Sums of a few such numbers, and products with an element's
@@ -21,7 +22,8 @@ typedef struct {
         int64_t node;      /* of an op: fs_record_node */
         uint32_t launcher; /* of an API call in the store: the owner, in the store, of the work that it launched */
     };
-    uint32_t name, signature, lane; /* ids of the piece; after joining, of the store */
+    uint32_t name, signature, lane; /* ids of the piece; after joining, of the store. A change of memory has the index
+                                     * of its state as its signature. */
     uint32_t correlation;
     union {
         uint32_t index; /* event id in the store */
@@ -90,6 +92,8 @@ typedef struct {
     uint32_t *call_signatures; /* by id in calls: id in signatures */
     uint32_t call_capacity;
     fs_intern signatures, lanes;
+    fs_memory_state *states; /* of changes of memory */
+    uint32_t state_count, state_capacity;
     uint32_t last_lane;
     fs_record_lane last_lane_key;
     fs_torch_builder builder;

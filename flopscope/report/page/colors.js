@@ -1,8 +1,6 @@
 /* Colours as numbers: of the style sheet's variables, mixed, and as pixels. */
 "use strict";
 
-flopscope.PAPER = "690px"; // the width of pictures in print: that of A4 and of Letter without their margins
-
 flopscope.colors = (() => {
     const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
     const known = new Map();

@@ -24,7 +24,7 @@ flopscope.Grid = class {
         this.element = el("div", {
             class: "grid", role: "treegrid", tabindex: "0", "aria-label": options.label,
             on: {
-                scroll: () => this.schedule(), keydown: (event) => this.key(event),
+                scroll: flopscope.perFrame(() => this.draw()), keydown: (event) => this.key(event),
                 focus: () => { // not by the pointer: a row that is drawn anew while it is pressed gets no click
                     if (this.at < 0 && this.lines.length && this.element.matches(":focus-visible")) this.move(0, false);
                 },
@@ -100,15 +100,6 @@ flopscope.Grid = class {
         this.element.style.setProperty("--widths", [first, ...others.map((column) => column.width)].map((width) => `${width}px`).join(" "));
         this.space.style.minWidth = `${first + fixed}px`;
         this.draw();
-    }
-
-    schedule() {
-        if (this.waiting) return;
-        this.waiting = true;
-        requestAnimationFrame(() => {
-            this.waiting = false;
-            this.draw();
-        });
     }
 
     draw() {

@@ -10,6 +10,7 @@ flopscope.MemoryCurve = class {
         this.whole = { from: time[0] - margin, to: last + margin };
         this.view = { ...this.whole };
         this.hasReserved = this.showsReserved = this.reserved.some((value) => value >= 0);
+        this.draw = flopscope.perFrame(() => this.paint());
         this.build();
     }
 
@@ -37,7 +38,7 @@ flopscope.MemoryCurve = class {
             this.element.style.width = width;
             this.paint();
         };
-        flopscope.onPrint(() => size(flopscope.PAPER), () => size(""));
+        flopscope.onPrint(() => size(`${flopscope.PAPER}px`), () => size(""));
     }
 
     /* A button that hides what is reserved, and shows what is allocated on the whole height. */
@@ -92,18 +93,6 @@ flopscope.MemoryCurve = class {
     timeAt(event) {
         const box = this.plot.getBoundingClientRect();
         return this.view.from + ((event.clientX - box.left - this.left) / (this.right - this.left)) * (this.view.to - this.view.from);
-    }
-
-    draw() {
-        if (flopscope.isPrinting) {
-            this.paint(); // paper waits for no frame
-            return;
-        }
-        if (this.pending) return;
-        this.pending = requestAnimationFrame(() => {
-            this.pending = null;
-            this.paint();
-        });
     }
 
     paint() {

@@ -23,29 +23,38 @@ flopscope.print = async function () {
 
 {
     const main = document.getElementById("main");
+    const prepared = new Set();
     let theme = null;
 
-    const recolour = (name) => {
-        document.documentElement.dataset.theme = name;
-        for (const listener of flopscope.page.themeListeners) listener();
+    const prepare = () => {
+        for (const printer of flopscope.printers) {
+            if (prepared.has(printer)) continue;
+            prepared.add(printer);
+            printer[0]();
+        }
     };
 
-    window.addEventListener("beforeprint", () => {
+    /* The browser's menu prints without asking: what was not in view yet is drawn now. It needs no more than promises that
+       are fulfilled, as all data is inflated soon after the page has opened, and those go on before anything is printed. */
+    window.addEventListener("beforeprint", async () => {
         if (theme !== null) return;
         theme = document.documentElement.dataset.theme;
         flopscope.isPrinting = true;
         Object.assign(main.style, { width: `${flopscope.PAPER}px`, padding: "0" }); // so that pictures are drawn for the paper
-        recolour("light");
-        for (const [before] of flopscope.printers) before();
+        flopscopeTheme.set("light");
+        prepare();
+        await flopscope.preparePrint();
+        if (flopscope.isPrinting) prepare();
     });
 
     window.addEventListener("afterprint", () => {
         if (theme === null) return;
         flopscope.isPrinting = false;
         Object.assign(main.style, { width: "", padding: "" });
-        recolour(theme);
+        flopscopeTheme.set(theme);
         theme = null;
-        for (const [, after] of flopscope.printers) after();
+        for (const [, after] of prepared) after();
+        prepared.clear();
     });
 
     document.addEventListener("keydown", (event) => {

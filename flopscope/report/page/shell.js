@@ -43,9 +43,20 @@ flopscope.Blobs = class {
         this.buffers = new Map();
     }
 
-    get(number) {
+    get(which) {
+        const number = Number(which);
         if (!this.buffers.has(number)) this.buffers.set(number, this.inflate(number));
         return this.buffers.get(number);
+    }
+
+    /* Inflate all of them, one after the other while the page is idle, so that the browser can print what was not in view:
+       it waits for no data then. */
+    async inflateAll() {
+        const idle = window.requestIdleCallback || ((call) => setTimeout(call, 50));
+        for (const element of document.querySelectorAll("script[data-blob]")) {
+            await new Promise((done) => { idle(done); });
+            await this.get(element.dataset.blob);
+        }
     }
 
     async inflate(number) {
@@ -132,7 +143,6 @@ flopscope.Page = class {
         this.selected = null;
         this.details = {};
         this.listeners = [];
-        this.themeListeners = [];
         this.mounted = new Map();
     }
 
@@ -159,7 +169,23 @@ flopscope.Page = class {
 };
 
 flopscope.onTheme = function (listener) {
-    flopscope.page.themeListeners.push(listener);
+    flopscopeTheme.listeners.push(listener);
+};
+
+/* Return a function that has ``draw`` called in the next frame, once for all its calls before it; at once while the page
+   is printed, which waits for no frame. */
+flopscope.perFrame = function (draw) {
+    let pending = false;
+    return () => {
+        if (flopscope.isPrinting) draw();
+        else if (!pending) {
+            pending = true;
+            requestAnimationFrame(() => {
+                pending = false;
+                draw();
+            });
+        }
+    };
 };
 
 /* The value of a CSS variable: flopscope.color("bound-compute"). */

@@ -92,23 +92,20 @@ flopscope.start = async function () {
     /* Theme */
     const themes = ["auto", "light", "dark"];
     const theme = el("button", { type: "button", class: "tool", id: "theme" });
-    const setTheme = (name) => {
-        root.dataset.theme = name;
+    const nameTheme = () => {
+        const name = root.dataset.theme;
         theme.textContent = { auto: "◐", light: "☀", dark: "☾" }[name];
         theme.title = `Colours: ${{ auto: "those of the system", light: "light", dark: "dark" }[name]} (t changes them)`;
         theme.setAttribute("aria-label", theme.title);
-        for (const listener of page.themeListeners) listener();
     };
-    const nextTheme = () => setTheme(themes[(themes.indexOf(root.dataset.theme) + 1) % themes.length]);
+    const nextTheme = () => flopscopeTheme.set(themes[(themes.indexOf(root.dataset.theme) + 1) % themes.length]);
     theme.addEventListener("click", nextTheme);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-        for (const listener of page.themeListeners) listener();
-    });
+    flopscope.onTheme(nameTheme);
+    nameTheme();
     const help = el("button", { type: "button", class: "tool", text: "?", title: "Keys (?)", "aria-label": "Keys", on: {
         click: () => dialog.showModal(),
     } });
     document.getElementById("tools").append(theme, help);
-    setTheme("auto");
 
     /* Keys */
     const letters = new Map();
@@ -188,9 +185,6 @@ flopscope.start = async function () {
             el("button", { type: "button", class: "button", text: "Clear", title: "Esc", on: { click: () => page.select(null) } }));
     });
 
-    /* Print */
-    window.addEventListener("beforeprint", () => { page.mountAll(); });
-
     for (const section of elements.values()) {
         near.observe(section);
         seen.observe(section);
@@ -198,6 +192,8 @@ flopscope.start = async function () {
     follow();
     await page.ready;
     root.dataset.ready = "true";
+    await page.blobs.inflateAll();
+    root.dataset.inflated = "true";
 };
 
 /* What a row is, in a few texts: name, shapes, time, share of the roofline, bound. */

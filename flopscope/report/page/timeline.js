@@ -4,6 +4,10 @@
 flopscope.TimelineView = class {
     constructor(element, data, page, timeline) {
         Object.assign(this, { element, data, page, timeline });
+        this.draw = flopscope.perFrame(() => {
+            if (flopscope.isPrinting) this.measure(); // paper has another width
+            this.paint();
+        });
         this.painter = new flopscope.TimelinePainter(timeline);
         this.groups = flopscope.timelineRows.groups(timeline);
         const margin = 0.01 * (timeline.end - timeline.begin);
@@ -224,19 +228,6 @@ flopscope.TimelineView = class {
     }
 
     /* Drawing ------------------------------------------------------------------------------------------------------- */
-
-    draw() {
-        if (flopscope.isPrinting) {
-            this.measure(); // paper has another width, and waits for no frame
-            this.paint();
-            return;
-        }
-        if (this.pending) return;
-        this.pending = requestAnimationFrame(() => {
-            this.pending = null;
-            this.paint();
-        });
-    }
 
     paint() {
         this.frames++;

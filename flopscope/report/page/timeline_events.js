@@ -30,7 +30,7 @@ Object.assign(flopscope.TimelineView.prototype, {
             this.measure();
             this.paint();
         };
-        flopscope.onPrint(() => size(flopscope.PAPER), () => size(""));
+        flopscope.onPrint(() => size(`${flopscope.PAPER}px`), () => size(""));
         this.page.onSelect((row, details) => this.follow(row, details));
     },
 
