@@ -77,8 +77,8 @@ class Digest:
     accounting: dict[str, list[Any]]
     """Columns of Results.accounting()."""
     table: dict[str, Any]
-    """The columns KEPT of the table grouped by shape; at most ROWS rows and one for the rest. Text columns are lists, the
-    others arrays; shapes and dtypes are the texts of lists, which are read and compared faster."""
+    """The columns KEPT of the table grouped by shape; at most ROWS rows and one for the rest. Text columns are lists,
+    the others arrays; shapes and dtypes are the texts of lists, which are read and compared faster."""
     has_shapes: bool
     memory_peak: float
     """Largest sum of the memory changes on a device that were recorded, in bytes; NaN without any."""
