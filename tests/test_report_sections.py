@@ -287,8 +287,13 @@ def test_a_page_of_ranks_shows_the_one_that_the_others_wait_for(three: dict[int,
     cells = page.column(data["cells"]["total"]).reshape(3, 3)
     assert np.isnan(cells[0, 2]) and not np.isnan(cells[1:]).any()  # rank 0 recorded two steps
     assert page.column(data["time"])[0] == pytest.approx(np.nanmean(rank_facts(three).totals[0]))
-    skews = page.column(data["collectives"]["skew"])
-    assert (np.diff(skews) <= 0).all() and data["collectives"]["matched"] == 3
+    calls = data["tables"]["collectives"]
+    assert (np.diff(page.column(calls["numbers"]["skew"])) <= 0).all() and calls["rows"] == 3
+    groups = data["tables"]["groups"]
+    assert page.column(groups["numbers"]["most_last"]).tolist() == [1] and set(data["tables"]) == {
+        "collectives",
+        "groups",
+    }
 
 
 def test_ranks_without_collectives_say_why(tmp_path: Path) -> None:
@@ -297,7 +302,7 @@ def test_ranks_without_collectives_say_why(tmp_path: Path) -> None:
         trace.metadata["distributedInfo"] = {"rank": number, "world_size": 2}
     write(tmp_path / "page.html", report_of_ranks(programs))
     data = PageRead(tmp_path / "page.html").data["sections"]["ranks"]
-    assert data["waits"] is None and data["collectives"] is None and "No collective" in data["why"]
+    assert data["waits"] is None and data["tables"] == {} and "No collective" in data["why"]
 
 
 def facts_of(count: int, steps: int, waited: float = 0.0) -> RankFacts:

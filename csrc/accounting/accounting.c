@@ -46,7 +46,7 @@ static fs_work_class class_of(accountant *all, const fs_chunk *chunk, uint32_t a
         return inside ? FS_WORK_COMPUTATION : FS_WORK_COPY;
     }
     if (chunk->kind[at] != FS_EVENT_KERNEL) return FS_WORK_COMPUTATION;
-    bool communicates = fs_names_kernel_class(&all->names, chunk->name[at]) == FS_KERNEL_COMMUNICATION;
+    bool communicates = fs_names_communicate(&all->names, chunk->name[at]);
     return communicates ? FS_WORK_COMMUNICATION : FS_WORK_COMPUTATION;
 }
 

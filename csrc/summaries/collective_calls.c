@@ -5,36 +5,47 @@
 #include "store/event.h"
 #include "store/signature.h"
 
-/* Whether the event is an op that carries a collective. `found` receives it. */
-static bool is_call(const fs_store *store, const fs_chunk *chunk, uint32_t at, fs_collective *found)
+/* Return for each signature whether it carries a collective: many ops share one. NULL: out of memory. */
+static bool *find_carriers(const fs_store *store)
 {
-    if (chunk->kind[at] != FS_EVENT_OP || chunk->signature[at] == FS_NONE || chunk->start[at] == FS_MISSING)
-        return false;
-    return fs_collective_decode(fs_store_signature_bytes(store, chunk->signature[at]), found);
+    uint32_t count = fs_store_signature_count(store);
+    bool *carriers = fs_calloc(count + (size_t)1, sizeof *carriers);
+    fs_collective found;
+    for (uint32_t id = 0; carriers != NULL && id < count; id++) {
+        carriers[id] = fs_collective_decode(fs_store_signature_bytes(store, id), &found);
+    }
+    return carriers;
 }
 
-static fs_status count_calls(const fs_store *store, uint32_t *calls, fs_error *err)
+static bool is_call(const bool *carriers, const fs_chunk *chunk, uint32_t at)
 {
-    fs_collective found;
+    if (chunk->kind[at] != FS_EVENT_OP || chunk->start[at] == FS_MISSING) return false;
+    return chunk->signature[at] != FS_NONE && carriers[chunk->signature[at]];
+}
+
+static fs_status count_calls(const fs_store *store, const bool *carriers, uint32_t *calls, fs_error *err)
+{
     uint32_t at;
     *calls = 0;
     for (uint32_t index = 0; index < fs_store_count(store); index++) {
         FS_POLL(index, err);
         const fs_chunk *chunk = fs_event_chunk(store, index, &at);
-        *calls += is_call(store, chunk, at, &found);
+        *calls += is_call(carriers, chunk, at);
     }
     return FS_OK;
 }
 
 /* Fill the rows; places[event] receives the row of each call, FS_NONE elsewhere. */
-static fs_status fill_calls(const fs_store *store, fs_collective_call *rows, uint32_t *places, fs_error *err)
+static fs_status fill_calls(const fs_store *store, const bool *carriers, fs_collective_call *rows, uint32_t *places,
+                            fs_error *err)
 {
     uint32_t at, row = 0;
     for (uint32_t index = 0; index < fs_store_count(store); index++) {
         FS_POLL(index, err);
         const fs_chunk *chunk = fs_event_chunk(store, index, &at);
         places[index] = FS_NONE;
-        if (!is_call(store, chunk, at, &rows[row].recorded)) continue;
+        if (!is_call(carriers, chunk, at)) continue;
+        fs_collective_decode(fs_store_signature_bytes(store, chunk->signature[at]), &rows[row].recorded);
         rows[row].kind = fs_collective_kind_of(rows[row].recorded.name.text);
         rows[row].start = chunk->start[at];
         places[index] = row++;
@@ -60,7 +71,10 @@ fs_status fs_collective_calls_of(const fs_store *store, fs_collective_call **row
     fs_status status;
     uint32_t *places = NULL;
     fs_collective_call *result = NULL;
-    FS_TRY(count_calls(store, count, err));
+    uint32_t signatures = fs_store_signature_count(store);
+    bool *carriers = find_carriers(store);
+    if (carriers == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u signatures", signatures);
+    FS_TRY_GOTO(status, count_calls(store, carriers, count, err), failed);
     result = fs_calloc(*count + (size_t)1, sizeof *result);
     if (*count > 0) places = fs_malloc(fs_store_count(store) * sizeof *places);
     if (result == NULL || (*count > 0 && places == NULL)) {
@@ -68,13 +82,15 @@ fs_status fs_collective_calls_of(const fs_store *store, fs_collective_call **row
         goto failed;
     }
     if (*count > 0) {
-        FS_TRY_GOTO(status, fill_calls(store, result, places, err), failed);
+        FS_TRY_GOTO(status, fill_calls(store, carriers, result, places, err), failed);
         FS_TRY_GOTO(status, mark_runs(store, result, places, err), failed);
     }
+    fs_free(carriers);
     fs_free(places);
     *rows = result;
     return FS_OK;
 failed:
+    fs_free(carriers);
     fs_free(places);
     fs_free(result);
     return status;

@@ -18,8 +18,7 @@ bool fs_collective_at(fs_names *names, const fs_chunk *chunk, uint32_t at, fs_co
         is_recorded = fs_collective_decode(fs_store_signature_bytes(names->store, chunk->signature[at]), &found);
     }
     if (collective != NULL) *collective = found;
-    return is_recorded || (chunk->kind[at] == FS_EVENT_KERNEL &&
-                           fs_names_kernel_class(names, chunk->name[at]) == FS_KERNEL_COMMUNICATION);
+    return is_recorded || (chunk->kind[at] == FS_EVENT_KERNEL && fs_names_communicate(names, chunk->name[at]));
 }
 
 bool fs_computes_at(fs_names *names, const fs_chunk *chunk, uint32_t at)

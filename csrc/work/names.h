@@ -10,6 +10,7 @@ typedef struct {
     uint8_t *kernel_classes; /* by name: class + 1; 0: not classified yet */
     uint8_t *loading;        /* by name: 1 no, 2 yes; 0: not classified yet */
     uint8_t *waiting;        /* by name: likewise */
+    uint8_t *communicating;  /* by name: likewise */
 } fs_names;
 
 /* FS_OUT_OF_MEMORY. fs_names_clear also accepts a zeroed struct. */
@@ -18,6 +19,9 @@ void fs_names_clear(fs_names *names);
 
 /* Return the class of a kernel name; FS_KERNEL_OTHER for FS_NONE. */
 fs_kernel_class fs_names_kernel_class(fs_names *names, uint32_t name);
+
+/* Return whether a kernel's class is COMMUNICATION. */
+bool fs_names_communicate(fs_names *names, uint32_t name);
 
 /* Return whether an API call of that name may wait for a device: cudaStreamSynchronize, hipDeviceSynchronize,
  * cudaMemcpy, cudaMemcpyAsync, … */

@@ -9,14 +9,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from flopscope.answers.accounting import accounting_columns
 from flopscope.answers.analysis import Analysis
-from flopscope.ranks.calls import Calls, Integers, calls_of
-from flopscope.results.columns import COLUMNS
+from flopscope.ranks.calls import Calls, calls_of
 from flopscope.results.process import base_time_of, gpus_of, rank_of, world_size_of
-from flopscope.support.package import VERSION
 
 if TYPE_CHECKING:
     from flopscope.results.results import Results
@@ -41,7 +38,6 @@ class Identity:
     world_size: int | None
     host: str | None
     """From the file's name, where torch or the program wrote it there."""
-    process: int | None
     device: str | None
     """Name of the GPU that worked."""
     device_index: int | None
@@ -74,34 +70,22 @@ class Digest:
     """What is kept of a rank."""
 
     identity: Identity
-    begin: int
-    """Of the first event on the host, in ns on the rank's clock; since 1970 if ``has_base``."""
-    end: int
-    has_base: bool
     events: int
     calls: Calls
     last_calls: list[LastCall]
     step_names: list[str]
-    step_begin: Integers
-    """ns on the rank's clock."""
-    step_end: Integers
     accounting: dict[str, list[Any]]
     """Columns of Results.accounting()."""
     table: dict[str, Any]
-    """Columns of the table grouped by shape, as Results.key_averages() has them; at most ROWS rows and one for the
-    rest. Text columns are lists, the others arrays."""
-    coverage: dict[str, Any]
-    peaks: dict[str, dict[str, Any]]
-    has_device: bool
+    """The columns KEPT of the table grouped by shape; at most ROWS rows and one for the rest. Text columns are lists,
+    the others arrays; shapes and dtypes are the texts of lists, which are read and compared faster."""
     has_shapes: bool
-    has_memory: bool
     memory_peak: float
     """Largest sum of the memory changes on a device that were recorded, in bytes; NaN without any."""
     dropped: int
     """Events of the trace that are in no table."""
     problems: list[str] = field(default_factory=list)
     """Warnings that reading issued."""
-    version: str = VERSION
 
     @property
     def rank(self) -> int:
@@ -131,25 +115,15 @@ def digest_of(trace: Results, source: str, place: int, peaks: str = "datasheet")
     analysis = Analysis(core, columns, meta, shares, has_shapes=core.has_shapes)
     collectives, _ = core.collectives()
     named = [step for step in analysis.steps if step.name is not None]
-    spans = np.array([(step.begin, step.end) for step in analysis.steps], np.int64).reshape(-1, 2)
     return Digest(
         identity=_identity(trace, source, place),
-        begin=(int(spans[:, 0].min()) if len(spans) else 0) + base,
-        end=(int(spans[:, 1].max()) if len(spans) else 0) + base,
-        has_base=base > 0,
         events=core.event_count,
         calls=calls_of(collectives, base),
         last_calls=_last_calls(core.collective_calls(), base),
         step_names=[str(step.name) for step in named],
-        step_begin=np.array([step.begin for step in named], np.int64) + base,
-        step_end=np.array([step.end for step in named], np.int64) + base,
         accounting=accounting_columns(analysis),
         table=_largest(columns),
-        coverage=meta["coverage"],
-        peaks=meta["peaks"],
-        has_device=bool(meta["has_device"]),
         has_shapes=bool(core.has_shapes),
-        has_memory=bool(meta["has_memory"]),
         memory_peak=_memory_peak(trace) if meta["has_memory"] else float("nan"),
         dropped=trace.dropped,
     )
@@ -171,7 +145,6 @@ def _identity(trace: Results, source: str, place: int) -> Identity:
         rank_from=origin,
         world_size=world_size_of(trace),
         host=None if worker is None else worker[1],
-        process=getattr(trace, "process", None),
         device=devices.get(index) if index is not None else None,
         device_index=index,
         gpus_here=gpus_of(trace),
@@ -208,36 +181,40 @@ def _memory_peak(trace: Results) -> float:
 
 # The table ------------------------------------------------------------------------------------------------------------
 
-TEXTS = frozenset(column.name for column in COLUMNS if column.type in ("text", "texts"))
-SUMS = (
-    *("count", "self_cpu_time_total", "self_device_time_total", "self_cpu_memory_usage", "self_device_memory_usage"),
-    *("flops", "bytes_read", "bytes_written", "bytes_total_moved", "device_busy_time", "roofline_time", "headroom"),
-)
+# The columns that are kept, and what the row for the rest has in them; None: the sum of its rows.
+KEPT: dict[str, Any] = {
+    "key": REST,
+    "device_type": "cpu",
+    "is_user_annotation": False,
+    "input_shapes": "[]",
+    "input_dtypes": "[]",
+    "bound": "unknown",
+    "count": None,
+    "self_cpu_time_total": None,
+    "self_device_time_total": None,
+    "device_busy_time": None,
+    "flops": None,
+    "bytes_total_moved": None,
+    "time_median": np.nan,
+    "pct_roofline": np.nan,
+}
+LISTS = ("input_shapes", "input_dtypes")
 
 
 def _largest(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return the rows with the most time of their own, and one more with the sums of the rest."""
-    count = len(columns["key"])
-    if count <= ROWS:
-        return {name: _typed(name, values) for name, values in columns.items()}
+    columns = {name: list(map(str, columns[name])) if name in LISTS else columns[name] for name in KEPT}
+    if len(columns["key"]) <= ROWS:
+        return columns
     time = np.nan_to_num(columns["self_device_time_total"]) + 1e-3 * np.nan_to_num(columns["self_cpu_time_total"])
     order = np.argsort(-time, kind="stable")
     kept, rest = np.sort(order[:ROWS]), order[ROWS:]
     table: dict[str, Any] = {}
-    for name, values in columns.items():
-        typed = _typed(name, values)
-        if isinstance(typed, list):
-            table[name] = [*(typed[i] for i in kept), _REST_TEXTS.get(name)]
+    for name, last in KEPT.items():
+        values = columns[name]
+        if isinstance(values, np.ndarray):
+            table[name] = np.append(values[kept], np.nansum(values[rest]) if last is None else last)
         else:
-            last = np.nansum(typed[rest]) if name in SUMS else (0 if typed.dtype.kind in "bi" else np.nan)
-            table[name] = np.append(typed[kept], typed.dtype.type(last))
+            some = [values[i] for i in kept]
+            table[name] = [*some, sum(values[i] for i in rest) if last is None else last]
     return table
-
-
-_REST_TEXTS: dict[str, Any] = {"key": REST, "device_type": "cpu", "input_shapes": [], "input_dtypes": []}
-
-
-def _typed(name: str, values: Any) -> list[Any] | npt.NDArray[Any]:
-    if name in TEXTS:
-        return list(values)
-    return np.asarray(values)

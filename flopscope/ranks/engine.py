@@ -7,6 +7,7 @@ at last each alone, so that the file that killed it is found and the others are 
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flopscope.hardware.busy import processors
+from flopscope.ranks import worker
 from flopscope.support.package import VERSION
 from flopscope.support.progress import progress_bar
 
@@ -23,7 +25,8 @@ __all__ = ["Failure", "NoScheduler", "run_everywhere", "workers_for"]
 
 Task = Callable[[Any], Any]
 ATTEMPTS = 3
-CHUNK = 16  # tasks that a process gets at once, at most: each costs the scheduler about 2 ms
+CHUNK = 16  # tasks that a process gets at once, at most: each message costs the scheduler about a millisecond
+AHEAD = 2  # chunks for each process, so that none waits for the scheduler
 SECONDS_TO_CONNECT = 10
 BYTES_PER_EVENT = 200  # of a store, and as much again for its table
 EVENT_BYTES_PACKED = 20  # of an event in a compressed trace, at least
@@ -103,38 +106,88 @@ def _available_memory() -> int:
 def _run_here(
     task: Task, items: Sequence[Any], names: Sequence[str], workers: int, done: Callable[[int, Any], None]
 ) -> None:
+    with _without_main():
+        context = _server_of_processes(task.__module__)  # which starts while Dask is imported here
+        try:
+            from dask.callbacks import Callback
+            from dask.multiprocessing import get
+        except ImportError as problem:
+            raise ImportError(MISSING) from problem
+
+        waiting = dict.fromkeys(range(len(items)))
+        for attempt in range(ATTEMPTS):
+            alone = attempt == ATTEMPTS - 1  # one process for each task
+            for places in [[place] for place in waiting] if alone else [list(waiting)]:
+                chunks = list(_chunks(places, workers))
+
+                def completed(key: Any, value: Any, *_: Any, of: list[list[int]] = chunks) -> None:
+                    for place, packed in zip(of[key[1]], value, strict=True):
+                        done(place, pickle.loads(packed))
+                        del waiting[place]
+
+                graph = {("files", i): (_run_chunk, task, [items[p] for p in one]) for i, one in enumerate(chunks)}
+                try:
+                    with _pool(1 if alone else workers, context) as pool, Callback(posttask=completed):
+                        get(graph, list(graph), pool=pool, optimize_graph=False, chunksize=1)
+                except BrokenProcessPool:
+                    if alone:
+                        done(places[0], Failure(names[places[0]], _KILLED))
+            if not waiting:
+                return
+
+
+def _chunks(places: Sequence[int], workers: int) -> Iterator[list[int]]:
+    """Yield the places in chunks that get smaller, so that all workers end at the same time."""
+    at = 0
+    while at < len(places):
+        size = min(CHUNK, max(1, (len(places) - at) // (4 * workers)))
+        yield list(places[at : at + size])
+        at += size
+
+
+def _run_chunk(task: Task, items: Sequence[Any]) -> list[bytes]:
+    """Run the tasks. Runs in a worker. Dask would take longer to pickle their results."""
+    return [pickle.dumps(task(item), pickle.HIGHEST_PROTOCOL) for item in items]
+
+
+def _server_of_processes(module: str) -> Any:
+    """Return how processes are made: forked by a server that has imported the module that a task needs, and Dask."""
+    import multiprocessing
+
+    if os.name != "posix":
+        return multiprocessing.get_context("spawn")
+    from multiprocessing import forkserver
+
+    context = multiprocessing.get_context("forkserver")
+    others = list(getattr(forkserver._forkserver, "_preload_modules", ["__main__"]))  # type: ignore[attr-defined]
+    context.set_forkserver_preload([*others, module, "dask.multiprocessing"])
     try:
-        import multiprocessing
+        forkserver.ensure_running()
+    finally:
+        context.set_forkserver_preload(others)
+    return context
 
-        from dask.callbacks import Callback
-        from dask.multiprocessing import get
-    except ImportError as problem:
-        raise ImportError(MISSING) from problem
 
-    waiting = list(range(len(items)))
-    context = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
-    for attempt in range(ATTEMPTS):
-        alone = attempt == ATTEMPTS - 1  # one process for each task
-        for places in [[place] for place in waiting] if alone else [waiting]:
-            finished: set[int] = set()
+@contextmanager
+def _pool(workers: int, context: Any) -> Iterator[Any]:
+    """Yield a pool of processes for Dask, which are killed if their tasks are abandoned."""
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=worker.begin)
+    try:
+        yield _Ahead(pool.submit, AHEAD * workers)
+    except BaseException:
+        for process in list((pool._processes or {}).values()):
+            process.kill()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
-            def completed(key: Any, value: Any, *_: Any, into: set[int] = finished) -> None:
-                into.add(int(key[1]))
-                done(int(key[1]), value)
 
-            graph = {("file", place): (task, items[place]) for place in places}
-            try:
-                pool = ProcessPoolExecutor(1 if alone else workers, mp_context=context)
-                with _without_main(), pool, Callback(posttask=completed):
-                    chunk = 1 if alone else min(CHUNK, max(1, len(places) // (8 * workers)))
-                    get(graph, list(graph), pool=pool, num_workers=workers, optimize_graph=False, chunksize=chunk)
-            except BrokenProcessPool:
-                if alone:
-                    done(places[0], Failure(names[places[0]], _KILLED))
-                    finished.add(places[0])
-            waiting = [place for place in waiting if place not in finished]
-        if not waiting:
-            return
+@dataclass(frozen=True)
+class _Ahead:
+    """What Dask needs of a pool. It submits as many tasks as it believes that there are processes."""
+
+    submit: Callable[..., Any]
+    _max_workers: int
 
 
 @contextmanager

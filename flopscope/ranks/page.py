@@ -13,6 +13,7 @@ from flopscope.answers.accounting import part_times
 from flopscope.answers.analysis import PARTS, Analysis
 from flopscope.ranks.finding import host_names
 from flopscope.ranks.stragglers import stragglers
+from flopscope.ranks.tables import group_rows
 from flopscope.report.profile import Profile
 from flopscope.report.ranks import RankFacts, add_ranks, most_awaited
 from flopscope.report.timeline import Part, rows_of, timeline_of
@@ -40,6 +41,9 @@ def facts_of_ranks(ranks: Ranks) -> RankFacts:
         parts={part: work.part(part) for part in PARTS},
         rank_rows=waits.ranks,
         collectives=waits.collectives,
+        hosts=ranks.hosts(),
+        groups=ranks.groups(),
+        sizes=ranks.collectives(by_group=False),
         why="" if matched else "No collective could be matched across the ranks.",
         notes=ranks.notes,
         findings=[one.what for one in ranks.findings],
@@ -100,11 +104,11 @@ def rank_facts(profiles: Mapping[int, Results], peaks: str | None = None) -> Ran
     parts = {part: np.full((len(ordered), max(len(steps), 1)), math.nan) for part in PARTS}
     for row, analysis in enumerate(analyses):
         _fill(parts, row, analysis, steps)
-    rank_rows = collectives = None
+    rank_rows = collectives = groups = None
     why = ""
     try:
         waits = stragglers(ordered)
-        rank_rows, collectives = waits.ranks, waits.collectives
+        rank_rows, collectives, groups = waits.ranks, waits.collectives, group_rows(waits)
         if not len(collectives):
             why = "No collective could be matched across the ranks, so it is unknown which rank the others waited for."
     except ValueError as problem:
@@ -117,6 +121,7 @@ def rank_facts(profiles: Mapping[int, Results], peaks: str | None = None) -> Ran
         parts=parts,
         rank_rows=rank_rows,
         collectives=collectives,
+        groups=groups,
         why=why,
     )
 

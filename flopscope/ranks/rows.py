@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ast import literal_eval
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +35,9 @@ def rank_rows(digests: Sequence[Digest]) -> pandas.DataFrame:
             strict=True,
         )
         for key, device, annotation, shapes, dtypes in texts:
-            place = places.setdefault((key, device, bool(annotation), str(shapes), str(dtypes)), len(places))
+            place = places.setdefault((key, device, bool(annotation), shapes, dtypes), len(places))
             if place == len(shown):
-                shown.append((key, device, bool(annotation), shapes, dtypes))
+                shown.append((key, device, bool(annotation), literal_eval(shapes), literal_eval(dtypes)))
             own.append(place)
         row_of.append(np.array(own, np.int64))
         bounds += table["bound"]

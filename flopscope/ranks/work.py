@@ -166,7 +166,7 @@ class Work:
             busy, median = table["device_busy_time"], table["time_median"]
             for row in np.flatnonzero(np.nan_to_num(busy) > 0).tolist():
                 if _computes(table, row) and median[row] > 0:
-                    key = table["key"][row], str(table["input_shapes"][row]), str(table["input_dtypes"][row])
+                    key = table["key"][row], table["input_shapes"][row], table["input_dtypes"][row]
                     times.setdefault(key, []).append((rank, float(median[row]), float(busy[row])))
         ratios: list[list[tuple[float, float]]] = [[] for _ in self.digests]
         for found in times.values():

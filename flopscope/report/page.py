@@ -46,6 +46,7 @@ SCRIPTS = (
     "controls.js",
     "launches.js",
     "communication.js",
+    "rank_tables.js",
     "ranks.js",
     "compare.js",
     "measurement.js",

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RankFacts", "add_ranks", "most_awaited", "ranks_page", "section"]
 
-MOST_COLLECTIVES = 1000
-"""Collectives that a page lists, those with the largest skews."""
+MOST_ROWS = 1000
+"""Of a table of hosts, groups or collectives: those with the most."""
 MOST_STEPS = 512
 """Steps of each rank in a page: the first ones."""
 MOST_FINDINGS = 50
@@ -47,6 +47,12 @@ class RankFacts:
     """As Stragglers.ranks."""
     collectives: pandas.DataFrame | None = None
     """As Stragglers.collectives."""
+    hosts: pandas.DataFrame | None = None
+    """As Ranks.hosts()."""
+    groups: pandas.DataFrame | None = None
+    """As Ranks.groups()."""
+    sizes: pandas.DataFrame | None = None
+    """As Ranks.collectives(by_group=False)."""
     why: str = ""
     """Why ``rank_rows`` are missing."""
     findings: Sequence[str] | None = None
@@ -115,7 +121,7 @@ def section(facts: RankFacts, columns: Columns) -> dict[str, Any] | None:
         },
         "part_labels": {name: LOOKS[name][0] for name in PARTS},
         "waits": _waits(facts, columns),
-        "collectives": _collectives(facts, columns),
+        "tables": {name: table for name in _TABLES if (table := _table(facts, name, columns)) is not None},
         "why": facts.why,
         "findings": list(facts.findings or ())[:MOST_FINDINGS],
         "findings_left_out": max(len(facts.findings or ()) - MOST_FINDINGS, 0),
@@ -158,18 +164,48 @@ def _by_rank(facts: RankFacts) -> pandas.DataFrame | None:
     return facts.rank_rows.set_index("rank").reindex(list(facts.ranks))
 
 
-def _collectives(facts: RankFacts, columns: Columns) -> dict[str, Any] | None:
-    if facts.collectives is None or not len(facts.collectives):
+# Texts, numbers, and the number by which rows are chosen, of each table.
+_TABLES: dict[str, tuple[Sequence[str], Sequence[str], str]] = {
+    "hosts": (
+        ("host",),
+        ("ranks", "first_rank", "own", "communication", "slowness", "times_last", "waited", "awaited"),
+        "awaited",
+    ),
+    "groups": (
+        ("group", "members"),
+        ("ranks", "calls", "waited", "waited_pct", "most_last", "times_last", "awaited"),
+        "waited",
+    ),
+    "sizes": (
+        ("collective",),
+        (
+            *("bytes_from", "bytes_to", "groups", "ranks", "hosts", "calls", "skew_median", "skew_p95"),
+            *("skew_uncertainty", "transfer_median", "bus_gbytes_per_s", "time", "waited", "exposed"),
+        ),
+        "exposed",
+    ),
+    "collectives": (
+        ("collective", "group"),
+        (
+            *("message_bytes", "number", "count", "straggler", "start", "skew", "skew_uncertainty", "transfer"),
+            "bus_gbytes_per_s",
+        ),
+        "skew",
+    ),
+}
+
+
+def _table(facts: RankFacts, name: str, columns: Columns) -> dict[str, Any] | None:
+    """Return the columns of a table, and how many rows it has of which the first are listed; None without any."""
+    texts, numbers, most = _TABLES[name]
+    frame: pandas.DataFrame | None = getattr(facts, name)
+    if frame is None or not len(frame):
         return None
-    worst = facts.collectives.sort_values("skew", ascending=False, kind="stable").head(MOST_COLLECTIVES)
-    numbers = (
-        *("message_bytes", "number", "count", "straggler", "start", "skew", "skew_uncertainty", "transfer"),
-        "bus_gbytes_per_s",
-    )
+    shown = frame.sort_values(most, ascending=False, kind="stable").head(MOST_ROWS)
     return {
-        "matched": len(facts.collectives),
-        **{name: columns.texts(map(str, worst[name])) for name in ("collective", "group")},
-        **{name: columns.add(worst[name].to_numpy(dtype=np.float64)) for name in numbers},
+        "rows": len(frame),
+        "texts": {one: columns.texts(map(str, shown[one])) for one in texts},
+        "numbers": {one: columns.add(shown[one].to_numpy(dtype=np.float64, na_value=math.nan)) for one in numbers},
     }
 
 

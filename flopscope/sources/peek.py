@@ -15,6 +15,7 @@ from flopscope.sources.compression import CHUNK, MAGIC, decompressed, format_of
 __all__ = ["START", "as_file", "start_of"]
 
 START = 64 << 10  # bytes by which a format is recognised
+PACKED = (16 << 10, CHUNK)  # bytes of a compressed file that hold as many of its text: nearly always, and at the most
 
 
 class Limits(Protocol):
@@ -46,14 +47,16 @@ def _text_of(packed: bytes) -> bytes:
     if form is None:
         return packed[:START]
     text = b""
-    try:
-        for piece in decompressed(io.BytesIO(packed), form, form.library(), lambda *_: None, lambda _: None):
-            text += piece
-            if len(text) >= START:
-                break
-        return text[:START]
-    except (ValueError, OSError, ImportError, EOFError):
-        return b""
+    for size in PACKED:
+        text = b""
+        try:
+            for piece in decompressed(io.BytesIO(packed[:size]), form, form.library(), lambda *_: None, lambda _: None):
+                text += piece
+                if len(text) >= START:
+                    return text[:START]
+        except (ValueError, OSError, ImportError, EOFError):
+            continue
+    return text
 
 
 @contextmanager

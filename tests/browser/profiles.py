@@ -239,6 +239,14 @@ def many_ranks(path: Path, count: int, unknown: bool = False) -> None:
         parts = {part: np.full((count, steps), math.nan) for part in PARTS}
         frame = frame.astype(float)
         frame.loc[:, frame.columns != "rank"] = math.nan
+    hosts = pandas.DataFrame({"host": [f"node{host:03}" for host in range(-(-count // 8))]})
+    hosts[["ranks", "first_rank"]] = [[8, 8 * host] for host in range(len(hosts))]
+    hosts["awaited"] = frame["awaited"].groupby(frame.index // 8).sum()
+    hosts[["own", "communication", "slowness", "times_last", "waited"]] = 1.0, 2.0, math.nan, 3, 4.0
+    groups = pandas.DataFrame({"group": [f"tp_{2 * number}" for number in range(count // 2)]})
+    groups["members"] = [f"[{2 * number}, {2 * number + 1}]" for number in range(count // 2)]
+    groups[["ranks", "calls", "waited_pct", "most_last", "times_last", "awaited"]] = 2, steps, 1.0, 1, 2, 3.0
+    groups["waited"] = draw.permutation(count // 2).astype(float)
     facts = RankFacts(
         ranks=[*range(count)],
         labels=[f"runs/rank{rank}.json.gz" for rank in range(count)],
@@ -246,6 +254,8 @@ def many_ranks(path: Path, count: int, unknown: bool = False) -> None:
         steps=[f"ProfilerStep#{step}" for step in range(steps)],
         parts=parts,
         rank_rows=frame,
+        hosts=hosts.astype({"ranks": float}) if not unknown else hosts.assign(awaited=math.nan, ranks=math.nan),
+        groups=groups,
     )
     write(path, ranks_page(facts))
 

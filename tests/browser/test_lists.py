@@ -11,6 +11,7 @@ import pytest
 from browser import Keys, Open, Page
 from hand_traces import in_a_row
 from profiles import MEASUREMENTS, NASTY, RECORDED, many_ranks, ranks_of, unknown_measurement
+from ranks_cases import simulated
 from test_pages import Report, ready, whole
 
 import flopscope as fs
@@ -206,8 +207,37 @@ def test_thousands_of_ranks_can_be_read(open_report: Open, tmp_path: Path) -> No
     page.until("document.querySelector('#ranks .grid .line')")
     assert cells(page, "ranks")[0][0] == "1234"
     assert len(page.all("#ranks .grid .line")) < 300
+    assert cells(page, "ranks", 1)[0][0] == "node154"  # of rank 1234
+    groups = cells(page, "ranks", 2)
+    assert [time_of(row[2]) for row in groups[:3]] == [2050.0] * 3  # of 2047, 2046 and 2045 µs
+    assert len(groups) < 40
+    assert "1,000 of 2,048 groups" in page.text("#ranks")
     page.resize(1000, 800)
     assert "rank 1234" in page.text("h1 ~ .headline")
+
+
+def test_hosts_groups_and_sizes_have_their_numbers(open_report: Open, tmp_path: Path) -> None:
+    pytest.importorskip("dask")
+    simulated(tmp_path / "run", dp=8, gpus_per_host=4, late_data={9: 2000.0})
+    ranks = fs.load_ranks(tmp_path / "run", workers=1)
+    ranks.write_report(tmp_path / "ranks.html")
+    page = open_report(tmp_path / "ranks.html")
+    whole(page)
+    hosts, groups, sizes = ranks.hosts(), ranks.groups(), ranks.collectives(by_group=False)
+    shown = {label: cells(page, "ranks", 1 + at) for at, label in enumerate(("Hosts", "Process groups", "Sizes"))}
+    assert [row[0] for row in shown["Hosts"]] == list(hosts["host"])
+    assert [time_of(row[2]) for row in shown["Hosts"]] == pytest.approx(list(hosts["awaited"]), rel=0.006)
+    assert [int(row[4].replace(",", "")) for row in shown["Hosts"]] == list(hosts["times_last"])
+    assert [row[0] for row in shown["Process groups"]] == list(groups["group"])
+    assert [time_of(row[2]) for row in shown["Process groups"]] == pytest.approx(list(groups["waited"]), rel=0.006)
+    assert [row[5] for row in shown["Process groups"]] == [f"rank {rank}" for rank in groups["most_last"]]
+    assert [row[0] for row in shown["Sizes"]] == list(sizes["collective"])
+    for place, name in ((6, "skew_median"), (9, "transfer_median"), (11, "exposed"), (12, "waited"), (13, "time")):
+        found = [time_of(row[place]) for row in shown["Sizes"]]
+        assert found == pytest.approx(list(sizes[name]), rel=0.006), name
+    header(page, "ranks", "Host")
+    page.until("document.querySelectorAll('#ranks .grid')[1].querySelector('.line').textContent.startsWith('#0')")
+    assert [row[0] for row in cells(page, "ranks", 1)] == ["#0", "#1", "#2", "#3"]
 
 
 # Measurements ---------------------------------------------------------------------------------------------------------

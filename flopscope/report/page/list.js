@@ -3,7 +3,7 @@
 
 /* Add a list to an element.
 
-   options: ``label`` of the list; ``noun`` of a record; ``count`` of its records; ``columns``, each with ``title``, ``width``
+   options: ``label`` of the list; ``noun`` of a record, ``several`` its plural where that has no -s; ``count`` of its records; ``columns``, each with ``title``, ``width``
    in px, ``text(i)`` of record i, and where useful ``value(i)`` to sort by, ``left``, ``doc``, ``element(i)`` instead of the
    text, ``share(i)`` of a bar behind the number, from 0 to 1, ``bar``, its class, ``missing``, why a value may be unknown, and
    ``magnitude`` to sort without the sign; ``sort`` [column, down]; ``height`` in px; ``filter(i)``, the text to search;
@@ -71,7 +71,7 @@ flopscope.list = function (parent, options) {
         grid.setColumns(columns, sort);
         grid.element.style.height = `${Math.min(options.height || 420, Math.max(lines.length, 2) * grid.height + HEAD + 18)}px`;
         grid.setLines(lines, "No row fits the filter.");
-        const all = format.plural(roots.length, noun);
+        const all = format.plural(roots.length, noun, options.several);
         shown.textContent = found.length === roots.length ? all : `${format.count(found.length)} of ${all}`;
     }
 

@@ -348,41 +348,6 @@
         });
     }
 
-    async function collectiveList(parent, reference, page) {
-        const { format, draw } = flopscope;
-        const calls = {};
-        for (const [name, one] of Object.entries(reference)) if (name !== "matched") calls[name] = await page.column(one);
-        const { length } = calls.skew;
-        const text = (name, i) => page.strings[calls[name][i]] || "";
-        const number = (title, name, print, more = {}) => ({
-            title, width: 110, value: (i) => calls[name][i], text: (i) => print(calls[name][i]), ...more,
-        });
-        const most = limits(calls.skew)[1];
-        parent.append(draw.heading("Largest waits in single collectives", length < reference.matched
-            ? `${format.count(length)} of ${format.count(reference.matched)} matched collectives` : ""));
-        flopscope.list(parent, {
-            label: "Collectives with the largest skews", noun: "collective", count: length, height: 300, sort: [1, true],
-            placeholder: "kind, group", filter: (i) => `${text("collective", i)} ${text("group", i)}`,
-            columns: [
-                { title: "Collective", width: 140, left: true, text: (i) => text("collective", i) },
-                number("Skew", "skew", format.time, {
-                    share: (i) => calls.skew[i] / most, doc: "From the first rank's start to the last rank's.",
-                }),
-                number("± Skew", "skew_uncertainty", format.time, { width: 90, doc: "Standard error, that of the clocks." }),
-                number("Last rank", "straggler", (value) => String(value)),
-                number("Transfer", "transfer", format.time, { doc: "From the last start to the end." }),
-                number("Bus", "bus_gbytes_per_s", (value) => format.byteRate(value * 1e9), {
-                    width: 120, doc: "Over the transfer, so without the wait.",
-                }),
-                number("Message", "message_bytes", format.bytes),
-                number("Ranks", "count", format.count, { width: 80 }),
-                number("Start", "start", format.time, { doc: "Since the first collective began." }),
-                number("Number", "number", format.count, { width: 90, doc: "Sequence number, or its occurrence." }),
-                { title: "Group", width: 100, left: true, text: (i) => text("group", i) || format.MISSING },
-            ],
-        });
-    }
-
     flopscope.section("ranks", {
         title: "Ranks",
 
@@ -411,7 +376,7 @@
             const map = new HeatMap(element, facts, metrics.value, choose);
             element.append(draw.heading("Each rank", "times are means of a step; waits are sums over the profile"));
             list = rankList(element, facts, data, (place) => map.setChosen(place));
-            if (data.collectives) await collectiveList(element, data.collectives, page);
+            await flopscope.rankTables(element, data, page);
         },
     });
 }
