@@ -61,7 +61,7 @@ def add_table(commands: Any) -> None:
     """Add ``table`` to the commands of the parser."""
     from flopscope.results.groups import GROUPINGS
 
-    parser = commands.add_parser("table", allow_abbrev=False, help="show the ops and kernels of recorded traces")
+    parser = commands.add_parser("table", help="show the ops and kernels of recorded traces")
     text = (
         "trace of torch.profiler, or folder or quoted pattern of traces; several: ranks of a run, windows of a process"
     )

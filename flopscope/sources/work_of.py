@@ -120,7 +120,9 @@ def _peaks_of(device: str | None) -> Peaks:
     found = peaks_of_models({device: model}, "datasheet").get(device)
     if found is None:
         known = [name for row in _core.datasheet() for name in row["names"]]
-        raise ValueError(f"{why_unknown(model, here=False, measured=False)}{did_you_mean(device, known)}")
+        hint = did_you_mean(device, known) if device not in known else ""
+        reason = f"no datasheet row for {device!r}{hint}" if hint else why_unknown(model, here=False, measured=False)
+        raise ValueError(reason)
     return found
 
 
