@@ -40,9 +40,7 @@ def shape(text: str) -> tuple[int, ...]:
 
 def add_measure(commands: Any) -> None:
     """Add ``measure`` to the commands of the parser."""
-    parser = commands.add_parser(
-        "measure", help="measure the time of an op or a function", epilog=WHERE_MODULES_ARE
-    )
+    parser = commands.add_parser("measure", help="measure the time of an op or a function", epilog=WHERE_MODULES_ARE)
     parser.add_argument(
         "what", metavar="OP|MODULE:FUNCTION|FILE.py:FUNCTION", help="an op, or a function without arguments"
     )

@@ -25,9 +25,7 @@ STORAGE = "the folder of the runs (default: .flopscope/perf of this folder or on
 
 def add_perf(commands: Any) -> None:
     """Add ``perf`` to the commands of the parser."""
-    parser = commands.add_parser(
-        "perf", help="list, show and compare the runs of pytest --perf-save"
-    )
+    parser = commands.add_parser("perf", help="list, show and compare the runs of pytest --perf-save")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     listing = actions.add_parser("list", help="list the stored runs")

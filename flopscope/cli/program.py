@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flopscope.cli.bench import Bench
     from flopscope.results.comparison import Comparison
 
-__all__ = ["main"]
+__all__ = ["main", "make_parser"]
 
 
 def _positive(text: str) -> int:
@@ -50,7 +50,8 @@ def _names(text: str) -> list[str]:
     return names
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line, with those of its commands."""
     from flopscope.support.package import VERSION
 
     parser = Parser(prog="flopscope", description="How fast is every op, and how fast could it be?")
@@ -59,7 +60,9 @@ def _parser() -> argparse.ArgumentParser:
 
     bench = commands.add_parser("bench", help="run ten ops on one matrix and report what bounds each")
     bench.add_argument("--device", help='"cpu", "cuda" or "cuda:N" (default: the first GPU, or the CPU without one)')
-    bench.add_argument("--dtype", default="float32", choices=_core.float_dtypes)
+    bench.add_argument(
+        "--dtype", default="float32", choices=_core.float_dtypes, help="dtype of the matrix (default: %(default)s)"
+    )
     bench.add_argument("--size", type=_positive, help="side of the square matrix (default: chosen for the device)")
     bench.add_argument("--ops", type=_names, help="ops to run, separated by commas (default: all)")
     bench.add_argument("--repeat", type=_positive, default=10, help="number of runs of each op (default: %(default)s)")
@@ -180,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Return the exit status: 0, 1 for failures, 2 for wrong arguments; of ``run``, that of the program.
     """
-    parser = _parser()
+    parser = make_parser()
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments:
         parser.print_help(sys.stderr)

@@ -62,9 +62,7 @@ def add_table(commands: Any) -> None:
     from flopscope.results.groups import GROUPINGS
 
     parser = commands.add_parser("table", help="show the ops and kernels of recorded traces")
-    text = (
-        "trace of torch.profiler, or folder or quoted pattern of traces; several: ranks of a run, windows of a process"
-    )
+    text = "trace, or folder or quoted pattern of traces; several: ranks of a run, windows of a process"
     parser.add_argument("traces", nargs="+", metavar="TRACE", help=text)
     add_captures(parser)
     text = "column or its header (default: headroom, what could be gained; without known peaks, the time)"
