@@ -247,7 +247,8 @@ class Results(Summaries):
         Each row has ``rule`` (a section of docs/answers.md), ``what`` (to change), ``saving_us`` (wall time per step,
         or of the profile without steps), ``saving_pct`` (of the step without recording), ``where`` (module or source
         line, or None) and ``evidence`` (dicts of the ops: op, shapes, dtypes, µs and calls per step). ``notes`` of the
-        table lists what could not be judged. ``peaks`` as in key_averages(). Raises RuntimeError during recording and if nothing was recorded.
+        table lists what could not be judged. ``peaks`` as in key_averages(). Raises RuntimeError during recording and
+        if nothing was recorded.
         """
         from flopscope.answers.advice import advise
 
