@@ -104,10 +104,7 @@ class Results(Summaries):
         meta["hints"] = self._hints
         meta["profile_memory"] = self.profile_memory
         meta["coverage"] = with_what_there_is(meta["coverage"])
-        devices = core.devices - {"cpu"} or {"cpu"}  # a trace whose ops all ran on a CPU names no device
-        if source == "none":
-            devices = set()
-        meta["unknown_peaks"] = {name: self._why_unknown(name, source) for name in sorted(devices - shares.keys())}
+        meta["unknown_peaks"] = self._unknown_peaks(core, source, shares)
         table = EventTable({column.name: columns[column.name] for column in COLUMNS}, meta)
         return table if words == ("name",) else groups.grouped(table, words, self.rank)
 
@@ -228,7 +225,7 @@ class Results(Summaries):
 
         ideal: least time that the peaks allow for the work that ran.
         compute, memory, latency, launch: time beyond it of the rows with that bound.
-        unmodelled: time of kernels whose work is unknown.
+        unmodelled: time of work whose FLOPs and bytes, or whose peaks, are unknown.
         communication, copy: collectives during which nothing computed; copies and fills during which nothing else ran.
         host: idle, because the next launch came late; sync: shortly after the host had waited for the device; data:
             while it waited for a DataLoader; other: idle for another reason.
@@ -335,6 +332,7 @@ class Results(Summaries):
         if self._last_analysis is None or self._last_analysis[0] != key:
             columns, meta, shares = self._grouped(core, True, 0, source, account=True, brief=True)
             meta["hints"] = self._hints
+            meta["unknown_peaks"] = self._unknown_peaks(core, source, shares)
             self._last_analysis = key, Analysis(core, columns, meta, shares, has_shapes=core.has_shapes)
         return self._last_analysis[1]
 
@@ -449,6 +447,12 @@ class Results(Summaries):
             return find_device(device).measured
         except RuntimeError:  # a GPU of torch's, and flopscope was built without CUDA
             return None
+
+    def _unknown_peaks(self, core: Store, source: str, known: Mapping[str, Peaks]) -> dict[str, str]:
+        """Return the devices that ran and whose peaks are unknown, with the reason; none if none were asked for."""
+        devices = core.devices - {"cpu"} or {"cpu"}  # a trace whose ops all ran on a CPU names no device
+        missing = set() if source == "none" else devices - known.keys()
+        return {name: self._why_unknown(name, source) for name in sorted(missing)}
 
     def _why_unknown(self, device: str, source: str) -> str:
         """Return why the peaks of a device that ran are unknown, for EventTable.unknown_peaks."""
