@@ -83,7 +83,7 @@ def test_a_failure_with_a_file_begins_with_its_name(
 @pytest.mark.parametrize(
     ("what", "expected"),
     [
-        ("notes.txt:f", "notes.txt is no Python file: its name must end in .py"),
+        ("notes.txt:f", "notes.txt is not a Python file: its name must end in .py"),
         ("nowhere.at_all:f", "there is no module 'nowhere.at_all' in --path, the installed packages and the current"),
         ("json.nowhere:f", "there is no module 'json.nowhere' in"),
         ("json:dump_s", "did you mean 'dumps'?"),

@@ -145,7 +145,7 @@ def _module(named: str, folders: Sequence[str]) -> Any:
 
 def _absent(named: str) -> str:
     if os.path.isfile(named):
-        return f"{named} is no Python file: its name must end in .py"
+        return f"{named} is not a Python file: its name must end in .py"
     where = "--path, the installed packages and the current folder"
     return f"there is no module {named!r} in {where}; --path DIR searches another folder first"
 

@@ -187,7 +187,7 @@ def _matcher(pattern: str | None) -> Callable[[str], object]:
         return re.compile(pattern).search
     except re.error as problem:
         place = f"\n  {pattern}\n  {' ' * (problem.pos or 0)}^" if pattern.isprintable() else ""
-        raise ValueError(f"--filter is no regular expression: {problem}{place}") from None
+        raise ValueError(f"--filter is not a regular expression: {problem}{place}") from None
 
 
 def _selected(table: EventTable, matches: Callable[[str], object], kind: str | None) -> EventTable:
