@@ -133,6 +133,12 @@ def test_the_results_behind_the_figures_are_of_the_versions_that_the_page_names(
     assert all(re.search(r"\.json\) \d", line) for line in rows)
 
 
+def test_every_benchmark_is_in_the_list_of_benchmarks() -> None:
+    page = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    programs = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"harness", "truth_cases"}
+    assert {name for name in programs if not re.search(rf"`{name}\b", page)} == set()
+
+
 @pytest.mark.parametrize("folder", ["faults", "held_out"])
 def test_the_savings_in_the_page_of_answers_are_those_of_the_results(folder: str) -> None:
     results = json.loads((RESULTS / "nvidia-h200" / folder / "advice.json").read_text(encoding="utf-8"))
