@@ -122,6 +122,14 @@ def test_dependencies_are_in_the_list_of_readme() -> None:
     assert {name for name in names if listed.get(name, name) not in table} == set()
 
 
+def test_extras_that_are_named_exist() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "flopscope").rglob("*.py")]
+    named = re.findall(r"pip install (?:-e )?['\"](?:\.|flopscope-profiler)\[([\w,]+)\]", DOCS + "".join(sources))
+    assert len(named) >= 5
+    assert {extra for names in named for extra in names.split(",")} <= set(project["optional-dependencies"])
+
+
 def test_the_results_behind_the_figures_are_of_the_versions_that_the_page_names() -> None:
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     named = re.findall(r"\]\(\.\./benchmarks/results/([\w/-]+\.json)\) (\d+\.\d+)", page)
