@@ -242,6 +242,17 @@ def test_a_program_of_the_cpu_gets_no_advice_about_devices() -> None:
     assert not any("CUDA" in note for note in advice.notes)
 
 
+def test_where_peaks_are_unknown_the_notes_say_why_time_is_unmodelled() -> None:
+    program = Program(devices=0)
+    program.step(0, 0, 1000)
+    program.op("aten::mm", 1, 500, [64, 64], [64, 64])
+    trace = program.load()
+    assert list(trace.accounting()["unmodelled"]) == [500.0, 500.0]
+    assert any("cpu is unmodelled" in note and "does not name its CPU" in note for note in trace.advice().notes)
+    assert not any("unmodelled" in note for note in trace.advice(peaks="none").notes)
+    assert not any("unmodelled" in note for note in late().load().advice().notes)
+
+
 def test_a_trace_that_was_cut_off_gets_advice() -> None:
     text = late(data=True).text()
     with pytest.warns(UserWarning):

@@ -211,7 +211,7 @@ def test_wrong_options_print_one_error_line(
 def test_an_invalid_filter_shows_the_place(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["table", str(trace), "--filter", "aten::(mm"]) == 2
     first, pattern, place = capsys.readouterr().err.splitlines()
-    assert "no regular expression" in first and pattern.strip() == "aten::(mm"
+    assert "not a regular expression" in first and pattern.strip() == "aten::(mm"
     assert place.index("^") == pattern.index("(")
 
 

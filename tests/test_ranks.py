@@ -226,7 +226,7 @@ def test_files_without_a_rank_get_the_free_numbers(tmp_path: Path) -> None:
     edited(tmp_path, unnamed)
     for rank in range(4):
         next(tmp_path.glob(f"*rank{rank}.json.gz")).rename(tmp_path / f"{'cabd'[rank]}.json.gz")
-    with pytest.warns(UserWarning, match="2 traces do not name their rank, which is taken from their order"):
+    with pytest.warns(UserWarning, match="2 traces do not name their rank, which is taken from the order of the files"):
         files = fs.load_ranks(tmp_path, workers=1).files
     assert [os.path.basename(one) for one in files["source"]] == ["b.json.gz", "a.json.gz", "c.json.gz", "d.json.gz"]
     assert list(files["rank"]) == [0, 1, 2, 3] and list(files["rank_from"]) == ["order", "trace", "order", "trace"]

@@ -54,8 +54,10 @@ static bool sort_arguments(const fs_op *op, PyObject *const *args, size_t nargsf
     const parameters *wanted = &form_parameters[op->form];
     Py_ssize_t count = PyVectorcall_NARGS(nargsf);
     if (count > wanted->positional) {
-        PyErr_Format(PyExc_TypeError, "%s%s takes at most %d positional arguments, not %zd", op->name,
-                     form_signatures[op->form], wanted->positional, count);
+        bool shape = PyUnicode_CompareWithASCIIString(wanted->names[0], "shape") == 0;
+        PyErr_Format(PyExc_TypeError, "%s%s takes at most %d positional argument%s, not %zd%s", op->name,
+                     form_signatures[op->form], wanted->positional, wanted->positional == 1 ? "" : "s", count,
+                     shape ? "; a shape is one tuple, such as (1024, 1024)" : "");
         return false;
     }
     for (Py_ssize_t i = 0; i < count; i++) values[i] = args[i];

@@ -184,6 +184,8 @@ def missing(analysis: Analysis) -> list[str]:
         notes.append(
             f"The profile has no steps, so times are those of the whole profile: {analysis.meta['hints'].steps}."
         )
+    for device, why in analysis.meta.get("unknown_peaks", {}).items():
+        notes.append(f"The work on {device} is unmodelled, because its peaks are unknown: {why}.")
     if analysis.meta["dropped"]:
         notes.append(f"{analysis.meta['dropped']} records were lost: times and counts are too low.")
     return notes

@@ -153,13 +153,7 @@ def _device_rates(device: object) -> dict[str, float]:
     if row is None:
         names = [known for one in _core.datasheet() for known in one["names"]]
         if name not in names:
-            raise ValueError(f"no datasheet row for {name!r}{did_you_mean(name, names) or _containing(name, names)}")
+            raise ValueError(f"no datasheet row for {name!r}{did_you_mean(name, names)}")
         raise ValueError(f"what_if(device={name!r}): {why_unknown(Model(name), here=False, measured=False)}")
     sheet = Datasheet._from_core(row)
     return {**sheet.flops, **({MEMORY: sheet.bandwidth} if sheet.bandwidth else {})}
-
-
-def _containing(name: str, names: Iterable[str]) -> str:
-    """Return the names that contain a name, such as "H100", in the form of did_you_mean()."""
-    found = [known for known in names if name and name.lower() in known.lower()]
-    return f"; did you mean {' or '.join(map(repr, found[:4]))}?" if found else ""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flopscope import _core
+from flopscope.hardware.busy import busy_meter, load_average, why_busy
 from flopscope.hardware.device import Device, find_device, free_bytes, measure_peaks
 from flopscope.hardware.peaks import Peaks
 from flopscope.results.table import EventRow, EventTable
@@ -68,6 +69,8 @@ class Bench:
     size: int
     repeat: int
     table: EventTable
+    busy: str | None = None
+    """Why the times may be too long: what other processes used of the device meanwhile. None if nothing suggests it."""
 
     def heading(self) -> list[str]:
         """Return a few lines that name the device and its peaks."""
@@ -84,7 +87,10 @@ class Bench:
         return lines
 
     def answers(self) -> list[str]:
-        """Return a line for each bound, with its ops and their shares of the measured peaks, and one on sin and add."""
+        """Return a line for each bound, with its ops and their shares of the measured peaks, and one on sin and add.
+
+        A last line says so if the device was busy with other work.
+        """
         rows = {row.key.removeprefix("flopscope::"): row for row in self.table}
         lines = []
         for bound, column, sentence in _SENTENCES:
@@ -96,6 +102,8 @@ class Bench:
                 lines.append(f"{', '.join(found)}: {sentence.format_map(facts)}")
         if "sin" in rows and "add" in rows:
             lines.append(self._sin_and_add(rows["sin"], rows["add"]))
+        if self.busy:
+            lines.append(f"Times may be too long: {self.busy}.")
         return lines
 
     def _sin_and_add(self, sin: EventRow, add: EventRow) -> str:
@@ -132,6 +140,7 @@ class Bench:
             "dtype": self.dtype,
             "size": self.size,
             "repeat": self.repeat,
+            "busy": self.busy,
             "peaks": {"source": self.peaks.source, "flops": dict(self.peaks.flops), "bandwidth": self.peaks.bandwidth},
             "rows": self.table.to_dicts(),
         }
@@ -214,16 +223,18 @@ def run(
 
         once()
         _core.synchronize(str(where))
+        load, others = load_average(), busy_meter(where)
         with profile() as prof:
             for _ in range(repeat):
                 once()
+        busy = why_busy(where.kind, load, others())
     table = prof.key_averages()
     if any(_beats(row, where) for row in table):  # the peaks were measured while the machine was busy
         peaks = measure_peaks(where, progress, force=True)
         table = prof.key_averages()
     # Only the program's own rows: their times include the CUDA work that they launched.
     own = table._select(i for i, row in enumerate(table) if row.key.startswith("flopscope::"))
-    return Bench(where, peaks, dtype, side, repeat, own)
+    return Bench(where, peaks, dtype, side, repeat, own, busy)
 
 
 def _beats(row: EventRow, device: Device) -> bool:

@@ -40,9 +40,7 @@ def shape(text: str) -> tuple[int, ...]:
 
 def add_measure(commands: Any) -> None:
     """Add ``measure`` to the commands of the parser."""
-    parser = commands.add_parser(
-        "measure", allow_abbrev=False, help="measure the time of an op or a function", epilog=WHERE_MODULES_ARE
-    )
+    parser = commands.add_parser("measure", help="measure the time of an op or a function", epilog=WHERE_MODULES_ARE)
     parser.add_argument(
         "what", metavar="OP|MODULE:FUNCTION|FILE.py:FUNCTION", help="an op, or a function without arguments"
     )
@@ -102,7 +100,8 @@ def _function(text: str, folders: Sequence[str]) -> Callable[[], Any]:
     found = module
     for name in path.split("."):
         if not hasattr(found, name):
-            raise ValueError(f"{named} has no {path}{_instead(module, named)}")
+            hint = did_you_mean(name, vars(found)) if hasattr(found, "__dict__") else ""
+            raise ValueError(f"{named} has no {path}{_instead(module, named)}{hint}")
         found = getattr(found, name)
     if not callable(found):
         raise ValueError(f"{text} is not a function, but {found!r}")
@@ -126,7 +125,12 @@ def _module(named: str, folders: Sequence[str]) -> Any:
         here = os.getcwd()
         if here not in sys.path:
             sys.path.append(here)
-        return importlib.import_module(named)
+        try:
+            return importlib.import_module(named)
+        except ModuleNotFoundError as problem:
+            if not named or problem.name not in (named, named.split(".")[0]):
+                raise
+            raise ImportError(_absent(named)) from None
     file = os.path.abspath(named)
     if not os.path.isfile(file):
         raise ValueError(f"no such file: {named}")
@@ -137,6 +141,13 @@ def _module(named: str, folders: Sequence[str]) -> Any:
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def _absent(named: str) -> str:
+    if os.path.isfile(named):
+        return f"{named} is not a Python file: its name must end in .py"
+    where = "--path, the installed packages and the current folder"
+    return f"there is no module {named!r} in {where}; --path DIR searches another folder first"
 
 
 def _instead(module: Any, named: str) -> str:

@@ -25,19 +25,17 @@ STORAGE = "the folder of the runs (default: .flopscope/perf of this folder or on
 
 def add_perf(commands: Any) -> None:
     """Add ``perf`` to the commands of the parser."""
-    parser = commands.add_parser(
-        "perf", allow_abbrev=False, help="list, show and compare the runs of pytest --perf-save"
-    )
+    parser = commands.add_parser("perf", help="list, show and compare the runs of pytest --perf-save")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
-    listing = actions.add_parser("list", allow_abbrev=False, help="list the stored runs")
+    listing = actions.add_parser("list", help="list the stored runs")
     listing.set_defaults(run=_list)
 
-    show = actions.add_parser("show", allow_abbrev=False, help="show the measurements of a run")
+    show = actions.add_parser("show", help="show the measurements of a run")
     show.add_argument("name", nargs="?", default="last", metavar="RUN", help=f"{RUN} (default: last)")
     show.set_defaults(run=_show)
 
-    compare = actions.add_parser("compare", allow_abbrev=False, help="compare runs with the first one")
+    compare = actions.add_parser("compare", help="compare runs with the first one")
     compare.add_argument("names", nargs="*", metavar="RUN", help=f"{RUN} (default: the last two)")
     compare.add_argument("--histogram", metavar="FILE", help="draw the times of all tests (.svg, .png, .pdf)")
     compare.add_argument(

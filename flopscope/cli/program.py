@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from flopscope import _core
 from flopscope.cli.compare import add_compare
 from flopscope.cli.measure import add_measure, shape
+from flopscope.cli.parser import Parser
 from flopscope.cli.perf import add_perf
 from flopscope.cli.ranks import add_ranks
 from flopscope.cli.report import add_report
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from flopscope.cli.bench import Bench
     from flopscope.results.comparison import Comparison
 
-__all__ = ["main"]
+__all__ = ["main", "make_parser"]
 
 
 def _positive(text: str) -> int:
@@ -49,20 +51,19 @@ def _names(text: str) -> list[str]:
     return names
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line, with those of its commands."""
     from flopscope.support.package import VERSION
 
-    parser = argparse.ArgumentParser(
-        prog="flopscope", description="How fast is every op, and how fast could it be?", allow_abbrev=False
-    )
+    parser = Parser(prog="flopscope", description="How fast is every op, and how fast could it be?")
     parser.add_argument("--version", action="version", version=f"flopscope {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    bench = commands.add_parser(
-        "bench", allow_abbrev=False, help="run ten ops on one matrix and report what bounds each"
-    )
+    bench = commands.add_parser("bench", help="run ten ops on one matrix and report what bounds each")
     bench.add_argument("--device", help='"cpu", "cuda" or "cuda:N" (default: the first GPU, or the CPU without one)')
-    bench.add_argument("--dtype", default="float32", choices=_core.float_dtypes)
+    bench.add_argument(
+        "--dtype", default="float32", choices=_core.float_dtypes, help="dtype of the matrix (default: %(default)s)"
+    )
     bench.add_argument("--size", type=_positive, help="side of the square matrix (default: chosen for the device)")
     bench.add_argument("--ops", type=_names, help="ops to run, separated by commas (default: all)")
     bench.add_argument("--repeat", type=_positive, default=10, help="number of runs of each op (default: %(default)s)")
@@ -72,9 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--against", choices=("torch",), help="run the program in torch as well, and compare")
     bench.set_defaults(run=_bench)
 
-    devices = commands.add_parser(
-        "devices", allow_abbrev=False, help="list the devices, with datasheet and measured peaks"
-    )
+    devices = commands.add_parser("devices", help="list the devices, with datasheet and measured peaks")
     devices.add_argument("--measure", action="store_true", help="measure the peaks and keep the best of all runs")
     devices.add_argument("--reset", action="store_true", help="with --measure: discard the stored peaks")
     devices.add_argument("--json", metavar="FILE", help="write the properties and peaks of the devices")
@@ -156,6 +155,17 @@ def _explain_no_cuda(found: Sequence[Any]) -> None:
             print(f"no CUDA device: {why}")
 
 
+def _take_shapes(options: argparse.Namespace, rest: Sequence[str]) -> None:
+    """Append arguments that are left to the shapes; end with an error if the command has none, or they are none."""
+    unknown = [text for text in rest if re.match("-[^0-9]", text)] if hasattr(options, "shapes") else rest
+    if unknown:
+        options.parser.refuse(unknown)
+    try:
+        options.shapes += map(shape, rest)
+    except argparse.ArgumentTypeError as problem:
+        options.parser.error(str(problem))
+
+
 def _show_warning(command: str, message: Warning | str, *_: Any) -> None:
     """Print a warning as one line, as errors are."""
     _complain(command, message)
@@ -163,6 +173,8 @@ def _show_warning(command: str, message: Warning | str, *_: Any) -> None:
 
 def _complain(command: str, problem: object) -> None:
     """Print a message on stderr; control characters from a trace or a file name are escaped."""
+    if isinstance(problem, OSError) and problem.strerror and problem.filename is not None:
+        problem = f"{os.fsdecode(problem.filename)}: {problem.strerror}"
     text = "\n".join(map(printable, str(problem).split("\n")))
     print(f"flopscope {command}: {text}", file=sys.stderr)
 
@@ -172,13 +184,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Return the exit status: 0, 1 for failures, 2 for wrong arguments; of ``run``, that of the program.
     """
-    parser = _parser()
+    parser = make_parser()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return 2
     options, rest = parser.parse_known_args(arguments)
     if rest:  # argparse does not accept shapes after an option: measure add --dtype float16 64,64
-        try:
-            options.shapes += [shape(text) for text in rest]
-        except (AttributeError, argparse.ArgumentTypeError):
-            parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        _take_shapes(options, rest)
     if getattr(options, "owns_process", False):  # the program has the streams, the warnings and the exceptions
         return int(options.run(options))
     for stream in (sys.stdout, sys.stderr):

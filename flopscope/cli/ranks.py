@@ -14,7 +14,6 @@ def add_ranks(commands: Any) -> None:
     """Add ``ranks`` to the commands of the parser."""
     parser = commands.add_parser(
         "ranks",
-        allow_abbrev=False,
         help="compare the traces of the ranks of a distributed program: who is slow, and why",
         description="Compare the traces of the ranks of a distributed program: which rank, host or link is slow, and "
         "why. Each trace is read by a process of its own, or by a worker of a Dask cluster.",

@@ -25,9 +25,7 @@ _NO_NAME = re.compile(r"[*?\[\]]+")
 
 def add_report(commands: Any) -> None:
     """Add ``report`` to the commands of the parser."""
-    parser = commands.add_parser(
-        "report", allow_abbrev=False, help="write one HTML page of recorded traces, which opens from disk"
-    )
+    parser = commands.add_parser("report", help="write one HTML page of recorded traces, which opens from disk")
     text = "trace, or folder or quoted pattern of traces; several: windows of a process, or ranks of a run"
     parser.add_argument("traces", nargs="+", metavar="TRACE", help=text)
     text = "file to write (default: NAME.report.html in the current folder, NAME being that of the first TRACE)"

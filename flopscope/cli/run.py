@@ -61,7 +61,6 @@ def add_run(commands: Any) -> None:
     """Add ``run`` to the commands of the parser."""
     parser = commands.add_parser(
         "run",
-        allow_abbrev=False,
         help="run a Python program and profile it",
         usage="flopscope run [options] (SCRIPT | -m MODULE) [ARGUMENT ...]",
         epilog=EXAMPLES,

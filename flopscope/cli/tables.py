@@ -61,10 +61,8 @@ def add_table(commands: Any) -> None:
     """Add ``table`` to the commands of the parser."""
     from flopscope.results.groups import GROUPINGS
 
-    parser = commands.add_parser("table", allow_abbrev=False, help="show the ops and kernels of recorded traces")
-    text = (
-        "trace of torch.profiler, or folder or quoted pattern of traces; several: ranks of a run, windows of a process"
-    )
+    parser = commands.add_parser("table", help="show the ops and kernels of recorded traces")
+    text = "trace, or folder or quoted pattern of traces; several: ranks of a run, windows of a process"
     parser.add_argument("traces", nargs="+", metavar="TRACE", help=text)
     add_captures(parser)
     text = "column or its header (default: headroom, what could be gained; without known peaks, the time)"
@@ -189,7 +187,7 @@ def _matcher(pattern: str | None) -> Callable[[str], object]:
         return re.compile(pattern).search
     except re.error as problem:
         place = f"\n  {pattern}\n  {' ' * (problem.pos or 0)}^" if pattern.isprintable() else ""
-        raise ValueError(f"--filter is no regular expression: {problem}{place}") from None
+        raise ValueError(f"--filter is not a regular expression: {problem}{place}") from None
 
 
 def _selected(table: EventTable, matches: Callable[[str], object], kind: str | None) -> EventTable:

@@ -93,12 +93,16 @@ class Device:
     """A device of this machine."""
 
     kind: Literal["cpu", "cuda"]
+    """ "cpu" or "cuda"."""
     index: int
+    """Number of the device: N of "cuda:N"; 0 for the CPU."""
     name: str
     """The name reported by the driver, or by the processor for the CPU."""
     properties: Mapping[str, Any] = field(compare=False)
     """The driver's properties, in bytes and kHz. For the CPU: name, isa, threads, cache_bytes."""
     datasheet: Datasheet | None = field(compare=False)
+    """The vendor's numbers: ``flops`` (dense FLOP/s by compute unit), ``bandwidth`` (bytes/s of the memory), ``source``
+    and, where published, ``sm_count``, ``clock_mhz``, ``tensor_clock_mhz``, ``l2_bytes``. None if there is no row."""
 
     @property
     def measured(self) -> Peaks | None:
@@ -181,12 +185,14 @@ def measure_peaks(device: Device | str, progress: bool = True, force: bool = Fal
     Numbers that could not be measured are absent, with the reason in ``missing``. Peaks that are incomplete because of
     insufficient memory or a missing library are cached in this process only.
 
-    :param device: a Device, or "cpu", "cuda", "cuda:1".
-    :param progress: show a progress bar if stderr is a terminal and rich is installed.
-    :param force: measure even if the cache has peaks.
-    :param reset: measure, and replace the cached peaks even if the new ones are slower.
-    :raises ValueError: for an unknown device name, or an index out of range.
-    :raises RuntimeError: if there is no CUDA device, or if nothing could be measured.
+    device: a Device, or "cpu", "cuda", "cuda:1".
+    progress: show a progress bar if stderr is a terminal and rich is installed.
+    force: measure even if the cache has peaks.
+    reset: measure, and replace the cached peaks even if the new ones are slower.
+
+    The result has ``flops`` (FLOP/s by compute unit), ``bandwidth`` (bytes/s), ``launch_ns`` and ``kernel_ns`` (an
+    empty launch, an op of one element), ``spread``, ``dates`` and ``missing``. Raises ValueError for an unknown device
+    name or an index out of range, RuntimeError if there is no CUDA device or nothing could be measured.
     """
     core = _load_core()
     target = _resolve(core, str(device))  # a new Device: free memory and the number of threads change

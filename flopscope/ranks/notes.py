@@ -59,7 +59,7 @@ def rank_notes(digests: Sequence[Digest]) -> list[str]:
     guessed = [d for d in digests if d.identity.rank_from != "trace"]
     if guessed:
         how = sorted({d.identity.rank_from for d in guessed})
-        origin = " or ".join("their order" if one == "order" else f"the {one}" for one in how)
+        origin = " or ".join("the order of the files" if one == "order" else f"the {one}" for one in how)
         verb = "trace does not name its" if len(guessed) == 1 else "traces do not name their"
         notes.append(f"{len(guessed):,} {verb} rank, which is taken from {origin}")
     sizes = {d.identity.world_size for d in digests} - {None}

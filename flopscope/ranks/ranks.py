@@ -69,7 +69,12 @@ class Ranks:
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """What is slow or wrong, the largest cost first."""
+        """What is slow or wrong, the largest cost first.
+
+        Each has ``kind`` ("straggler", "gpu", "link", "imbalance", "step", "memory", "missing" or "mismatch"), ``what``
+        (a sentence), ``ranks``, ``cost_us`` (of each step; NaN where it has no price), ``cost_pct`` (of a step),
+        ``cause`` (of a straggler, "" else) and ``evidence``.
+        """
         return find(self._comparison)
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -281,6 +281,8 @@ def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:
 
 
 def _by_rank(traces: Sequence[Results] | Mapping[int, Results]) -> dict[int, Results]:
+    if not isinstance(traces, Iterable):
+        raise TypeError(f"stragglers() needs a sequence of traces, one of each rank, or a dict of them, not {traces!r}")
     if isinstance(traces, Mapping):
         pairs = [(int(rank), trace) for rank, trace in traces.items()]
     else:

@@ -32,9 +32,11 @@ class Comparison:
     """A comparison of two runs: an iterable of rows, the longest first, including those of one run only."""
 
     rows: list[ComparisonRow]
+    """A row for each name and shape, the longest time first; to_dicts() has their columns."""
     names: tuple[str, str]
     """Names of the runs, "a" and "b" by default."""
     by: By
+    """What rows are matched by: "name" or "shape"."""
     on_device: tuple[bool, bool]
     """For each run, whether its times are device times; otherwise they are host times."""
     changes: list[Change] = field(default_factory=list)

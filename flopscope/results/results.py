@@ -11,6 +11,7 @@ from flopscope.hardware.device import find_device, peaks_by_name
 from flopscope.hardware.model import Model, why_unknown
 from flopscope.results import groups
 from flopscope.results.details import kernels_of_rows, with_what_there_is
+from flopscope.results.summaries import Summaries
 from flopscope.results.table import COLUMNS, EventTable
 from flopscope.support.hints import HINTS, Hints
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Results"]
 
 
-class Results:
+class Results(Summaries):
     """The results that live profiles and loaded traces have in common, each computed from one event store.
 
     A derived class sets the attributes, and explains in ``_why_nothing`` why it has no events when it has none.
@@ -103,10 +104,7 @@ class Results:
         meta["hints"] = self._hints
         meta["profile_memory"] = self.profile_memory
         meta["coverage"] = with_what_there_is(meta["coverage"])
-        devices = core.devices - {"cpu"} or {"cpu"}  # a trace whose ops all ran on a CPU names no device
-        if source == "none":
-            devices = set()
-        meta["unknown_peaks"] = {name: self._why_unknown(name, source) for name in sorted(devices - shares.keys())}
+        meta["unknown_peaks"] = self._unknown_peaks(core, source, shares)
         table = EventTable({column.name: columns[column.name] for column in COLUMNS}, meta)
         return table if words == ("name",) else groups.grouped(table, words, self.rank)
 
@@ -199,36 +197,6 @@ class Results:
             raise ValueError("there are no stacks to export: they are recorded by profile(with_stack=True)")
         stacks.export_stacks(self._recorded("stacks"), path, metric)
 
-    def gpu_summary(self, step: str | None = None) -> pandas.DataFrame:
-        """Return how busy each GPU was, in percent: one row per device, of all steps or of the named one."""
-        from flopscope.results import summary
-
-        return summary.gpu_summary(self._recorded("GPU summary"), step)
-
-    def step_breakdown(self) -> pandas.DataFrame:
-        """Break down the time of each step: one row per step, one column for each kind of work, in µs."""
-        from flopscope.results import summary
-
-        return summary.step_breakdown(self._recorded("step breakdown"))
-
-    def launch_summary(self) -> pandas.DataFrame:
-        """Summarize the kernel launches: one row per device, with delays in µs, queue depths and waiting times."""
-        from flopscope.results import summary
-
-        return summary.launch_summary(self._recorded("launch summary"))
-
-    def collectives(self) -> pandas.DataFrame:
-        """List the communication kernels: bytes moved, GB/s, and the time in µs that no computation overlapped."""
-        from flopscope.results import communication
-
-        return communication.collectives(self._recorded("collectives"))
-
-    def stream_summary(self) -> pandas.DataFrame:
-        """Summarize the streams: one row each, with the µs that it worked, overlapped others and communicated."""
-        from flopscope.results import communication
-
-        return communication.stream_summary(self._recorded("stream summary"))
-
     def counter_timeline(self) -> pandas.DataFrame:
         """Return the samples of hardware counters: one row for each sample of a device, in order of time.
 
@@ -257,7 +225,7 @@ class Results:
 
         ideal: least time that the peaks allow for the work that ran.
         compute, memory, latency, launch: time beyond it of the rows with that bound.
-        unmodelled: time of kernels whose work is unknown.
+        unmodelled: time of work whose FLOPs and bytes, or whose peaks, are unknown.
         communication, copy: collectives during which nothing computed; copies and fills during which nothing else ran.
         host: idle, because the next launch came late; sync: shortly after the host had waited for the device; data:
             while it waited for a DataLoader; other: idle for another reason.
@@ -273,7 +241,11 @@ class Results:
     def advice(self, *, peaks: str | None = None) -> AdviceTable:
         """Return what to change, the largest gain first: an estimate of what each change saves, with its evidence.
 
-        ``peaks`` as in key_averages(). Raises RuntimeError during recording and if nothing was recorded.
+        Each row has ``rule`` (a section of docs/answers.md), ``what`` (to change), ``saving_us`` (wall time per step,
+        or of the profile without steps), ``saving_pct`` (of the step without recording), ``where`` (module or source
+        line, or None) and ``evidence`` (dicts of the ops: op, shapes, dtypes, µs and calls per step). ``notes`` of the
+        table lists what could not be judged. ``peaks`` as in key_averages(). Raises RuntimeError during recording and
+        if nothing was recorded.
         """
         from flopscope.answers.advice import advise
 
@@ -360,6 +332,7 @@ class Results:
         if self._last_analysis is None or self._last_analysis[0] != key:
             columns, meta, shares = self._grouped(core, True, 0, source, account=True, brief=True)
             meta["hints"] = self._hints
+            meta["unknown_peaks"] = self._unknown_peaks(core, source, shares)
             self._last_analysis = key, Analysis(core, columns, meta, shares, has_shapes=core.has_shapes)
         return self._last_analysis[1]
 
@@ -474,6 +447,12 @@ class Results:
             return find_device(device).measured
         except RuntimeError:  # a GPU of torch's, and flopscope was built without CUDA
             return None
+
+    def _unknown_peaks(self, core: Store, source: str, known: Mapping[str, Peaks]) -> dict[str, str]:
+        """Return the devices that ran and whose peaks are unknown, with the reason; none if none were asked for."""
+        devices = core.devices - {"cpu"} or {"cpu"}  # a trace whose ops all ran on a CPU names no device
+        missing = set() if source == "none" else devices - known.keys()
+        return {name: self._why_unknown(name, source) for name in sorted(missing)}
 
     def _why_unknown(self, device: str, source: str) -> str:
         """Return why the peaks of a device that ran are unknown, for EventTable.unknown_peaks."""

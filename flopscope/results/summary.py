@@ -34,57 +34,18 @@ PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "data_loading
 
 
 def gpu_summary(core: Store, step: str | None = None) -> pandas.DataFrame:
-    """Return a row for each device that was used; all columns except ``device`` are in percent.
-
-    The columns refer to the time of the steps, of the steps named ``step`` if given (a name in the column ``step`` of
-    step_breakdown), or of the whole profile if it has no steps. NaN means that a value is unknown.
-
-    gpu_utilization: share of the time in which a kernel ran.
-    sm_efficiency: mean over the time of min(blocks of all running kernels / SMs, 1).
-    achieved_occupancy: mean over the kernels, weighted by time, of 100 * min(blocks that an SM holds, blocks / SMs) *
-        threads per block / threads per SM. The blocks that an SM holds follow CUDA's cuda_occupancy.h.
-    tensor_core_time: share of the kernels' time in kernels that use the tensor cores, according to their names.
-    idle: share of the time in which the device had no work: no kernel, copy or fill.
-
-    Raises ValueError for an unknown step and RuntimeError while the profile is running.
-    """
+    """Return the frame that Summaries.gpu_summary() describes."""
     columns = core.gpu_summary(step)
     return _frame({name: columns[name] for name in GPU_COLUMNS})
 
 
 def step_breakdown(core: Store) -> pandas.DataFrame:
-    """Return the time breakdown of each step in µs: a row per step, or one for the profile (step None) without steps.
-
-    A step begins with its start on the host or the end of the step before it, and ends with its end on the host or the
-    end of the last device work launched in it, whichever is later. Each moment counts once, for the first of these that
-    is in progress: kernel (except communication), memcpy, memset, communication (which is thus the exposed part),
-    runtime (API calls, waits for a device, profiling overhead), data_loading (ops and ranges of a DataLoader),
-    other_cpu (all other ops and ranges), other. They add up to total.
-
-    The columns are step, these parts, and total. There are no rows if nothing was recorded. Raises RuntimeError while
-    the profile is running.
-    """
+    """Return the frame that Summaries.step_breakdown() describes."""
     return _frame(_microseconds(core.step_breakdown()))
 
 
 def launch_summary(core: Store) -> pandas.DataFrame:
-    """Return the launch statistics of each device that was used, one row each; times in µs, unknown values NaN.
-
-    A launch is an API call, on any thread, that launched kernels; for a CUDA graph, its first kernel counts.
-
-    kernels: number of kernels whose API call was recorded.
-    launches: number of those API calls.
-    delay_min, delay_median, delay_p95, delay_max: from the start of the call to the start of its (first) kernel.
-    negative_delays: number of launches whose kernel started before their call, which is impossible: the clocks of host
-        and device disagree by at least -delay_min, and all delays and queues of the device are off by as much.
-    call_time_median: duration of the call on the host.
-    queue_mean, queue_max: number of earlier launches whose kernel had not started when a call began.
-    launch_bound_pct: share of late launches among those onto a stream that had worked before: the stream's work had
-        ended before the call returned, so the device waited for the host.
-    idle_lost: time in which the device had no work before late launches.
-
-    Raises RuntimeError while the profile is running.
-    """
+    """Return the frame that Summaries.launch_summary() describes."""
     return _frame(core.launch_summary())
 
 

@@ -29,6 +29,8 @@ def load_traces(
     """
     traces: list[Trace] = []
     for source in sources:
+        if not isinstance(source, (str, os.PathLike)):
+            raise TypeError(f"load_traces() takes paths, load_traces(*paths), not {source!r}")
         found = find_traces(os.fspath(source))
         read, skipped = _load(found, max_bytes, captures)
         if not read:

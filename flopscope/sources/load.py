@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -252,6 +253,8 @@ _IS_FOLDER = "it is a folder; name a trace in it, or give the folder to load_tra
 
 
 def _absent(name: str) -> str:
+    if re.match(r"[a-z][a-z0-9+.-]+://", name):
+        return "a trace is not read from a URL: download it first, or use load_ranks() or flopscope ranks"
     similar = close_names(name)
     return f"there is no such file; did you mean {' or '.join(similar)}?" if similar else "there is no such file"
 

@@ -350,7 +350,7 @@ def _lines(path: str) -> Iterator[dict[str, str]]:
     except FileNotFoundError:
         return
     except csv.Error as problem:
-        raise ValueError(f"{os.path.basename(path)} is no valid CSV: {problem}") from None
+        raise ValueError(f"{os.path.basename(path)} is not valid CSV: {problem}") from None
 
 
 def _csv_devices(infos: list[dict[str, str]]) -> tuple[list[dict[str, Any]], dict[str, int]]:

@@ -23,8 +23,11 @@ class Work:
     """FLOPs and bytes of one call of an op. NaN: unknown."""
 
     flops: float
+    """FLOPs of the algorithm, as docs/counting.md defines them."""
     bytes_read: float
+    """Bytes that must be read."""
     bytes_written: float
+    """Bytes that must be written."""
     bytes: float
     """Read and written."""
     unit: str | None
@@ -52,8 +55,9 @@ def work(
     dtypes: the dtype of all tensors, or one per argument: "bfloat16", "float8_e4m3fn", …
     values: one per argument: a number, a bool, a string or a list of these; None for a tensor and for no value.
 
-    What the rules cannot tell from these arguments is NaN. Raise ValueError for an unknown dtype and a size below 0,
-    TypeError for a shape that is not a sequence of integers.
+    What the rules cannot tell from these arguments is NaN: so is all of an op without a rule, and of shapes that do not
+    fit it. Raise ValueError for an unknown dtype and a size below 0, TypeError for a shape that is not a sequence of
+    integers.
 
         fs.work("aten::mm", [(4096, 4096), (4096, 1024)], "bfloat16")
         fs.work("aten::convolution", [(8, 3, 224, 224), (64, 3, 7, 7)], "float16",
@@ -120,7 +124,9 @@ def _peaks_of(device: str | None) -> Peaks:
     found = peaks_of_models({device: model}, "datasheet").get(device)
     if found is None:
         known = [name for row in _core.datasheet() for name in row["names"]]
-        raise ValueError(f"{why_unknown(model, here=False, measured=False)}{did_you_mean(device, known)}")
+        hint = did_you_mean(device, known) if device not in known else ""
+        reason = f"no datasheet row for {device!r}{hint}" if hint else why_unknown(model, here=False, measured=False)
+        raise ValueError(reason)
     return found
 
 

@@ -43,10 +43,15 @@ class TimesCompared:
     g_median: float
     """Median time of g in µs."""
     f_name: str
+    """Name of f."""
     g_name: str
+    """Name of g."""
     timing_source: Literal["cupti", "event", "cpu"]
+    """Who measured the times, as in Measurement."""
     device: str
+    """ "cpu" or "cuda:0"."""
     notes: tuple[str, ...] = ()
+    """What was unavailable, and why."""
     ratios: tuple[float, ...] = field(default=(), repr=False)
     """Ratio of each round, in order."""
 

@@ -77,9 +77,11 @@ class Sweep:
     """The result of sweep(): a sequence of Measurements, ordered by dtype and then by size, and their table."""
 
     op: str
+    """Name of the op."""
     points: tuple[SweepPoint, ...]
     """All sizes and dtypes, including those that could not be measured."""
     device: Device
+    """Where the op ran."""
     peaks: Mapping[str, Peaks] = field(default_factory=dict, repr=False)
     """Known peaks by source, "measured" and "datasheet"."""
     floor_us: float = math.nan
