@@ -46,11 +46,11 @@ def script(folder: Path, text: str, name: str = "program.py") -> Path:
 
 def start(folder: Path, command: list[str], **more: str) -> subprocess.Popen[str]:
     options: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    options |= {"start_new_session": True, "preexec_fn": _default_signals}
+    options |= {"start_new_session": True, "preexec_fn": default_signals}
     return subprocess.Popen([sys.executable, *command], cwd=folder, env=environment(**more), text=True, **options)
 
 
-def _default_signals() -> None:
+def default_signals() -> None:
     """Undo what the program that started the tests has done to signals: nohup ignores SIGHUP, and some block it."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)

@@ -289,3 +289,15 @@ def test_live_profiles_of_the_cpu_are_compared_as_a_whole() -> None:
     assert result.per == "run" and result.time[1] > result.time[0] > 0 and result.slowdown_pct > 0
     assert result.verdict[0].startswith("The run takes ")
     assert not any("device idle" in line for line in result.verdict)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_work_that_one_run_does_not_know_is_compared_by_what_both_know(swapped: bool) -> None:
+    pandas = pytest.importorskip("pandas")
+    row = {"key": "op", "count": 2, "self_cpu_time_total": 10.0, "self_device_time_total": 0.0, "flops": 64.0}
+    row |= {"bytes_total_moved": 2.0 * 2**20, "pct_roofline": 50.0, "roofline_time": 5.0, "headroom": 5.0}
+    twice = {**row, "self_cpu_time_total": 20.0, "bytes_total_moved": 4.0 * 2**20, "flops": math.nan, "pct_roofline": math.nan}
+    runs = [pandas.DataFrame([row]), pandas.DataFrame([twice])]
+    (change,) = compare(*(reversed(runs) if swapped else runs)).changes
+    assert change.cause == "work"
+    assert change.why == ("2.0 MiB → 1.0 MiB a call" if swapped else "1.0 MiB → 2.0 MiB a call")

@@ -259,13 +259,18 @@ def _per_call(side: Side) -> str:
     return short_time_text(side.time / max(side.count, 1))
 
 
+def _known(values: Iterable[float]) -> bool:
+    """Return whether no value is 0 or NaN, of which min() is not sure to be."""
+    return all(value > 0 for value in values)
+
+
 def _work_ratio(a: Side, b: Side) -> float:
     """Return the work of a call of b by that of a: of the least time by the peaks, else of FLOPs or bytes; else NaN."""
     least = [side.pct_roofline * side.rated_time for side in (a, b)]
-    if a.unit == b.unit and min(least) > 0:
+    if a.unit == b.unit and _known(least):
         return (least[1] / b.count) / (least[0] / a.count)
     for done in ((a.flops, b.flops), (a.bytes, b.bytes)):
-        if min(done) > 0:
+        if _known(done):
             return (done[1] / b.count) / (done[0] / a.count)
     return math.nan
 
@@ -277,7 +282,7 @@ def _work_text(a: Side, b: Side) -> str:
         (a.flops, b.flops, lambda v: f"{count_text(v)}{' ' if v < 1000 else ''}FLOPs"),
         (a.bytes, b.bytes, bytes_text),
     ):
-        if min(x, y) > 0:
+        if _known((x, y)):
             before, after = x / a.count, y / b.count
             texts.append((abs(math.log(after / before)), f"{text(before)} → {text(after)} a call"))
     return max(texts)[1] if texts else ""
@@ -285,7 +290,7 @@ def _work_text(a: Side, b: Side) -> str:
 
 def _rate_text(a: Side, b: Side) -> str:
     parts = [f"{a.unit} → {b.unit}"] if a.unit != b.unit and a.unit and b.unit else []
-    if min(a.pct_roofline, b.pct_roofline) > 0:
+    if _known((a.pct_roofline, b.pct_roofline)):
         parts.append(f"{percent_text(a.pct_roofline)} → {percent_text(b.pct_roofline)} of roofline")
     return ", ".join(parts) or f"{_per_call(a)} → {_per_call(b)} a call"
 
