@@ -1,61 +1,173 @@
 """Hardware counters beside a profile: what they cost, and how exact they are. Needs a GPU whose counters may be read.
 
-cost      a training step, and one kernel's own time, profiled without and with counters in turns
+cost      a training step, a kernel's own time and a small op's launch, profiled without and with counters in turns
 kernels   bytes read per kernel over the model's, by length, at the default interval of a profile of 100 ms
+long      how the interval adapts to long runs, and whether buffers overflow
 program   sums of a whole program over those of Nsight Compute for the same program (if ncu is there)
-calls     exact counts of single ops over those of Nsight Compute
+calls     exact counts of 20 ops over those of Nsight Compute
 
-    python benchmarks/counters.py --device cuda --out FOLDER
+Each part runs in a process of its own, which is ended after its time: seven and a half minutes in all. What it has
+measured by then is reported.
+
+    python benchmarks/counters.py --device cuda --out FOLDER [--parts cost,kernels]
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
+import json
 import math
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from harness import Report, arguments, optional, spread
+from harness import Report, arguments, spread
 
 import flopscope as fs
 from flopscope import _core
+from flopscope.hardware.counters import why_no_counters
 
 SIZES = (1024, 1448, 2048, 2896, 4096, 8192)
 ROUNDS = 6
-NCU = ("dram__bytes_read.sum", "dram__bytes_write.sum", *(
-    f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum" for op in ("fadd", "fmul", "ffma")))  # fmt: skip
-NCU_SECONDS = 150
+READ, WRITTEN, INSTRUCTIONS = "dram__bytes_read.sum", "dram__bytes_write.sum", "smsp__inst_executed.sum"
+FADD, FMUL, FFMA = (f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum" for op in ("fadd", "fmul", "ffma"))
+NCU_SECONDS = 75
+PARTS = {"cost": 110, "kernels": 60, "long": 60, "program": 100, "calls": 120}
+"""Seconds that each part may take."""
+COLUMNS = ("what", "value", "low", "high", "target")
+CHILD, UNDER_NCU = "--child", "--under-ncu"
 
 
-def main() -> None:
-    if len(sys.argv) > 2 and sys.argv[1] == "--run":
+def main() -> int:
+    if len(sys.argv) == 4 and sys.argv[1] == CHILD:
+        return child(sys.argv[2], Path(sys.argv[3]))
+    if len(sys.argv) == 3 and sys.argv[1] == UNDER_NCU:
         run_under_ncu(sys.argv[2])
-        return
+        return 0
+    parts = dict(PARTS)
+    if "--parts" in sys.argv:
+        at = sys.argv.index("--parts")
+        parts = {name: PARTS[name] for name in sys.argv[at + 1].split(",")}
+        del sys.argv[at : at + 2]
     options = arguments(__doc__ or "", ("cuda",))
-    torch = optional("torch")
-    if torch is None:
-        raise SystemExit("this benchmark needs torch")
-    report = Report("counters", ["what", "value", "low", "high", "target"], options.out, "cuda")
-    for part in (cost, kernels, *((program, calls) if shutil.which("ncu") else ())):
-        try:
-            part(torch, report)
-        except (RuntimeError, subprocess.TimeoutExpired) as problem:  # the other parts are reported all the same
-            report.note(f"{part.__name__} failed: {problem}")
-    if not shutil.which("ncu"):
-        report.note("Nsight Compute is missing")
+    report = Report("counters", COLUMNS, options.out, "cuda")
+    run_parts(parts, report, lambda name, path: [sys.executable, os.path.abspath(__file__), CHILD, name, str(path)])
     report.finish()
+    return 0
 
 
-def show(report: Report, what: str, values: list[float], digits: int, target: str) -> None:
-    found = spread(values)
-    report.row(what, *(f"{value:.{digits}f}" for value in (found.median, min(values), max(values))), target)
+# Parts in processes of their own ------------------------------------------------------------------------------------
+
+
+class Results:
+    """What a part has measured, written to a file with every change, so that it outlives the part."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.content: dict[str, list[Any]] = {"rows": [], "samples": [], "notes": [], "targets": []}
+
+    def _add(self, kind: str, value: Any) -> None:
+        self.content[kind].append(value)
+        text = json.dumps(self.content)  # NaN as such, which json reads back
+        temporary = self._path.with_suffix(".new")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(self._path)
+
+    def keep(self, case: str, values: Mapping[str, Sequence[float]], unit: str = "s") -> None:
+        self._add("samples", [case, {who: list(raw) for who, raw in values.items()}, unit])
+
+    def note(self, text: str) -> None:
+        self._add("notes", text)
+
+    def show(self, what: str, values: Sequence[float], digits: int, target: str) -> None:
+        """Add a row: the median, the least and the greatest. Unknown values are counted in a note."""
+        known = [value for value in values if not math.isnan(value)]
+        if len(known) < len(values):
+            self.note(f"{what}: {len(values) - len(known)} of {len(values)} are unknown")
+        cells = (spread(known).median, min(known), max(known)) if known else (math.nan,) * 3
+        self._add("rows", [what, *(f"{cell:.{digits}f}" for cell in cells), target])
+
+    def target(self, text: str, value: float, limit: float, unit: str) -> None:
+        self._add("targets", [text, value, limit, unit])
+
+
+def run_parts(parts: Mapping[str, float], report: Report, command: Callable[[str, Path], list[str]]) -> None:
+    """Run each part for at most its seconds, and add to the report what it has left."""
+    with tempfile.TemporaryDirectory(prefix="flopscope-counters-") as folder:
+        for name, seconds in parts.items():
+            path = Path(folder) / f"{name}.json"
+            begin = time.monotonic()
+            problem = run_for(command(name, path), seconds)
+            print(f"({name}: {time.monotonic() - begin:.0f} s)", flush=True)
+            take(path, report)
+            if problem:
+                report.note(f"{name} failed: {problem}")
+
+
+def run_for(command: Sequence[str], seconds: float) -> str:
+    """Run a program and all that it starts for at most that time. Return what went wrong, or ""."""
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, stdout=errors, stderr=errors, start_new_session=True)
+        try:
+            code: int | None = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # ncu's children as well
+            process.wait()
+        if code == 0:
+            return ""
+        errors.seek(0)
+        lines = errors.read().decode(errors="replace").strip().splitlines()
+    why = f"it took more than {seconds:g} s" if code is None else f"exit status {code}"
+    return f"{why}: {lines[-1]}" if lines else why
+
+
+def take(path: Path, report: Report) -> None:
+    """Add the results of a part to the report; there are none if it failed at once."""
+    if not path.exists():
+        return
+    content = json.loads(path.read_text(encoding="utf-8"))
+    for cells in content["rows"]:
+        report.row(*cells)
+    for case, values, unit in content["samples"]:
+        report.keep(case, values, unit)
+    for text in content["notes"]:
+        report.note(text)
+    for text, value, limit, unit in content["targets"]:
+        report.target(text, value, limit, unit)
+
+
+def child(name: str, path: Path) -> int:
+    import torch
+
+    results = Results(path)
+    why = why_no_counters()  # which loads CUPTI
+    if why is not None:
+        raise RuntimeError(why)
+    with torch.no_grad() if name != "cost" else torch.enable_grad():
+        {"cost": cost, "kernels": kernels, "long": long, "program": program, "calls": calls}[name](torch, results)
+    return 0
+
+
+def greatest(ratios: Sequence[float]) -> float:
+    """Return the greatest deviation from 1 in percent; NaN, which meets no target, if one is unknown."""
+    found = [100 * abs(value - 1) for value in ratios]
+    return math.nan if not found or any(map(math.isnan, found)) else max(found)
+
+
+# Cost -----------------------------------------------------------------------------------------------------------------
 
 
 def trainer(torch: Any) -> Callable[[], None]:
@@ -79,42 +191,53 @@ def trainer(torch: Any) -> Callable[[], None]:
     return step
 
 
-def cost(torch: Any, report: Report) -> None:
+def cost(torch: Any, results: Results) -> None:
     step = trainer(torch)
     a, b = torch.rand(8192, 8192, device="cuda"), torch.rand(8192, 8192, device="cuda")
     small = torch.rand(1024, 1024, device="cuda")
-    steps: dict[bool, list[float]] = {False: [], True: []}
-    times: dict[bool, dict[str, list[float]]] = {False: {"long": [], "short": []}, True: {"long": [], "short": []}}
+    found: dict[str, dict[bool, list[float]]] = {}
+
+    def keep(what: str, counted: bool, value: float) -> None:
+        found.setdefault(what, {False: [], True: []})[counted].append(value)
+
+    def seconds(call: Callable[[], object], number: int) -> float:
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(number):
+            call()
+        torch.cuda.synchronize()
+        return (time.perf_counter() - begin) / number
+
     for _ in range(3):
         step()
-    for turn in range(2 * ROUNDS):
-        counted = bool(turn % 2)
+    for turn in range(-2, 2 * ROUNDS):
+        counted = bool((turn + turn // 2) % 2)  # without, with; with, without; …
         with fs.profile(counters="require" if counted else False) as prof:
+            of_step = seconds(step, 8)
+            of_launch = seconds(lambda: torch.add(small, small), 1000)
+            for _ in range(10):
+                torch.add(a, b)
+                torch.add(small, small)
             torch.cuda.synchronize()
-            begin = time.perf_counter()
-            for _ in range(8):
-                step()
-            torch.cuda.synchronize()
-            steps[counted].append((time.perf_counter() - begin) / 8)
-            with fs.record_function("kernels"):
-                for _ in range(10):
-                    torch.add(a, b)
-                    torch.add(small, small)
-                torch.cuda.synchronize()
-        found = prof.events().to_pandas()
-        found = found[(found.kind == "kernel") & found.name.str.contains("CUDAFunctor_add")].tail(20)
-        for name, part in (("long", found[found.duration > 50]), ("short", found[found.duration < 50])):
-            times[counted][name].append(float(part.duration.median()))
-    report.keep("training step", {"without": steps[False], "with": steps[True]})
-    added = [100 * (w / o - 1) for w, o in zip(steps[True], steps[False], strict=True)]
-    show(report, "training step, added %", added, 2, "< 1")
-    for name in ("long", "short"):
-        report.keep(f"kernel, {name}", {"without": times[False][name], "with": times[True][name]}, "us")
-        added = [100 * (w / o - 1) for w, o in zip(times[True][name], times[False][name], strict=True)]
-        show(report, f"{name} kernel's time, added %", added, 2, "0")
+        if turn < 0:
+            continue
+        keep("training step", counted, of_step)
+        keep("small op, launched", counted, of_launch)
+        events = prof.events().to_pandas()
+        adds = events[(events.kind == "kernel") & events.name.str.contains("CUDAFunctor_add")].tail(20)
+        keep("long kernel's time", counted, 1e-6 * float(adds[adds.duration > 50].duration.median()))
+        keep("short kernel's time", counted, 1e-6 * float(adds[adds.duration < 50].duration.median()))
+    for what, times in found.items():
+        added = [100 * (w / o - 1) for w, o in zip(times[True], times[False], strict=True)]
+        results.keep(what, {"without": times[False], "with": times[True]})
+        results.show(f"{what}, added %", added, 2, "< 1")
+        results.target(f"counters add to a {what}", statistics.median(added), 1, "%")
 
 
-def kernels(torch: Any, report: Report) -> None:
+# Kernels, and long runs -----------------------------------------------------------------------------------------------
+
+
+def kernels(torch: Any, results: Results) -> None:
     pairs = {n: (torch.rand(n, n, device="cuda"), torch.rand(n, n, device="cuda")) for n in SIZES}
     sweep = torch.rand(1 << 26, device="cuda")
     for n, (a, b) in pairs.items():
@@ -130,9 +253,37 @@ def kernels(torch: Any, report: Report) -> None:
             row = next(r for r in prof.key_averages(peaks="none") if r.key == "measured" and r.device_type == "cpu")
             ratios.append(row.dram_bytes_read / row.count / (8 * n * n))
             lengths.append(row.device_busy_time / row.count)
-        report.keep(f"read over model, {n}", {"ratio": ratios, "us": lengths}, "")
-        target = "±2 %" if lengths[0] > 20 else "±5 %" if lengths[0] > 8 else ""
-        show(report, f"read / model, {statistics.median(lengths):.1f} us", ratios, 4, target)
+        length = statistics.median(lengths)
+        results.keep(f"read over model, {n}", {"ratio": ratios, "us": lengths}, "")
+        limit = 2 if length > 20 else 5
+        results.show(f"read / model, {length:.1f} us", ratios, 4, f"±{limit} %" if length > 8 else "")
+        if length > 8:
+            results.target(f"reads of kernels of {length:.0f} us are off by", greatest(ratios), limit, "%")
+
+
+def long(torch: Any, results: Results) -> None:
+    a, b = torch.rand(4096, 4096, device="cuda"), torch.rand(4096, 4096, device="cuda")
+    for label, interval, seconds in (("default", 0, 4.0), ("2 us", 2_000, 4.0), ("200 us", 200_000, 2.0)):
+        sampler = _core.Sampler(0, interval)
+        sampler.start()
+        begin = time.monotonic()
+        while time.monotonic() < begin + seconds:
+            for _ in range(100):
+                torch.add(a, b)
+            torch.cuda.synchronize()
+        sampler.stop()
+        report = sampler.report
+        first, last = report["first_interval_ns"] / 1000, report["last_interval_ns"] / 1000
+        results.keep(f"long run, {label}", {name: [report[name]] for name in ("samples", "overflows", "lost")}, "")
+        results.note(
+            f"long run of {seconds:g} s, {label}: {report['samples']} samples of {first:g} us, then {last:g} us; "
+            f"buffers were full {report['overflows']} times, {report['lost']} samples were lost"
+        )
+        results.show(f"overflows in {seconds:g} s, {label}", [float(report["overflows"])], 0, "0")
+        results.target(f"overflows at the interval {label}", float(report["overflows"]), 0, "")
+
+
+# Beside Nsight Compute ------------------------------------------------------------------------------------------------
 
 
 def the_program(torch: Any) -> Callable[[], None]:
@@ -182,68 +333,105 @@ def run_under_ncu(what: str) -> None:
         torch.cuda.cudart().cudaProfilerStop()
 
 
-def ncu(what: str, metrics: tuple[str, ...], caches: str) -> dict[str, dict[str, float]]:
-    """Return the sums of the metrics by range."""
-    command = ["ncu", "--nvtx", "--print-nvtx-rename", "kernel", "--csv", "--page", "raw", "--print-units", "base",
+def ncu(what: str, metrics: Sequence[str], caches: str) -> dict[str, dict[str, float]]:
+    """Return the sums of the metrics by range. Raise RuntimeError if ncu is missing, fails or takes too long."""
+    program = shutil.which("ncu")
+    if program is None:
+        raise RuntimeError("Nsight Compute is missing")
+    command = [program, "--nvtx", "--print-nvtx-rename", "kernel", "--csv", "--page", "raw", "--print-units", "base",
                "--clock-control", "none", "--cache-control", caches, "--profile-from-start", "off",
-               "--metrics", ",".join(metrics), sys.executable, os.path.abspath(__file__), "--run", what]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=NCU_SECONDS)
-    lines = done.stdout.splitlines()
-    start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
-    if start is None:
-        raise RuntimeError((done.stdout + done.stderr)[-2000:])
-    sums: dict[str, dict[str, float]] = {}
-    for record in list(csv.DictReader(io.StringIO("\n".join(lines[start:]))))[1:]:
-        total = sums.setdefault(record["Kernel Name"].split("/")[0], dict.fromkeys(metrics, 0.0))
-        for metric in metrics:
-            text = (record.get(metric) or "").replace(",", "")
-            total[metric] += float(text) if text else 0.0
+               "--metrics", ",".join(metrics), sys.executable, os.path.abspath(__file__), UNDER_NCU, what]  # fmt: skip
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=NCU_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"ncu took more than {NCU_SECONDS} s") from None
+    sums = sums_of(done.stdout, metrics)
+    if done.returncode != 0 or not sums:
+        last = " ".join((done.stdout + done.stderr).split())[-500:]
+        raise RuntimeError(f"ncu exited with {done.returncode} and counted {len(sums)} ranges: {last}")
     return sums
 
 
-def program(torch: Any, report: Report) -> None:
+def sums_of(text: str, metrics: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Return the sums of the metrics by range, from the raw page of ncu: a header, a line of units, a line a kernel."""
+    lines = text.splitlines()
+    start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
+    sums: dict[str, dict[str, float]] = {}
+    for record in csv.DictReader(io.StringIO("\n".join(lines[start:]))):
+        if not (record.get("ID") or "").strip().isdecimal():  # the units, or what the program printed
+            continue
+        total = sums.setdefault(str(record["Kernel Name"]).split("/")[0], dict.fromkeys(metrics, 0.0))
+        for metric in metrics:
+            value = (record.get(metric) or "").replace(",", "")
+            total[metric] += float(value) if value else math.nan
+    return sums
+
+
+def program(torch: Any, results: Results) -> None:
     run = the_program(torch)
     run()
     torch.cuda.synchronize()
-    theirs = next(iter(ncu("program", NCU[:2], "none").values()))
-    for metric, name in zip(NCU[:2], ("dram_bytes_read", "dram_bytes_written"), strict=True):
-        ratios = []
-        for _ in range(5):
-            with fs.profile(counters="require") as prof, torch.no_grad():
-                run()
-                torch.cuda.synchronize()
-            ratios.append(float(prof.counter_timeline()[name].sum()) / theirs[metric])
-        report.keep(f"program, {name} over ncu", {"ratio": ratios}, "")
-        show(report, f"program: {name} / ncu", ratios, 4, "±3 %")
+    sums: dict[str, list[float]] = {"dram_bytes_read": [], "dram_bytes_written": []}
+    for _ in range(5):
+        with fs.profile(counters="require") as prof:
+            run()
+            torch.cuda.synchronize()
+        timeline = prof.counter_timeline()
+        for name, values in sums.items():
+            values.append(float(timeline[name].sum()))
+    results.keep("program", sums, "bytes")
+    theirs = ncu("program", (READ, WRITTEN), "none")
+    for metric, (name, values) in zip((READ, WRITTEN), sums.items(), strict=True):
+        ratios = [value / sum(one[metric] for one in theirs.values()) for value in values]
+        results.keep(f"program, {name} over ncu", {"ratio": ratios}, "")
+        results.show(f"program: {name} / ncu", ratios, 4, "±3 %")
+        results.target(f"{name} of a program are off by", 100 * abs(statistics.median(ratios) - 1), 3, "%")
 
 
-def calls(torch: Any, report: Report) -> None:
+def calls(torch: Any, results: Results) -> None:
     work = the_calls(torch)
-    theirs = ncu("calls", NCU, "all")
-    with torch.no_grad():
-        for call in work.values():
-            call()
+    for call in work.values():
+        call()
+    torch.cuda.synchronize()
 
-        def flush() -> None:
-            _core.measure_flush("cuda:0")
+    def flush() -> None:
+        _core.measure_flush("cuda:0")
 
-        memory = _core.count_calls(0, "memory", flush, tuple(work.values()))
-        scalar = _core.count_calls(0, "scalar", flush, tuple(work.values()))
-    reads, writes, flops = [], [], []
-    for name, ours, instructions in zip(work, memory, scalar, strict=True):
-        their = theirs.get(name, {})
-        report.keep(f"call {name}", {"ours": [*ours.values(), *instructions.values()], "ncu": list(their.values())}, "")
-        if not their:
+    ours: dict[str, dict[str, float]] = {name: {} for name in work}
+    for group in ("memory", "issue", "scalar"):
+        for name, counts in zip(work, _core.count_calls(0, group, flush, tuple(work.values())), strict=True):
+            ours[name] |= counts
+    for name, counts in ours.items():
+        results.keep(f"call {name}, counted", {key: [value] for key, value in counts.items()}, "")
+    compare(ours, ncu("calls", (READ, WRITTEN, INSTRUCTIONS, FADD, FMUL, FFMA), "all"), results)
+
+
+def compare(
+    ours: Mapping[str, Mapping[str, float]], theirs: Mapping[str, Mapping[str, float]], results: Results
+) -> None:
+    """Report our counts of each call over those of Nsight Compute."""
+    missing = sorted({*ours} - {*theirs})
+    if missing:
+        results.note(f"Nsight Compute has no counts of {', '.join(missing)}")
+    ratios: dict[str, list[float]] = {"bytes read": [], "bytes written": [], "instructions": [], "fp32 FLOPs": []}
+    for name, counts in ours.items():
+        if name not in theirs:
             continue
-        reads.append(ours["dram_bytes_read"] / their[NCU[0]])
-        writes.append(ours["dram_bytes_written"] / their[NCU[1]])
-        total = their[NCU[2]] + their[NCU[3]] + 2 * their[NCU[4]]
-        flops.append(instructions["fp32_flops"] / total if total else math.nan)
-    known = [value for value in flops if not math.isnan(value)]
-    show(report, f"{len(reads)} calls: bytes read / ncu", reads, 4, "±0.5 %")
-    show(report, f"{len(writes)} calls: bytes written / ncu", writes, 4, "")
-    show(report, f"{len(known)} calls: fp32 FLOPs / ncu", known, 6, "1")
+        their = theirs[name]
+        results.keep(f"call {name}, ncu", {key: [value] for key, value in their.items()}, "")
+        ratios["bytes read"].append(counts["dram_bytes_read"] / their[READ])
+        ratios["bytes written"].append(counts["dram_bytes_written"] / their[WRITTEN])
+        ratios["instructions"].append(counts["instructions"] / their[INSTRUCTIONS])
+        flops = their[FADD] + their[FMUL] + 2 * their[FFMA]
+        if flops:
+            ratios["fp32 FLOPs"].append(counts.get("fp32_flops", math.nan) / flops)
+    for what, values in ratios.items():
+        limit = {"bytes read": 0.5, "bytes written": math.inf}.get(what, 0)
+        shown = {0.5: "±0.5 %", 0: "1"}.get(limit, "")
+        results.show(f"{len(values)} calls: {what} / ncu", values, 6, shown)
+        if not math.isinf(limit):
+            results.target(f"{what} of {len(values)} calls are off by", greatest(values), limit, "%")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

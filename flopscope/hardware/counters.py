@@ -44,8 +44,13 @@ def check_counters(counters: Any, interval_us: Any) -> int:
 @functools.cache
 def why_no_counters() -> str | None:
     """Return why CUPTI cannot count, or None if it is loaded and there is a device. Computed once per process."""
-    why = why_not_loaded(_core.load_counters)
+    why = _why_not_loaded()
     return why if why is not None or _core.cuda_is_here() else "there is no CUDA device"
+
+
+def _why_not_loaded() -> str | None:
+    """Load CUPTI's records of activity, which counters wake it with, and its counters. Return why that fails."""
+    return why_not_loaded(_core.load_cupti) or why_not_loaded(_core.load_counters)
 
 
 class Counters:
@@ -164,7 +169,7 @@ class LateCounters(Counters):
         while not self._over.wait(AGAIN if seen else 0):
             for device in sorted({*_core.used_devices(0 if seen else PATIENCE)} - seen):
                 seen.add(device)
-                why = why_not_loaded(_core.load_counters) or self._count_on(device)
+                why = _why_not_loaded() or self._count_on(device)
                 if why:
                     self._reasons.append(why)
 

@@ -242,13 +242,14 @@ void fs_cupti_unhold(void)
 /* End the subscription and, unless it is held, detach CUPTI from the process. */
 static void detach(void)
 {
-    /* A call without effect, for its exit. */
     int version;
     pthread_mutex_lock(&attachment.lock);
     detaching = attachment.holds == 0;
-    if (detaching) {
+    if (detaching) { /* from the exit of a call without effect */
         fs_cupti->enable_callback(1, capture.subscriber, FS_CUPTI_DRIVER_DOMAIN, unwanted.driver_version);
         fs_driver->driver_version(&version);
+    } else {
+        fs_cupti->set_thread_ids(FS_CUPTI_THREAD_DEFAULT);
     }
     if (capture.subscriber != NULL) fs_cupti->unsubscribe(capture.subscriber);
     detaching = false;
@@ -349,14 +350,6 @@ uint64_t fs_driver_active_devices(void)
         if (fs_driver->device(&device, i) == 0 && fs_driver->primary_state(device, &flags, &active) == 0 && active)
             devices |= UINT64_C(1) << i;
     return devices;
-}
-
-int64_t fs_driver_l2_bytes(int device)
-{
-    enum { L2_CACHE_SIZE = 38 };
-    int handle, value;
-    if (fs_driver == NULL || fs_driver->device(&handle, device) != 0) return -1;
-    return fs_driver->device_attribute(&value, L2_CACHE_SIZE, handle) == 0 ? value : -1;
 }
 
 static fs_status devices_failed(int failed, fs_error *err)

@@ -2,6 +2,7 @@
 
 #include <stdbool.h>
 
+#include "sources/cupti/cupti.h"
 #include "sources/cupti/library.h"
 #include "store/device_facts.h"
 #include "store/event.h"
@@ -47,4 +48,12 @@ fs_status fs_cupti_describe_devices(fs_store *store, fs_error *err)
         FS_TRY(describe_device(store, lane.device, err));
     }
     return FS_OK;
+}
+
+int64_t fs_driver_l2_bytes(int device)
+{
+    enum { L2_CACHE_SIZE = 38 };
+    int handle, value;
+    if (fs_driver == NULL || fs_driver->device(&handle, device) != 0) return -1;
+    return fs_driver->device_attribute(&value, L2_CACHE_SIZE, handle) == 0 ? value : -1;
 }
