@@ -56,7 +56,7 @@ class Nsys:
     def work(self, table: str, start: int, end: int, correlation: int, process: int, device: int, **more: Any) -> None:
         stream = more.pop("stream", 7)
         ids = {"deviceId": device, "contextId": 1, "streamId": stream, "correlationId": correlation}
-        self.add(table, start=start, end=end, **ids, globalPid=global_pid(process), **more)
+        self.add(table, start=start, end=end, **ids | {"globalPid": global_pid(process)} | more)
 
     def kernel(
         self, name: str, start: int, end: int, correlation: int = 0, process: int = 42, device: int = 0, **more: Any

@@ -120,6 +120,29 @@ def test_without_the_number_of_ranks_only_whole_messages_are_known(tmp_path: Pat
     assert gather["collective"] == "allgather"
 
 
+def test_payloads_of_older_versions_have_the_size_alone(tmp_path: Path) -> None:
+    program = Program()
+    made = program.made
+    made.tables["NVTX_PAYLOAD_SCHEMA_ENTRIES"] = [
+        {"domainId": NCCL, "schemaId": schema, "idx": 0, "type": SIZE, "name": MESSAGE[2], "offset": None}
+        for schema in (REDUCE, GATHER, PEER)
+    ]
+
+    def sized(schema: int, size: int) -> bytes:
+        return struct.pack("<QQQQQ", NCCL, schema, 8, 32, size)
+
+    program.call("AllReduce", 0, 0, kernels=1, binaryData=sized(REDUCE, 4096))
+    program.call("AllGather", 0, kernels=1, binaryData=sized(GATHER, 4096))
+    program.call("GroupStart")
+    program.call("Send", 0, 0, binaryData=sized(PEER, 100))
+    program.call("Recv", 0, 0, binaryData=sized(PEER, 300))
+    program.call("GroupEnd", kernels=1)
+    reduce, gather, exchange = program.rows(tmp_path)
+    assert (reduce["message_bytes"], reduce["group"]) == (4096, None)
+    assert gather["message_bytes"] != gather["message_bytes"], "the number of ranks is unknown"
+    assert (exchange["collective"], exchange["message_bytes"]) == ("sendrecv", 300)
+
+
 def test_a_group_is_one_message(tmp_path: Path) -> None:
     program = Program()
     program.call("CommInitRank", 2, 1, 0)

@@ -28,6 +28,7 @@ BATCH = 1 << 14  # rows passed from Python's module to the core at once
 MOST_VALUE = 64 << 20  # bytes of a text
 MOST_FACTS = 1 << 16  # rows of a small table, such as that of the devices
 MOST_TABLES = 1 << 12
+LEAST_ROW = -(1 << 63)  # of row numbers: nothing precedes it
 
 Row = tuple[Any, ...]
 
@@ -197,7 +198,7 @@ class Database:
         """Yield queries of the core, each of a range of rowids; one of all rows for a table without rowids."""
         table = _quoted(built.table)
         bounds = [self._rowid(table, order) for order in ("ASC", "DESC")]
-        if None in bounds:
+        if None in bounds or LEAST_ROW in bounds:
             yield built.kind, built.sql(), None, 0, 0, built.columns
             return
         first, last = (int(bound) for bound in bounds if bound is not None)
@@ -207,8 +208,8 @@ class Database:
         sql = built.sql("t.rowid, ", "t.rowid > ?1 AND t.rowid <= ?2")
         following = f"SELECT rowid FROM {table} WHERE rowid > ?1 LIMIT 1"
         for part in range(count):
-            after = max(first - 1 + span * part // count, -(1 << 63))
-            yield built.kind, sql, following, after, first - 1 + span * (part + 1) // count, built.columns
+            after, until = (first - 1 + span * place // count for place in (part, part + 1))
+            yield built.kind, sql, following, after, until, built.columns
 
     def _rowid(self, table: str, order: str) -> int | None:
         try:

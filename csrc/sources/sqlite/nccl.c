@@ -95,6 +95,7 @@ static const struct {
     {"Bcast", "broadcast", ONE, ONE},
     {"Reduce", "reduce", ONE, ONE},
     {"AlltoAll", "alltoall", EACH, EACH},
+    {"AllToAll", "alltoall", EACH, EACH},
     {"Gather", "gather", ONE, EACH},
     {"Scatter", "scatter", EACH, ONE},
     {"Send", "send", ONE, NONE},
@@ -273,20 +274,22 @@ static bool exchanges(uint8_t kind)
 static bool combine(const joining *all, const launching *launch, fs_collective *collective, char group[32])
 {
     const fs_nccl_call *calls = &all->calls[launch->first];
-    uint32_t ranks = fs_id_map_get(&all->ranks, (int64_t)calls->communicator, 0);
+    /* Older versions of NCCL tell the size alone. */
+    uint32_t ranks = calls->known ? fs_id_map_get(&all->ranks, (int64_t)calls->communicator, 0) : FS_NONE;
     const char *name = kinds[calls->kind].name;
     int64_t sent = 0, received = 0;
     bool sized = true;
     collective->group_size = ranks != FS_NONE ? (int32_t)ranks : 0;
     for (uint32_t i = 0; i < launch->count; i++) {
         uint8_t kind = calls[i].kind;
-        if (!calls[i].known || calls[i].communicator != calls->communicator) return false;
+        if (calls[i].known != calls->known || calls[i].communicator != calls->communicator) return false;
+        if (!calls[i].known && calls[i].size == FS_MISSING) return false;
         if (kind != calls->kind && !(exchanges(kind) && exchanges(calls->kind))) return false;
         if (kind != calls->kind) name = "sendrecv";
         sized = sized && add_amount(&sent, amount(kinds[kind].sent, calls[i].size, collective->group_size)) &&
                 add_amount(&received, amount(kinds[kind].received, calls[i].size, collective->group_size));
     }
-    int size = snprintf(group, 32, "0x%016llx", (unsigned long long)calls->communicator);
+    int size = calls->known ? snprintf(group, 32, "0x%016llx", (unsigned long long)calls->communicator) : 0;
     collective->name = (fs_collective_text){name, strlen(name)};
     collective->group = (fs_collective_text){group, (size_t)size};
     if (sized) { /* without both, the larger of them is unknown */
