@@ -74,6 +74,16 @@ static fs_status find_within(fs_build *build, const fs_chunk *chunk, uint32_t at
     return fs_calls_find_within(&build->calls, *slot, around, slot, err);
 }
 
+/* The same for a gradient whose work follows from the arguments of the op of the forward pass. */
+static fs_status find_forward(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, uint32_t *slot,
+                              fs_error *err)
+{
+    uint32_t forward = chunk->forward[at];
+    if (forward >= index) return FS_OK; /* it is unknown, or has no call yet */
+    uint32_t around = (uint32_t)(fs_build_call(build, forward) - build->calls.calls);
+    return fs_calls_find_within(&build->calls, *slot, around, slot, err);
+}
+
 /* The most events after the start of an op among which the annotation that it begins is looked for. */
 enum { FARTHEST_BEGUN = 32 };
 
@@ -140,6 +150,7 @@ static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at
     uint32_t signature = kind == FS_EVENT_MEMORY ? FS_NONE : chunk->signature[at]; /* each differs, and tells nothing */
     FS_TRY(fs_calls_find(&build->calls, chunk->name[at], signature, kind, on_device, part, slot, err));
     if (build->calls.calls[*slot].work.of_outer) FS_TRY(find_within(build, chunk, at, index, slot, err));
+    if (build->calls.calls[*slot].work.of_forward) FS_TRY(find_forward(build, chunk, at, index, slot, err));
     if (build->calls.calls[*slot].work.of_begun) FS_TRY(find_begun(build, index, slot, err));
     if (build->calls.calls[*slot].work.of_annotation) FS_TRY(find_annotated(build, index, slot, err));
     const fs_call *call = &build->calls.calls[*slot];

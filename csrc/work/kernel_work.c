@@ -116,24 +116,47 @@ static bool product_of_experts(const char *name, const fs_launch *launch, const 
 
 /* DeepGEMM -----------------------------------------------------------------------------------------------------------
  * "void deep_gemm::sm90_fp8_gemm_1d2d_impl<(cute::UMMA::Major)0, 0u, 7168u, 2048u, 1u, 64u, …>(…)": the sizes of M, N
- * and K are the first three unsigned constants; 0: known at run time only. The op's argument of K columns has M rows.
+ * and K are among the first unsigned constants; 0: known at run time only. The op's argument of K columns has M rows.
  */
+
+/* X(kernel, constants before M, place of the number of groups): deep_gemm/include/deep_gemm/impls. Names are compared
+ * in this order. Those of fp8_fp4 have 2 or 3 constants first, by version: M must be 0 to tell. */
+static const struct {
+    const char *kernel;
+    int before, groups;
+} constants[] = {{"fp8_fp4_gemm_1d1d", -1, 6},
+                 {"sm100_fp8_gemm", 0, 6},
+                 {"sm100_bf16_gemm", 0, 6},
+                 {"sm90_fp8_gemm", 0, 3},
+                 {"sm90_bf16_gemm", 0, 3}};
+
+enum { MOST_CONSTANTS = 10 };
+
+static int take_constants(const char *at, double *numbers)
+{
+    int found = 0;
+    while (found < MOST_CONSTANTS && (at = strpbrk(at + 1, "0123456789")) != NULL) {
+        char *end;
+        double number = (double)strtoul(at, &end, 10);
+        if (*end == 'u') numbers[found++] = number;
+        at = end;
+        if (*at == 0) break;
+    }
+    return found;
+}
 
 static bool product_of_constants(const char *name, const fs_torch_call *call, fs_work *work)
 {
-    double sizes[3];
+    double numbers[MOST_CONSTANTS];
+    size_t row = 0;
     const char *at = strstr(name, "deep_gemm::");
-    if (at == NULL || call == NULL || (at = strstr(at, "gemm_")) == NULL || (at = strchr(at, '<')) == NULL)
-        return false;
-    for (int found = 0; found < 3;) {
-        if ((at = strpbrk(at + 1, "0123456789")) == NULL) return false;
-        char *end;
-        double number = (double)strtoul(at, &end, 10);
-        if (*end == 'u') sizes[found++] = number;
-        at = end;
-        if (*at == 0) return false;
-    }
-    double n = sizes[1], k = sizes[2];
+    if (at == NULL || call == NULL) return false;
+    while (row < sizeof constants / sizeof *constants && strstr(at, constants[row].kernel) == NULL) row++;
+    if (row == sizeof constants / sizeof *constants || (at = strchr(at, '<')) == NULL) return false;
+    int count = take_constants(at, numbers), before = constants[row].before;
+    if (before < 0) before = count > 3 && numbers[2] == 0 ? 2 : count > 3 && numbers[3] == 0 ? 3 : MOST_CONSTANTS;
+    if (before + constants[row].groups >= count || strstr(name, "e2m1") != NULL) return false; /* 4 bits */
+    double n = numbers[before + 1], k = numbers[before + 2], groups = fmax(numbers[before + constants[row].groups], 1);
     if (n < 1 || k < 1) return false;
     for (uint32_t i = 0; i < call->count; i++) {
         const fs_torch_tensor *x = tensor_at(call, i);
@@ -142,7 +165,8 @@ static bool product_of_constants(const char *name, const fs_torch_call *call, fs
         bool narrow = strstr(name, "fp8") != NULL;
         double item = narrow ? 1 : 2;
         unsigned dtype = narrow ? FS_TORCH_FLOAT8_E4M3FN : FS_TORCH_BFLOAT16;
-        *work = fs_sizes_work(2 * m * n * k, (m * k + n * k) * item, m * n * 2, fs_products_unit(dtype));
+        *work =
+            fs_sizes_work(2 * m * n * k, (m * k + fmin(groups, m) * n * k) * item, m * n * 2, fs_products_unit(dtype));
         return true;
     }
     return false;

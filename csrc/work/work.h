@@ -25,6 +25,7 @@ typedef struct {
     /* The work is unknown until computed again with fs_torch_call.outer (of_outer) or fs_torch_call.output
      * (of_gradient). */
     bool of_outer, of_gradient;
+    bool of_forward;    /* unknown until computed again with the op of the forward pass as fs_torch_call.outer */
     bool of_begun;      /* unknown until computed again with an annotation of a collective that begins inside the op */
     bool between;       /* it waits for other devices: the device's own roofline says nothing about its time */
     bool of_annotation; /* it is more exact if computed again with fs_torch_call.annotation */

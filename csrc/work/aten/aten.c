@@ -201,6 +201,20 @@ static bool fits(const fs_aten_rule *rule, const fs_torch_call *call)
     return rule->arguments == NULL || (fs_schema_parse(rule->arguments, &schema) && fs_schema_fits(&schema, call));
 }
 
+/* Return whether the rule is for a gradient, by the arguments of the op of the forward pass. */
+static bool is_of_forward(const fs_aten_rule *rule)
+{
+    return rule->arguments != NULL && *rule->arguments == '^';
+}
+
+/* Return whether an op is the gradient of another one: "LigerRMSNormFunctionBackward". */
+static bool is_gradient_of(const char *name, const char *forward)
+{
+    static const char backward[] = "Backward";
+    size_t size = strlen(forward);
+    return strncmp(name, forward, size) == 0 && strcmp(name + size, backward) == 0;
+}
+
 /* Find the rule for a call. The rows of an op whose versions differ follow one another. */
 static fs_aten_rule find_fitting(const char *name, const fs_torch_call *call)
 {
@@ -215,7 +229,12 @@ static fs_aten_rule find_fitting(const char *name, const fs_torch_call *call)
 const char *fs_work_expected(const char *name, const fs_torch_call *call)
 {
     if (fs_triton_is_kernel(name)) return NULL;
-    fs_aten_rule rule = find_fitting(name, call);
+    fs_aten_rule rule = find_rule(name);
+    if (is_of_forward(&rule)) {
+        call = call->outer;
+        if (call == NULL) return NULL;
+    }
+    rule = find_fitting(name, call);
     return rule.count != NULL && rule.arguments != NULL && !fits(&rule, call) ? rule.arguments : NULL;
 }
 
@@ -226,7 +245,13 @@ static fs_work work_by_rule(const char *name, const fs_torch_call *call)
     fs_work_rule custom_rule = atomic_load(&registered);
     if (custom_rule != NULL && custom_rule(name, call, &work)) return work;
     if (fs_triton_is_kernel(name)) return fs_triton_count(name, call);
-    fs_aten_rule rule = find_fitting(name, call);
+    fs_aten_rule rule = find_rule(name);
+    if (is_of_forward(&rule)) {
+        work.of_forward = call->outer == NULL;
+        if (call->outer == NULL || !is_gradient_of(name, call->outer_name)) return work;
+        call = call->outer;
+    }
+    rule = find_fitting(name, call);
     if (rule.count == NULL || !call->whole || !fits(&rule, call)) return fs_work_unknown;
     rule.name = name;
     work = rule.count(&rule, call);

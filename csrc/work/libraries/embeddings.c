@@ -33,6 +33,15 @@ static double given_indices(const bags *of)
     return fs_sizes_read(of->indices) + fs_sizes_read(of->offsets);
 }
 
+/* fbgemm_gpu's SparseType, as the argument "output" has it; the default is float16. */
+static double item_of_output(double output)
+{
+    static const double items[] = {[0] = 4, [1] = 2, [2] = 1, [5] = 2};
+    if (isnan(output)) return 2;
+    bool known = output >= 0 && output < (double)(sizeof items / sizeof *items) && items[(int)output] > 0;
+    return known ? items[(int)output] : (double)NAN;
+}
+
 fs_work fs_count_embedding_bags(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     fs_schema schema = fs_schema_of(rule->arguments);
@@ -46,7 +55,8 @@ fs_work fs_count_embedding_bags(const fs_aten_rule *rule, const fs_torch_call *c
     double width = of.total / of.tables, read = of.count * width * item + given_indices(&of);
     double written = of.pooled ? of.batch * of.total : of.count * most;
     double flops = of.pooled ? rule->flops * of.count * width : 0;
-    fs_work work = fs_sizes_work(flops, read, written * 4, fs_sizes_unit(FS_TORCH_FLOAT32));
+    written *= fs_schema_place(&schema, "output") >= 0 ? item_of_output(fs_schema_number(&schema, call, "output")) : 4;
+    fs_work work = fs_sizes_work(flops, read, written, fs_sizes_unit(FS_TORCH_FLOAT32));
     work.at_most = most * of.tables != of.total;
     return work;
 }
@@ -57,15 +67,6 @@ static const struct {
     double bits, extra;
 } row_types[] = {{"int2", 2, 4},   {"int4", 4, 4},     {"int8", 8, 4},
                  {"float8", 8, 0}, {"float16", 16, 0}, {"float32", 32, 0}};
-
-/* fbgemm_gpu's SparseType, as the argument "output" has it; the default is float16. */
-static double item_of_output(double output)
-{
-    static const double items[] = {[0] = 4, [1] = 2, [2] = 1, [5] = 2};
-    if (isnan(output)) return 2;
-    bool known = output >= 0 && output < (double)(sizeof items / sizeof *items) && items[(int)output] > 0;
-    return known ? items[(int)output] : (double)NAN;
-}
 
 fs_work fs_count_quantized_bags(const fs_aten_rule *rule, const fs_torch_call *call)
 {

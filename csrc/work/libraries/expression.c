@@ -56,10 +56,20 @@ static double dimension_at(const fs_torch_call *call, int place, double dimensio
     return dimension >= 0 && dimension < tensor->ndim ? (double)tensor->shape[(int)dimension] : (double)NAN;
 }
 
-/* A term: a constant, an argument or a dimension of one. *sound: whether the text is one; call NULL: only that. */
+static double take_choice(const char **at, const fs_schema *schema, const fs_torch_call *call, bool *sound);
+
+/* A term: in parentheses, a constant, an argument or a dimension of one. *sound: whether the text is one; call NULL:
+ * only that. */
 static double take_term(const char **at, const fs_schema *schema, const fs_torch_call *call, bool *sound)
 {
     char *end;
+    if (**at == '(') {
+        (*at)++;
+        double inner = take_choice(at, schema, call, sound);
+        *sound = *sound && **at == ')';
+        *at += **at == ')';
+        return inner;
+    }
     if (isdigit((unsigned char)**at)) {
         double constant = strtod(*at, &end);
         *at = end;

@@ -3,7 +3,7 @@
  *   src            the elements of argument src, of a list the sum; of a number, its value; of a flag, 0 or 1
  *   src.0 src.-1   a dimension of it; src.dim: the dimension that the number at argument dim selects
  *   16 0.5         a constant
- *   a*b/c+d-e      computed from left to right
+ *   a*b/c+(d-e)    computed from left to right, but for parentheses
  *   a|b            b if a is unknown
  *
  * What is read, or a result, is such a size, ':' and its dtype: an argument that has or names it ("src", "dtype"), or a

@@ -135,7 +135,7 @@ fs_work fs_count_matrix(const fs_aten_rule *rule, const fs_torch_call *call)
 }
 
 /* Weights of a few bits, in an order of the kernel: sizes from the arguments m, n and k; or, by the option: 1: weight
- * [K * bits / 32, N]; 2: weight [K, N / 8] in 4 bits; 3: an argument "shape" with [N, K]. */
+ * [K * bits / 32, N]; 2: weight [K, N / 8] in 4 bits; 3: an argument "shape" with [N, K]; 4: 4 bits each. */
 fs_work fs_count_packed_product(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     fs_schema schema = fs_schema_of(rule->arguments);
@@ -156,6 +156,7 @@ fs_work fs_count_packed_product(const fs_aten_rule *rule, const fs_torch_call *c
         const char *text = fs_sizes_text(call, (unsigned)place);
         if (fs_sizes_numbers(text, shape, 2) == 2 && shape[1] == k) n = shape[0];
     }
+    if (rule->option == 4) n = 2 * fs_sizes_read(w) / k;
     if (!(n > 0) || !(k > 0)) return fs_work_unknown;
     fs_traffic traffic = fs_schema_traffic(&schema, call);
     traffic.read += fs_sizes_read(x);
@@ -178,6 +179,26 @@ fs_work fs_count_grouped_rows(const fs_aten_rule *rule, const fs_torch_call *cal
     traffic.written += rows * n * fs_sizes_item(result_dtype(rule, &schema, call, x->dtype));
     fs_work work = with_traffic(2 * rows * n * k, traffic, fs_products_unit(x->dtype));
     return rule->option == FS_GIVES_HALF ? bounded(work) : work;
+}
+
+/* Each row of x [M, K] is multiplied with one of the weights [N, K]; option FS_OF_GRADIENT: both gradients of that. */
+fs_work fs_count_grouped_linear(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *x = tensor_at(call, 0);
+    double n = NAN, weights = 0;
+    if (x == NULL || x->ndim < 2) return fs_work_unknown;
+    for (uint32_t i = 1; i < call->count; i++) {
+        const fs_torch_tensor *w = tensor_at(call, i);
+        if (w == NULL || w->ndim != 2 || (double)w->shape[1] != size_at(x, 1)) continue;
+        if (weights > 0 && (double)w->shape[0] != n) return fs_work_unknown;
+        n = (double)w->shape[0];
+        weights += fs_sizes_read(w);
+    }
+    double results = fs_sizes_elements(x) / size_at(x, 1) * n * fs_sizes_item(x->dtype),
+           read = fs_sizes_read(x) + weights;
+    bool gradient = (rule->option & FS_OF_GRADIENT) != 0;
+    return fs_sizes_work(rule->flops * fs_sizes_elements(x) * n, gradient ? read + results : read,
+                         gradient ? read : results, fs_products_unit(x->dtype));
 }
 
 /* The sum over the pairs of two lists, x [M, K] and w. */

@@ -1,5 +1,6 @@
 #include "work/libraries/libraries.h"
 
+#include <math.h>
 #include <stddef.h>
 
 #include "work/aten/attention.h"

@@ -37,6 +37,7 @@ extern const fs_aten_rule fs_library_rules[];
     X(scanned)           /* selective scan: u [b, d, l], A [d, n] */                                                \
     X(grouped_rows)      /* x [M, K] and w [G, K, N] or [G, N, K]: each row with one matrix of the group */         \
     X(products_of_lists) /* x [M, K] and w of a layout, pairs of two lists */                                       \
+    X(grouped_linear)    /* x [M, K], and a weight [N, K] of each group among the other arguments */                \
     X(segments)          /* runs of src, from indptr to indptr, to one each; `option` 1: and its place, as int64 */ \
     X(expert_rows)       /* rows of experts, sorted: x [R, H], w1 [E, 2 I, H], w2 [E, H, I] */                      \
     X(hidden_experts)    /* a layer of experts whose weights the op hides: its kernels tell (kernels.h) */          \
@@ -64,6 +65,7 @@ enum {
     FS_WEIGHT_PACKED = 8, /* w holds two numbers a byte along K */
     FS_GIVES_HALF = 16,   /* the result is bfloat16 whatever the inputs are, unless a dtype argument says */
     FS_GIVES_INT32 = 32,  /* the result is int32 */
+    FS_OF_GRADIENT = 128, /* `grouped_linear` */
     FS_EITHER_FIRST = 64, /* x and w may be exchanged: w is the one of two axes */
 };
 

@@ -56,8 +56,8 @@ static bool parse_argument(const char **at, fs_schema *schema)
 bool fs_schema_parse(const char *text, fs_schema *schema)
 {
     bool later = false;
-    *schema = (fs_schema){.least = 0};
-    for (const char *at = text; *at != 0;) {
+    *schema = (fs_schema){.of_forward = *text == '^'};
+    for (const char *at = text + schema->of_forward; *at != 0;) {
         if (*at == ' ') {
             at++;
         } else if (*at == '|') {

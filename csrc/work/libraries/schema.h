@@ -18,6 +18,8 @@
  *   = a       a size: what FLOPs count for (`formula`)
  *   ? a=b     sizes that must be equal
  *
+ *   ^         before all: the arguments are those of the op of the forward pass; the op is its gradient
+ *
  * A call fits if it has as many arguments, each of its kind, and the sizes are equal. Another version of the library
  * does not fit, and has no work rather than a wrong one. */
 #ifndef FS_WORK_LIBRARIES_SCHEMA_H
@@ -41,7 +43,7 @@ typedef enum {
     FS_ROLE_LIST_MODIFIED,
 } fs_role;
 
-enum { FS_SCHEMA_MOST = 64, FS_SCHEMA_NAME = 24 };
+enum { FS_SCHEMA_MOST = FS_TORCH_MAX_ARGUMENTS, FS_SCHEMA_NAME = 24 };
 
 typedef struct {
     char name[FS_SCHEMA_NAME];
@@ -53,6 +55,7 @@ typedef struct {
 typedef struct {
     uint32_t least, most; /* number of arguments */
     fs_schema_argument arguments[FS_SCHEMA_MOST];
+    bool of_forward;
     const char *reads, *results, *flops, *conditions; /* the rest of the row, each from its mark on; NULL: none */
 } fs_schema;
 
