@@ -33,6 +33,16 @@ static bool are_stores(const fs_store_object *self, PyObject *stores)
     return true;
 }
 
+/* What to add to the times of a store for those of fs_clock_now. */
+static int64_t shift_of(const fs_store_object *self)
+{
+    struct timespec now;
+    if (!self->recorded) return 0;
+    if (self->clock_base == 0) return FS_MISSING;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return self->clock_base - ((int64_t)now.tv_sec * 1000000000 + now.tv_nsec - fs_clock_now());
+}
+
 /* Replace the events of a store by those with the ops of replays. */
 static fs_status join(fs_store_object *self, PyObject *stores, bool watched, fs_replay_report *report, fs_error *err)
 {
@@ -43,7 +53,7 @@ static fs_status join(fs_store_object *self, PyObject *stores, bool watched, fs_
     if (status == FS_OK)
         status = fs_captures_add(&captures, self->store, err); /* it may have recorded the capture too */
     if (status == FS_OK)
-        status = watched ? fs_watch_join(self->store, &captures, joined, report, err)
+        status = watched ? fs_watch_join(self->store, shift_of(self), &captures, joined, report, err)
                          : fs_replays_join(self->store, &captures, joined, report, err);
     fs_captures_clear(&captures);
     if (status != FS_OK) {
@@ -82,7 +92,8 @@ fs_status fs_store_object_join_watched(fs_store **store, fs_error *err)
     fs_store *joined;
     if (fs_watch_state().kept == 0 || !fs_replays_exist(*store)) return FS_OK;
     FS_TRY(fs_store_create(&joined, err));
-    fs_status status = fs_watch_join(*store, &captures, joined, &report, err);
+    fs_status status = fs_captures_add(&captures, *store, err);
+    if (status == FS_OK) status = fs_watch_join(*store, 0, &captures, joined, &report, err);
     fs_captures_clear(&captures);
     if (status != FS_OK) {
         fs_store_destroy(joined);

@@ -421,8 +421,8 @@ static const struct {
     uint32_t function;
     bool optional;
 } watched[] = {
-    {FS_CUPTI_NODE_CREATED, false}, {FS_CUPTI_NODE_CLONED, false}, {FS_CUPTI_NODE_DESTROYED, false},
-    {FS_CUPTI_NODE_UPDATED, true},  {FS_CUPTI_NODE_SET, true},     {FS_CUPTI_GRAPH_DESTROYED, true},
+    {FS_CUPTI_NODE_CREATED, false},  {FS_CUPTI_NODE_CLONED, false}, {FS_CUPTI_NODE_DESTROYED, false},
+    {FS_CUPTI_NODE_UPDATED, true},   {FS_CUPTI_NODE_SET, true},     {FS_CUPTI_GRAPH_DESTROYED, true},
     {FS_CUPTI_EXEC_DESTROYED, true},
 };
 

@@ -29,33 +29,6 @@ static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
 
 /* What is open ----------------------------------------------------------------------------------------------------- */
 
-/* Copy an event and all that encloses it, into `parent`. */
-static fs_status copy_chain(const fs_store *from, uint32_t event, uint32_t parent, uint32_t *copy)
-{
-    enum { DEEPEST = 256 };
-    uint32_t events[DEEPEST];
-    int depth = 0;
-    for (uint32_t at = event; at != FS_NONE && depth < DEEPEST; at = FS_EVENT_AT(from, at, parent))
-        events[depth++] = at;
-    while (depth-- > 0) {
-        uint32_t at = events[depth], name = FS_EVENT_AT(from, at, name), signature = FS_EVENT_AT(from, at, signature);
-        fs_event made = fs_event_missing;
-        made.kind = FS_EVENT_AT(from, at, kind);
-        if (made.kind == FS_EVENT_STEP || made.kind == FS_EVENT_RUNTIME)
-            continue; /* of the capture, not of its replays */
-        made.parent = parent;
-        made.start = made.duration = 0;
-        if (name != FS_NONE) FS_TRY(fs_store_name(watch.of.store, fs_store_name_text(from, name), &made.name, NULL));
-        if (signature != FS_NONE) {
-            fs_span bytes = fs_store_signature_bytes(from, signature);
-            FS_TRY(fs_store_signature(watch.of.store, bytes.bytes, bytes.size, &made.signature, NULL));
-        }
-        FS_TRY(fs_store_append(watch.of.store, &made, &parent, NULL));
-    }
-    *copy = parent;
-    return FS_OK;
-}
-
 /* Copy what is open on this thread in the running recorder, if any. Several nodes of one op share a copy. */
 static uint32_t copy_open(bool *open)
 {
@@ -68,7 +41,8 @@ static uint32_t copy_open(bool *open)
         int64_t start = event != FS_NONE ? FS_EVENT_AT(store, event, start) : 0;
         bool same = store == watch.last_store && event == watch.last_from && start == watch.last_start;
         if (event != FS_NONE && same) copy = watch.last_copy;
-        else if (event != FS_NONE && copy_chain(store, event, FS_NONE, &copy) != FS_OK) watch.of.lost++;
+        else if (event != FS_NONE && fs_watched_copy_chain(&watch.of, store, event, INT64_MIN, FS_NONE, &copy) != FS_OK)
+            watch.of.lost++;
         *open = event != FS_NONE;
         fs_store_release(store);
         watch.last_store = store;
@@ -80,7 +54,7 @@ static uint32_t copy_open(bool *open)
     return copy;
 }
 
-static uint32_t add_moment(void)
+static uint32_t add_moment(uint64_t node, int32_t type)
 {
     if (watch.of.moment_count == watch.of.moment_capacity) {
         uint32_t capacity = watch.of.moment_capacity ? watch.of.moment_capacity * 2 : 1024;
@@ -95,6 +69,9 @@ static uint32_t add_moment(void)
     fs_watched_moment *made = &watch.of.moments[watch.of.moment_count];
     made->time = fs_clock_now();
     made->thread = (uint64_t)syscall(SYS_gettid);
+    made->graph = (uint32_t)(node >> 32);
+    made->type = (uint8_t)type;
+    made->placed = false;
     made->owner = copy_open(&made->resolved);
     return watch.of.moment_count++;
 }
@@ -135,7 +112,7 @@ void fs_watch_called(uint32_t function, const void *data)
     fs_watched_node *node = fs_watched_find(&watch.of, id), *from = fs_watched_find(&watch.of, original);
     switch (function) {
     case FS_CUPTI_NODE_CREATED:
-        fs_watched_set(&watch.of, id, add_moment(), graph->node_type);
+        fs_watched_set(&watch.of, id, add_moment(id, graph->node_type), graph->node_type);
         break;
     case FS_CUPTI_NODE_CLONED:
         if (from != NULL) fs_watched_set(&watch.of, id, from->moment, graph->node_type);
@@ -237,103 +214,16 @@ void fs_watch_forget(void)
     pthread_mutex_unlock(&watch.lock);
 }
 
-/* Resolving -------------------------------------------------------------------------------------------------------- */
-
-static bool may_own(const fs_store *store, uint32_t event)
-{
-    uint8_t kind = FS_EVENT_AT(store, event, kind);
-    if (FS_EVENT_AT(store, event, device) >= 0) return false;
-    return kind == FS_EVENT_OP || kind == FS_EVENT_RANGE || kind == FS_EVENT_FRAME;
-}
-
-/* Return the innermost op, range or Python call of the thread at a time: the one that began last of those that have not
- * ended; an op or a range before a Python call. */
-static uint32_t open_at(const fs_store *store, const uint32_t *events, uint32_t count, int64_t time)
-{
-    uint32_t low = 0, high = count, frame = FS_NONE;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (FS_EVENT_AT(store, events[middle], start) <= time) low = middle + 1;
-        else high = middle;
-    }
-    if (low == 0) return FS_NONE;
-    for (uint32_t at = events[low - 1]; at != FS_NONE; at = FS_EVENT_AT(store, at, parent)) {
-        uint32_t index;
-        const fs_chunk *chunk = fs_event_chunk(store, at, &index);
-        if (chunk->duration[index] == FS_MISSING || fs_event_end(chunk, index) < time) continue;
-        if (chunk->kind[index] != FS_EVENT_FRAME) return at;
-        if (frame == FS_NONE) frame = at;
-    }
-    return frame;
-}
-
-typedef struct {
-    int64_t start;
-    uint32_t event;
-} started;
-
-static int compare_started(const void *left, const void *right)
-{
-    const started *a = left, *b = right;
-    if (a->start != b->start) return a->start < b->start ? -1 : 1;
-    return (a->event > b->event) - (a->event < b->event);
-}
-
-/* List the owners of a thread by start. */
-static uint32_t list_owners(const fs_store *store, uint32_t lane, started *list, uint32_t *events)
-{
-    uint32_t count = 0, at;
-    for (uint32_t i = 0; i < fs_store_count(store); i++) {
-        const fs_chunk *chunk = fs_event_chunk(store, i, &at);
-        if (chunk->lane[at] == lane && chunk->start[at] != FS_MISSING && may_own(store, i))
-            list[count++] = (started){chunk->start[at], i};
-    }
-    qsort(list, count, sizeof *list, compare_started);
-    for (uint32_t i = 0; i < count; i++) events[i] = list[i].event;
-    return count;
-}
-
-static fs_status resolve_lane(const fs_store *store, uint32_t lane, int64_t begin, int64_t end, int64_t shift,
-                              started *list, uint32_t *events, int64_t *found)
-{
-    uint64_t thread = fs_store_lane(store, lane).id;
-    uint32_t count = list_owners(store, lane, list, events), last = FS_NONE, around = FS_NONE, copy = FS_NONE;
-    for (uint32_t i = 0; i < watch.of.moment_count; i++) {
-        fs_watched_moment *at = &watch.of.moments[i];
-        if (at->thread != thread || at->time < begin || at->time > end) continue;
-        uint32_t owner = open_at(store, events, count, at->time - shift);
-        if (owner == FS_NONE) continue;
-        if (owner != last || at->owner != around) { /* what the watch saw itself, ranges, encloses it */
-            around = at->owner;
-            FS_TRY(copy_chain(store, owner, around, &copy));
-        }
-        last = owner;
-        at->owner = copy;
-        at->resolved = true;
-        ++*found;
-    }
-    return FS_OK;
-}
+/* Joining ---------------------------------------------------------------------------------------------------------- */
 
 fs_status fs_watch_resolve(const fs_store *store, int64_t begin, int64_t end, int64_t shift, int64_t *found,
                            fs_error *err)
 {
-    uint32_t count = fs_store_count(store);
-    started *list = fs_malloc(((size_t)count + 1) * sizeof *list);
-    uint32_t *events = fs_malloc(((size_t)count + 1) * sizeof *events);
-    fs_status status = list != NULL && events != NULL ? FS_OK : FS_OUT_OF_MEMORY;
-    *found = 0;
     pthread_mutex_lock(&watch.lock);
-    for (uint32_t lane = 0; status == FS_OK && watch.of.store != NULL && lane < fs_store_lane_count(store); lane++)
-        if (!fs_store_lane(store, lane).on_device)
-            status = resolve_lane(store, lane, begin, end, shift, list, events, found);
+    fs_status status = fs_watched_resolve(&watch.of, store, begin, end, shift, found, err);
     pthread_mutex_unlock(&watch.lock);
-    fs_free(list);
-    fs_free(events);
-    return status == FS_OK ? FS_OK : fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the ops of captured graphs");
+    return status;
 }
-
-/* Joining ---------------------------------------------------------------------------------------------------------- */
 
 static int compare_nodes(const void *left, const void *right)
 {
@@ -400,13 +290,16 @@ static fs_status add_known(fs_captures *captures, fs_store *copy, fs_error *err)
     return status;
 }
 
-fs_status fs_watch_join(const fs_store *from, fs_captures *captures, fs_store *into, fs_replay_report *report,
-                        fs_error *err)
+fs_status fs_watch_join(const fs_store *from, int64_t shift, fs_captures *captures, fs_store *into,
+                        fs_replay_report *report, fs_error *err)
 {
     fs_store *copy = NULL;
     FS_TRY(fs_store_create(&copy, err));
     pthread_mutex_lock(&watch.lock);
-    fs_status status = watch.of.store != NULL ? add_known(captures, copy, err) : FS_OK;
+    fs_status status = FS_OK;
+    if (watch.of.store != NULL && shift != FS_MISSING)
+        status = fs_watched_resolve_calls(&watch.of, captures, from, shift, err);
+    if (status == FS_OK && watch.of.store != NULL) status = add_known(captures, copy, err);
     pthread_mutex_unlock(&watch.lock);
     if (status == FS_OK) status = fs_replays_join(from, captures, into, report, err);
     fs_captures_clear(captures); /* it refers to the copy */

@@ -44,8 +44,9 @@ fs_status fs_watch_resolve(const fs_store *store, int64_t begin, int64_t end, in
                            fs_error *err);
 
 /* Give the kernels of replays in a recording of this process their ops: fs_replays_join with the watched nodes, and
- * with the captures so far in `captures`, which is cleared. */
-fs_status fs_watch_join(const fs_store *from, fs_captures *captures, fs_store *into, fs_replay_report *report,
-                        fs_error *err);
+ * with the captures so far in `captures`, which is cleared. Captures that `from` recorded itself tell what was open
+ * too: its times are `shift` ns less; FS_MISSING: unknown. */
+fs_status fs_watch_join(const fs_store *from, int64_t shift, fs_captures *captures, fs_store *into,
+                        fs_replay_report *report, fs_error *err);
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef FS_SOURCES_CUPTI_WATCHED_H
 #define FS_SOURCES_CUPTI_WATCHED_H
 
+#include "sources/graphs/captures.h"
 #include "store/store.h"
 
 /* What was open when a node was created. */
@@ -10,7 +11,10 @@ typedef struct {
     int64_t time;
     uint64_t thread;
     uint32_t owner; /* event of fs_watched.store; FS_NONE: unknown, or nothing */
-    bool resolved;
+    uint32_t graph; /* id */
+    uint8_t type;   /* CUgraphNodeType */
+    bool resolved;  /* something was open */
+    bool placed;    /* found in a recording of torch */
 } fs_watched_moment;
 
 /* A node by its id, whose upper half is the id of its graph. */
@@ -56,6 +60,21 @@ void fs_watched_end_graph(fs_watched *watched, uint32_t id);
  * what was open for them alone. Nodes, moments and events get other places. */
 bool fs_watched_is_large(const fs_watched *watched);
 void fs_watched_forget_oldest(fs_watched *watched);
+
+/* Copy an event of a recording and what encloses it, up to what began before `begin`, into the store as part of
+ * `parent`. FS_OUT_OF_MEMORY. */
+fs_status fs_watched_copy_chain(fs_watched *watched, const fs_store *from, uint32_t event, int64_t begin,
+                                uint32_t parent, uint32_t *copy);
+
+/* As fs_watch_resolve. */
+fs_status fs_watched_resolve(fs_watched *watched, const fs_store *store, int64_t begin, int64_t end, int64_t shift,
+                             int64_t *found, fs_error *err);
+
+/* Find what was open when nodes were created in a recording that went on meanwhile: the calls of a capture created the
+ * nodes of its graph, each within the time of the call and on its thread. `shift` may be wrong by the drift of clocks.
+ * FS_OUT_OF_MEMORY. */
+fs_status fs_watched_resolve_calls(fs_watched *watched, const fs_captures *captures, const fs_store *store,
+                                   int64_t shift, fs_error *err);
 
 /* Copy the events of fs_watched.store that are kept, all of them if `kept` is NULL; moved[i] receives the copy of event
  * i, or FS_NONE. FS_OUT_OF_MEMORY. */
