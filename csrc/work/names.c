@@ -10,11 +10,10 @@ static const char *const loading[] = {"DataLoader", "enumerate(DataPipe)"};
 fs_status fs_names_create(fs_names *names, const fs_store *store, fs_error *err)
 {
     size_t count = fs_store_name_count(store);
-    *names = (fs_names){.store = store, .kernel_classes = fs_calloc(4 * count + 1, sizeof *names->kernel_classes)};
+    *names = (fs_names){.store = store, .kernel_classes = fs_calloc(3 * count + 1, sizeof *names->kernel_classes)};
     if (names->kernel_classes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to classify %zu names", count);
     names->loading = names->kernel_classes + count;
     names->waiting = names->loading + count;
-    names->communicating = names->waiting + count;
     return FS_OK;
 }
 
@@ -34,11 +33,7 @@ fs_kernel_class fs_names_kernel_class(fs_names *names, uint32_t name)
 
 bool fs_names_communicate(fs_names *names, uint32_t name)
 {
-    if (name == FS_NONE) return false;
-    if (names->communicating[name] == 0) {
-        names->communicating[name] = fs_kernel_is_communication(fs_store_name_text(names->store, name)) ? 2 : 1;
-    }
-    return names->communicating[name] == 2;
+    return fs_names_kernel_class(names, name) == FS_KERNEL_COMMUNICATION;
 }
 
 bool fs_names_wait(fs_names *names, uint32_t name)

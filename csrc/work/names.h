@@ -10,7 +10,6 @@ typedef struct {
     uint8_t *kernel_classes; /* by name: class + 1; 0: not classified yet */
     uint8_t *loading;        /* by name: 1 no, 2 yes; 0: not classified yet */
     uint8_t *waiting;        /* by name: likewise */
-    uint8_t *communicating;  /* by name: likewise */
 } fs_names;
 
 /* FS_OUT_OF_MEMORY. fs_names_clear also accepts a zeroed struct. */
