@@ -49,7 +49,8 @@ def _in_folder(folder: str) -> Found:
         kinds = {entry.name: entry.is_dir() for entry in entries}
     files = natural_order(name for name, is_folder in kinds.items() if not is_folder)
     chosen = [name for name in files if not name.startswith(".") and _is_named_as_trace(name)]
-    others = tuple(name for name in files if name not in set(chosen))
+    named = set(chosen)
+    others = tuple(name for name in files if name not in named)
     if not chosen:
         raise ValueError(printable(_empty(folder, others, [name for name, is_folder in kinds.items() if is_folder])))
     return Found([os.path.join(folder, name) for name in chosen], True, others)
