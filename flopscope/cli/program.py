@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="flopscope", description="How fast is every op, and how fast could it be?", allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"flopscope {VERSION}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands: Any = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     bench = commands.add_parser(
         "bench", allow_abbrev=False, help="run ten ops on one matrix and report what bounds each"
@@ -88,6 +88,10 @@ def _parser() -> argparse.ArgumentParser:
     add_measure(commands)
     add_perf(commands)
     add_run(commands)
+    for listed in commands._choices_actions:  # so that `flopscope table --help` says what the list of commands says
+        command = commands.choices[listed.dest]
+        if command.description is None:
+            command.description = f"{listed.help[0].upper()}{listed.help[1:]}."
     return parser
 
 
