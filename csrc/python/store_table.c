@@ -341,8 +341,9 @@ static PyObject *misfits_of(const fs_store *store, const fs_table *table)
 /* What is known of the work, by time. */
 static PyObject *coverage_of(const fs_store *store, const fs_table *table)
 {
-    return Py_BuildValue("{s:N,s:N,s:N,s:N,s:N,s:N,s:d}", "bytes", share(table->bytes_known_ns, table->modelled_base_ns),
-                         "flops", share(table->flops_known_ns, table->modelled_base_ns), "unmodelled",
+    return Py_BuildValue("{s:N,s:N,s:N,s:N,s:N,s:N,s:d}", "bytes",
+                         share(table->bytes_known_ns, table->modelled_base_ns), "flops",
+                         share(table->flops_known_ns, table->modelled_base_ns), "unmodelled",
                          time_list(table->unmodelled, table->unmodelled_count), "estimated",
                          time_list(table->estimated, table->estimated_count), "estimated_flops",
                          time_list(table->flops_estimated, table->flops_estimated_count), "misfits",
