@@ -1,4 +1,5 @@
-"""Shared fixtures. Test modules import each other by name; measured peaks are cached in a temporary folder."""
+"""Shared fixtures. Test modules import each other by name; measured peaks are cached in a temporary folder; variables that
+change what programs print are unset."""
 
 from __future__ import annotations
 
@@ -17,6 +18,11 @@ sys.path.insert(0, str(HERE))
 from once import Once, once_in  # noqa: E402
 
 os.environ.setdefault("FLOPSCOPE_CACHE_DIR", tempfile.mkdtemp(prefix="flopscope-test-cache-"))
+
+# Programs that tests start behave as on any machine, whatever was set where the tests were started.
+for name in ("IOENCODING", "OPTIMIZE", "SAFEPATH", "UNBUFFERED", "WARNINGS"):
+    os.environ.pop("PYTHON" + name, None)
+os.environ.pop("FLOPSCOPE_WATCH_GRAPHS", None)
 
 
 @pytest.hookimpl(optionalhook=True)

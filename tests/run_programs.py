@@ -33,7 +33,7 @@ OPS = "import flopscope as fs\nx = fs.ones((4, 4), device='cpu')\nfs.neg(x)\n"
 
 
 def environment(**more: str) -> dict[str, str]:
-    theirs = {name for names in RANK_VARIABLES for name in names} | {"FLOPSCOPE_WATCH_GRAPHS"}
+    theirs = {name for names in RANK_VARIABLES for name in names}
     plain = {name: text for name, text in os.environ.items() if name not in theirs}
     return {**plain, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **more}
 

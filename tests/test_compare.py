@@ -296,7 +296,8 @@ def test_work_that_one_run_does_not_know_is_compared_by_what_both_know(swapped: 
     pandas = pytest.importorskip("pandas")
     row = {"key": "op", "count": 2, "self_cpu_time_total": 10.0, "self_device_time_total": 0.0, "flops": 64.0}
     row |= {"bytes_total_moved": 2.0 * 2**20, "pct_roofline": 50.0, "roofline_time": 5.0, "headroom": 5.0}
-    twice = {**row, "self_cpu_time_total": 20.0, "bytes_total_moved": 4.0 * 2**20, "flops": math.nan, "pct_roofline": math.nan}
+    twice = row | {"self_cpu_time_total": 20.0, "bytes_total_moved": 4.0 * 2**20}
+    twice |= dict.fromkeys(("flops", "pct_roofline"), math.nan)
     runs = [pandas.DataFrame([row]), pandas.DataFrame([twice])]
     (change,) = compare(*(reversed(runs) if swapped else runs)).changes
     assert change.cause == "work"

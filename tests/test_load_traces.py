@@ -9,6 +9,7 @@ import random
 import re
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,3 +147,31 @@ def test_compare_takes_a_folder_of_one_process(tmp_path: Path, capsys: pytest.Ca
     write(Path(folders[1]) / "rank1.json", 1)
     assert main(["compare", *folders]) == 2
     assert "has the traces of 2 processes, but compare takes one" in capsys.readouterr().err
+
+
+def test_captures_are_read_once_for_all_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from flopscope.sources import find
+
+    read, found = find.read_captures, []
+
+    def counted(*arguments: Any) -> Any:
+        found.append(arguments)
+        return read(*arguments)
+
+    monkeypatch.setattr(find, "read_captures", counted)
+    capture = tmp_path / "capture.json"
+    write(capture, 0)
+    for rank in range(3):
+        write(tmp_path / f"rank{rank}.json", rank)
+    with pytest.warns(UserWarning, match="captures"):
+        assert len(fs.load_traces(f"{tmp_path}/rank*.json", captures=capture)) == 3
+    assert len(found) == 1
+
+
+def test_warnings_name_the_line_that_loads(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_text(text(0)[:-2])
+    (tmp_path / "notes.txt").write_text("x")
+    for load in (lambda: fs.load_trace(tmp_path / "rank0.json"), lambda: fs.load_traces(tmp_path)):
+        with pytest.warns(UserWarning) as caught:
+            load()
+        assert {warning.filename for warning in caught} == {__file__}

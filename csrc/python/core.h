@@ -73,6 +73,13 @@ int fs_add_type(PyObject *module, PyTypeObject **type, PyType_Spec *spec);
  */
 PyObject *fs_text_object(const char *text);
 
+/* Return a tuple of strings, or NULL with an exception set. */
+PyObject *fs_names_object(const char *const *names, Py_ssize_t count);
+
+/* Add a constant to the module, and take over its reference. Return -1 with an exception set on failure, and if the
+ * value is NULL. */
+int fs_add_constant(PyObject *module, const char *name, PyObject *value);
+
 /* Put a column into a dict, and take over its reference. Return false with an exception set on failure, and if the
  * column is NULL. */
 bool fs_put_column(PyObject *columns, const char *name, PyObject *column);

@@ -404,14 +404,8 @@ static int add_tables(PyObject *module)
         if (item == NULL || PyList_Append(rows, item) < 0) Py_CLEAR(rows);
         Py_XDECREF(item);
     }
-    int status = rows != NULL ? PyModule_AddObjectRef(module, "counter_rows", rows) : -1;
-    Py_XDECREF(rows);
-    PyObject *groups = PyTuple_New(FS_COUNTER_GROUP_COUNT);
-    for (int i = 0; groups != NULL && i < FS_COUNTER_GROUP_COUNT; i++)
-        PyTuple_SET_ITEM(groups, i, PyUnicode_FromString(fs_counter_group_names[i]));
-    if (status == 0) status = groups != NULL ? PyModule_AddObjectRef(module, "counter_groups", groups) : -1;
-    Py_XDECREF(groups);
-    return status;
+    if (fs_add_constant(module, "counter_rows", rows) < 0) return -1;
+    return fs_add_constant(module, "counter_groups", fs_names_object(fs_counter_group_names, FS_COUNTER_GROUP_COUNT));
 }
 
 int fs_add_counters(PyObject *module)

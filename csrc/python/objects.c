@@ -15,6 +15,24 @@ PyObject *fs_text_object(const char *text)
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
+PyObject *fs_names_object(const char *const *names, Py_ssize_t count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (Py_ssize_t i = 0; tuple != NULL && i < count; i++) {
+        PyObject *name = PyUnicode_FromString(names[i]);
+        if (name == NULL) Py_CLEAR(tuple);
+        else PyTuple_SET_ITEM(tuple, i, name);
+    }
+    return tuple;
+}
+
+int fs_add_constant(PyObject *module, const char *name, PyObject *value)
+{
+    int status = value != NULL ? PyModule_AddObjectRef(module, name, value) : -1;
+    Py_XDECREF(value);
+    return status;
+}
+
 bool fs_put_column(PyObject *columns, const char *name, PyObject *column)
 {
     bool good = column != NULL && PyDict_SetItemString(columns, name, column) == 0;

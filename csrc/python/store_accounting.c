@@ -123,24 +123,9 @@ PyObject *fs_accounting_object(const fs_store *store, const fs_accounting *accou
     return result;
 }
 
-static PyObject *names_of(const char *const *names, int count)
-{
-    PyObject *tuple = PyTuple_New(count);
-    for (int i = 0; tuple != NULL && i < count; i++) {
-        PyObject *name = PyUnicode_FromString(names[i]);
-        if (name == NULL) Py_CLEAR(tuple);
-        else PyTuple_SET_ITEM(tuple, i, name);
-    }
-    return tuple;
-}
-
 int fs_add_accounting_names(PyObject *module)
 {
-    PyObject *classes = names_of(fs_work_class_names, FS_WORK_CLASS_COUNT);
-    PyObject *causes = names_of(fs_idle_cause_names, FS_IDLE_CAUSE_COUNT);
-    int status = classes == NULL || causes == NULL ? -1 : PyModule_AddObjectRef(module, "work_classes", classes);
-    if (status == 0) status = PyModule_AddObjectRef(module, "idle_causes", causes);
-    Py_XDECREF(classes);
-    Py_XDECREF(causes);
-    return status;
+    if (fs_add_constant(module, "work_classes", fs_names_object(fs_work_class_names, FS_WORK_CLASS_COUNT)) < 0)
+        return -1;
+    return fs_add_constant(module, "idle_causes", fs_names_object(fs_idle_cause_names, FS_IDLE_CAUSE_COUNT));
 }

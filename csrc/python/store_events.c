@@ -61,17 +61,6 @@ static PyObject *name_list(const fs_store *store)
     return list;
 }
 
-static PyObject *kind_list(void)
-{
-    PyObject *list = PyList_New(FS_EVENT_KIND_COUNT);
-    for (int i = 0; list != NULL && i < FS_EVENT_KIND_COUNT; i++) {
-        PyObject *text = PyUnicode_FromString(fs_event_kind_names[i]);
-        if (text == NULL) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, i, text);
-    }
-    return list;
-}
-
 PyObject *fs_store_object_events(PyObject *object, PyObject *unused)
 {
     (void)unused;
@@ -96,7 +85,8 @@ PyObject *fs_store_object_events(PyObject *object, PyObject *unused)
     PyMem_Free(values);
     int64_t begin, end;
     fs_store_window(self->store, &begin, &end);
-    PyObject *names = good ? name_list(self->store) : NULL, *kinds = names != NULL ? kind_list() : NULL;
+    PyObject *names = good ? name_list(self->store) : NULL;
+    PyObject *kinds = names != NULL ? fs_names_object(fs_event_kind_names, FS_EVENT_KIND_COUNT) : NULL;
     if (kinds == NULL) {
         Py_XDECREF(columns);
         Py_XDECREF(names);

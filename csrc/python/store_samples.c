@@ -99,7 +99,5 @@ int fs_add_metrics(PyObject *module)
         if (row == NULL || PyList_Append(rows, row) < 0) Py_CLEAR(rows);
         Py_XDECREF(row);
     }
-    int status = rows != NULL ? PyModule_AddObjectRef(module, "counter_metrics", rows) : -1;
-    Py_XDECREF(rows);
-    return status;
+    return fs_add_constant(module, "counter_metrics", rows);
 }

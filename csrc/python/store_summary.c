@@ -108,7 +108,8 @@ static PyObject *step_times(const fs_steps *steps, int part)
     PyObject *list = PyList_New(steps->count);
     for (uint32_t i = 0; list != NULL && i < steps->count; i++) {
         const fs_step *step = &steps->steps[i];
-        PyObject *time = PyLong_FromLongLong(part < FS_STEP_PART_COUNT ? step->parts[part] : fs_sub_saturated(step->end, step->begin));
+        PyObject *time = PyLong_FromLongLong(part < FS_STEP_PART_COUNT ? step->parts[part]
+                                                                       : fs_sub_saturated(step->end, step->begin));
         if (time == NULL) Py_CLEAR(list);
         else PyList_SET_ITEM(list, i, time);
     }

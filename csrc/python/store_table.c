@@ -338,6 +338,47 @@ static PyObject *misfits_of(const fs_store *store, const fs_table *table)
     return dict;
 }
 
+/* What is known of the work, by time. */
+static PyObject *coverage_of(const fs_store *store, const fs_table *table)
+{
+    return Py_BuildValue("{s:N,s:N,s:N,s:N,s:N,s:N,s:d}", "bytes",
+                         share(table->bytes_known_ns, table->modelled_base_ns), "flops",
+                         share(table->flops_known_ns, table->modelled_base_ns), "unmodelled",
+                         time_list(table->unmodelled, table->unmodelled_count), "estimated",
+                         time_list(table->estimated, table->estimated_count), "estimated_flops",
+                         time_list(table->flops_estimated, table->flops_estimated_count), "misfits",
+                         misfits_of(store, table), "unseen_graphs", (double)table->unseen_graph_ns / 1000.0);
+}
+
+/* (columns, meta) of a table. `accounting`: NULL for none; seconds: how long grouping took. */
+static PyObject *result_of(fs_store_object *self, const fs_table *table, const fs_table_options *options,
+                           const fs_accounting *accounting, double seconds)
+{
+    const fs_store *store = self->store;
+    PyObject *columns = columns_of(store, table, options), *top_level = list_of(store, table, top_level_of);
+    if (columns == NULL || top_level == NULL) {
+        Py_XDECREF(columns);
+        Py_XDECREF(top_level);
+        return NULL;
+    }
+    PyObject *coverage = coverage_of(store, table);
+    PyObject *result = Py_BuildValue(
+        "(N{s:N,s:N,s:O,s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:N})", columns, "top_level", top_level, "roof",
+        fs_roof_object(&table->whole), "device_unseen", table->device_unseen ? Py_True : Py_False,
+        "self_cpu_time_total", (double)table->self_cpu_ns / 1000.0, "self_device_time_total",
+        (double)table->self_device_ns / 1000.0, "has_memory", table->has_memory ? Py_True : Py_False, "has_device",
+        table->has_device ? Py_True : Py_False, "profile_memory", self->profile_memory ? Py_True : Py_False,
+        "open_events", (unsigned long)table->open_events, "dropped", (long long)fs_store_object_dropped(self),
+        "grouping_seconds", seconds, "coverage", coverage);
+    if (result == NULL) return NULL;
+    PyObject *meta = PyTuple_GET_ITEM(result, 1);
+    bool good = options->stack_depth == 0 || fs_put_column(meta, "stacks", stacks_of(store, table));
+    good = good && (options->groupings == 0 || fs_put_parts(meta, store, table, options->groupings));
+    good = good && (accounting == NULL || fs_put_column(meta, "accounting", fs_accounting_object(store, accounting)));
+    if (!good) Py_CLEAR(result);
+    return result;
+}
+
 PyObject *fs_store_object_table(PyObject *object, PyObject *args)
 {
     fs_store_object *self = (fs_store_object *)object;
@@ -374,38 +415,7 @@ PyObject *fs_store_object_table(PyObject *object, PyObject *args)
         fs_raise(&err);
         goto done;
     }
-    PyObject *columns = columns_of(self->store, table, &request->options);
-    PyObject *top_level = list_of(self->store, table, top_level_of);
-    if (columns == NULL || top_level == NULL) {
-        Py_XDECREF(columns);
-        Py_XDECREF(top_level);
-        goto done;
-    }
-    result = Py_BuildValue(
-        "(N{s:N,s:N,s:O,s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:{s:N,s:N,s:N,s:N,s:N,s:N,s:d}})", columns, "top_level",
-        top_level, "roof", fs_roof_object(&table->whole), "device_unseen", table->device_unseen ? Py_True : Py_False,
-        "self_cpu_time_total", (double)table->self_cpu_ns / 1000.0, "self_device_time_total",
-        (double)table->self_device_ns / 1000.0, "has_memory", table->has_memory ? Py_True : Py_False, "has_device",
-        table->has_device ? Py_True : Py_False, "profile_memory", self->profile_memory ? Py_True : Py_False,
-        "open_events", (unsigned long)table->open_events, "dropped", (long long)fs_store_object_dropped(self),
-        "grouping_seconds", seconds, "coverage", "bytes", share(table->bytes_known_ns, table->modelled_base_ns),
-        "flops", share(table->flops_known_ns, table->modelled_base_ns), "unmodelled",
-        time_list(table->unmodelled, table->unmodelled_count), "estimated",
-        time_list(table->estimated, table->estimated_count), "estimated_flops",
-        time_list(table->flops_estimated, table->flops_estimated_count), "misfits", misfits_of(self->store, table),
-        "unseen_graphs", (double)table->unseen_graph_ns / 1000.0);
-    if (result != NULL && stack_n > 0 &&
-        !fs_put_column(PyTuple_GET_ITEM(result, 1), "stacks", stacks_of(self->store, table))) {
-        Py_CLEAR(result);
-    }
-    if (result != NULL && request->options.groupings != 0 &&
-        !fs_put_parts(PyTuple_GET_ITEM(result, 1), self->store, table, request->options.groupings)) {
-        Py_CLEAR(result);
-    }
-    if (result != NULL && account &&
-        !fs_put_column(PyTuple_GET_ITEM(result, 1), "accounting", fs_accounting_object(self->store, &accounting))) {
-        Py_CLEAR(result);
-    }
+    result = result_of(self, table, &request->options, account ? &accounting : NULL, seconds);
 done:
     fs_accounting_clear(&accounting);
     fs_table_destroy(table);
@@ -416,15 +426,12 @@ done:
 int fs_add_columns(PyObject *module)
 {
     PyObject *columns = PyList_New(NUMERIC_COLUMNS);
-    int status = columns != NULL ? 0 : -1;
-    for (int i = 0; status == 0 && i < NUMERIC_COLUMNS; i++) {
+    for (int i = 0; columns != NULL && i < NUMERIC_COLUMNS; i++) {
         const char *type = stays_integer(i) ? "int64" : "float64";
         PyObject *column = Py_BuildValue("(ssss)", numeric_columns[i].name, column_units[numeric_columns[i].unit].text,
                                          numeric_columns[i].prose, type);
-        if (column == NULL) status = -1;
+        if (column == NULL) Py_CLEAR(columns);
         else PyList_SET_ITEM(columns, i, column);
     }
-    if (status == 0) status = PyModule_AddObjectRef(module, "numeric_columns", columns);
-    Py_XDECREF(columns);
-    return status;
+    return fs_add_constant(module, "numeric_columns", columns);
 }

@@ -1,7 +1,7 @@
 /* Joins recordings of one process that were made one after the other.
  *
  *   store   [ events of the first recording | events of the second | … ]
- *              ids of names, signatures and lanes are shared; parents, launchers and forward ops stay within a recording
+ *   ids of names, signatures and lanes are shared; parents, launchers and forward ops stay within a recording
  *
  * The time between two recordings was not recorded. Sums over events remain right; the start and end of recording are
  * missing, and what divides by the time from the first event to the last one is meaningless. */

@@ -63,8 +63,8 @@ typedef struct {
 fs_status fs_store_add_samples(fs_store *store, int device, const char *metric, const fs_sample *samples, size_t count,
                                size_t *dropped, fs_error *err);
 
-/* Append the samples of all tracks of another store, `shift` ns later, as fs_store_add_samples. FS_OUT_OF_MEMORY leaves a
- * part of them in `store`. */
+/* Append the samples of all tracks of another store, `shift` ns later, as fs_store_add_samples. FS_OUT_OF_MEMORY leaves
+ * a part of them in `store`. */
 fs_status fs_store_copy_samples(fs_store *store, const fs_store *from, int64_t shift, fs_error *err);
 
 /* Reading: the tracks in the order in which they were added; the track of a metric, NULL if the store lacks it. */

@@ -91,8 +91,7 @@ static fs_status find_output(gradients *from, const char *name, const fs_torch_c
         const fs_torch_tensor *output = fs_work_result_told(call->text, &gradient, name, wanted);
         if (output == NULL) continue;
         size_t size = output->ndim * sizeof *output->shape;
-        bool differs = result->ndim != output->ndim || memcmp(result->shape, output->shape, size) != 0;
-        if (*found && differs) {
+        if (*found && (result->ndim != output->ndim || memcmp(result->shape, output->shape, size) != 0)) {
             *found = false;
             break;
         }

@@ -57,7 +57,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     parser = Parser(prog="flopscope", description="How fast is every op, and how fast could it be?")
     parser.add_argument("--version", action="version", version=f"flopscope {VERSION}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands: Any = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     bench = commands.add_parser("bench", help="run ten ops on one matrix and report what bounds each")
     bench.add_argument("--device", help='"cpu", "cuda" or "cuda:N" (default: the first GPU, or the CPU without one)')
@@ -87,6 +87,10 @@ def make_parser() -> argparse.ArgumentParser:
     add_measure(commands)
     add_perf(commands)
     add_run(commands)
+    for listed in commands._choices_actions:  # so that `flopscope table --help` says what the list of commands says
+        command = commands.choices[listed.dest]
+        if command.description is None:
+            command.description = f"{listed.help[0].upper()}{listed.help[1:]}."
     return parser
 
 

@@ -50,7 +50,7 @@ def add_peaks(parser: argparse.ArgumentParser) -> None:
 
 def add_captures(parser: argparse.ArgumentParser) -> None:
     """Add ``--captures`` to a command."""
-    text = "traces of the capture of CUDA graphs, files or folders: their ops are those of the kernels of replays"
+    text = "traces recorded while CUDA graphs were captured, files or folders: kernels of replays get the captured ops"
     parser.add_argument("--captures", nargs="+", metavar="TRACE", help=text)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope import _core
 from flopscope.support.files import read_json, write_json
+from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
     from flopscope.hardware.device import Device
@@ -215,7 +215,7 @@ def _read_cache(key: Mapping[str, Any]) -> Peaks | None:
     try:
         return Peaks._from_json(read_json(file), key)
     except ValueError as problem:
-        warnings.warn(f"the measured peaks in {file} are ignored: {problem}", UserWarning, stacklevel=2)
+        warn_user(f"the measured peaks in {file} are ignored: {problem}")
     except OSError:  # usually because nothing was measured yet
         pass
     return None

@@ -13,7 +13,6 @@ import secrets
 import socket
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from os import PathLike
@@ -23,6 +22,7 @@ from flopscope import _core
 from flopscope.support.files import replacing
 from flopscope.support.launchers import rank_in
 from flopscope.support.progress import progress_bar
+from flopscope.support.warn import warn_user
 
 __all__ = ["export", "json_value", "member", "trace_handler"]
 
@@ -82,7 +82,7 @@ def export(
 
         left_out = core.write_trace(take, _version(), _json(members)[1:-1], peaks)
     if left_out:
-        warnings.warn(f"{left_out} events have no time and are not in {name}", RuntimeWarning, stacklevel=3)
+        warn_user(f"{left_out} events have no time and are not in {name}", RuntimeWarning)
 
 
 def _json(members: Mapping[str, Any]) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 
+from flopscope._core import Store
 from flopscope.sources.graphs import Source
-from flopscope.sources.load import NotATrace, Trace, load_trace
+from flopscope.sources.load import NotATrace, Trace, load_with, read_captures
 from flopscope.sources.paths import Found, find_traces, listed
 from flopscope.support.safe import printable
+from flopscope.support.warn import warn_user
 
 __all__ = ["load_traces"]
 
@@ -27,12 +29,14 @@ def load_traces(
     ``max_bytes``, ``captures`` and errors of each file as in load_trace(): a damaged trace, and any file that is named
     itself, is an error. Raise ValueError if a folder or a pattern has no trace.
     """
+    # All traces share what is read of the captures, once a trace needs it.
+    captured = None if captures is None else cache(partial(read_captures, captures, max_bytes))
     traces: list[Trace] = []
     for source in sources:
         if not isinstance(source, (str, os.PathLike)):
             raise TypeError(f"load_traces() takes paths, load_traces(*paths), not {source!r}")
         found = find_traces(os.fspath(source))
-        read, skipped = _load(found, max_bytes, captures)
+        read, skipped = _load(found, max_bytes, captured)
         if not read:
             raise ValueError(printable(f"{os.fspath(source)}: none of its files is a trace: {skipped[0]}"))
         if skipped:
@@ -42,13 +46,13 @@ def load_traces(
 
 
 def _load(
-    found: Found, max_bytes: int | None, captures: Source | Iterable[Source] | None
+    found: Found, max_bytes: int | None, captures: Callable[[], list[Store]] | None
 ) -> tuple[list[Trace], list[str]]:
     """Return the traces, and the names of the files that are none, with the reason where the name does not give it."""
     traces, skipped = [], []
     for path in found.paths:
         try:
-            traces.append(load_trace(path, max_bytes=max_bytes, captures=captures))
+            traces.append(load_with(path, max_bytes, captures))
         except NotATrace as problem:
             if not found.searched:
                 raise
@@ -59,4 +63,4 @@ def _load(
 def _warn(source: str, skipped: list[str]) -> None:
     count = len(skipped)
     what = "1 file that is not a trace was" if count == 1 else f"{count:,} files that are not traces were"
-    warnings.warn(printable(f"{source}: {what} skipped: {listed(skipped)}"), UserWarning, stacklevel=3)
+    warn_user(printable(f"{source}: {what} skipped: {listed(skipped)}"))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from flopscope import _core
 from flopscope.support.safe import printable
+from flopscope.support.warn import warn_user
 from flopscope.views.notes import unmatched_graphs
 
 __all__ = ["Source", "describe", "join", "sources_of", "warn_of_unmatched"]
@@ -37,7 +37,7 @@ def describe(counts: Mapping[str, int]) -> str:
 def warn_of_unmatched(name: str, counts: Mapping[str, int]) -> None:
     """Issue a UserWarning if some kernels of graphs could not be joined."""
     if text := describe(counts):
-        warnings.warn(printable(f"{name}: captures: {text}"), UserWarning, stacklevel=4)
+        warn_user(printable(f"{name}: captures: {text}"))
 
 
 def sources_of(captures: Any) -> list[Source]:

@@ -6,9 +6,9 @@ import errno
 import json
 import os
 import re
-import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from flopscope import _core
@@ -23,11 +23,12 @@ from flopscope.sources.paths import find_traces
 from flopscope.sources.peek import as_file, start_of
 from flopscope.support.files import close_names
 from flopscope.support.safe import printable
+from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
 
-__all__ = ["NotATrace", "Trace", "load_own", "load_trace"]
+__all__ = ["NotATrace", "Trace", "load_own", "load_trace", "load_with", "read_captures"]
 
 EXPANSION = 200  # maximum ratio of text to compressed size; 48 traces of torch have ratios from 7 to 34
 EXPANSION_FREE = 256 << 20  # bytes that every compressed file may expand to
@@ -190,21 +191,22 @@ def load_trace(
     trace, and what it is where that is known; OSError if it cannot be read; ImportError if no library for zstandard is
     installed.
     """
-    return _load(source, max_bytes, captures)
+    return load_with(source, max_bytes, None if captures is None else partial(read_captures, captures, max_bytes))
 
 
 def load_own(source: str) -> Trace:
     """Read a trace that torch recorded in this process: the graphs that watch_graphs() saw captured are known."""
-    return _load(source, None, None, watched=True)
+    return load_with(source, None, None, watched=True)
 
 
-def _load(
+def load_with(
     source: str | bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes],
     max_bytes: int | None,
-    captures: graphs.Source | Iterable[graphs.Source] | None,
+    captures: Callable[[], list[_core.Store]] | None,
     *,
     watched: bool = False,
 ) -> Trace:
+    """Read a trace as load_trace() does; ``captures`` returns the traces of the captures of its graphs."""
     if max_bytes is not None and max_bytes <= 0:
         raise ValueError(f"max_bytes must be positive, not {max_bytes}")
     name = _name_of(source)
@@ -235,7 +237,7 @@ def _load(
     except ImportError as problem:
         raise ImportError(printable(f"{name}: {problem}")) from problem
     problems.warn(report)
-    counts = graphs.join(core, [] if captures is None else _captures(captures, max_bytes), watched=watched)
+    counts = graphs.join(core, [] if captures is None else captures(), watched=watched)
     if captures is not None:
         graphs.warn_of_unmatched(name, counts)
     trace = Trace(name, core, report, _metadata(report["head"]))
@@ -243,7 +245,7 @@ def _load(
     return trace
 
 
-def _captures(sources: graphs.Source | Iterable[graphs.Source], max_bytes: int | None) -> list[_core.Store]:
+def read_captures(sources: graphs.Source | Iterable[graphs.Source], max_bytes: int | None) -> list[_core.Store]:
     """Read the traces of captures."""
     paths = [path for one in graphs.sources_of(sources) for path in find_traces(os.fspath(one)).paths]
     return [load_trace(path, max_bytes=max_bytes)._recorded("captures") for path in paths]
@@ -342,13 +344,13 @@ class _Problems(AbstractContextManager["_Problems"]):
         }
         counts = [f"{count:,} {kind}" for kind, count in omitted.items() if count]
         if counts:
-            self._warn(f"events were omitted: {', '.join(counts)}", 5)
+            self._warn(f"events were omitted: {', '.join(counts)}")
         for name, meaning in _CONTRADICTIONS.items():
             if report[name]:
-                self._warn(f"{report[name]:,} {meaning}", 5)
+                self._warn(f"{report[name]:,} {meaning}")
 
-    def _warn(self, message: str, level: int = 4) -> None:
-        warnings.warn(printable(f"{self.name}: {message}"), UserWarning, stacklevel=level)
+    def _warn(self, message: str) -> None:
+        warn_user(printable(f"{self.name}: {message}"))
 
 
 def _name_of(source: object) -> str:

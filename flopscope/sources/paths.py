@@ -56,7 +56,8 @@ def _in_folder(folder: str) -> Found:
     beside = read_beside(files)
     files = [name for name in files if name not in beside]
     chosen = [name for name in files if not name.startswith(".") and _is_named_as_trace(name)]
-    others = tuple(name for name in files if name not in set(chosen))
+    named = set(chosen)
+    others = tuple(name for name in files if name not in named)
     if not chosen:
         raise ValueError(printable(_empty(folder, others, [name for name, is_folder in kinds.items() if is_folder])))
     return Found([os.path.join(folder, name) for name in chosen], True, others)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from flopscope import _core
+from flopscope.support.warn import warn_user
 
 __all__ = ["WorkCall", "register_work"]
 
@@ -179,5 +179,5 @@ def _work_of(
         if name not in _warned:
             _warned.add(name)
             text = f"the work rule of {name} failed, so its work is unknown: {type(error).__name__}: {error}"
-            warnings.warn(text, stacklevel=2)
+            warn_user(text)
         return math.nan, math.nan, math.nan, ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 
@@ -10,9 +11,9 @@ from flopscope.support.package import FOLDER
 __all__ = ["warn_user"]
 
 
-def warn_user(message: str) -> None:
-    """Issue a UserWarning attributed to the innermost calling line outside of flopscope."""
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Issue a warning attributed to the innermost calling line outside of flopscope."""
     frame, level = sys._getframe(), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(FOLDER):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(FOLDER + os.sep):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)

@@ -71,7 +71,7 @@ class Records:
         """Discard the records so far."""
         self._recorder.restart()
 
-    def take(self) -> tuple[dict[str, Any], list[str], list[str], int]:
+    def take(self) -> tuple[dict[str, Any], list[str], Sequence[str], int]:
         """Return columns, names and kinds as Store.events() does, and the number of lost records."""
         part = self._recorder.split()
         columns, names, kinds, _ = part.events()

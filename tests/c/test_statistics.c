@@ -56,7 +56,8 @@ static void test_samples_in_any_order(void)
         check(samples, count);
         for (size_t i = 0; i < count; i++) samples[i] = (int64_t)(count - i);
         check(samples, count);
-        for (size_t i = 0; i < count; i++) samples[i] = (int64_t)(i < count / 2 ? i : count - i) + 1; /* an organ pipe */
+        for (size_t i = 0; i < count; i++)
+            samples[i] = (int64_t)(i < count / 2 ? i : count - i) + 1; /* an organ pipe */
         check(samples, count);
     }
 }
