@@ -74,6 +74,12 @@ static void fake_counters_finalized(void)
     counters.initialized_now = false;
 }
 
+/* The end of the process: CUPTI may not be counting, as its threads would use what is taken down. */
+__attribute__((destructor)) static void fake_end(void)
+{
+    if (counters.process == getpid() && counters.enabled_sessions > 0) _exit(99);
+}
+
 /* Some call of counters: none may be made in a forked child. */
 static void fake_enter(void)
 {

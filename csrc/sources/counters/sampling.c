@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -381,7 +382,11 @@ static fs_status start_thread(fs_sampler *sampler, fs_error *err)
     pthread_mutex_init(&sampler->lock, NULL);
     pthread_cond_init(&sampler->changed, &attributes);
     pthread_condattr_destroy(&attributes);
+    sigset_t all, before; /* signals are for the program's own threads */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     int code = pthread_create(&sampler->thread, NULL, run, sampler);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     sampler->has_thread = code == 0;
     return code == 0 ? FS_OK : fs_fail(err, FS_RUNTIME_ERROR, "no thread for the counters (error %d)", code);
 }
@@ -434,8 +439,9 @@ fs_status fs_sampler_stop(fs_sampler *sampler, fs_error *err)
 void fs_sampler_destroy(fs_sampler *sampler)
 {
     if (sampler == NULL) return;
+    if (sampler->generation != fs_fork_generation()) return; /* the thread may have been changing it at the fork */
     FS_IGNORE(fs_sampler_stop(sampler, NULL));
-    if (sampler->generation == fs_fork_generation()) release(sampler);
+    release(sampler);
     fs_free(sampler->samples);
     fs_free(sampler);
 }
