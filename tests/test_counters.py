@@ -284,6 +284,22 @@ def test_full_buffers_are_counted_and_sampling_goes_on(library: Path) -> None:
     assert still_open == 0
 
 
+def test_windows_shrink_where_records_are_longer_than_expected(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        cuda.fake.fake_set_record_bytes(40 << 10)  # three times what the buffer allows for
+        sampler = _core.Sampler(0, 40_000, 0, 2000)  # windows of 80 ms, of which the buffer holds a third
+        sampler.start(); time.sleep(1); sampler.stop()
+        print(json.dumps([sampler.report, cuda.counters("windows")]))
+        """,
+    )
+    report, windows = found
+    assert 2 <= report["overflows"] <= windows // 2  # more than two where a busy machine wakes the thread too late
+    assert report["samples"] > 1000 and report["lost"] > 1000
+
+
 def test_a_failure_while_sampling_is_a_warning_and_what_came_before_stays(library: Path) -> None:
     told = run_with_fake(
         library,
