@@ -462,6 +462,23 @@ def test_calls_are_counted_apart_once_for_each_pass(library: Path) -> None:
     assert "fp32_flops" not in values[0] and still_open == 0 and hosts == 0
 
 
+def test_counters_that_never_are_complete_are_an_error(library: Path) -> None:
+    error, passes, still_open = run_with_fake(
+        library,
+        SETUP,
+        """
+        cuda.fake.fake_set_passes(200)
+        try:
+            _core.count_calls(0, "memory", lambda: None, (lambda: None,))
+            error = ""
+        except RuntimeError as problem:
+            error = str(problem)
+        print(json.dumps([error, cuda.counters("range_passes"), cuda.counters("open")]))
+        """,
+    )
+    assert "not complete after 64 passes" in error and (passes, still_open) == (64, 0)
+
+
 def test_a_call_that_fails_gives_the_counters_back(library: Path) -> None:
     found = run_with_fake(
         library,

@@ -254,7 +254,8 @@ static bool count_passes(fs_ranges *ranges, PyObject *before, PyObject *function
         if (status != FS_OK) fs_raise(&err);
         if (status != FS_OK) return false;
     }
-    return true;
+    if (!complete) PyErr_Format(PyExc_RuntimeError, "the counters are not complete after %d passes", MOST_PASSES);
+    return complete;
 }
 
 static PyObject *values_object(const double *values)
