@@ -15,9 +15,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 import counters as benchmark
+from counter_programs import SETUP
+from fake_cupti import build, run_with_fake
 from harness import Report
 
-# What Nsight Compute counted on an H200, with caches flushed: bytes read and written, warp instructions, fadd, fmul, ffma.
+# Bytes read and written, warp instructions, fadd, fmul and ffma of kernels: those of add are of an H200.
 RECORDED = {
     "add": [(2147628288, 1055577088, 35651584, 0, 0, 268435456)],
     "mul_scalar": [(1073781504, 1049305088, 20971520, 0, 268435456, 0)],
@@ -77,7 +79,7 @@ def test_the_kernels_of_a_range_are_summed(ncu: Path) -> None:
 
 def test_an_ncu_that_fails_is_quoted(ncu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ncu.write_text("#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM - no permission'\nexit 1\n", encoding="utf-8")
-    with pytest.raises(RuntimeError, match="exited with 1 and counted 0 ranges: .*ERR_NVGPUCTRPERM"):
+    with pytest.raises(RuntimeError, match=r"exited with 1 and counted 0 ranges: .*ERR_NVGPUCTRPERM"):
         benchmark.ncu("calls", METRICS, "all")
     monkeypatch.setattr(benchmark, "NCU_SECONDS", 0.2)
     ncu.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
@@ -156,7 +158,68 @@ def test_a_part_that_hangs_or_fails_leaves_its_results_and_the_other_parts(tmp_p
     assert not status.exists() or "Z (zombie)" in status.read_text()
 
 
+ON_THE_FAKE = """
+sys.path.insert(0, BENCHMARKS)
+from types import SimpleNamespace
+import counters as benchmark
+out = benchmark.Results(benchmark.Path(OUT))
+
+def launch(*tensors):
+    start = cuda.launch("k", 20_000)
+    counts = ((benchmark.READ, 2e6), (benchmark.WRITTEN, 1e6), (benchmark.INSTRUCTIONS, 3e5), (benchmark.FADD, 7e6),
+              ("smsp__sass_thread_inst_executed.sum", 9e6))
+    for metric, amount in counts: cuda.traffic(metric, start, 20_000, amount)
+    while cuda.now() < start + 21_000: pass
+
+torch = SimpleNamespace(rand=lambda *shape, device: 0, add=launch,
+                        cuda=SimpleNamespace(synchronize=lambda: None))
+"""
+
+
+def on_the_fake(tmp_path: Path, *parts: str) -> dict[str, Any]:
+    library = build(tmp_path)
+    names = f"BENCHMARKS, OUT = {str(Path(benchmark.__file__).parent)!r}, {str(tmp_path / 'out.json')!r}\n"
+    run_with_fake(library, SETUP, names, ON_THE_FAKE, *parts)
+    return results(tmp_path / "out.json")
+
+
+def test_long_runs_are_reported(tmp_path: Path) -> None:
+    found = on_the_fake(
+        tmp_path,
+        """
+        benchmark.LONG_RUNS = (("default", 0, 0.5), ("200 us", 200_000, 0.2))
+        torch.add = lambda *tensors: time.sleep(0.0002)
+        benchmark.long(torch, out)
+        """,
+    )
+    assert [target[0] for target in found["targets"]] == ["overflows at the interval default",
+                                                          "overflows at the interval 200 us"]  # fmt: skip
+    assert "samples of 2.5 us, then" in found["notes"][0] and "samples of 200 us, then 200 us" in found["notes"][1]
+    assert all(values["samples"][0] > 100 for _, values, _ in found["samples"])
+
+
+def test_calls_are_counted_even_without_an_ncu(tmp_path: Path) -> None:
+    found = on_the_fake(
+        tmp_path,
+        """
+        benchmark.the_calls = lambda torch: {"add": launch, "mul": launch}
+        benchmark.shutil.which = lambda name: None
+        _core.measure_flush = lambda device: None
+        try:
+            benchmark.calls(torch, out)
+        except RuntimeError as problem:
+            assert "Nsight Compute is missing" in str(problem)
+        """,
+    )
+    counted = {case: {name: value[0] for name, value in values.items()} for case, values, _ in found["samples"]}
+    assert set(counted) == {"call add, counted", "call mul, counted"}
+    for counts in counted.values():
+        assert counts["dram_bytes_read"] == pytest.approx(2e6) and counts["instructions"] == pytest.approx(3e5)
+        assert counts["fp32_flops"] == pytest.approx(7e6)
+
+
 def test_the_parts_fit_into_their_time() -> None:
-    assert sum(benchmark.PARTS.values()) <= 450 and benchmark.NCU_SECONDS < min(
-        benchmark.PARTS["program"], benchmark.PARTS["calls"]
+    assert (
+        sum(benchmark.PARTS.values()) <= 450
+        and min(benchmark.PARTS["program"], benchmark.PARTS["calls"]) > benchmark.NCU_SECONDS
     )

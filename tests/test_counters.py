@@ -103,8 +103,14 @@ REFUSALS = {
     33: "virtual GPU",
     41: "confidentially",
     42: "mining",
+    44: "SLI",
     45: "WSL",
     46: "update it",
+    3: "context was destroyed",
+    7: "in use in this process already",
+    15: "was detached from the process",
+    27: "does not support it",
+    36: "older interface",
     999: "CUPTI_ERROR_FAKE",
 }
 STEPS = (
@@ -130,7 +136,7 @@ def test_every_refusal_is_a_warning_or_an_error_that_names_it(library: Path) -> 
         """
         told = []
         for step in STEPS:
-            for code in REFUSALS if step == "cuptiPmSamplingEnable" else [35]:
+            for code in REFUSALS if step == "cuptiPmSamplingEnable" else [35, 46]:
                 cuda.fail(step, code)
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always")
@@ -151,11 +157,54 @@ def test_every_refusal_is_a_warning_or_an_error_that_names_it(library: Path) -> 
         """,
     )
     for step, code, warned, error, kernels, still_open, hosts in told[0]:
-        expected = REFUSALS[code] if step != "cuptiProfilerHostInitialize" else "none of these counters"
+        expected = REFUSALS[code]
         assert len(warned) == 1 and expected in warned[0], (step, code, warned)
         assert expected in error, (step, code)
         assert (kernels, still_open, hosts) == (1, 0, 0), step
     assert told[1] == pytest.approx(1e8, rel=0.01)
+
+
+def test_a_cupti_that_is_too_old_is_named(tmp_path: Path) -> None:
+    told = run_with_fake(
+        build(tmp_path, "cuptiPmSamplingEnable"),
+        """
+        import flopscope.support.libraries as libraries
+        libraries.find = lambda name: LIBRARY
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with fs.profile(counters=True) as prof: cuda.launch("k")
+        try:
+            with fs.profile(counters="require"): error = ""
+        except RuntimeError as problem:
+            error = str(problem)
+        with fs.profile() as again: cuda.launch("k")
+        print(json.dumps([[str(one.message) for one in caught], error, len(prof), len(again)]))
+        """,
+    )
+    warned, error, events, again = told
+    for text in (*warned, error):
+        assert "has no function cuptiPmSamplingEnable" in text and "CUDA 12.6 or later" in text
+    assert len(warned) == 1 and events > 0 and again > 0
+
+
+def test_a_second_sampler_of_a_gpu_is_refused_and_the_first_goes_on(library: Path) -> None:
+    error, samples, still_open = run_with_fake(
+        library,
+        SETUP,
+        """
+        first, second = _core.Sampler(0, 60_000), _core.Sampler(0, 60_000)
+        first.start()
+        try:
+            second.start()
+            error = ""
+        except RuntimeError as problem:
+            error = str(problem)
+        time.sleep(0.05)
+        first.stop()
+        print(json.dumps([error, first.report["samples"], cuda.counters("open")]))
+        """,
+    )
+    assert "another profiler counts on this GPU" in error and samples > 100 and still_open == 0
 
 
 def test_a_gpu_that_flopscope_does_not_know_is_named(library: Path) -> None:
@@ -235,6 +284,22 @@ def test_full_buffers_are_counted_and_sampling_goes_on(library: Path) -> None:
     assert still_open == 0
 
 
+def test_windows_shrink_where_records_are_longer_than_expected(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        cuda.fake.fake_set_record_bytes(40 << 10)  # three times what the buffer allows for
+        sampler = _core.Sampler(0, 40_000, 0, 2000)  # windows of 80 ms, of which the buffer holds a third
+        sampler.start(); time.sleep(1); sampler.stop()
+        print(json.dumps([sampler.report, cuda.counters("windows")]))
+        """,
+    )
+    report, windows = found
+    assert 2 <= report["overflows"] <= windows // 2  # more than two where a busy machine wakes the thread too late
+    assert report["samples"] > 1000 and report["lost"] > 1000
+
+
 def test_a_failure_while_sampling_is_a_warning_and_what_came_before_stays(library: Path) -> None:
     told = run_with_fake(
         library,
@@ -254,6 +319,46 @@ def test_a_failure_while_sampling_is_a_warning_and_what_came_before_stays(librar
     assert len(warned) == 1 and "counting ended early" in warned[0]
     assert row["count"] == 1 and row["dram_bytes_read"] is None
     assert again["dram_bytes_read"] == pytest.approx(1e8, rel=0.01) and still_open == 0
+
+
+def test_counting_ends_with_the_process(library: Path) -> None:
+    run_with_fake(
+        library,
+        SETUP,
+        """
+        import ctypes
+        prof = fs.profile(counters="require")
+        prof.start()
+        kernel("k", 100, read=1e8)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(prof))  # never collected
+        sys.exit()
+        """,
+    )
+
+
+def test_interrupts_reach_the_program_while_counters_run(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        import signal
+        seen = []
+        signal.signal(signal.SIGUSR1, lambda *_: seen.append(threading.get_ident()))
+        prof = fs.profile(counters="require")
+        prof.start()
+        kernel("k", 100, read=1e8)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        time.sleep(0.01)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        try:
+            while True: time.sleep(0.01)
+        except KeyboardInterrupt:
+            prof.stop()
+        print(json.dumps([seen == [threading.get_ident()], counted(prof)["k"]["dram_bytes_read"]]))
+        """,
+    )
+    assert found == [True, pytest.approx(1e8, rel=0.01)]
 
 
 def test_a_forked_child_leaves_the_counters_alone(library: Path) -> None:
@@ -355,6 +460,23 @@ def test_calls_are_counted_apart_once_for_each_pass(library: Path) -> None:
     assert [value["dram_bytes_read"] for value in values] == [pytest.approx(5e6), pytest.approx(7e6)]
     assert called == ["a", "b"] * 3 and ready == 6
     assert "fp32_flops" not in values[0] and still_open == 0 and hosts == 0
+
+
+def test_counters_that_never_are_complete_are_an_error(library: Path) -> None:
+    error, passes, still_open = run_with_fake(
+        library,
+        SETUP,
+        """
+        cuda.fake.fake_set_passes(200)
+        try:
+            _core.count_calls(0, "memory", lambda: None, (lambda: None,))
+            error = ""
+        except RuntimeError as problem:
+            error = str(problem)
+        print(json.dumps([error, cuda.counters("range_passes"), cuda.counters("open")]))
+        """,
+    )
+    assert "not complete after 64 passes" in error and (passes, still_open) == (64, 0)
 
 
 def test_a_call_that_fails_gives_the_counters_back(library: Path) -> None:

@@ -15,6 +15,7 @@
 typedef struct {
     PyObject_HEAD
     fs_sampler *sampler; /* NULL before start() */
+    bool starting;       /* start() was called, and may run without the GIL */
     fs_sampler_options options;
 } sampler_object;
 
@@ -49,12 +50,14 @@ static PyObject *sampler_start(PyObject *object, PyObject *unused)
     fs_sampler *sampler = NULL;
     fs_error err;
     fs_status status;
-    if (self->sampler != NULL) {
+    if (self->sampler != NULL || self->starting) {
         PyErr_SetString(PyExc_RuntimeError, "this sampler was started before");
         return NULL;
     }
+    self->starting = true;
     Py_BEGIN_ALLOW_THREADS status = fs_sampler_start(&sampler, &self->options, &err);
-    Py_END_ALLOW_THREADS self->sampler = sampler;
+    Py_END_ALLOW_THREADS self->starting = false;
+    self->sampler = sampler;
     if (status != FS_OK) return fs_raise(&err);
     Py_RETURN_NONE;
 }
@@ -251,7 +254,8 @@ static bool count_passes(fs_ranges *ranges, PyObject *before, PyObject *function
         if (status != FS_OK) fs_raise(&err);
         if (status != FS_OK) return false;
     }
-    return true;
+    if (!complete) PyErr_Format(PyExc_RuntimeError, "the counters are not complete after %d passes", MOST_PASSES);
+    return complete;
 }
 
 static PyObject *values_object(const double *values)

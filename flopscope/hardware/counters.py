@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import threading
+import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from numbers import Real
@@ -91,6 +93,7 @@ class Counters:
         except RuntimeError as problem:
             return f"cuda:{device}: {problem}"
         self._samplers.append(sampler)
+        _counting.add(self)
         self._meters[device] = EnergyMeter(_uuid(device))
         return ""
 
@@ -172,6 +175,20 @@ class LateCounters(Counters):
                 why = _why_not_loaded() or self._count_on(device)
                 if why:
                     self._reasons.append(why)
+
+
+_counting: weakref.WeakSet[Counters] = weakref.WeakSet()
+
+
+def _stop_all() -> None:
+    """Stop to count before the process ends: CUPTI must not be used while its library is taken down."""
+    for counters in list(_counting):
+        for sampler in counters._samplers:
+            with suppress(RuntimeError):
+                sampler.stop()
+
+
+atexit.register(_stop_all)
 
 
 def _uuid(device: int) -> str:

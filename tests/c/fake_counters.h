@@ -9,7 +9,7 @@
 #include "sources/counters/abi.h"
 
 enum { FAKE_INVALID_CONTEXT = 3, FAKE_API_OF_12_8 = 26 };
-enum { FAKE_CHIP_METRICS = 32, FAKE_TRAFFIC = 4096, FAKE_RECORD_BYTES = 4 << 10, FAKE_SAMPLING = 4 };
+enum { FAKE_CHIP_METRICS = 32, FAKE_TRAFFIC = 4096, FAKE_SAMPLING = 4 };
 
 typedef struct {
     char metric[96];
@@ -50,9 +50,10 @@ static struct {
         size_t records;
         uint32_t first;
     } session[FAKE_SAMPLING];
+    size_t record_bytes;  /* of a sample in the hardware buffer */
     bool initialized_now; /* since CUPTI was attached */
     pid_t process;        /* that called first */
-} counters = {.lock = PTHREAD_MUTEX_INITIALIZER, .chip = "GH100", .passes = 1};
+} counters = {.lock = PTHREAD_MUTEX_INITIALIZER, .chip = "GH100", .passes = 1, .record_bytes = 4 << 10};
 
 /* The Range Profiler: one session, ranges of several passes. */
 static struct {
@@ -72,6 +73,12 @@ static void fake_counters_finalized(void)
         if (counters.session[i].open) abort(); /* it would be used, or closed, later */
     if (fake_range.open) abort();
     counters.initialized_now = false;
+}
+
+/* The end of the process: CUPTI may not be counting, as its threads would use what is taken down. */
+__attribute__((destructor)) static void fake_end(void)
+{
+    if (counters.process == getpid() && counters.enabled_sessions > 0) _exit(99);
 }
 
 /* Some call of counters: none may be made in a forked child. */
@@ -107,6 +114,12 @@ void fake_traffic(int device, const char *metric, uint64_t start, uint64_t end, 
 void fake_set_chip(const char *chip)
 {
     counters.chip = chip;
+}
+
+/* Let a sample take this many bytes of the hardware buffer. */
+void fake_set_record_bytes(size_t bytes)
+{
+    counters.record_bytes = bytes;
 }
 
 /* Let this GPU lack a metric. */
@@ -322,7 +335,7 @@ FAKE_CALL(pm_config, cuptiPmSamplingSetConfig, arguments)
     session->configured = true;
     bool by_cycles = arguments->trigger == FS_COUNTERS_BY_CYCLES;
     session->interval = by_cycles ? arguments->interval * 1000 / 1200 : arguments->interval;
-    session->records = arguments->hardware_bytes / FAKE_RECORD_BYTES;
+    session->records = arguments->hardware_bytes / counters.record_bytes;
     return by_cycles == (strcmp(counters.chip, "GA100") == 0) ? 0 : FS_COUNTERS_UNSUPPORTED;
 }
 

@@ -81,3 +81,88 @@ def test_the_command_counts_in_a_process_of_its_own(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "flopscope", "measure", "add", f"{SIDE},{SIDE}", "--counters", "--max-time", "0.1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and "traffic" in done.stdout, done.stdout + done.stderr
+
+
+def run_alone(code: str) -> str:
+    """Run a program in a new process, in which nothing was profiled, and return its output and its errors."""
+    begin = f"import flopscope as fs\nx, y = (fs.rand(({SIDE}, {SIDE}), device='cuda') for _ in range(2))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", begin + code],
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+COUNT = """
+def count():
+    m = fs.measure(fs.add, x, y, counters="require", max_time=0.1)
+    assert abs(m.counters["dram_bytes_read"] / (8 * x.shape[0] ** 2) - 1) < 0.01, m.counters
+    return m.counters.get("fp32_flops")
+"""
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        "with fs.profile(): fs.neg(x)",
+        "with fs.profile(counters='require'): fs.neg(x)",
+        "fs.measure(fs.neg, x, max_time=0.1)",
+        "count()",
+    ],
+    ids=["first", "after a profile", "after counters", "after a measurement", "twice"],
+)
+def test_a_call_is_counted_whatever_came_before(before: str) -> None:
+    code = (
+        COUNT
+        + before
+        + "\nfound = count()\nprint('FLOP instructions', found)\nassert found in (None, x.shape[0] ** 2)\n"
+    )
+    assert "FLOP instructions" in run_alone(code)
+
+
+def test_a_call_is_counted_from_another_thread_and_after_torch() -> None:
+    code = COUNT + (
+        "import threading\nfound = []\nthread = threading.Thread(target=lambda: found.append(count()))\n"
+        "thread.start(); thread.join()\nassert len(found) == 1\n"
+    )
+    run_alone(code)
+    pytest.importorskip("torch")
+    torch = (
+        "import torch\nwith torch.profiler.profile(): torch.ones(8, device='cuda').sum()\ntorch.cuda.synchronize()\n"
+    )
+    run_alone(COUNT + torch + "count()\nwith fs.profile(): fs.neg(x)\ncount()\n")
+
+
+PROGRAM = """
+import os, sys, time
+assert "torch" not in sys.modules
+os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # which has no effect once CUDA is initialized
+import flopscope as fs
+x, y = (fs.rand((8192, 8192), device="cuda") for _ in range(2))
+end = time.monotonic() + 4
+while time.monotonic() < end:
+    for _ in range(20): fs.add(x, y)
+    fs.sum(x).item()
+"""
+
+
+def test_the_command_counts_programs_without_torch(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM, encoding="utf-8")
+    command = [sys.executable, "-m", "flopscope", "run", "--counters", "--no-report", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, cwd=tmp_path)
+    assert done.returncode == 0 and "Counters" in done.stderr, done.stderr
+    assert "unavailable" not in done.stderr and "nothing was counted" not in done.stderr, done.stderr
+
+
+def test_inputs_in_the_cache_are_told_from_the_memory() -> None:
+    x = fs.rand((2048, 2048), device="cuda")
+    with fs.profile(counters="require") as prof:
+        for _ in range(500):
+            fs.sum(x)
+    row = row_of(prof, "flopscope::sum")
+    assert row.dram_bytes_read < 0.3 * row.bytes_read and row.bound in ("cache", "launch", "latency")

@@ -167,10 +167,9 @@ static fs_status take_config(fs_plan *plan, fs_error *err)
 
 static fs_status finish(fs_plan *plan, const char *chip, const uint8_t *availability, fs_error *err)
 {
-    fs_status status = FS_OK;
-    if (plan->count == 0)
+    fs_status status = open_host(plan, chip, availability, &plan->host, err);
+    if (status == FS_OK && plan->count == 0)
         status = fs_fail(err, FS_RUNTIME_ERROR, "this GPU (chip %s) has none of these counters", chip);
-    if (status == FS_OK) status = open_host(plan, chip, availability, &plan->host, err);
     if (status == FS_OK) status = take_config(plan, err);
     if (status != FS_OK) fs_plan_clear(plan);
     return status;

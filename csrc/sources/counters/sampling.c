@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -16,6 +17,7 @@
 enum {
     HARDWARE_BYTES = 13 << 10, /* of CUPTI's buffer for a sample; an H200 uses 10 KB */
     LIVE_IMAGE = 2048,         /* samples */
+    LEAST_WINDOW = 128,
     LIVE_POLL_NS = 20000000,
     ANCHOR_TRIES = 50,
 };
@@ -39,8 +41,8 @@ struct fs_sampler {
     void *sampling; /* CUPTI's session; NULL: closed */
     uint8_t *image; /* of decoded samples */
     size_t image_size;
-    uint32_t image_samples;
-    int64_t interval_ns, began; /* of the session; of the window */
+    uint32_t image_samples, window_samples; /* that the image holds; after which a window ends */
+    int64_t interval_ns, began;             /* of the session; of the window */
     bool live, adapts, running;
     bool broken; /* records were lost, and the session delivers no more */
     raw_sample *samples;
@@ -165,6 +167,10 @@ static fs_status open_session(fs_sampler *sampler, int64_t interval_ns, fs_error
     sampler->interval_ns = interval_ns;
     sampler->live = interval_ns >= FS_SAMPLER_LIVE_NS;
     sampler->image_samples = sampler->live && window > LIVE_IMAGE ? LIVE_IMAGE : window;
+    /* Records of another chip may be longer than the buffer allows for: after an overflow, windows are shorter. */
+    if (sampler->window_samples == 0 || sampler->window_samples > sampler->image_samples)
+        sampler->window_samples = sampler->image_samples;
+    else if (sampler->broken && sampler->window_samples >= 2 * LEAST_WINDOW) sampler->window_samples /= 2;
     FS_COUNTERS_ARGUMENTS(pm_enable, enable, .device = (size_t)sampler->options.device);
     FS_TRY(check(fs_counters->pm_enable(&enable), "the counters cannot be sampled", err));
     sampler->sampling = enable.sampling;
@@ -297,7 +303,7 @@ static fs_status begin_again(fs_sampler *sampler, bool *first, fs_error *err)
 static fs_status sample_on(fs_sampler *sampler, bool *first, fs_error *err)
 {
     for (;;) {
-        int64_t window_ns = (int64_t)sampler->image_samples * sampler->interval_ns / 20 * 19;
+        int64_t window_ns = (int64_t)sampler->window_samples * sampler->interval_ns / 20 * 19;
         bool ends = wait_for_end(sampler, sampler->live ? LIVE_POLL_NS : window_ns);
         if (ends) return FS_OK;
         if (sampler->live && !is_full(sampler)) {
@@ -381,7 +387,11 @@ static fs_status start_thread(fs_sampler *sampler, fs_error *err)
     pthread_mutex_init(&sampler->lock, NULL);
     pthread_cond_init(&sampler->changed, &attributes);
     pthread_condattr_destroy(&attributes);
+    sigset_t all, before; /* signals are for the program's own threads */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     int code = pthread_create(&sampler->thread, NULL, run, sampler);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     sampler->has_thread = code == 0;
     return code == 0 ? FS_OK : fs_fail(err, FS_RUNTIME_ERROR, "no thread for the counters (error %d)", code);
 }
@@ -434,8 +444,9 @@ fs_status fs_sampler_stop(fs_sampler *sampler, fs_error *err)
 void fs_sampler_destroy(fs_sampler *sampler)
 {
     if (sampler == NULL) return;
+    if (sampler->generation != fs_fork_generation()) return; /* the thread may have been changing it at the fork */
     FS_IGNORE(fs_sampler_stop(sampler, NULL));
-    if (sampler->generation == fs_fork_generation()) release(sampler);
+    release(sampler);
     fs_free(sampler->samples);
     fs_free(sampler);
 }
