@@ -179,7 +179,7 @@ def test_ranges_without_payloads_are_told_with_the_option_that_exports_them(tmp_
     program = Program()
     program.call("AllReduce", 64, 0, kernels=1, binaryData=None)
     program.call("CommCount", binaryData=None)
-    with pytest.warns(UserWarning, match=r"1 calls of NCCL have no sizes, .* --include-blobs=true"):
+    with pytest.warns(UserWarning, match=r"its ranges of NCCL have no sizes \(1 calls\), .* --include-blobs=true"):
         (row,) = program.rows(tmp_path)
     assert row["collective"] == "allreduce"
 
