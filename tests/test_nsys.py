@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import math
 import sqlite3
 import sys
@@ -189,21 +188,6 @@ def test_a_torch_program_gives_the_rows_of_its_torch_trace(name: str, reader: st
     same = {row.key: row.flops for row in ours.key_averages() if row.flops > 0}
     assert same.items() <= flops.items()
     assert {"aten::mm", "aten::addmm"} & flops.keys() <= same.keys()
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"Gpus": 3}', '{"Gpus": [3, {}]}', "[" * 100000, None])
-def test_without_a_table_of_gpus_the_system_describes_them(text: str | None, tmp_path: Path) -> None:
-    gpu = {f"{name[:1].upper()}{name[1:]}": value for name, value in RTX3080.items()}
-    gpu |= {"TotalMemory": str(RTX3080["totalMemory"]), "MemoryBandwidth": str(RTX3080["memoryBandwidth"])}
-    made = program()
-    made.add("TARGET_INFO_SYSTEM_ENV", name="GpuInfo", value=json.dumps({"Gpus": [gpu]}))
-    path = made.write(tmp_path / "x.sqlite")
-    listed = program()
-    listed.add("TARGET_INFO_GPU", **RTX3080)
-    whole = fs.load_trace(listed.write(tmp_path / "y.sqlite"))
-    assert fs.load_trace(path).metadata["deviceProperties"] == whole.metadata["deviceProperties"]
-    made.tables["TARGET_INFO_SYSTEM_ENV"][0]["value"] = text
-    assert "deviceProperties" not in fs.load_trace(made.write(path)).metadata
 
 
 # Ranges ---------------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import tempfile
 import warnings
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from captures import KERNEL, RUNTIME, Nsys, global_pid, global_tid, query, write_tables
+from captures import KERNEL, RTX3080, RUNTIME, Nsys, global_pid, global_tid, query, write_tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_nsys import device_rows, program
@@ -167,6 +168,21 @@ def test_equal_correlations_of_processes_devices_and_contexts(tmp_path: Path) ->
     assert sorted(found) == sorted(joined)
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"Gpus": 3}', '{"Gpus": [3, {}]}', "[" * 100000, None])
+def test_without_a_table_of_gpus_the_system_describes_them(text: str | None, tmp_path: Path) -> None:
+    gpu = {f"{name[:1].upper()}{name[1:]}": value for name, value in RTX3080.items()}
+    gpu |= {"TotalMemory": str(RTX3080["totalMemory"]), "MemoryBandwidth": str(RTX3080["memoryBandwidth"])}
+    made = program()
+    made.add("TARGET_INFO_SYSTEM_ENV", name="GpuInfo", value=json.dumps({"Gpus": [gpu]}))
+    path = made.write(tmp_path / "x.sqlite")
+    listed = program()
+    listed.add("TARGET_INFO_GPU", **RTX3080)
+    whole = fs.load_trace(listed.write(tmp_path / "y.sqlite"))
+    assert fs.load_trace(path).metadata["deviceProperties"] == whole.metadata["deviceProperties"]
+    made.tables["TARGET_INFO_SYSTEM_ENV"][0]["value"] = text
+    assert "deviceProperties" not in fs.load_trace(made.write(path)).metadata
+
+
 ENCODINGS = ["UTF-8", "UTF-16le", "UTF-16be"]
 
 
@@ -221,3 +237,31 @@ def test_a_file_that_a_program_has_locked_or_left_is_read_as_it_is(tmp_path: Pat
     with pytest.warns(UserWarning, match=r"x\.sqlite-wal holds .* bytes of changes that were not read"):
         assert device_rows(fs.load_trace(path)) == expected
     writer.close()
+
+
+LIBRARIES = [
+    *("void cutlass::Kernel2<cutlass_80_tensorop_s16816gemm_f16_256x128_32x3_nn_align8>(T1::Params)",),
+    *("ampere_sgemm_128x64_nn", "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNT"),
+    *(
+        "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1",
+        "void gemmSN_NN_kernel<float>()",
+    ),
+    *("void cublasLt::splitKreduce_kernel<32, 16, int, float>(x)", "Cijk_Ailk_Bljk_HHS_BH_MT128x128x16"),
+]
+
+
+def test_nothing_is_guessed_of_kernels_without_ops(tmp_path: Path) -> None:
+    made = Nsys()
+    made.add("TARGET_INFO_GPU", **RTX3080)
+    for place, name in enumerate(LIBRARIES, 1):
+        at = 1000 * place
+        span = {"start": at, "end": at + 500, "globalTid": global_tid(42, 42)}
+        made.add("CUBLAS_EVENTS", **span, nameId=made.string("cublasGemmEx"))
+        made.call("cudaLaunchKernel_v7000", at + 10, at + 20, place)
+        made.kernel(name, at + 100, at + 300, place, gridX=64)
+    trace = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    for row in trace.key_averages():
+        for number_ in (row.flops, row.bytes_total_moved, row.pct_roofline):
+            assert number_ != number_, row.key
+    assert {name for name, _ in trace.coverage()["unmodelled"]} == set(LIBRARIES)
+    assert trace.coverage()["flops"] == trace.coverage()["bytes"] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,7 @@ def test_ranges_without_payloads_are_told_with_the_option_that_exports_them(tmp_
     program = Program()
     program.call("AllReduce", 64, 0, kernels=1, binaryData=None)
     program.call("CommCount", binaryData=None)
-    with pytest.warns(UserWarning, match=r"1 calls of NCCL have no sizes, .* --include-blobs=true"):
+    with pytest.warns(UserWarning, match=r"its ranges of NCCL have no sizes \(1 calls\), .* --include-blobs=true"):
         (row,) = program.rows(tmp_path)
     assert row["collective"] == "allreduce"
 
@@ -240,3 +241,23 @@ def test_any_bytes_are_a_payload(calls: list[tuple[str, bytes]]) -> None:
         program.call(name, *values, kernels=1, binaryData=data)
     with tempfile.TemporaryDirectory() as folder:
         assert len(program.rows(Path(folder))) == len(calls)
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["new nsys", "old nsys"])
+def test_a_report_is_exported_with_payloads_if_nsys_can(
+    knows: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = Program()
+    program.call("AllReduce", 64, 0, kernels=1)
+    export = program.made.write(tmp_path / "made.sqlite")
+    report, nsys = tmp_path / "x.nsys-rep", tmp_path / "nsys"
+    report.write_bytes(b"NVIDIA Tegra Profiler Report 1.\n")
+    nsys.write_text(
+        f"#!{sys.executable}\nimport shutil, sys\n"
+        f"given = '--include-blobs' in sys.argv\nif given > {knows}: sys.exit('unrecognised option')\n"
+        f"assert given == {knows}\n"
+        f"shutil.copy({str(export)!r}, sys.argv[sys.argv.index('--output') + 1])\n"
+    )
+    nsys.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert fs.load_trace(report).collectives().message_bytes.tolist() == [64]

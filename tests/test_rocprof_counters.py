@@ -218,3 +218,11 @@ def test_malformed_counters_are_counted(tmp_path: Path) -> None:
         file.write('1,1,"Agent 5",16,1,1,1,1,"x",1,1,0,1,0,1,"FETCH_SIZE","much",1,2\n')
     with pytest.warns(UserWarning, match="1 lines were omitted|1 line was omitted"):
         assert device_rows(fs.load_trace(path))[GEMM] == (1, 50)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_call_of_rccl_names_the_kind_of_its_kernel(form: str, tmp_path: Path) -> None:
+    (row,) = fs.load_trace(FORMATS[form](tmp_path)).collectives().itertuples()
+    assert row.kernel.startswith("ncclDevKernel_Generic"), "a name that tells no kind"
+    assert (row.collective, row.name) == ("allreduce", "ncclAllReduce")
+    assert row.message_bytes != row.message_bytes

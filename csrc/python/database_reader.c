@@ -81,8 +81,9 @@ static bool parse_columns(PyObject *names, uint8_t columns[FS_CELL_COUNT], uint3
 
 /* Rows from Python ------------------------------------------------------------------------------------------------- */
 
-/* Convert a value: an integer, a real, or a text. Anything else, and a number out of range, is missing. */
-static bool take_value(PyObject *value, fs_cell *cell)
+/* Convert a value: an integer, a real, a text, or the bytes of a payload. Anything else, and a number out of range, is
+ * missing. */
+static bool take_value(PyObject *value, bool payload, fs_cell *cell)
 {
     cell->type = FS_IS_MISSING;
     if (PyLong_Check(value)) {
@@ -102,7 +103,7 @@ static bool take_value(PyObject *value, fs_cell *cell)
         if (cell->text == NULL) return false;
         cell->size = (size_t)size;
         cell->type = FS_IS_TEXT;
-    } else if (PyBytes_Check(value)) { /* text that need not be valid UTF-8 */
+    } else if (payload && PyBytes_Check(value)) {
         cell->text = PyBytes_AS_STRING(value);
         cell->size = (size_t)PyBytes_GET_SIZE(value);
         cell->type = FS_IS_TEXT;
@@ -119,7 +120,8 @@ static bool add_row(reader_object *self, uint32_t part, fs_row_kind kind, const 
         return false;
     }
     for (uint32_t i = 0; i < count; i++)
-        if (!take_value(PyTuple_GET_ITEM(row, (Py_ssize_t)i), &cells[columns[i]])) return false;
+        if (!take_value(PyTuple_GET_ITEM(row, (Py_ssize_t)i), columns[i] == FS_CELL_PAYLOAD, &cells[columns[i]]))
+            return false;
     if (fs_rows_add(self->rows, part, kind, cells, &err) == FS_OK) return true;
     fs_raise(&err);
     return false;

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -120,7 +121,7 @@ class Database:
             return int(sqlite3.SQLITE_OK if action in allowed or lists else sqlite3.SQLITE_DENY)
 
         self._file.set_authorizer(authorize)
-        self._file.text_factory = bytes
+        self._file.text_factory = partial(str, encoding="utf-8", errors="replace")  # bytes stay apart from texts
 
     def __enter__(self) -> Database:
         return self

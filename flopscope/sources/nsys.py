@@ -187,7 +187,7 @@ def _notes(nsys: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]:
         )
     if report["unsized"] and not report["messages"]:
         yield (
-            f"{report['unsized']:,} calls of NCCL have no sizes, so its bandwidth is unknown; export with "
+            f"its ranges of NCCL have no sizes ({report['unsized']:,} calls), so bandwidths are unknown; export with "
             f"nsys export --type sqlite --include-blobs=true"
         )
     left = report["graph_work"] - report["captured"] - report["estimated"]

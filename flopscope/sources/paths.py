@@ -16,8 +16,10 @@ __all__ = ["PATTERNS", "Found", "find_traces", "listed", "natural_order"]
 
 MAGIC = re.compile(r"[*?]|\[[^\]]+\]")
 
-PATTERNS = ("*.json", "*.json.gz", "*.json.zst", "*.pt.trace.json*", "*.sqlite", "*.db", "*_kernel_trace.csv")
-PATTERNS += ("*_counter_collection.csv",)
+PATTERNS = (
+    *("*.json", "*.json.gz", "*.json.zst", "*.pt.trace.json*", "*.sqlite", "*.db"),
+    *("*_kernel_trace.csv", "*_counter_collection.csv"),
+)
 SHOWN = 3  # skipped files that a warning names
 
 

@@ -425,11 +425,11 @@ def _add_csv_line(rows: _Rows, kind: str, line: Mapping[str, str], agents: Mappi
         stream = _number(line.get("stream_id"))
         rows.add("copy", (*times, 0, device, stream, correlation, None, *_COPY_KINDS[direction]), kind)
     elif kind == "memory_allocation":
-        device, change = agents.get(line.get("agent_id", "")), _change_of(line.get("operation"))
+        change, place = _change_of(line.get("operation")), agents.get(line.get("agent_id", ""))
         if change is None:
             return False
         size, address = _number(line.get("allocation_size")), _address(line.get("address"))
-        rows.add("memory", (times[0], 0, thread, device, correlation, size, change, address), kind)
+        rows.add("memory", (times[0], 0, thread, place, correlation, size, change, address), kind)
     elif kind in ("marker_api", "rccl_api"):
         rows.add("range" if kind == "marker_api" else "span", (*times, 0, thread, name), kind)
     else:

@@ -265,7 +265,7 @@ static fs_status list_hosts(joining *all, fs_error *err)
     return FS_OK;
 }
 
-/* Changes of memory with a correlation, which databases give them, happened on the thread of that call. */
+/* A change of memory with a correlation happened on the thread of that call. */
 static void place_memory(const joining *all)
 {
     for (uint32_t i = 0; i < all->join.memory_count; i++) {
@@ -417,7 +417,7 @@ static fs_status join_all(joining *all, fs_error *err)
     FS_TRY(fs_interrupt_poll(err));
     FS_TRY(list_hosts(all, err));
     fs_owners_move_calls(&all->owners);
-    place_memory(all);
+    if (join->own_memory) place_memory(all);
     FS_TRY(fs_interrupt_poll(err));
     FS_TRY(fs_hosts_sort(join->memory, join->memory_count, err));
     fs_store_expect(join->store, join->host_count + all->device_count + join->memory_count);

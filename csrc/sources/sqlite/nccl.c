@@ -114,8 +114,8 @@ static uint8_t kind_of(fs_span text)
     size_t size = sizeof prefix - 1;
     if (text.size < size || memcmp(text.bytes, prefix, size) != 0) return NO_CALL;
     fs_span rest = {(const char *)text.bytes + size, text.size - (uint32_t)size, 0};
-    for (uint8_t kind = 0; kind < KINDS; kind++)
-        if (is_text(rest, kinds[kind].call)) return kind;
+    for (unsigned kind = 0; kind < KINDS; kind++)
+        if (is_text(rest, kinds[kind].call)) return (uint8_t)kind;
     if (is_text(rest, "GroupStart")) return GROUP_START;
     return is_text(rest, "GroupEnd") ? GROUP_END : COMMUNICATOR;
 }
@@ -202,7 +202,9 @@ static void list_launches(joining *all)
         if (call.kind == GROUP_START) {
             if (depth++ == 0) first = kept;
         } else if (call.kind == GROUP_END) {
-            if (depth == 0 || --depth > 0 || first == kept) continue;
+            bool outermost = depth == 1;
+            depth -= depth > 0;
+            if (!outermost || first == kept) continue;
             all->launches[all->launch_count++] = (launching){call.record->index, first, kept - first, 0};
         } else {
             if (depth == 0) all->launches[all->launch_count++] = (launching){call.record->index, kept, 1, 0};
