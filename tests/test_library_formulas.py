@@ -132,6 +132,26 @@ def test_sparse_features_are_bucketized_with_what_is_asked_for() -> None:
     assert more["bytes_written"] == plain["bytes_written"] + size(weights) + 2 * size(indices)
 
 
+@pytest.mark.parametrize("mixed", [["True"], []])
+@pytest.mark.parametrize(
+    ("optimizer", "state"), [("sgd", 64), ("rowwise_adagrad", 65), ("adagrad", 128), ("adam", 192)]
+)
+def test_gradients_of_tables_read_and_write_rows_and_their_state(optimizer: str, state: int, mixed: list[str]) -> None:
+    grad, indices, offsets = F(100, 256), I(300), I(401)
+    head = [grad, F(10**6), F(0), F(0), (INT, (4,)), I(4), (INT, (5,)), "64", *mixed, I(5), "20", indices, offsets, "0"]
+    found = work(f"fbgemm::split_embedding_backward_codegen_{optimizer}_unweighted_exact_cuda", *head, I(1), "32")
+    rows = 4 * 300 * state
+    assert numbers(found) == (300 * 64, size(grad, indices, offsets) + rows, rows) and found["at_most"]
+
+
+def test_lookups_of_tables_write_the_dtype_that_is_asked_for() -> None:
+    head = [F(10**6), F(0), F(0), (INT, (4,)), I(4), (INT, (5,)), "256", "64", I(300), I(401), "0", (INT, (300,))]
+    read = 300 * 64 * 4 + size(I(300), I(401))
+    for rest in (["1", "False"], [(INT, (6,)), "1", "False"]):
+        found = work("fbgemm::split_embedding_codegen_forward_unweighted_cuda", *head, *rest)
+        assert numbers(found) == (300 * 64, read, 100 * 256 * 2)
+
+
 # Versions -------------------------------------------------------------------------------------------------------------
 
 
@@ -310,6 +330,22 @@ def test_collectives_without_sizes_take_them_from_what_calls_them() -> None:
     assert moved("c10d::allreduce_", [[], []], [], [394241]) == 4 * 2 * 394241
     assert moved("c10d::allreduce_", [[], []], [], [394241], apart=True) == 4 * 2 * 394241
     assert math.isnan(moved("c10d::allgather_", [[], []], [100], [100]))  # how many ranks there are is unknown
+
+
+def test_real_ops_of_torch_scatter_have_work() -> None:
+    torch, scatter = pytest.importorskip("torch"), pytest.importorskip("torch_scatter")
+    src, index = torch.randn(1000, 16), torch.randint(0, 50, (1000,)).sort().values
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as prof:
+        scatter.scatter(src, index, dim=0, dim_size=50, reduce="max")
+        scatter.segment_coo(src, index, dim_size=50, reduce="sum")
+        scatter.gather_coo(src[:50], index)
+    from flopscope.torch import from_profile
+
+    rows = {row.key: row for row in from_profile(prof).key_averages()}
+    read = 4 * 1000 * 16 + 8 * 1000
+    assert rows["torch_scatter::scatter_max"].bytes_total_moved == read + 12 * 50 * 16
+    assert rows["torch_scatter::segment_sum_coo"].bytes_total_moved == read + 4 * 50 * 16
+    assert rows["torch_scatter::gather_coo"].bytes_total_moved == 4 * 50 * 16 + 8 * 1000 + 4 * 1000 * 16
 
 
 # torch ----------------------------------------------------------------------------------------------------------------
