@@ -271,6 +271,24 @@ def test_a_gradient_takes_its_shapes_from_the_forward_pass() -> None:
     assert math.isnan(other.flops)
 
 
+def test_the_product_of_a_weights_gradient_counts_apart_from_the_ops_inside() -> None:
+    program = Program()
+    name, x, w, flag = "LinearWithGradAccumulationAndAsyncCommunication", [512, 256], [1024, 256], "Scalar"
+    args = {"Input_Dims": [x, w, [], [], [], []], "Input_type": [BF16, BF16, "", flag, flag, flag]}
+    program.add(
+        "cpu_op", name, 0, 10, Concrete_Inputs=["", "", "", "True", "False", "False"], Sequence_number=3, **args
+    )
+    program.add("cpu_op", f"{name}Backward", 50, 20, tid=2, Sequence_number=3, Fwd_thread_id=1,
+                Input_Dims=[[512, 1024]], Input_type=[BF16])  # fmt: skip
+    program.run("aten::mm", 52, 80, 10, [512, 1024], w, kernel="dgrad", dtype=BF16, tid=2)
+    program.call("cudaLaunchKernel", 60, 1, tid=2, correlation=7)
+    program.work("wgrad", 95, 10, correlation=7)
+    rows = {r.key: r for r in fs.load_trace(program.text()).key_averages()}
+    assert rows["aten::mm"].flops == rows[f"{name}Backward"].flops == 2 * 512 * 1024 * 256
+    own = 2 * (512 * 256 + 512 * 1024) + 2 * 4 * 1024 * 256  # both factors, and the sum read and written
+    assert rows[f"{name}Backward"].bytes_total_moved == own
+
+
 def test_a_gradient_without_its_forward_pass_is_unknown() -> None:
     program = Program()
     program.run("LigerRMSNormFunctionBackward", 0, 10, 5, [512, 256], dtype=BF16)

@@ -73,6 +73,7 @@ fs_work fs_count_formula(const fs_aten_rule *rule, const fs_torch_call *call)
     fs_work work = with_traffic(flops, fs_schema_traffic(&schema, call), unit);
     work.at_most = (rule->option & FS_BOUND) != 0;
     work.between = (rule->option & FS_EXCHANGE) != 0;
+    work.apart = (rule->option & FS_APART) != 0;
     return work;
 }
 

@@ -18,6 +18,7 @@ const fs_aten_rule fs_library_rules[] = {
 #include "work/libraries/graphs.def"
 #include "work/libraries/liger.def"
 #include "work/libraries/mamba.def"
+#include "work/libraries/megatron.def"
 #include "work/libraries/sgl_kernel.def"
 #include "work/libraries/torchao.def"
 #include "work/libraries/torchvision.def"
