@@ -442,7 +442,7 @@ def test_rules_fit_the_schemas_of_the_installed_library(library: str) -> None:
     for name, arguments, _ in _core._library_rules():
         if not name.startswith(f"{library}::") or name not in schemas:
             continue
-        words = arguments.split(">")[0].split()
+        words = re.split(r" [<>=?] ", arguments)[0].split()
         expected = [word for word in words if word not in ("|", "...")]
         needed = expected[: words.index("|")] if "|" in words else expected
         given = schemas[name].arguments

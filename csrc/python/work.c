@@ -115,11 +115,12 @@ static PyObject *work_of_torch(PyObject *module, PyObject *args)
     if (build(&builder, dims, types, strides, concrete)) {
         fs_torch_decode(builder.words, fs_torch_size(&builder), &call);
         fs_work work = fs_work_of_torch(name, &call);
-        result =
-            Py_BuildValue("{s:d,s:d,s:d,s:d,s:N,s:d,s:d,s:N,s:N}", "flops", work.flops, "bytes_read", work.bytes_read,
-                          "bytes_written", work.bytes_written, "bytes_moved", work.bytes_moved, "of_launched",
-                          PyBool_FromLong(work.of_launched), "list_elements", work.list_elements, "item", work.item,
-                          "at_most", PyBool_FromLong(work.at_most), "unit", fs_unit_object(work.unit.preferred));
+        result = Py_BuildValue("{s:d,s:d,s:d,s:d,s:N,s:d,s:d,s:N,s:N,s:z,s:N}", "flops", work.flops, "bytes_read",
+                               work.bytes_read, "bytes_written", work.bytes_written, "bytes_moved", work.bytes_moved,
+                               "of_launched", PyBool_FromLong(work.of_launched), "list_elements", work.list_elements,
+                               "item", work.item, "at_most", PyBool_FromLong(work.at_most), "unit",
+                               fs_unit_object(work.unit.preferred), "expected", fs_work_expected(name, &call),
+                               "has_rule", PyBool_FromLong(fs_work_has_rule(name)));
     }
     fs_torch_builder_clear(&builder);
     return result;
@@ -274,7 +275,8 @@ static PyObject *library_rules(PyObject *module, PyObject *unused)
 
 static PyMethodDef functions[] = {
     {"_library_rules", library_rules, METH_NOARGS,
-     "_library_rules(): (name, argument list, whether it can be parsed) of each rule for an op of another library than torch."},
+     "_library_rules(): (name, argument list, whether it can be parsed) of each rule for an op of another library than "
+     "torch."},
     {"_set_rule_loader", set_rule_loader, METH_O,
      "_set_rule_loader(loader): call loader() once, before the work of an op of another library is asked for."},
     {"_set_work_rule", set_work_rule, METH_O,

@@ -60,13 +60,14 @@ static double least_of(const fs_work *work, const fs_roof *roof, const fs_peaks 
 fs_roof fs_roof_of(const fs_work *work, const fs_peaks *peaks)
 {
     fs_roof roof = fs_roof_unknown;
+    if (work->between) return roof;
     bool computes = work->flops > 0 && work->unit.preferred != FS_UNIT_NONE;
     if (computes) {
         roof.unit = work->unit.preferred;
         roof.unit_flops = work->flops;
     }
     roof.partial = !work->stated && isnan(work->flops) != isnan(work->bytes_moved);
-    if (peaks == NULL || work->between) return roof;
+    if (peaks == NULL) return roof;
     fs_unit used;
     roof.compute_ns = term_ns(work->flops, fs_peaks_flops(peaks, work->unit, &used));
     roof.memory_ns = term_ns(work->bytes_moved, peaks->bandwidth);

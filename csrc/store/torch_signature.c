@@ -13,6 +13,14 @@ const fs_torch_dtype_row fs_torch_dtypes[FS_TORCH_DTYPE_COUNT + 1] = {
     {"", "", 0, FS_TORCH_INTEGER},
 };
 
+fs_torch_dtype fs_torch_dtype_named(const char *name, size_t size)
+{
+    for (int dtype = 0; dtype < FS_TORCH_DTYPE_COUNT; dtype++)
+        if (strlen(fs_torch_dtypes[dtype].name) == size && strncmp(fs_torch_dtypes[dtype].name, name, size) == 0)
+            return (fs_torch_dtype)dtype;
+    return FS_TORCH_DTYPE_NONE;
+}
+
 fs_torch_dtype fs_torch_dtype_find(const char *kineto, size_t size)
 {
     for (int dtype = 0; dtype < FS_TORCH_DTYPE_COUNT; dtype++) {

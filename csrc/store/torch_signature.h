@@ -41,6 +41,9 @@ extern const fs_torch_dtype_row fs_torch_dtypes[FS_TORCH_DTYPE_COUNT + 1]; /* th
 /* The dtype with that name in Kineto, or FS_TORCH_DTYPE_NONE. */
 fs_torch_dtype fs_torch_dtype_find(const char *kineto, size_t size);
 
+/* The dtype that torch.dtype prints so, or FS_TORCH_DTYPE_NONE. */
+fs_torch_dtype fs_torch_dtype_named(const char *name, size_t size);
+
 typedef enum {
     FS_TORCH_NOTHING,     /* None, or an argument without a type in Kineto: a generator, an undefined tensor */
     FS_TORCH_TENSOR,      /* also a scalar tensor: the number in `x * 2.0` is a "double" without dims */

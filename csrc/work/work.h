@@ -42,6 +42,9 @@ fs_work fs_work_of(const char *name, const fs_signature *signature);
  * the numbers recorded in the trace are used. */
 fs_work fs_work_of_torch(const char *name, const fs_torch_call *call);
 
+/* Return whether there is a built-in rule for ops, or generated kernels, of that name. */
+bool fs_work_has_rule(const char *name);
+
 /* Return the argument list that the rule of a library's op expects, if the call has another one (of another version of
  * the library), and NULL otherwise. */
 const char *fs_work_expected(const char *name, const fs_torch_call *call);

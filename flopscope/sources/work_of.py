@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from flopscope import _core
 from flopscope.hardware.device import find_device, peaks_of_models
@@ -14,8 +14,6 @@ from flopscope.hardware.peaks import Peaks
 from flopscope.support.suggest import did_you_mean
 
 __all__ = ["Work", "roofline_time", "work"]
-
-Shape: TypeAlias = Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -34,6 +32,8 @@ class Work:
     """Compute unit that does the FLOPs; None if none does or it is unknown."""
     estimated: bool = False
     """Whether the numbers are a bound or an estimate."""
+    why: str | None = None
+    """Why FLOPs and bytes are unknown; None if either is known."""
 
     @property
     def intensity(self) -> float:
@@ -43,21 +43,21 @@ class Work:
 
 def work(
     name: str,
-    shapes: Sequence[Shape | Sequence[Shape] | None],
-    dtypes: str | Sequence[str | None] = "float32",
+    shapes: Sequence[Any],
+    dtypes: Any = "float32",
     values: Sequence[Any] = (),
 ) -> Work:
     """Return the FLOPs and bytes of one call of an op, by the rules that tables use, without running it.
 
     name: the op's name with its namespace, as in tables: "aten::mm", "_C::silu_and_mul", or one with a registered rule.
-    shapes: one entry per argument of the op's schema: the shape of a tensor, a list of shapes for a list of tensors,
-        None for any other argument. Trailing arguments without a value may be left out.
-    dtypes: the dtype of all tensors, or one per argument: "bfloat16", "float8_e4m3fn", …
+    shapes: one entry per argument of the op's schema: the shape of a tensor, or a tensor or array itself, whose dtype
+        counts then; a list of shapes for a list of tensors; a number or a bool for such an argument; None for any
+        other. Trailing arguments without a value may be left out.
+    dtypes: the dtype of all tensors, or a list of one per argument: "bfloat16", torch.bfloat16, numpy.float32, …
     values: one per argument: a number, a bool, a string or a list of these; None for a tensor and for no value.
 
-    What the rules cannot tell from these arguments is NaN: so is all of an op without a rule, and of shapes that do not
-    fit it. Raise ValueError for an unknown dtype and a size below 0, TypeError for a shape that is not a sequence of
-    integers.
+    What the rules cannot tell from these arguments is NaN, and ``why`` says what was wrong. Raise ValueError for an
+    unknown dtype and a size below 0, TypeError for a shape that is not a sequence of integers.
 
         fs.work("aten::mm", [(4096, 4096), (4096, 1024)], "bfloat16")
         fs.work("aten::convolution", [(8, 3, 224, 224), (64, 3, 7, 7)], "float16",
@@ -65,12 +65,14 @@ def work(
     """
     if not isinstance(name, str) or not name:
         raise TypeError(f"name must be the name of an op such as 'aten::mm', not {name!r}")
-    count = max(len(shapes), len(values), 0 if isinstance(dtypes, str) else len(dtypes))
-    dims = [_dims(shape) for shape in (*shapes, *[None] * (count - len(shapes)))]
-    kinds: list[str | None] = (
-        [dtypes] * count if isinstance(dtypes, str) else [*dtypes, *[None] * (count - len(dtypes))]
-    )
+    per_argument = isinstance(dtypes, (list, tuple))
+    count = max(len(shapes), len(values), len(dtypes) if per_argument else 0)
+    entries = [*shapes, *[None] * (count - len(shapes))]
+    kinds = [*dtypes, *[None] * (count - len(dtypes))] if per_argument else [dtypes] * count
+    kinds = [_dtype(getattr(e, "dtype", kind)) for e, kind in zip(entries, kinds, strict=True)]
     given = [*values, *[None] * (count - len(values))]
+    given = [e if isinstance(e, (bool, int, float)) else value for e, value in zip(entries, given, strict=True)]
+    dims = [None if isinstance(e, (bool, int, float)) else _dims(getattr(e, "shape", e)) for e in entries]
     types = [_type(*argument) for argument in zip(dims, kinds, given, strict=True)]
     concrete = [_text(value) if shape is None else "" for shape, value in zip(dims, given, strict=True)]
     found = _core._work_of_torch(name, [shape or [] for shape in dims], types, [[] for _ in dims], concrete)
@@ -81,6 +83,7 @@ def work(
         bytes=found["bytes_moved"],
         unit=found["unit"],
         estimated=found["at_most"],
+        why=_why(name, found),
     )
 
 
@@ -124,10 +127,33 @@ def _peaks_of(device: str | None) -> Peaks:
     found = peaks_of_models({device: model}, "datasheet").get(device)
     if found is None:
         known = [name for row in _core.datasheet() for name in row["names"]]
-        hint = did_you_mean(device, known) if device not in known else ""
-        reason = f"no datasheet row for {device!r}{hint}" if hint else why_unknown(model, here=False, measured=False)
-        raise ValueError(reason)
+        parts = [name for name in known if device.lower() in name.lower()]
+        hint = did_you_mean(device, known) or did_you_mean(parts[0] if parts else device, parts)
+        raise ValueError(f"{why_unknown(model, here=False, measured=False)}{hint}")
     return found
+
+
+def _why(name: str, found: dict[str, Any]) -> str | None:
+    """Return why the work of a call is unknown, or None if it is known."""
+    if not (math.isnan(found["flops"]) and math.isnan(found["bytes_moved"])):
+        return None
+    if found["expected"]:
+        return f"the arguments do not fit the rule for {name}, which expects: {found['expected']}"
+    if found["has_rule"]:
+        return f"the rule for {name} gives no work for these arguments: their shapes, or values that are missing"
+    full = f"aten::{name}"
+    hint = f"; did you mean {full}?" if "::" not in name and _core._work_of_torch(full, [], [])["has_rule"] else ""
+    return f"there is no rule for {name}{hint}"
+
+
+def _dtype(dtype: Any) -> str | None:
+    """Return the name of a dtype of torch or NumPy."""
+    if dtype is None or isinstance(dtype, str):
+        return None if dtype is None else dtype.removeprefix("torch.")
+    if isinstance(dtype, type) and hasattr(dtype, "dtype"):  # numpy.float32
+        return dtype.__name__.rstrip("_")
+    name = getattr(dtype, "name", None)
+    return name if isinstance(name, str) else str(dtype).removeprefix("torch.")
 
 
 def _dims(shape: Any) -> list[Any] | None:

@@ -226,6 +226,11 @@ static fs_aten_rule find_fitting(const char *name, const fs_torch_call *call)
     return rule;
 }
 
+bool fs_work_has_rule(const char *name)
+{
+    return fs_triton_is_kernel(name) || find_rule(name).count != NULL;
+}
+
 const char *fs_work_expected(const char *name, const fs_torch_call *call)
 {
     if (fs_triton_is_kernel(name)) return NULL;
@@ -236,6 +241,20 @@ const char *fs_work_expected(const char *name, const fs_torch_call *call)
     }
     rule = find_fitting(name, call);
     return rule.count != NULL && rule.arguments != NULL && !fits(&rule, call) ? rule.arguments : NULL;
+}
+
+/* Return whether a tensor is sparse: of a call with strides, it alone has none. How many elements it holds is not
+ * recorded. */
+static bool has_sparse(const fs_torch_call *call)
+{
+    bool strided = false, sparse = false;
+    for (uint32_t i = 0; i < call->count; i++) {
+        const fs_torch_argument *argument = &call->arguments[i];
+        if (argument->type != FS_TORCH_TENSOR || argument->tensor.ndim == 0) continue;
+        strided = strided || argument->tensor.strides != NULL;
+        sparse = sparse || argument->tensor.strides == NULL;
+    }
+    return strided && sparse;
 }
 
 static fs_work work_by_rule(const char *name, const fs_torch_call *call)
@@ -253,6 +272,7 @@ static fs_work work_by_rule(const char *name, const fs_torch_call *call)
     }
     rule = find_fitting(name, call);
     if (rule.count == NULL || !call->whole || !fits(&rule, call)) return fs_work_unknown;
+    if (rule.count != fs_count_view && has_sparse(call)) return fs_work_unknown;
     rule.name = name;
     work = rule.count(&rule, call);
     work.flops = sound(work.flops);

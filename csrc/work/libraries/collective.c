@@ -1,5 +1,6 @@
 /* Collectives, as torch records them: record_param_comms. */
 #include <math.h>
+#include <string.h>
 
 #include "store/collective.h"
 #include "store/event.h"
@@ -52,9 +53,8 @@ static fs_work of_callers(const fs_torch_call *call)
         fs_collective_read_caller(call->outer_name, call->outer, &sizes);
         fs_collective_read_caller("record_param_comms", call, &sizes);
         bool both = sizes.sent != FS_MISSING && sizes.received != FS_MISSING;
-        fs_torch_dtype dtype = FS_TORCH_DTYPE_NONE;
-        for (int i = 0; sizes.dtype != NULL && i < FS_TORCH_DTYPE_COUNT; i++)
-            if (fs_torch_dtypes[i].name == sizes.dtype) dtype = (fs_torch_dtype)i;
+        fs_torch_dtype dtype =
+            sizes.dtype != NULL ? fs_torch_dtype_named(sizes.dtype, strlen(sizes.dtype)) : FS_TORCH_DTYPE_NONE;
         if (fs_collective_complete(kind, &sizes, &ranks)) {
             int size = fs_torch_dtypes[dtype].size;
             work = work_of(kind, bytes_of(sizes.sent, size), bytes_of(sizes.received, size));

@@ -38,7 +38,7 @@ static double item_of_output(double output)
 {
     static const double items[] = {[0] = 4, [1] = 2, [2] = 1, [5] = 2};
     if (isnan(output)) return 2;
-    bool known = output >= 0 && output < (double)(sizeof items / sizeof *items) && items[(int)output] > 0;
+    bool known = output >= 0 && (size_t)output < sizeof items / sizeof *items && items[(int)output] > 0;
     return known ? items[(int)output] : (double)NAN;
 }
 

@@ -128,16 +128,12 @@ static fs_torch_dtype take_dtype(const char **at, const fs_schema *schema, const
     if (place >= 0) {
         const fs_torch_tensor *tensor = call != NULL ? fs_sizes_tensor(call, (unsigned)place) : NULL;
         if (tensor != NULL && tensor->ndim > 0) return (fs_torch_dtype)tensor->dtype;
-        if (call != NULL && fs_schema_is_list(call, place)) return fs_schema_list_dtype(call, place);
+        if (call != NULL && fs_schema_is_list(call, place)) return fs_schema_list_dtype(schema, call, place);
         return call != NULL ? fs_sizes_dtype_of(fs_sizes_text(call, (unsigned)place)) : FS_TORCH_DTYPE_NONE;
     }
-    for (int dtype = 0; dtype < FS_TORCH_DTYPE_COUNT; dtype++) {
-        const char *name = fs_torch_dtypes[dtype].name;
-        if (strlen(name) == (size_t)(*at - begin) && strncmp(name, begin, strlen(name)) == 0)
-            return (fs_torch_dtype)dtype;
-    }
-    *sound = false;
-    return FS_TORCH_DTYPE_NONE;
+    fs_torch_dtype named = fs_torch_dtype_named(begin, (size_t)(*at - begin));
+    *sound = *sound && named != FS_TORCH_DTYPE_NONE;
+    return named;
 }
 
 static double take_result(const char **at, const fs_schema *schema, const fs_torch_call *call, bool *sound)

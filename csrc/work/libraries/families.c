@@ -64,11 +64,16 @@ fs_work fs_count_formula(const fs_aten_rule *rule, const fs_torch_call *call)
     unsigned dtype = float_dtype(call);
     if (rule->flops != 0 && schema.flops != NULL)
         flops = rule->flops * fs_expression_size(schema.flops + 2, &schema, call);
+    static const char *const factors[] = {"a", "x", "q"};
+    for (size_t i = 0; (rule->option & FS_ON_PRODUCTS) != 0 && i < sizeof factors / sizeof *factors; i++)
+        if (fs_schema_tensor(&schema, call, factors[i]) != NULL)
+            dtype = fs_schema_tensor(&schema, call, factors[i])->dtype;
     if (dtype == FS_TORCH_DTYPE_NONE) flops = 0;
     fs_unit_choice unit = (rule->option & FS_ON_PRODUCTS) != 0 ? fs_products_unit(dtype) : fs_sizes_unit(dtype);
     fs_work work = with_traffic(flops, fs_schema_traffic(&schema, call), unit);
     work.at_most = (rule->option & FS_BOUND) != 0;
     work.between = (rule->option & FS_EXCHANGE) != 0;
+    work.apart = (rule->option & FS_APART) != 0;
     return work;
 }
 
@@ -219,7 +224,7 @@ fs_work fs_count_products_of_lists(const fs_aten_rule *rule, const fs_torch_call
         if (isnan(n)) return fs_work_unknown;
         flops += rule->flops * fs_sizes_elements(&a) * n;
         results += (double)a.shape[0] * n;
-        dtype = a.dtype;
+        dtype = fs_schema_list_dtype(&schema, call, places[0]);
     }
     fs_traffic traffic = fs_schema_traffic(&schema, call);
     traffic.written += results * fs_sizes_item(result_dtype(rule, &schema, call, dtype));

@@ -9,6 +9,7 @@ const fs_aten_rule fs_library_rules[] = {
 #define FS_LIBRARY(name, family, flops, option, arguments) {name, fs_count_##family, flops, option, arguments},
 #include "work/libraries/aiter.def"
 #include "work/libraries/apex.def"
+#include "work/libraries/aten.def"
 #include "work/libraries/bitsandbytes.def"
 #include "work/libraries/communication.def"
 #include "work/libraries/fbgemm.def"
@@ -17,6 +18,7 @@ const fs_aten_rule fs_library_rules[] = {
 #include "work/libraries/graphs.def"
 #include "work/libraries/liger.def"
 #include "work/libraries/mamba.def"
+#include "work/libraries/megatron.def"
 #include "work/libraries/sgl_kernel.def"
 #include "work/libraries/torchao.def"
 #include "work/libraries/torchvision.def"

@@ -22,7 +22,7 @@ extern const fs_aten_rule fs_library_rules[];
 /* X(family): what it counts. Bytes are those of the arguments by their roles, and what a comment adds. */
 #define FS_LIBRARY_FAMILIES(X)                                                                                      \
     X(each)           /* flops per element of argument `option`; ALL_MODIFIED: of all arguments read and written */ \
-    X(formula)        /* flops per unit of the size after "="; option: FS_ON_PRODUCTS, FS_BOUND, FS_EXCHANGE */     \
+    X(formula)        /* flops per unit of the size after "="; option: FS_ON_PRODUCTS and others below */           \
     X(matrix)         /* 2 M N K flops / 2: x [.., K], w of a layout in `option`; the result is [.., N] */          \
     X(packed_product) /* sizes from arguments m, n, k; or x [.., K] and a width N from `option` */                  \
     X(experts)        /* a layer of experts: x [T, H], w1 [E, 2 I, H], w2 [E, H, I], ids [T, k] */                  \
@@ -54,6 +54,7 @@ enum {
     FS_ON_PRODUCTS = 1, /* multiply-adds of matrices */
     FS_BOUND = 2,       /* bytes or FLOPs are a bound */
     FS_EXCHANGE = 4,    /* it waits for other devices */
+    FS_APART = 8,       /* ops inside it do other work */
 };
 
 /* Layouts of `matrix`. */

@@ -34,6 +34,12 @@ static bool parse_mark(const char **at, fs_schema_argument *argument)
         argument->like = (uint8_t)strtol(*at + 1, &end, 10);
         *at = end;
     }
+    if (**at == ':') {
+        size_t size = strcspn(++*at, " ");
+        argument->dtype = (uint8_t)fs_torch_dtype_named(*at, size);
+        *at += size;
+        if (argument->dtype == FS_TORCH_DTYPE_NONE) return false;
+    }
     if (**at == '?') argument->optional = *(*at)++ == '?';
     return **at == ' ' || **at == 0;
 }
@@ -48,6 +54,7 @@ static bool parse_argument(const char **at, fs_schema *schema)
     memcpy(argument->name, *at, size);
     argument->name[size] = 0;
     argument->like = 0;
+    argument->dtype = FS_TORCH_DTYPE_NONE;
     argument->optional = false;
     *at += size;
     return parse_mark(at, argument);
@@ -71,7 +78,8 @@ bool fs_schema_parse(const char *text, fs_schema *schema)
             return true;
         } else if (strncmp(at, "...", 3) == 0) {
             while (schema->most < FS_SCHEMA_MOST)
-                schema->arguments[schema->most++] = (fs_schema_argument){"", FS_ROLE_IGNORED, 0, true};
+                schema->arguments[schema->most++] =
+                    (fs_schema_argument){"", FS_ROLE_IGNORED, 0, FS_TORCH_DTYPE_NONE, true};
             at += 3;
             later = true;
         } else {
@@ -184,13 +192,14 @@ double fs_schema_list_elements(const fs_torch_call *call, int place)
     return call->arguments[place].count > 0 ? elements : (double)NAN;
 }
 
-fs_torch_dtype fs_schema_list_dtype(const fs_torch_call *call, int place)
+fs_torch_dtype fs_schema_list_dtype(const fs_schema *schema, const fs_torch_call *call, int place)
 {
     fs_torch_tensor tensor;
     const int64_t *at = call->arguments[place].list;
-    if (call->arguments[place].count == 0) return FS_TORCH_DTYPE_NONE;
+    fs_torch_dtype dtype = (fs_torch_dtype)schema->arguments[place].dtype;
+    if (call->arguments[place].count == 0) return dtype;
     fs_torch_next_tensor(&at, &tensor);
-    return (fs_torch_dtype)tensor.dtype;
+    return tensor.dtype != FS_TORCH_DTYPE_NONE ? (fs_torch_dtype)tensor.dtype : dtype;
 }
 
 /* Bytes ------------------------------------------------------------------------------------------------------------ */
@@ -217,27 +226,21 @@ static double cached(const fs_schema_argument *argument, const fs_torch_call *ca
     return from != NULL ? fs_sizes_elements(from) * fs_sizes_item(cache->dtype) : (double)NAN;
 }
 
-static double list_bytes(const fs_torch_call *call, uint32_t place)
+static double list_bytes(const fs_schema *schema, const fs_torch_call *call, uint32_t place)
 {
-    double bytes = 0;
-    fs_torch_tensor tensor;
-    const int64_t *at = call->arguments[place].list;
-    for (uint32_t i = 0; i < call->arguments[place].count; i++) {
-        fs_torch_next_tensor(&at, &tensor);
-        bytes += fs_sizes_read(&tensor);
-    }
-    return call->arguments[place].count > 0 ? bytes : (double)NAN;
+    return fs_schema_list_elements(call, (int)place) * fs_sizes_item(fs_schema_list_dtype(schema, call, (int)place));
 }
 
-static void add_argument(const fs_schema_argument *argument, const fs_torch_call *call, uint32_t place, double rows,
+static void add_argument(const fs_schema *schema, const fs_torch_call *call, uint32_t place, double rows,
                          fs_traffic *traffic)
 {
+    const fs_schema_argument *argument = &schema->arguments[place];
     fs_role role = (fs_role)argument->role;
     bool read = role == FS_ROLE_READ || role == FS_ROLE_INDEX, both = role == FS_ROLE_MODIFIED;
     if (fs_schema_is_list(call, (int)place)) {
         both = role == FS_ROLE_LIST_MODIFIED;
-        if (role == FS_ROLE_LIST || both) traffic->read += list_bytes(call, place);
-        if (role == FS_ROLE_LIST_WRITTEN || both) traffic->written += list_bytes(call, place);
+        if (role == FS_ROLE_LIST || both) traffic->read += list_bytes(schema, call, place);
+        if (role == FS_ROLE_LIST_WRITTEN || both) traffic->written += list_bytes(schema, call, place);
         return;
     }
     const fs_torch_tensor *tensor = tensor_of(call, place);
@@ -257,7 +260,7 @@ static double result_bytes(const char *text, const fs_schema *schema, const fs_t
     if (end == text || (*end != ' ' && *end != 0)) return fs_expression_bytes(text, schema, call);
     const fs_torch_tensor *like = tensor_of(call, (uint32_t)place);
     if (like != NULL) return fs_sizes_elements(like) * fs_sizes_item(like->dtype);
-    return fs_schema_is_list(call, (int)place) ? list_bytes(call, (uint32_t)place) : (double)NAN;
+    return fs_schema_is_list(call, (int)place) ? list_bytes(schema, call, (uint32_t)place) : (double)NAN;
 }
 
 /* Return the bytes of all that a mark is followed by, up to the next mark. */
@@ -276,7 +279,7 @@ fs_traffic fs_schema_traffic(const fs_schema *schema, const fs_torch_call *call)
 {
     fs_traffic traffic = {0, 0};
     double rows = rows_of(schema, call);
-    for (uint32_t i = 0; i < call->count; i++) add_argument(&schema->arguments[i], call, i, rows, &traffic);
+    for (uint32_t i = 0; i < call->count; i++) add_argument(schema, call, i, rows, &traffic);
     traffic.read += sum_of(schema->reads, schema, call);
     traffic.written += sum_of(schema->results, schema, call);
     return traffic;

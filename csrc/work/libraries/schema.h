@@ -9,7 +9,8 @@
  *   name#     not a tensor: a number, a text, a list
  *   name~     anything; it counts nothing (a workspace, lengths that stay on the host)
  *   name/     a tensor whose shape matters, but whose bytes the family counts
- *   name%     a list of tensors that are read; name%! written, name%& both
+ *   name%     a list of tensors that are read; name%! written, name%& both; name%:int64: of that dtype, as a trace
+ *             does not tell the dtypes in a list
  *   …?        after any of these: may be None
  *   |         arguments after it exist in some versions only
  *   ...       any further arguments
@@ -47,8 +48,9 @@ enum { FS_SCHEMA_MOST = FS_TORCH_MAX_ARGUMENTS, FS_SCHEMA_NAME = 24 };
 
 typedef struct {
     char name[FS_SCHEMA_NAME];
-    uint8_t role; /* fs_role */
-    uint8_t like; /* of a cache: the argument */
+    uint8_t role;  /* fs_role */
+    uint8_t like;  /* of a cache: the argument */
+    uint8_t dtype; /* of a list: fs_torch_dtype */
     bool optional;
 } fs_schema_argument;
 
@@ -77,11 +79,10 @@ const fs_torch_tensor *fs_schema_tensor(const fs_schema *schema, const fs_torch_
 /* Return the number at the argument with a name; NaN: there is none. */
 double fs_schema_number(const fs_schema *schema, const fs_torch_call *call, const char *name);
 
-/* Return whether an argument is a list of tensors; the elements of all; the dtype of the first. NaN and
- * FS_TORCH_DTYPE_NONE: the trace omits them. */
+/* Return whether an argument is a list of tensors; the elements of all, NaN if the trace omits them; their dtype. */
 bool fs_schema_is_list(const fs_torch_call *call, int place);
 double fs_schema_list_elements(const fs_torch_call *call, int place);
-fs_torch_dtype fs_schema_list_dtype(const fs_torch_call *call, int place);
+fs_torch_dtype fs_schema_list_dtype(const fs_schema *schema, const fs_torch_call *call, int place);
 
 /* Return the place of the argument with a name; -1: none. */
 int fs_schema_place(const fs_schema *schema, const char *name);
