@@ -140,6 +140,12 @@ static PyObject *watch_state(PyObject *module, PyObject *unused)
                          "resolved", (long long)report.resolved, "lost", (long long)report.lost);
 }
 
+static PyObject *watch_is_on(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return PyBool_FromLong(fs_watch_is_on());
+}
+
 static PyObject *watch_resolve(PyObject *module, PyObject *args)
 {
     PyObject *object;
@@ -167,6 +173,7 @@ static PyMethodDef functions[] = {
     {"watch_stop", watch_stop, METH_NOARGS, "Watch no more; what is known stays."},
     {"watch_forget", watch_forget, METH_NOARGS, "Forget all nodes of graphs."},
     {"watch_state", watch_state, METH_NOARGS, "{\"on\", \"nodes\", \"resolved\", \"lost\"}."},
+    {"watch_is_on", watch_is_on, METH_NOARGS, "Whether graphs are watched."},
     {"watch_resolve", watch_resolve, METH_VARARGS,
      "watch_resolve(store, begin, end, shift): find in a recording, whose times are shift ns less than those of "
      "clock(), "

@@ -88,7 +88,8 @@ def hints_of(metadata: Mapping[str, Any], report: Mapping[str, Any]) -> Hints:
     shapes = f"The work of {what}; for a program of PyTorch, record with {option}."
     steps = "a range named ProfilerStep#1, ProfilerStep#2, …"
     records = _RECORDS["nsys" if "nsys" in metadata else "rocprofv3"] | {"steps": f"{steps} around each step"} | _OTHERS
-    return Hints(shapes, shapes, f"enclose each step of the loop in {steps}", option, records)
+    graphs = "Begin to record before graphs are captured, with nsys profile --cuda-graph-trace=node."
+    return Hints(shapes, shapes, f"enclose each step of the loop in {steps}", option, records, graphs)
 
 
 def _read_database(path: str) -> Capture:

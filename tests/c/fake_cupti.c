@@ -31,7 +31,7 @@ enum {
 #define FAKE_COUNTERS(X)                                                                                   \
     X(subscribed) X(finalized) X(requested) X(completed) X(abandoned) X(refused) X(dropped) X(enabled)     \
     X(calls) X(misaligned) X(unclean) X(overtaken) X(retained) X(pushed) X(waited) X(system_threads)       \
-    X(own_clock) X(other_buffers)
+    X(own_clock) X(other_buffers) X(initialized)
 /* clang-format on */
 
 static struct {

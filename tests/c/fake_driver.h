@@ -5,6 +5,7 @@
 int cuInit(unsigned flags)
 {
     (void)flags;
+    fake.initialized++;
     return fake_answer("cuInit");
 }
 
