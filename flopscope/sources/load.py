@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import IO, TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from flopscope.hardware.model import Model, models_of, why_unknown
 from flopscope.results.process import rank_of
 from flopscope.results.results import Results
 from flopscope.sources import graphs
+from flopscope.sources.annotations import is_annotations, merged
 from flopscope.sources.captures import NotACapture, hints_of, is_capture, read_capture
 from flopscope.sources.feed import read_trace
 from flopscope.sources.foreign import foreign_file
@@ -64,8 +65,8 @@ class Trace(Results):
         self.graphs: dict[str, int] = {}
         """Counts of CUDA or HIP graphs: captured "graphs", "launches" of graphs and the kernels, copies and fills
         ("works") that they ran; the works whose node was "matched", and that are "owned" by an op of the capture; the
-        launches of "unseen" graphs and those that are "ambiguous"; and the works whose op is "estimated" from the same
-        kernel elsewhere."""
+        launches of "unseen" graphs and those that are "ambiguous"; the works whose op is "estimated" from the same
+        kernel elsewhere; and those whose node is "annotated" in a file among the captures."""
         self._process = int(report["process"])
         self.with_stack = bool(metadata.get("with_stack")) or core.has_frames
         self.record_shapes = bool(metadata.get("record_shapes", core.has_shapes))
@@ -183,6 +184,8 @@ def load_trace(
     are joined to captured graphs by the names and the order of their kernels; what does not match is counted in
     ``Trace.graphs`` and in a warning. Without a capture, a kernel of a graph belongs to the op that launched the same
     kernel with the same grid elsewhere in the file, if that is unambiguous; ``coverage()["estimated"]`` names the op.
+    Among the captures may be PyTorch's annotations of graph nodes, kernel_annotations_*.json: their names become ranges
+    around the kernels of the nodes.
 
     Issue a UserWarning, and return what could be read, if the trace is truncated, if events were omitted, or if events
     contradict each other. Raise ValueError, naming the file, the byte and what was expected, if the source is not a
@@ -234,18 +237,28 @@ def _load(
     except ImportError as problem:
         raise ImportError(printable(f"{name}: {problem}")) from problem
     problems.warn(report)
-    counts = graphs.join(core, [] if captures is None else _captures(captures, max_bytes), watched=watched)
+    metadata = _metadata(report["head"])
+    stores: list[_core.Store] = []
+    names: dict[int, str] = {}
     if captures is not None:
-        graphs.warn_of_unmatched(name, counts)
-    trace = Trace(name, core, report, _metadata(report["head"]))
+        stores, names = _captures(captures, max_bytes, lambda: Trace(name, core, report, metadata).rank)
+    counts = graphs.join(core, stores, names, watched=watched)
+    if captures is not None:
+        graphs.warn_of_unmatched(name, counts, len(stores), len(names))
+    trace = Trace(name, core, report, metadata)
     trace.graphs = counts
     return trace
 
 
-def _captures(sources: graphs.Source | Iterable[graphs.Source], max_bytes: int | None) -> list[_core.Store]:
-    """Read the traces of captures."""
+def _captures(
+    sources: graphs.Source | Iterable[graphs.Source], max_bytes: int | None, rank: Callable[[], int | None]
+) -> tuple[list[_core.Store], dict[int, str]]:
+    """Read the traces of captures, and the annotations of nodes in the trace's rank."""
     paths = [path for one in graphs.sources_of(sources) for path in find_traces(os.fspath(one)).paths]
-    return [load_trace(path, max_bytes=max_bytes)._recorded("captures") for path in paths]
+    annotations = [path for path in paths if is_annotations(start_of(path))]
+    others = [path for path in paths if path not in annotations]
+    stores = [load_trace(path, max_bytes=max_bytes)._recorded("captures") for path in others]
+    return stores, merged(annotations, rank()) if annotations else {}
 
 
 _IS_FOLDER = "it is a folder; name a trace in it, or give the folder to load_traces() or to flopscope table"
