@@ -95,6 +95,7 @@ class Cuda:
             "fake_set_graph": (u32, u64),
             "fake_graph_node": (u32, u64, u64, number),
             "fake_graph": (u32, u32),
+            "fake_update": (u32,),
             "fake_set_version": (u32,),
             "fake_take": (text,),
             "fake_traffic": (number, text, u64, u64, ctypes.c_double),

@@ -217,7 +217,11 @@ def test_a_trace_that_has_the_capture_needs_no_other() -> None:
     assert trace.graphs["matched"] == 3
     assert ops(trace)["aten::relu"].count == 2 and ops(trace)["aten::relu"].self_device_time_total == 8
     mm = [row for row in trace.key_averages() if row.key == "aten::mm"]
-    assert (mm[0].count, mm[0].flops, mm[0].flops_total) == (4, 2 * MM_FLOPS, 2 * MM_FLOPS)  # nothing ran at the capture
+    assert (mm[0].count, mm[0].flops, mm[0].flops_total) == (
+        4,
+        2 * MM_FLOPS,
+        2 * MM_FLOPS,
+    )  # nothing ran at the capture
 
 
 def test_an_op_around_a_capture_does_no_work_either() -> None:
@@ -369,6 +373,98 @@ def test_a_joined_trace_survives_being_written_and_read_again(tmp_path: Path) ->
     ]
     assert repr(seen[0]) == repr(seen[1]) and seen[0]["mylib::layer"][4] == 32
     assert all(row.cpu_time_total == 0 for row in again.key_averages() if row.key.startswith("aten::"))
+
+
+EXECUTABLE = 3 << 32  # the upper half of a node's id is that of its executable graph
+
+
+def annotated_replay(**distributed: Any) -> Replay:
+    replay = Replay(1)
+    for at in (0, 100):
+        replay.replay(at, *KERNELS)
+    for i, event in enumerate(event for event in replay.events if event.get("cat") == "kernel"):
+        event["args"] |= {"graph id": 3, "graph node id": EXECUTABLE + 50 + i % 3}
+    return replay
+
+
+def annotations(folder: Path, content: Any, name: str = "kernel_annotations_rank0_fwd_bwd.json") -> Path:
+    """Write what torch.cuda._graph_annotations.get_kernel_annotations() returns."""
+    path = folder / name
+    path.write_text(json.dumps({str(EXECUTABLE + 50 + node): names for node, names in content.items()}))
+    return path
+
+
+NAMES = {
+    0: [{"name": "attention", "stream": 20}],
+    1: [{"name": "mlp"}],
+    2: [{"name": "mlp", "autograd_phase": "backward"}],
+}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        NAMES,
+        {0: ["attention"], 1: ["mlp"], 2: ["outer", "mlp"]},
+        {0: [{"str": "attention"}], 1: [{"str": "mlp"}], 2: [{"str": "mlp"}]},
+    ],
+    ids=["now", "texts", "str"],
+)
+def test_annotations_of_nodes_are_read_from_their_file(content: Any, tmp_path: Path) -> None:
+    replay = annotated_replay()
+    path = annotations(tmp_path, content)
+    trace = fs.load_trace(replay.text(), captures=path)
+    ranges = {row.key: row for row in trace.key_averages() if row.key in ("attention", "mlp")}
+    assert {key: (row.count, row.device_time_total) for key, row in ranges.items()} == {
+        "attention": (2, 16),
+        "mlp": (2, 32),
+    }
+    assert trace.graphs["annotated"] == 6 and trace.coverage()["unseen_graphs"] == 48
+    (tmp_path / "capture.json").write_bytes(step(Capture()).text())
+    both = fs.load_trace(replay.text(), captures=tmp_path)
+    found = {row.key: row for row in both.key_averages()}
+    assert found["mlp"].device_time_total == 32 and found["aten::mm"].flops == 2 * 2 * MM_FLOPS
+    assert found["mlp"].flops_total == 2 * (MM_FLOPS + 64 * 256)
+
+
+def test_annotations_that_a_trace_already_has_are_not_added_again(tmp_path: Path) -> None:
+    replay = annotated_replay()
+    for event in replay.events:
+        if event.get("cat") == "kernel":
+            event["args"]["name"] = "named before"
+    trace = fs.load_trace(replay.text(), captures=annotations(tmp_path, NAMES))
+    names = {row.key: row.count for row in trace.key_averages()}
+    assert names["named before"] == 2 and "mlp" not in names
+
+
+def test_annotations_of_another_run_are_warned_of(tmp_path: Path) -> None:
+    path = annotations(tmp_path, {1000: [{"name": "elsewhere"}]})
+    with pytest.warns(UserWarning, match="none of the 1 annotated nodes has work in the trace"):
+        fs.load_trace(annotated_replay().text(), captures=path)
+
+
+def test_annotations_are_those_of_the_traces_rank(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        content = {0: [{"name": f"of rank {rank}"}], 1: [{"name": "mlp"}], 2: [{"name": "mlp"}]}
+        annotations(tmp_path, content, f"kernel_annotations_rank{rank}_step.json")
+    text = json.loads(annotated_replay().text())
+    with pytest.raises(ValueError, match=r"annotations of several ranks.*rank0_step\.json, .*rank1_step\.json"):
+        fs.load_trace(json.dumps(text).encode(), captures=tmp_path)
+    text["distributedInfo"] = {"rank": 1, "world_size": 2}
+    trace = fs.load_trace(json.dumps(text).encode(), captures=tmp_path)
+    assert {row.key for row in trace.key_averages() if row.key.startswith("of rank")} == {"of rank 1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [('{"12": {"name": "mlp"}}', "the id of a graph node with a list, not '12'"), ('{"1": [', "are no JSON"),
+     ('{"1": ["a"], "x": ["b"]}', "not 'x'"), ('{"99999999999999999999": ["a"]}', "not '9999")],
+)  # fmt: skip
+def test_damaged_annotations_are_named(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "kernel_annotations_rank0_.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f"kernel_annotations_rank0_.json: .*{said}"):
+        fs.load_trace(annotated_replay().text(), captures=path)
 
 
 def test_annotations_of_nodes_become_ranges(tmp_path: Path) -> None:

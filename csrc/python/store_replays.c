@@ -5,11 +5,11 @@
 
 static PyObject *report_object(const fs_replay_report *report)
 {
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "graphs", (long long)report->graphs, "launches",
-                         (long long)report->launches, "works", (long long)report->works, "matched",
-                         (long long)report->matched, "owned", (long long)report->owned, "unseen",
-                         (long long)report->unseen, "ambiguous", (long long)report->ambiguous, "estimated",
-                         (long long)report->estimated);
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "annotated", (long long)report->annotated, "graphs",
+                         (long long)report->graphs, "launches", (long long)report->launches, "works",
+                         (long long)report->works, "matched", (long long)report->matched, "owned",
+                         (long long)report->owned, "unseen", (long long)report->unseen, "ambiguous",
+                         (long long)report->ambiguous, "estimated", (long long)report->estimated);
 }
 
 /* Add the captures of a tuple of Stores. */
@@ -33,6 +33,22 @@ static bool are_stores(const fs_store_object *self, PyObject *stores)
     return true;
 }
 
+/* Add the names of nodes by their ids. Returns false with a Python exception. */
+static bool add_names(fs_captures *captures, PyObject *names)
+{
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    fs_error err;
+    while (names != NULL && PyDict_Next(names, &at, &key, &value)) {
+        unsigned long long id = PyLong_AsUnsignedLongLong(key);
+        const char *name = PyErr_Occurred() ? NULL : PyUnicode_AsUTF8(value);
+        if (name == NULL) return false;
+        if (fs_captures_add_mark(captures, id, name, &err) != FS_OK) return fs_raise(&err) != NULL;
+    }
+    fs_captures_sort(captures);
+    return true;
+}
+
 /* What to add to the times of a store for those of fs_clock_now. */
 static int64_t shift_of(const fs_store_object *self)
 {
@@ -44,18 +60,17 @@ static int64_t shift_of(const fs_store_object *self)
 }
 
 /* Replace the events of a store by those with the ops of replays. */
-static fs_status join(fs_store_object *self, PyObject *stores, bool watched, fs_replay_report *report, fs_error *err)
+static fs_status join(fs_store_object *self, fs_captures *captures, PyObject *stores, bool watched,
+                      fs_replay_report *report, fs_error *err)
 {
-    fs_captures captures = {0};
     fs_store *joined = NULL;
     fs_status status = fs_store_create(&joined, err);
-    if (status == FS_OK) status = add_captures(&captures, stores, err);
+    if (status == FS_OK) status = add_captures(captures, stores, err);
     if (status == FS_OK)
-        status = fs_captures_add(&captures, self->store, err); /* it may have recorded the capture too */
+        status = fs_captures_add(captures, self->store, err); /* it may have recorded the capture too */
     if (status == FS_OK)
-        status = watched ? fs_watch_join(self->store, shift_of(self), &captures, joined, report, err)
-                         : fs_replays_join(self->store, &captures, joined, report, err);
-    fs_captures_clear(&captures);
+        status = watched ? fs_watch_join(self->store, shift_of(self), captures, joined, report, err)
+                         : fs_replays_join(self->store, captures, joined, report, err);
     if (status != FS_OK) {
         fs_store_destroy(joined);
         return status;
@@ -69,11 +84,13 @@ static fs_status join(fs_store_object *self, PyObject *stores, bool watched, fs_
 PyObject *fs_store_object_join_replays(PyObject *object, PyObject *args)
 {
     fs_store_object *self = (fs_store_object *)object;
-    PyObject *stores;
+    PyObject *stores, *names = NULL;
     int watched = 0;
+    fs_captures captures = {0};
     fs_replay_report report = {0};
     fs_error err;
-    if (!PyArg_ParseTuple(args, "O!|p:join_replays", &PyTuple_Type, &stores, &watched)) return NULL;
+    if (!PyArg_ParseTuple(args, "O!|pO!:join_replays", &PyTuple_Type, &stores, &watched, &PyDict_Type, &names))
+        return NULL;
     if (!fs_store_object_is_stopped(self, "replays") || !fs_store_object_may_change(self)) return NULL;
     if (!are_stores(self, stores)) return NULL;
     if (self->lost != NULL) {
@@ -82,7 +99,12 @@ PyObject *fs_store_object_join_replays(PyObject *object, PyObject *args)
     }
     if (!fs_replays_exist(self->store)) return report_object(&report);
     /* With the GIL: nothing changes the captures meanwhile. */
-    return join(self, stores, watched, &report, &err) == FS_OK ? report_object(&report) : fs_raise(&err);
+    PyObject *result = NULL;
+    if (add_names(&captures, names))
+        result =
+            join(self, &captures, stores, watched, &report, &err) == FS_OK ? report_object(&report) : fs_raise(&err);
+    fs_captures_clear(&captures);
+    return result;
 }
 
 fs_status fs_store_object_join_watched(fs_store **store, fs_error *err)
@@ -140,6 +162,12 @@ static PyObject *watch_state(PyObject *module, PyObject *unused)
                          "resolved", (long long)report.resolved, "lost", (long long)report.lost);
 }
 
+static PyObject *watch_is_on(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return PyBool_FromLong(fs_watch_is_on());
+}
+
 static PyObject *watch_resolve(PyObject *module, PyObject *args)
 {
     PyObject *object;
@@ -167,6 +195,7 @@ static PyMethodDef functions[] = {
     {"watch_stop", watch_stop, METH_NOARGS, "Watch no more; what is known stays."},
     {"watch_forget", watch_forget, METH_NOARGS, "Forget all nodes of graphs."},
     {"watch_state", watch_state, METH_NOARGS, "{\"on\", \"nodes\", \"resolved\", \"lost\"}."},
+    {"watch_is_on", watch_is_on, METH_NOARGS, "Whether graphs are watched."},
     {"watch_resolve", watch_resolve, METH_VARARGS,
      "watch_resolve(store, begin, end, shift): find in a recording, whose times are shift ns less than those of "
      "clock(), "

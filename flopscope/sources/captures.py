@@ -90,7 +90,8 @@ def hints_of(metadata: Mapping[str, Any], report: Mapping[str, Any]) -> Hints:
     steps = "a range named ProfilerStep#1, ProfilerStep#2, …"
     found = _RECORDS["nsys" if "nsys" in metadata else "rocprofv3"]
     records = found | {"steps": f"{steps} around each step"} | _OTHERS
-    return Hints(shapes, shapes, f"enclose each step of the loop in {steps}", option, records)
+    graphs = "Begin to record before graphs are captured, with nsys profile --cuda-graph-trace=node."
+    return Hints(shapes, shapes, f"enclose each step of the loop in {steps}", option, records, graphs)
 
 
 def _read_database(path: str) -> Capture:

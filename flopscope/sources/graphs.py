@@ -16,27 +16,37 @@ __all__ = ["Source", "describe", "join", "sources_of", "warn_of_unmatched"]
 Source: TypeAlias = "str | os.PathLike[str]"
 
 
-def join(core: _core.Store, captures: Iterable[_core.Store], *, watched: bool = False) -> dict[str, int]:
+def join(
+    core: _core.Store, captures: Iterable[_core.Store], names: dict[int, str], *, watched: bool = False
+) -> dict[str, int]:
     """Give the kernels of replayed graphs in ``core`` the ops that launched them at the capture. Return counts.
 
+    names: of nodes, by their ids, which become ranges around their work.
     watched: use what watch_graphs() saw in this process too. Kernels that no capture knows get the op of the same
     kernel with the same grid elsewhere, marked as estimated.
     """
-    return core.join_replays(tuple(captures), watched)
+    return core.join_replays(tuple(captures), watched, names)
 
 
-def describe(counts: Mapping[str, int]) -> str:
-    """Return what of the replays could not be joined to the captures, as a clause; "" if nothing."""
+def describe(counts: Mapping[str, int], captures: int, names: int) -> str:
+    """Return what of the replays could not be joined to the captures, as a clause; "" if nothing.
+
+    ``captures`` and ``names`` are the numbers of traces of captures, and of named nodes, that were given.
+    """
     if not counts["launches"]:
         return "the trace has no graph launches with recorded kernels, so the captures were not used"
+    if names and not counts["annotated"]:
+        return f"none of the {names:,} annotated nodes has work in the trace; annotations are of one run and rank"
+    if names and not captures:
+        return ""
     if not counts["graphs"]:
         return "the captures have no graph: no call begins a capture in them"
     return unmatched_graphs(counts)
 
 
-def warn_of_unmatched(name: str, counts: Mapping[str, int]) -> None:
+def warn_of_unmatched(name: str, counts: Mapping[str, int], captures: int, names: int) -> None:
     """Issue a UserWarning if some kernels of graphs could not be joined."""
-    if text := describe(counts):
+    if text := describe(counts, captures, names):
         warn_user(printable(f"{name}: captures: {text}"))
 
 

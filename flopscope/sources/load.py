@@ -9,13 +9,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from flopscope import _core
 from flopscope.hardware.model import Model, models_of, why_unknown
 from flopscope.results.process import rank_of
 from flopscope.results.results import Results
 from flopscope.sources import graphs
+from flopscope.sources.annotations import is_annotations, merged
 from flopscope.sources.captures import NotACapture, hints_of, is_capture, read_capture
 from flopscope.sources.feed import read_trace
 from flopscope.sources.foreign import foreign_file
@@ -28,7 +29,7 @@ from flopscope.support.warn import warn_user
 if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
 
-__all__ = ["NotATrace", "Trace", "load_own", "load_trace", "load_with", "read_captures"]
+__all__ = ["GraphCaptures", "NotATrace", "Trace", "load_own", "load_trace", "load_with", "read_captures"]
 
 EXPANSION = 200  # maximum ratio of text to compressed size; 48 traces of torch have ratios from 7 to 34
 EXPANSION_FREE = 256 << 20  # bytes that every compressed file may expand to
@@ -66,8 +67,8 @@ class Trace(Results):
         self.graphs: dict[str, int] = {}
         """Counts of CUDA or HIP graphs: captured "graphs", "launches" of graphs and the kernels, copies and fills
         ("works") that they ran; the works whose node was "matched", and that are "owned" by an op of the capture; the
-        launches of "unseen" graphs and those that are "ambiguous"; and the works whose op is "estimated" from the same
-        kernel elsewhere."""
+        launches of "unseen" graphs and those that are "ambiguous"; the works whose op is "estimated" from the same
+        kernel elsewhere; and those whose node is "annotated" in a file among the captures."""
         self._process = int(report["process"])
         self.with_stack = bool(metadata.get("with_stack")) or core.has_frames
         self.record_shapes = bool(metadata.get("record_shapes", core.has_shapes))
@@ -185,6 +186,8 @@ def load_trace(
     are joined to captured graphs by the names and the order of their kernels; what does not match is counted in
     ``Trace.graphs`` and in a warning. Without a capture, a kernel of a graph belongs to the op that launched the same
     kernel with the same grid elsewhere in the file, if that is unambiguous; ``coverage()["estimated"]`` names the op.
+    Among the captures may be PyTorch's annotations of graph nodes, kernel_annotations_*.json: their names become ranges
+    around the kernels of the nodes.
 
     Issue a UserWarning, and return what could be read, if the trace is truncated, if events were omitted, or if events
     contradict each other. Raise ValueError, naming the file, the byte and what was expected, if the source is not a
@@ -202,11 +205,11 @@ def load_own(source: str) -> Trace:
 def load_with(
     source: str | bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes],
     max_bytes: int | None,
-    captures: Callable[[], list[_core.Store]] | None,
+    captures: Callable[[], GraphCaptures] | None,
     *,
     watched: bool = False,
 ) -> Trace:
-    """Read a trace as load_trace() does; ``captures`` returns the traces of the captures of its graphs."""
+    """Read a trace as load_trace() does; ``captures`` returns the captures of its graphs."""
     if max_bytes is not None and max_bytes <= 0:
         raise ValueError(f"max_bytes must be positive, not {max_bytes}")
     name = _name_of(source)
@@ -237,18 +240,32 @@ def load_with(
     except ImportError as problem:
         raise ImportError(printable(f"{name}: {problem}")) from problem
     problems.warn(report)
-    counts = graphs.join(core, [] if captures is None else captures(), watched=watched)
+    metadata = _metadata(report["head"])
+    given = GraphCaptures([], []) if captures is None else captures()
+    rank = Trace(name, core, report, metadata).rank if given.annotations else None
+    names = merged(given.annotations, rank)
+    counts = graphs.join(core, given.stores, names, watched=watched)
     if captures is not None:
-        graphs.warn_of_unmatched(name, counts)
-    trace = Trace(name, core, report, _metadata(report["head"]))
+        graphs.warn_of_unmatched(name, counts, len(given.stores), len(names))
+    trace = Trace(name, core, report, metadata)
     trace.graphs = counts
     return trace
 
 
-def read_captures(sources: graphs.Source | Iterable[graphs.Source], max_bytes: int | None) -> list[_core.Store]:
-    """Read the traces of captures."""
+class GraphCaptures(NamedTuple):
+    """What is known of the capture of graphs."""
+
+    stores: list[_core.Store]
+    annotations: list[str]  # files of PyTorch's annotations of nodes
+
+
+def read_captures(sources: graphs.Source | Iterable[graphs.Source], max_bytes: int | None) -> GraphCaptures:
+    """Read the traces of captures, and find the annotations of nodes."""
     paths = [path for one in graphs.sources_of(sources) for path in find_traces(os.fspath(one)).paths]
-    return [load_trace(path, max_bytes=max_bytes)._recorded("captures") for path in paths]
+    annotations = [path for path in paths if is_annotations(start_of(path))]
+    others = [path for path in paths if path not in annotations]
+    stores = [load_trace(path, max_bytes=max_bytes)._recorded("captures") for path in others]
+    return GraphCaptures(stores, annotations)
 
 
 _IS_FOLDER = "it is a folder; name a trace in it, or give the folder to load_traces() or to flopscope table"

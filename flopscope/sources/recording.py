@@ -6,6 +6,7 @@ import functools
 import json
 import math
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +18,13 @@ from flopscope.hardware.device import find_device
 from flopscope.results.results import Results
 from flopscope.sources.profiler import profile, set_background
 from flopscope.sources.steps import StepCounter
+from flopscope.sources.watching import (
+    end_background,
+    has_gpu,
+    pause_background,
+    watch_in_background,
+    why_unwatched,
+)
 from flopscope.support.imports import after_import
 
 __all__ = ["Recording", "Window"]
@@ -76,6 +84,8 @@ class Recording:
         self._began = time.monotonic()
         self._steps.listen()
         set_background(self._give_way)
+        if "torch" not in sys.modules:
+            self._safely(self._watch_graphs)
         after_import("torch", self._torch_imported)
         if self._window is None or self._window.begin == 0:
             self._safely(self._open)
@@ -193,6 +203,8 @@ class Recording:
         if self._torch.autograd.profiler._is_profiler_enabled:
             self._why = "the program's own torch.profiler was recording"
             return
+        if _uses_cuda(self._torch):
+            self._watch_graphs()
         settings = dict(self._settings)
         everywhere = _all_threads(self._torch)
         if everywhere is not None:
@@ -203,6 +215,16 @@ class Recording:
         self._start(prof)
         self._prof, self._state = prof, "recording"
         self._begin_step()
+
+    def _watch_graphs(self) -> None:
+        """Let the kernels of replayed CUDA graphs know the ops that were captured, from before the window on."""
+        if self._state in ("ended", "forked"):
+            return
+        self._starter = threading.get_ident()
+        try:
+            watch_in_background(with_stack=bool(self._settings.get("with_stack")))
+        finally:
+            self._starter = None
 
     def _start(self, prof: Any) -> None:
         self._starter = threading.get_ident()
@@ -221,6 +243,7 @@ class Recording:
         elif self._state == "armed":
             self._why = _UNUSED
         self._state = "ended"
+        end_background()
 
     def _name_rank(self) -> None:
         """Put the rank into the trace, which torch does only if its process group existed at the start."""
@@ -242,6 +265,9 @@ class Recording:
         if self._state in ("ended", "forked"):
             return
         self._torch = torch
+        if _uses_cuda(torch):  # its profiler must find CUPTI free at its first profile
+            pause_background()
+            _after_cuda(torch, functools.partial(self._safely, self._watch_graphs))
         self._steps.count_optimizers(torch)
         self._watch_profilers(torch)
         if self._state != "recording":
@@ -284,6 +310,8 @@ class Recording:
         if self._prof is None:
             return None
         prof: Results = self._prof
+        if why_unwatched():
+            prof._hints = prof._hints._replace(graphs=f"They could not be watched: {why_unwatched()}.")
         try:
             empty = not len(prof)
         except ValueError:  # a trace without events
@@ -331,7 +359,6 @@ _UNUSED = (
     "torch was imported, but no GPU and no torch.nn.Module was used; with CUDA_VISIBLE_DEVICES= (empty), torch is "
     "recorded from its import"
 )
-_GPU_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
 def _are_measured(prof: profile) -> bool:
@@ -357,9 +384,29 @@ def _starts_cuda(torch: Any) -> bool:
     """
     if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
         return False
-    if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1") or not any(map(os.path.exists, _GPU_FILES)):
-        return False
-    return not torch.cuda.is_initialized()
+    return has_gpu() and not torch.cuda.is_initialized()
+
+
+def _uses_cuda(torch: Any) -> bool:
+    """Return whether this torch may use a GPU of NVIDIA."""
+    return torch.version.cuda is not None and has_gpu()
+
+
+def _after_cuda(torch: Any, act: Callable[[], object]) -> None:
+    """Call ``act`` as soon as torch has initialized CUDA, for the first time."""
+    if torch.cuda.is_initialized():
+        act()
+        return
+    initialize, done = torch.cuda._lazy_init, threading.Event()
+
+    @functools.wraps(initialize)
+    def _lazy_init() -> None:
+        initialize()
+        if not done.is_set():
+            done.set()
+            act()
+
+    torch.cuda._lazy_init = _lazy_init
 
 
 def _when_used(torch: Any, act: Callable[[], object]) -> Callable[[], None]:

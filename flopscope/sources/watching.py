@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import sys
@@ -11,11 +12,20 @@ from types import ModuleType
 from typing import Any
 
 from flopscope import _core
-from flopscope.hardware.capture import may_evict, why_no_cupti
+from flopscope.hardware.capture import may_evict, why_not_loaded
 from flopscope.sources.load import load_trace
 from flopscope.support.warn import warn_user
 
-__all__ = ["GraphWatch", "watch_graphs"]
+__all__ = [
+    "GraphWatch",
+    "end_background",
+    "has_gpu",
+    "pause_background",
+    "watch_graphs",
+    "watch_if_asked",
+    "watch_in_background",
+    "why_unwatched",
+]
 
 ENVIRONMENT = "FLOPSCOPE_WATCH_GRAPHS"
 MARK = "flopscope::clock"
@@ -32,7 +42,7 @@ class GraphWatch:
     @property
     def on(self) -> bool:
         """Whether graphs are watched now."""
-        return bool(_core.watch_state()["on"])
+        return _core.watch_is_on()
 
     @property
     def nodes(self) -> int:
@@ -75,31 +85,90 @@ def watch_graphs(*, with_stack: bool = False) -> GraphWatch:
     instantiation. Profiles of flopscope, and those of flopscope.torch, then show a replay as the ops of the capture:
     with their shapes, FLOPs and bytes. It costs time at captures only, none when a graph is replayed.
 
-    During a capture by torch, torch's profiler records the ops of the CPU, unless a profile of torch is running. The
-    watch holds CUPTI's subscription, of which there is one per process; it takes that of an idle torch.profiler, which
-    works without it. While the first profile of torch in the process records a GPU, the watch pauses. Calling the
-    function again changes ``with_stack``.
+    During a capture by torch, torch's profiler records the ops of the CPU, unless a profile of torch is running, which
+    then tells the ops itself. The watch holds CUPTI's subscription, of which there is one per process; it takes that of
+    an idle torch.profiler, which works without it. It does not initialize CUDA. Calling the function again changes
+    ``with_stack``.
 
     Return the watch, which is also a context manager that ends watching. Raise RuntimeError if CUPTI is unavailable or
     taken by another client.
     """
-    global _watch
-    why = why_no_cupti()
-    if why is not None:
+    global _watch, _asked
+    why = _why_not_begun()
+    if why:
         raise RuntimeError(f"graphs cannot be watched: {why}")
-    if "torch.cuda.graphs" in sys.modules:
-        _prepare_torch()
+    _asked = True
+    if _watch is None:
+        _watch = GraphWatch(with_stack=with_stack)
+    _watch.with_stack = with_stack
+    return _watch
+
+
+_asked = False  # by watch_graphs(), as opposed to in the background
+_background = False  # a recording in the background wants the ops of captures
+_with_stack = False  # in the background
+_unwatched = ""  # why the watch in the background is off
+_hooked = False
+_primed = False  # torch's profiler has had a profile in this process
+
+
+def _why_not_begun() -> str:
+    """Begin to watch; return why that is impossible, or "". Does not initialize CUDA."""
+    global _hooked
+    why = why_not_loaded(_core.load_cupti)
+    if why is not None:
+        return why
+    if _torch_uses_cuda():
+        _prime(sys.modules["torch.autograd.profiler"])
     try:
         _core.watch_start(may_evict())
     except RuntimeError as problem:
-        raise RuntimeError(
-            f"graphs cannot be watched: {problem}; end that client, or call watch_graphs() before it starts"
-        ) from problem
-    if _watch is None:
-        _watch = GraphWatch(with_stack=with_stack)
+        if "forked" in str(problem):
+            return str(problem)
+        return f"{problem}; end that client, or call watch_graphs() before it starts"
+    if not _hooked:
+        _hooked = True
         _hook_captures()
-    _watch.with_stack = with_stack
-    return _watch
+    return ""
+
+
+def watch_in_background(*, with_stack: bool) -> None:
+    """Watch graphs for a recording of a program that did not ask for it, if there is a GPU.
+
+    Loads nothing without one, does not initialize CUDA, and issues no warning: why_unwatched() tells what failed.
+    """
+    global _background, _with_stack, _unwatched
+    if os.environ.get(ENVIRONMENT) == "0":
+        _unwatched = f"{ENVIRONMENT}=0"
+    elif has_gpu():
+        _background, _with_stack = True, with_stack
+        _unwatched = _why_not_begun()
+
+
+def pause_background() -> None:
+    """Stop watching until watch_in_background() is called again: torch's profiler is about to attach to CUPTI."""
+    if _hooked:
+        _core.watch_stop()
+
+
+def end_background() -> None:
+    """Record no ops of captures for the background any more."""
+    global _background
+    _background = False
+
+
+def why_unwatched() -> str:
+    """Return why graphs are not watched in the background; "" if they are, or if there is no GPU."""
+    return _unwatched
+
+
+_GPU_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+
+
+def has_gpu() -> bool:
+    """Return whether this machine has a GPU that the program may use, without loading a driver."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1")
+    return not hidden and any(map(os.path.exists, _GPU_FILES))
 
 
 def watch_if_asked() -> None:
@@ -121,7 +190,8 @@ class _Capture:
     def __init__(self) -> None:
         self.begin = _core.clock()
         self._recorder = _record()
-        self._torch = _profile_torch(with_stack=_watch is not None and _watch.with_stack)
+        stacks = _watch is not None and _watch.with_stack
+        self._torch = _profile_torch(with_stack=stacks or (_background and _with_stack))
         self._marks = _mark_clock(self._torch)
 
     def end(self) -> None:
@@ -154,7 +224,7 @@ def _record() -> _core.Profiler | None:
 def _profile_torch(*, with_stack: bool) -> Any:
     """Start a profile of torch's ops on the CPU, unless torch is not loaded or profiling."""
     torch = sys.modules.get("torch")
-    if torch is None or torch.autograd._profiler_enabled():
+    if torch is None or torch.autograd._profiler_enabled() or torch.autograd.profiler._is_profiler_enabled:
         return None
     profile = torch.autograd.profiler.profile(record_shapes=True, with_stack=with_stack)
     profile.__enter__()
@@ -203,7 +273,7 @@ _running: dict[int, _Capture] = {}
 
 
 def _began(graph: object) -> None:
-    if _core.watch_state()["on"]:
+    if (_asked or _background) and _core.watch_is_on():
         _running[id(graph)] = _Capture()
 
 
@@ -248,37 +318,33 @@ def _hook_torch(module: ModuleType) -> None:
 
 
 def _hook_torch_profiler(module: ModuleType) -> None:
-    """Let the first profile of torch in the process subscribe to CUPTI, or else it never records a GPU."""
+    """Let the first profile of torch in the process subscribe to CUPTI, or else torch never records a GPU."""
     owner = module.profile
     if not hasattr(owner, "_prepare_trace"):
         return
-    prepare, leave = owner._prepare_trace, owner.__exit__
-    paused: list[Any] = []  # the profile that the watch waits for
-    seen: list[bool] = []
+    prepare = owner._prepare_trace
 
+    @functools.wraps(prepare)
     def prepare_trace(self: Any) -> Any:
-        if seen:
-            return prepare(self)
-        seen.append(True)
-        on = _core.watch_state()["on"]
-        if on:
-            _core.watch_stop()
-        done = prepare(self)
-        if on and getattr(self, "use_device", None):
-            paused.append(self)
-        elif on:
-            _resume()
-        return done
+        _prime(module)
+        return prepare(self)
 
-    def exit_profile(self: Any, *args: Any) -> Any:
-        try:
-            return leave(self, *args)
-        finally:
-            if self in paused:
-                paused.clear()
-                _resume()
+    owner._prepare_trace = prepare_trace
 
-    owner._prepare_trace, owner.__exit__ = prepare_trace, exit_profile
+
+def _prime(module: Any) -> None:
+    """Make a profile of torch, so that its profiler has subscribed to CUPTI once; the watch then takes its place."""
+    global _primed
+    if _primed or module._is_profiler_enabled or not hasattr(module, "profile"):
+        return
+    _primed = True
+    on = _core.watch_is_on()
+    if on:
+        _core.watch_stop()
+    with module.profile():
+        pass
+    if on:
+        _resume()
 
 
 def _resume() -> None:
@@ -288,12 +354,9 @@ def _resume() -> None:
         warn_user(f"graphs are no longer watched: {problem}")
 
 
-def _prepare_torch() -> None:
-    """Let torch's profiler subscribe to CUPTI before the watch does, if it never did."""
-    torch = sys.modules["torch"]
-    if torch.cuda.is_available() and not torch.autograd._profiler_enabled():
-        with torch.autograd.profiler.profile():
-            pass
+def _torch_uses_cuda() -> bool:
+    """Return whether torch is loaded and has initialized CUDA."""
+    return "torch.cuda.graphs" in sys.modules and bool(sys.modules["torch"].cuda.is_initialized())
 
 
 def _hook_cupy(module: ModuleType) -> None:

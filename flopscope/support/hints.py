@@ -21,6 +21,8 @@ class Hints(NamedTuple):
     """The option that records input shapes."""
     options: Mapping[str, str]
     """What records the rest: "device", "steps", "stacks", "modules", "memory", "counters"."""
+    graphs: str = "Call fs.watch_graphs() before graphs are captured, or load_trace(…, captures=…) or --captures."
+    """Why the capture of CUDA graphs is unknown, or what to do: a sentence."""
 
 
 HINTS = Hints(

@@ -64,8 +64,8 @@ def footnotes(
         yield f'coverage()["misfits"] has {len(misfits) - UNMODELLED_SHOWN} more ops of another version.'
     if coverage.get("unseen_graphs"):
         yield (
-            f"Kernels of CUDA graphs whose capture was not seen: {time(coverage['unseen_graphs'])}. Call "
-            "fs.watch_graphs() before graphs are captured, or load_trace(…, captures=…) or --captures."
+            f"Kernels of CUDA graphs whose capture was not seen: {time(coverage['unseen_graphs'])}. "
+            f"{printable(table.hints.graphs)}"
         )
     if table.open_events:
         yield f"Open events: {table.open_events} had not ended; their time is unknown and counts as 0."
@@ -90,6 +90,7 @@ GRAPH_COUNTS = {
     "matched": "works whose node of a capture is known",
     "owned": "works that belong to an op of the capture",
     "estimated": "works whose op was inferred from the same kernel elsewhere",
+    "annotated": "works whose node has a name in kernel_annotations_*.json",
     "unseen": "launches that match no captured graph",
     "ambiguous": "launches that match several captured graphs of different ops",
 }

@@ -31,7 +31,7 @@ enum {
 #define FAKE_COUNTERS(X)                                                                                   \
     X(subscribed) X(finalized) X(requested) X(completed) X(abandoned) X(refused) X(dropped) X(enabled)     \
     X(calls) X(misaligned) X(unclean) X(overtaken) X(retained) X(pushed) X(waited) X(system_threads)       \
-    X(own_clock) X(other_buffers) X(intruded)
+    X(own_clock) X(other_buffers) X(intruded) X(initialized)
 /* clang-format on */
 
 static struct {
@@ -193,9 +193,18 @@ uint64_t fake_now(void)
 
 /* API functions by id. The names are NVIDIA's, the ids (positions in the table) are the fake's own. */
 static const char *const fake_driver_names[] = {
-    "INVALID",          "cuInit",          "cuDriverGetVersion", "cuLaunchKernel", "cuLaunchKernel_ptsz",
-    "cuMemAlloc_v2",    "cuCtxGetCurrent", "cuCtxSynchronize",   "cuGraphLaunch",  "cuMemcpyDtoH_v2_ptds",
+    "INVALID",
+    "cuInit",
+    "cuDriverGetVersion",
+    "cuLaunchKernel",
+    "cuLaunchKernel_ptsz",
+    "cuMemAlloc_v2",
+    "cuCtxGetCurrent",
+    "cuCtxSynchronize",
+    "cuGraphLaunch",
+    "cuMemcpyDtoH_v2_ptds",
     "cuLaunchKernelEx",
+    "cuGraphExecUpdate_v2",
 };
 static const char *const fake_runtime_names[] = {
     "INVALID",
@@ -288,6 +297,7 @@ int cuptiUnsubscribe(void *subscriber)
 int cuptiEnableCallback(uint32_t on, void *subscriber, int domain, uint32_t function)
 {
     bool driver = domain == FS_CUPTI_DRIVER_DOMAIN, resource = domain == FS_CUPTI_RESOURCE_DOMAIN;
+    if (resource && function >= FS_CUPTI_NODE_UPDATED && fake.version < 130000) return FAKE_INVALID_PARAMETER;
     if (subscriber != &fake || (!driver && !resource) || function == 0 || function >= FAKE_FUNCTIONS)
         return FAKE_INVALID_PARAMETER;
     int code = fake_answer("cuptiEnableCallback");
@@ -330,6 +340,17 @@ void fake_graph(uint32_t function, uint32_t id)
     fs_cupti_resource resource = {.descriptor = &graph};
     if (fake.callback == NULL || !fake.resource_callbacks[function]) return;
     fake.callback(fake.callback_context, FS_CUPTI_RESOURCE_DOMAIN, function, &resource);
+}
+
+/* Let an executable graph be updated by a call of which nothing else is told. */
+void fake_update(uint32_t id)
+{
+    void *arguments[] = {(void *)(uintptr_t)id, NULL};
+    uint32_t function = fake_function("cuGraphExecUpdate_v2");
+    fs_cupti_callback_data data = {.site = 0, .function = "cuGraphExecUpdate", .arguments = arguments};
+    for (; data.site <= FS_CUPTI_API_EXIT; data.site++)
+        if (fake.callback != NULL && fake.driver_callbacks[function])
+            fake.callback(fake.callback_context, FS_CUPTI_DRIVER_DOMAIN, function, &data);
 }
 
 /* Let a node of a graph be created, cloned, …: a callback of the resource domain. */

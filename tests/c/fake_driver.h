@@ -18,6 +18,7 @@ int cuInit(unsigned flags)
 {
     (void)flags;
     if (fake.cold) fake.intruded++;
+    fake.initialized++;
     return fake_answer("cuInit");
 }
 

@@ -138,6 +138,7 @@ typedef struct FS_CUPTI_RECORD {
 typedef struct {
     int32_t site;
     const char *function;
+    const void *arguments; /* a struct of them, in their order */
 } fs_cupti_callback_data;
 
 /* Arguments of a callback for a graph. */

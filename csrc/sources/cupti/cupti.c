@@ -62,6 +62,21 @@ static uint64_t host_clock(void)
     return (uint64_t)fs_clock_now();
 }
 
+enum { MOST_CHANGING = 64 };
+
+/* Callback ids of functions that change an executable graph, of which older versions of CUPTI tell nothing else. */
+static struct {
+    uint32_t ids[3][MOST_CHANGING]; /* by domain */
+    int counts[3];
+} updating;
+
+static bool changes_graphs(int domain, uint32_t function)
+{
+    for (int i = 0; i < updating.counts[domain]; i++)
+        if (updating.ids[domain][i] == function) return true;
+    return false;
+}
+
 /* CUPTI can be detached safely only from the exit of an API call. */
 static void called_back(void *context, int domain, uint32_t function, const void *data)
 {
@@ -72,7 +87,13 @@ static void called_back(void *context, int domain, uint32_t function, const void
         else fs_watch_called(function, data);
         return;
     }
-    if (call->site != FS_CUPTI_API_EXIT || !detaching) return;
+    if (call->site != FS_CUPTI_API_EXIT) return;
+    if (capture.watching != NULL && changes_graphs(domain, function)) {
+        void *const *executable = call->arguments; /* the first argument of all these functions */
+        if (executable != NULL) fs_watch_changed(*executable);
+        return;
+    }
+    if (!detaching) return;
     detaching = false;
     fs_cupti->unsubscribe(capture.subscriber);
     fs_cupti->finalize();
@@ -89,6 +110,13 @@ static struct {
     uint32_t driver_version;
 } unwanted = {.once = PTHREAD_ONCE_INIT};
 
+static void note_updating(int domain, uint32_t id, const char *name)
+{
+    bool changes = strstr(name, "GraphExecUpdate") != NULL ||
+                   (strstr(name, "GraphExec") != NULL && strstr(name, "SetParams") != NULL);
+    if (changes && updating.counts[domain] < MOST_CHANGING) updating.ids[domain][updating.counts[domain]++] = id;
+}
+
 static void find_functions(void)
 {
     char name[128];
@@ -96,11 +124,13 @@ static void find_functions(void)
         fs_cupti_function_name(FS_CUPTI_DRIVER_DOMAIN, id, name, sizeof name);
         if (name[0] == '\0') break;
         if (strcmp(name, "cuDriverGetVersion") == 0) unwanted.driver_version = id;
+        note_updating(FS_CUPTI_DRIVER_DOMAIN, id, name);
         if (!fs_cupti_is_wanted(name)) unwanted.driver[unwanted.driver_count++] = id;
     }
     for (uint32_t id = 1; id < FS_CUPTI_FUNCTIONS; id++) {
         fs_cupti_function_name(FS_CUPTI_RUNTIME_DOMAIN, id, name, sizeof name);
         if (name[0] == '\0') break;
+        note_updating(FS_CUPTI_RUNTIME_DOMAIN, id, name);
         if (fs_cupti_is_noise(name)) unwanted.runtime[unwanted.runtime_count++] = id;
     }
 }
@@ -428,10 +458,15 @@ static const struct {
 
 static int set_watched(void *subscriber, uint32_t on)
 {
+    bool tells_updates = false;
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) {
         int code = fs_cupti->enable_callback(on, subscriber, FS_CUPTI_RESOURCE_DOMAIN, watched[i].function);
         if (code != FS_CUPTI_SUCCESS && !watched[i].optional) return code;
+        if (watched[i].function == FS_CUPTI_NODE_UPDATED) tells_updates = code == FS_CUPTI_SUCCESS;
     }
+    for (int domain = FS_CUPTI_DRIVER_DOMAIN; domain <= FS_CUPTI_RUNTIME_DOMAIN && !tells_updates; domain++)
+        for (int i = 0; i < updating.counts[domain]; i++)
+            fs_cupti->enable_callback(on, subscriber, domain, updating.ids[domain][i]);
     return FS_CUPTI_SUCCESS;
 }
 

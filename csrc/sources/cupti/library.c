@@ -44,6 +44,7 @@ CHECK(fs_cupti_synchronization, stream, CUpti_ActivitySynchronization2, streamId
 CHECK(fs_cupti_overhead, process, CUpti_ActivityOverhead3, objectId);
 CHECK(fs_cupti_overhead, start, CUpti_ActivityOverhead3, start);
 CHECK(fs_cupti_callback_data, function, CUpti_CallbackData, functionName);
+CHECK(fs_cupti_callback_data, arguments, CUpti_CallbackData, functionParams);
 CHECK(fs_cupti_subscriber, taken_by_size, CUpti_SubscriberParams, oldSubscriberSize);
 #undef CHECK
 #endif

@@ -133,6 +133,15 @@ void fs_watch_called(uint32_t function, const void *data)
     pthread_mutex_unlock(&watch.lock);
 }
 
+void fs_watch_changed(void *executable)
+{
+    if (watch.generation != fs_fork_generation()) return;
+    uint32_t id = graph_id_of(fs_cupti->graph_exec_id, executable);
+    pthread_mutex_lock(&watch.lock);
+    fs_watched_change_graph(&watch.of, id);
+    pthread_mutex_unlock(&watch.lock);
+}
+
 /* Control ---------------------------------------------------------------------------------------------------------- */
 
 /* In a forked child, other threads may have held the lock or left the tables half changed, and CUPTI is unavailable. */
@@ -197,7 +206,7 @@ fs_watch_report fs_watch_state(void)
         const fs_watched_node *slot = &watch.of.slots[i];
         if (!fs_watched_exists(&watch.of, slot)) continue;
         report.nodes++;
-        report.resolved += slot->moment != FS_NONE && watch.of.moments[slot->moment].resolved;
+        report.resolved += fs_watched_moment_of(&watch.of, slot) != NULL;
     }
     pthread_mutex_unlock(&watch.lock);
     return report;
@@ -248,8 +257,8 @@ static fs_status add_graphs(fs_captures *captures, uint32_t index, const uint32_
         FS_TRY(fs_captures_begin(captures, index, INT64_MIN, FS_NONE, err));
         for (next = first; next < count && nodes[next]->id >> 32 == nodes[first]->id >> 32; next++) {
             const fs_watched_node *slot = nodes[next];
-            bool known = slot->moment != FS_NONE && watch.of.moments[slot->moment].resolved;
-            uint32_t owner = known ? watch.of.moments[slot->moment].owner : FS_NONE;
+            const fs_watched_moment *at = fs_watched_moment_of(&watch.of, slot);
+            uint32_t owner = at != NULL ? at->owner : FS_NONE;
             if (owner != FS_NONE) owner = moved[owner];
             FS_TRY(fs_captures_append(captures, symbol_of(slot->type), FS_NONE, owner, err));
         }
@@ -265,8 +274,9 @@ static fs_status add_nodes(fs_captures *captures, uint32_t index, const uint32_t
         const fs_watched_node *slot = &watch.of.slots[i];
         if (slot->id == 0) continue;
         if (slot->type <= FS_CUPTI_NODE_FILL) nodes[count++] = slot;
-        if (slot->moment == FS_NONE || !watch.of.moments[slot->moment].resolved) continue;
-        uint32_t owner = watch.of.moments[slot->moment].owner;
+        const fs_watched_moment *at = fs_watched_moment_of(&watch.of, slot);
+        if (at == NULL) continue;
+        uint32_t owner = at->owner;
         fs_known_node node = {slot->id, index, owner != FS_NONE ? moved[owner] : FS_NONE, INT64_MIN};
         FS_TRY(fs_captures_add_node(captures, &node, err));
     }

@@ -34,8 +34,11 @@ fs_watch_report fs_watch_state(void);
 /* Forget all nodes. */
 void fs_watch_forget(void);
 
-/* A callback of CUPTI's resource domain: private to cupti.c. */
+/* A callback of CUPTI's resource domain: private to cupti.c, as the next one. */
 void fs_watch_called(uint32_t function, const void *data);
+
+/* A call has updated an executable graph, of which CUPTI before CUDA 13.0 tells nothing else: its nodes are unknown. */
+void fs_watch_changed(void *executable);
 
 /* Find what was open on the threads when nodes were created between begin and end (fs_clock_now), from a recording of
  * the same process whose times are `shift` ns less, and copy it. Return the number of nodes found in *found.

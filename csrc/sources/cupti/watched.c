@@ -74,6 +74,13 @@ static fs_watched_graph *find_graph(const fs_watched *watched, uint64_t node)
     return slot->id != 0 ? slot : NULL;
 }
 
+const fs_watched_moment *fs_watched_moment_of(const fs_watched *watched, const fs_watched_node *node)
+{
+    if (node->moment == FS_NONE || !watched->moments[node->moment].resolved) return NULL;
+    const fs_watched_graph *graph = find_graph(watched, node->id);
+    return graph != NULL && graph->changed ? NULL : &watched->moments[node->moment];
+}
+
 bool fs_watched_exists(const fs_watched *watched, const fs_watched_node *slot)
 {
     const fs_watched_graph *graph = find_graph(watched, slot->id);
@@ -216,4 +223,10 @@ void fs_watched_end_graph(fs_watched *watched, uint32_t id)
     if (graph == NULL || graph->died != 0) return;
     graph->died = ++watched->died;
     watched->destroyed += graph->nodes;
+}
+
+void fs_watched_change_graph(fs_watched *watched, uint32_t id)
+{
+    fs_watched_graph *graph = find_graph(watched, (uint64_t)id << 32);
+    if (graph != NULL) graph->changed = true;
 }

@@ -30,6 +30,7 @@ typedef struct {
     uint32_t id; /* 0: free */
     uint32_t nodes;
     uint32_t died; /* how many graphs had been destroyed then; 0: it was not */
+    bool changed;  /* it was updated, nobody told how: what was open for its nodes is unknown */
 } fs_watched_graph;
 
 typedef struct {
@@ -50,11 +51,14 @@ void fs_watched_clear(fs_watched *watched);
 
 /* The node with an id, or NULL. */
 fs_watched_node *fs_watched_find(const fs_watched *watched, uint64_t id);
+/* The moment of a node, or NULL if it is unknown what was open then. */
+const fs_watched_moment *fs_watched_moment_of(const fs_watched *watched, const fs_watched_node *node);
 bool fs_watched_exists(const fs_watched *watched, const fs_watched_node *node);
 
 /* Add a node, or replace it; count it as lost if there is no memory. */
 void fs_watched_set(fs_watched *watched, uint64_t id, uint32_t at, int32_t type);
 void fs_watched_end_graph(fs_watched *watched, uint32_t id);
+void fs_watched_change_graph(fs_watched *watched, uint32_t id);
 
 /* Return whether so many nodes were destroyed that the oldest should be forgotten, and forget them: half of them, with
  * what was open for them alone. Nodes, moments and events get other places. */

@@ -21,6 +21,7 @@ typedef struct {
     uint32_t call;         /* of the capture: the launch, or FS_NONE */
     int64_t begin;         /* of the capture */
     uint32_t copy;         /* the event that launched it, in the joined store; FS_NONE: as before */
+    uint32_t mark;         /* the range of its name, likewise */
     bool found, estimated; /* its node was found, by names that do not prove it */
     bool done;             /* its launch has its ops */
 } fs_replayed;
@@ -39,6 +40,8 @@ typedef struct {
     uint32_t *moved;    /* by event of from: its index in into */
     bool *captured;     /* by event of from: FS_EVENT_CAPTURED */
     uint32_t epoch;     /* of the last copies */
+    uint32_t *marks;    /* by name of a mark: its range in the launch of */
+    uint32_t *marked;   /* the work of this index + 1 */
 } fs_joining;
 
 static inline fs_status fs_joining_no_memory(const fs_joining *all, fs_error *err)

@@ -68,8 +68,10 @@ static fs_status allocate(fs_joining *all, fs_error *err)
     all->captured = fs_calloc((size_t)count + 1, sizeof *all->captured);
     all->copies = fs_calloc((size_t)stores + 1, sizeof *all->copies);
     all->epochs = fs_calloc((size_t)stores + 1, sizeof *all->epochs);
+    all->marks = fs_calloc((size_t)all->captures->mark_names.count + 1, sizeof *all->marks);
+    all->marked = fs_calloc((size_t)all->captures->mark_names.count + 1, sizeof *all->marked);
     if (all->by_event == NULL || all->moved == NULL || all->captured == NULL || all->copies == NULL ||
-        all->epochs == NULL)
+        all->epochs == NULL || all->marks == NULL || all->marked == NULL)
         return fs_joining_no_memory(all, err);
     for (uint32_t i = 0; i < stores; i++) {
         size_t events = fs_store_count(all->captures->stores[i]);
@@ -180,6 +182,38 @@ static fs_status guess_op(fs_joining *all, const fs_elsewhere *elsewhere, const 
     return FS_OK;
 }
 
+/* Find the range that names the node of a work, and append it if it is the first with the name in its launch. */
+static fs_status find_mark(fs_joining *all, fs_replayed *work, const place *at_launch, uint32_t around, uint32_t first,
+                           uint32_t before, fs_error *err)
+{
+    fs_launch launch;
+    uint32_t launcher = FS_EVENT_AT(all->from, work->event, launcher), name = FS_NONE;
+    if (all->captures->mark_count > 0 &&
+        fs_launch_of(all->from, FS_EVENT_AT(all->from, work->event, signature), &launch))
+        name = fs_captures_find_mark(all->captures, launch.graph_node);
+    all->report->annotated += name != FS_NONE;
+    if ((fs_flags_of(all->from, launcher) & FS_EVENT_MARK) != 0) {
+        work->mark = moved(all, launcher, before);
+        return FS_OK;
+    }
+    if (name == FS_NONE) return FS_OK;
+    if (all->marked[name] != first + 1) {
+        fs_event event = fs_event_missing;
+        event.kind = FS_EVENT_RANGE;
+        event.flags = FS_EVENT_REPLAYED | FS_EVENT_MARK;
+        event.timing = FS_TIMING_TRACE;
+        event.start = at_launch->start;
+        event.duration = 0;
+        event.parent = around;
+        event.lane = at_launch->lane;
+        FS_TRY(fs_store_name(all->into, fs_intern_get(&all->captures->mark_names, name).bytes, &event.name, err));
+        FS_TRY(fs_store_append(all->into, &event, &all->marks[name], err));
+        all->marked[name] = first + 1;
+    }
+    work->mark = all->marks[name];
+    return FS_OK;
+}
+
 /* Append the ops of the launch to which a work belongs, before its first work. */
 static fs_status give_ops(fs_joining *all, const fs_elsewhere *elsewhere, uint32_t index, uint32_t before,
                           fs_error *err)
@@ -192,11 +226,10 @@ static fs_status give_ops(fs_joining *all, const fs_elsewhere *elsewhere, uint32
     at_launch.epoch = at_launch.first = ++all->epoch;
     for (uint32_t i = first; i < all->work_count && all->works[i].launch == launch; i++) {
         fs_replayed *work = &all->works[i];
-        uint32_t marked = FS_EVENT_AT(all->from, work->event, launcher);
-        if ((fs_flags_of(all->from, marked) & FS_EVENT_MARK) == 0) marked = FS_NONE;
-        if (marked != mark) { /* ops that enclose the work of several annotations are copied for each */
-            mark = marked;
-            at_launch.parent = mark != FS_NONE ? moved(all, mark, before) : around;
+        FS_TRY(find_mark(all, work, &at_launch, around, first, before, err));
+        if (work->mark != mark) { /* ops that enclose the work of several annotations are copied for each */
+            mark = work->mark;
+            at_launch.parent = mark != FS_NONE ? mark : around;
             at_launch.epoch = at_launch.first = ++all->epoch;
         } else if (work->round != round) {
             at_launch.epoch = ++all->epoch;
@@ -257,6 +290,7 @@ static fs_status copy_events(fs_joining *all, const fs_elsewhere *elsewhere, fs_
             const fs_replayed *work = &all->works[all->by_event[i] - 1];
             FS_TRY(give_ops(all, elsewhere, all->by_event[i] - 1, i, err));
             if (work->copy != FS_NONE) event.launcher = work->copy;
+            else if (work->mark != FS_NONE) event.launcher = work->mark;
             FS_TRY(give_grid(all, work, &event, err));
             if (work->copy != FS_NONE && work->estimated) event.flags |= FS_EVENT_ESTIMATED;
         }
@@ -278,6 +312,8 @@ static void clear(fs_joining *all)
     fs_free(all->by_event);
     fs_free(all->moved);
     fs_free(all->captured);
+    fs_free(all->marks);
+    fs_free(all->marked);
 }
 
 fs_status fs_joining_repeat(fs_joining *all, fs_error *err)

@@ -76,6 +76,7 @@ static fs_status list_works(fs_joining *all, fs_error *err)
             .event = i,
             .owner = FS_NONE,
             .copy = FS_NONE,
+            .mark = FS_NONE,
             .call = FS_NONE,
         };
     }
