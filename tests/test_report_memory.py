@@ -130,17 +130,30 @@ def test_a_profile_without_memory_has_no_section(tmp_path: Path) -> None:
 
 
 def test_a_live_profile_shows_what_its_tensors_take(tmp_path: Path) -> None:
+    before = fs.ones((256,))
+    start = fs.memory_allocated("cpu")
     with fs.profile(profile_memory=True) as prof:
         x = fs.ones((1024,))
         y = fs.add(x, x)
         del x
-        fs.sin(y)
+        z = fs.sin(y)
+        now, kept = fs.memory_allocated("cpu"), fs.memory_reserved("cpu")
+        del y
     page = page_of(prof, tmp_path)
     (device,) = page.data["sections"]["memory"]["devices"]
-    allocated = page.column(device["curve"]["allocated"])
-    assert device["name"] == "CPU" and not device["recorded"] and allocated.max() >= 8192
+    allocated, reserved = (page.column(device["curve"][name]) for name in ("allocated", "reserved"))
     events = [event.nbytes for event in prof.events() if event.kind == "memory"]
+    assert device["name"] == "CPU" and device["recorded"] and events == [4096, 4096, -4096, 4096, -4096]
+    assert allocated.tolist() == (start + np.cumsum(events)).tolist() and allocated[3] == now
+    assert reserved[3] == kept and (reserved >= allocated).all()
     assert device["totals"]["allocated"] == sum(max(size, 0) for size in events)
+    # The peak is that of the two tensors x and y; what begins before the profile is known too.
+    names = page.texts(page.data["rows"]["columns"]["key"])
+    rows = page.column(device["rows"]).tolist()
+    held = dict(zip([names[row] if row >= 0 else "" for row in rows], page.column(device["held"]), strict=True))
+    assert held["flopscope::ones"] == held["flopscope::add"] == 4096 and held["flopscope::sin"] == 0
+    assert device["peak"]["allocated"] == start + 8192 and device["held_before"] == start
+    del before, z
 
 
 def test_long_curves_keep_the_extremes_of_each_part(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,6 +226,17 @@ def test_the_rank_is_in_the_name(name: str, expected: str) -> None:
     assert with_rank(name, {"rank": 3}) == expected and with_rank(name, None) == name
 
 
+def test_without_a_window_an_unmarked_first_step_is_told(tmp_path: Path) -> None:
+    path = script(tmp_path, OPS + "for i in range(3):\n    fs.exp(x)\n    fs.step()\n")
+    result = run(tmp_path, "--no-report", "--no-summary", "--trace", "t.json", path)
+    assert step_names(tmp_path / "t.json") == ["ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3"]
+    assert "step 0 is recorded, but not marked" in own(result.stderr)
+    result = run(tmp_path, "--no-report", "--no-summary", "--steps", "0:", "--trace", "t.json", path)
+    assert step_names(tmp_path / "t.json")[0] == "ProfilerStep#0" and "step 0" not in own(result.stderr)
+    result = run(tmp_path, "--no-report", "--no-summary", script(tmp_path, OPS, "plain.py"))
+    assert "step 0" not in own(result.stderr)
+
+
 # torch ----------------------------------------------------------------------------------------------------------------
 
 TRAIN = """
@@ -264,6 +275,21 @@ def test_the_steps_of_torchs_optimizer_are_recorded(tmp_path: Path) -> None:
     frame = trace.key_averages(group_by=["name", "step"]).to_pandas()
     optimizer = frame[frame.key == "Optimizer.step#SGD.step"]
     assert sorted(optimizer.step) == ["ProfilerStep#2", "ProfilerStep#3"]  # the ranges nest
+
+
+@pytest.mark.usefixtures("torch_here")
+def test_without_a_window_the_first_step_begins_with_the_first_optimizer(tmp_path: Path) -> None:
+    path = script(tmp_path, "import torch\ntorch.tan(torch.rand(3))\n" + TRAIN)
+    result = run(tmp_path, "--no-report", "--no-summary", "--trace", "t.json", path)
+    assert result.returncode == 11 and "step 0" not in own(result.stderr)
+    assert step_names(tmp_path / "t.json") == [f"ProfilerStep#{i}" for i in range(7)]
+    frame = fs.load_trace(tmp_path / "t.json").key_averages(group_by=["name", "step"]).to_pandas()
+    frame = frame[frame.device_type == "cpu"]
+    assert frame[frame.key == "aten::tan"].step.isna().all()
+    cosines = frame[frame.key == "aten::cos"]
+    found = dict(zip(cosines.step, cosines["count"], strict=True))
+    assert found == {f"ProfilerStep#{i}": i for i in range(1, 6)}
+    assert set(frame[frame.key == "Optimizer.step#SGD.step"].step) == {f"ProfilerStep#{i}" for i in range(6)}
 
 
 @pytest.mark.usefixtures("torch_here")

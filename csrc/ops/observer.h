@@ -12,8 +12,9 @@ typedef struct {
      * work is done (CPU) or queued (CUDA). */
     uint64_t (*begin)(void *context, const fs_op *op, const fs_signature *signature, fs_device device);
     void (*end)(void *context, uint64_t token, const fs_op *op, fs_device device, bool failed);
-    /* Tensors allocated (delta > 0) or released (delta < 0) memory of a device. */
-    void (*memory)(void *context, fs_device device, int64_t delta);
+    /* A tensor has allocated a block of memory of a device (delta > 0), or is about to release it (delta < 0): no other
+     * tensor has its address yet. */
+    void (*memory)(void *context, fs_device device, int64_t delta, uint64_t address);
     /* The calling thread runs that task of an event loop from now on; 0: none. */
     void (*task)(void *context, uint64_t task);
     uint64_t serial; /* unique to this observer: addresses may be reused */

@@ -134,18 +134,18 @@ static fs_status set_strides(fs_tensor *tensor, const int64_t *strides, const vo
                    fs_shape_text(tensor->ndim, tensor->shape, text, sizeof text));
 }
 
-static void tell_memory(fs_device device, int64_t delta)
+static void tell_memory(fs_device device, int64_t delta, const void *data)
 {
     const fs_observer *observer = delta ? fs_observer_enter() : NULL;
     if (observer == NULL) return;
-    observer->memory(observer->context, device, delta);
+    observer->memory(observer->context, device, delta, (uintptr_t)data);
     fs_observer_leave();
 }
 
 static void drop_own(fs_storage *storage)
 {
+    tell_memory(storage->device, -(int64_t)storage->nbytes, storage->data);
     fs_backend_of(storage->device)->release(storage->device, storage->data, storage->nbytes);
-    tell_memory(storage->device, -(int64_t)storage->nbytes);
 }
 
 fs_status fs_tensor_empty(fs_tensor *tensor, fs_dtype dtype, fs_device device, int ndim, const int64_t *shape,
@@ -164,7 +164,7 @@ fs_status fs_tensor_empty(fs_tensor *tensor, fs_dtype dtype, fs_device device, i
         fs_free(storage);
         return status;
     }
-    tell_memory(device, (int64_t)storage->nbytes);
+    tell_memory(device, (int64_t)storage->nbytes, storage->data);
     tensor->storage = storage;
     tensor->data = storage->data;
     return FS_OK;

@@ -241,10 +241,15 @@ static void end_op(void *context, uint64_t token, const fs_op *op, fs_device dev
     if (mark_in_flight != NULL) queue_work(recorder, (uint32_t)token, device, mark_in_flight);
 }
 
-static void record_memory(void *context, fs_device device, int64_t delta)
+static void record_memory(void *context, fs_device device, int64_t delta, uint64_t address)
 {
     fs_recorder *recorder = context;
+    _Alignas(8) char bytes[FS_MEMORY_STATE_BYTES];
     if (!recorder->options.profile_memory) return;
+    const fs_backend *backend = fs_backend_of(device);
+    fs_memory_state state = {backend->allocated(device), backend->reserved(device), address};
+    if (delta < 0) state.allocated += delta; /* it is released next */
+    fs_memory_state_encode(&state, bytes);
     fs_event event = fs_event_missing;
     event.kind = FS_EVENT_MEMORY;
     event.name = recorder->memory_name;
@@ -254,6 +259,7 @@ static void record_memory(void *context, fs_device device, int64_t delta)
     event.parent = fs_store_innermost(recorder->store);
     event.device = device.kind == FS_CUDA ? (int8_t)device.index : -1;
     if (fs_store_thread_lane(recorder->store, &event.lane, NULL) != FS_OK ||
+        fs_store_append_signature(recorder->store, bytes, sizeof bytes, &event.signature, NULL) != FS_OK ||
         fs_store_append(recorder->store, &event, NULL, NULL) != FS_OK) {
         lose(recorder);
     }

@@ -51,6 +51,7 @@ SCRIPTS = (
     "compare.js",
     "measurement.js",
     "colors.js",
+    "roofline_names.js",
     "roofline.js",
     "timeline_model.js",
     "timeline_paint.js",

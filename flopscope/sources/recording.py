@@ -71,7 +71,9 @@ class Recording:
         self._torch: Any = None
         self._starter: int | None = None  # the thread that starts a profiler for us
         self._step: Any = None
-        self._steps = StepCounter(self._step_ended)
+        self._steps = StepCounter(self._step_ended, self._step_expected)
+        self._expects_steps = False  # the program has created an optimizer
+        self._lacks_first = False  # step 0 was recorded, and not marked
         self._disarm: Callable[[], object] = bool
         self._over = threading.Event()
         self._began = time.monotonic()
@@ -121,9 +123,15 @@ class Recording:
     def _step_ended(self, count: int) -> None:
         self._safely(self._on_step, count)
 
+    def _step_expected(self) -> None:
+        self._expects_steps = True
+        self._safely(self._begin_step)
+
     def _on_step(self, count: int) -> None:
         if self._state in ("ended", "forked"):
             return
+        if count == 1 and self._state == "recording" and self._step is None:
+            self._lacks_first = True
         self._end_step()
         if self._state == "armed":
             self._start_torch()
@@ -146,7 +154,8 @@ class Recording:
     def _begin_step(self) -> None:
         if self._state != "recording" or self._step is not None:
             return
-        if not self._steps.count and (self._window is None or self._window.unit == "seconds"):
+        by_steps = self._window is not None and self._window.unit == "steps"
+        if not (self._steps.count or by_steps or self._expects_steps):
             return  # a program without steps shall have none; steps are seen at their end
         name = f"ProfilerStep#{self._steps.count}"
         if isinstance(self._prof, profile):
@@ -324,6 +333,8 @@ class Recording:
             return None
         if isinstance(prof, profile) and self._settings.get("counters"):
             self._tell_of_counters(prof)
+        if self._lacks_first:
+            self._tell("step 0 is recorded, but not marked: its end was its first sign; --steps 0: marks it")
         if isinstance(prof, profile) and not _are_measured(prof):
             prof._usual_peaks = "datasheet"  # measuring takes seconds, and memory that the program may hold
         return prof

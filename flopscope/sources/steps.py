@@ -22,11 +22,13 @@ def step() -> None:
 
 
 class StepCounter:
-    """The number of completed steps, and a function that is called with it when a step ends."""
+    """The number of completed steps, and functions that are called: with it when a step ends, and at the first sign of
+    a step to come."""
 
-    def __init__(self, ended: Callable[[int], object]) -> None:
+    def __init__(self, ended: Callable[[int], object], expected: Callable[[], object]) -> None:
         self.count = 0
         self._ended = ended
+        self._expected = expected
         self._marks = False  # the program calls step()
         self._depth = 0  # of optimizers whose step() calls that of another
 
@@ -41,7 +43,7 @@ class StepCounter:
         if _counter is self:
             _counter = None
         self._marks = True
-        self._ended = bool
+        self._ended = self._expected = bool
 
     def marked(self) -> None:
         """End a step that the program marks."""
@@ -56,7 +58,8 @@ class StepCounter:
         self._ended(self.count)
 
     def count_optimizers(self, torch: Any) -> None:
-        """Count the steps of torch's optimizers that are created from now on.
+        """Count the steps of torch's optimizers that are created from now on. The creation of the first is the sign of
+        a step to come.
 
         A step ends after its range "Optimizer.step#…", which a global post hook of torch's would still be inside.
         """
@@ -66,6 +69,7 @@ class StepCounter:
         @functools.wraps(hook_of)
         def profile_hook_step(function: Callable[..., Any]) -> Callable[..., Any]:
             hooked = hook_of(function)
+            self._expected()
 
             @functools.wraps(function)
             def wrapper(*arguments: Any, **options: Any) -> Any:

@@ -194,7 +194,10 @@ flopscope.Roofline = class {
         for (const roof of own.roofs) {
             for (const [source, rate] of Object.entries(roof.rates)) {
                 const from = source in roof.ridges ? Math.log10(roof.ridges[source]) : view.x0, y = this.y(Math.log10(rate));
-                if (this.x(from) < right) inside.append(svg("line", { x1: Math.max(this.x(from), -10), x2: right, y1: y, y2: y, class: `roof ${source}` }));
+                if (this.x(from) < right) {
+                    inside.append(svg("line", { x1: Math.max(this.x(from), -10), x2: right, y1: y, y2: y, class: `roof ${source}` }));
+                    this.taken.push({ x0: this.x(from), x1: right, y0: y - 1, y1: y + 1 });
+                }
             }
         }
         const memory = own.memory ? Object.entries(own.memory.rates) : [];
@@ -203,6 +206,10 @@ flopscope.Roofline = class {
             const at = (x) => [this.x(x), this.y(x + Math.log10(rate))];
             const [x1, y1] = at(view.x0), [x2, y2] = at(end);
             inside.append(svg("line", { x1, y1, x2, y2, class: `roof ${source}` }));
+            for (let k = 0; k <= 100; k++) {
+                const x = x1 + (k / 100) * (x2 - x1), y = y1 + (k / 100) * (y2 - y1), half = (x2 - x1) / 200;
+                this.taken.push({ x0: x - half, x1: x + half, y0: y - 2, y1: y + 2 });
+            }
         }
         if (memory.length) this.nameSlope(texts, view, memory, highest);
         const levels = own.roofs.map((roof) => ({ label: roof.label, y: this.y(Math.log10(Math.max(...Object.values(roof.rates)))) - 5 }))
@@ -245,28 +252,15 @@ flopscope.Roofline = class {
         return node;
     }
 
-    /* Names of the ops with the most time, each where it covers nothing. */
     drawNames() {
-        const { svg } = this, group = svg("g", { class: "roofline-names" }), { left, right, top, bottom } = this.box;
-        const boxes = [...this.taken, ...this.shown.slice(0, 200).map((mark) => {
-            const x = this.x(mark.x), y = this.y(mark.y), r = mark.radius * 0.8;
-            return { x0: x - r, x1: x + r, y0: y - r, y1: y + r };
-        })];
-        const covers = (box) => boxes.reduce((sum, one) => sum + Math.max(0, Math.min(box.x1, one.x1) - Math.max(box.x0, one.x0)) * Math.max(0, Math.min(box.y1, one.y1) - Math.max(box.y0, one.y0)), 0);
-        for (const mark of [...this.shown].sort((a, b) => b.time - a.time).slice(0, 12)) {
-            const full = (this.page.rows.get("key", mark.row) || "").replace(/^(aten|flopscope)::/, ""), name = full.length > 32 ? `${full.slice(0, 31)}…` : full;
-            const wide = 6.2 * name.length, x = this.x(mark.x), y = this.y(mark.y), r = mark.radius + 4;
-            const places = [[r, 4, 0], [-r - wide, 4, 0], [-wide / 2, -r - 2, 0], [-wide / 2, r + 11, 0], [r * 0.8, -r * 0.8, 0], [r * 0.8, r + 6, 0]];
-            let best = null;
-            for (const [dx, dy] of places) {
-                const box = { x0: x + dx, x1: x + dx + wide, y0: y + dy - 10, y1: y + dy + 3 };
-                const out = box.x0 < left + 2 || box.x1 > right - 2 || box.y0 < top || box.y1 > bottom;
-                const cost = out ? Infinity : covers(box);
-                if (!best || cost < best.cost) best = { cost, box };
-            }
-            if (best.cost > 60) continue;
-            boxes.push(best.box);
-            group.append(this.text(name, best.box.x0, best.box.y1 - 3, "start"));
+        const group = this.svg("g", { class: "roofline-names" });
+        const marks = this.shown.map((mark) => ({
+            name: (this.page.rows.get("key", mark.row) || "").replace(/^(aten|flopscope)::/, ""),
+            x: this.x(mark.x), y: this.y(mark.y), radius: mark.radius, time: mark.time,
+        }));
+        for (const { name, box, leader } of flopscope.rooflineNames.place(marks, this.taken, this.box)) {
+            if (leader) group.append(this.svg("line", leader));
+            group.append(this.text(name, box.x0 + 1, box.y1 - 3, "start"));
         }
         return group;
     }
