@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import signal
 import subprocess
 import sys
 import warnings
@@ -26,7 +25,7 @@ from flopscope.ranks.work import median_of_others
 pytest.importorskip("dask")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 from ranks import groups_of
-from ranks_cases import edited, simulated
+from ranks_cases import dies, edited, simulated
 from ranks_simulator import Simulated
 
 # Clocks ---------------------------------------------------------------------------------------------------------------
@@ -278,12 +277,6 @@ def test_nothing_to_read_is_an_error(wrong: Any) -> None:
 
 
 # Workers --------------------------------------------------------------------------------------------------------------
-
-
-def dies(item: int) -> int:
-    if item == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return 10 * item
 
 
 def test_a_task_that_kills_its_worker_is_a_failure_and_the_others_are_not_lost() -> None:

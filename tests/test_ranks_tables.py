@@ -219,3 +219,30 @@ def test_tables_are_written_as_parquet(ranks: fs.Ranks, tmp_path: Path) -> None:
         read = pandas.read_parquet(tmp_path / "out" / f"{name}.parquet")
         assert list(read.columns) == list(frame.columns) and len(read) == len(frame)
     json.dumps(ranks.to_dict(), allow_nan=False)
+
+
+def documented_columns() -> dict[str, dict[str, str]]:
+    """Return the types of the columns of each file, as docs/ranks.md lists them."""
+    text = (Path(__file__).parent.parent / "docs" / "ranks.md").read_text("utf-8")
+    head, _, *rows = re.search(r"(?m)^\| file \| string .*\n(?:\|.*\n)+", text)[0].splitlines()  # type: ignore[index]
+    types = [cell.strip() for cell in head.split("|")[2:5]]
+    found = {}
+    for row in rows:
+        name, *cells, other = (cell.strip() for cell in row.strip("|").split("|"))
+        columns = {one: kind for kind, cell in zip(types, cells, strict=True) for one in re.findall("`(.*?)`", cell)}
+        columns |= dict(re.findall(r"`(.*?)` \((.*?)\)", other))
+        found[name.strip("`")] = columns
+    return found
+
+
+def test_files_have_the_documented_columns(ranks: fs.Ranks, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    ranks.to_parquet(tmp_path)
+    written = {}
+    for path in tmp_path.iterdir():
+        schema = parquet.read_schema(path)
+        types = [re.sub(r"list<\w+: (\w+)>", r"list of \1", str(kind)) for kind in schema.types]
+        written[path.stem] = dict(zip(schema.names, types, strict=True))
+    assert written == documented_columns()
+    steps = parquet.read_table(tmp_path / "steps.parquet").to_pandas()
+    pd.testing.assert_frame_equal(steps, ranks.steps(), check_dtype=False)
