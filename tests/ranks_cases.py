@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -36,3 +37,9 @@ def dies(item: int) -> int:
     if item == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return 10 * item
+
+
+def sleeps(folder: str) -> None:
+    """A task that does not end. It leaves the number of its process in the folder."""
+    (Path(folder) / str(os.getpid())).touch()
+    time.sleep(600)
