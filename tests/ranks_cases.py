@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -27,3 +30,16 @@ def edited(folder: Path, edit: Any) -> None:
         rank = rank_of_name(path.name)
         edit(rank, trace)
         path.write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
+
+
+def dies(item: int) -> int:
+    """A task, which workers import from here: a module of a name that no other test has."""
+    if item == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 10 * item
+
+
+def sleeps(folder: str) -> None:
+    """A task that does not end. It leaves the number of its process in the folder."""
+    (Path(folder) / str(os.getpid())).touch()
+    time.sleep(600)

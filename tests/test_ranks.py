@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -20,13 +21,13 @@ import flopscope as fs
 from flopscope.ranks.calls import Calls, Group, match
 from flopscope.ranks.clocks import align, row_medians
 from flopscope.ranks.digest import ROWS, rank_of_name
-from flopscope.ranks.engine import ATTEMPTS, Failure, run_everywhere, workers_for
+from flopscope.ranks.engine import ATTEMPTS, Failure, _chunks, run_everywhere, workers_for
 from flopscope.ranks.work import median_of_others
 
 pytest.importorskip("dask")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 from ranks import groups_of
-from ranks_cases import edited, simulated
+from ranks_cases import dies, edited, simulated
 from ranks_simulator import Simulated
 
 # Clocks ---------------------------------------------------------------------------------------------------------------
@@ -273,17 +274,11 @@ def test_nothing_to_read_is_an_error(wrong: Any) -> None:
         fs.load_ranks(wrong)
     with pytest.raises(ValueError, match="workers must be at least 1, not 0"):
         fs.load_ranks([__file__], workers=0)
-    with pytest.raises(ValueError, match="none of the 1 files could be read"):
+    with pytest.raises(ValueError, match="no file could be read"):
         fs.load_ranks([__file__], workers=1)
 
 
 # Workers --------------------------------------------------------------------------------------------------------------
-
-
-def dies(item: int) -> int:
-    if item == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return 10 * item
 
 
 def test_a_task_that_kills_its_worker_is_a_failure_and_the_others_are_not_lost() -> None:
@@ -291,6 +286,51 @@ def test_a_task_that_kills_its_worker_is_a_failure_and_the_others_are_not_lost()
     assert [one for one in found if not isinstance(one, Failure)] == [0, 10, 20, 40, 50]
     assert isinstance(found[3], Failure) and found[3].source == "file 3" and "died" in found[3].reason
     assert ATTEMPTS == 3
+
+
+def is_running(process: int) -> bool:
+    """Return whether the process runs: it is neither gone nor only waited for."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are listed in /proc")
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_the_program(tmp_path: Path, end: signal.Signals) -> None:
+    folder = tmp_path / "workers"
+    folder.mkdir()
+    program = (
+        "from ranks_cases import sleeps\nfrom flopscope.ranks.engine import run_everywhere\n"
+        f"run_everywhere(sleeps, [{str(folder)!r}] * 2, ['one', 'two'], None, 2)\n"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    started = subprocess.Popen(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 300
+        while len(list(folder.iterdir())) < 2 and started.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        workers = [int(one.name) for one in folder.iterdir()]
+        assert len(workers) == 2 and all(is_running(one) for one in workers)
+        started.send_signal(end)
+        assert started.wait(timeout=300) != 0
+        while any(is_running(one) for one in workers) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not any(is_running(one) for one in workers)
+    finally:
+        started.kill()
+        started.wait()
+
+
+def test_chunks_get_smaller_and_have_every_place_once() -> None:
+    for count, workers in ((1, 2), (7, 3), (1000, 16)):
+        chunks = list(_chunks(list(range(count)), workers))
+        assert [place for one in chunks for place in one] == list(range(count))
+        sizes = [len(one) for one in chunks]
+        assert sizes == sorted(sizes, reverse=True) and sizes[-1] == 1 and max(sizes) <= 16
 
 
 def test_a_program_without_a_guard_reads_once(slow: tuple[Path, Simulated], tmp_path: Path) -> None:

@@ -20,6 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 from ranks_cases import edited, simulated
 from ranks_simulator import Simulated
 
+from flopscope.ranks.digest import digest_of
+from flopscope.ranks.ranks import Ranks
+
 
 def test_rows_have_statistics_over_the_ranks(ranks: fs.Ranks, slow: tuple[Path, Simulated]) -> None:
     traces = fs.load_traces(slow[0])
@@ -37,6 +40,23 @@ def test_rows_have_statistics_over_the_ranks(ranks: fs.Ranks, slow: tuple[Path, 
     assert row["time_median"] == pytest.approx(np.median(list(times.values())))
     assert row["rank_max"] == max(times, key=lambda rank: times[rank] or 0) == 5
     assert row["rank_min"] == min(times, key=lambda rank: times[rank] or 0)
+
+
+def test_rows_with_little_time_are_summed(slow: tuple[Path, Simulated], monkeypatch: pytest.MonkeyPatch) -> None:
+    path = min(slow[0].iterdir())
+    trace = fs.load_trace(path)
+    whole = digest_of(trace, str(path), 0)
+    monkeypatch.setattr("flopscope.ranks.digest.ROWS", 20)
+    cut = digest_of(trace, str(path), 0)
+    table = trace.key_averages(group_by_input_shape=True).to_pandas()
+    assert len(whole.table["key"]) == len(table) > 21 == len(cut.table["key"])
+    time = table["self_device_time_total"].fillna(0) + 1e-3 * table["self_cpu_time_total"]
+    assert sorted(cut.table["key"][:20]) == sorted(table["key"][time.nlargest(20).index])
+    assert cut.table["key"][20] == "(other ops)"
+    for name in ("count", "self_device_time_total", "flops"):
+        assert np.nansum(cut.table[name]) == pytest.approx(table[name].sum())
+    frame = Ranks([cut]).key_averages()
+    assert len(frame) == 21 and frame["input_shapes"].map(type).eq(list).all()
 
 
 def test_steps_are_the_accounting_of_each_rank(ranks: fs.Ranks, slow: tuple[Path, Simulated]) -> None:
@@ -219,3 +239,30 @@ def test_tables_are_written_as_parquet(ranks: fs.Ranks, tmp_path: Path) -> None:
         read = pandas.read_parquet(tmp_path / "out" / f"{name}.parquet")
         assert list(read.columns) == list(frame.columns) and len(read) == len(frame)
     json.dumps(ranks.to_dict(), allow_nan=False)
+
+
+def documented_columns() -> dict[str, dict[str, str]]:
+    """Return the types of the columns of each file, as docs/ranks.md lists them."""
+    text = (Path(__file__).parent.parent / "docs" / "ranks.md").read_text("utf-8")
+    head, _, *rows = re.search(r"(?m)^\| file \| string .*\n(?:\|.*\n)+", text)[0].splitlines()  # type: ignore[index]
+    types = [cell.strip() for cell in head.split("|")[2:5]]
+    found = {}
+    for row in rows:
+        name, *cells, other = (cell.strip() for cell in row.strip("|").split("|"))
+        columns = {one: kind for kind, cell in zip(types, cells, strict=True) for one in re.findall("`(.*?)`", cell)}
+        columns |= dict(re.findall(r"`(.*?)` \((.*?)\)", other))
+        found[name.strip("`")] = columns
+    return found
+
+
+def test_files_have_the_documented_columns(ranks: fs.Ranks, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    ranks.to_parquet(tmp_path)
+    written = {}
+    for path in tmp_path.iterdir():
+        schema = parquet.read_schema(path)
+        types = [re.sub(r"list<\w+: (\w+)>", r"list of \1", str(kind)) for kind in schema.types]
+        written[path.stem] = dict(zip(schema.names, types, strict=True))
+    assert written == documented_columns()
+    steps = parquet.read_table(tmp_path / "steps.parquet").to_pandas()
+    pd.testing.assert_frame_equal(steps, ranks.steps(), check_dtype=False)

@@ -30,8 +30,6 @@ def stragglers(comparison: Comparison) -> Iterator[Finding]:
     typical = np.array([median(row) for row in excess])
     least = LEAST * work.step_time
     late = np.zeros(own.shape, np.bool_)
-    found: dict[tuple[str, str | None], list[int]] = {}
-    hosts = host_names(digests)
     for rank in range(len(digests)):
         steps = _late_steps(excess[rank], typical, rank, work, least)
         known = np.isfinite(excess[rank])
@@ -40,14 +38,34 @@ def stragglers(comparison: Comparison) -> Iterator[Finding]:
             steps = known  # few steps, but all of them and all of their calls
         if steps is not None:
             late[rank] = steps
-            cause = _cause(work, rank, steps)
-            found.setdefault((cause, hosts[rank]), []).append(rank)
+    late[_hidden(work, late)] = False
+    found: dict[tuple[str, str | None], list[int]] = {}
+    hosts = host_names(digests)
+    for rank in np.flatnonzero(late.any(axis=1)).tolist():
+        found.setdefault((_cause(work, rank, late[rank]), hosts[rank]), []).append(rank)
     for (cause, _), ranks in _whole_hosts(found, hosts).items():
         yield _straggler(comparison, ranks, cause, np.where(late, excess, 0.0))
     named = {rank for ranks in found.values() for rank in ranks}
     for rank in _slow_gpus(work):
         if rank not in named:
             yield _slow_gpu(comparison, rank)
+
+
+def _hidden(work: Work, late: npt.NDArray[np.bool_]) -> list[int]:
+    """Return the late ranks that would cost nothing without the other late ones: ranks of their role that are not late
+    take as long, so that this is how much the ranks differ anyway."""
+    excess = np.where(late, np.maximum(np.nan_to_num(work.excess), 0.0), 0.0)
+    own = np.where(np.isnan(work.own), -np.inf, work.own)
+    hidden = []
+    for number in np.unique(work.role[late.any(axis=1)]):
+        members = np.flatnonzero(work.role == number)
+        less = own[members] - excess[members]
+        rest = less.max(axis=0)
+        for place in np.flatnonzero(late[members].any(axis=1)).tolist():
+            cost = np.maximum(own[members[place]] - rest, 0.0)[np.isfinite(rest)]
+            if not cost.mean() > LEAST * work.step_time:
+                hidden.append(int(members[place]))
+    return hidden
 
 
 def _slow_gpus(work: Work) -> list[int]:

@@ -56,8 +56,8 @@ def load_ranks(
     rank are listed there with the reason and counted in a UserWarning; the rest is analysed. Ranks.notes says if ranks
     run different programs or recorded different steps.
 
-    Raises ValueError if no file can be read, FileNotFoundError for a missing file or a pattern
-    without matches, ImportError without Dask, and OSError if the scheduler cannot be reached.
+    Raises ValueError if no file can be read, FileNotFoundError for a folder without traces or a pattern without
+    matches, ImportError without Dask, and OSError if the scheduler cannot be reached.
     """
     from flopscope.ranks.ranks import Ranks
 
@@ -74,7 +74,8 @@ def load_ranks(
     digests, more = _of_one_run([one for one in found if isinstance(one, Digest)])
     failures += more
     if not digests:
-        raise ValueError(printable(f"none of the {len(sources):,} files could be read: {_listed(failures)}"))
+        which = "no file" if len(sources) == 1 else f"none of the {len(sources):,} files"
+        raise ValueError(printable(f"{which} could be read: {_listed(failures)}"))
     if failures:
         some = "1 file is" if len(failures) == 1 else f"{len(failures):,} files are"
         message = f"{some} left out of {len(sources):,}: {_listed(failures)}; Ranks.files lists all"
@@ -101,7 +102,8 @@ def _read(file: _File) -> Digest | Failure:
         problems = [str(one.message).removeprefix(f"{file.source}: ") for one in caught]
         return replace(digest, problems=problems)
     except Exception as problem:  # whatever a file causes, the others are analysed
-        text = str(problem).removeprefix(f"{file.source}: ")
+        text = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+        text = text.removeprefix(f"{file.source}: ")
         return Failure(file.source, text if isinstance(problem, (ValueError, OSError, ImportError)) else repr(problem))
 
 

@@ -17,8 +17,9 @@ from flopscope.ranks.finding import Comparison, Finding, host_names
 from flopscope.ranks.findings import find
 from flopscope.ranks.notes import notes_of
 from flopscope.ranks.rows import rank_rows
+from flopscope.ranks.schema import arrow_table, with_types
 from flopscope.ranks.stragglers import Stragglers, find_stragglers
-from flopscope.ranks.tables import collective_rows, group_rows, host_rows, rank_facts, with_types
+from flopscope.ranks.tables import collective_rows, group_rows, host_rows, rank_facts
 from flopscope.ranks.unmatched import last_calls_by_group
 from flopscope.ranks.work import Work
 from flopscope.support.files import replacing
@@ -254,42 +255,31 @@ class Ranks:
 
         Raises ImportError without pyarrow, OSError if the folder cannot be written.
         """
-        try:
-            import pyarrow
-            import pyarrow.parquet
-        except ImportError as problem:
-            raise ImportError("to_parquet() needs pyarrow: pip install pyarrow") from problem
+        tables = {name: arrow_table(name, frame) for name, frame in self.tables().items()}
+        from pyarrow.parquet import write_table
+
         os.makedirs(folder, exist_ok=True)
-        for name, frame in self.tables().items():
-            table = pyarrow.Table.from_pandas(frame, preserve_index=False)
-            if name == "findings":  # an empty list column has no type
-                place = table.schema.get_field_index("ranks")
-                numbers = pyarrow.array(frame["ranks"].tolist(), pyarrow.list_(pyarrow.int64()))
-                table = table.set_column(place, "ranks", numbers)
+        for name, table in tables.items():
             with replacing(os.path.join(os.fspath(folder), f"{name}.parquet"), "wb") as out:
-                pyarrow.parquet.write_table(table, out)
+                write_table(table, out)
 
     def tables(self) -> dict[str, pandas.DataFrame]:
         """Return all tables by name: ``files``, ``findings``, ``ranks``, ``hosts``, ``groups``, ``collectives``,
         ``steps``, ``last_calls`` as the methods and properties of these names; ``calls``: Stragglers.collectives;
-        ``ops``: key_averages()."""
-        ops = self.key_averages()
-        for name in ("input_shapes", "input_dtypes"):
-            ops[name] = ops[name].astype(str)
-        return with_types(
-            {
-                "files": self.files,
-                "findings": self._finding_rows(),
-                "ranks": self.ranks,
-                "hosts": self.hosts(),
-                "groups": self.groups(),
-                "calls": self._stragglers.collectives,
-                "collectives": self.collectives(),
-                "ops": ops,
-                "steps": self.steps(),
-                "last_calls": self.last_calls,
-            }
-        )
+        ``ops``: key_averages(), whose lists are texts. Columns have the same types whatever the rows hold."""
+        frames = {
+            "files": self.files,
+            "findings": self._finding_rows(),
+            "ranks": self.ranks,
+            "hosts": self.hosts(),
+            "groups": self.groups(),
+            "calls": self._stragglers.collectives,
+            "collectives": self.collectives(),
+            "ops": self.key_averages(),
+            "steps": self.steps(),
+            "last_calls": self.last_calls,
+        }
+        return {name: with_types(name, frame) for name, frame in frames.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the findings, notes, ranks and files as dicts and lists for JSON; unknown values are None."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flopscope.ranks.stragglers import Stragglers
     from flopscope.ranks.work import Work
 
-__all__ = ["collective_rows", "group_rows", "host_rows", "rank_facts", "with_types"]
+__all__ = ["collective_rows", "group_rows", "host_rows", "rank_facts"]
 
 SPREAD = 0.95
 NAMES = (
@@ -88,36 +88,6 @@ def _edges(bucket: float) -> tuple[float, float]:
 def _median(values: npt.NDArray[Any]) -> float:
     known = values[~np.isnan(values)]
     return float(np.median(known)) if len(known) else float("nan")
-
-
-def with_types(tables: dict[str, pandas.DataFrame]) -> dict[str, pandas.DataFrame]:
-    """Return the tables with the same column types, whatever their rows hold: texts are strings, also where all are
-    missing, and columns of an empty table are those of a full one."""
-    found = {}
-    for name, frame in tables.items():
-        types: dict[Any, str] = {}
-        for column in frame:
-            if (name, column) == ("findings", "ranks"):
-                continue
-            if column in TEXTS:
-                types[column] = "string"
-            elif column in INTEGERS and not len(frame):
-                types[column] = "int64"
-            elif frame[column].dtype == object:
-                types[column] = "float64"
-        found[name] = frame.astype(types)
-    return found
-
-
-TEXTS = {
-    *("source", "rank_from", "host", "device", "problem", "kind", "cause", "what", "step", "bound"),
-    *("group", "members", "collective", "waiting_collective"),
-    *("key", "device_type", "input_shapes", "input_dtypes"),
-}
-INTEGERS = {
-    *("rank", "ranks", "first_rank", "calls", "groups"),
-    *("times_last", "most_last", "number", "count", "straggler"),
-}
 
 
 def rank_facts(digests: Sequence[Digest], waits: Stragglers, work: Work) -> pandas.DataFrame:
