@@ -29,6 +29,7 @@ autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
+smartquotes = False  # quoted words are strings of Python
 
 html_theme = "furo"
 html_title = f"flopscope {version}"

@@ -213,4 +213,22 @@ def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "docs", str(tmp_path / "html")]
     done = subprocess.run([*command, "-d", str(tmp_path / "doctrees")], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "flopscope.softmax" in (tmp_path / "html" / "api.html").read_text(encoding="utf-8")
+    page = (tmp_path / "html" / "api.html").read_text(encoding="utf-8")
+    assert "flopscope.softmax" in page
+    assert [name for name in _public_members() if f'id="flopscope.{name}"' not in page] == []
+    commands = (tmp_path / "html" / "commands.html").read_text(encoding="utf-8")
+    for name in ("table", "ranks", "perf-compare", "run"):
+        for option in re.findall(r"^ +(?:-o FILE, )?(--[a-z-]+)", _help(*name.split("-")), re.M):
+            assert f'id="cmdoption-flopscope-{name}-{option[2:]}"' in commands, option
+
+
+def _public_members() -> Iterator[str]:
+    """Yield the public attributes and methods of the public classes, such as "Trace.accounting"."""
+    for name in fs.__all__:
+        thing = getattr(fs, name)
+        if not isinstance(thing, type) or name in ("Op", "record_function"):  # described in words
+            continue
+        for base in thing.__mro__:
+            if base.__module__.startswith("flopscope"):
+                members = {*vars(base), *vars(base).get("__annotations__", {})}
+                yield from (f"{name}.{member}" for member in sorted(members) if not member.startswith("_"))

@@ -119,6 +119,12 @@ def test_names_that_contain_the_word_are_suggested_if_none_is_similar() -> None:
     [
         (lambda: fs.rand(8, 8), TypeError, r"at most 1 positional argument, not 2; a shape is one tuple, such as \("),
         (lambda: fs.add(1, 2, 3), TypeError, "at most 2 positional arguments, not 3$"),
+        (
+            lambda: fs.add(fs.ones((1,)), Path()),
+            TypeError,
+            "expected a flopscope Tensor, not pathlib[.a-z_]*.PosixPath;",
+        ),
+        (lambda: fs.add(fs.ones((1,)), [1]), TypeError, "expected a flopscope Tensor, not list;"),
         (lambda: fs.roofline_time(1.0, 1.0, device="H200"), ValueError, "no datasheet row for 'H200'; did you mean 'N"),
         (lambda: fs.load_traces(["a.json"]), TypeError, r"load_traces\(\*paths\), not \['a.json'\]"),
         (lambda: fs.stragglers(fs.load_trace(TRACE)), TypeError, "one of each rank, or a dict of them, not <"),

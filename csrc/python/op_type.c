@@ -88,16 +88,35 @@ static bool missing(const fs_op *op, PyObject *const *values, int required)
     return false;
 }
 
+/* Return the name of an object's type with its module, such as "torch.Tensor"; without it for Python's own types. */
+static PyObject *type_name(PyObject *object)
+{
+    const char *name = Py_TYPE(object)->tp_name;
+    PyObject *module = strchr(name, '.') ? NULL : PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__module__");
+    if (module == NULL || !PyUnicode_Check(module) || PyUnicode_CompareWithASCIIString(module, "builtins") == 0) {
+        PyErr_Clear();
+        Py_XDECREF(module);
+        return PyUnicode_FromString(name);
+    }
+    PyObject *whole = PyUnicode_FromFormat("%U.%s", module, name);
+    Py_DECREF(module);
+    return whole;
+}
+
 static bool take_tensor(const fs_op *op, PyObject *object, const fs_tensor **tensor)
 {
     if (fs_is_tensor(object)) {
         *tensor = &((fs_tensor_object *)object)->tensor;
         return true;
     }
-    PyErr_Format(PyExc_TypeError,
-                 "%s: expected a flopscope Tensor, not %.100s; use fs.from_numpy(array) or "
-                 "fs.from_dlpack(tensor)",
-                 op->name, Py_TYPE(object)->tp_name);
+    PyObject *type = type_name(object);
+    if (type != NULL) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s: expected a flopscope Tensor, not %U; use fs.from_numpy(array) or "
+                     "fs.from_dlpack(tensor)",
+                     op->name, type);
+        Py_DECREF(type);
+    }
     return false;
 }
 

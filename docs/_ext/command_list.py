@@ -12,6 +12,8 @@ from sphinx.util.docutils import SphinxDirective
 
 from flopscope.cli.program import make_parser
 
+WIDTH = 88  # of usages, in characters
+
 
 def setup(app: object) -> dict[str, bool]:
     """Register with Sphinx."""
@@ -42,8 +44,9 @@ def commands(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.Argumen
 def _described(command: argparse.ArgumentParser, text: str) -> Iterator[str]:
     yield from (f".. rubric:: {command.prog}", "", f".. program:: {command.prog}", "")
     yield from (text[:1].upper() + text[1:] + ".", "", ".. code-block:: text", "")
-    usage = command.format_usage().removeprefix("usage: ").splitlines()
-    yield from (f"   {line.removeprefix(' ' * len('usage: '))}" for line in usage)
+    formatter = command.formatter_class(command.prog, width=WIDTH)  # whatever the terminal, and without its colours
+    formatter.add_usage(command.usage, command._actions, command._mutually_exclusive_groups, prefix="")
+    yield from (f"   {line}" for line in formatter.format_help().splitlines())
     yield ""
     for action in command._actions:
         if action.help == argparse.SUPPRESS or isinstance(action, (argparse._HelpAction, argparse._SubParsersAction)):
