@@ -8,7 +8,7 @@ from functools import cache, partial
 
 from flopscope._core import Store
 from flopscope.sources.graphs import Source
-from flopscope.sources.load import NotATrace, Trace, load_with, read_captures
+from flopscope.sources.load import GraphCaptures, NotATrace, Trace, load_with, read_captures
 from flopscope.sources.paths import Found, find_traces, listed
 from flopscope.support.safe import printable
 from flopscope.support.warn import warn_user
