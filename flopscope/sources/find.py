@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 
-from flopscope._core import Store
 from flopscope.sources.graphs import Source
 from flopscope.sources.load import GraphCaptures, NotATrace, Trace, load_with, read_captures
 from flopscope.sources.paths import Found, find_traces, listed
