@@ -242,11 +242,11 @@ def test_windows_follow_each_other_where_the_interval_is_too_short_to_decode(lib
         library,
         SETUP,
         """
-        sampler = _core.Sampler(0, 2000, 0, 1000)  # windows of 2 ms
+        sampler = _core.Sampler(0, 20_000, 0, 2000)  # windows of 40 ms
         core = _core.Profiler(cupti=True)
         core.start(); sampler.start()
-        for i in range(60): kernel("k", 100, read=1e8, gap=0)
-        time.sleep(0.002)
+        for i in range(60): kernel("k", 3000, read=1e8, gap=0)
+        time.sleep(0.05)
         sampler.stop(); sampler.stop(); core.stop()
         sampler.pour(core.store)
         tracks = {name: len(start) for _, name, _, _, start, _, _ in core.store.samples()}
