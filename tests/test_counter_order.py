@@ -280,3 +280,94 @@ def test_each_version_of_cupti_gets_its_own_arguments(library: Path, version: in
         """,
     )
     assert read == [pytest.approx(1e8, rel=0.01), COUNTED]
+
+
+# Sessions, as the core opens them -------------------------------------------------------------------------------------
+
+
+def test_calls_are_counted_apart_once_for_each_pass(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        cuda.fake.fake_set_passes(3)
+        called, ready = [], []
+        def work(name, us, read):
+            called.append(name)
+            start = cuda.now()
+            cuda.traffic(READ, start, 1000 * us, read)
+            while cuda.now() < start + 1000 * us + 1000: pass
+        works = (lambda: work("a", 50, 5e6), lambda: work("b", 80, 7e6))
+        values = _core.count_calls(0, "memory", lambda: ready.append(1), works)
+        print(json.dumps([values, called, len(ready), cuda.counters("open"), cuda.counters("hosts")]))
+        """,
+    )
+    values, called, ready, still_open, hosts = found
+    assert [value["dram_bytes_read"] for value in values] == [pytest.approx(5e6), pytest.approx(7e6)]
+    assert called == ["a", "b"] * 3 and ready == 6
+    assert "fp32_flops" not in values[0] and still_open == 0 and hosts == 0
+
+
+def test_counters_that_never_are_complete_are_an_error(library: Path) -> None:
+    error, passes, still_open = run_with_fake(
+        library,
+        SETUP,
+        """
+        cuda.fake.fake_set_passes(200)
+        try:
+            _core.count_calls(0, "memory", lambda: None, (lambda: None,))
+            error = ""
+        except RuntimeError as problem:
+            error = str(problem)
+        print(json.dumps([error, cuda.counters("range_passes"), cuda.counters("open")]))
+        """,
+    )
+    assert "not complete after 64 passes" in error and (passes, still_open) == (64, 0)
+
+
+def test_a_call_that_fails_gives_the_counters_back(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        def fail(): raise ZeroDivisionError("in the call")
+        told = []
+        try:
+            _core.count_calls(0, "memory", lambda: None, (fail,))
+        except ZeroDivisionError as problem:
+            told.append(str(problem))
+        for step in ("cuptiRangeProfilerEnable", "cuptiRangeProfilerSetConfig", "cuptiRangeProfilerStart",
+                     "cuptiRangeProfilerPushRange", "cuptiRangeProfilerPopRange", "cuptiRangeProfilerStop",
+                     "cuptiRangeProfilerDecodeData", "cuptiProfilerGetCounterAvailability"):
+            cuda.fail(step, 26)
+            try:
+                _core.count_calls(0, "memory", lambda: None, (lambda: None,))
+            except RuntimeError as problem:
+                told.append(str(problem))
+            cuda.fail(step, 0)
+        print(json.dumps([told, cuda.counters("open"), cuda.counters("hosts")]))
+        """,
+    )
+    told, still_open, hosts = found
+    assert told[0] == "in the call" and len(told) == 9
+    assert all("another profiler holds the counters" in text for text in told[1:])
+    assert (still_open, hosts) == (0, 0)
+
+
+def test_calls_are_counted_after_a_profile_has_detached_cupti(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        with fs.profile(counters="require") as prof: kernel("k", 20)
+        assert cuda.count("finalized") == 1
+        start = cuda.now()
+        cuda.traffic(READ, start, 50_000_000, 1e9)
+        def work():
+            while cuda.now() < start + 50_000_000: pass
+        values = _core.count_calls(0, "memory", lambda: None, (work,))
+        with fs.profile(counters="require") as again: kernel("k", 100, read=1e8); time.sleep(0.001)
+        print(json.dumps([values[0]["dram_bytes_read"], counted(again)["k"]["dram_bytes_read"]]))
+        """,
+    )
+    assert 1e8 < found[0] <= 1e9 and found[1] == pytest.approx(1e8, rel=0.01)

@@ -7,7 +7,7 @@
  *   sampling   PM sampling of a device, decoded by a thread of its own, into a store
  *   ranges     counts of what runs between two calls
  *
- * Opening anything initializes CUPTI's profiler, which does nothing if it is, and keeps CUPTI in the process until it
+ * Opening anything initializes CUPTI's profiler, which does nothing if it is, and keeps CUPTI in the process until that
  * is closed. The profiler is never deinitialized: other clients may use it, and CUPTI does not count them. No clock and
  * no setting of the GPU is changed; CUPTI itself holds the clocks while it counts. */
 #ifndef FS_SOURCES_COUNTERS_COUNTERS_H
