@@ -3,6 +3,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <sys/mman.h>
 
 static atomic_llong live_blocks;
@@ -69,6 +72,13 @@ void fs_free(void *block)
 {
     if (block != NULL) atomic_fetch_sub_explicit(&live_blocks, 1, memory_order_relaxed);
     free(block);
+}
+
+void fs_memory_trim(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 int64_t fs_memory_live(void)

@@ -15,6 +15,9 @@ void fs_free(void *block);
  * faults. */
 void *fs_malloc_huge(size_t size);
 
+/* Give freed memory back to the system, where the library keeps it: after threads have freed megabytes. */
+void fs_memory_trim(void);
+
 /* The block size for large buffers. The fuzz targets are built with FS_SMALL_BLOCKS, so that their small inputs span
  * several blocks in little time. */
 #ifdef FS_SMALL_BLOCKS

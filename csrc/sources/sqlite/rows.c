@@ -57,6 +57,7 @@ void fs_rows_destroy(fs_rows *rows)
     fs_intern_clear(&rows->strings);
     fs_free(rows->payloads);
     fs_free(rows);
+    fs_memory_trim(); /* the records, which each reading thread allocated in an arena of its own */
 }
 
 fs_status fs_rows_open_parts(fs_rows *rows, uint32_t count, uint32_t *first, fs_error *err)
