@@ -215,10 +215,10 @@ static bool is_gradient_of(const char *name, const char *forward)
     return strncmp(name, forward, size) == 0 && strcmp(name + size, backward) == 0;
 }
 
-/* Find the rule for a call. The rows of an op whose versions differ follow one another. */
-static fs_aten_rule find_fitting(const char *name, const fs_torch_call *call)
+/* Return the rule, or the one of the same name that fits the call. The rows of an op whose versions differ follow one
+ * another. */
+static fs_aten_rule find_fitting(fs_aten_rule rule, const fs_torch_call *call)
 {
-    fs_aten_rule rule = find_rule(name);
     if (rule.arguments == NULL || fits(&rule, call)) return rule;
     const fs_aten_rule *first = find(rule.name, strlen(rule.name));
     for (const fs_aten_rule *row = first + 1; row->name != NULL && strcmp(row->name, rule.name) == 0; row++)
@@ -239,7 +239,7 @@ const char *fs_work_expected(const char *name, const fs_torch_call *call)
         call = call->outer;
         if (call == NULL) return NULL;
     }
-    rule = find_fitting(name, call);
+    rule = find_fitting(rule, call);
     return rule.count != NULL && rule.arguments != NULL && !fits(&rule, call) ? rule.arguments : NULL;
 }
 
@@ -270,7 +270,7 @@ static fs_work work_by_rule(const char *name, const fs_torch_call *call)
         if (call->outer == NULL || !is_gradient_of(name, call->outer_name)) return work;
         call = call->outer;
     }
-    rule = find_fitting(name, call);
+    rule = find_fitting(rule, call);
     if (rule.count == NULL || !call->whole || !fits(&rule, call)) return fs_work_unknown;
     if (rule.count != fs_count_view && has_sparse(call)) return fs_work_unknown;
     rule.name = name;
