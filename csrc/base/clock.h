@@ -12,4 +12,12 @@ static inline int64_t fs_clock_now(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* What to add to that clock for the time since 1970. */
+static inline int64_t fs_clock_unix_offset(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - fs_clock_now();
+}
+
 #endif

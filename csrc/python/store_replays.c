@@ -52,11 +52,8 @@ static bool add_names(fs_captures *captures, PyObject *names)
 /* What to add to the times of a store for those of fs_clock_now. */
 static int64_t shift_of(const fs_store_object *self)
 {
-    struct timespec now;
     if (!self->recorded) return 0;
-    if (self->clock_base == 0) return FS_MISSING;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return self->clock_base - ((int64_t)now.tv_sec * 1000000000 + now.tv_nsec - fs_clock_now());
+    return self->clock_base != 0 ? self->clock_base - fs_clock_unix_offset() : FS_MISSING;
 }
 
 /* Replace the events of a store by those with the ops of replays. */

@@ -28,13 +28,6 @@ static fs_status write_piece(void *context, const char *bytes, size_t size, fs_e
     return status;
 }
 
-static int64_t unix_time(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 PyObject *fs_store_object_write_trace(PyObject *object, PyObject *args)
 {
     fs_store_object *self = (fs_store_object *)object;
@@ -58,7 +51,7 @@ PyObject *fs_store_object_write_trace(PyObject *object, PyObject *args)
     options.pid = getpid();
     options.process = program_invocation_short_name;
     options.dropped = fs_store_object_dropped(self);
-    options.clock_offset = self->recorded ? self->clock_base : unix_time() - fs_clock_now();
+    options.clock_offset = self->recorded ? self->clock_base : fs_clock_unix_offset();
     int64_t left_out = 0;
     fs_error err;
     fs_long_work_begin(&sink.work);

@@ -229,11 +229,11 @@ class Recording:
         """Let the kernels of replayed CUDA graphs know the ops that were captured, from before the window on."""
         if self._state in ("ended", "forked"):
             return
-        self._starter = threading.get_ident()
+        before, self._starter = self._starter, threading.get_ident()
         try:
             watch_in_background(with_stack=bool(self._settings.get("with_stack")))
         finally:
-            self._starter = None
+            self._starter = before
 
     def _start(self, prof: Any) -> None:
         self._starter = threading.get_ident()

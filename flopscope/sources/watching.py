@@ -142,7 +142,10 @@ def watch_in_background(*, with_stack: bool) -> None:
         _unwatched = f"{ENVIRONMENT}=0"
     elif has_gpu():
         _background, _with_stack = True, with_stack
-        _unwatched = _why_not_begun()
+        try:
+            _unwatched = _why_not_begun()
+        except Exception as problem:  # of a library that was hooked; the recording goes on without
+            _unwatched = f"{type(problem).__name__}: {problem}"
 
 
 def pause_background() -> None:
@@ -341,7 +344,7 @@ def _prime(module: Any) -> None:
     on = _core.watch_is_on()
     if on:
         _core.watch_stop()
-    with module.profile():
+    with contextlib.suppress(RuntimeError), module.profile():
         pass
     if on:
         _resume()

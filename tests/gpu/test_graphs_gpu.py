@@ -168,6 +168,42 @@ def test_graphs_of_other_threads_and_destroyed_graphs_are_told_apart() -> None:
     check_step(found)
 
 
+def test_flopscope_run_knows_graphs_that_are_captured_while_it_records() -> None:
+    """The recording begins when torch initializes CUDA, so that torch's own profile has the calls of the capture."""
+    code = """
+        from flopscope.sources.recording import Recording
+        def torch_profile():
+            import flopscope.torch
+            return flopscope.torch.profile
+        recorded = Recording(None, {"record_shapes": True}, torch_profile, print)
+        recorded.begin()
+    """
+    program = (
+        textwrap.dedent(code)
+        + BEGIN.replace("watch = fs.watch_graphs(with_stack=WITH_STACK)", "")
+        + """
+graph = capture(step)
+before = fs._core.watch_state()["resolved"]
+for _ in range(REPLAYS):
+    graph.replay()
+torch.cuda.synchronize()
+prof = recorded.end()
+rows = prof.key_averages(group_by_input_shape=True, peaks="none")
+mm = [row for row in rows if row.key == "aten::mm" and row.device_type == "cpu"]
+coverage = prof.coverage()
+print(json.dumps({"flops": sum(row.flops for row in mm), "bytes": coverage["bytes"],
+                  "unseen": coverage.get("unseen_graphs"), "resolved": fs._core.watch_state()["resolved"]}))
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program.replace("WITH_STACK", "False")], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["flops"] == (3 + 3) * MM_FLOPS, "three calls warm up, three are replays; none is of the capture"
+    assert found["bytes"] == 1 and not found["unseen"] and found["resolved"] > 0
+
+
 def test_a_graph_of_cupy_keeps_the_range_of_the_capture() -> None:
     pytest.importorskip("cupy")
     found = run("""
