@@ -83,7 +83,8 @@ static void test_appended_signatures_have_ids_of_their_own(void)
         if (i % 3 == 0) CHECK(fs_store_signature(store, &i, sizeof i, &id, &err) == FS_OK && id == i);
     }
     uint64_t appended[] = {1, 7};
-    CHECK(fs_store_signature(store, appended, sizeof appended, &id, &err) == FS_OK && id == 3000, "found an appended one");
+    CHECK(fs_store_signature(store, appended, sizeof appended, &id, &err) == FS_OK && id == 3000,
+          "found an appended one");
     CHECK(fs_store_signature_count(store) == 3001);
     fs_memory_fail_at(1);
     uint32_t before = fs_store_signature_count(store);
