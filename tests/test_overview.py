@@ -201,6 +201,23 @@ def test_marks_lie_where_their_logarithms_are() -> None:
     assert titles(svg)[2] == "a: 100us, 0.1 TFLOP/s, memory-bound"
 
 
+def test_the_name_of_a_roof_covers_no_mark() -> None:
+    def box(*intensities: float) -> tuple[float, float]:
+        """Return from where to where the name reaches; it must lie above its roof and cover no mark."""
+        marks = [Mark("a", 100.0, one, 49.0, "memory") for one in intensities]
+        svg = svg_of(roofline_svg([Mark("far", 1.0, 0.1, 0.01, "memory"), *marks], 1e12, {"bf16_tensor": 50e12}))
+        (name,) = [one for one in svg if local(one) == "text" and one.text == "bf16_tensor"]
+        x, wide = float(name.attrib["x"]), 9 * 0.6 * len("bf16_tensor")
+        left = x - wide if name.attrib["text-anchor"] == "end" else x
+        for mark in (one for one in svg if local(one) == "circle" and float(one.attrib["r"]) > 5):
+            centre, radius = float(mark.attrib["cx"]), float(mark.attrib["r"])
+            assert centre + radius <= left + 1 or centre - radius >= left + wide - 1
+        return left, left + wide
+
+    usual = box()
+    assert box(1000.0)[1] < usual[1] and box(100.0, 1000.0)[1] < usual[1]
+
+
 def test_pictures_remain_small_and_valid() -> None:
     many = [Mark("n" * 500 + "<&>", 10.0 + i, 10.0 ** (i % 5), 10.0 ** (i % 4), "latency") for i in range(5000)]
     assert len([one for one in svg_of(roofline_svg(many, 1e12, {"fp32": 1e13})) if local(one) == "path"]) == 62

@@ -251,7 +251,7 @@ static void put_event(fs_trace *trace, const fs_event *event, uint32_t index)
     const categories *of_kind = &beginnings[event->kind];
     const beginning *begin = fs_trace_is_device(event) ? &of_kind->device : &of_kind->host;
     if (is_driver_call(trace, event)) begin = &driver_call;
-    fs_json_put(out, begin->text, begin->size);
+    if (begin->text != NULL) fs_json_put(out, begin->text, begin->size);
     put_name(trace, event);
     put_place(trace, event, index);
     if (event->kind != FS_EVENT_MEMORY) {

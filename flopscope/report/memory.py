@@ -1,7 +1,8 @@
 """The section Memory: allocated and reserved over time on each device, and who allocated and holds it.
 
 Needs ``profile_memory=True``. Traces of torch, and live profiles of flopscope's ops, tell after each change how much is
-allocated and reserved on the device; other recordings tell the changes alone, and what was allocated before them is unknown.
+allocated and reserved on the device; other recordings tell the changes alone, and what was allocated before them is
+unknown.
 """
 
 from __future__ import annotations

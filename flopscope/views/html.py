@@ -23,7 +23,7 @@ HIGH = 30
 """Rows above which the table scrolls, below its header."""
 
 STYLE = """
-.flopscope {border-collapse: collapse; font-size: 0.85em; font-variant-numeric: tabular-nums}
+.flopscope {border-collapse: collapse; font-size: min(0.85em, 12.5px); font-variant-numeric: tabular-nums}
 .flopscope th, .flopscope td {padding: 0.2em 0.5em; text-align: right; white-space: nowrap}
 .flopscope th {border-bottom: 1px solid color-mix(in srgb, currentColor 40%, transparent)}
 .flopscope tbody tr:nth-child(even) {background: color-mix(in srgb, currentColor 6%, transparent)}

@@ -19,6 +19,7 @@ LARGEST, SMALLEST = 9.0, 2.5  # radii in pixels
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 8.0, 16.0, 30.0  # margins in pixels
 MOST_SAMPLES = 300
 FAR = 4.0
+LABEL_EM = 5.4  # px: the width of a character of a level's name
 FONT = 'font-size="10" fill="currentColor"'
 
 
@@ -58,8 +59,9 @@ def roofline_svg(
     frame = _frame(drawn, tera_per_intensity, peaks, width, height)
     head = f'<svg class="flopscope-roofline" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
     head += 'xmlns="http://www.w3.org/2000/svg" role="img" font-family="sans-serif">'
-    parts = [head, "<title>Roofline</title>", *frame.axes(), *_roofs(frame, tera_per_intensity, peaks)]
     longest = max((mark.us for mark in drawn), default=0.0)
+    discs = [(frame.x(mark.intensity), frame.y(mark.tera), _radius(mark, longest)) for mark in drawn]
+    parts = [head, "<title>Roofline</title>", *frame.axes(), *_roofs(frame, tera_per_intensity, peaks, discs)]
     parts += [_mark(frame, mark, longest) for mark in drawn]
     if not drawn:
         x, y = (frame.left + frame.right) / 2, (frame.top + frame.bottom) / 2
@@ -132,8 +134,13 @@ def _tick(power: int) -> str:
     return f"{10.0**power:g}" if -3 <= power <= 4 else f"1e{power}"
 
 
-def _roofs(frame: _Frame, slope: float, peaks: Mapping[str, float]) -> list[str]:
-    """Return the slope up to the highest level, and each level from the slope on, with the numbers in tooltips."""
+def _roofs(
+    frame: _Frame, slope: float, peaks: Mapping[str, float], discs: Sequence[tuple[float, float, float]]
+) -> list[str]:
+    """Return the slope up to the highest level, and each level from the slope on, with the numbers in tooltips.
+
+    discs: centres and radii of the marks. The name of a level is where it meets none of them, if there is such a place.
+    """
     parts = []
     left, right = 10.0**frame.x0, 10.0**frame.x1
     stroke = 'stroke="currentColor" stroke-opacity="0.75" fill="none"'
@@ -151,17 +158,34 @@ def _roofs(frame: _Frame, slope: float, peaks: Mapping[str, float]) -> list[str]
         label = markup(shorten(name, 30))
         title = f"<title>{label}: {units.si_text(level * 1e12, 'FLOP/s', 3)}</title>"
         parts.append(f'<path d="M{frame.x(begin):.1f} {y:.1f}H{frame.right:.1f}" {stroke}>{title}</path>')
+        wide = LABEL_EM * len(name)
+        ridge = frame.x(begin)
+        places = [(frame.right - 3, y - 3, "end"), (ridge + 5, y - 3, "start"), (ridge - 3, y - 3, "end")]
+        free = [place for place in places if not any(_meets(place, wide, disc) for disc in discs)]
+        at, base, anchor = (free or places)[0]
         parts.append(
-            f'<text x="{frame.right - 3:.1f}" y="{y - 3:.1f}" text-anchor="end" font-size="9" fill="currentColor" '
+            f'<text x="{at:.1f}" y="{base:.1f}" text-anchor="{anchor}" font-size="9" fill="currentColor" '
             f'fill-opacity="0.8">{label}</text>'
         )
     return parts
 
 
+def _meets(place: tuple[float, float, str], wide: float, disc: tuple[float, float, float]) -> bool:
+    """Return whether a text of one line and a disc have a point in common."""
+    at, base, anchor = place
+    x, y, radius = disc
+    left = at - wide if anchor == "end" else at
+    return math.hypot(x - min(max(x, left), left + wide), y - min(max(y, base - 8), base + 2)) < radius
+
+
+def _radius(mark: Mark, longest: float) -> float:
+    share = mark.us / longest if longest > 0 else 0.0
+    return max(LARGEST * math.sqrt(max(share, 0.0)), SMALLEST) if share == share else SMALLEST
+
+
 def _mark(frame: _Frame, mark: Mark, longest: float) -> str:
     """Return a mark: its shape and colour show the bound."""
-    share = mark.us / longest if longest > 0 else 0.0
-    r = max(LARGEST * math.sqrt(max(share, 0.0)), SMALLEST) if share == share else SMALLEST
+    r = _radius(mark, longest)
     x, y = frame.x(mark.intensity), frame.y(mark.tera)
     colour, shape = BOUNDS.get(mark.bound, BOUNDS["unknown"])
     look = f'fill="{colour}" fill-opacity="0.9" stroke="Canvas" stroke-width="0.6"'

@@ -38,9 +38,12 @@ PRINTED = """
 """
 
 AT_PRINT = """
-    const columns = [...document.querySelectorAll('.printed')].map((one) => one.querySelectorAll('thead tr > *').length);
-    const wide = [...document.querySelectorAll('canvas')].filter((one) => one.getBoundingClientRect().width > 690);
-    window.atPrint = { columns, waiting: document.querySelectorAll('.body[aria-busy]').length, wide: wide.length };
+    const all = (selector) => [...document.querySelectorAll(selector)];
+    window.atPrint = {
+        columns: all('.printed').map((one) => one.querySelectorAll('thead tr > *').length),
+        waiting: all('.body[aria-busy]').length,
+        wide: all('canvas').filter((one) => one.getBoundingClientRect().width > 690).length,
+    };
 """
 
 

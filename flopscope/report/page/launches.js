@@ -20,7 +20,7 @@ flopscope.section("launches", {
                 time("Delay, 95%", "delay_p95", "95th percentile of the delays."),
                 time("Delay, most", "delay_max", "Longest delay."),
                 { title: "Queue, mean", doc: "Earlier launches whose kernel had not started when a call began.", text: (record) => `${format.number(record.queue_mean)} launches` },
-                { title: "Queue, most", doc: "Longest queue.", text: (record) => `${format.count(record.queue_max)} launches` },
+                { title: "Queue, most", doc: "Longest queue.", text: (record) => `${format.count(record.queue_max)} ${record.queue_max === 1 ? "launch" : "launches"}` },
                 { title: "Late", doc: "Launches onto a stream whose work had ended before the call returned: the device waited for the host.", text: (record) => format.percent(record.launch_bound_pct) },
                 time("Idle before late launches", "idle_lost", "Time in which the device had no work before late launches."),
             ], "Launches of each device"));
