@@ -159,7 +159,7 @@ def _server_of_processes(module: str) -> Any:
     from multiprocessing import forkserver
 
     context = multiprocessing.get_context("forkserver")
-    others = list(getattr(forkserver._forkserver, "_preload_modules", ["__main__"]))  # type: ignore[attr-defined]
+    others = list(getattr(forkserver._forkserver, "_preload_modules", ["__main__"]))
     context.set_forkserver_preload([*others, module, "dask.multiprocessing"])
     try:
         forkserver.ensure_running()

@@ -59,7 +59,7 @@ SCHEMA: dict[str, dict[str, str]] = {
 def with_types(name: str, frame: pandas.DataFrame) -> pandas.DataFrame:
     """Return the table of that name with the types of its columns. Lists become texts where the schema has texts."""
     types = SCHEMA[name]
-    return frame.astype({column: PANDAS[types[column]] for column in frame})
+    return frame.astype({column: PANDAS[types[str(column)]] for column in frame})
 
 
 def arrow_table(name: str, frame: pandas.DataFrame) -> Any:
@@ -75,5 +75,5 @@ def arrow_table(name: str, frame: pandas.DataFrame) -> Any:
         "flag": pyarrow.bool_(),
         "integers": pyarrow.list_(pyarrow.int64()),
     }
-    schema = pyarrow.schema([(column, kinds[SCHEMA[name][column]]) for column in frame])
+    schema = pyarrow.schema([(str(column), kinds[SCHEMA[name][str(column)]]) for column in frame])
     return pyarrow.Table.from_pandas(frame, schema, preserve_index=False)

@@ -45,7 +45,7 @@ def load_traces(
 
 
 def _load(
-    found: Found, max_bytes: int | None, captures: Callable[[], list[Store]] | None
+    found: Found, max_bytes: int | None, captures: Callable[[], GraphCaptures] | None
 ) -> tuple[list[Trace], list[str]]:
     """Return the traces, and the names of the files that are none, with the reason where the name does not give it."""
     traces, skipped = [], []

@@ -209,7 +209,7 @@ def test_thousands_of_ranks_can_be_read(open_report: Open, tmp_path: Path) -> No
     assert len(page.all("#ranks .grid .line")) < 300
     assert cells(page, "ranks", 1)[0][0] == "node154"  # of rank 1234
     groups = cells(page, "ranks", 2)
-    assert [time_of(row[2]) for row in groups[:3]] == [2050.0] * 3  # of 2047, 2046 and 2045 µs
+    assert [time_of(row[2]) for row in groups[:2]] == [2050.0] * 2  # of 2047 and 2046 µs
     assert len(groups) < 40
     assert "1,000 of 2,048 groups" in page.text("#ranks")
     page.resize(1000, 800)
