@@ -1,5 +1,5 @@
-"""Shared fixtures. Test modules import each other by name; measured peaks are cached in a temporary folder; variables that
-change what programs print are unset."""
+"""Shared fixtures. Test modules import each other by name; measured peaks are cached in a temporary folder; variables
+that change what programs print are unset."""
 
 from __future__ import annotations
 

@@ -347,58 +347,9 @@ void fs_cupti_restart(fs_store *store)
 
 /* Stop ------------------------------------------------------------------------------------------------------------- */
 
-/* Wait for the work on every device's primary context; other contexts cannot be listed. Returns the first error; a
- * context with an error has no more work to wait for. */
-static int wait_for_devices(void)
-{
-    int count = 0, first = 0;
-    if (fs_driver->device_count(&count) != 0) return 0; /* CUDA was never used */
-    for (int i = 0; i < count && i < FS_DEVICE_LIMIT; i++) {
-        int device, active = 0;
-        unsigned flags;
-        void *context = NULL;
-        if (fs_driver->device(&device, i) != 0 || fs_driver->primary_state(device, &flags, &active) != 0 || !active)
-            continue;
-        if (fs_driver->primary_retain(&context, device) != 0) continue;
-        if (fs_driver->context_push(context) == 0) {
-            int code = fs_driver->context_wait();
-            if (first == 0) first = code;
-            fs_driver->context_pop(&context);
-        }
-        fs_driver->primary_release(device);
-    }
-    return first;
-}
-
-uint64_t fs_driver_active_devices(void)
-{
-    uint64_t devices = 0;
-    int count = 0, device, active;
-    unsigned flags;
-    if (fs_driver == NULL || fs_driver->device_count(&count) != 0) return 0;
-    for (int i = 0; i < count && i < 64; i++)
-        if (fs_driver->device(&device, i) == 0 && fs_driver->primary_state(device, &flags, &active) == 0 && active)
-            devices |= UINT64_C(1) << i;
-    return devices;
-}
-
-static fs_status devices_failed(int failed, fs_error *err)
-{
-    return fs_fail(err, FS_RUNTIME_ERROR,
-                   "CUDA failed with error %d while the profile waited for the devices: an earlier kernel or copy, "
-                   "of any library, may be at fault",
-                   failed);
-}
-
-fs_status fs_driver_wait(fs_error *err)
-{
-    int failed = fs_driver != NULL ? wait_for_devices() : 0;
-    return failed == 0 ? FS_OK : devices_failed(failed, err);
-}
-
 fs_status fs_cupti_collect(fs_error *err)
 {
-    int failed = wait_for_devices();
+    int failed = fs_devices_wait();
     int code = fs_cupti->flush(FS_CUPTI_FLUSH_FORCED);
     int64_t dropped = dropped_by_cupti();
     pthread_mutex_lock(&capture.lock);
@@ -406,7 +357,7 @@ fs_status fs_cupti_collect(fs_error *err)
     fs_store *store = capture.parser.store;
     pthread_mutex_unlock(&capture.lock);
     if (code != FS_CUPTI_SUCCESS) return fs_cupti_fail(code, "flushing its records", err);
-    return failed != 0 ? devices_failed(failed, err) : fs_cupti_describe_devices(store, err);
+    return failed != 0 ? fs_devices_failed(failed, err) : fs_cupti_describe_devices(store, err);
 }
 
 fs_status fs_cupti_stop(fs_error *err)
@@ -424,7 +375,7 @@ fs_status fs_cupti_stop(fs_error *err)
     capture.parser.end = end == FS_MISSING ? fs_clock_now() : end;
     pthread_mutex_unlock(&capture.lock);
 
-    int failed = wait_for_devices();
+    int failed = fs_devices_wait();
     /* First the complete buffers; then, when no thread adds records any more, the others. */
     int code = fs_cupti->flush(0);
     disable_all();
@@ -440,7 +391,7 @@ fs_status fs_cupti_stop(fs_error *err)
     pthread_mutex_unlock(&capture.lock);
     capture.report.taken = fs_cupti_buffers_close();
     atomic_store(&capture.capturing, false);
-    if (status == FS_OK && failed != 0) status = devices_failed(failed, err);
+    if (status == FS_OK && failed != 0) status = fs_devices_failed(failed, err);
     fs_status described = fs_cupti_describe_devices(store, status == FS_OK ? err : NULL);
     return status != FS_OK ? status : described;
 }
@@ -485,7 +436,7 @@ bool fs_cupti_is_capturing(void)
 /* End the subscription of whoever has it. CUPTI attaches to the process again with the next subscription. */
 static fs_status evict_client(fs_error *err)
 {
-    wait_for_devices();
+    fs_devices_wait();
     pthread_mutex_lock(&attachment.lock);
     bool held = attachment.holds > 0;
     if (!held) {

@@ -57,3 +57,50 @@ int64_t fs_driver_l2_bytes(int device)
     if (fs_driver == NULL || fs_driver->device(&handle, device) != 0) return -1;
     return fs_driver->device_attribute(&value, L2_CACHE_SIZE, handle) == 0 ? value : -1;
 }
+
+int fs_devices_wait(void)
+{
+    int count = 0, first = 0;
+    if (fs_driver->device_count(&count) != 0) return 0; /* CUDA was never used */
+    for (int i = 0; i < count && i < FS_DEVICE_LIMIT; i++) {
+        int device, active = 0;
+        unsigned flags;
+        void *context = NULL;
+        if (fs_driver->device(&device, i) != 0 || fs_driver->primary_state(device, &flags, &active) != 0 || !active)
+            continue;
+        if (fs_driver->primary_retain(&context, device) != 0) continue;
+        if (fs_driver->context_push(context) == 0) {
+            int code = fs_driver->context_wait();
+            if (first == 0) first = code;
+            fs_driver->context_pop(&context);
+        }
+        fs_driver->primary_release(device);
+    }
+    return first;
+}
+
+uint64_t fs_driver_active_devices(void)
+{
+    uint64_t devices = 0;
+    int count = 0, device, active;
+    unsigned flags;
+    if (fs_driver == NULL || fs_driver->device_count(&count) != 0) return 0;
+    for (int i = 0; i < count && i < 64; i++)
+        if (fs_driver->device(&device, i) == 0 && fs_driver->primary_state(device, &flags, &active) == 0 && active)
+            devices |= UINT64_C(1) << i;
+    return devices;
+}
+
+fs_status fs_devices_failed(int failed, fs_error *err)
+{
+    return fs_fail(err, FS_RUNTIME_ERROR,
+                   "CUDA failed with error %d while the profile waited for the devices: an earlier kernel or copy, "
+                   "of any library, may be at fault",
+                   failed);
+}
+
+fs_status fs_driver_wait(fs_error *err)
+{
+    int failed = fs_driver != NULL ? fs_devices_wait() : 0;
+    return failed == 0 ? FS_OK : fs_devices_failed(failed, err);
+}
