@@ -1,5 +1,4 @@
-"""Shared fixtures. Test modules import each other by name; measured peaks are cached in a temporary folder; variables
-that change what programs print are unset."""
+"""Shared fixtures. Test modules import each other by name; measured peaks are cached in a temporary folder."""
 
 from __future__ import annotations
 
