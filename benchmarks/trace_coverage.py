@@ -31,27 +31,32 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="folder with the traces")
     parser.add_argument("--names", type=int, default=5, help="ops with unknown bytes to list per trace; default: 5")
     options = parser.parse_args()
-    totals = [0.0, 0.0, 0.0]
+    totals = [0.0] * 4
     print(f"{'trace':40} {'ms':>9} {'bytes':>7} {'FLOPs':>7} {'estimated':>9}  unmodelled")
     for path in sorted([*options.folder.glob("*.json"), *options.folder.glob("*.json.gz")]):
         result = coverage_of(path)
         if result is None:
             continue
-        launched, counted, coverage = result
+        launched, counted, unsized, coverage = result
         estimated = sum(us for _, us in coverage.get("estimated", []))
         names = ", ".join(f"{name[:40]} {us / 1e3:.3f} ms" for name, us in coverage["unmodelled"][: options.names])
         shares = f"{coverage['bytes']:7.3f} {coverage['flops']:7.3f} {estimated / counted:9.3f}"
         print(f"{path.name[:40]:40} {launched / 1e3:9.3f} {shares}  {names}")
-        for i, us in enumerate((launched, counted, counted * coverage["bytes"])):
+        for i, us in enumerate((launched, counted, counted * (1 - coverage["bytes"]), unsized)):
             totals[i] += us
-    launched, counted, known = totals
+    launched, counted, unknown, unsized = totals
     if counted > 0:
-        print(f"known bytes: {known / counted:.3f} of {counted / 1e3:.1f} ms without communication, ", end="")
-        print(f"{known / launched:.3f} of all {launched / 1e3:.1f} ms")
+        print(f"unknown bytes: {unknown / counted:.5f} of {counted / 1e3:.1f} ms without communication, ", end="")
+        print(
+            f"{(unknown + unsized) / launched:.5f} of all {launched / 1e3:.1f} ms, of which {unsized / launched:.5f} ",
+            end="",
+        )
+        print("are collectives without a size")
 
 
-def coverage_of(path: Path) -> tuple[float, float, dict[str, Any]] | None:
-    """Return the µs of device time launched by ops with shapes, that without communication, and its coverage."""
+def coverage_of(path: Path) -> tuple[float, float, float, dict[str, Any]] | None:
+    """Return the µs of device time launched by ops with shapes, that without communication, that of collectives of
+    unknown size, and the coverage of what is no communication."""
     text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     trace = json.loads(text.decode("utf-8", "replace"), strict=False)
     head, events = ({}, trace) if isinstance(trace, list) else (trace, trace["traceEvents"])
@@ -68,10 +73,12 @@ def coverage_of(path: Path) -> tuple[float, float, dict[str, Any]] | None:
     if launched == 0:
         return None
     remaining = [e for e in events if id(e) not in left_out]
-    coverage = fs.load_trace(json.dumps({**head, "traceEvents": remaining}).encode()).coverage()
+    loaded = fs.load_trace(json.dumps({**head, "traceEvents": remaining}).encode())
+    coverage, collectives = loaded.coverage(), loaded.collectives()
+    unsized = float(collectives["duration"][collectives["message_bytes"].isna()].sum())
     unknown = sum(us for _, us in coverage["unmodelled"])
     counted = unknown / (1 - coverage["bytes"]) if coverage["bytes"] < 1 else launched
-    return launched, math.nan if counted == 0 else counted, coverage
+    return launched, math.nan if counted == 0 else counted, unsized, coverage
 
 
 def arguments(event: Event) -> dict[str, Any]:
