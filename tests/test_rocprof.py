@@ -354,6 +354,27 @@ def test_a_trace_of_kernels_alone(tmp_path: Path) -> None:
     assert device_rows(fs.load_trace(gzip.compress(path.read_bytes()))) == device_rows(fs.load_trace(alone))
 
 
+@pytest.mark.parametrize("used, expected", [((0, 0), {7, 9}), ((0, 7), {0, 7})])
+def test_streams_are_queues_only_where_all_are_the_default(
+    used: tuple[int, int], expected: set[int], tmp_path: Path
+) -> None:
+    """Ids of streams and of queues never mix: stream 0 on queue 7 is not stream 7."""
+    queues = (7, 9)
+    path = tmp_path / "x.csv"
+    header = "Kind,Agent_Id,Queue_Id,Stream_Id,Kernel_Name,Start_Timestamp,End_Timestamp,Workgroup_Size_X,Grid_Size_X\n"
+    lines = [f"KERNEL_DISPATCH,Agent 5,{queues[i]},{used[i]},k{i},{10 + i},{20 + i},64,64\n" for i in range(2)]
+    path.write_text(header + "".join(lines))
+    assert {*fs.load_trace(path).stream_summary()["stream"].dropna()} == expected
+    content = json.loads(rocprof_json(tmp_path / "x.json").read_text())
+    records = content["rocprofiler-sdk-tool"][0]["buffer_records"]
+    records["memory_copy"] = []
+    for i, record in enumerate(records["kernel_dispatch"]):
+        record["stream_id"] = {"handle": used[i]}
+        record["dispatch_info"]["queue_id"]["handle"] = queues[i]
+    (tmp_path / "x.json").write_text(json.dumps(content))
+    assert {*fs.load_trace(tmp_path / "x.json").stream_summary()["stream"].dropna()} == expected
+
+
 def test_malformed_lines_and_records_are_counted(tmp_path: Path) -> None:
     path = rocprof_csv(tmp_path)
     with path.open("a") as file:

@@ -143,6 +143,8 @@ class _Tool:
         self.devices: dict[int, dict[str, Any]] = {}
         self._agents: dict[Any, int] = {}
         self._list_agents(_items(tool.get("agents")))
+        work = [*_items(self._records.get("kernel_dispatch")), *_items(self._records.get("memory_copy"))]
+        self._has_streams = any(_mapping(_mapping(record).get("stream_id")).get("handle") for record in work)
 
     def _list_agents(self, agents: Iterable[object]) -> None:
         for agent in map(_mapping, agents):
@@ -202,7 +204,8 @@ class _Tool:
         return _mapping(record.get("correlation_id")).get("internal")
 
     def _stream(self, record: Mapping[str, Any], queue: object) -> Any:
-        return _mapping(record.get("stream_id")).get("handle") or _mapping(queue).get("handle")
+        """Return what tells streams apart: the queue where the program used only the default stream, 0."""
+        return _mapping(record.get("stream_id") if self._has_streams else queue).get("handle")
 
     def _operation(self, record: Mapping[str, Any]) -> str | None:
         kind, operation = record.get("kind"), record.get("operation")
@@ -324,9 +327,10 @@ def read_csv(path: str, reader: _core.DatabaseReader, store: _core.Store) -> Res
         used = sorted({line.get("agent_id", "") for line in kernels}, key=_agent_number)
         agents = {agent: index for index, agent in enumerate(used)}
     seen: set[object] = set()
+    stream = "stream_id" if any(_number(line.get("stream_id")) for line in kernels) else "queue_id"
     for line in kernels:
         counted = "counter_name" in line and not _add_csv_counter(rows, line, agents)
-        skipped += counted or not _add_csv_kernel(rows, line, agents, seen)
+        skipped += counted or not _add_csv_kernel(rows, line, agents, seen, stream)
     if found:
         for kind in _TRACES:
             for line in _lines(os.path.join(folder, f"{found[1]}{kind}_trace.csv")):
@@ -387,8 +391,13 @@ def _add_csv_counter(rows: _Rows, line: Mapping[str, str], agents: Mapping[str, 
     return True
 
 
-def _add_csv_kernel(rows: _Rows, line: Mapping[str, str], agents: Mapping[str, int], seen: set[object]) -> bool:
-    """Add a kernel. One that was counted has a line for each counter; ``seen`` keeps those that were added."""
+def _add_csv_kernel(
+    rows: _Rows, line: Mapping[str, str], agents: Mapping[str, int], seen: set[object], stream: str
+) -> bool:
+    """Add a kernel; ``stream`` is the column that tells streams apart.
+
+    A kernel that was counted has a line for each counter; ``seen`` keeps those that were added.
+    """
 
     def number(*names: str) -> int | None:
         return next((found for name in names if (found := _number(line.get(name))) is not None), None)
@@ -402,8 +411,7 @@ def _add_csv_kernel(rows: _Rows, line: Mapping[str, str], agents: Mapping[str, i
         seen.add(which)
     block = [number(f"workgroup_size_{axis}") for axis in "xyz"]
     grid = [_blocks(number(f"grid_size_{axis}"), of) for axis, of in zip("xyz", block, strict=True)]
-    stream = number("stream_id") or number("queue_id")
-    place = (0, agents.get(line.get("agent_id", ""), 0), stream, number("correlation_id"))
+    place = (0, agents.get(line.get("agent_id", ""), 0), number(stream), number("correlation_id"))
     launch = (number("lds_block_size", "group_segment_size"), number("vgpr_count"), *block, *grid)
     times = number("start_timestamp"), number("end_timestamp")
     rows.add("kernel", (*times, *place, line.get("kernel_name", ""), *launch), "kernel_dispatch")
