@@ -128,8 +128,9 @@ def _peaks_of(device: str | None) -> Peaks:
     if found is None:
         known = [name for row in _core.datasheet() for name in row["names"]]
         parts = [name for name in known if device.lower() in name.lower()]
-        hint = did_you_mean(device, known) or did_you_mean(parts[0] if parts else device, parts)
-        raise ValueError(f"{why_unknown(model, here=False, measured=False)}{hint}")
+        hint = did_you_mean(device, parts or known) if device not in known else ""
+        reason = f"no datasheet row for {device!r}{hint}" if hint else why_unknown(model, here=False, measured=False)
+        raise ValueError(reason)
     return found
 
 
