@@ -121,10 +121,13 @@ def _title(sweep: Sweep) -> str:
 
 def _take_points(room: Room) -> None:
     """Keep labels off the points, and off the lines between them where there is another place."""
+    import numpy
+
     ax = room.ax
     for dots in ax.collections:
         half = math.sqrt(POINT_AREA) / 2 * ax.figure.dpi / 72
-        for x, y in ax.transData.transform(dots.get_offsets()):
+        places = numpy.ma.filled(ax.transData.transform(dots.get_offsets()), math.nan)
+        for x, y in places[numpy.isfinite(places).all(axis=1)]:
             room.take([(x - half, y - half, x + half, y + half)])
     room.cross(box for line in ax.lines for box in boxes_of(line))
 

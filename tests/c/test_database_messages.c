@@ -84,7 +84,7 @@ static row change(int64_t start, int64_t type, int64_t bytes, int64_t address, i
     return result;
 }
 
-static fs_status read_program(fs_store *store, fs_rows_report *report, fs_error *err)
+static fs_status read_program(fs_store **store, fs_rows_report *report, fs_error *err)
 {
     static const uint64_t ranks[6] = {2, 6, 16, 32, 77, 4}, one[6] = {2, 5, 16, 32, 77, 1000},
                           other[6] = {2, 5, 16, 32, 78, 1000};
@@ -165,7 +165,7 @@ static void test_messages_and_memory(void)
     fs_store *store = NULL;
     fs_rows_report report = {.events = 0};
     CHECK_OK(fs_store_create(&store, &err));
-    CHECK_OK(read_program(store, &report, &err));
+    CHECK_OK(read_program(&store, &report, &err));
     check_program(store, &report);
     fs_store_destroy(store);
 }
@@ -179,7 +179,7 @@ static void test_every_failing_allocation_is_reported(void)
         fs_rows_report report = {.events = 0};
         CHECK_OK(fs_store_create(&store, &err));
         fs_memory_fail_at(n);
-        fs_status status = read_program(store, &report, &err);
+        fs_status status = read_program(&store, &report, &err);
         fs_memory_fail_at(0);
         if (status == FS_OK) check_program(store, &report);
         else CHECK(status == FS_OUT_OF_MEMORY && err.message[0] != '\0');
