@@ -82,7 +82,7 @@ class AdviceTable(Sequence[Advice]):
         if not self._rows:
             yield "No rule found a saving of at least 1% of the time."
         for note in self.notes:
-            yield from textwrap.wrap(note, WIDTH)
+            yield from textwrap.wrap(printable(note), WIDTH)
 
     def __str__(self) -> str:
         return "\n".join(self.lines()) + "\n"
