@@ -154,7 +154,8 @@ class Analysis:
     @cached_property
     def devices(self) -> list[int]:
         """The devices with work, if only before the steps, by index; -1 is the CPU."""
-        return sorted({int(device) for cells in (self.cells, self.gap_cells) for device in cells["device"]})
+        both = np.concatenate([self.cells["device"], self.gap_cells["device"]])
+        return [int(device) for device in np.unique(both)]
 
     def places(self, cells: Mapping[str, Any]) -> npt.NDArray[np.intp]:
         """Return for each cell or gap the index of its device in ``devices``."""
