@@ -174,18 +174,35 @@ static void find_work(uint32_t name, const call_arguments *arguments, fs_call *c
     if (is_op && !found && arguments->is_torch) call->expected = fs_work_expected(call->text, &arguments->torch);
 }
 
-/* Set the properties of a kernel that follow from its name and launch. */
-static void classify_kernel(const call_arguments *arguments, fs_call *call)
+/* Set the properties of a kernel that follow from its name: those of another call with that name, if it is at hand. */
+static void classify_name(fs_calls *set, uint32_t name, fs_call *call)
 {
-    fs_launch launch;
-    fs_kernel_class class = call->text != NULL ? fs_kernel_class_of(call->text) : FS_KERNEL_OTHER;
+    uint32_t *slot = &set->kernels[name % FS_KERNEL_SLOTS], last = *slot - 1; /* may be of a call that was not added */
+    const fs_call *like = last < set->count && set->calls[last].key >> 32 == name ? &set->calls[last] : NULL;
+    *slot = set->count + 1;
+    if (like != NULL) {
+        call->communication = like->communication;
+        call->tensor = like->tensor;
+        call->saves_flops = like->saves_flops;
+        call->registered = like->registered;
+        call->has_work = like->has_work;
+        return;
+    }
+    fs_work work;
+    fs_kernel_class class = fs_kernel_class_of(call->text);
     call->communication = class == FS_KERNEL_COMMUNICATION;
     call->tensor = class == FS_KERNEL_TENSOR;
-    call->saves_flops = call->text != NULL && fs_kernel_saves_flops(call->text);
-    if (call->text == NULL) return;
-    fs_work work;
+    call->saves_flops = fs_kernel_saves_flops(call->text);
     call->registered = fs_work_of_registered(call->text, NULL, &work);
     call->has_work = call->registered || fs_kernel_has_work(call->text);
+}
+
+/* Set the properties of a kernel that follow from its name and launch. */
+static void classify_kernel(fs_calls *set, uint32_t name, const call_arguments *arguments, fs_call *call)
+{
+    fs_launch launch;
+    if (call->text == NULL) return;
+    classify_name(set, name, call);
     if (arguments->bytes.bytes == NULL) return;
     bool launched = fs_launch_decode(arguments->bytes.bytes, &launch);
     call->launch_known = launched && launch.grid[0] > 0;
@@ -226,7 +243,7 @@ static fs_status add(fs_calls *set, fs_call *call, fs_error *err)
     uint32_t row_key[5] = {row_name(name, kind, &call->text), place, 0, 0, call->part};
     if (set->by_shape) FS_TRY(shapes_of(set, &arguments, &row_key[2], err));
     if (set->by_dtype) FS_TRY(dtypes_of(set, &arguments, &row_key[3], err));
-    if (kind == FS_EVENT_KERNEL) classify_kernel(&arguments, call);
+    if (kind == FS_EVENT_KERNEL) classify_kernel(set, name, &arguments, call);
     return fs_intern_bytes(&set->rows, row_key, sizeof row_key, &call->row, err);
 }
 

@@ -48,6 +48,8 @@ typedef struct {
     fs_roof roof;          /* of one call */
 } fs_call;
 
+enum { FS_KERNEL_SLOTS = 128 };
+
 typedef struct {
     const fs_store *store;
     bool by_shape, by_dtype;
@@ -58,6 +60,7 @@ typedef struct {
     const uint64_t *keys; /* of the hash */
     fs_intern rows;       /* (name, place, annotation, shapes, dtypes, part) of each row; ids are row indices */
     fs_intern shapes;     /* input shapes and dtypes */
+    uint32_t kernels[FS_KERNEL_SLOTS]; /* by name modulo their number: id + 1 of the last such kernel; 0: none yet */
 } fs_calls;
 
 /* A set that is zeroed except for store, by_shape and by_dtype is empty. */

@@ -249,14 +249,16 @@ def peaks_of_models(models: Mapping[str, Model], source: str) -> dict[str, Peaks
     """
     if source not in PEAK_SOURCES:
         raise ValueError(f'peaks must be "measured", "datasheet" or "none", not {source!r}')
-    core, result = _load_core(), {}
+    if source == "none":
+        return {}
+    core, known = _load_core(), {}
     here = {d.name: d.measured for d in devices() if d.kind == "cuda"} if source == "measured" else {}
-    for device, model in models.items() if source != "none" else ():
+    for model in {*models.values()}:  # the GPUs of a machine are often alike
         row = core.datasheet_find(*model)
         peaks = here.get(model.name) or (None if row is None else Datasheet._from_core(row).peaks)
         if peaks is not None:
-            result[device] = peaks
-    return result
+            known[model] = peaks
+    return {device: known[model] for device, model in models.items() if model in known}
 
 
 def known_peaks(device: str, model: str, sources: Iterable[str]) -> dict[str, Peaks]:
