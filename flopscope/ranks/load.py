@@ -16,6 +16,7 @@ from flopscope.ranks.notes import rank_notes
 from flopscope.sources.load import load_trace
 from flopscope.sources.paths import PATTERNS, find_traces, natural_order
 from flopscope.support.safe import printable
+from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
     from flopscope.ranks.ranks import Ranks
@@ -79,9 +80,9 @@ def load_ranks(
     if failures:
         some = "1 file is" if len(failures) == 1 else f"{len(failures):,} files are"
         message = f"{some} left out of {len(sources):,}: {_listed(failures)}; Ranks.files lists all"
-        warnings.warn(printable(message), UserWarning, stacklevel=2)
+        warn_user(printable(message))
     for note in rank_notes(digests):
-        warnings.warn(note, UserWarning, stacklevel=2)
+        warn_user(note)
     return Ranks(digests, failures)
 
 
