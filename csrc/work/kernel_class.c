@@ -43,8 +43,8 @@ static bool fits(const char *name, const char *pattern)
     return true;
 }
 
-/* The pairs of adjacent characters of a name, as bits of their hashes. A name lacks most patterns' pairs, which is
- * found ten times as fast as the patterns are tried. */
+/* The pairs of adjacent characters of a name, as bits of their hashes. A name lacks a pair of most patterns, which need
+ * not be tried then. */
 enum { PAIR_BITS = 10 };
 typedef struct {
     uint64_t bits[(1 << PAIR_BITS) / 64];

@@ -7,6 +7,8 @@
 #include "store/device_facts.h"
 #include "store/event.h"
 
+enum { L2_CACHE_SIZE = 38 };
+
 /* X(fact, number of the CUdevice_attribute) */
 #define ATTRIBUTES(X)                    \
     X(compute_major, 75)                 \
@@ -21,7 +23,7 @@
     X(shared_memory_per_block_optin, 97) \
     X(shared_memory_per_sm, 81)          \
     X(max_blocks_per_sm, 106)            \
-    X(l2_bytes, 38)
+    X(l2_bytes, L2_CACHE_SIZE)
 
 static fs_status describe_device(fs_store *store, int index, fs_error *err)
 {
@@ -52,7 +54,6 @@ fs_status fs_cupti_describe_devices(fs_store *store, fs_error *err)
 
 int64_t fs_driver_l2_bytes(int device)
 {
-    enum { L2_CACHE_SIZE = 38 };
     int handle, value;
     if (fs_driver == NULL || fs_driver->device(&handle, device) != 0) return -1;
     return fs_driver->device_attribute(&value, L2_CACHE_SIZE, handle) == 0 ? value : -1;
