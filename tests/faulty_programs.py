@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hand_traces import BF16, DOUBLE, FLOAT, NCCL, PAGEABLE, PINNED, Program, in_a_row
 
@@ -51,13 +51,13 @@ def product(name: str, kernel: str, dtype: str, duration: float, *sizes: int) ->
     return in_a_row((name, duration, ([m, k], [k, n]), {"dtype": dtype, "kernel": kernel}))
 
 
-def contiguous(copies: bool) -> Program:
+def contiguous(copies: bool, shape: Sequence[int] = (8192, 8192)) -> Program:
     """Return a program that reorders a tensor, or that adds to it."""
     program = Program()
     program.step(0, 0, 20)
-    program.op("aten::contiguous" if copies else "made::op", 1, 10, [SIZE])
+    program.op("aten::contiguous" if copies else "made::op", 1, 10, list(shape))
     name, kernel = ("aten::copy_", "direct_copy_kernel") if copies else ("aten::add", "elementwise_kernel")
-    program.run(name, 2, 12, 200, [SIZE], [SIZE], kernel=kernel)
+    program.run(name, 2, 12, 200, list(shape), list(shape), kernel=kernel)
     return program
 
 

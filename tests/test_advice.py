@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_programs import CASES, COLLECTIVE, SIZE, attention, chain, counted, late, product
+from faulty_programs import CASES, COLLECTIVE, SIZE, attention, chain, contiguous, counted, late, product
 from hand_traces import BF16, FLOAT, NCCL, PEAKS, Program, in_a_row
 
 import flopscope as fs
@@ -87,6 +87,22 @@ def test_parts_and_savings_of_recorded_programs_fit_into_a_step(name: str) -> No
     assert len(steps) > 0 and frame.iloc[-1]["total"] == pytest.approx(steps["total"].sum())
     parts = steps.drop(columns=["device", "step", "total", "mfu", "mbu"])
     assert (parts >= 0).all().all() and parts.sum(axis=1).to_list() == pytest.approx(steps["total"].to_list())
+
+
+def test_copies_of_one_dimension_keep_their_order() -> None:
+    assert "layout" in savings(contiguous(True).load().advice())
+    assert "layout" not in savings(contiguous(True, (SIZE,)).load().advice())
+    assert "layout" not in savings(contiguous(True, (1, SIZE)).load().advice())
+
+
+def test_ops_that_are_left_out_save_no_more_idle_time_than_the_host_takes_for_them() -> None:
+    program = late()  # idle for 900 µs before the second op, for another reason
+    shape = [1024, 1024]
+    for at in (0, 2000):
+        program.op("aten::contiguous", at + 1370, 15, shape)
+        program.run("aten::copy_", at + 1372, at + 1385, 10, shape, shape, kernel="direct_copy_kernel")
+    found = savings(program.load().advice())["layout"]
+    assert 0.9 * 10 < found <= 0.9 * (10 + 2000 / 3), "one of three launches in the host's 2000 µs a step"
 
 
 def test_tf32_saves_the_difference_to_the_tensor_cores() -> None:

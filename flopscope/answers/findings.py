@@ -72,10 +72,15 @@ def claim_all(ops: Iterable[Op], share: float = 1.0) -> list[tuple[Op | Gap, flo
 
 
 def claim_removed(analysis: Analysis, ops: Sequence[Op], share: float = 1.0) -> list[tuple[Op | Gap, float]]:
-    """Claim a share of the time of ops, and of the idle time until the host had launched them."""
+    """Claim a share of the time of ops, and of the idle time until the host had launched them.
+
+    The idle time, which may be longer for other reasons, counts up to what the ops take on the host.
+    """
     rows = {op.row for op in ops if op.row >= 0}
     late = [gap for gap in analysis.gaps if gap.cause == "host" and gap.row in rows]
-    return [*claim_all(ops, share), *((gap, share * gap.time) for gap in late)]
+    idle = sum(gap.time for gap in late)
+    kept = share * min(1.0, analysis.host_of(ops) / idle) if idle > 0 else 0.0
+    return [*claim_all(ops, share), *((gap, kept * gap.time) for gap in late)]
 
 
 def where(analysis: Analysis, event: int) -> str | None:

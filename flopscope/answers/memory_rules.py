@@ -63,9 +63,10 @@ MAKES_CONTIGUOUS = ("aten::contiguous", "aten::clone", "aten::reshape", "aten::_
 
 
 def _reorders(op: Op) -> bool:
-    """Return whether an op may copy a tensor on the device without changing its dtype."""
+    """Return whether an op may copy a tensor of several dimensions on the device without changing its dtype."""
     same = len(set(op.dtypes[:2])) == 1 or len(op.dtypes) < 2
-    return op.key in ("aten::copy_", "aten::clone", "aten::contiguous") and same and op.part != "copy"
+    several = not op.shapes or sum(size != 1 for size in op.shapes[0]) > 1
+    return op.key in ("aten::copy_", "aten::clone", "aten::contiguous") and same and several and op.part != "copy"
 
 
 def layout(analysis: Analysis) -> Iterator[Finding]:
