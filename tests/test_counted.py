@@ -355,8 +355,8 @@ def test_the_summary_has_sums_over_the_program() -> None:
         float((file["tensor_active"] * lengths).sum() / lengths.sum()), rel=1e-5
     )
     assert math.isnan(total.nvlink_bytes) and math.isnan(total.sm_active)
-    assert counted.hfu(recording("h200_5us.npz")) == pytest.approx(total.tensor_active)
-    assert math.isnan(counted.hfu(_core.Store()))
+    assert counted.hfu(recording("h200_5us.npz")) == pytest.approx((total.tensor_active, total.seconds))
+    assert math.isnan(counted.hfu(_core.Store()).percent)
     header, row = counted.section(recording("h200_5us.npz"))
     assert header[1] == "read" and row[0] == "cuda:0" and row[1].endswith("GiB")
     assert counted.section(_core.Store()) == []

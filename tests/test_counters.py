@@ -262,6 +262,38 @@ def test_windows_follow_each_other_where_the_interval_is_too_short_to_decode(lib
     assert read == pytest.approx(60 * 1e8, rel=0.03)  # scaled from the kernels that were counted
 
 
+def test_short_programs_are_sampled_finely_and_long_ones_throughout(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        found = []
+        for seconds in (0.05, 0.6, 3.2):
+            before = cuda.counters("sessions")
+            sampler = _core.Sampler(0, 0, 0, 2000)  # a window of 5 ms, of which 1 ms is kept if the program goes on
+            core = _core.Profiler(cupti=True)
+            core.start(); sampler.start()
+            time.sleep(seconds)
+            sampler.stop(); core.stop()
+            sampler.pour(core.store)
+            start, end = next((start, end) for _, name, _, _, start, end, _ in core.store.samples())
+            lengths = end - start
+            found.append([int((lengths < 5000).sum()), int((lengths > 90000).sum()), len(lengths), int(lengths.sum()),
+                          cuda.counters("sessions") - before, sampler.report])
+        print(json.dumps(found))
+        """,
+    )
+    (fine, live, count, _, sessions, report) = found[0]
+    assert (live, sessions, report["overflows"]) == (0, 1, 0) and fine == count > 1000
+    (fine, live, count, ns, sessions, report) = found[1]
+    assert fine + live == count and fine < 400 and live > 1000 and sessions == 2
+    assert (report["first_interval_ns"], report["last_interval_ns"]) == (2500, 100_000)
+    assert report["overflows"] == report["lost"] == 0, "what is thinned out is not lost"
+    (fine, live, count, ns, sessions, report) = found[2]
+    assert sessions == 4 and 400 < fine < 1200 and live > 20_000 and report["overflows"] == 0
+    assert ns > 0.85 * 3.2e9
+
+
 def test_full_buffers_are_counted_and_sampling_goes_on(library: Path) -> None:
     found = run_with_fake(
         library,

@@ -161,7 +161,7 @@ def test_the_overview_has_the_sums_that_the_summary_prints(tmp_path: Path, capsy
     assert device["bytes_read"] == sum(POINTS) * 1000 and device["bytes_written"] is None
     assert counted["hfu"] == pytest.approx(70) and device["tensor_active"] == pytest.approx(70)  # the last has no end
     trace.summary()
-    assert "HFU 70.0% (counted)" in capsys.readouterr().out
+    assert "HFU 70.0% (counted in 20.0% of the time)" in capsys.readouterr().out
 
 
 def test_energy_is_that_of_the_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ static const double passing = 0.8, dirtiest = 0.43;
 
 /* Of the L2, by how much the bytes written of a run of kernels were wrong at most, on an H200; of a row's traffic, the
  * greatest doubt with which they are told. */
-static const double doubtful = 0.2, most_doubt = 0.16;
+static const double doubtful = 0.2, most_doubt = 0.16, least_resolved = 0.003;
 
 /* What one track is divided with. */
 typedef struct {
@@ -295,11 +295,12 @@ void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work)
 
 double fs_counted_value(const fs_counted_sum *sum, fs_metric metric)
 {
-    bool known = sum->resolved > 0 && sum->resolved >= sum->fine / 2 && sum->resolved >= sum->ns / 100;
+    double resolved = (double)sum->resolved;
+    bool known = resolved > 0 && resolved >= (double)sum->fine / 2 && resolved >= least_resolved * (double)sum->ns;
     if (!known) return NAN;
     double amount = sum->amounts[metric];
     if (fs_metrics[metric].kind != FS_METRIC_AMOUNT_KIND) return amount / (double)sum->covered;
-    double whole = (double)sum->ns / (double)sum->resolved;
+    double whole = (double)sum->ns / resolved;
     double traffic = sum->amounts[FS_METRIC_DRAM_READ] + sum->amounts[FS_METRIC_DRAM_WRITTEN];
     if (metric == FS_METRIC_DRAM_WRITTEN && sum->doubt > most_doubt * traffic * whole) return NAN;
     return amount * whole;

@@ -15,9 +15,13 @@ from flopscope.support.units import percent_text, short_time_text
 if TYPE_CHECKING:
     import pandas
 
+    from flopscope.answers.counted import Hfu
+
 __all__ = ["accounting_columns", "accounting_frame", "accounting_lines", "joined_columns", "part_columns"]
 
 BAR = 40
+MOSTLY = 90.0
+"""Percent of the time that was counted, from which on the share is not worth mentioning."""
 
 
 def accounting_columns(analysis: Analysis) -> dict[str, list[Any]]:
@@ -115,11 +119,10 @@ def accounting_frame(analysis: Analysis) -> pandas.DataFrame:
     return pandas.DataFrame(accounting_columns(analysis))
 
 
-def accounting_lines(columns: dict[str, list[Any]], steps: int, delay: float, hfu: float = math.nan) -> list[str]:
+def accounting_lines(columns: dict[str, list[Any]], steps: int, delay: float, hfu: Hfu | None = None) -> list[str]:
     """Return the accounting of the whole as text: a sentence, and a bar for each part that is not empty.
 
-    steps: their number, 0 for none. delay: estimated µs per step that recording added. hfu: the counted share of the
-    tensor cores' peak in percent, if it is known.
+    steps: their number, 0 for none. delay: estimated µs per step that recording added. hfu: as it was counted.
     """
     if not columns["total"]:
         return []
@@ -134,8 +137,10 @@ def accounting_lines(columns: dict[str, list[Any]], steps: int, delay: float, hf
             f"; {short_time_text(whole['ideal'] / per)} at the device's limits; "
             f"MFU {percent_text(whole['mfu'])}, MBU {percent_text(whole['mbu'])}"
         )
-    if not math.isnan(hfu):
-        head += f", HFU {percent_text(hfu)} (counted)"
+    if hfu is not None and not math.isnan(hfu.percent):
+        share = 1e8 * hfu.seconds / whole["total"] if whole["total"] else 100.0
+        head += f", HFU {percent_text(hfu.percent)} (counted"
+        head += f" in {percent_text(share)} of the time)" if share < MOSTLY else ")"
     lines = [f"{head}."]
     if delay > 0.01 * whole["total"] / per:
         unobserved = short_time_text(whole["total"] / per - delay)

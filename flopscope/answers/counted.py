@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope.support.units import MISSING, bytes_text, number_text, percent_text
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flopscope._core import Store
     from flopscope.hardware.energy import Energy
 
-__all__ = ["Total", "Used", "hfu", "section", "timeline", "totals", "used"]
+__all__ = ["Hfu", "Total", "Used", "hfu", "section", "timeline", "totals", "used"]
 
 
 def timeline(core: Store) -> pandas.DataFrame:
@@ -102,11 +102,21 @@ def _total(device: int, sums: Mapping[str, tuple[float, float, float]]) -> Total
     )
 
 
-def hfu(core: Store) -> float:
-    """Return the mean share of the tensor cores' peak over all devices in percent; NaN without that counter."""
+class Hfu(NamedTuple):
+    """Hardware FLOP utilization."""
+
+    percent: float
+    """Mean share of the tensor cores' peak over all devices; NaN without that counter."""
+    seconds: float
+    """Time in which it was counted, summed over the devices."""
+
+
+def hfu(core: Store) -> Hfu:
+    """Return the hardware FLOP utilization of a profile."""
     found = [total for total in totals(core) if not math.isnan(total.tensor_active)]
     seconds = sum(total.seconds for total in found)
-    return sum(total.tensor_active * total.seconds for total in found) / seconds if seconds else math.nan
+    active = sum(total.tensor_active * total.seconds for total in found)
+    return Hfu(active / seconds if seconds else math.nan, seconds)
 
 
 @dataclass(frozen=True)

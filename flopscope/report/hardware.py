@@ -26,7 +26,7 @@ def counted(source: Profile) -> dict[str, Any]:
     """Return what the devices counted over the profile, as summary() prints it, and the energy that they used."""
     flops = source.main.analysis.columns["flops"] if source.results.energy else []
     return {
-        "hfu": hfu(source.core),
+        "hfu": hfu(source.core).percent,
         "devices": [asdict(total) | {"tbytes_per_s": total.tbytes_per_s} for total in totals(source.core)],
         "energy": [asdict(one) for one in used(source.results.energy, flops)],
     }

@@ -160,7 +160,7 @@ def test_the_command_counts_programs_without_torch(tmp_path: Path) -> None:
 
 
 def test_inputs_in_the_cache_are_told_from_the_memory() -> None:
-    x = fs.rand((2048, 2048), device="cuda")
+    x = fs.rand((3072, 2304), device="cuda")  # 28 MB, read in about 9 µs
     with fs.profile(counters="require") as prof:
         for _ in range(500):
             fs.sum(x)

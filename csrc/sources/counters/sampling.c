@@ -1,15 +1,14 @@
 #include "sources/counters/sampling.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/memory.h"
+#include "sources/counters/anchor.h"
 #include "sources/counters/library.h"
 #include "sources/counters/plan.h"
 #include "sources/cupti/cupti.h"
@@ -17,16 +16,10 @@
 enum {
     HARDWARE_BYTES = 13 << 10, /* of CUPTI's buffer for a sample; an H200 uses 10 KB */
     LIVE_IMAGE = 2048,         /* samples */
-    LEAST_WINDOW = 128,
+    LEAST_WINDOW = 64,
     LIVE_POLL_NS = 20000000,
-    ANCHOR_TRIES = 50,
+    PATIENCE_NS = 150000000, /* after the first window, until its samples are thinned out */
 };
-
-/* The same instant by CUPTI's clock, the store's and Unix time. */
-typedef struct {
-    uint64_t cupti;
-    int64_t host, unix_time; /* ns */
-} anchor;
 
 typedef struct {
     uint64_t start, end;
@@ -41,13 +34,16 @@ struct fs_sampler {
     void *sampling; /* CUPTI's session; NULL: closed */
     uint8_t *image; /* of decoded samples */
     size_t image_size;
-    uint32_t image_samples, window_samples; /* that the image holds; after which a window ends */
-    int64_t interval_ns, began;             /* of the session; of the window */
+    uint32_t window_samples; /* that CUPTI's buffer is made for */
+    uint32_t part_samples;   /* of windows after the first */
+    int shrunk;              /* how often windows were halved, as records are longer than the buffer allows for */
+    int64_t interval_ns, began, ended; /* of the session; of the window */
+    int64_t opened, live_until;        /* by the host's clock */
     bool live, adapts, running;
     bool broken; /* records were lost, and the session delivers no more */
     raw_sample *samples;
     uint32_t count, capacity;
-    anchor from, to;
+    fs_anchor from, to;
     int64_t l2_bytes;
 
     pthread_t thread;
@@ -57,43 +53,6 @@ struct fs_sampler {
     uint32_t generation; /* of the sampling process */
     fs_error failure;    /* of the thread */
 };
-
-/* Clocks --------------------------------------------------------------------------------------------------------- */
-
-static int64_t unix_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-/* Read all clocks at once, as often as it takes to be rarely interrupted. */
-static anchor take_anchor(void)
-{
-    anchor best = {0};
-    int64_t shortest = INT64_MAX;
-    for (int i = 0; i < ANCHOR_TRIES; i++) {
-        uint64_t theirs = 0;
-        int64_t before = fs_clock_now();
-        int64_t unix_time = unix_now();
-        if (fs_counters->timestamp(&theirs) != FS_COUNTERS_SUCCESS) continue;
-        int64_t after = fs_clock_now();
-        if (after - before >= shortest) continue;
-        shortest = after - before;
-        best = (anchor){theirs, before + shortest / 2, unix_time + shortest / 2};
-    }
-    return best;
-}
-
-/* A time of CUPTI's clock by the host's, or by Unix time. CUPTI's may count anything, such as cycles. */
-static int64_t convert(const fs_sampler *sampler, uint64_t time, bool to_unix)
-{
-    const anchor *a = &sampler->from, *b = &sampler->to;
-    double rate = b->cupti > a->cupti ? (double)(b->host - a->host) / (double)(b->cupti - a->cupti) : 1;
-    if (fabs(rate - 1) < 1e-3) rate = 1; /* ns: the anchors' jitter would only disturb it */
-    int64_t elapsed = llround((double)(int64_t)(time - a->cupti) * rate);
-    return (to_unix ? a->unix_time : a->host) + elapsed + FS_SAMPLER_DELAY_NS;
-}
 
 /* CUPTI's session ------------------------------------------------------------------------------------------------ */
 
@@ -109,6 +68,12 @@ static fs_status reset_image(fs_sampler *sampler, fs_error *err)
     return check(fs_counters->pm_data_init(&arguments), "the samples' memory cannot be prepared", err);
 }
 
+static void drop_image(fs_sampler *sampler)
+{
+    fs_free(sampler->image);
+    sampler->image = NULL;
+}
+
 static void close_session(fs_sampler *sampler)
 {
     if (sampler->sampling != NULL) {
@@ -116,8 +81,12 @@ static void close_session(fs_sampler *sampler)
         fs_counters->pm_disable(&arguments);
     }
     sampler->sampling = NULL;
-    fs_free(sampler->image);
-    sampler->image = NULL;
+    drop_image(sampler);
+}
+
+static uint32_t buffer_samples(const fs_sampler *sampler)
+{
+    return sampler->live && sampler->window_samples > LIVE_IMAGE ? LIVE_IMAGE : sampler->window_samples;
 }
 
 static fs_status configure(fs_sampler *sampler, fs_error *err)
@@ -126,7 +95,7 @@ static fs_status configure(fs_sampler *sampler, fs_error *err)
     uint64_t interval = (uint64_t)sampler->interval_ns;
     FS_COUNTERS_ARGUMENTS(
         pm_config, config, .sampling = sampler->sampling, .size = sampler->plan.config_size,
-        .config = sampler->plan.config, .hardware_bytes = (size_t)sampler->image_samples * HARDWARE_BYTES,
+        .config = sampler->plan.config, .hardware_bytes = (size_t)buffer_samples(sampler) * HARDWARE_BYTES,
         .interval = cycles > 0 ? interval * cycles / 1000 : interval,
         .trigger = cycles > 0 ? FS_COUNTERS_BY_CYCLES : FS_COUNTERS_BY_TIME, .append_mode = FS_COUNTERS_KEEP_OLDEST);
     int code = fs_counters->pm_config(&config);
@@ -137,18 +106,18 @@ static fs_status configure(fs_sampler *sampler, fs_error *err)
     return check(code, "sampling cannot be configured", err);
 }
 
-static fs_status make_image(fs_sampler *sampler, fs_error *err)
+static fs_status make_image(fs_sampler *sampler, uint32_t samples, fs_error *err)
 {
     const char *metrics[FS_PLAN_METRICS];
     memcpy(metrics, sampler->plan.metrics, sizeof metrics);
     FS_COUNTERS_ARGUMENTS(pm_data_size, size, .sampling = sampler->sampling, .metrics = metrics,
-                          .count = sampler->plan.count, .most = sampler->image_samples);
+                          .count = sampler->plan.count, .most = samples);
     FS_TRY(check(fs_counters->pm_data_size(&size), "the samples' memory cannot be sized", err));
+    drop_image(sampler);
     sampler->image_size = size.size;
     sampler->image = fs_malloc_huge(size.size);
     if (sampler->image == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u samples of counters (%zu bytes)",
-                       sampler->image_samples, size.size);
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u samples of counters (%zu bytes)", samples, size.size);
     return reset_image(sampler, err);
 }
 
@@ -163,20 +132,16 @@ static fs_status start_window(fs_sampler *sampler, fs_error *err)
 
 static fs_status open_session(fs_sampler *sampler, int64_t interval_ns, fs_error *err)
 {
-    uint32_t window = sampler->options.window > 0 ? sampler->options.window : FS_SAMPLER_WINDOW;
     sampler->interval_ns = interval_ns;
     sampler->live = interval_ns >= FS_SAMPLER_LIVE_NS;
-    sampler->image_samples = sampler->live && window > LIVE_IMAGE ? LIVE_IMAGE : window;
-    /* Records of another chip may be longer than the buffer allows for: after an overflow, windows are shorter. */
-    if (sampler->window_samples == 0 || sampler->window_samples > sampler->image_samples)
-        sampler->window_samples = sampler->image_samples;
-    else if (sampler->broken && sampler->window_samples >= 2 * LEAST_WINDOW) sampler->window_samples /= 2;
+    if (sampler->broken && sampler->window_samples >> sampler->shrunk >= 2 * LEAST_WINDOW) sampler->shrunk++;
     FS_COUNTERS_ARGUMENTS(pm_enable, enable, .device = (size_t)sampler->options.device);
     FS_TRY(check(fs_counters->pm_enable(&enable), "the counters cannot be sampled", err));
     sampler->sampling = enable.sampling;
     sampler->broken = false;
     fs_status status = configure(sampler, err);
-    if (status == FS_OK) status = make_image(sampler, err);
+    /* That of a window is made when its samples are counted; here a small one shows that it can be. */
+    if (status == FS_OK) status = make_image(sampler, sampler->live ? buffer_samples(sampler) : LEAST_WINDOW, err);
     if (status == FS_OK) status = start_window(sampler, err);
     if (status != FS_OK) close_session(sampler);
     else sampler->report.last_interval_ns = interval_ns;
@@ -212,11 +177,12 @@ static fs_status take_sample(fs_sampler *sampler, size_t index, bool first, fs_e
     return FS_OK;
 }
 
-/* Decode the records so far. `*first`: the window began after the last time; cleared with its first sample. */
-static fs_status decode(fs_sampler *sampler, bool *first, fs_error *err)
+/* Decode the records so far into the image. `*first`: the window began after the last time; cleared with its first
+ * sample. `thinned`: what does not fit is not wanted. */
+static fs_status decode(fs_sampler *sampler, bool *first, bool thinned, fs_error *err)
 {
     uint32_t most = sampler->options.most_samples > 0 ? sampler->options.most_samples : FS_MOST_SAMPLES;
-    int64_t window_ns = fs_clock_now() - sampler->began;
+    int64_t window_ns = (sampler->running ? fs_clock_now() : sampler->ended) - sampler->began;
     FS_COUNTERS_ARGUMENTS(pm_decode, arguments, .sampling = sampler->sampling, .image = sampler->image,
                           .size = sampler->image_size);
     int code = fs_counters->pm_decode(&arguments);
@@ -229,7 +195,8 @@ static fs_status decode(fs_sampler *sampler, bool *first, fs_error *err)
     }
     FS_TRY(check(code, "samples cannot be decoded", err));
     FS_TRY(check(fs_counters->pm_data_info(&info), "samples cannot be counted", err));
-    if (arguments.overflow != 0 || arguments.reason == FS_COUNTERS_IMAGE_FULL) sampler->report.overflows++;
+    bool full = arguments.reason == FS_COUNTERS_IMAGE_FULL && !thinned;
+    if (arguments.overflow != 0 || full) sampler->report.overflows++;
     size_t count = info.completed, room = most - sampler->count;
     if (count > room) {
         sampler->report.overflows += sampler->report.lost == 0;
@@ -245,13 +212,26 @@ static fs_status decode(fs_sampler *sampler, bool *first, fs_error *err)
     return FS_OK;
 }
 
-static fs_status end_window(fs_sampler *sampler, bool *first, fs_error *err)
+static fs_status stop_window(fs_sampler *sampler, fs_error *err)
 {
     if (!sampler->running) return FS_OK;
-    sampler->running = false;
     FS_COUNTERS_ARGUMENTS(pm_stop, arguments, .sampling = sampler->sampling);
-    FS_TRY(check(fs_counters->pm_stop(&arguments), "sampling cannot be stopped", err));
-    return decode(sampler, first, err);
+    sampler->running = false;
+    sampler->ended = fs_clock_now();
+    return check(fs_counters->pm_stop(&arguments), "sampling cannot be stopped", err);
+}
+
+/* Decode a window that was stopped, or only its first samples. */
+static fs_status decode_window(fs_sampler *sampler, bool *first, bool thinned, fs_error *err)
+{
+    if (sampler->live) return decode(sampler, first, false, err);
+    int64_t expected = (sampler->ended - sampler->began) / sampler->interval_ns;
+    int64_t samples = expected + expected / 4 + LEAST_WINDOW; /* the interval may be of cycles at a higher clock */
+    int64_t most = thinned ? sampler->part_samples : 2 * (int64_t)sampler->window_samples;
+    FS_TRY(make_image(sampler, (uint32_t)(samples < most ? samples : most), err));
+    fs_status status = decode(sampler, first, thinned, err);
+    drop_image(sampler);
+    return status;
 }
 
 /* The thread ------------------------------------------------------------------------------------------------------ */
@@ -280,38 +260,58 @@ static bool is_full(const fs_sampler *sampler)
 /* Decode what has come so far of a session that goes on. */
 static fs_status decode_live(fs_sampler *sampler, bool *first, fs_error *err)
 {
-    FS_TRY(decode(sampler, first, err));
+    FS_TRY(decode(sampler, first, false, err));
     if (!sampler->broken) return reset_image(sampler, err);
     close_session(sampler);
     *first = true;
     return open_session(sampler, sampler->interval_ns, err);
 }
 
+/* The interval of live samples: longer in longer programs, so that their number is bounded. */
+static int64_t live_interval(int64_t elapsed_ns)
+{
+    enum { SAMPLES_OF_ALL = 50000, LONGEST_NS = 10000000 };
+    int64_t interval = elapsed_ns / SAMPLES_OF_ALL;
+    if (interval < FS_SAMPLER_LATER_NS) return FS_SAMPLER_LATER_NS;
+    return interval < LONGEST_NS ? interval : LONGEST_NS;
+}
+
 /* Begin the next window: in the same session, unless it is to have another interval. */
 static fs_status begin_again(fs_sampler *sampler, bool *first, fs_error *err)
 {
     *first = true;
-    if (!sampler->adapts && !sampler->broken) {
-        FS_TRY(reset_image(sampler, err));
-        return start_window(sampler, err);
-    }
+    if (sampler->window_samples > sampler->part_samples) sampler->window_samples = sampler->part_samples;
+    if (!sampler->adapts && !sampler->broken) return start_window(sampler, err);
+    int64_t interval = sampler->interval_ns, now = fs_clock_now();
+    if (sampler->adapts) interval = sampler->live ? FS_SAMPLER_FIRST_NS : live_interval(now - sampler->opened);
     close_session(sampler);
-    return open_session(sampler, sampler->adapts ? FS_SAMPLER_LATER_NS : sampler->interval_ns, err);
+    FS_TRY(open_session(sampler, interval, err));
+    sampler->live_until = fs_clock_now() + FS_SAMPLER_LIVE_SPAN_NS;
+    return FS_OK;
+}
+
+/* End a window that is full. If the program goes on after the first, only a part of its samples is decoded, as nothing
+ * is counted meanwhile. Sets *ends. */
+static fs_status end_full_window(fs_sampler *sampler, bool *first, bool *ends, fs_error *err)
+{
+    bool thins = sampler->adapts && !sampler->live && sampler->window_samples > sampler->part_samples;
+    FS_TRY(stop_window(sampler, err));
+    *ends = thins && wait_for_end(sampler, PATIENCE_NS);
+    return decode_window(sampler, first, thins && !*ends, err);
 }
 
 /* Sample until the end, and leave a window open that is to be ended with what it holds. */
 static fs_status sample_on(fs_sampler *sampler, bool *first, fs_error *err)
 {
-    for (;;) {
-        int64_t window_ns = (int64_t)sampler->window_samples * sampler->interval_ns / 20 * 19;
-        bool ends = wait_for_end(sampler, sampler->live ? LIVE_POLL_NS : window_ns);
-        if (ends) return FS_OK;
-        if (sampler->live && !is_full(sampler)) {
+    for (bool ends = false;;) {
+        int64_t window_ns = (int64_t)(sampler->window_samples >> sampler->shrunk) * sampler->interval_ns / 20 * 19;
+        if (wait_for_end(sampler, sampler->live ? LIVE_POLL_NS : window_ns)) return FS_OK;
+        if (sampler->live && !is_full(sampler) && (!sampler->adapts || fs_clock_now() < sampler->live_until)) {
             FS_TRY(decode_live(sampler, first, err));
             continue;
         }
-        FS_TRY(end_window(sampler, first, err));
-        if (is_full(sampler)) return FS_OK;
+        FS_TRY(end_full_window(sampler, first, &ends, err));
+        if (ends || is_full(sampler)) return FS_OK;
         FS_TRY(begin_again(sampler, first, err));
     }
 }
@@ -321,8 +321,11 @@ static void *run(void *context)
     fs_sampler *sampler = context;
     bool first = true;
     fs_status status = sample_on(sampler, &first, &sampler->failure);
-    if (status == FS_OK) status = end_window(sampler, &first, &sampler->failure);
-    sampler->to = take_anchor();
+    if (status == FS_OK && sampler->running) {
+        status = stop_window(sampler, &sampler->failure);
+        if (status == FS_OK) status = decode_window(sampler, &first, false, &sampler->failure);
+    }
+    sampler->to = fs_anchor_take();
     close_session(sampler);
     sampler->failure.status = status;
     return NULL;
@@ -406,11 +409,14 @@ fs_status fs_sampler_start(fs_sampler **sampler, const fs_sampler_options *optio
     made->options = *options;
     made->generation = fs_fork_generation();
     made->adapts = options->interval_ns == 0;
+    made->window_samples = options->window > 0 ? options->window : FS_SAMPLER_WINDOW;
+    made->part_samples = made->window_samples / FS_SAMPLER_PARTS;
+    made->opened = fs_clock_now();
     made->report.first_interval_ns = made->adapts ? FS_SAMPLER_FIRST_NS : options->interval_ns;
     made->l2_bytes = fs_driver_l2_bytes(options->device);
     fs_status status = fs_counters_open(&made->hold, try_to_open, made, err);
     if (status == FS_OK) {
-        made->from = take_anchor();
+        made->from = fs_anchor_take();
         status = start_thread(made, err);
         if (status != FS_OK) close_session(made);
     }
@@ -460,7 +466,8 @@ static fs_status pour_metric(const fs_sampler *sampler, fs_store *store, fs_metr
     size_t count = 0;
     for (uint32_t i = 0; i < sampler->count; i++) {
         const raw_sample *raw = &sampler->samples[i];
-        int64_t from = convert(sampler, raw->start, to_unix), to = convert(sampler, raw->end, to_unix);
+        int64_t from = fs_anchor_convert(&sampler->from, &sampler->to, raw->start, to_unix) + FS_SAMPLER_DELAY_NS;
+        int64_t to = fs_anchor_convert(&sampler->from, &sampler->to, raw->end, to_unix) + FS_SAMPLER_DELAY_NS;
         if (to_unix) from -= unix_base, to -= unix_base;
         if (from >= begin && to <= end) samples[count++] = (fs_sample){from, to, raw->values[metric]};
     }

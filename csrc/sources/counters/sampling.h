@@ -4,10 +4,16 @@
  *   live   ─► [ sampling, decoded by a thread as it comes ] …      FS_SAMPLER_LIVE_NS and longer
  *
  * CUPTI's buffer of records belongs to the device, and whatever does not fit the image that it is decoded to is lost.
- * So a window lasts until an image would be full, nothing is counted while its records are decoded (about 30 µs a
- * sample), and then the next window begins. Without a fixed interval the first window has FS_SAMPLER_FIRST_NS and what
- * follows is live at FS_SAMPLER_LATER_NS: short programs are resolved kernel by kernel, long ones are counted
- * throughout.
+ * So a window lasts until an image would be full, nothing is counted while its records are decoded (about 50 µs a
+ * sample), and then the next window begins: the first of FS_SAMPLER_WINDOW samples, those after it of a part of that.
+ *
+ * Without a fixed interval, the first window has FS_SAMPLER_FIRST_NS, so that short programs are resolved kernel by
+ * kernel:
+ *
+ *   [ window ][ if it goes on: decode a part ][ live, 2 s ][ window of a part ][ decode ][ live, 2 s ] …
+ *
+ * Longer programs are counted live at FS_SAMPLER_LATER_NS, in between windows for their kernels. Another interval needs
+ * another session: on an H200, 0.2 s without samples, in which the GPU stands still for 4 ms.
  *
  * Times are converted from CUPTI's clock, whatever it is, to fs_clock_now() and to Unix time by reading both at the
  * start and at the end. A sample's times are those at which its records arrive, FS_SAMPLER_DELAY_NS before its counts,
@@ -25,14 +31,16 @@ enum {
     FS_SAMPLER_LIVE_NS = 50000,
     FS_SAMPLER_MOST_NS = 1000000000,
     FS_SAMPLER_DELAY_NS = 700,
-    FS_SAMPLER_WINDOW = 40960, /* samples of a window */
+    FS_SAMPLER_WINDOW = 40960, /* samples of the first window */
+    FS_SAMPLER_PARTS = 5,      /* of it; each later window is as long as one */
+    FS_SAMPLER_LIVE_SPAN_NS = 2000000000,
 };
 
 typedef struct {
     int device;
     int64_t interval_ns;   /* 0: adapts to the length of the run */
     uint32_t most_samples; /* of all; later ones are lost. 0: FS_MOST_SAMPLES */
-    uint32_t window;       /* samples of a window; 0: FS_SAMPLER_WINDOW */
+    uint32_t window;       /* samples of the first window; 0: FS_SAMPLER_WINDOW */
 } fs_sampler_options;
 
 typedef struct fs_sampler fs_sampler;
