@@ -14,8 +14,8 @@
 
 typedef struct {
     PyObject_HEAD
-    fs_sampler *sampler; /* NULL before start() */
-    bool starting;       /* start() was called, and may run without the GIL */
+    fs_sampler *sampler;   /* NULL before open() */
+    bool opening, started; /* open() runs, perhaps without the GIL; start() was called */
     fs_sampler_options options;
 } sampler_object;
 
@@ -43,22 +43,42 @@ static void sampler_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-static PyObject *sampler_start(PyObject *object, PyObject *unused)
+static PyObject *sampler_open(PyObject *object, PyObject *unused)
 {
     (void)unused;
     sampler_object *self = (sampler_object *)object;
     fs_sampler *sampler = NULL;
     fs_error err;
     fs_status status;
-    if (self->sampler != NULL || self->starting) {
+    if (self->sampler != NULL || self->opening) {
+        PyErr_SetString(PyExc_RuntimeError, "this sampler was opened before");
+        return NULL;
+    }
+    self->opening = true;
+    Py_BEGIN_ALLOW_THREADS status = fs_sampler_open(&sampler, &self->options, &err);
+    Py_END_ALLOW_THREADS self->opening = false;
+    self->sampler = sampler;
+    if (status != FS_OK) return fs_raise(&err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *sampler_start(PyObject *object, PyObject *unused)
+{
+    sampler_object *self = (sampler_object *)object;
+    fs_error err;
+    fs_status status;
+    if (self->started || self->opening) {
         PyErr_SetString(PyExc_RuntimeError, "this sampler was started before");
         return NULL;
     }
-    self->starting = true;
-    Py_BEGIN_ALLOW_THREADS status = fs_sampler_start(&sampler, &self->options, &err);
-    Py_END_ALLOW_THREADS self->starting = false;
-    self->sampler = sampler;
-    if (status != FS_OK) return fs_raise(&err);
+    if (self->sampler == NULL) {
+        PyObject *opened = sampler_open(object, unused);
+        if (opened == NULL) return NULL;
+        Py_DECREF(opened);
+    }
+    self->started = true;
+    Py_BEGIN_ALLOW_THREADS status = fs_sampler_start(self->sampler, &err);
+    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
     Py_RETURN_NONE;
 }
 
@@ -116,7 +136,8 @@ static PyObject *sampler_report(PyObject *object, void *unused)
 }
 
 static PyMethodDef sampler_methods[] = {
-    {"start", sampler_start, METH_NOARGS, "Begin to sample. RuntimeError says why the counters are unavailable."},
+    {"open", sampler_open, METH_NOARGS, "Prepare to sample. RuntimeError says why the counters are unavailable."},
+    {"start", sampler_start, METH_NOARGS, "Begin to sample; open before if need be. RuntimeError: CUPTI refused."},
     {"stop", sampler_stop, METH_NOARGS, "End sampling and decode what is left. RuntimeError: what failed meanwhile."},
     {"pour", sampler_pour, METH_VARARGS,
      "pour($self, store, begin=..., end=..., /)\n--\n\nAppend the samples between two times of the store to it."},

@@ -6,7 +6,7 @@ import atexit
 import functools
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
@@ -76,7 +76,7 @@ class Counters:
         why = why_no_counters()
         if why is not None:
             return self.refuse(why)
-        reasons = [why for device in _core.active_devices() or [0] if (why := self._count_on(device))]
+        reasons = self._count_on(_core.active_devices() or [0])
         if reasons:
             try:
                 return self.refuse("; ".join(reasons))
@@ -85,17 +85,27 @@ class Counters:
                 raise
         return True
 
-    def _count_on(self, device: int) -> str:
-        """Start to count on a device. Return why that is impossible, or ""."""
-        sampler = _core.Sampler(device, self._interval_ns)
-        try:
-            sampler.start()
-        except RuntimeError as problem:
-            return f"cuda:{device}: {problem}"
-        self._samplers.append(sampler)
-        _counting.add(self)
-        self._meters[device] = EnergyMeter(_uuid(device))
-        return ""
+    def _count_on(self, devices: Iterable[int]) -> list[str]:
+        """Start to count on devices, on all at the same time. Return why that is impossible on some of them."""
+        opened, reasons = {}, []
+        for device in devices:
+            sampler = _core.Sampler(device, self._interval_ns)
+            try:
+                sampler.open()
+                opened[device] = sampler
+            except RuntimeError as problem:
+                reasons.append(f"cuda:{device}: {problem}")
+        meters = {device: EnergyMeter(_uuid(device)) for device in opened}  # which takes a part of the first window
+        for device, sampler in opened.items():
+            try:
+                sampler.start()
+            except RuntimeError as problem:
+                reasons.append(f"cuda:{device}: {problem}")
+                continue
+            self._samplers.append(sampler)
+            _counting.add(self)
+            self._meters[device] = meters[device]
+        return reasons
 
     def refuse(self, why: str) -> bool:
         """Warn that there are no counters, or raise RuntimeError if they are required; return whether some count."""
@@ -172,9 +182,8 @@ class LateCounters(Counters):
         while not self._over.wait(AGAIN if seen else 0):
             for device in sorted({*_core.used_devices(0 if seen else PATIENCE)} - seen):
                 seen.add(device)
-                why = _why_not_loaded() or self._count_on(device)
-                if why:
-                    self._reasons.append(why)
+                why = _why_not_loaded()
+                self._reasons += [why] if why else self._count_on([device])
 
 
 _counting: weakref.WeakSet[Counters] = weakref.WeakSet()

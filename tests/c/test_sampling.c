@@ -41,7 +41,8 @@ static void test_samples_of_windows_and_of_live_sessions_are_poured(void)
         fs_sampler *sampler = NULL;
         load_all();
         CHECK_OK(fs_store_create(&store, NULL));
-        CHECK_OK(fs_sampler_start(&sampler, &options, NULL));
+        CHECK_OK(fs_sampler_open(&sampler, &options, NULL));
+        CHECK_OK(fs_sampler_start(sampler, NULL));
         sleep_for(30000000);
         CHECK_OK(fs_sampler_stop(sampler, NULL));
         CHECK_OK(fs_sampler_stop(sampler, NULL)); /* again */
@@ -130,7 +131,8 @@ static void test_every_failure_closes_everything(void)
         load_all();
         fs_memory_fail_at(n);
         fs_status counted = count_once(NULL);
-        fs_status started = fs_sampler_start(&sampler, &(fs_sampler_options){.interval_ns = 60000}, NULL);
+        fs_status started = fs_sampler_open(&sampler, &(fs_sampler_options){.interval_ns = 60000}, NULL);
+        if (started == FS_OK) started = fs_sampler_start(sampler, NULL);
         fs_memory_fail_at(0);
         fs_sampler_destroy(sampler);
         check_closed();
@@ -144,12 +146,13 @@ static void test_a_forked_child_leaves_the_sampler_to_its_parent(void)
     fs_sampler *sampler = NULL;
     int status = 0;
     load_all();
-    CHECK_OK(fs_sampler_start(&sampler, &(fs_sampler_options){.interval_ns = 60000}, NULL));
+    CHECK_OK(fs_sampler_open(&sampler, &(fs_sampler_options){.interval_ns = 60000}, NULL));
+    CHECK_OK(fs_sampler_start(sampler, NULL));
     pid_t child = fork();
     if (child == 0) {
         fs_sampler *other = NULL;
         bool left = fs_sampler_stop(sampler, NULL) == FS_OK && fake_counters("open") == 1;
-        bool refused = fs_sampler_start(&other, &(fs_sampler_options){.device = 1}, NULL) == FS_RUNTIME_ERROR;
+        bool refused = fs_sampler_open(&other, &(fs_sampler_options){.device = 1}, NULL) == FS_RUNTIME_ERROR;
         fs_sampler_destroy(sampler);
         _exit(left && refused ? 0 : 1);
     }

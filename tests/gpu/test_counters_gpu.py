@@ -164,5 +164,20 @@ def test_inputs_in_the_cache_are_told_from_the_memory() -> None:
     with fs.profile(counters="require") as prof:
         for _ in range(500):
             fs.sum(x)
-    row = row_of(prof, "flopscope::sum")
+    (row,) = [row for row in prof.key_averages(peaks="datasheet") if row.key == "flopscope::sum"]
     assert row.dram_bytes_read < 0.3 * row.bytes_read and row.bound in ("cache", "launch", "latency")
+
+
+def test_two_gpus_are_counted_in_one_process() -> None:
+    if _core.cuda_device_count() < 2:
+        pytest.skip("needs two GPUs")
+    x, y = fs.rand((SIDE, SIDE), device="cuda:0"), fs.rand((SIDE, SIDE), device="cuda:1")
+    fs.sin(x), fs.sum(y)
+    with fs.profile(counters="require") as prof:
+        for _ in range(20):
+            fs.sin(x)
+            fs.sum(y)
+    sin, total = row_of(prof, "flopscope::sin"), row_of(prof, "flopscope::sum")
+    assert sin.dram_bytes_read == pytest.approx(sin.bytes_read, rel=0.02)
+    assert total.dram_bytes_read == pytest.approx(total.bytes_read, rel=0.03)
+    assert set(prof.counter_timeline()["device"]) == {0, 1} and set(prof.energy) == {"cuda:0", "cuda:1"}

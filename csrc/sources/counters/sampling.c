@@ -142,10 +142,16 @@ static fs_status open_session(fs_sampler *sampler, int64_t interval_ns, fs_error
     fs_status status = configure(sampler, err);
     /* That of a window is made when its samples are counted; here a small one shows that it can be. */
     if (status == FS_OK) status = make_image(sampler, sampler->live ? buffer_samples(sampler) : LEAST_WINDOW, err);
-    if (status == FS_OK) status = start_window(sampler, err);
     if (status != FS_OK) close_session(sampler);
     else sampler->report.last_interval_ns = interval_ns;
     return status;
+}
+
+static fs_status open_again(fs_sampler *sampler, int64_t interval_ns, fs_error *err)
+{
+    close_session(sampler);
+    FS_TRY(open_session(sampler, interval_ns, err));
+    return start_window(sampler, err);
 }
 
 /* Decoding ------------------------------------------------------------------------------------------------------- */
@@ -262,9 +268,8 @@ static fs_status decode_live(fs_sampler *sampler, bool *first, fs_error *err)
 {
     FS_TRY(decode(sampler, first, false, err));
     if (!sampler->broken) return reset_image(sampler, err);
-    close_session(sampler);
     *first = true;
-    return open_session(sampler, sampler->interval_ns, err);
+    return open_again(sampler, sampler->interval_ns, err);
 }
 
 /* The interval of live samples: longer in longer programs, so that their number is bounded. */
@@ -284,8 +289,7 @@ static fs_status begin_again(fs_sampler *sampler, bool *first, fs_error *err)
     if (!sampler->adapts && !sampler->broken) return start_window(sampler, err);
     int64_t interval = sampler->interval_ns, now = fs_clock_now();
     if (sampler->adapts) interval = sampler->live ? FS_SAMPLER_FIRST_NS : live_interval(now - sampler->opened);
-    close_session(sampler);
-    FS_TRY(open_session(sampler, interval, err));
+    FS_TRY(open_again(sampler, interval, err));
     sampler->live_until = fs_clock_now() + FS_SAMPLER_LIVE_SPAN_NS;
     return FS_OK;
 }
@@ -368,13 +372,6 @@ static fs_status try_to_open(void *what, fs_error *err)
     return status;
 }
 
-/* CUPTI's objects end before CUPTI may be detached. */
-static void release(fs_sampler *sampler)
-{
-    fs_plan_clear(&sampler->plan);
-    fs_counters_release(&sampler->hold);
-}
-
 static fs_status check_options(const fs_sampler_options *options, fs_error *err)
 {
     int64_t ns = options->interval_ns;
@@ -399,7 +396,7 @@ static fs_status start_thread(fs_sampler *sampler, fs_error *err)
     return code == 0 ? FS_OK : fs_fail(err, FS_RUNTIME_ERROR, "no thread for the counters (error %d)", code);
 }
 
-fs_status fs_sampler_start(fs_sampler **sampler, const fs_sampler_options *options, fs_error *err)
+fs_status fs_sampler_open(fs_sampler **sampler, const fs_sampler_options *options, fs_error *err)
 {
     *sampler = NULL;
     if (fs_counters == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
@@ -411,28 +408,42 @@ fs_status fs_sampler_start(fs_sampler **sampler, const fs_sampler_options *optio
     made->adapts = options->interval_ns == 0;
     made->window_samples = options->window > 0 ? options->window : FS_SAMPLER_WINDOW;
     made->part_samples = made->window_samples / FS_SAMPLER_PARTS;
-    made->opened = fs_clock_now();
     made->report.first_interval_ns = made->adapts ? FS_SAMPLER_FIRST_NS : options->interval_ns;
     made->l2_bytes = fs_driver_l2_bytes(options->device);
     fs_status status = fs_counters_open(&made->hold, try_to_open, made, err);
+    if (status == FS_OK) *sampler = made;
+    else fs_free(made);
+    return status;
+}
+
+/* End what was opened: CUPTI's objects, before CUPTI may be detached. */
+static void release(fs_sampler *sampler)
+{
+    close_session(sampler);
+    fs_plan_clear(&sampler->plan);
+    fs_counters_release(&sampler->hold);
+}
+
+fs_status fs_sampler_start(fs_sampler *sampler, fs_error *err)
+{
+    if (sampler->sampling == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "sampling has ended before");
+    sampler->opened = fs_clock_now();
+    fs_status status = start_window(sampler, err);
     if (status == FS_OK) {
-        made->from = fs_anchor_take();
-        status = start_thread(made, err);
-        if (status != FS_OK) close_session(made);
+        sampler->from = fs_anchor_take();
+        status = start_thread(sampler, err);
     }
-    if (status == FS_OK) {
-        *sampler = made;
-        return FS_OK;
-    }
-    release(made);
-    fs_free(made);
+    if (status != FS_OK) release(sampler);
     return status;
 }
 
 fs_status fs_sampler_stop(fs_sampler *sampler, fs_error *err)
 {
-    bool ours = sampler->generation == fs_fork_generation();
-    if (!sampler->has_thread || !ours) return FS_OK;
+    if (sampler->generation != fs_fork_generation()) return FS_OK;
+    if (!sampler->has_thread) {
+        release(sampler);
+        return FS_OK;
+    }
     pthread_mutex_lock(&sampler->lock);
     sampler->ends = true;
     pthread_cond_signal(&sampler->changed);
@@ -452,7 +463,6 @@ void fs_sampler_destroy(fs_sampler *sampler)
     if (sampler == NULL) return;
     if (sampler->generation != fs_fork_generation()) return; /* the thread may have been changing it at the fork */
     FS_IGNORE(fs_sampler_stop(sampler, NULL));
-    release(sampler);
     fs_free(sampler->samples);
     fs_free(sampler);
 }

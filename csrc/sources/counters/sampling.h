@@ -45,9 +45,12 @@ typedef struct {
 
 typedef struct fs_sampler fs_sampler;
 
-/* Begin to sample a device. FS_RUNTIME_ERROR says why its counters are unavailable; FS_VALUE_ERROR: an interval that is
- * out of range; FS_OUT_OF_MEMORY. */
-fs_status fs_sampler_start(fs_sampler **sampler, const fs_sampler_options *options, fs_error *err);
+/* Prepare to sample a device, which takes up to a second. FS_RUNTIME_ERROR says why its counters are unavailable;
+ * FS_VALUE_ERROR: an interval that is out of range; FS_OUT_OF_MEMORY. */
+fs_status fs_sampler_open(fs_sampler **sampler, const fs_sampler_options *options, fs_error *err);
+
+/* Begin to sample. FS_RUNTIME_ERROR: CUPTI refused, or the sampler was stopped before; its session is closed. */
+fs_status fs_sampler_start(fs_sampler *sampler, fs_error *err);
 
 /* End sampling, decode what is left and give the counters back. Does nothing the second time and in a forked child.
  * FS_RUNTIME_ERROR: what failed meanwhile; the samples until then stay. Wait for the device before. */
