@@ -293,7 +293,6 @@ def from_profile(prof: Any) -> Trace:
 def _read(profiler: Any) -> Trace:
     """Return the trace of a torch.autograd.profiler.profile whose text is kept."""
     trace: Trace = profiler.kineto_results.read()
-    trace.source = "torch.profiler"
     trace._usual_peaks = "measured"  # the trace was recorded on this machine
     trace.record_shapes = profiler.record_shapes
     trace.profile_memory = profiler.profile_memory

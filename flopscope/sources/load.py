@@ -199,7 +199,7 @@ def load_trace(
 
 def load_own(source: str) -> Trace:
     """Read a trace that torch recorded in this process: the graphs that watch_graphs() saw captured are known."""
-    return load_with(source, None, None, watched=True)
+    return load_with(source, None, None, name="torch.profiler", watched=True)
 
 
 def load_with(
@@ -207,12 +207,13 @@ def load_with(
     max_bytes: int | None,
     captures: Callable[[], GraphCaptures] | None,
     *,
+    name: str = "",
     watched: bool = False,
 ) -> Trace:
-    """Read a trace as load_trace() does; ``captures`` returns the captures of its graphs."""
+    """Read a trace as load_trace() does; ``captures`` returns the captures of its graphs. ``name``: for messages."""
     if max_bytes is not None and max_bytes <= 0:
         raise ValueError(f"max_bytes must be positive, not {max_bytes}")
-    name = _name_of(source)
+    name = name or _name_of(source)
     try:
         with _Problems(name, max_bytes) as problems:
             problems.start = start_of(source)
