@@ -105,6 +105,20 @@ def test_ops_that_are_left_out_save_no_more_idle_time_than_the_host_takes_for_th
     assert 0.9 * 10 < found <= 0.9 * (10 + 2000 / 3), "one of three launches in the host's 2000 µs a step"
 
 
+@pytest.mark.parametrize(("longest", "noted"), [(1900, False), (40_000, True)])
+def test_a_note_names_steps_that_distort_the_means(longest: int, noted: bool) -> None:
+    program, at = Program(), 0
+    for number in range(10):
+        length = longest if number == 0 else 1000
+        program.step(number, at, length)
+        program.run("made::first", at + 2, at + 10, 490)
+        at += length
+    notes = [note for note in program.load().advice().notes if "Times of a step are means" in note]
+    assert len(notes) == noted
+    if noted:
+        assert "ProfilerStep#0 (40.0ms)" in notes[0] and "81.6%" in notes[0] and "median step takes 1.00ms" in notes[0]
+
+
 def test_tf32_saves_the_difference_to_the_tensor_cores() -> None:
     advice = product("aten::mm", "volta_sgemm_128x64_nn", FLOAT, 20_000).load().advice()
     then = 2 * 8192**3 / PEAKS["tf32_tensor"] / 0.7 * 1e6
