@@ -308,6 +308,36 @@ def test_a_whole_program_that_imports_torch_late_is_recorded(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("torch_here")
+def test_the_arguments_of_generated_kernels_are_recorded(tmp_path: Path) -> None:
+    """Of ranges as Inductor opens them, whose arguments torch drops if all threads are recorded."""
+    path = script(
+        tmp_path,
+        """
+        import torch
+        x, y, out = (torch.rand(8, 4) for _ in range(3))
+        def launch(name, arguments, **options):
+            with torch._C._profiler._RecordFunctionFast(name, arguments, options):
+                if "triton" not in name: torch.add(x, y, out=out)
+        for _ in range(3):
+            launch("triton_poi_fused_add_0", (x, y, out, 32), grid="(1,)")
+        launch("triton_poi_fused_mul_1", [x.bfloat16(), None, out, 32], stream=0)
+        launch("strange", [object()])
+        with torch._C._profiler._RecordFunctionFast("Torch-Compiled Region: 0/0"):
+            torch.sub(x, y)
+        """,
+    )
+    result = run(tmp_path, "--no-report", "--no-summary", "--shapes", "--trace", "t.json", path)
+    assert result.returncode == 0, result.stderr
+    trace = fs.load_trace(tmp_path / "t.json")
+    rows = {row.key: row for row in trace.key_averages(group_by_input_shape=True)}
+    add = rows["triton_poi_fused_add_0"]
+    assert add.count == 3 and add.input_shapes[:3] == [[8, 4]] * 3 and add.bytes_total_moved == 3 * 3 * 32 * 4
+    assert rows["triton_poi_fused_mul_1"].input_shapes[:3] == [[8, 4], [], [8, 4]]
+    assert rows["aten::add"].count == 1 and not rows["strange"].input_shapes[0]
+    assert "flopscope::arguments" not in rows and rows["Torch-Compiled Region: 0/0"].count == 1
+
+
+@pytest.mark.usefixtures("torch_here")
 def test_seconds_of_torch_are_recorded_on_all_threads(tmp_path: Path) -> None:
     path = script(
         tmp_path,

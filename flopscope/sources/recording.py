@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from flopscope.hardware.device import find_device
 from flopscope.results.results import Results
+from flopscope.sources.arguments import record_arguments
 from flopscope.sources.profiler import profile, set_background
 from flopscope.sources.steps import StepCounter
 from flopscope.sources.watching import (
@@ -75,6 +76,7 @@ class Recording:
         self._expects_steps = False  # the program has created an optimizer
         self._lacks_first = False  # step 0 was recorded, and not marked
         self._disarm: Callable[[], object] = bool
+        self._end_arguments: Callable[[], object] = bool
         self._over = threading.Event()
         self._began = time.monotonic()
         self._lasted = 0.0
@@ -218,6 +220,8 @@ class Recording:
         everywhere = _all_threads(self._torch)
         if everywhere is not None:
             settings["experimental_config"] = everywhere
+            if settings.get("record_shapes"):
+                self._end_arguments = record_arguments(self._torch)
         elif self._window is not None and self._window.unit == "seconds":
             raise RuntimeError(f"torch {self._torch.__version__} cannot record all threads; update it, or use --steps")
         prof = self._torch_profile()(**settings)
@@ -249,6 +253,7 @@ class Recording:
             self._end_step()
             self._name_rank()
             self._prof.stop()
+            self._end_arguments()
         elif self._state == "armed":
             self._why = _UNUSED
         self._state = "ended"

@@ -6,7 +6,8 @@
  *   - Device work belongs to the op around the API call that launched it (owners.h).
  *   - On each thread, in order of (start, -end), an event is nested in the last earlier one that is still open when it
  *   starts and does not end before it does. Annotations of collectives are not nested.
- *   - An only child with its parent's name is merged with the parent.
+ *   - An only child with its parent's name is merged with the parent. So is flopscope's call with the arguments of its
+ *   parent, which torch would list.
  *   - An event gets the memory of all records within [start, end], of any thread.
  *   - Overhead, which has no thread, is nested in the shortest event around it.
  *

@@ -89,18 +89,33 @@ static fs_status nest_lane(fs_join *join, uint32_t first, uint32_t end, fs_nest 
     return FS_OK;
 }
 
+/* The call without effect by which flopscope records the arguments of an op (flopscope/sources/arguments.py). */
+static uint32_t name_of_arguments(const fs_store *store)
+{
+    for (uint32_t id = 0; id < fs_store_name_count(store); id++)
+        if (strcmp(fs_store_name_text(store, id), "flopscope::arguments") == 0) return id;
+    return FS_NONE;
+}
+
 /* Merge an only child of the same name with its parent; its children become the parent's. An op is never merged with an
- * API call. */
+ * API call. A call that only has the arguments of its parent is merged whatever its siblings. */
 static void unite(fs_join *join)
 {
+    uint32_t arguments = name_of_arguments(join->store);
     for (uint32_t host = 0; host < join->host_count; host++) {
         uint32_t parent = join->parents[host];
         if (parent == FS_NONE) continue;
         parent = join->ones[parent];
         join->parents[host] = parent;
         const fs_record *record = join->hosts[host].record;
+        fs_record *above = join->hosts[parent].record;
+        if (record->name == arguments && record->kind == FS_EVENT_OP && above->kind == FS_EVENT_OP) {
+            if (above->signature == FS_NONE) above->signature = record->signature;
+            join->ones[host] = parent;
+            join->children[parent]--;
+            continue;
+        }
         if (record->kind == FS_EVENT_FRAME || join->children[parent] != 1) continue;
-        const fs_record *above = join->hosts[parent].record;
         if (record->name != above->name || fs_record_is_owner(record) > fs_record_is_owner(above)) continue;
         join->ones[host] = parent;
         join->children[parent] = join->children[host];
