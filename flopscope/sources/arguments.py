@@ -1,8 +1,8 @@
 """The arguments of the kernels that Inductor launches, in recordings of all threads.
 
-torch's profiler gets them from ``_RecordFunctionFast``, which drops them if all threads are recorded (its
-``profilerEnabled()`` asks for the profile of the own thread). So a call without effect, ``flopscope::arguments``, passes
-them to the profiler within each such range. Readers of the trace merge it into the op around it.
+torch's profiler gets them from ``_RecordFunctionFast``, which drops them if all threads are recorded: it asks for the
+profile of its own thread. So a call without effect, ``flopscope::arguments``, passes them to the profiler within each
+such range. Readers of the trace merge it into the op around it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def record_arguments(torch: Any) -> Callable[[], None]:
     """Let ranges with arguments record them until the function that is returned is called."""
     global _calls
     module = torch._C._profiler
-    fast = getattr(module, "_RecordFunctionFast", None)
+    fast: Any = getattr(module, "_RecordFunctionFast", None)
     if fast is None:
         return _nothing
     if _calls is None:
