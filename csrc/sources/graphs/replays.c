@@ -216,6 +216,7 @@ static fs_status match_launch(fs_joining *all, fs_matcher *matcher, fs_replayed 
     uint32_t tied = call != FS_NONE && !launched.identified ? fs_captures_find_tied(all->captures, call) : 0;
     if (status == FS_OK && tied != 0) match_tied(all, tied, &launched, nodes, &match);
     else if (status == FS_OK) status = fs_matcher_find(matcher, &launched, nodes, &match, err);
+    for (uint32_t i = 0; i < count; i++) works[i].graph = tied;
     for (uint32_t i = 0; status == FS_OK && match.found && i < count; i++) {
         if (nodes[i] == FS_NONE || works[i].found) continue;
         const fs_captured_graph *graph = &all->captures->graphs[match.graph];
