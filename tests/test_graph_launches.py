@@ -1,4 +1,4 @@
-"""Launches of watched CUDA graphs are logged while torch records: each recorded call is tied to its executable graph."""
+"""Launches of watched CUDA graphs are logged while torch records, which tells the graph of each recorded call."""
 
 from __future__ import annotations
 

@@ -89,10 +89,9 @@ def watch_graphs(*, with_stack: bool = False) -> GraphWatch:
     ``torch.compile(mode="reduce-overhead")``, CuPy and graphs of any other library: each node remembers the op, the
     range and the Python call (``with_stack=True``) that were open when it was created, also through clones and
     instantiation. Profiles of flopscope, and those of flopscope.torch, then show a replay as the ops of the capture:
-    with their shapes, FLOPs and bytes. It costs time at captures, and none when a graph is replayed, but for profiles of
-    torch: while one records the GPU, each launch of a graph is logged, about a µs each, because traces of torch up to
-    2.11 do not name the nodes of graphs. Of 262,144 launches at most the graph is known then; the kernels of further
-    ones are matched by their order, and a warning says so.
+    with their shapes, FLOPs and bytes. It costs time at captures. A replay costs none, except while a profile of torch
+    records the GPU: each launch is logged then, because traces of torch up to 2.11 do not name the nodes of graphs. The
+    log holds 262,144 launches; the kernels of further ones are matched by their order alone, and a warning says so.
 
     During a capture by torch, torch's profiler records the ops of the CPU, unless a profile of torch is running, which
     then tells the ops itself. The watch holds CUPTI's subscription, of which there is one per process; it takes that of

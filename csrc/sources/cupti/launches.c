@@ -58,7 +58,7 @@ typedef struct {
 typedef struct {
     recorded *calls;
     const fs_logged_launch *launches; /* of the log, by thread */
-    int64_t first, last;        /* times of the log, with a pause before and after */
+    int64_t first, last;              /* times of the log, with a pause before and after */
     uint32_t call_count, launch_count;
     fs_captures *captures;
 } tying;
@@ -175,14 +175,14 @@ static fs_status tie_thread(tying *all, const recorded *calls, uint32_t call_cou
         uint32_t first_call = call, first_launch = launch;
         int64_t last = calls[call].start < launches[launch].time ? calls[call].start : launches[launch].time;
         for (;;) {
-            int64_t end = last;
+            int64_t end;
             if (call < call_count && calls[call].start - PAUSE_NS <= last) end = calls[call++].end;
             else if (launch < launch_count && launches[launch].time - PAUSE_NS <= last) end = launches[launch++].time;
             else break;
             if (end > last) last = end;
         }
-        FS_TRY(tie_part(all, calls + first_call, call - first_call, launches + first_launch, launch - first_launch,
-                        err));
+        FS_TRY(
+            tie_part(all, calls + first_call, call - first_call, launches + first_launch, launch - first_launch, err));
     }
     return FS_OK;
 }

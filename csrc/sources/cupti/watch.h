@@ -17,10 +17,10 @@
 #include "store/store.h"
 
 typedef struct {
-    int64_t kept;     /* nodes that were created or cloned while watching, */
-    int64_t nodes;    /* and not destroyed */
-    int64_t resolved; /* of them: what was open is known */
-    int64_t lost;     /* events or nodes for which memory was missing */
+    int64_t kept;                    /* nodes that were created or cloned while watching, */
+    int64_t nodes;                   /* and not destroyed */
+    int64_t resolved;                /* of them: what was open is known */
+    int64_t lost;                    /* events or nodes for which memory was missing */
     int64_t launches, launches_lost; /* launches of graphs that are logged, and for which there was no room */
 } fs_watch_report;
 

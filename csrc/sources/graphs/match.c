@@ -298,7 +298,8 @@ fs_status fs_matcher_find(fs_matcher *matcher, const fs_launched *works, uint32_
     return status == FS_OK ? keep(matcher, &all, match, err) : status;
 }
 
-/* Within a known graph ---------------------------------------------------------------------------------------------- */
+/* Within a known graph ----------------------------------------------------------------------------------------------
+ */
 
 static uint32_t kind_of(uint32_t symbol)
 {
@@ -332,21 +333,34 @@ static uint32_t count_nodes(const fs_captures *captures, const fs_captured_graph
     return count;
 }
 
+/* Return whether the kinds of works on one stream are in the order of the nodes; of several streams, none is known. */
+static bool is_in_order(const fs_captures *captures, const fs_captured_graph *graph, const fs_launched *works)
+{
+    const fs_capture_node *nodes = captures->nodes + graph->first;
+    bool in_order = true;
+    for (uint32_t i = 0; i < works->count; i++) {
+        if (works->lanes != NULL && works->lanes[i] != works->lanes[0]) return true;
+        in_order = in_order && kind_of(works->symbols[i]) == kind_of(nodes[i].symbol);
+    }
+    return in_order;
+}
+
 uint32_t fs_match_within(const fs_captures *captures, const fs_captured_graph *graph, const fs_launched *works,
-                         uint32_t *nodes, bool *ordered)
+                         uint32_t *nodes, bool *estimated)
 {
     static const uint32_t kinds[] = {FS_SYMBOL_KERNEL, FS_SYMBOL_COPY, FS_SYMBOL_FILL};
     enum { KINDS = sizeof kinds / sizeof *kinds };
     bool proven[KINDS];
     uint32_t matched = 0;
-    *ordered = false;
+    bool ordered = false;
     memset(nodes, 0xff, works->count * sizeof *nodes);
     for (size_t k = 0; k < KINDS; k++) {
         bool one_lane, one_owner;
         if (count_works(works, kinds[k], &one_lane) != count_nodes(captures, graph, kinds[k], &one_owner)) return 0;
         proven[k] = one_lane || one_owner;
-        *ordered = *ordered || (one_lane && !one_owner);
+        ordered = ordered || (one_lane && !one_owner);
     }
+    *estimated = ordered && (graph->branches || !is_in_order(captures, graph, works));
     for (size_t k = 0; k < KINDS; k++) {
         uint32_t next = graph->first;
         for (uint32_t i = 0; proven[k] && i < works->count; i++) {

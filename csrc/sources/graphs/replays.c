@@ -189,11 +189,9 @@ static bool are_identified(const fs_joining *all, const fs_replayed *works, uint
 static void match_tied(fs_joining *all, uint32_t id, const fs_launched *launched, uint32_t *nodes, fs_match *match)
 {
     const fs_captured_graph *graph = fs_captures_find_graph(all->captures, id);
-    bool ordered;
     all->report->tied++;
-    if (graph == NULL || fs_match_within(all->captures, graph, launched, nodes, &ordered) == 0) return;
+    if (graph == NULL || fs_match_within(all->captures, graph, launched, nodes, &match->estimated) == 0) return;
     match->found = true;
-    match->estimated = ordered && graph->branches;
     match->graph = (uint32_t)(graph - all->captures->graphs);
 }
 
