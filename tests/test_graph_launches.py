@@ -49,7 +49,9 @@ def capture(*names, graph, kinds=(), executables=(), linked=None):
 
 class Recording:
     # What torch up to 2.11 records: calls that launch graphs, and kernels without the ids of nodes.
-    def __init__(self, behind=20_000):  # ns, of the trace's clock
+    def __init__(self, behind=20_000, thread_of=threading.get_native_id):
+        # behind: the trace's clock, in ns. thread_of: the calling thread, in the trace
+        self.thread_of = thread_of
         self.base = time.time_ns() - 10**9
         self.offset = time.time_ns() - time.monotonic_ns() - self.base - behind
         self.events = []
@@ -66,7 +68,7 @@ class Recording:
         end = time.monotonic_ns()
         while time.monotonic_ns() < end + 1000: pass
         correlation = len(self.events) + 1
-        self.add("cuda_runtime", "cudaGraphLaunch", threading.get_native_id(), begin, end - begin,
+        self.add("cuda_runtime", "cudaGraphLaunch", self.thread_of(), begin, end - begin,
                  correlation=correlation)
         for i, (name, stream) in enumerate(works):
             category = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}.get(name.split()[0], "kernel")
@@ -289,12 +291,21 @@ def test_a_full_log_is_counted_and_its_launches_are_matched_as_without(run: Call
     assert kept_later == (1 << 17) + 1
 
 
-def test_threads_launch_graphs_of_their_own(run: Callable[..., Any]) -> None:
-    found = run("""
+@pytest.mark.parametrize("recorded", ["the system's id", "pthread_t"])
+def test_threads_launch_graphs_of_their_own(run: Callable[..., Any], recorded: str) -> None:
+    """Of threads without ops, Kineto writes the lower half of their pthread_t, as a signed number without its sign."""
+    found = run(
+        f"""
+        def handle():
+            half = threading.get_ident() & 0xffffffff
+            return abs(half - (half >> 31 << 32))
+        thread_of = handle if {recorded == "pthread_t"} else threading.get_native_id
+    """,
+        """
         capture("attend", "multiply", graph=1, executables=[3])
         capture("norm", "relu", graph=2, executables=[4])
         _core.watch_launches(True)
-        recording = Recording()
+        recording = Recording(thread_of=thread_of)
         lock = threading.Lock()
         def launching(executable):
             for _ in range(20):
@@ -304,7 +315,8 @@ def test_threads_launch_graphs_of_their_own(run: Callable[..., Any]) -> None:
         for thread in threads: thread.start()
         for thread in threads: thread.join()
         print(json.dumps(told(recording.load())))
-    """)
+    """,
+    )
     assert found == [
         {"attend": 80, "multiply": 80, "norm": 160, "relu": 160},
         _counts(launches=60, tied=60, matched=120),

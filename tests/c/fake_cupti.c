@@ -302,7 +302,8 @@ int cuptiEnableCallback(uint32_t on, void *subscriber, int domain, uint32_t func
     if (subscriber != &fake || (!driver && !resource) || function == 0 || function >= FAKE_FUNCTIONS)
         return FAKE_INVALID_PARAMETER;
     int code = fake_answer("cuptiEnableCallback");
-    if (code == 0) (driver ? fake.driver_callbacks : fake.resource_callbacks)[function] = on;
+    bool *callbacks = driver ? fake.driver_callbacks : fake.resource_callbacks;
+    if (code == 0) __atomic_store_n(&callbacks[function], on != 0, __ATOMIC_RELAXED);
     return code;
 }
 
@@ -395,8 +396,8 @@ void fake_launch_graph(const char *function, uint32_t id, long times)
     while (times-- > 0) {
         fs_cupti_callback_data data = {.site = 0, .function = "cuGraphLaunch", .arguments = arguments};
         for (; data.site <= FS_CUPTI_API_EXIT; data.site++) {
-            if (fake.callback == NULL || !fake.driver_callbacks[called]) continue;
-            fake.told_launches++;
+            if (fake.callback == NULL || !__atomic_load_n(&fake.driver_callbacks[called], __ATOMIC_RELAXED)) continue;
+            __atomic_fetch_add(&fake.told_launches, 1, __ATOMIC_RELAXED);
             fake.callback(fake.callback_context, FS_CUPTI_DRIVER_DOMAIN, called, &data);
         }
     }

@@ -25,6 +25,7 @@ typedef struct {
     int64_t drift_ppm;          /* and how much more with time */
     uint32_t uncalled_first, uncalled_last, unlogged_last; /* launches without a recorded call, or without log */
     uint32_t uncalled_every;                               /* every how many-th has no call; 0: none */
+    bool by_handle;                                        /* the recording knows no ids of the system */
 } program;
 
 static fs_store *store;
@@ -67,10 +68,12 @@ static void run(const program *of)
             if (of->uncalled_every != 0 && i % of->uncalled_every == 1) called = false;
             if (called) {
                 int64_t late = SHIFT + of->drift + (now - origin) / 1000000 * of->drift_ppm;
-                record_call("cudaGraphLaunch", thread, now - late, duration, FS_NONE, graph, &call);
-                record_call("cuGraphLaunch", thread, now - late + begin, 1000, call, 0, &inner);
+                uint32_t lane = of->by_handle ? thread + 5000000 : thread;
+                record_call("cudaGraphLaunch", lane, now - late, duration, FS_NONE, graph, &call);
+                record_call("cuGraphLaunch", lane, now - late + begin, 1000, call, 0, &inner);
             }
-            if (i + of->unlogged_last < of->launches) fs_launch_log_add(&made, now + begin, thread, graph);
+            if (i + of->unlogged_last < of->launches)
+                fs_launch_log_add(&made, &(fs_logged_launch){now + begin, thread, thread + 5000000, graph});
             now += duration + of->gap + random_below(of->jitter + 1);
         }
     }
@@ -119,6 +122,7 @@ static void test_the_order_of_launches_decides(void)
         check_all_tied(&(program){.threads = 2, .launches = 100, .gap = 9000000, .jitter = 500000, .drift = drift});
     }
     check_all_tied(&(program){.threads = 2, .launches = 1000, .gap = 100000, .jitter = 20000, .drift_ppm = 2000});
+    check_all_tied(&(program){.threads = 3, .launches = 400, .gap = 2000, .jitter = 500000, .by_handle = true});
 }
 
 static void test_pauses_tell_which_calls_are_missing(void)
@@ -193,7 +197,7 @@ static void test_graphs_without_an_id_are_not_tied(void)
 static void test_a_full_log_counts_what_it_lost(void)
 {
     fs_launch_log log = {0}, copy = {0};
-    for (uint32_t i = 0; i < FS_MOST_LAUNCHES + 10; i++) fs_launch_log_add(&log, i, 1, i + 1);
+    for (uint32_t i = 0; i < FS_MOST_LAUNCHES + 10; i++) fs_launch_log_add(&log, &(fs_logged_launch){i, 1, 1, i + 1});
     CHECK(log.count == FS_MOST_LAUNCHES && log.lost == 10);
     fs_launch_log_begin(&log);
     CHECK(log.count == FS_MOST_LAUNCHES / 2 && log.launches[0].graph == FS_MOST_LAUNCHES / 2 + 1);
@@ -228,7 +232,7 @@ static void test_every_allocation_may_fail(void)
     end();
     fs_launch_log log = {0};
     fs_memory_fail_at(1);
-    fs_launch_log_add(&log, 1, 1, 1);
+    fs_launch_log_add(&log, &(fs_logged_launch){1, 1, 1, 1});
     fs_memory_fail_at(0);
     CHECK(log.count == 0 && log.lost == 1 && fs_memory_live() == live);
 }

@@ -1,5 +1,6 @@
 #include "sources/cupti/launches.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +34,14 @@ void fs_launch_log_begin(fs_launch_log *log)
     log->count -= forgotten;
 }
 
-void fs_launch_log_add(fs_launch_log *log, int64_t time, uint32_t thread, uint32_t graph)
+uint32_t fs_thread_handle(void)
+{
+    uint32_t half = (uint32_t)pthread_self();
+    if (half == UINT32_C(1) << 31) return 0;
+    return half >> 31 ? 0 - half : half;
+}
+
+void fs_launch_log_add(fs_launch_log *log, const fs_logged_launch *launch)
 {
     if (log->count == log->capacity && log->capacity < FS_MOST_LAUNCHES) {
         uint32_t capacity = log->capacity ? log->capacity * 2 : 1024;
@@ -44,7 +52,7 @@ void fs_launch_log_add(fs_launch_log *log, int64_t time, uint32_t thread, uint32
         }
     }
     if (log->count == log->capacity) log->lost++;
-    else log->launches[log->count++] = (fs_logged_launch){time, thread, graph};
+    else log->launches[log->count++] = *launch;
 }
 
 /* Tying ------------------------------------------------------------------------------------------------------------ */
@@ -187,16 +195,19 @@ static fs_status tie_thread(tying *all, const recorded *calls, uint32_t call_cou
     return FS_OK;
 }
 
+/* Tie all calls, and keep those of threads without launches. */
 static fs_status tie_threads(tying *all, fs_error *err)
 {
-    uint32_t launch = 0;
+    uint32_t launch = 0, left = 0;
     for (uint32_t call = 0, next; call < all->call_count; call = next) {
         uint32_t thread = all->calls[call].thread, first;
         for (next = call; next < all->call_count && all->calls[next].thread == thread;) next++;
         while (launch < all->launch_count && all->launches[launch].thread < thread) launch++;
         for (first = launch; launch < all->launch_count && all->launches[launch].thread == thread;) launch++;
         FS_TRY(tie_thread(all, all->calls + call, next - call, all->launches + first, launch - first, err));
+        for (uint32_t i = call; first == launch && i < next; i++) all->calls[left++] = all->calls[i];
     }
+    all->call_count = left;
     return FS_OK;
 }
 
@@ -209,9 +220,11 @@ fs_status fs_launch_log_tie(fs_launch_log *log, const fs_store *store, int64_t s
     fs_status status = list_calls(&all, store, shift, err);
     if (status == FS_OK)
         status = fs_sort(all.calls, all.call_count, sizeof *all.calls, compare_recorded, "launches of graphs", err);
-    if (status == FS_OK)
+    for (int by_handle = 0; status == FS_OK && by_handle < 2 && all.call_count > 0; by_handle++) {
+        for (uint32_t i = 0; by_handle && i < log->count; i++) log->launches[i].thread = log->launches[i].handle;
         status = fs_sort(log->launches, log->count, sizeof *log->launches, compare_logged, "launches of graphs", err);
-    if (status == FS_OK) status = tie_threads(&all, err);
+        if (status == FS_OK) status = tie_threads(&all, err);
+    }
     if (status == FS_OK) fs_captures_sort_tied(captures);
     fs_free(all.calls);
     return status;

@@ -178,11 +178,12 @@ void fs_watch_changed(void *executable)
 void fs_watch_launched(void *executable)
 {
     if (watch.generation != fs_fork_generation()) return;
-    uint32_t id = graph_id_of(fs_cupti->graph_exec_id, executable);
-    int64_t time = fs_clock_now();
-    uint32_t thread = (uint32_t)syscall(SYS_gettid);
+    fs_logged_launch launch = {.time = fs_clock_now(),
+                               .thread = (uint32_t)syscall(SYS_gettid),
+                               .handle = fs_thread_handle(),
+                               .graph = graph_id_of(fs_cupti->graph_exec_id, executable)};
     pthread_mutex_lock(&watch.lock);
-    if (watch.logs) fs_launch_log_add(&watch.launches, time, thread, id);
+    if (watch.logs) fs_launch_log_add(&watch.launches, &launch);
     pthread_mutex_unlock(&watch.lock);
 }
 
