@@ -207,6 +207,22 @@ def test_a_profile_of_torch_gives_an_unseen_graph_no_ops_of_a_seen_one() -> None
     assert found["graphs"]["unseen"] == 2 and found["unseen"] > 0 and not found["estimated"], found
 
 
+def test_a_profile_of_torch_tells_copies_and_fills_of_a_graph_from_kernels() -> None:
+    found = run(IN_TORCH + textwrap.dedent("""
+        into, cleared = torch.empty_like(c), torch.empty_like(c)
+        def copies():
+            into.copy_(torch.mm(a, b))
+            cleared.zero_()
+            return torch.nn.functional.silu(into)
+        graph = capture(copies)
+        print(json.dumps(told(torch_profiled(graph.replay))))
+    """))  # fmt: skip
+    ops = {key: moved for key, _, _, moved in found["ops"]}
+    assert ops["aten::copy_"] == ops["aten::silu"] == 4 * POINTS and ops["aten::mm"] == MM_BYTES, found
+    assert {"aten::zero_", "aten::fill_"} & {*ops}, found
+    assert found["graphs"]["matched"] == found["graphs"]["works"] >= 4 and not found["estimated"], found
+
+
 def test_launches_are_logged_once_each_and_only_while_torch_records() -> None:
     found = run(IN_TORCH + textwrap.dedent("""
         graph = capture(step)

@@ -93,21 +93,17 @@ static uint32_t graph_id_of(int (*get)(void *, uint32_t *), void *graph)
     return get != NULL && graph != NULL && get(graph, &id) == FS_CUPTI_SUCCESS ? id : 0;
 }
 
-/* The node that this thread is creating. CUPTI of CUDA 13.0 tells the type of a node here alone. */
+/* The node that this thread created last, or is creating. CUPTI of CUDA 13.0 tells the type of a node as its creation
+ * starts, and not again. */
 static _Thread_local struct {
     void *node;
     int32_t type;
-    bool linked;
+    bool created;
 } starting;
 
-/* Set a node to what was open at a moment; `before`: what is known of it. */
-static void set_node(uint64_t id, uint32_t moment, const fs_cupti_graph *graph, const fs_watched_node *before)
+static int32_t type_of(const fs_cupti_graph *graph)
 {
-    bool starts = starting.node == graph->node;
-    int32_t type = before != NULL ? before->type : starts ? starting.type : graph->node_type;
-    fs_watched_set(&watch.of, id, moment, type);
-    fs_watched_node *node = fs_watched_find(&watch.of, id);
-    if (node != NULL && starts) node->linked = node->linked || starting.linked;
+    return starting.node == graph->node ? starting.type : graph->node_type;
 }
 
 /* CUPTI is asked before the lock is taken. Only members that a callback has are read: others may be undefined. */
@@ -121,9 +117,12 @@ void fs_watch_called(uint32_t function, const void *data)
     if (function == FS_CUPTI_NODE_STARTS) {
         starting.node = graph->node;
         starting.type = graph->node_type;
-        starting.linked = false;
+        starting.created = false;
         return;
     }
+    if (starting.node == graph->node && function == FS_CUPTI_NODE_CREATED) starting.created = true;
+    if (starting.node == graph->node && function == FS_CUPTI_NODE_LINKED && !starting.created)
+        return; /* CUPTI is not asked for the id of a node that does not exist yet, as while a stream is captured */
     uint64_t id = of_exec || of_graph ? 0 : id_of(graph->node), original = 0;
     if (from_other) original = id_of(graph->original_node);
     else if (function == FS_CUPTI_NODE_LINKED) original = id_of(graph->dependency);
@@ -138,17 +137,17 @@ void fs_watch_called(uint32_t function, const void *data)
     fs_watched_node *node = fs_watched_find(&watch.of, id), *from = fs_watched_find(&watch.of, original);
     switch (function) {
     case FS_CUPTI_NODE_CREATED:
-        set_node(id, add_moment(id, starting.node == graph->node ? starting.type : graph->node_type), graph, NULL);
+        fs_watched_set(&watch.of, id, add_moment(id, type_of(graph)), type_of(graph));
         break;
     case FS_CUPTI_NODE_CLONED: /* may come after the node's creation: that was at the clone, not at the capture */
         fs_watched_drop_moment(&watch.of, node);
-        if (from != NULL || node != NULL) set_node(id, from != NULL ? from->moment : FS_NONE, graph, node);
+        if (from != NULL || node != NULL)
+            fs_watched_set(&watch.of, id, from != NULL ? from->moment : FS_NONE,
+                           node != NULL ? node->type : type_of(graph));
         break;
     case FS_CUPTI_NODE_LINKED:
         watch.of.links_told = true;
-        if (id == 0 || original + 1 != id) break;
-        if (node != NULL) node->linked = true;
-        else if (starting.node == graph->node) starting.linked = true;
+        if (node != NULL && original + 1 == id) node->linked = true;
         break;
     case FS_CUPTI_NODE_UPDATED:
         if (node != NULL) node->moment = from != NULL ? from->moment : FS_NONE;
