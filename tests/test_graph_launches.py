@@ -57,7 +57,7 @@ class Recording:
         self.events = []
 
     def add(self, category, name, lane, start, length, **args):
-        process = 1 if category == "cuda_runtime" else 0
+        process = int(category.startswith("cuda_"))
         self.events.append({"ph": "X", "cat": category, "name": name, "pid": process, "tid": lane,
                             "ts": (start + self.offset) / 1e3, "dur": length / 1e3, "args": args})
 
@@ -68,6 +68,7 @@ class Recording:
         end = time.monotonic_ns()
         while time.monotonic_ns() < end + 1000: pass
         correlation = len(self.events) + 1
+        self.add("cuda_driver", "cuGraphLaunch", self.thread_of(), begin, (end - begin) // 2, correlation=correlation)
         self.add("cuda_runtime", "cudaGraphLaunch", self.thread_of(), begin, end - begin,
                  correlation=correlation)
         for i, (name, stream) in enumerate(works):

@@ -185,6 +185,14 @@ static bool are_identified(const fs_joining *all, const fs_replayed *works, uint
     return false;
 }
 
+/* Return the id of the graph that a call launched, or the call around it. */
+static uint32_t tied_graph_of(const fs_joining *all, uint32_t call)
+{
+    if (call == FS_NONE || all->captures->tied_count == 0) return 0;
+    if (fs_captures_is_inner_call(all->from, call)) call = FS_EVENT_AT(all->from, call, parent);
+    return fs_captures_find_tied(all->captures, call);
+}
+
 /* Match the works of a launch of an executable graph by its id: to that graph or, if it was not captured, to none. */
 static void match_tied(fs_joining *all, uint32_t id, const fs_launched *launched, uint32_t *nodes, fs_match *match)
 {
@@ -211,7 +219,7 @@ static fs_status match_launch(fs_joining *all, fs_matcher *matcher, fs_replayed 
                             .count = count,
                             .identified = are_identified(all, works, count),
                             .label = call != FS_NONE ? label_of(all, call) : NULL};
-    uint32_t tied = call != FS_NONE && !launched.identified ? fs_captures_find_tied(all->captures, call) : 0;
+    uint32_t tied = launched.identified ? 0 : tied_graph_of(all, call);
     if (status == FS_OK && tied != 0) match_tied(all, tied, &launched, nodes, &match);
     else if (status == FS_OK) status = fs_matcher_find(matcher, &launched, nodes, &match, err);
     for (uint32_t i = 0; i < count; i++) works[i].graph = tied;
