@@ -53,7 +53,12 @@ class Recording:
         # behind: the trace's clock, in ns. thread_of: the calling thread, in the trace
         self.thread_of = thread_of
         self.base = time.time_ns() - 10**9
-        self.offset = time.time_ns() - time.monotonic_ns() - self.base - behind
+        readings = []
+        for _ in range(10):  # the one that took least counts: the thread may be interrupted
+            before = time.monotonic_ns()
+            now = time.time_ns()
+            readings.append((time.monotonic_ns() - before, now - before))
+        self.offset = min(readings)[1] - self.base - behind
         self.events = []
 
     def add(self, category, name, lane, start, length, **args):
