@@ -12,8 +12,8 @@ static inline int64_t fs_clock_now(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* What to add to that clock for the time since 1970. Of several readings of both clocks, the one counts that took least:
- * the thread may be interrupted in between. */
+/* What to add to that clock for the time since 1970. Of several readings of both clocks, the one that took least
+ * counts: the thread may be interrupted in between. */
 static inline int64_t fs_clock_unix_offset(void)
 {
     enum { READINGS = 5 };

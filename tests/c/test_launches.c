@@ -196,16 +196,33 @@ static void test_graphs_without_an_id_are_not_tied(void)
 
 static void test_a_full_log_counts_what_it_lost(void)
 {
-    fs_launch_log log = {0}, copy = {0};
+    fs_launch_log log = {0};
     for (uint32_t i = 0; i < FS_MOST_LAUNCHES + 10; i++) fs_launch_log_add(&log, &(fs_logged_launch){i, 1, 1, i + 1});
     CHECK(log.count == FS_MOST_LAUNCHES && log.lost == 10);
     fs_launch_log_begin(&log);
     CHECK(log.count == FS_MOST_LAUNCHES / 2 && log.launches[0].graph == FS_MOST_LAUNCHES / 2 + 1);
     fs_launch_log_begin(&log);
     CHECK(log.count == FS_MOST_LAUNCHES / 2, "half a log is kept for recordings that are not read yet");
-    CHECK_OK(fs_launch_log_copy(&log, &copy, NULL));
-    CHECK(copy.count == log.count && copy.launches[7].graph == log.launches[7].graph);
+    fs_launch_log_clear(&log);
+}
+
+static void test_launches_of_the_time_of_a_recording_are_copied(void)
+{
+    fs_launch_log log = {0}, copy = {0};
+    fs_store *recording = NULL;
+    for (int64_t i = 0; i < 100; i++) fs_launch_log_add(&log, &(fs_logged_launch){i * 1000000, 1, 1, 1 + (uint32_t)i});
+    CHECK_OK(fs_store_create(&recording, NULL));
+    CHECK_OK(fs_launch_log_copy(&log, recording, 0, &copy, NULL));
+    CHECK(copy.count == 100 && copy.launches[7].graph == 8, "a recording without a window");
     fs_launch_log_clear(&copy);
+    fs_store_set_window(recording, 10000000, 20000000);
+    CHECK_OK(fs_launch_log_copy(&log, recording, 5000000, &copy, NULL));
+    CHECK(copy.count == 15 && copy.launches[0].graph == 14 && copy.launches[14].graph == 28, "from 13 to 27 ms");
+    fs_launch_log_clear(&copy);
+    fs_store_set_window(recording, INT64_MAX - 1, INT64_MAX);
+    CHECK_OK(fs_launch_log_copy(&log, recording, 5000000, &copy, NULL));
+    CHECK(copy.count == 0 && copy.launches == NULL);
+    fs_store_destroy(recording);
     fs_launch_log_clear(&log);
 }
 
@@ -219,7 +236,7 @@ static void test_every_allocation_may_fail(void)
         fs_launch_log copy = {0};
         fs_error err = {FS_OK, ""};
         fs_memory_fail_at(n);
-        fs_status status = fs_launch_log_copy(&made, &copy, &err);
+        fs_status status = fs_launch_log_copy(&made, store, SHIFT, &copy, &err);
         if (status == FS_OK) status = fs_launch_log_tie(&copy, store, SHIFT, &captures, &err);
         fs_memory_fail_at(0);
         fs_captures_clear(&captures);
@@ -248,6 +265,7 @@ int main(void)
     test_calls_at_the_ends_of_time_are_ignored();
     test_graphs_without_an_id_are_not_tied();
     test_a_full_log_counts_what_it_lost();
+    test_launches_of_the_time_of_a_recording_are_copied();
     test_every_allocation_may_fail();
     if (failures == 0) printf("launches: passed\n");
     return failures != 0;

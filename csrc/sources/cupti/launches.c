@@ -15,14 +15,25 @@ void fs_launch_log_clear(fs_launch_log *log)
     *log = (fs_launch_log){0};
 }
 
-fs_status fs_launch_log_copy(const fs_launch_log *log, fs_launch_log *copy, fs_error *err)
+/* In a pause that is longer than any drift of clocks, no call and no launch can be the other's. */
+enum { PAUSE_NS = 2 * (FS_WATCHED_FARTHEST_NS + FS_WATCHED_SLACK_NS) };
+
+fs_status fs_launch_log_copy(const fs_launch_log *log, const fs_store *store, int64_t shift, fs_launch_log *copy,
+                             fs_error *err)
 {
-    if (log->count == 0) return FS_OK;
-    copy->launches = fs_malloc(log->count * sizeof *copy->launches);
-    if (copy->launches == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u launches of graphs", log->count);
-    memcpy(copy->launches, log->launches, log->count * sizeof *copy->launches);
-    copy->count = copy->capacity = log->count;
+    int64_t first = INT64_MIN, last = INT64_MAX, begin, end;
+    uint32_t count = 0;
+    fs_store_window(store, &begin, &end);
+    if (begin != FS_MISSING) first = fs_add_saturated(fs_add_saturated(begin, shift), -PAUSE_NS);
+    if (end != FS_MISSING) last = fs_add_saturated(fs_add_saturated(end, shift), PAUSE_NS);
+    for (uint32_t i = 0; i < log->count; i++) count += log->launches[i].time >= first && log->launches[i].time <= last;
+    if (count == 0) return FS_OK;
+    copy->launches = fs_malloc(count * sizeof *copy->launches);
+    if (copy->launches == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u launches of graphs", count);
+    copy->capacity = count;
+    for (uint32_t i = 0; i < log->count; i++)
+        if (log->launches[i].time >= first && log->launches[i].time <= last)
+            copy->launches[copy->count++] = log->launches[i];
     return FS_OK;
 }
 
@@ -85,8 +96,6 @@ static int compare_logged(const void *left, const void *right)
     if (a->thread != b->thread) return a->thread < b->thread ? -1 : 1;
     return (a->time > b->time) - (a->time < b->time);
 }
-
-enum { PAUSE_NS = 2 * (FS_WATCHED_FARTHEST_NS + FS_WATCHED_SLACK_NS) };
 
 static void find_times(tying *all)
 {
@@ -174,7 +183,7 @@ static fs_status tie_part(tying *all, const recorded *calls, uint32_t call_count
     return FS_OK;
 }
 
-/* Tie all launches of a thread, part by part: in a pause, no call and no launch of it can be the other's. */
+/* Tie all launches of a thread, part by part. */
 static fs_status tie_thread(tying *all, const recorded *calls, uint32_t call_count, const fs_logged_launch *launches,
                             uint32_t launch_count, fs_error *err)
 {

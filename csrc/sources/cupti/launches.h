@@ -32,8 +32,10 @@ typedef struct {
 /* An all-zero struct is empty. */
 void fs_launch_log_clear(fs_launch_log *log);
 
-/* Copy what was logged into an empty log. FS_OUT_OF_MEMORY. */
-fs_status fs_launch_log_copy(const fs_launch_log *log, fs_launch_log *copy, fs_error *err);
+/* Copy what was logged during a recording into an empty log: all of it, if the window of the store is unknown. `shift`
+ * as below. FS_OUT_OF_MEMORY. */
+fs_status fs_launch_log_copy(const fs_launch_log *log, const fs_store *store, int64_t shift, fs_launch_log *copy,
+                             fs_error *err);
 
 /* Make room for another recording: if the log is more than half full, forget the older half. */
 void fs_launch_log_begin(fs_launch_log *log);

@@ -376,7 +376,7 @@ fs_status fs_watch_join(const fs_store *from, int64_t shift, fs_captures *captur
     fs_launch_log launches = {0};
     FS_TRY(fs_store_create(&copy, err));
     pthread_mutex_lock(&watch.lock);
-    fs_status status = shift != FS_MISSING ? fs_launch_log_copy(&watch.launches, &launches, err) : FS_OK;
+    fs_status status = shift != FS_MISSING ? fs_launch_log_copy(&watch.launches, from, shift, &launches, err) : FS_OK;
     if (status == FS_OK && watch.of.store != NULL && shift != FS_MISSING)
         status = fs_watched_resolve_calls(&watch.of, captures, from, shift, err);
     if (status == FS_OK && watch.of.store != NULL) status = add_known(captures, copy, err);
