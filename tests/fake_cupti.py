@@ -6,6 +6,7 @@ A process can load CUPTI only once, so run_with_fake() runs each program in a ne
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import os
 import shlex
@@ -95,6 +96,8 @@ class Cuda:
             "fake_set_graph": (u32, u64),
             "fake_graph_node": (u32, u64, u64, number),
             "fake_graph": (u32, u32),
+            "fake_link": (u64, u64),
+            "fake_launch_graph": (text, u32, ctypes.c_long),
             "fake_update": (u32,),
             "fake_set_version": (u32,),
             "fake_take": (text,),
@@ -128,12 +131,19 @@ class Cuda:
         """Let a metric, by CUPTI's name, count an amount, evenly over a time."""
         self.fake.fake_traffic(device, metric.encode(), start, start + length, amount)
 
-    def call(self, function: str = LAUNCH, at: int | None = None, length: int = CALL_NS) -> tuple[int, int]:
-        """Make an API call at a time, or now, and wait for its end; return (start, correlation)."""
+    def call(
+        self, function: str = LAUNCH, at: int | None = None, length: int = CALL_NS, executable: int = 0
+    ) -> tuple[int, int]:
+        """Make an API call at a time, or now, and wait for its end; return (start, correlation).
+
+        ``executable``: a graph that the call launches.
+        """
         with self._lock:
             self._correlation += 1
             correlation = self._correlation
         start = self.now() if at is None else at
+        if executable:
+            self.launch_graph(executable)
         while self.now() <= start + length:
             pass
         self.fake.fake_call(function.encode(), start, start + length, threading.get_native_id(), correlation)
@@ -153,9 +163,18 @@ class Cuda:
         """Destroy a graph. Of an executable graph, CUPTI does not report the nodes."""
         self.fake.fake_graph(19 if executable else 10, graph)
 
+    def link(self, *nodes: int) -> None:
+        """Let each of these nodes of a graph depend on the one before."""
+        for before, node in itertools.pairwise(nodes):
+            self.fake.fake_link(node, before)
+
+    def launch_graph(self, executable: int, times: int = 1, function: str = "cuGraphLaunch") -> None:
+        """Let the driver launch an executable graph."""
+        self.fake.fake_launch_graph(function.encode(), executable, times)
+
     def replay(self, *kernels: tuple[str, int], graph: int = 1) -> None:
         """Launch a graph whose kernels have these names and nodes."""
-        start, correlation = self.call(GRAPH_LAUNCH)
+        start, correlation = self.call(GRAPH_LAUNCH, executable=graph)
         for i, (name, node) in enumerate(kernels):
             self.fake.fake_set_graph(graph, node)
             self.kernel(name, start + CALL_NS // 2 + 5000 * i, 4000, correlation)

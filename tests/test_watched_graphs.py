@@ -56,7 +56,7 @@ def test_replays_have_what_was_open_at_the_capture(run: Callable[..., Any]) -> N
         print(json.dumps([rows["attend"], rows["multiply"], _core.watch_state()]))
     """)  # fmt: skip
     assert found[0] == [3, 12, 0] and found[1] == [3, 12, 0]
-    assert found[2] == {"on": True, "nodes": 4, "resolved": 4, "lost": 0}
+    assert found[2] == {"on": True, "nodes": 4, "resolved": 4, "lost": 0, "launches": 0, "launches_lost": 0}
 
 
 def test_chains_of_clones_are_followed(run: Callable[..., Any]) -> None:
@@ -268,7 +268,8 @@ def test_a_forked_child_watches_nothing(run: Callable[..., Any]) -> None:
         print(json.dumps([said, _core.watch_state(), ranges(profiled(("a", NODES)))]))
     """,
     )
-    assert found[0][0] == {"on": False, "nodes": 0, "resolved": 0, "lost": 0} and "forked" in found[0][1]
+    nothing = {"on": False, "nodes": 0, "resolved": 0, "lost": 0, "launches": 0, "launches_lost": 0}
+    assert found[0][0] == nothing and "forked" in found[0][1]
     assert found[1]["on"] and found[1]["nodes"] == 1 and found[2] == {"step": 4}
 
 

@@ -12,12 +12,22 @@ static inline int64_t fs_clock_now(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* What to add to that clock for the time since 1970. */
+/* What to add to that clock for the time since 1970. Of several readings of both clocks, the one that took least
+ * counts: the thread may be interrupted in between. */
 static inline int64_t fs_clock_unix_offset(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - fs_clock_now();
+    enum { READINGS = 5 };
+    int64_t shortest = INT64_MAX, offset = 0;
+    for (int i = 0; i < READINGS; i++) {
+        struct timespec now;
+        int64_t before = fs_clock_now();
+        clock_gettime(CLOCK_REALTIME, &now);
+        int64_t took = fs_clock_now() - before;
+        if (took >= shortest) continue;
+        shortest = took;
+        offset = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - before - took / 2;
+    }
+    return offset;
 }
 
 #endif

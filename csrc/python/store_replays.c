@@ -5,11 +5,12 @@
 
 static PyObject *report_object(const fs_replay_report *report)
 {
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "annotated", (long long)report->annotated, "graphs",
-                         (long long)report->graphs, "launches", (long long)report->launches, "works",
-                         (long long)report->works, "matched", (long long)report->matched, "owned",
-                         (long long)report->owned, "unseen", (long long)report->unseen, "ambiguous",
-                         (long long)report->ambiguous, "estimated", (long long)report->estimated);
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "annotated", (long long)report->annotated, "tied",
+                         (long long)report->tied, "graphs", (long long)report->graphs, "launches",
+                         (long long)report->launches, "works", (long long)report->works, "matched",
+                         (long long)report->matched, "owned", (long long)report->owned, "unseen",
+                         (long long)report->unseen, "ambiguous", (long long)report->ambiguous, "estimated",
+                         (long long)report->estimated);
 }
 
 /* Add the captures of a tuple of Stores. */
@@ -144,6 +145,15 @@ static PyObject *watch_stop(PyObject *module, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+static PyObject *watch_launches(PyObject *module, PyObject *on)
+{
+    (void)module;
+    int wanted = PyObject_IsTrue(on);
+    if (wanted < 0) return NULL;
+    Py_BEGIN_ALLOW_THREADS fs_watch_log(wanted);
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+}
+
 static PyObject *watch_forget(PyObject *module, PyObject *unused)
 {
     (void)module, (void)unused;
@@ -155,8 +165,10 @@ static PyObject *watch_state(PyObject *module, PyObject *unused)
 {
     (void)module, (void)unused;
     fs_watch_report report = fs_watch_state();
-    return Py_BuildValue("{s:N,s:L,s:L,s:L}", "on", PyBool_FromLong(fs_watch_is_on()), "nodes", (long long)report.nodes,
-                         "resolved", (long long)report.resolved, "lost", (long long)report.lost);
+    return Py_BuildValue("{s:N,s:L,s:L,s:L,s:L,s:L}", "on", PyBool_FromLong(fs_watch_is_on()), "nodes",
+                         (long long)report.nodes, "resolved", (long long)report.resolved, "lost",
+                         (long long)report.lost, "launches", (long long)report.launches, "launches_lost",
+                         (long long)report.launches_lost);
 }
 
 static PyObject *watch_is_on(PyObject *module, PyObject *unused)
@@ -190,8 +202,11 @@ static PyMethodDef functions[] = {
      "watch_start(evict=False): watch graphs being captured, in the place of an idle client of CUPTI without a name. "
      "RuntimeError says why it cannot."},
     {"watch_stop", watch_stop, METH_NOARGS, "Watch no more; what is known stays."},
-    {"watch_forget", watch_forget, METH_NOARGS, "Forget all nodes of graphs."},
-    {"watch_state", watch_state, METH_NOARGS, "{\"on\", \"nodes\", \"resolved\", \"lost\"}."},
+    {"watch_launches", watch_launches, METH_O,
+     "watch_launches(on): log launches of watched graphs, or no more, for recordings without the ids of nodes."},
+    {"watch_forget", watch_forget, METH_NOARGS, "Forget all nodes and launches of graphs."},
+    {"watch_state", watch_state, METH_NOARGS,
+     "{\"on\", \"nodes\", \"resolved\", \"lost\", \"launches\", \"launches_lost\"}."},
     {"watch_is_on", watch_is_on, METH_NOARGS, "Whether graphs are watched."},
     {"watch_resolve", watch_resolve, METH_VARARGS,
      "watch_resolve(store, begin, end, shift): find in a recording, whose times are shift ns less than those of "

@@ -7,6 +7,7 @@ import functools
 import io
 import os
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -54,6 +55,11 @@ class GraphWatch:
         """Number of these nodes whose op, range or Python call is known."""
         return int(_core.watch_state()["resolved"])
 
+    @property
+    def launches_lost(self) -> int:
+        """Number of launches during profiles of torch that were not logged because the log was full."""
+        return int(_core.watch_state()["launches_lost"])
+
     def stop(self) -> None:
         """End watching. Graphs that were captured so far stay known."""
         _core.watch_stop()
@@ -83,7 +89,9 @@ def watch_graphs(*, with_stack: bool = False) -> GraphWatch:
     ``torch.compile(mode="reduce-overhead")``, CuPy and graphs of any other library: each node remembers the op, the
     range and the Python call (``with_stack=True``) that were open when it was created, also through clones and
     instantiation. Profiles of flopscope, and those of flopscope.torch, then show a replay as the ops of the capture:
-    with their shapes, FLOPs and bytes. It costs time at captures only, none when a graph is replayed.
+    with their shapes, FLOPs and bytes. It costs time at captures. A replay costs none, except while a profile of torch
+    records the GPU: each launch is logged then, because traces of torch up to 2.11 do not name the nodes of graphs. The
+    log holds 262,144 launches; the kernels of further ones are matched by their order alone, and a warning says so.
 
     During a capture by torch, torch's profiler records the ops of the CPU, unless a profile of torch is running, which
     then tells the ops itself. The watch holds CUPTI's subscription, of which there is one per process; it takes that of
@@ -321,18 +329,72 @@ def _hook_torch(module: ModuleType) -> None:
 
 
 def _hook_torch_profiler(module: ModuleType) -> None:
-    """Let the first profile of torch in the process subscribe to CUPTI, or else torch never records a GPU."""
+    """Let the first profile of torch in the process subscribe to CUPTI, or else torch never records a GPU.
+
+    Let profiles that record a GPU log which graphs are launched.
+    """
     owner = module.profile
     if not hasattr(owner, "_prepare_trace"):
         return
-    prepare = owner._prepare_trace
+    prepare, start, end = owner._prepare_trace, owner._start_trace, owner.__exit__
 
     @functools.wraps(prepare)
     def prepare_trace(self: Any) -> Any:
         _prime(module)
         return prepare(self)
 
-    owner._prepare_trace = prepare_trace
+    @functools.wraps(start)
+    def start_trace(self: Any) -> Any:
+        if getattr(self, "use_device", None) == "cuda":
+            _launches.begin(self)
+        try:
+            return start(self)
+        except BaseException:
+            _launches.end(self)
+            raise
+
+    @functools.wraps(end)
+    def leave(self: Any, *problem: Any) -> Any:
+        try:
+            return end(self, *problem)
+        finally:
+            _launches.end(self)
+
+    owner._prepare_trace, owner._start_trace, owner.__exit__ = prepare_trace, start_trace, leave
+
+
+class _Launches:
+    """Which profile of torch, if any, has the launches of graphs logged."""
+
+    def __init__(self) -> None:
+        self._wanted_by: weakref.ref[Any] | None = None
+        self._lost = 0
+
+    def begin(self, profile: Any) -> None:
+        """Log launches until ``profile`` ends or is collected."""
+        self._wanted_by = weakref.ref(profile, self._collected)
+        self._lost = int(_core.watch_state()["launches_lost"])
+        _core.watch_launches(True)
+
+    def end(self, profile: Any) -> None:
+        """Log no more, if it was for ``profile``."""
+        if self._wanted_by is None or self._wanted_by() is not profile:
+            return
+        self._wanted_by = None
+        _core.watch_launches(False)
+        lost = int(_core.watch_state()["launches_lost"]) - self._lost
+        if lost:
+            warn_user(
+                f"{lost:,} launches of CUDA graphs were not logged; their kernels are matched in the order of the nodes"
+            )
+
+    def _collected(self, reference: weakref.ref[Any]) -> None:
+        if self._wanted_by is reference:
+            self._wanted_by = None
+            _core.watch_launches(False)
+
+
+_launches = _Launches()
 
 
 def _prime(module: Any) -> None:

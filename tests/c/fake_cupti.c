@@ -31,7 +31,7 @@ enum {
 #define FAKE_COUNTERS(X)                                                                                   \
     X(subscribed) X(finalized) X(requested) X(completed) X(abandoned) X(refused) X(dropped) X(enabled)     \
     X(calls) X(misaligned) X(unclean) X(overtaken) X(retained) X(pushed) X(waited) X(system_threads)       \
-    X(own_clock) X(other_buffers) X(intruded) X(initialized)
+    X(own_clock) X(other_buffers) X(intruded) X(initialized) X(told_launches)
 /* clang-format on */
 
 static struct {
@@ -205,6 +205,7 @@ static const char *const fake_driver_names[] = {
     "cuMemcpyDtoH_v2_ptds",
     "cuLaunchKernelEx",
     "cuGraphExecUpdate_v2",
+    "cuGraphLaunch_ptsz",
 };
 static const char *const fake_runtime_names[] = {
     "INVALID",
@@ -301,7 +302,8 @@ int cuptiEnableCallback(uint32_t on, void *subscriber, int domain, uint32_t func
     if (subscriber != &fake || (!driver && !resource) || function == 0 || function >= FAKE_FUNCTIONS)
         return FAKE_INVALID_PARAMETER;
     int code = fake_answer("cuptiEnableCallback");
-    if (code == 0) (driver ? fake.driver_callbacks : fake.resource_callbacks)[function] = on;
+    bool *callbacks = driver ? fake.driver_callbacks : fake.resource_callbacks;
+    if (code == 0) __atomic_store_n(&callbacks[function], on != 0, __ATOMIC_RELAXED);
     return code;
 }
 
@@ -353,17 +355,52 @@ void fake_update(uint32_t id)
             fake.callback(fake.callback_context, FS_CUPTI_DRIVER_DOMAIN, function, &data);
 }
 
-/* Let a node of a graph be created, cloned, …: a callback of the resource domain. */
-void fake_graph_node(uint32_t function, uint64_t node, uint64_t original, int type)
+static void fake_tell_node(uint32_t function, fs_cupti_graph graph, int type)
 {
-    bool from_other = function == FS_CUPTI_NODE_CLONED || function == FS_CUPTI_NODE_UPDATED;
-    fs_cupti_graph graph = {.graph = (void *)(uintptr_t)(node >> 32),
-                            .node = (void *)(uintptr_t)node,
-                            .original_node = from_other ? (void *)(uintptr_t)original : (void *)UINTPTR_MAX,
-                            .node_type = type};
     fs_cupti_resource resource = {.descriptor = &graph};
+    graph.node_type = type;
+    if (function != FS_CUPTI_NODE_CLONED && function != FS_CUPTI_NODE_UPDATED)
+        graph.original_node = (void *)UINTPTR_MAX; /* undefined */
+    if (function != FS_CUPTI_NODE_LINKED) graph.dependency = (void *)UINTPTR_MAX;
     if (fake.callback == NULL || !fake.resource_callbacks[function]) return;
     fake.callback(fake.callback_context, FS_CUPTI_RESOURCE_DOMAIN, function, &resource);
+}
+
+/* Let a node of a graph be created, cloned, …: callbacks of the resource domain. As CUPTI of CUDA 13.0 on an RTX 3060,
+ * a clone is created first, and a node's type is told as its creation starts, and not again. */
+void fake_graph_node(uint32_t function, uint64_t node, uint64_t original, int type)
+{
+    fs_cupti_graph graph = {.graph = (void *)(uintptr_t)(node >> 32),
+                            .node = (void *)(uintptr_t)node,
+                            .original_node = (void *)(uintptr_t)original};
+    bool clones = function == FS_CUPTI_NODE_CLONED;
+    if (clones || function == FS_CUPTI_NODE_CREATED) fake_tell_node(FS_CUPTI_NODE_STARTS, graph, type);
+    if (clones) fake_tell_node(FS_CUPTI_NODE_CREATED, graph, 0);
+    fake_tell_node(function, graph, 0);
+}
+
+/* Let a node depend on another one of its graph. */
+void fake_link(uint64_t node, uint64_t dependency)
+{
+    fs_cupti_graph graph = {.graph = (void *)(uintptr_t)(node >> 32),
+                            .node = (void *)(uintptr_t)node,
+                            .dependency = (void *)(uintptr_t)dependency};
+    fake_tell_node(FS_CUPTI_NODE_LINKED, graph, 0);
+}
+
+/* Let the driver launch an executable graph, a number of times; `function`: cuGraphLaunch or cuGraphLaunch_ptsz. */
+void fake_launch_graph(const char *function, uint32_t id, long times)
+{
+    void *arguments[] = {(void *)(uintptr_t)id, NULL};
+    uint32_t called = fake_function(function);
+    while (times-- > 0) {
+        fs_cupti_callback_data data = {.site = 0, .function = "cuGraphLaunch", .arguments = arguments};
+        for (; data.site <= FS_CUPTI_API_EXIT; data.site++) {
+            if (fake.callback == NULL || !__atomic_load_n(&fake.driver_callbacks[called], __ATOMIC_RELAXED)) continue;
+            __atomic_fetch_add(&fake.told_launches, 1, __ATOMIC_RELAXED);
+            fake.callback(fake.callback_context, FS_CUPTI_DRIVER_DOMAIN, called, &data);
+        }
+    }
 }
 
 /* Let CUDA be as before the program uses it. "intruded" counts the calls that would initialize it. */

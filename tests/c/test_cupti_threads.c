@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
+#include "sources/cupti/watch.h"
 #include "tests/c/fake_capture.h"
 
 enum { THREADS = 6, EACH_THREAD = 4000 };
@@ -41,6 +42,47 @@ static void test_buffers_come_from_any_thread(void)
     }
     for (uint32_t i = 0; i < THREADS * EACH_THREAD; i++) CHECK(counts[0][i] == 1 && counts[1][i] == 1);
     end_store();
+}
+
+static void *launch_graphs(void *context)
+{
+    fake_launch_graph("cuGraphLaunch", *(uint32_t *)context, EACH_THREAD);
+    return NULL;
+}
+
+static void test_launches_of_graphs_are_logged_on_any_thread(void)
+{
+    pthread_t threads[THREADS];
+    uint32_t numbers[THREADS];
+    fs_store *from = NULL, *into = NULL;
+    load_fake();
+    CHECK_OK(fs_watch_start(false, NULL));
+    fs_watch_log(true);
+    for (uint32_t i = 0; i < THREADS; i++) {
+        numbers[i] = i + 1;
+        pthread_create(&threads[i], NULL, launch_graphs, &numbers[i]);
+    }
+    CHECK_OK(fs_store_create(&from, NULL));
+    for (int i = 0; i < 50; i++) { /* while a recording is joined, and others begin and end */
+        fs_captures captures = {0};
+        fs_replay_report report;
+        CHECK_OK(fs_store_create(&into, NULL));
+        CHECK_OK(fs_watch_join(from, 0, &captures, into, &report, NULL));
+        fs_store_destroy(into);
+        fs_watch_log(i % 2 == 0);
+    }
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    int64_t logged = fs_watch_state().launches;
+    CHECK(logged <= THREADS * EACH_THREAD);
+    fake_launch_graph("cuGraphLaunch", 1, 10);
+    CHECK(fs_watch_state().launches == logged, "no recording wants launches any more");
+    fs_watch_log(true);
+    fake_launch_graph("cuGraphLaunch", 1, 10);
+    CHECK(fs_watch_state().launches == logged + 10 && fs_watch_state().launches_lost == 0);
+    fs_watch_log(false);
+    fs_watch_stop();
+    fs_watch_forget();
+    fs_store_destroy(from);
 }
 
 static int in_child(void)
@@ -112,6 +154,7 @@ int main(void)
 {
     int64_t live = fs_memory_live();
     test_buffers_come_from_any_thread();
+    test_launches_of_graphs_are_logged_on_any_thread();
     test_a_forked_child_ends_and_the_parent_goes_on();
     CHECK(fs_memory_live() == live, "%lld blocks left", (long long)(fs_memory_live() - live));
     if (failures == 0) printf("cupti threads: passed\n");

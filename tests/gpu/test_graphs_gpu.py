@@ -140,6 +140,108 @@ def test_profiles_of_torch_know_the_watched_graphs() -> None:
     check_step(found["ops"])
 
 
+IN_TORCH = """
+import flopscope.torch as ft
+NAMES_NODES = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12)  # in traces
+
+def torch_profiled(run):
+    with ft.profile(activities=[ft.ProfilerActivity.CPU, ft.ProfilerActivity.CUDA], record_shapes=True) as prof:
+        run()
+    return prof
+
+def told(prof):
+    rows = [
+        [row.key, row.input_shapes, row.count, row.bytes_total_moved]
+        for row in prof.key_averages(group_by_input_shape=True, peaks="none")
+        if row.device_type == "cpu" and row.self_device_time_total > 0 and row.key.startswith("aten::")
+    ]
+    return {"ops": sorted(rows), "graphs": prof.trace().graphs, "estimated": prof.coverage().get("estimated"),
+            "unseen": prof.coverage().get("unseen_graphs"), "names_nodes": NAMES_NODES}
+"""
+
+
+def _step_ops(rows: int, count: int) -> list[Any]:
+    """Return the ops of replays of a step over some rows, as told() does: bytes of bfloat16."""
+    points = rows * 2048
+    product = 2 * (rows * 1024 + 1024 * 2048 + points)
+    return [
+        ["aten::mm", [[rows, 1024], [1024, 2048]], count, count * product],
+        ["aten::mul", [[rows, 2048], [rows, 2048]], count, count * 6 * points],
+        ["aten::silu", [[rows, 2048]], count, count * 4 * points],
+    ]
+
+
+def test_a_profile_of_torch_tells_graphs_of_the_same_ops_at_two_batch_sizes_apart() -> None:
+    found = run(IN_TORCH + textwrap.dedent("""
+        kept = []
+        def capture_rows(rows):
+            x = torch.randn(rows, 1024, device="cuda", dtype=torch.bfloat16)
+            z = torch.randn(rows, 2048, device="cuda", dtype=torch.bfloat16)
+            kept.extend((x, z))
+            return capture(lambda: torch.nn.functional.silu(torch.mm(x, b)) * z)
+        graphs = {rows: capture_rows(rows) for rows in (64, 512)}
+        def serve():
+            for rows in (64, 512, 64, 64, 512):
+                graphs[rows].replay()
+        print(json.dumps(told(torch_profiled(serve))))
+    """))  # fmt: skip
+    counts = found["graphs"]
+    assert found["ops"] == sorted(_step_ops(64, 3) + _step_ops(512, 2)), found
+    assert counts["launches"] == 5 and counts["matched"] == counts["works"], found
+    assert not counts["unseen"] and not counts["ambiguous"] and not found["estimated"], found
+    assert counts["tied"] == (0 if found["names_nodes"] else 5), found
+
+
+def test_a_profile_of_torch_gives_an_unseen_graph_no_ops_of_a_seen_one() -> None:
+    found = run(IN_TORCH + textwrap.dedent("""
+        watch.stop()
+        unseen = capture(step)
+        fs.watch_graphs()
+        seen = capture(step)
+        def serve():
+            for graph in (unseen, seen, unseen):
+                graph.replay()
+        print(json.dumps(told(torch_profiled(serve))))
+    """))  # fmt: skip
+    assert found["ops"] == sorted(_step_ops(512, 1)), found
+    assert found["graphs"]["unseen"] == 2 and found["unseen"] > 0 and not found["estimated"], found
+
+
+def test_a_profile_of_torch_tells_copies_and_fills_of_a_graph_from_kernels() -> None:
+    found = run(IN_TORCH + textwrap.dedent("""
+        into, cleared = torch.empty_like(c), torch.empty_like(c)
+        def copies():
+            into.copy_(torch.mm(a, b))
+            cleared.zero_()
+            return torch.nn.functional.silu(into)
+        graph = capture(copies)
+        print(json.dumps(told(torch_profiled(graph.replay))))
+    """))  # fmt: skip
+    ops = {key: moved for key, _, _, moved in found["ops"]}
+    assert ops["aten::copy_"] == ops["aten::silu"] == 4 * POINTS and ops["aten::mm"] == MM_BYTES, found
+    assert {"aten::zero_", "aten::fill_"} & {*ops}, found
+    assert found["graphs"]["matched"] == found["graphs"]["works"] >= 4 and not found["estimated"], found
+
+
+def test_launches_are_logged_once_each_and_only_while_torch_records() -> None:
+    found = run(IN_TORCH + textwrap.dedent("""
+        graph = capture(step)
+        logged = []
+        def replay():
+            for _ in range(REPLAYS):
+                graph.replay()
+            torch.cuda.synchronize()
+            logged.append(fs._core.watch_state()["launches"])
+        replay()
+        profiled(graph.replay)
+        replay()
+        torch_profiled(replay)
+        replay()
+        print(json.dumps([logged, watch.launches_lost]))
+    """))  # fmt: skip
+    assert found == [[0, 0, 3, 3], 0]
+
+
 def test_a_graph_that_was_captured_unseen_has_no_ops() -> None:
     found = run("""
         watch.stop()

@@ -10,6 +10,7 @@
 #include "sources/cupti/buffers.h"
 #include "sources/cupti/contexts.h"
 #include "sources/cupti/devices.h"
+#include "sources/cupti/functions.h"
 #include "sources/cupti/records.h"
 #include "sources/cupti/watch.h"
 #include "store/event.h"
@@ -62,21 +63,6 @@ static uint64_t host_clock(void)
     return (uint64_t)fs_clock_now();
 }
 
-enum { MOST_CHANGING = 64 };
-
-/* Callback ids of functions that change an executable graph, of which older versions of CUPTI tell nothing else. */
-static struct {
-    uint32_t ids[3][MOST_CHANGING]; /* by domain */
-    int counts[3];
-} updating;
-
-static bool changes_graphs(int domain, uint32_t function)
-{
-    for (int i = 0; i < updating.counts[domain]; i++)
-        if (updating.ids[domain][i] == function) return true;
-    return false;
-}
-
 /* CUPTI can be detached safely only from the exit of an API call. */
 static void called_back(void *context, int domain, uint32_t function, const void *data)
 {
@@ -87,10 +73,15 @@ static void called_back(void *context, int domain, uint32_t function, const void
         else fs_watch_called(function, data);
         return;
     }
+    void *const *executable = call->arguments; /* the first argument of functions that launch or change graphs */
+    bool watched = capture.watching != NULL && executable != NULL;
+    if (domain == FS_CUPTI_DRIVER_DOMAIN && fs_cupti_ids_have(&fs_cupti_functions_found->launching, function)) {
+        if (watched && call->site == FS_CUPTI_API_ENTER) fs_watch_launched(*executable);
+        return;
+    }
     if (call->site != FS_CUPTI_API_EXIT) return;
-    if (capture.watching != NULL && changes_graphs(domain, function)) {
-        void *const *executable = call->arguments; /* the first argument of all these functions */
-        if (executable != NULL) fs_watch_changed(*executable);
+    if (capture.watching != NULL && fs_cupti_ids_have(&fs_cupti_functions_found->changing[domain], function)) {
+        if (watched) fs_watch_changed(*executable);
         return;
     }
     if (!detaching) return;
@@ -98,41 +89,6 @@ static void called_back(void *context, int domain, uint32_t function, const void
     fs_cupti->unsubscribe(capture.subscriber);
     fs_cupti->finalize();
     capture.subscriber = NULL;
-}
-
-/* Functions by name ------------------------------------------------------------------------------------------------ */
-
-/* Callback ids of functions that make no event, found once by name, because their numbers are internal to CUPTI. */
-static struct {
-    pthread_once_t once;
-    uint32_t driver[FS_CUPTI_FUNCTIONS], runtime[FS_CUPTI_FUNCTIONS];
-    int driver_count, runtime_count;
-    uint32_t driver_version;
-} unwanted = {.once = PTHREAD_ONCE_INIT};
-
-static void note_updating(int domain, uint32_t id, const char *name)
-{
-    bool changes = strstr(name, "GraphExecUpdate") != NULL ||
-                   (strstr(name, "GraphExec") != NULL && strstr(name, "SetParams") != NULL);
-    if (changes && updating.counts[domain] < MOST_CHANGING) updating.ids[domain][updating.counts[domain]++] = id;
-}
-
-static void find_functions(void)
-{
-    char name[128];
-    for (uint32_t id = 1; id < FS_CUPTI_FUNCTIONS; id++) {
-        fs_cupti_function_name(FS_CUPTI_DRIVER_DOMAIN, id, name, sizeof name);
-        if (name[0] == '\0') break;
-        if (strcmp(name, "cuDriverGetVersion") == 0) unwanted.driver_version = id;
-        note_updating(FS_CUPTI_DRIVER_DOMAIN, id, name);
-        if (!fs_cupti_is_wanted(name)) unwanted.driver[unwanted.driver_count++] = id;
-    }
-    for (uint32_t id = 1; id < FS_CUPTI_FUNCTIONS; id++) {
-        fs_cupti_function_name(FS_CUPTI_RUNTIME_DOMAIN, id, name, sizeof name);
-        if (name[0] == '\0') break;
-        note_updating(FS_CUPTI_RUNTIME_DOMAIN, id, name);
-        if (fs_cupti_is_noise(name)) unwanted.runtime[unwanted.runtime_count++] = id;
-    }
 }
 
 /* Start ------------------------------------------------------------------------------------------------------------ */
@@ -206,10 +162,12 @@ static fs_status enable_all(fs_error *err)
         }
     }
     if (!capture.options.api_calls) return FS_OK;
+    const fs_cupti_ids *calls = &fs_cupti_functions_found->unwanted[FS_CUPTI_RUNTIME_DOMAIN],
+                       *inner = &fs_cupti_functions_found->unwanted[FS_CUPTI_DRIVER_DOMAIN];
     if (fs_cupti->enable_runtime != NULL)
-        for (int i = 0; i < unwanted.runtime_count; i++) fs_cupti->enable_runtime(unwanted.runtime[i], 0);
+        for (int i = 0; i < calls->count; i++) fs_cupti->enable_runtime(calls->ids[i], 0);
     if (fs_cupti->enable_driver != NULL)
-        for (int i = 0; i < unwanted.driver_count; i++) fs_cupti->enable_driver(unwanted.driver[i], 0);
+        for (int i = 0; i < inner->count; i++) fs_cupti->enable_driver(inner->ids[i], 0);
     return FS_OK;
 }
 
@@ -276,7 +234,8 @@ static void detach(void)
     pthread_mutex_lock(&attachment.lock);
     detaching = attachment.holds == 0;
     if (detaching) { /* from the exit of a call without effect */
-        fs_cupti->enable_callback(1, capture.subscriber, FS_CUPTI_DRIVER_DOMAIN, unwanted.driver_version);
+        fs_cupti->enable_callback(1, capture.subscriber, FS_CUPTI_DRIVER_DOMAIN,
+                                  fs_cupti_functions_found->driver_version);
         fs_driver->driver_version(&version);
     } else {
         fs_cupti->set_thread_ids(FS_CUPTI_THREAD_DEFAULT);
@@ -308,7 +267,7 @@ fs_status fs_cupti_start(fs_store *store, const fs_cupti_options *options, char 
     if (atomic_exchange(&capture.capturing, true))
         return fs_fail(err, FS_RUNTIME_ERROR, "a capture is in progress already");
     capture.generation = fs_fork_generation();
-    pthread_once(&unwanted.once, find_functions);
+    fs_cupti_find_functions();
     capture.options = *options;
     capture.report = (fs_cupti_report){0};
     fs_cupti->version(&capture.report.version);
@@ -404,7 +363,7 @@ static const struct {
 } watched[] = {
     {FS_CUPTI_NODE_CREATED, false},  {FS_CUPTI_NODE_CLONED, false}, {FS_CUPTI_NODE_DESTROYED, false},
     {FS_CUPTI_NODE_UPDATED, true},   {FS_CUPTI_NODE_SET, true},     {FS_CUPTI_GRAPH_DESTROYED, true},
-    {FS_CUPTI_EXEC_DESTROYED, true},
+    {FS_CUPTI_EXEC_DESTROYED, true}, {FS_CUPTI_NODE_STARTS, true},  {FS_CUPTI_NODE_LINKED, true},
 };
 
 static int set_watched(void *subscriber, uint32_t on)
@@ -416,9 +375,17 @@ static int set_watched(void *subscriber, uint32_t on)
         if (watched[i].function == FS_CUPTI_NODE_UPDATED) tells_updates = code == FS_CUPTI_SUCCESS;
     }
     for (int domain = FS_CUPTI_DRIVER_DOMAIN; domain <= FS_CUPTI_RUNTIME_DOMAIN && !tells_updates; domain++)
-        for (int i = 0; i < updating.counts[domain]; i++)
-            fs_cupti->enable_callback(on, subscriber, domain, updating.ids[domain][i]);
+        for (int i = 0; i < fs_cupti_functions_found->changing[domain].count; i++)
+            fs_cupti->enable_callback(on, subscriber, domain, fs_cupti_functions_found->changing[domain].ids[i]);
     return FS_CUPTI_SUCCESS;
+}
+
+void fs_cupti_watch_launches(bool on)
+{
+    const fs_cupti_ids *launching = &fs_cupti_functions_found->launching;
+    if (capture.watching == NULL || capture.generation != fs_fork_generation()) return;
+    for (int i = 0; i < launching->count; i++)
+        fs_cupti->enable_callback(on, capture.watching, FS_CUPTI_DRIVER_DOMAIN, launching->ids[i]);
 }
 
 void fs_cupti_watch_contexts(void)
@@ -455,7 +422,7 @@ static fs_status begin_watching(bool evict, fs_error *err)
     if ((capture.watching != NULL || capture.report.version != 0) && capture.generation != fs_fork_generation())
         return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is unavailable in a process forked after CUPTI was used");
     if (capture.watching != NULL) return FS_OK;
-    pthread_once(&unwanted.once, find_functions);
+    fs_cupti_find_functions();
     if (!capturing) {
         FS_TRY(subscribe(&alone, NULL, err));
         if (capture.subscriber == NULL) { /* a client without a name has it */
@@ -480,6 +447,7 @@ fs_status fs_cupti_watch(bool on, bool evict, fs_error *err)
     if (fs_cupti == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
     if (on) return begin_watching(evict, err);
     if (capture.watching == NULL || capture.generation != fs_fork_generation()) return FS_OK;
+    fs_cupti_watch_launches(false);
     set_watched(capture.watching, 0);
     if (!atomic_load(&capture.capturing)) {
         capture.subscriber = capture.watching;

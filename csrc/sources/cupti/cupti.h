@@ -3,6 +3,7 @@
  *
  *   library   finds and loads libcupti (nothing is linked)
  *   buffers   the bounded pool of buffers that CUPTI fills
+ *   functions finds callback ids by the names of API functions
  *   records   converts the records of a buffer to events of the store
  *   cupti     subscription, start and stop; detaches so that no overhead remains
  *
@@ -70,6 +71,9 @@ void fs_cupti_unhold(void);
  * in the place of a client without a name, which is idle: CUPTI is detached from the process and attached anew.
  * FS_RUNTIME_ERROR: not loaded, or another client holds the subscription. Private to watch.c. */
 fs_status fs_cupti_watch(bool on, bool evict, fs_error *err);
+
+/* Begin or end callbacks about launches of graphs, while graphs are watched. Private to watch.c. */
+void fs_cupti_watch_launches(bool on);
 
 /* Note the devices of the contexts that are created from now on while the capture runs (contexts.h); without a
  * subscription only primary contexts are seen. */

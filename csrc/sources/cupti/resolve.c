@@ -130,11 +130,6 @@ fs_status fs_watched_resolve(fs_watched *watched, const fs_store *store, int64_t
 
 /* By call ---------------------------------------------------------------------------------------------------------- */
 
-enum {
-    FARTHEST_NS = 1000000, /* the clocks of a recording and of the watch may have drifted apart by this */
-    SLACK_NS = 2000,       /* and a time within a call by this */
-};
-
 /* A node that was created, for sorting by graph and order of creation. */
 typedef struct {
     uint32_t graph, moment;
@@ -171,7 +166,7 @@ static bool may_have_created(const fs_watched *watched, const fs_captures *captu
                              const created *list, int64_t shift)
 {
     const fs_store *store = captures->stores[graph->store];
-    int64_t least = shift - FARTHEST_NS, most = shift + FARTHEST_NS;
+    int64_t least = shift - FS_WATCHED_FARTHEST_NS, most = shift + FS_WATCHED_FARTHEST_NS;
     for (uint32_t i = 0; i < graph->count; i++) {
         const fs_capture_node *node = &captures->nodes[graph->first + i];
         const fs_watched_moment *at = &watched->moments[list[i].moment];
@@ -179,8 +174,8 @@ static bool may_have_created(const fs_watched *watched, const fs_captures *captu
         if (node->call == FS_NONE || !is_of_type(node->symbol, at->type)) return false;
         const fs_chunk *chunk = fs_event_chunk(store, node->call, &index);
         if (chunk->lane[index] == FS_NONE || fs_store_lane(store, chunk->lane[index]).id != at->thread) return false;
-        int64_t low = at->time - fs_event_end(chunk, index) - SLACK_NS,
-                high = at->time - chunk->start[index] + SLACK_NS;
+        int64_t low = at->time - fs_event_end(chunk, index) - FS_WATCHED_SLACK_NS,
+                high = at->time - chunk->start[index] + FS_WATCHED_SLACK_NS;
         if (low > least) least = low;
         if (high < most) most = high;
         if (least > most) return false;

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "sources/cupti/cupti.h"
+#include "sources/cupti/launches.h"
 #include "sources/cupti/library.h"
 #include "sources/cupti/watched.h"
 #include "sources/native.h"
@@ -16,9 +17,10 @@
 
 static struct {
     pthread_mutex_t lock;
-    bool on;
+    bool on, logs;
     uint32_t generation;
     fs_watched of;
+    fs_launch_log launches;
     uint32_t last_from, last_copy; /* the chain copied last, of the running recorder */
     const fs_store *last_store;
     int64_t last_start;
@@ -91,6 +93,19 @@ static uint32_t graph_id_of(int (*get)(void *, uint32_t *), void *graph)
     return get != NULL && graph != NULL && get(graph, &id) == FS_CUPTI_SUCCESS ? id : 0;
 }
 
+/* The node that this thread created last, or is creating. CUPTI of CUDA 13.0 tells the type of a node as its creation
+ * starts, and not again. */
+static _Thread_local struct {
+    void *node;
+    int32_t type;
+    bool created;
+} starting;
+
+static int32_t type_of(const fs_cupti_graph *graph)
+{
+    return starting.node == graph->node ? starting.type : graph->node_type;
+}
+
 /* CUPTI is asked before the lock is taken. Only members that a callback has are read: others may be undefined. */
 void fs_watch_called(uint32_t function, const void *data)
 {
@@ -99,8 +114,18 @@ void fs_watch_called(uint32_t function, const void *data)
     if (graph == NULL || watch.generation != fs_fork_generation()) return;
     bool of_exec = function == FS_CUPTI_EXEC_DESTROYED, of_graph = function == FS_CUPTI_GRAPH_DESTROYED;
     bool from_other = function == FS_CUPTI_NODE_CLONED || function == FS_CUPTI_NODE_UPDATED;
-    uint64_t id = of_exec || of_graph ? 0 : id_of(graph->node);
-    uint64_t original = from_other ? id_of(graph->original_node) : 0;
+    if (function == FS_CUPTI_NODE_STARTS) {
+        starting.node = graph->node;
+        starting.type = graph->node_type;
+        starting.created = false;
+        return;
+    }
+    if (starting.node == graph->node && function == FS_CUPTI_NODE_CREATED) starting.created = true;
+    if (starting.node == graph->node && function == FS_CUPTI_NODE_LINKED && !starting.created)
+        return; /* CUPTI is not asked for the id of a node that does not exist yet, as while a stream is captured */
+    uint64_t id = of_exec || of_graph ? 0 : id_of(graph->node), original = 0;
+    if (from_other) original = id_of(graph->original_node);
+    else if (function == FS_CUPTI_NODE_LINKED) original = id_of(graph->dependency);
     uint32_t ended = 0;
     if (of_exec) ended = graph_id_of(fs_cupti->graph_exec_id, graph->executable);
     else if (of_graph) ended = graph_id_of(fs_cupti->graph_id, graph->graph);
@@ -112,10 +137,17 @@ void fs_watch_called(uint32_t function, const void *data)
     fs_watched_node *node = fs_watched_find(&watch.of, id), *from = fs_watched_find(&watch.of, original);
     switch (function) {
     case FS_CUPTI_NODE_CREATED:
-        fs_watched_set(&watch.of, id, add_moment(id, graph->node_type), graph->node_type);
+        fs_watched_set(&watch.of, id, add_moment(id, type_of(graph)), type_of(graph));
         break;
-    case FS_CUPTI_NODE_CLONED:
-        if (from != NULL) fs_watched_set(&watch.of, id, from->moment, graph->node_type);
+    case FS_CUPTI_NODE_CLONED: /* may come after the node's creation: that was at the clone, not at the capture */
+        fs_watched_drop_moment(&watch.of, node);
+        if (from != NULL || node != NULL)
+            fs_watched_set(&watch.of, id, from != NULL ? from->moment : FS_NONE,
+                           node != NULL ? node->type : type_of(graph));
+        break;
+    case FS_CUPTI_NODE_LINKED:
+        watch.of.links_told = true;
+        if (node != NULL && original + 1 == id) node->linked = true;
         break;
     case FS_CUPTI_NODE_UPDATED:
         if (node != NULL) node->moment = from != NULL ? from->moment : FS_NONE;
@@ -139,6 +171,18 @@ void fs_watch_changed(void *executable)
     uint32_t id = graph_id_of(fs_cupti->graph_exec_id, executable);
     pthread_mutex_lock(&watch.lock);
     fs_watched_change_graph(&watch.of, id);
+    pthread_mutex_unlock(&watch.lock);
+}
+
+void fs_watch_launched(void *executable)
+{
+    if (watch.generation != fs_fork_generation()) return;
+    fs_logged_launch launch = {.time = fs_clock_now(),
+                               .thread = (uint32_t)syscall(SYS_gettid),
+                               .handle = fs_thread_handle(),
+                               .graph = graph_id_of(fs_cupti->graph_exec_id, executable)};
+    pthread_mutex_lock(&watch.lock);
+    if (watch.logs) fs_launch_log_add(&watch.launches, &launch);
     pthread_mutex_unlock(&watch.lock);
 }
 
@@ -177,9 +221,23 @@ fs_status fs_watch_start(bool evict, fs_error *err)
     if (!on && status == FS_OK) status = fs_cupti_watch(true, evict, err);
     pthread_mutex_lock(&watch.lock);
     watch.on = status == FS_OK;
+    bool logs = watch.on && watch.logs;
     pthread_mutex_unlock(&watch.lock);
+    if (logs && !on) fs_cupti_watch_launches(true);
     pthread_mutex_unlock(&changing);
     return status;
+}
+
+void fs_watch_log(bool on)
+{
+    pthread_mutex_lock(&changing);
+    pthread_mutex_lock(&watch.lock);
+    bool turns = on != watch.logs, watching = watch.on;
+    watch.logs = on;
+    if (turns && on) fs_launch_log_begin(&watch.launches);
+    pthread_mutex_unlock(&watch.lock);
+    if (turns && watching) fs_cupti_watch_launches(on);
+    pthread_mutex_unlock(&changing);
 }
 
 void fs_watch_stop(void)
@@ -201,7 +259,10 @@ bool fs_watch_is_on(void)
 fs_watch_report fs_watch_state(void)
 {
     pthread_mutex_lock(&watch.lock);
-    fs_watch_report report = {.kept = watch.of.used, .lost = watch.of.lost};
+    fs_watch_report report = {.kept = watch.of.used,
+                              .lost = watch.of.lost,
+                              .launches = watch.launches.count,
+                              .launches_lost = watch.launches.lost};
     for (uint32_t i = 0; i < watch.of.slot_count; i++) {
         const fs_watched_node *slot = &watch.of.slots[i];
         if (!fs_watched_exists(&watch.of, slot)) continue;
@@ -218,6 +279,7 @@ void fs_watch_forget(void)
     pthread_mutex_lock(&watch.lock);
     if (watch.on) FS_IGNORE(fs_store_create(&empty, NULL)); /* without memory, nodes are unknown */
     fs_watched_clear(&watch.of);
+    fs_launch_log_clear(&watch.launches);
     watch.of.store = empty;
     watch.last_store = NULL;
     pthread_mutex_unlock(&watch.lock);
@@ -248,19 +310,25 @@ static uint32_t symbol_of(uint8_t type)
 }
 
 /* Add the graphs for records without the ids of nodes, as torch.profiler wrote them up to torch 2.11: their kernels are
- * matched in the order of the nodes. The upper half of a node's id is that of its graph. */
+ * matched in the order of the nodes. The upper half of a node's id is that of its graph, of an executable graph too. */
 static fs_status add_graphs(fs_captures *captures, uint32_t index, const uint32_t *moved, const fs_watched_node **nodes,
                             uint32_t count, fs_error *err)
 {
     qsort(nodes, count, sizeof *nodes, compare_nodes);
     for (uint32_t first = 0, next; first < count; first = next) {
+        for (next = first; next < count && nodes[next]->id >> 32 == nodes[first]->id >> 32;) next++;
+        if (nodes[first]->id >> 32 == 0) continue;
         FS_TRY(fs_captures_begin(captures, index, INT64_MIN, FS_NONE, err));
-        for (next = first; next < count && nodes[next]->id >> 32 == nodes[first]->id >> 32; next++) {
-            const fs_watched_node *slot = nodes[next];
-            const fs_watched_moment *at = fs_watched_moment_of(&watch.of, slot);
+        fs_captured_graph *graph = &captures->graphs[captures->graph_count - 1];
+        graph->id = (uint32_t)(nodes[first]->id >> 32);
+        graph->branches = !fs_watched_is_chain(&watch.of, nodes + first, next - first);
+        for (uint32_t i = first; i < next; i++) {
+            if (nodes[i]->type > FS_CUPTI_NODE_FILL) continue; /* no work of the device */
+            const fs_watched_moment *at = fs_watched_moment_of(&watch.of, nodes[i]);
             uint32_t owner = at != NULL ? at->owner : FS_NONE;
             if (owner != FS_NONE) owner = moved[owner];
-            FS_TRY(fs_captures_append(captures, symbol_of(slot->type), FS_NONE, owner, err));
+            FS_TRY(fs_captures_append(captures, symbol_of(nodes[i]->type), FS_NONE, owner, err));
+            captures->nodes[captures->node_count - 1].unknown = at == NULL;
         }
     }
     return FS_OK;
@@ -273,7 +341,8 @@ static fs_status add_nodes(fs_captures *captures, uint32_t index, const uint32_t
     for (uint32_t i = 0; i < watch.of.slot_count; i++) {
         const fs_watched_node *slot = &watch.of.slots[i];
         if (slot->id == 0) continue;
-        if (slot->type <= FS_CUPTI_NODE_FILL) nodes[count++] = slot;
+        bool works = slot->type <= FS_CUPTI_NODE_FILL;
+        if (works || slot->linked) nodes[count++] = slot; /* instantiating drops empty nodes without links */
         const fs_watched_moment *at = fs_watched_moment_of(&watch.of, slot);
         if (at == NULL) continue;
         uint32_t owner = at->owner;
@@ -304,14 +373,17 @@ fs_status fs_watch_join(const fs_store *from, int64_t shift, fs_captures *captur
                         fs_replay_report *report, fs_error *err)
 {
     fs_store *copy = NULL;
+    fs_launch_log launches = {0};
     FS_TRY(fs_store_create(&copy, err));
     pthread_mutex_lock(&watch.lock);
-    fs_status status = FS_OK;
-    if (watch.of.store != NULL && shift != FS_MISSING)
+    fs_status status = shift != FS_MISSING ? fs_launch_log_copy(&watch.launches, from, shift, &launches, err) : FS_OK;
+    if (status == FS_OK && watch.of.store != NULL && shift != FS_MISSING)
         status = fs_watched_resolve_calls(&watch.of, captures, from, shift, err);
     if (status == FS_OK && watch.of.store != NULL) status = add_known(captures, copy, err);
     pthread_mutex_unlock(&watch.lock);
+    if (status == FS_OK) status = fs_launch_log_tie(&launches, from, shift, captures, err);
     if (status == FS_OK) status = fs_replays_join(from, captures, into, report, err);
+    fs_launch_log_clear(&launches);
     fs_captures_clear(captures); /* it refers to the copy */
     fs_store_destroy(copy);
     return status;

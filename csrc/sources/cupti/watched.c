@@ -214,7 +214,20 @@ void fs_watched_set(fs_watched *watched, uint64_t id, uint32_t at, int32_t type)
         }
         if (graph->id != 0) graph->nodes++;
     }
-    *slot = (fs_watched_node){id, at, (uint8_t)type, false};
+    *slot = (fs_watched_node){id, at, (uint8_t)type, false, slot->linked};
+}
+
+void fs_watched_drop_moment(fs_watched *watched, const fs_watched_node *node)
+{
+    if (node == NULL || node->moment == FS_NONE || node->moment + 1 != watched->moment_count) return;
+    if (watched->moments[node->moment].graph == node->id >> 32) watched->moment_count--;
+}
+
+bool fs_watched_is_chain(const fs_watched *watched, const fs_watched_node *const *nodes, uint32_t count)
+{
+    for (uint32_t i = 1; watched->links_told && i < count; i++)
+        if (!nodes[i]->linked || nodes[i]->id != nodes[i - 1]->id + 1) return false;
+    return true;
 }
 
 void fs_watched_end_graph(fs_watched *watched, uint32_t id)

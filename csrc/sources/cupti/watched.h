@@ -6,6 +6,11 @@
 #include "sources/graphs/captures.h"
 #include "store/store.h"
 
+enum {
+    FS_WATCHED_FARTHEST_NS = 1000000, /* the clocks of a recording and of the watch may have drifted apart by this */
+    FS_WATCHED_SLACK_NS = 2000,       /* and a time within a call by this */
+};
+
 /* What was open when a node was created. */
 typedef struct {
     int64_t time;
@@ -23,6 +28,7 @@ typedef struct {
     uint32_t moment; /* FS_NONE: unknown, as after an update */
     uint8_t type;    /* CUgraphNodeType */
     bool destroyed;
+    bool linked; /* it depends on the node whose id is one less */
 } fs_watched_node;
 
 /* A graph by its id. Of an executable graph, its own end is reported, not that of its nodes. */
@@ -44,6 +50,7 @@ typedef struct {
     uint32_t died;      /* graphs destroyed so far */
     uint64_t destroyed; /* nodes of destroyed graphs that are still known */
     int64_t lost;       /* as in fs_watch_report */
+    bool links_told;    /* CUPTI tells of dependencies */
 } fs_watched;
 
 /* An all-zero struct is empty. */
@@ -57,6 +64,11 @@ bool fs_watched_exists(const fs_watched *watched, const fs_watched_node *node);
 
 /* Add a node, or replace it; count it as lost if there is no memory. */
 void fs_watched_set(fs_watched *watched, uint64_t id, uint32_t at, int32_t type);
+/* Forget the moment of a node that turns out to be a clone, if it is the last one. */
+void fs_watched_drop_moment(fs_watched *watched, const fs_watched_node *node);
+/* Return whether the dependencies of a graph leave its nodes one order only, that of their ids, or are not told. They
+ * are listed by id. */
+bool fs_watched_is_chain(const fs_watched *watched, const fs_watched_node *const *nodes, uint32_t count);
 void fs_watched_end_graph(fs_watched *watched, uint32_t id);
 void fs_watched_change_graph(fs_watched *watched, uint32_t id);
 

@@ -15,6 +15,7 @@ void fs_captures_clear(fs_captures *captures)
     fs_free(captures->nodes);
     fs_free(captures->known);
     fs_free(captures->marks);
+    fs_free(captures->tied);
     fs_intern_clear(&captures->mark_names);
     fs_intern_clear(&captures->symbols);
     fs_intern_clear(&captures->chains);
@@ -104,6 +105,45 @@ const fs_known_node *fs_captures_find(const fs_captures *captures, uint64_t id)
         else high = middle;
     }
     return low < captures->known_count && captures->known[low].id == id ? &captures->known[low] : NULL;
+}
+
+/* Launches --------------------------------------------------------------------------------------------------------- */
+
+static int compare_tied(const void *left, const void *right)
+{
+    const fs_tied_launch *a = left, *b = right;
+    return (a->call > b->call) - (a->call < b->call);
+}
+
+fs_status fs_captures_add_tied(fs_captures *captures, uint32_t call, uint32_t graph, fs_error *err)
+{
+    FS_TRY(grow((void **)&captures->tied, captures->tied_count, &captures->tied_capacity, sizeof *captures->tied, err));
+    captures->tied[captures->tied_count++] = (fs_tied_launch){call, graph};
+    return FS_OK;
+}
+
+void fs_captures_sort_tied(fs_captures *captures)
+{
+    if (captures->tied_count > 1) qsort(captures->tied, captures->tied_count, sizeof *captures->tied, compare_tied);
+}
+
+uint32_t fs_captures_find_tied(const fs_captures *captures, uint32_t call)
+{
+    fs_tied_launch wanted = {.call = call};
+    if (captures->tied_count == 0) return 0;
+    const fs_tied_launch *found = bsearch(&wanted, captures->tied, captures->tied_count, sizeof wanted, compare_tied);
+    return found != NULL ? found->graph : 0;
+}
+
+const fs_captured_graph *fs_captures_find_graph(const fs_captures *captures, uint32_t id)
+{
+    uint32_t low = 0, high = captures->graph_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (captures->graphs[middle].id < id) low = middle + 1;
+        else high = middle;
+    }
+    return low < captures->graph_count && captures->graphs[low].id == id ? &captures->graphs[low] : NULL;
 }
 
 /* Chains ----------------------------------------------------------------------------------------------------------- */
@@ -204,8 +244,7 @@ static bool ran_at_once(const reading *all, uint32_t event)
     return bsearch(&correlation, all->ran_sorted, all->ran_count, sizeof correlation, compare_ids) != NULL;
 }
 
-/* A runtime call may enclose the driver call that it makes. */
-static bool is_inner_call(const fs_store *store, uint32_t event)
+bool fs_captures_is_inner_call(const fs_store *store, uint32_t event)
 {
     uint32_t parent = FS_EVENT_AT(store, event, parent);
     return parent != FS_NONE && FS_EVENT_AT(store, parent, kind) == FS_EVENT_RUNTIME;
@@ -235,7 +274,7 @@ static fs_status list_calls(reading *all, fs_error *err)
         if (chunk->kind[at] != FS_EVENT_RUNTIME || chunk->start[at] == FS_MISSING || chunk->name[at] == FS_NONE)
             continue;
         call_role role = (call_role)roles[chunk->name[at]];
-        if (role == NOT_A_CALL || is_inner_call(store, i)) continue;
+        if (role == NOT_A_CALL || fs_captures_is_inner_call(store, i)) continue;
         all->calls[all->call_count++] = (graph_call){chunk->start[at], i, chunk->lane[at], role};
     }
     fs_free(roles);

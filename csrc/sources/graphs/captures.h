@@ -19,6 +19,7 @@ typedef struct {
     uint32_t call;   /* event of the capture: the launch */
     uint32_t owner;  /* likewise, or FS_NONE: nothing was open */
     uint32_t chain;  /* equal for nodes whose owners and all they lie in have equal names and signatures */
+    bool unknown;    /* nothing is known but what it does, as after an update */
 } fs_capture_node;
 
 typedef struct {
@@ -27,6 +28,8 @@ typedef struct {
     uint32_t label;        /* an annotation around the capture whose name contains a number, or FS_NONE */
     uint32_t lane;         /* of the call that began the capture, or FS_NONE */
     int64_t begin;         /* start of the capture: owners that began earlier enclose all of it */
+    uint32_t id;           /* of a graph whose nodes are known by their ids: the upper half of these; else 0 */
+    bool branches;         /* its nodes may run in another order than they are listed in */
 } fs_captured_graph;
 
 /* The owner of the node with an id. */
@@ -35,6 +38,12 @@ typedef struct {
     uint32_t store, owner;
     int64_t begin; /* as in fs_captured_graph */
 } fs_known_node;
+
+/* A call of the joined store of which it is known what executable graph it launched. */
+typedef struct {
+    uint32_t call;  /* event */
+    uint32_t graph; /* as fs_captured_graph.id */
+} fs_tied_launch;
 
 /* The name that the program gave to the node with an id: torch's mark_kernels. */
 typedef struct {
@@ -53,6 +62,8 @@ typedef struct {
     uint32_t known_count, known_capacity;
     fs_marked_node *marks; /* likewise */
     uint32_t mark_count, mark_capacity;
+    fs_tied_launch *tied; /* ascending by call, after fs_captures_sort_tied */
+    uint32_t tied_count, tied_capacity;
     fs_intern mark_names;
     fs_intern symbols; /* names of kernels */
     fs_intern chains;
@@ -79,6 +90,13 @@ fs_status fs_captures_add_mark(fs_captures *captures, uint64_t id, const char *n
 /* Return the id of the name that a node was given, or FS_NONE. */
 uint32_t fs_captures_find_mark(const fs_captures *captures, uint64_t id);
 
+fs_status fs_captures_add_tied(fs_captures *captures, uint32_t call, uint32_t graph, fs_error *err);
+void fs_captures_sort_tied(fs_captures *captures);
+/* Return the id of the executable graph that a call launched; 0: unknown. */
+uint32_t fs_captures_find_tied(const fs_captures *captures, uint32_t call);
+/* Return the graph with an id, which is not 0, or NULL. Graphs with ids were added after all others, in their order. */
+const fs_captured_graph *fs_captures_find_graph(const fs_captures *captures, uint32_t id);
+
 /* Order the marks and the known nodes, of which the last one added with an id counts. */
 void fs_captures_sort(fs_captures *captures);
 const fs_known_node *fs_captures_find(const fs_captures *captures, uint64_t id);
@@ -86,6 +104,9 @@ const fs_known_node *fs_captures_find(const fs_captures *captures, uint64_t id);
 /* Return the id of a chain: of an event of a store and of all that encloses it, up to what began before `begin`. */
 fs_status fs_captures_chain(fs_captures *captures, const fs_store *store, uint32_t event, int64_t begin,
                             uint32_t *chain, fs_error *err);
+
+/* Return whether a call lies within another one, as that of the driver within the runtime's. */
+bool fs_captures_is_inner_call(const fs_store *store, uint32_t event);
 
 /* Return whether the event can own device work: an op or an annotation of the host. */
 bool fs_captures_may_own(const fs_store *store, uint32_t event);

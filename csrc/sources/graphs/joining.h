@@ -19,6 +19,7 @@ typedef struct {
     uint32_t round;        /* how often its node ran before in this launch, in the body of a loop */
     uint32_t owner, store; /* of the capture; owner FS_NONE: unknown */
     uint32_t call;         /* of the capture: the launch, or FS_NONE */
+    uint32_t graph;        /* id of the executable graph that its call launched; 0: unknown */
     int64_t begin;         /* of the capture */
     uint32_t copy;         /* the event that launched it, in the joined store; FS_NONE: as before */
     uint32_t mark;         /* the range of its name, likewise */

@@ -16,6 +16,7 @@ typedef struct {
     const fs_captures *captures;
     const uint32_t *symbols, *lanes;
     uint32_t count;
+    bool identified;
     uint32_t *nodes; /* of the best graph */
     uint32_t *trial;
     bool nameless; /* the trial rests on a kernel without a name */
@@ -211,6 +212,7 @@ static fs_status try_graphs(matching *all, matching_way way, const char *label, 
         const fs_captured_graph *graph = &captures->graphs[i];
         bool matches;
         if (graph->count == 0 || (labelled && !is_labelled(captures, graph, label))) continue;
+        if (graph->id != 0 && all->identified) continue;
         all->nameless = false;
         FS_TRY(way(all, graph, &matches, err));
         if (!matches) continue;
@@ -246,13 +248,14 @@ static fs_status find(matching *all, const char *label, fs_match *match, fs_erro
 static fs_status launch_id(fs_matcher *matcher, const matching *all, const char *label, uint32_t *id, fs_error *err)
 {
     size_t length = label != NULL ? strlen(label) + 1 : 1, size = (size_t)all->count * sizeof *all->symbols;
-    char *bytes = fs_malloc(2 * size + length);
+    char *bytes = fs_malloc(2 * size + length + 1);
     if (bytes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to match %u kernels", all->count);
     memcpy(bytes, all->symbols, size);
     if (all->lanes != NULL) memcpy(bytes + size, all->lanes, size);
     else memset(bytes + size, 0xff, size);
     memcpy(bytes + 2 * size, label != NULL ? label : "", length);
-    fs_status status = fs_intern_bytes(&matcher->launches, bytes, 2 * size + length, id, err);
+    bytes[2 * size + length] = (char)all->identified;
+    fs_status status = fs_intern_bytes(&matcher->launches, bytes, 2 * size + length + 1, id, err);
     fs_free(bytes);
     return status;
 }
@@ -269,15 +272,20 @@ static fs_status keep(fs_matcher *matcher, const matching *all, const fs_match *
     return FS_OK;
 }
 
-fs_status fs_matcher_find(fs_matcher *matcher, const uint32_t *symbols, const uint32_t *lanes, uint32_t count,
-                          const char *label, uint32_t *nodes, fs_match *match, fs_error *err)
+fs_status fs_matcher_find(fs_matcher *matcher, const fs_launched *works, uint32_t *nodes, fs_match *match,
+                          fs_error *err)
 {
-    matching all = {.captures = matcher->captures, .symbols = symbols, .lanes = lanes, .count = count, .nodes = nodes};
-    uint32_t id;
+    matching all = {.captures = matcher->captures,
+                    .symbols = works->symbols,
+                    .lanes = works->lanes,
+                    .count = works->count,
+                    .identified = works->identified,
+                    .nodes = nodes};
+    uint32_t id, count = works->count;
     memset(nodes, 0xff, count * sizeof *nodes);
     *match = (fs_match){0};
     if (matcher->captures->graph_count == 0) return FS_OK;
-    FS_TRY(launch_id(matcher, &all, label, &id, err));
+    FS_TRY(launch_id(matcher, &all, works->label, &id, err));
     if (id < matcher->kept_count) {
         *match = matcher->kept[id].match;
         memcpy(nodes, matcher->kept[id].nodes, count * sizeof *nodes);
@@ -285,7 +293,82 @@ fs_status fs_matcher_find(fs_matcher *matcher, const uint32_t *symbols, const ui
     }
     all.trial = fs_malloc(count * sizeof *all.trial);
     if (all.trial == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to match %u kernels", count);
-    fs_status status = find(&all, label, match, err);
+    fs_status status = find(&all, works->label, match, err);
     fs_free(all.trial);
     return status == FS_OK ? keep(matcher, &all, match, err) : status;
+}
+
+/* Within a known graph ----------------------------------------------------------------------------------------------
+ */
+
+static uint32_t kind_of(uint32_t symbol)
+{
+    return is_kernel(symbol) ? FS_SYMBOL_KERNEL : symbol;
+}
+
+/* Return the number of works of a kind; *one_lane receives whether they are on one stream, or in the order of nodes. */
+static uint32_t count_works(const fs_launched *works, uint32_t kind, bool *one_lane)
+{
+    uint32_t count = 0, first = 0;
+    *one_lane = true;
+    for (uint32_t i = 0; i < works->count; i++) {
+        if (kind_of(works->symbols[i]) != kind) continue;
+        if (count++ == 0) first = i;
+        else if (works->lanes != NULL && works->lanes[i] != works->lanes[first]) *one_lane = false;
+    }
+    return count;
+}
+
+/* Return the number of nodes of a kind; *one_owner receives whether one op or range launched all of them. */
+static uint32_t count_nodes(const fs_captures *captures, const fs_captured_graph *graph, uint32_t kind, bool *one_owner)
+{
+    const fs_capture_node *nodes = captures->nodes + graph->first;
+    uint32_t count = 0, first = 0;
+    *one_owner = true;
+    for (uint32_t i = 0; i < graph->count; i++) {
+        if (kind_of(nodes[i].symbol) != kind) continue;
+        if (count++ == 0) first = i;
+        else if (nodes[i].owner != nodes[first].owner || nodes[i].unknown != nodes[first].unknown) *one_owner = false;
+    }
+    return count;
+}
+
+/* Return whether the kinds of works on one stream are in the order of the nodes; of several streams, none is known. */
+static bool is_in_order(const fs_captures *captures, const fs_captured_graph *graph, const fs_launched *works)
+{
+    const fs_capture_node *nodes = captures->nodes + graph->first;
+    bool in_order = true;
+    for (uint32_t i = 0; i < works->count; i++) {
+        if (works->lanes != NULL && works->lanes[i] != works->lanes[0]) return true;
+        in_order = in_order && kind_of(works->symbols[i]) == kind_of(nodes[i].symbol);
+    }
+    return in_order;
+}
+
+uint32_t fs_match_within(const fs_captures *captures, const fs_captured_graph *graph, const fs_launched *works,
+                         uint32_t *nodes, bool *estimated)
+{
+    static const uint32_t kinds[] = {FS_SYMBOL_KERNEL, FS_SYMBOL_COPY, FS_SYMBOL_FILL};
+    enum { KINDS = sizeof kinds / sizeof *kinds };
+    bool proven[KINDS];
+    uint32_t matched = 0;
+    bool ordered = false;
+    memset(nodes, 0xff, works->count * sizeof *nodes);
+    for (size_t k = 0; k < KINDS; k++) {
+        bool one_lane, one_owner;
+        if (count_works(works, kinds[k], &one_lane) != count_nodes(captures, graph, kinds[k], &one_owner)) return 0;
+        proven[k] = one_lane || one_owner;
+        ordered = ordered || (one_lane && !one_owner);
+    }
+    *estimated = ordered && (graph->branches || !is_in_order(captures, graph, works));
+    for (size_t k = 0; k < KINDS; k++) {
+        uint32_t next = graph->first;
+        for (uint32_t i = 0; proven[k] && i < works->count; i++) {
+            if (kind_of(works->symbols[i]) != kinds[k]) continue;
+            while (kind_of(captures->nodes[next].symbol) != kinds[k]) next++;
+            if (!captures->nodes[next].unknown) nodes[i] = next;
+            matched += !captures->nodes[next++].unknown;
+        }
+    }
+    return matched;
 }

@@ -20,10 +20,24 @@ typedef struct {
 
 void fs_matcher_clear(fs_matcher *matcher);
 
-/* Match `count` works: symbols in order of node, or of start. lanes: their streams; NULL: they are in the order of
- * their nodes. label: the annotation around the launch, or NULL. nodes[i] receives the index of a node in captures, or
- * FS_NONE. FS_OUT_OF_MEMORY. */
-fs_status fs_matcher_find(fs_matcher *matcher, const uint32_t *symbols, const uint32_t *lanes, uint32_t count,
-                          const char *label, uint32_t *nodes, fs_match *match, fs_error *err);
+/* The works of a launch. */
+typedef struct {
+    const uint32_t *symbols; /* in order of node, or of start */
+    const uint32_t *lanes;   /* their streams; NULL: they are in the order of their nodes */
+    uint32_t count;
+    bool identified;   /* they have the ids of their nodes: graphs whose nodes are known by id do not match by order */
+    const char *label; /* the annotation around the launch, or NULL */
+} fs_launched;
+
+/* Find the graph. nodes[i] receives the index of a node in captures, or FS_NONE. FS_OUT_OF_MEMORY. */
+fs_status fs_matcher_find(fs_matcher *matcher, const fs_launched *works, uint32_t *nodes, fs_match *match,
+                          fs_error *err);
+
+/* Match works, without the ids of their nodes, to the graph that is known to have been launched: by kind and order, if
+ * it has as many of each kind. Works of a kind on several streams match only if one op launched all of them. Nodes of
+ * which nothing is known match no work. Return the number of works that match; *estimated receives whether their order
+ * counts, but need not be that of the nodes: the graph branches, or the kinds of the works are in another order. */
+uint32_t fs_match_within(const fs_captures *captures, const fs_captured_graph *graph, const fs_launched *works,
+                         uint32_t *nodes, bool *estimated);
 
 #endif

@@ -255,11 +255,26 @@ static void count_blocks(const fs_store *store, uint32_t call, fs_launch *launch
         if (launch->block[d] > 0) launch->grid[d] = (launch->grid[d] + launch->block[d] - 1) / launch->block[d];
 }
 
+static fs_status set_launch(fs_joining *all, const fs_launch *launch, fs_event *event, fs_error *err)
+{
+    _Alignas(8) char bytes[FS_LAUNCH_BYTES];
+    fs_launch_encode(launch, bytes);
+    return fs_store_signature(all->into, bytes, sizeof bytes, &event->signature, err);
+}
+
+/* If the graph of a work was not recorded with the replay, take that which its call launched. */
+static fs_status give_graph(fs_joining *all, const fs_replayed *work, fs_event *event, fs_error *err)
+{
+    fs_launch launch;
+    if (work->graph == 0 || !fs_launch_of(all->into, event->signature, &launch) || launch.graph != 0) return FS_OK;
+    launch.graph = work->graph;
+    return set_launch(all, &launch, event, err);
+}
+
 /* If a kernel's grid was not recorded with the replay, take that of the capture. */
 static fs_status give_grid(fs_joining *all, const fs_replayed *work, fs_event *event, fs_error *err)
 {
     fs_launch launch, captured;
-    _Alignas(8) char bytes[FS_LAUNCH_BYTES];
     if (work->call == FS_NONE || event->kind != FS_EVENT_KERNEL) return FS_OK;
     const fs_store *store = all->captures->stores[work->store];
     uint32_t signature = FS_EVENT_AT(store, work->call, signature);
@@ -269,8 +284,7 @@ static fs_status give_grid(fs_joining *all, const fs_replayed *work, fs_event *e
     count_blocks(store, work->call, &captured);
     memcpy(launch.grid, captured.grid, sizeof launch.grid);
     memcpy(launch.block, captured.block, sizeof launch.block);
-    fs_launch_encode(&launch, bytes);
-    return fs_store_signature(all->into, bytes, sizeof bytes, &event->signature, err);
+    return set_launch(all, &launch, event, err);
 }
 
 static fs_status copy_events(fs_joining *all, const fs_elsewhere *elsewhere, fs_error *err)
@@ -292,6 +306,7 @@ static fs_status copy_events(fs_joining *all, const fs_elsewhere *elsewhere, fs_
             if (work->copy != FS_NONE) event.launcher = work->copy;
             else if (work->mark != FS_NONE) event.launcher = work->mark;
             FS_TRY(give_grid(all, work, &event, err));
+            FS_TRY(give_graph(all, work, &event, err));
             if (work->copy != FS_NONE && work->estimated) event.flags |= FS_EVENT_ESTIMATED;
         }
         FS_TRY(fs_store_append(all->into, &event, &all->moved[i], err));

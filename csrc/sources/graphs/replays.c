@@ -175,6 +175,34 @@ static const char *label_of(const fs_joining *all, uint32_t call)
     return NULL;
 }
 
+static bool are_identified(const fs_joining *all, const fs_replayed *works, uint32_t count)
+{
+    fs_launch launch;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t signature = FS_EVENT_AT(all->from, works[i].event, signature);
+        if (fs_launch_of(all->from, signature, &launch) && launch.graph_node != 0) return true;
+    }
+    return false;
+}
+
+/* Return the id of the graph that a call launched, or the call around it. */
+static uint32_t tied_graph_of(const fs_joining *all, uint32_t call)
+{
+    if (call == FS_NONE || all->captures->tied_count == 0) return 0;
+    if (fs_captures_is_inner_call(all->from, call)) call = FS_EVENT_AT(all->from, call, parent);
+    return fs_captures_find_tied(all->captures, call);
+}
+
+/* Match the works of a launch of an executable graph by its id: to that graph or, if it was not captured, to none. */
+static void match_tied(fs_joining *all, uint32_t id, const fs_launched *launched, uint32_t *nodes, fs_match *match)
+{
+    const fs_captured_graph *graph = fs_captures_find_graph(all->captures, id);
+    all->report->tied++;
+    if (graph == NULL || fs_match_within(all->captures, graph, launched, nodes, &match->estimated) == 0) return;
+    match->found = true;
+    match->graph = (uint32_t)(graph - all->captures->graphs);
+}
+
 /* Match the works of a launch of which not all are known. */
 static fs_status match_launch(fs_joining *all, fs_matcher *matcher, fs_replayed *works, uint32_t count, uint32_t known,
                               fs_error *err)
@@ -186,9 +214,15 @@ static fs_status match_launch(fs_joining *all, fs_matcher *matcher, fs_replayed 
     uint32_t call = fs_api_calls_find(&all->calls, works[0].launch);
     fs_status status = symbols_of(all, works, count, symbols, lanes, err);
     bool by_node = (works[0].order >> 63) == 0;
-    const char *label = call != FS_NONE ? label_of(all, call) : NULL;
-    if (status == FS_OK)
-        status = fs_matcher_find(matcher, symbols, by_node ? NULL : lanes, count, label, nodes, &match, err);
+    fs_launched launched = {.symbols = symbols,
+                            .lanes = by_node ? NULL : lanes,
+                            .count = count,
+                            .identified = are_identified(all, works, count),
+                            .label = call != FS_NONE ? label_of(all, call) : NULL};
+    uint32_t tied = launched.identified ? 0 : tied_graph_of(all, call);
+    if (status == FS_OK && tied != 0) match_tied(all, tied, &launched, nodes, &match);
+    else if (status == FS_OK) status = fs_matcher_find(matcher, &launched, nodes, &match, err);
+    for (uint32_t i = 0; i < count; i++) works[i].graph = tied;
     for (uint32_t i = 0; status == FS_OK && match.found && i < count; i++) {
         if (nodes[i] == FS_NONE || works[i].found) continue;
         const fs_captured_graph *graph = &all->captures->graphs[match.graph];

@@ -1,0 +1,185 @@
+/* Works of graphs without the ids of their nodes, whose launches are known to be of one executable graph or another. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "sources/graphs/replays.h"
+#include "store/event.h"
+#include "store/signature.h"
+#include "tests/c/check.h"
+
+enum { KERNEL = FS_EVENT_KERNEL, COPY = FS_EVENT_MEMCPY, FILL = FS_EVENT_MEMSET };
+
+static fs_store *from, *ops, *into;
+static fs_captures captures;
+static fs_replay_report report;
+static uint32_t correlation, ops_index;
+
+static fs_status put(fs_store *store, uint8_t kind, const char *name, int64_t start, uint32_t stream, uint32_t *index)
+{
+    fs_event event = fs_event_missing;
+    bool works = fs_event_kind_on_device[kind];
+    event.kind = kind;
+    event.start = start;
+    event.duration = 4;
+    FS_TRY(fs_store_name(store, name, &event.name, NULL));
+    if (works) {
+        event.device = 0;
+        FS_TRY(fs_store_device_lane(store, 0, stream, &event.lane, NULL));
+    } else {
+        FS_TRY(fs_store_thread_lane_of(store, 1, &event.lane, NULL));
+    }
+    if (works || kind == FS_EVENT_RUNTIME) event.correlation = correlation;
+    if (kind == FS_EVENT_KERNEL) {
+        _Alignas(8) char bytes[FS_LAUNCH_BYTES];
+        fs_launch launch = {.grid = {1, 1, 1}, .block = {32, 1, 1}};
+        fs_launch_encode(&launch, bytes);
+        FS_TRY(fs_store_signature(store, bytes, sizeof bytes, &event.signature, NULL));
+    }
+    return fs_store_append(store, &event, index, NULL);
+}
+
+/* Add a graph whose nodes were launched by these ops: "?" if that is unknown. */
+static fs_status add_graph(uint32_t id, const uint8_t *kinds, const char *const *names, uint32_t count)
+{
+    FS_TRY(fs_captures_begin(&captures, ops_index, INT64_MIN, FS_NONE, NULL));
+    captures.graphs[captures.graph_count - 1].id = id;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t owner = FS_NONE;
+        bool unknown = strcmp(names[i], "?") == 0, repeated = i > 0 && strcmp(names[i], names[i - 1]) == 0;
+        uint32_t symbol = kinds[i] == KERNEL ? FS_SYMBOL_KERNEL : kinds[i] == COPY ? FS_SYMBOL_COPY : FS_SYMBOL_FILL;
+        if (repeated) owner = captures.nodes[captures.node_count - 1].owner;
+        else if (!unknown) FS_TRY(put(ops, FS_EVENT_OP, names[i], i, 0, &owner));
+        FS_TRY(fs_captures_append(&captures, symbol, FS_NONE, owner, NULL));
+        captures.nodes[captures.node_count - 1].unknown = unknown;
+    }
+    return FS_OK;
+}
+
+/* Launch a graph, known by its id or not (0), whose works have these kinds and streams, by the start. */
+static fs_status add_launch(uint32_t id, const uint8_t *kinds, const uint32_t *streams, uint32_t count)
+{
+    uint32_t call, index;
+    int64_t start = 100 * (int64_t)correlation;
+    FS_TRY(put(from, FS_EVENT_RUNTIME, "cudaGraphLaunch", start, 0, &call));
+    if (id != 0) FS_TRY(fs_captures_add_tied(&captures, call, id, NULL));
+    for (uint32_t i = 0; i < count; i++) FS_TRY(put(from, kinds[i], "work", start + 10 * i, streams[i], &index));
+    correlation++;
+    return FS_OK;
+}
+
+static fs_status begin(void)
+{
+    from = ops = into = NULL;
+    captures = (fs_captures){0};
+    correlation = 1;
+    FS_TRY(fs_store_create(&from, NULL));
+    FS_TRY(fs_store_create(&ops, NULL));
+    FS_TRY(fs_store_create(&into, NULL));
+    return fs_captures_add_store(&captures, ops, &ops_index, NULL);
+}
+
+static fs_status join(fs_error *err)
+{
+    fs_captures_sort_tied(&captures);
+    return fs_replays_join(from, &captures, into, &report, err);
+}
+
+static void end(void)
+{
+    fs_captures_clear(&captures);
+    fs_store_destroy(from);
+    fs_store_destroy(ops);
+    fs_store_destroy(into);
+}
+
+/* Check the ops that launched the works of a launch: "" for none, with the graph that each kernel is said to be of. */
+static void check_ops(uint32_t launch, uint32_t graph, bool estimated, const char *const *names, uint32_t count)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < fs_store_count(into); i++) {
+        fs_event event;
+        fs_launch of;
+        fs_store_get(into, i, &event);
+        if (!fs_event_kind_on_device[event.kind] || event.correlation != launch) continue;
+        const char *name = "";
+        if (event.launcher != FS_NONE) name = fs_store_name_text(into, FS_EVENT_AT(into, event.launcher, name));
+        if (found < count)
+            CHECK(strcmp(name, names[found]) == 0, "work %u of launch %u: \"%s\", not \"%s\"", found, launch, name,
+                  names[found]);
+        if (event.kind == FS_EVENT_KERNEL && event.signature != FS_NONE &&
+            fs_launch_decode(fs_store_signature_bytes(into, event.signature).bytes, &of))
+            CHECK(of.graph == graph, "%u", of.graph);
+        CHECK(((event.flags & FS_EVENT_ESTIMATED) != 0) == estimated, "launch %u", launch);
+        found++;
+    }
+    CHECK(found == count);
+}
+
+static const uint8_t mixed[] = {KERNEL, COPY, KERNEL, FILL};
+static const uint32_t one_stream[] = {7, 7, 7, 7}, two_streams[] = {7, 8, 9, 8};
+
+static fs_status add_all(void)
+{
+    static const uint8_t other[] = {KERNEL, KERNEL, COPY, FILL}, kernels[] = {KERNEL, KERNEL};
+    FS_TRY(add_graph(3, mixed, (const char *const[]){"a", "b", "c", "d"}, 4));
+    FS_TRY(add_graph(4, mixed, (const char *const[]){"e", "f", "?", "h"}, 4));
+    FS_TRY(add_graph(6, kernels, (const char *const[]){"i", "i"}, 2));
+    FS_TRY(add_launch(3, mixed, one_stream, 4));
+    FS_TRY(add_launch(4, mixed, one_stream, 4));
+    FS_TRY(add_launch(5, mixed, one_stream, 4));  /* not captured */
+    FS_TRY(add_launch(0, mixed, one_stream, 4));  /* unknown: graphs 3 and 4 differ */
+    FS_TRY(add_launch(3, mixed, two_streams, 4)); /* kernels on two streams, the rest on one */
+    FS_TRY(add_launch(3, other, one_stream, 4));  /* a kernel comes before the copy: still as many of each kind */
+    FS_TRY(add_launch(3, mixed, one_stream, 3));  /* the fill was not recorded */
+    return add_launch(6, kernels, two_streams, 2);
+}
+
+static void test_works_get_the_ops_of_the_graph_that_was_launched(void)
+{
+    fs_error err = {FS_OK, ""};
+    CHECK_OK(begin());
+    CHECK_OK(add_all());
+    CHECK(join(&err) == FS_OK, "%s", err.message);
+    check_ops(1, 3, false, (const char *const[]){"a", "b", "c", "d"}, 4);
+    check_ops(2, 4, false, (const char *const[]){"e", "f", "", "h"}, 4);
+    check_ops(3, 5, false, (const char *const[]){"", "", "", ""}, 4);
+    check_ops(4, 0, false, (const char *const[]){"", "", "", ""}, 4);
+    check_ops(5, 3, false, (const char *const[]){"", "b", "", "d"}, 4);
+    check_ops(6, 3, true, (const char *const[]){"a", "c", "b", "d"}, 4);
+    check_ops(7, 3, false, (const char *const[]){"", "", ""}, 3);
+    check_ops(8, 6, false, (const char *const[]){"i", "i"}, 2);
+    CHECK(report.launches == 8 && report.tied == 7 && report.unseen == 2 && report.ambiguous == 1);
+    CHECK(report.works == 29 && report.matched == 4 + 3 + 2 + 4 + 2 && report.estimated == 0);
+    end();
+}
+
+static fs_status try_all(fs_error *err)
+{
+    FS_TRY(begin());
+    FS_TRY(add_all());
+    return join(err);
+}
+
+static void test_every_allocation_may_fail(void)
+{
+    int64_t live = fs_memory_live();
+    for (int64_t n = 1; failures == 0; n++) {
+        fs_error err = {FS_OK, ""};
+        fs_memory_fail_at(n);
+        fs_status status = try_all(&err);
+        fs_memory_fail_at(0);
+        end();
+        CHECK(fs_memory_live() == live);
+        CHECK(status == FS_OUT_OF_MEMORY || (status == FS_OK && n > 20));
+        if (status == FS_OK) break;
+    }
+}
+
+int main(void)
+{
+    test_works_get_the_ops_of_the_graph_that_was_launched();
+    test_every_allocation_may_fail();
+    if (failures == 0) printf("tied graphs: passed\n");
+    return failures != 0;
+}
