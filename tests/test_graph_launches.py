@@ -41,6 +41,10 @@ def capture(*names, graph, kinds=(), executables=(), linked=None):
     for executable in executables:
         for i, kind in enumerate(kinds):
             cuda.node("cloned", executable * NODES + i, first + i, kind)
+        # a node of the driver's own, before all others, as on an H200
+        cuda.node("created", executable * NODES + len(kinds))
+        if linked:
+            cuda.link(executable * NODES + len(kinds), executable * NODES)
         if linked == "chain":
             cuda.link(*range(executable * NODES, executable * NODES + len(names)))
         if linked == "fork":

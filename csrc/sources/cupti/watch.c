@@ -144,6 +144,7 @@ void fs_watch_called(uint32_t function, const void *data)
         if (from != NULL || node != NULL)
             fs_watched_set(&watch.of, id, from != NULL ? from->moment : FS_NONE,
                            node != NULL ? node->type : type_of(graph));
+        if ((node = fs_watched_find(&watch.of, id)) != NULL) node->cloned = true;
         break;
     case FS_CUPTI_NODE_LINKED:
         watch.of.links_told = true;
@@ -309,6 +310,16 @@ static uint32_t symbol_of(uint8_t type)
                                         : FS_SYMBOL_FILL;
 }
 
+/* Of the nodes of a graph that was cloned, keep the clones: the driver adds a node of its own, without work, to an
+ * executable graph. Return their number. */
+static uint32_t keep_clones(const fs_watched_node **nodes, uint32_t count)
+{
+    uint32_t clones = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (nodes[i]->cloned) nodes[clones++] = nodes[i];
+    return clones > 0 ? clones : count;
+}
+
 /* Add the graphs for records without the ids of nodes, as torch.profiler wrote them up to torch 2.11: their kernels are
  * matched in the order of the nodes. The upper half of a node's id is that of its graph, of an executable graph too. */
 static fs_status add_graphs(fs_captures *captures, uint32_t index, const uint32_t *moved, const fs_watched_node **nodes,
@@ -321,8 +332,9 @@ static fs_status add_graphs(fs_captures *captures, uint32_t index, const uint32_
         FS_TRY(fs_captures_begin(captures, index, INT64_MIN, FS_NONE, err));
         fs_captured_graph *graph = &captures->graphs[captures->graph_count - 1];
         graph->id = (uint32_t)(nodes[first]->id >> 32);
-        graph->branches = !fs_watched_is_chain(&watch.of, nodes + first, next - first);
-        for (uint32_t i = first; i < next; i++) {
+        uint32_t end = first + keep_clones(nodes + first, next - first);
+        graph->branches = !fs_watched_is_chain(&watch.of, nodes + first, end - first);
+        for (uint32_t i = first; i < end; i++) {
             if (nodes[i]->type > FS_CUPTI_NODE_FILL) continue; /* no work of the device */
             const fs_watched_moment *at = fs_watched_moment_of(&watch.of, nodes[i]);
             uint32_t owner = at != NULL ? at->owner : FS_NONE;

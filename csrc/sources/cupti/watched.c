@@ -214,7 +214,7 @@ void fs_watched_set(fs_watched *watched, uint64_t id, uint32_t at, int32_t type)
         }
         if (graph->id != 0) graph->nodes++;
     }
-    *slot = (fs_watched_node){id, at, (uint8_t)type, false, slot->linked};
+    *slot = (fs_watched_node){id, at, (uint8_t)type, false, slot->linked, slot->cloned};
 }
 
 void fs_watched_drop_moment(fs_watched *watched, const fs_watched_node *node)

@@ -29,6 +29,7 @@ typedef struct {
     uint8_t type;    /* CUgraphNodeType */
     bool destroyed;
     bool linked; /* it depends on the node whose id is one less */
+    bool cloned; /* from a node of another graph */
 } fs_watched_node;
 
 /* A graph by its id. Of an executable graph, its own end is reported, not that of its nodes. */
