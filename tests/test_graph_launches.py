@@ -471,3 +471,29 @@ def test_launches_that_were_not_logged_are_warned_of(run: Callable[..., Any]) ->
     """)  # fmt: skip
     assert found[1] == 1234 and len(found[0]) == 1, found
     assert found[0][0].startswith("1,234 launches of CUDA graphs were not logged")
+
+
+def test_an_executable_graph_whose_nodes_the_driver_replaced_is_matched(run: Callable[..., Any]) -> None:
+    """The callbacks of an H200, CUDA 13.0: a copy's clone is destroyed, and another node takes its id."""
+    found = run("""
+        capture("aten::copy_", "aten::zero_", "aten::add", graph=4, kinds=(1, 0, 0))
+        for i, kind in enumerate((1, 0, 0)):
+            cuda.node("cloned", 5 * NODES + i, 4 * NODES + i, kind)
+        cuda.link(5 * NODES, 5 * NODES + 1, 5 * NODES + 2)
+        cuda.node("created", 5 * NODES + 3)
+        cuda.link(5 * NODES + 3, 5 * NODES + 1)
+        cuda.node("destroyed", 5 * NODES)
+        cuda.node("created", 5 * NODES + 4)
+        cuda.link(5 * NODES + 4, 5 * NODES)
+        cuda.destroy(4)
+        for i in range(3):
+            cuda.node("destroyed", 4 * NODES + i)
+        _core.watch_launches(True)
+        recording = Recording()
+        for _ in range(2):
+            recording.replay(5, ("Memcpy DtoD (Device -> Device)", 7), ("fill", 7), ("add", 7))
+        _core.watch_launches(False)
+        print(json.dumps(told(recording.load())))
+    """)
+    ops = {"aten::copy_": 8, "aten::zero_": 8, "aten::add": 8}
+    assert found == [ops, _counts(launches=2, tied=2, matched=6), False]

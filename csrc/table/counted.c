@@ -18,7 +18,7 @@ static const double passing = 0.8, dirtiest = 0.43;
 
 /* Of the L2, by how much the bytes written of a run of kernels were wrong at most, on an H200; of a row's traffic, the
  * greatest doubt with which they are told. */
-static const double doubtful = 0.2, most_doubt = 0.16, least_resolved = 0.003;
+static const double doubtful = 0.2, most_doubt = 0.16, least_resolved = 0.002;
 
 /* What one track is divided with. */
 typedef struct {

@@ -61,7 +61,7 @@ static inline const fs_counted_work *fs_counted_of(const fs_counted *counted, ui
 void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work);
 
 /* The amount, or the mean share in percent, of all work of the sum, at the rate of the resolved work. NaN if less than
- * half of the fine work's time, or less than 0.3 % of all time, is resolved; bytes written also if their doubt
+ * half of the fine work's time, or less than 0.2 % of all time, is resolved; bytes written also if their doubt
  * exceeds 0.16 of all bytes read and written. */
 double fs_counted_value(const fs_counted_sum *sum, fs_metric metric);
 

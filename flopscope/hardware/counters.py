@@ -62,6 +62,8 @@ class Counters:
     A device whose counters are unavailable does not keep the others from being counted.
     """
 
+    _begins_live = False
+
     def __init__(self, wish: CountersWish, interval_ns: int = 0) -> None:
         self._wish, self._interval_ns = wish, interval_ns
         self._samplers: list[_core.Sampler] = []
@@ -89,7 +91,7 @@ class Counters:
         """Start to count on devices, on all at the same time. Return why that is impossible on some of them."""
         opened, reasons = {}, []
         for device in devices:
-            sampler = _core.Sampler(device, self._interval_ns)
+            sampler = _core.Sampler(device, self._interval_ns, begins_live=self._begins_live)
             try:
                 sampler.open()
                 opened[device] = sampler
@@ -156,6 +158,8 @@ class LateCounters(Counters):
     A thread waits until the program creates a context, and then starts to count on its device; so on each of several.
     What runs until then is not counted: starting takes about half a second. ``stop()`` warns of what went wrong.
     """
+
+    _begins_live = True  # what a program does first is not typical of it
 
     def __init__(self, wish: CountersWish, interval_ns: int = 0) -> None:
         super().__init__(wish, interval_ns)

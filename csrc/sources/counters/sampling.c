@@ -408,7 +408,9 @@ fs_status fs_sampler_open(fs_sampler **sampler, const fs_sampler_options *option
     made->adapts = options->interval_ns == 0;
     made->window_samples = options->window > 0 ? options->window : FS_SAMPLER_WINDOW;
     made->part_samples = made->window_samples / FS_SAMPLER_PARTS;
-    made->report.first_interval_ns = made->adapts ? FS_SAMPLER_FIRST_NS : options->interval_ns;
+    made->report.first_interval_ns = !made->adapts          ? options->interval_ns
+                                     : options->begins_live ? FS_SAMPLER_LATER_NS
+                                                            : FS_SAMPLER_FIRST_NS;
     made->l2_bytes = fs_driver_l2_bytes(options->device);
     fs_status status = fs_counters_open(&made->hold, try_to_open, made, err);
     if (status == FS_OK) *sampler = made;
@@ -428,6 +430,7 @@ fs_status fs_sampler_start(fs_sampler *sampler, fs_error *err)
 {
     if (sampler->sampling == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "sampling has ended before");
     sampler->opened = fs_clock_now();
+    sampler->live_until = sampler->opened + FS_SAMPLER_FIRST_SPAN_NS;
     fs_status status = start_window(sampler, err);
     if (status == FS_OK) {
         sampler->from = fs_anchor_take();

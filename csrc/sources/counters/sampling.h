@@ -10,9 +10,10 @@
  * Without a fixed interval, the first window has FS_SAMPLER_FIRST_NS, so that short programs are resolved kernel by
  * kernel:
  *
- *   [ window ][ if it goes on: decode a part ][ live, 2 s ][ window of a part ][ decode ][ live, 2 s ] …
+ *   [ window ][ if it goes on: decode a part ][ live, 4 s ][ window of a part ][ decode ][ live, 4 s ] …
  *
- * Longer programs are counted live at FS_SAMPLER_LATER_NS, in between windows for their kernels. Another interval needs
+ * Longer programs are counted live at FS_SAMPLER_LATER_NS, in between windows for their kernels; from the start if the
+ * program, rather than a part of it, is sampled, as its first 0.1 s are not what it does. Another interval needs
  * another session: on an H200, 0.2 s without samples, in which the GPU stands still for 4 ms.
  *
  * Times are converted from CUPTI's clock, whatever it is, to fs_clock_now() and to Unix time by reading both at the
@@ -33,14 +34,18 @@ enum {
     FS_SAMPLER_DELAY_NS = 700,
     FS_SAMPLER_WINDOW = 40960, /* samples of the first window */
     FS_SAMPLER_PARTS = 5,      /* of it; each later window is as long as one */
-    FS_SAMPLER_LIVE_SPAN_NS = 2000000000,
 };
+
+/* Between two windows, and before the first one of a program that begins live. */
+#define FS_SAMPLER_LIVE_SPAN_NS INT64_C(4000000000)
+#define FS_SAMPLER_FIRST_SPAN_NS INT64_C(1500000000)
 
 typedef struct {
     int device;
     int64_t interval_ns;   /* 0: adapts to the length of the run */
     uint32_t most_samples; /* of all; later ones are lost. 0: FS_MOST_SAMPLES */
     uint32_t window;       /* samples of the first window; 0: FS_SAMPLER_WINDOW */
+    bool begins_live;      /* if the interval adapts: without the first window */
 } fs_sampler_options;
 
 typedef struct fs_sampler fs_sampler;
