@@ -89,6 +89,20 @@ def test_parts_and_savings_of_recorded_programs_fit_into_a_step(name: str) -> No
     assert (parts >= 0).all().all() and parts.sum(axis=1).to_list() == pytest.approx(steps["total"].to_list())
 
 
+@pytest.mark.parametrize(("length", "named"), [(800, True), (100, False)])
+def test_compilation_is_told_from_other_work_of_the_host(length: int, named: bool) -> None:
+    program = Program()
+    for number, at in enumerate((0, 4000)):
+        program.step(number, at, 3990)
+        program.run("made::first", at + 2, at + 10, 490)
+        program.op("_compile.compile_inner (dynamo_timed)", at + 30, length)
+        program.run("made::second", at + 3390, at + 3400, 590)
+    whats = [row.what for row in program.load().advice() if row.rule == "launch"]
+    found = [what for what in whats if what.startswith("Warm up before you record: torch.compile compiled for")]
+    assert len(found) == named and all("800us a step" in what for what in found)
+    assert any(what.startswith("Take work off") for what in whats) != named
+
+
 def test_copies_of_one_dimension_keep_their_order() -> None:
     assert "layout" in savings(contiguous(True).load().advice())
     assert "layout" not in savings(contiguous(True, (SIZE,)).load().advice())

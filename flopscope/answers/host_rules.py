@@ -248,6 +248,10 @@ def communication(analysis: Analysis) -> Iterator[Finding]:
 
 LONGEST_LAUNCH = 500.0
 """µs: a host that comes later than this did not only launch."""
+COMPILATION = "_compile.compile_inner (dynamo_timed)"
+"""The range that torch.compile records around each compilation (torch/_dynamo/convert_frame.py)."""
+COMPILED = 0.3
+"""Of the idle time: compiling is named from here on."""
 
 
 def launch(analysis: Analysis) -> Iterator[Finding]:
@@ -278,11 +282,20 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
     )
     if other:
         found = gap_evidence(analysis, [gap for gap, _ in other])
+        idle, compiling = sum(time for _, time in other), analysis.row_sum(COMPILATION, "cpu_time_total")
+        what = (
+            f"Take work off the thread that launches: {found[0]['op']} comes {short_time_text(idle)} after the device "
+            "has become idle; launches do not account for that. Prepare data in a DataLoader's workers or on the "
+            "device; log and save in another thread."
+        )
+        if compiling > COMPILED * idle:
+            what = (
+                f"Warm up before you record: torch.compile compiled for {short_time_text(compiling)} {analysis.per}, "
+                f"while the device waited for {short_time_text(idle)}. Record later steps. If it compiles again in "
+                "those, keep shapes from changing (mark_dynamic, dynamic=True)."
+            )
         yield Finding(
-            f"Take work off the thread that launches: {found[0]['op']} comes "
-            f"{short_time_text(sum(time for _, time in other))} after the device has become idle; launches do not "
-            "account for that. Prepare data in a DataLoader's workers or on the device; log and save in another "
-            "thread.",
+            what,
             [(gap, KEPT * time) for gap, time in other],
             _host_ops(analysis) or found,
             where(analysis, other[0][0].event),
