@@ -64,7 +64,7 @@ fs_work fs_count_formula(const fs_aten_rule *rule, const fs_torch_call *call)
     unsigned dtype = float_dtype(call);
     if (rule->flops != 0 && schema.flops != NULL)
         flops = rule->flops * fs_expression_size(schema.flops + 2, &schema, call);
-    static const char *const factors[] = {"a", "x", "q"};
+    static const char *const factors[] = {"a", "x", "q", "factor"};
     for (size_t i = 0; (rule->option & FS_ON_PRODUCTS) != 0 && i < sizeof factors / sizeof *factors; i++)
         if (fs_schema_tensor(&schema, call, factors[i]) != NULL)
             dtype = fs_schema_tensor(&schema, call, factors[i])->dtype;
@@ -141,8 +141,8 @@ fs_work fs_count_matrix(const fs_aten_rule *rule, const fs_torch_call *call)
 }
 
 /* Weights of a few bits, in an order of the kernel: sizes from the arguments m, n and k; or, by the option: 1: weight
- * [K * bits / 32, N]; 2: weight [K, N / 8] in 4 bits; 3: an argument "shape" with [N, K]; 4: 4 bits each. The result has
- * the dtype of out, the dtype argument, or x; of x in 8 bits it is bfloat16. */
+ * [K * bits / 32, N]; 2: weight [K, N / 8] in 4 bits; 3: an argument "shape" with [N, K]; 4: 4 bits each. The result
+ * has the dtype of out, the dtype argument, or x; of x in 8 bits it is bfloat16. */
 fs_work fs_count_packed_product(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     fs_schema schema = fs_schema_of(rule->arguments);

@@ -51,7 +51,7 @@ enum {
 
 /* Options of `formula`. */
 enum {
-    FS_ON_PRODUCTS = 1, /* multiply-adds of matrices */
+    FS_ON_PRODUCTS = 1, /* multiply-adds, in the dtype of the argument factor, q, x or a */
     FS_BOUND = 2,       /* bytes or FLOPs are a bound */
     FS_EXCHANGE = 4,    /* it waits for other devices */
     FS_APART = 8,       /* ops inside it do other work */
