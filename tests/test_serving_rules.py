@@ -163,6 +163,10 @@ def test_concatenated_sequences_of_one_length_are_a_batch(causal: str) -> None:
          "False", "False", None, None, None, None, None, None, None, None, None, None, None),
         ("aiter::fmha_v3_varlen_fwd", q, k, k, cu, cu, *limits, "0", "0.", "0.1", "0.", "False", causal, "-1", "-1",
          "False", "False", "1", None, None, None, None, None, None, None),
+        ("_vllm_fa3_C::fwd", q, k, k, None, None, None, None, cu, cu, None, None, None, *limits, *[None] * 9, "0.1",
+         causal, "-1", "-1", "0.", "True", None, "1", None, "0", None, "1", "0", None),
+        ("_vllm_fa3_C::fwd", q, k, k, None, None, None, None, cu, cu, None, None, None, *limits, *[None] * 10, "0.1",
+         causal, "-1", "-1", "0.", "True", None, "1", None, "0", None, "1", "0", None),
         ("sgl_kernel::fwd", q, k, k, None, None, None, None, cu, cu, None, None, None, *limits, *[None] * 9, "0.1",
          causal, "-1", "-1", "0.", "True", None, "1", None, "0"),
     ]:  # fmt: skip
