@@ -64,11 +64,12 @@ fs_work fs_count_formula(const fs_aten_rule *rule, const fs_torch_call *call)
     unsigned dtype = float_dtype(call);
     if (rule->flops != 0 && schema.flops != NULL)
         flops = rule->flops * fs_expression_size(schema.flops + 2, &schema, call);
-    static const char *const factors[] = {"a", "x", "q"};
+    static const char *const factors[] = {"a", "x", "q", "factor"};
     for (size_t i = 0; (rule->option & FS_ON_PRODUCTS) != 0 && i < sizeof factors / sizeof *factors; i++)
         if (fs_schema_tensor(&schema, call, factors[i]) != NULL)
             dtype = fs_schema_tensor(&schema, call, factors[i])->dtype;
     if (dtype == FS_TORCH_DTYPE_NONE) flops = 0;
+    if ((rule->option & FS_FOUR_BITS) != 0) dtype = FS_TORCH_DTYPE_NONE;
     fs_unit_choice unit = (rule->option & FS_ON_PRODUCTS) != 0 ? fs_products_unit(dtype) : fs_sizes_unit(dtype);
     fs_work work = with_traffic(flops, fs_schema_traffic(&schema, call), unit);
     work.at_most = (rule->option & FS_BOUND) != 0;
@@ -140,7 +141,8 @@ fs_work fs_count_matrix(const fs_aten_rule *rule, const fs_torch_call *call)
 }
 
 /* Weights of a few bits, in an order of the kernel: sizes from the arguments m, n and k; or, by the option: 1: weight
- * [K * bits / 32, N]; 2: weight [K, N / 8] in 4 bits; 3: an argument "shape" with [N, K]; 4: 4 bits each. */
+ * [K * bits / 32, N]; 2: weight [K, N / 8] in 4 bits; 3: an argument "shape" with [N, K]; 4: 4 bits each. The result
+ * has the dtype of out, the dtype argument, or x; of x in 8 bits it is bfloat16. */
 fs_work fs_count_packed_product(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     fs_schema schema = fs_schema_of(rule->arguments);
@@ -163,9 +165,11 @@ fs_work fs_count_packed_product(const fs_aten_rule *rule, const fs_torch_call *c
     }
     if (rule->option == 4) n = 2 * fs_sizes_read(w) / k;
     if (!(n > 0) || !(k > 0)) return fs_work_unknown;
+    const fs_torch_tensor *out = fs_schema_tensor(&schema, call, "out");
+    unsigned wide = fs_sizes_item(x->dtype) > 1 ? x->dtype : (unsigned)FS_TORCH_BFLOAT16;
     fs_traffic traffic = fs_schema_traffic(&schema, call);
     traffic.read += fs_sizes_read(x);
-    traffic.written += m * n * fs_sizes_item(x->dtype);
+    traffic.written += m * n * fs_sizes_item(out != NULL ? out->dtype : result_dtype(rule, &schema, call, wide));
     return with_traffic(2 * m * n * k, traffic, fs_products_unit(x->dtype));
 }
 
@@ -263,10 +267,11 @@ fs_work fs_count_experts(const fs_aten_rule *rule, const fs_torch_call *call)
     inner *= packed;
     if ((double)w2->shape[1] != hidden || (up != 2 * inner && up != inner)) return fs_work_unknown;
     double used = experts > 0 ? fmin(1, tokens * chosen / experts) : 0;
+    unsigned factors = fs_torch_dtypes[w1->dtype].kind == FS_TORCH_FLOAT8 ? w1->dtype : x->dtype; /* x is quantized */
     fs_traffic traffic = fs_schema_traffic(&schema, call);
     traffic.read += fs_sizes_read(x) + used * (fs_sizes_read(w1) + fs_sizes_read(w2));
     traffic.written += fs_sizes_elements(x) * fs_sizes_item(x->dtype);
-    fs_work work = with_traffic(2 * tokens * chosen * hidden * (up + inner), traffic, fs_products_unit(x->dtype));
+    fs_work work = with_traffic(2 * tokens * chosen * hidden * (up + inner), traffic, fs_products_unit(factors));
     work.at_most = used < 1 || tokens * chosen < 8 * experts; /* beyond that all experts are used, but for chance */
     return work;
 }
@@ -351,7 +356,9 @@ bool fs_work_is_annotation(const char *name)
 }
 
 /* Queries [tokens, heads, size] against cached keys and values, causal. The lengths of the caches are known from the
- * annotation of the step, though not windows; else new tokens are all that is sure: a lower bound. */
+ * annotation of the step, though not windows. Else they are at most max_len for a query of each sequence, if the op has
+ * that argument; or new tokens are all that is sure: a lower bound. The cache is [.., heads, size], or in any order of
+ * an op with the argument kv_heads. */
 fs_work fs_count_attend_cached(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     fs_schema schema = fs_schema_of(rule->arguments);
@@ -360,13 +367,19 @@ fs_work fs_count_attend_cached(const fs_aten_rule *rule, const fs_torch_call *ca
     if (q == NULL || k == NULL || q->ndim < 2 || k->ndim < 2) return fs_work_unknown;
     step_lengths sums;
     double tokens = (double)q->shape[0], size = size_at(q, 1), width = fs_sizes_elements(q) / tokens;
-    double item = fs_sizes_item(k->dtype);
-    double row = (k->ndim > 2 ? size_at(k, 1) * size_at(k, 2) : size_at(k, 1)) * item; /* of keys of one token */
-    if (fs_schema_place(&schema, "key_cache") >= 0 && size_at(k, 1) != size) return fs_work_unknown;
+    double heads = fs_schema_number(&schema, call, "kv_heads"), longest = fs_schema_number(&schema, call, "max_len");
+    double row = k->ndim > 2 ? size_at(k, 1) * size_at(k, 2) : size_at(k, 1); /* of keys of one token */
+    if (heads > 0) row = heads * size;
+    row *= fs_sizes_item(k->dtype);
+    if (fs_schema_place(&schema, "key_cache") >= 0 && !(heads > 0) && size_at(k, 1) != size) return fs_work_unknown;
     if (!(tokens > 0)) return fs_work_unknown;
     bool known = add_lengths(call->annotation, &sums) && sums.queries <= tokens && sums.queries > 0;
     fs_traffic traffic = fs_schema_traffic(&schema, call);
-    double keys = known ? sums.keys : tokens, pairs = known ? sums.products - sums.squares / 2 : tokens / 2;
+    double keys = longest > 0 ? tokens * longest : tokens, pairs = longest > 0 ? keys : tokens / 2;
+    if (known) {
+        keys = sums.keys;
+        pairs = sums.products - sums.squares / 2;
+    }
     traffic.read += fs_sizes_read(q) + 2 * keys * row;
     fs_work work = with_traffic(4 * width * pairs, traffic, fs_products_unit(q->dtype));
     work.of_annotation = call->annotation == NULL;

@@ -51,10 +51,11 @@ enum {
 
 /* Options of `formula`. */
 enum {
-    FS_ON_PRODUCTS = 1, /* multiply-adds of matrices */
+    FS_ON_PRODUCTS = 1, /* multiply-adds, in the dtype of the argument factor, q, x or a */
     FS_BOUND = 2,       /* bytes or FLOPs are a bound */
     FS_EXCHANGE = 4,    /* it waits for other devices */
     FS_APART = 8,       /* ops inside it do other work */
+    FS_FOUR_BITS = 16,  /* the factors are packed, two numbers a byte: their dtype tells no unit */
 };
 
 /* Layouts of `matrix`. */
