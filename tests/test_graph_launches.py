@@ -497,21 +497,3 @@ def test_an_executable_graph_whose_nodes_the_driver_replaced_is_matched(run: Cal
     """)
     ops = {"aten::copy_": 8, "aten::zero_": 8, "aten::add": 8}
     assert found == [ops, _counts(launches=2, tied=2, matched=6), False]
-
-
-@pytest.mark.parametrize("linked", ["chain", "fork"])
-def test_a_fill_that_ran_as_a_kernel_is_matched_by_order_as_an_estimate(run: Callable[..., Any], linked: str) -> None:
-    found = run(f"""
-        capture("aten::zero_", "aten::relu", "aten::neg", graph=1, kinds=(2, 0, 0), executables=[3], linked="{linked}")
-        _core.watch_launches(True)
-        recording = Recording()
-        recording.replay(3, ("fill", 7), *GEMMS)
-        recording.replay(3, ("fill", 8), *GEMMS)
-        _core.watch_launches(False)
-        print(json.dumps(told(recording.load())))
-    """)
-    if linked == "chain":
-        ops = {"aten::zero_": 4, "aten::relu": 4, "aten::neg": 4}
-        assert found == [ops, _counts(launches=2, tied=2, matched=3, unseen=1), True]
-    else:
-        assert found == [{}, _counts(launches=2, tied=2, matched=0, unseen=2), False]

@@ -345,23 +345,6 @@ static bool is_in_order(const fs_captures *captures, const fs_captured_graph *gr
     return in_order;
 }
 
-/* The driver may run a copy or a fill by a kernel: if the kinds differ, but not their number, works on one stream are
- * in the order of the nodes of a graph that does not branch. */
-static uint32_t match_by_order(const fs_captures *captures, const fs_captured_graph *graph, const fs_launched *works,
-                               uint32_t *nodes)
-{
-    uint32_t matched = 0;
-    if (works->count != graph->count || graph->branches) return 0;
-    for (uint32_t i = 1; i < works->count; i++)
-        if (works->lanes != NULL && works->lanes[i] != works->lanes[0]) return 0;
-    for (uint32_t i = 0; i < works->count; i++) {
-        if (captures->nodes[graph->first + i].unknown) continue;
-        nodes[i] = graph->first + i;
-        matched++;
-    }
-    return matched;
-}
-
 uint32_t fs_match_within(const fs_captures *captures, const fs_captured_graph *graph, const fs_launched *works,
                          uint32_t *nodes, bool *estimated)
 {
@@ -373,9 +356,7 @@ uint32_t fs_match_within(const fs_captures *captures, const fs_captured_graph *g
     memset(nodes, 0xff, works->count * sizeof *nodes);
     for (size_t k = 0; k < KINDS; k++) {
         bool one_lane, one_owner;
-        *estimated = true;
-        if (count_works(works, kinds[k], &one_lane) != count_nodes(captures, graph, kinds[k], &one_owner))
-            return match_by_order(captures, graph, works, nodes);
+        if (count_works(works, kinds[k], &one_lane) != count_nodes(captures, graph, kinds[k], &one_owner)) return 0;
         proven[k] = one_lane || one_owner;
         ordered = ordered || (one_lane && !one_owner);
     }

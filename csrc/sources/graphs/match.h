@@ -34,10 +34,9 @@ fs_status fs_matcher_find(fs_matcher *matcher, const fs_launched *works, uint32_
                           fs_error *err);
 
 /* Match works, without the ids of their nodes, to the graph that is known to have been launched: by kind and order, if
- * it has as many of each kind; else by order alone, if it has as many nodes. Works of a kind on several streams match
- * only if one op launched all of them. Nodes of which nothing is known match no work. Return the number of works that
- * match; *estimated receives whether their order counts, but need not be that of the nodes: the graph branches, or the
- * kinds of the works are in another order. */
+ * it has as many of each kind. Works of a kind on several streams match only if one op launched all of them. Nodes of
+ * which nothing is known match no work. Return the number of works that match; *estimated receives whether their order
+ * counts, but need not be that of the nodes: the graph branches, or the kinds of the works are in another order. */
 uint32_t fs_match_within(const fs_captures *captures, const fs_captured_graph *graph, const fs_launched *works,
                          uint32_t *nodes, bool *estimated);
 
