@@ -147,10 +147,10 @@ def test_experts_multiply_each_token_with_those_that_it_chose() -> None:
     assert math.isnan(work("vllm::fused_experts", x, B(experts, 2 * inner, 99), w2, weights, ids)["flops"])
 
 
-def test_transformer_engines_linear_has_either_order_of_weight_and_input() -> None:
+def test_transformer_engines_linear_has_copies_of_the_weight_in_some_versions() -> None:
     x, weight = B(8, 16, 256), B(512, 256)
-    for first, second in ((x, weight), (weight, x)):
-        found = work("_Linear", first, second, None)
+    for between in ([], [weight], [weight, B(256, 512)], [None], [None, None]):
+        found = work("_Linear", weight, *between, x, None)
         assert numbers(found) == (2 * 128 * 256 * 512, size(x, weight), size(B(128, 512)))
 
 

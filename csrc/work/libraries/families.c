@@ -122,13 +122,6 @@ fs_work fs_count_matrix(const fs_aten_rule *rule, const fs_torch_call *call)
     const fs_torch_tensor *out = fs_schema_tensor(&schema, call, "out");
     if (x == NULL || w == NULL) return fs_work_unknown;
     double k = size_at(x, 1), n = width_of(rule->option, w, k);
-    if ((rule->option & FS_EITHER_FIRST) != 0 && isnan(n)) {
-        const fs_torch_tensor *other = x;
-        x = w;
-        w = other;
-        k = size_at(x, 1);
-        n = width_of(rule->option, w, k);
-    }
     if (isnan(n) || k == 0) return fs_work_unknown;
     double rows = fs_sizes_elements(x) / k, packed = (rule->option & FS_HALF_BYTES) != 0 ? 2 : 1;
     if (out != NULL && (size_at(out, 1) != n || fs_sizes_elements(out) != rows * n)) return fs_work_unknown;

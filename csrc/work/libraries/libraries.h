@@ -66,8 +66,7 @@ enum {
     FS_WEIGHT_PACKED = 8, /* w holds two numbers a byte along K */
     FS_GIVES_HALF = 16,   /* the result is bfloat16 whatever the inputs are, unless a dtype argument says */
     FS_GIVES_INT32 = 32,  /* the result is int32 */
-    FS_OF_GRADIENT = 128, /* `grouped_linear` */
-    FS_EITHER_FIRST = 64, /* x and w may be exchanged: w is the one of two axes */
+    FS_OF_GRADIENT = 64,  /* `grouped_linear` */
 };
 
 #define FS_LIBRARY_FUNCTION(family) fs_work fs_count_##family(const fs_aten_rule *rule, const fs_torch_call *call);
