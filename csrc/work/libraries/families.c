@@ -368,8 +368,24 @@ fs_work fs_count_attend_cached(const fs_aten_rule *rule, const fs_torch_call *ca
 
 /* Vision ----------------------------------------------------------------------------------------------------------- */
 
+/* The gradient of samples is added to at most all points of the image, which an op inside has filled with 0. */
+static fs_work spread(const fs_aten_rule *rule, const fs_schema *schema, const fs_torch_call *call, double points)
+{
+    static const char *const sizes[] = {"batch", "channels", "h", "w"};
+    const fs_torch_tensor *grad = fs_schema_tensor(schema, call, "grad");
+    fs_traffic traffic = fs_schema_traffic(schema, call);
+    double image = 1, samples = fs_sizes_elements(grad) * points;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) image *= fs_schema_number(schema, call, sizes[i]);
+    double touched = (isnan(samples) ? image : fmin(image, 4 * samples)) * fs_sizes_item(grad->dtype);
+    traffic.read += touched;
+    traffic.written += touched;
+    fs_work work = bounded(with_traffic(rule->flops * samples, traffic, fs_sizes_unit(grad->dtype)));
+    work.apart = true;
+    return work;
+}
+
 /* Regions of an image become [R, C, height, width], of ratio² samples each; a ratio of 0 or less adapts to the region and
- * is unknown, as are maxima and means of all that is in it. The gradient adds to as many points as a sample reads. */
+ * is unknown, as are maxima and means of all that is in it. */
 fs_work fs_count_sampled(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     fs_schema schema = fs_schema_of(rule->arguments);
@@ -379,8 +395,7 @@ fs_work fs_count_sampled(const fs_aten_rule *rule, const fs_torch_call *call)
     double height = fs_schema_number(&schema, call, "height"), width = fs_schema_number(&schema, call, "width");
     double ratio = fs_schema_number(&schema, call, "ratio"), points = ratio > 0 ? ratio * ratio : (double)NAN;
     fs_traffic traffic = fs_schema_traffic(&schema, call);
-    if (grad != NULL)
-        return bounded(with_traffic(rule->flops * fs_sizes_elements(grad) * points, traffic, fs_sizes_unit(grad->dtype)));
+    if (grad != NULL) return spread(rule, &schema, call, points);
     if (input == NULL || rois == NULL || input->ndim != 4 || rois->ndim != 2) return fs_work_unknown;
     double results = (double)rois->shape[0] * (double)input->shape[1];
     if ((rule->option & FS_BY_PLACE) == 0) results *= height * width; /* else each place has channels of its own */
