@@ -384,8 +384,8 @@ static fs_work spread(const fs_aten_rule *rule, const fs_schema *schema, const f
     return work;
 }
 
-/* Regions of an image become [R, C, height, width], of ratio² samples each; a ratio of 0 or less adapts to the region and
- * is unknown, as are maxima and means of all that is in it. */
+/* Regions of an image become [R, C, height, width], of ratio² samples each; a ratio of 0 or less adapts to the region
+ * and is unknown, as are maxima and means of all that is in it. */
 fs_work fs_count_sampled(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     fs_schema schema = fs_schema_of(rule->arguments);
