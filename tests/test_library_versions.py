@@ -316,3 +316,38 @@ def test_a_weights_gradient_is_an_ops_without_fusion() -> None:
     fused = gradient(name, shapes, types, ["", "", "", "True", "False", "False"])
     assert fused.flops == 2 * 512 * 1024 * 256
     assert math.isnan(gradient(name, shapes, types, ["", "", "", "False", "False", "False"]).flops)
+
+
+def test_ligers_functions_that_came_later() -> None:
+    x, half = B(64, 512), 64 * 256
+    gate = work("LigerFusedGateUpSiLUMulFunction", x, "False")
+    assert numbers(gate) == (2 * half, size(x), 2 * half)
+    table, indices = F(32000, 256), I(64)
+    assert numbers(work("LigerEmbeddingFunction", table, indices)) == (0, size(indices) + 4 * 64 * 256, 4 * 64 * 256)
+    tokens, w1, w2 = B(512, 256), B(8, 1024, 256), B(8, 256, 512)
+    chosen = (I(512, 2), F(512, 2))
+    experts = work("LigerFusedMoEFunction", tokens, w1, w2, *chosen)
+    assert numbers(experts) == (6 * 512 * 2 * 256 * 512, size(tokens, w1, w2, *chosen), size(tokens))
+    assert numbers(work("LigerRMSNormFunction", x, B(512)))[0] == 4 * 64 * 512  # a record of tensors alone
+
+
+def test_rotary_embeddings_rotate_a_part_of_a_head() -> None:
+    t, freqs, cos = B(512, 2, 16, 128), F(512, 1, 1, 64), B(512, 32)
+    rotated = 512 * 2 * 16 * 64
+    assert numbers(work("FusedRoPEFunc", t, freqs, None, "False")) == (3 * rotated, size(t, freqs), size(t))
+    assert numbers(work("ApplyRotaryEmb", t, cos, cos, "False", "False")) == (3 * rotated, size(t, cos, cos), size(t))
+
+
+def test_exchanges_move_what_this_device_holds() -> None:
+    part, whole = B(1024), B(4096)
+    for name, *args in (
+        ("_c10d_functional::reduce_scatter_tensor_out", whole, "sum", "4", "0", part),
+        ("symm_mem::multimem_one_shot_reduce_out", whole, "sum", "0", "0", part),
+        ("symm_mem::tile_reduce", whole, part, "0", "0", "sum"),
+        ("symm_mem::nvshmem_all_to_all", whole, part, "0"),
+    ):
+        found = work(name, *args)
+        assert (found["bytes_read"], found["bytes_written"]) == (size(whole), size(part)), name
+    assert numbers(work("_c10d_functional::isend", part, "1", "0", "0")) == (0, size(part), 0)
+    assert numbers(work("_c10d_functional::irecv", part, "1", "0", "0")) == (0, 0, size(part))
+    assert work("symm_mem::all_to_all_vdev", whole, whole, I(4), I(2, 4), "0")["at_most"]
