@@ -15,12 +15,12 @@
  * block, heads, size], and how many rows are read is bounded by the longest sequence. */
 #define FS_PAGED_LIST(X) \
     X(FLASH2_PACKED, 15) \
+    X(FLASH2_VLLM, 8)    \
     X(FLASH3, 14)        \
+    X(FLASH3_SCALED, 14) \
     X(XFORMERS, 14)      \
     X(XFORMERS3, 16)     \
-    X(XFORMERS3_1, 15)   \
-    X(VLLM2, 8)          \
-    X(VLLM3, 14)
+    X(XFORMERS3_1, 15)
 
 /* Layouts of queries: [batch, heads, sequence, size] or [batch, sequence, heads, size]; MASKED is the latter with a
  * mask number. With offsets, the sequences are concatenated: [sequence, heads, size]. */
@@ -47,9 +47,11 @@ enum { FS_HEADS_FIRST, FS_SEQUENCE_FIRST, FS_MASKED };
     X(EFFICIENT_KERNEL_BACKWARD, 1, FS_MASKED, 4, 14, 6, 8, FS_ALWAYS, 18, 0)                                          \
     X(FLASH2, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 5, FS_NOT_THERE, FS_NOT_THERE, FS_ALWAYS, 6, 0)                      \
     X(FLASH2_PACKED, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 9, 3, 5, FS_ALWAYS, 10, 0)                                    \
+    X(FLASH2_VLLM, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 15, 4, 10, FS_ALWAYS, 16, 0)                                    \
     X(FLASH2_BACKWARD, 1, FS_SEQUENCE_FIRST, FS_NOT_THERE, 11, FS_NOT_THERE, FS_NOT_THERE, FS_ALWAYS, 12, 0)           \
     X(FLASH2_PACKED_BACKWARD, 1, FS_SEQUENCE_FIRST, FS_NOT_THERE, 15, 9, 11, FS_ALWAYS, 16, 0)                         \
     X(FLASH3, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 24, 7, 12, FS_ALWAYS, 25, 0)                                         \
+    X(FLASH3_SCALED, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 25, 7, 12, FS_ALWAYS, 26, 0)                                  \
     X(FLASH3_BACKWARD, 1, FS_SEQUENCE_FIRST, FS_NOT_THERE, 16, 6, 10, FS_ALWAYS, 17, 0)                                \
     X(FLASH3_KERNEL_BACKWARD, 1, FS_SEQUENCE_FIRST, FS_NOT_THERE, 16, 9, 13, FS_ALWAYS, 17, 0)                         \
     X(FLASH_FUNCTION, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 5, FS_NOT_THERE, FS_NOT_THERE, FS_ALWAYS, FS_NOT_THERE, 0)   \
@@ -62,8 +64,6 @@ enum { FS_HEADS_FIRST, FS_SEQUENCE_FIRST, FS_MASKED };
     X(FLASH4_FUNCTION, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 6, FS_NOT_THERE, FS_NOT_THERE, FS_ALWAYS, FS_NOT_THERE, 0)  \
     X(XFORMERS3, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 10, 3, 6, FS_ALWAYS, 11, 0)                                       \
     X(XFORMERS3_1, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 11, 3, 7, FS_ALWAYS, 17, 0)                                     \
-    X(VLLM2, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 15, 4, 10, FS_ALWAYS, 16, 0)                                          \
-    X(VLLM3, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 25, 7, 12, FS_ALWAYS, 26, 0)                                          \
     X(XFORMERS_BACKWARD, 2, FS_SEQUENCE_FIRST, FS_NOT_THERE, 13, 7, 9, FS_ALWAYS, 14, 0)                               \
     X(XFORMERS3_BACKWARD, 2, FS_SEQUENCE_FIRST, FS_NOT_THERE, 12, 7, 9, FS_ALWAYS, 13, 0)                              \
     X(XFORMERS_CK_BACKWARD, 1, FS_MASKED, 4, 15, 5, 7, FS_ALWAYS, 17, 0)
