@@ -247,10 +247,14 @@ def test_deep_gemms_constants_are_found_by_kernel(kernel: str, numbers_of_it: st
 # Gradients ------------------------------------------------------------------------------------------------------------
 
 
-def gradient(forward: str, shapes: list[list[int]], types: list[str], node: int = 7) -> Any:
+def gradient(
+    forward: str, shapes: list[list[int]], types: list[str], concrete: list[str] | None = None, node: int = 7
+) -> Any:
     """Return the row of the gradient of an autograd Function, whose own record has only the incoming gradient."""
     program = Program()
-    args = {"Input_Dims": shapes, "Input_type": types, "Concrete_Inputs": [""] * len(shapes)}
+    args = {"Input_Dims": shapes, "Input_type": types, "Concrete_Inputs": ["" for _ in shapes]}
+    for place, text in enumerate(concrete or []):
+        args["Concrete_Inputs"][place] = text
     program.add("cpu_op", forward, 0, 10, **args, Sequence_number=node, Fwd_thread_id=0)
     program.call("cudaLaunchKernel", 2, 1, correlation=1)
     program.work("k1", 5, 10, correlation=1)

@@ -20,7 +20,9 @@
     X(FLASH3_SCALED, 14)    \
     X(AITER_PACKED, 19)     \
     X(AITER_PACKED_0_1, 18) \
-    X(XFORMERS, 14)
+    X(XFORMERS, 14)         \
+    X(XFORMERS3, 16)        \
+    X(XFORMERS3_1, 15)
 
 /* Layouts of queries: [batch, heads, sequence, size] or [batch, sequence, heads, size]; MASKED is the latter with a
  * mask number. With offsets, the sequences are concatenated: [sequence, heads, size]. */
@@ -61,7 +63,15 @@ enum { FS_HEADS_FIRST, FS_SEQUENCE_FIRST, FS_MASKED };
     X(AITER_PACKED_0_1, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 12, 3, 5, FS_ALWAYS, 13, 0)                                \
     X(AITER_PACKED_BACKWARD, 1, FS_SEQUENCE_FIRST, FS_NOT_THERE, 13, 6, 8, FS_ALWAYS, 14, 0)                           \
     X(XFORMERS, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 10, 3, 6, FS_ALWAYS, 11, 0)                                        \
-    X(XFORMERS_CK, 0, FS_MASKED, 3, 9, 4, FS_NOT_THERE, 8, FS_NOT_THERE, 0)
+    X(XFORMERS_CK, 0, FS_MASKED, 3, 9, 4, FS_NOT_THERE, 8, 12, 0)                                                      \
+    X(FLASH3_FUNCTION, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 4, FS_NOT_THERE, FS_NOT_THERE, FS_ALWAYS, FS_NOT_THERE, 0)  \
+    X(FLASH3_FUNCTION_PACKED, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 10, 3, 7, FS_ALWAYS, FS_NOT_THERE, 0)                \
+    X(FLASH4_FUNCTION, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 6, FS_NOT_THERE, FS_NOT_THERE, FS_ALWAYS, FS_NOT_THERE, 0)  \
+    X(XFORMERS3, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 10, 3, 6, FS_ALWAYS, 11, 0)                                       \
+    X(XFORMERS3_1, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 11, 3, 7, FS_ALWAYS, 17, 0)                                     \
+    X(XFORMERS_BACKWARD, 2, FS_SEQUENCE_FIRST, FS_NOT_THERE, 13, 7, 9, FS_ALWAYS, 14, 0)                               \
+    X(XFORMERS3_BACKWARD, 2, FS_SEQUENCE_FIRST, FS_NOT_THERE, 12, 7, 9, FS_ALWAYS, 13, 0)                              \
+    X(XFORMERS_CK_BACKWARD, 1, FS_MASKED, 4, 15, 5, 7, FS_ALWAYS, 17, 0)
 
 enum {
 #define FS_ATTENTION_ENUM(NAME, ...) FS_ATTENTION_##NAME,

@@ -17,14 +17,15 @@ static bool find_bags(const fs_schema *schema, const fs_torch_call *call, bags *
 {
     enum { NOT_POOLED = 2 }; /* fbgemm_gpu's PoolingMode.NONE */
     const fs_torch_tensor *widths = fs_schema_tensor(schema, call, "D_offsets");
+    bool rows = fs_schema_place(schema, "D") >= 0; /* no bags: each index gives a row of D */
     found->indices = fs_schema_tensor(schema, call, "indices");
     found->offsets = fs_schema_tensor(schema, call, "offsets");
-    if (found->indices == NULL || found->offsets == NULL || widths == NULL) return false;
-    found->tables = fs_sizes_elements(widths) - 1;
-    found->total = fs_schema_number(schema, call, "total_D");
+    if (found->indices == NULL || found->offsets == NULL || (widths == NULL && !rows)) return false;
+    found->tables = rows ? 1 : fs_sizes_elements(widths) - 1;
+    found->total = fs_schema_number(schema, call, rows ? "D" : "total_D");
     found->count = fs_sizes_elements(found->indices);
     found->batch = found->tables > 0 ? (fs_sizes_elements(found->offsets) - 1) / found->tables : (double)NAN;
-    found->pooled = fs_schema_number(schema, call, "pooling") != NOT_POOLED;
+    found->pooled = !rows && fs_schema_number(schema, call, "pooling") != NOT_POOLED;
     return found->total > 0 && found->batch >= 0;
 }
 
@@ -45,7 +46,8 @@ static double item_of_output(double output)
 fs_work fs_count_embedding_bags(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     fs_schema schema = fs_schema_of(rule->arguments);
-    double most = fs_schema_number(&schema, call, "max_D"), item = 4;
+    bool rows = fs_schema_place(&schema, "D") >= 0;
+    double most = fs_schema_number(&schema, call, rows ? "D" : "max_D"), item = 4;
     bags of;
     if (!find_bags(&schema, call, &of)) return fs_work_unknown;
     for (uint32_t i = 0; i < 3 && i < call->count; i++) { /* the weights that are not empty */

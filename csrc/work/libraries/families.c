@@ -123,13 +123,6 @@ fs_work fs_count_matrix(const fs_aten_rule *rule, const fs_torch_call *call)
     const fs_torch_tensor *out = fs_schema_tensor(&schema, call, "out");
     if (x == NULL || w == NULL) return fs_work_unknown;
     double k = size_at(x, 1), n = width_of(rule->option, w, k);
-    if ((rule->option & FS_EITHER_FIRST) != 0 && isnan(n)) {
-        const fs_torch_tensor *other = x;
-        x = w;
-        w = other;
-        k = size_at(x, 1);
-        n = width_of(rule->option, w, k);
-    }
     if (isnan(n) || k == 0) return fs_work_unknown;
     double rows = fs_sizes_elements(x) / k, packed = (rule->option & FS_HALF_BYTES) != 0 ? 2 : 1;
     if (out != NULL && (size_at(out, 1) != n || fs_sizes_elements(out) != rows * n)) return fs_work_unknown;
@@ -388,41 +381,41 @@ fs_work fs_count_attend_cached(const fs_aten_rule *rule, const fs_torch_call *ca
 
 /* Vision ----------------------------------------------------------------------------------------------------------- */
 
-/* roi_align: [R, C, height, width] results of ratio² samples each; a ratio of 0 adapts to the region and is unknown.
- * roi_pool (option 1): maxima, and where they are. */
+/* The gradient of samples is added to at most all points of the image, which an op inside has filled with 0. */
+static fs_work spread(const fs_aten_rule *rule, const fs_schema *schema, const fs_torch_call *call, double points)
+{
+    static const char *const sizes[] = {"batch", "channels", "h", "w"};
+    const fs_torch_tensor *grad = fs_schema_tensor(schema, call, "grad");
+    fs_traffic traffic = fs_schema_traffic(schema, call);
+    double image = 1, samples = fs_sizes_elements(grad) * points;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) image *= fs_schema_number(schema, call, sizes[i]);
+    double touched = (isnan(samples) ? image : fmin(image, 4 * samples)) * fs_sizes_item(grad->dtype);
+    traffic.read += touched;
+    traffic.written += touched;
+    fs_work work = bounded(with_traffic(rule->flops * samples, traffic, fs_sizes_unit(grad->dtype)));
+    work.apart = true;
+    return work;
+}
+
+/* Regions of an image become [R, C, height, width], of ratio² samples each; a ratio of 0 or less adapts to the region
+ * and is unknown, as are maxima and means of all that is in it. */
 fs_work fs_count_sampled(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     fs_schema schema = fs_schema_of(rule->arguments);
     const fs_torch_tensor *input = fs_schema_tensor(&schema, call, "input"),
-                          *rois = fs_schema_tensor(&schema, call, "rois");
+                          *rois = fs_schema_tensor(&schema, call, "rois"),
+                          *grad = fs_schema_tensor(&schema, call, "grad");
     double height = fs_schema_number(&schema, call, "height"), width = fs_schema_number(&schema, call, "width");
-    double ratio = fs_schema_number(&schema, call, "ratio");
-    if (input == NULL || rois == NULL || input->ndim != 4 || rois->ndim != 2) return fs_work_unknown;
-    double results = (double)rois->shape[0] * (double)input->shape[1] * height * width;
-    double item = fs_sizes_item(input->dtype), flops = ratio > 0 ? rule->flops * results * ratio * ratio : NAN;
-    double read =
-        fs_sizes_read(rois) + fmin(fs_sizes_read(input), ratio > 0 ? 4 * results * ratio * ratio * item : INFINITY);
-    double written = results * item + (rule->option == 1 ? results * 4 : 0);
-    return bounded(fs_sizes_work(rule->option == 1 ? (double)NAN : flops, read, written, fs_sizes_unit(input->dtype)));
-}
-
-/* The convolution at offset points: 2 M N K, and 9 per sampled element: 4 products, 3 sums, and 2 for its place. */
-fs_work fs_count_deformed(const fs_aten_rule *rule, const fs_torch_call *call)
-{
-    fs_schema schema = fs_schema_of(rule->arguments);
-    const fs_torch_tensor *input = fs_schema_tensor(&schema, call, "input");
-    const fs_torch_tensor *weight = fs_schema_tensor(&schema, call, "weight");
-    const fs_torch_tensor *offset = fs_schema_tensor(&schema, call, "offset");
-    if (input == NULL || weight == NULL || offset == NULL) return fs_work_unknown;
-    if (input->ndim != 4 || weight->ndim != 4 || offset->ndim != 4) return fs_work_unknown;
-    double points = (double)offset->shape[0] * (double)offset->shape[2] * (double)offset->shape[3];
-    double window = (double)weight->shape[2] * (double)weight->shape[3], channels = (double)input->shape[1];
-    double columns = points * window * channels, outputs = (double)weight->shape[0];
+    double ratio = fs_schema_number(&schema, call, "ratio"), points = ratio > 0 ? ratio * ratio : (double)NAN;
     fs_traffic traffic = fs_schema_traffic(&schema, call);
-    traffic.read += fs_sizes_read(weight);
-    traffic.written += points * outputs * fs_sizes_item(input->dtype);
-    double flops = rule->flops * points * outputs * (double)weight->shape[1] * window + 9 * columns;
-    return with_traffic(flops, traffic, fs_products_unit(input->dtype));
+    if (grad != NULL) return spread(rule, &schema, call, points);
+    if (input == NULL || rois == NULL || input->ndim != 4 || rois->ndim != 2) return fs_work_unknown;
+    double results = (double)rois->shape[0] * (double)input->shape[1];
+    if ((rule->option & FS_BY_PLACE) == 0) results *= height * width; /* else each place has channels of its own */
+    double item = fs_sizes_item(input->dtype), touched = 4 * results * points * item;
+    traffic.read += isnan(touched) ? fs_sizes_read(input) : fmin(fs_sizes_read(input), touched);
+    traffic.written += results * (item + ((rule->option & FS_WITH_PLACES) != 0 ? sizeof(int32_t) : 0));
+    return bounded(with_traffic(rule->flops * results * points, traffic, fs_sizes_unit(input->dtype)));
 }
 
 /* State spaces ----------------------------------------------------------------------------------------------------- */

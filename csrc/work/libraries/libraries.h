@@ -31,8 +31,7 @@ extern const fs_aten_rule fs_library_rules[];
     X(attend_cached)     /* attention to a cache of keys: lengths from the annotation of the step, else a bound */  \
     X(embedding_bags)    /* FBGEMM's tables: indices, offsets, total width; option: backward */                     \
     X(quantized_bags)    /* the same of rows of a few bits */                                                       \
-    X(sampled)           /* flops per sampled point of a region: torchvision's roi_align */                         \
-    X(deformed)          /* torchvision's deform_conv2d */                                                          \
+    X(sampled)           /* flops per sampled point of a region: torchvision's roi_align; places in `option` */     \
     X(convolved)         /* a causal convolution: x [b, d, l] or [tokens, d], w [d, width] */                       \
     X(scanned)           /* selective scan: u [b, d, l], A [d, n] */                                                \
     X(grouped_rows)      /* x [M, K] and w [G, K, N] or [G, N, K]: each row with one matrix of the group */         \
@@ -67,8 +66,13 @@ enum {
     FS_WEIGHT_PACKED = 8, /* w holds two numbers a byte along K */
     FS_GIVES_HALF = 16,   /* the result is bfloat16 whatever the inputs are, unless a dtype argument says */
     FS_GIVES_INT32 = 32,  /* the result is int32 */
-    FS_OF_GRADIENT = 128, /* `grouped_linear` */
-    FS_EITHER_FIRST = 64, /* x and w may be exchanged: w is the one of two axes */
+    FS_OF_GRADIENT = 64,  /* `grouped_linear` */
+};
+
+/* Options of `sampled`. */
+enum {
+    FS_WITH_PLACES = 1, /* with each result, where it is from */
+    FS_BY_PLACE = 2,    /* each place of the result has channels of its own */
 };
 
 #define FS_LIBRARY_FUNCTION(family) fs_work fs_count_##family(const fs_aten_rule *rule, const fs_torch_call *call);

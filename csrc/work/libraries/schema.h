@@ -17,7 +17,7 @@
  *   < a:b     what is read of arguments that are marked "/" (expression.h)
  *   > N a:b   results: like argument N; or of a size and a dtype (expression.h)
  *   = a       a size: what FLOPs count for (`formula`)
- *   ? a=b     sizes that must be equal
+ *   ? a=b     sizes that must be equal, if both are known; a|1=a|2: a must be known
  *
  *   ^         before all: the arguments are those of the op of the forward pass; the op is its gradient
  *
