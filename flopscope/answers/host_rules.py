@@ -32,11 +32,7 @@ def data(analysis: Analysis) -> Iterator[Finding]:
     total = sum(gap.time for gap in gaps)
     share = total / max(analysis.total - total, 1e-9)
     names = dict.fromkeys(key for key in analysis.columns["key"] if "DataLoader" in key)
-    rows = [
-        {"op": name, "shapes": [], "dtypes": [], "time": time, "calls": analysis.row_sum(name, "count")}
-        for name in names
-        if (time := analysis.row_sum(name, "cpu_time_total")) > 0
-    ]
+    rows = [row for name in names if (row := _host_time(analysis, name))["time"] > 0]
     yield Finding(
         f"Load data in the background: the device waits {short_time_text(total)} for the DataLoader. Give it "
         f"num_workers of at least {min(max(math.ceil(2 * share), 2), 64)}, pin_memory=True and persistent_workers=True,"
@@ -288,7 +284,9 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
             "has become idle; launches do not account for that. Prepare data in a DataLoader's workers or on the "
             "device; log and save in another thread."
         )
+        rows = _host_ops(analysis) or found
         if compiling > COMPILED * idle:
+            rows = [_host_time(analysis, COMPILATION)]
             what = (
                 f"Warm up before you record: torch.compile compiled for {short_time_text(compiling)} {analysis.per}, "
                 f"while the device waited for {short_time_text(idle)}. Record later steps. If it compiles again in "
@@ -297,9 +295,15 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
         yield Finding(
             what,
             [(gap, KEPT * time) for gap, time in other],
-            _host_ops(analysis) or found,
+            rows,
             where(analysis, other[0][0].event),
         )
+
+
+def _host_time(analysis: Analysis, name: str) -> dict[str, Any]:
+    """Return the evidence of the ops or ranges of a name: their time on the host."""
+    time, calls = (analysis.row_sum(name, column) for column in ("cpu_time_total", "count"))
+    return {"op": name, "shapes": [], "dtypes": [], "time": time, "calls": calls}
 
 
 def _host_ops(analysis: Analysis) -> list[dict[str, Any]]:
