@@ -185,6 +185,20 @@ static void test_calls_at_the_ends_of_time_are_ignored(void)
     end();
 }
 
+static void test_calls_may_block_before_or_after_their_launch(void)
+{
+    static const int64_t origin = 1000000000000, length = 50000000;
+    uint32_t index, calls;
+    run(&(program){0});
+    for (uint32_t i = 0; i < 2; i++) {
+        int64_t start = origin + 2 * length * i;
+        record_call("cudaGraphLaunch", 1, start - SHIFT, length, FS_NONE, 1 + i, &index);
+        fs_launch_log_add(&made, &(fs_logged_launch){i == 0 ? start + length - 500 : start + 500, 1, 1, 1 + i});
+    }
+    CHECK(tie(&calls) == 2 && calls == 2);
+    end();
+}
+
 static void test_graphs_without_an_id_are_not_tied(void)
 {
     uint32_t calls;
@@ -263,6 +277,7 @@ int main(void)
     test_launches_without_log_are_left_alone();
     test_a_clock_of_another_time_ties_nothing();
     test_calls_at_the_ends_of_time_are_ignored();
+    test_calls_may_block_before_or_after_their_launch();
     test_graphs_without_an_id_are_not_tied();
     test_a_full_log_counts_what_it_lost();
     test_launches_of_the_time_of_a_recording_are_copied();

@@ -108,7 +108,8 @@ static void find_times(tying *all)
     all->last += PAUSE_NS;
 }
 
-/* List the calls in the time of the log that launch graphs, but not those of the driver within one of the runtime. */
+/* List the calls that overlap the time of the log and launch graphs, but not those of the driver within one of the
+ * runtime. */
 static fs_status list_calls(tying *all, const fs_store *store, int64_t shift, fs_error *err)
 {
     uint32_t count = fs_store_count(store), names = fs_store_name_count(store), capacity = 0, at;
@@ -128,7 +129,9 @@ static fs_status list_calls(tying *all, const fs_store *store, int64_t shift, fs
             .thread = (uint32_t)fs_store_lane(store, chunk->lane[at]).id,
             .event = i,
         };
-        if (call.start < all->first || call.end > all->last) continue;
+        bool apart = call.end < all->first || call.start > all->last,
+             encloses = call.start < all->first && call.end > all->last;
+        if (apart || encloses) continue; /* a call may block for long, before or after its launch */
         if (all->call_count == capacity) {
             capacity = capacity ? 2 * capacity : 256;
             recorded *calls = fs_realloc(all->calls, capacity * sizeof *calls);
