@@ -118,7 +118,7 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         """Begin to record, as start() and step() do, and to count if counters are wanted."""
         _torch.profile.start_trace(self)
         if self.counters:
-            counters = Counters(self.counters, self._interval_ns)
+            counters = Counters(self.counters, self._interval_ns, begins_live=self._is_of_program)
             self._counters = counters if counters.start() else None
 
     def stop_trace(self) -> None:

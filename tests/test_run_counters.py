@@ -133,3 +133,24 @@ def test_a_child_that_is_forked_before_cuda_is_used_is_left_alone(library: Path)
         """,
     )
     assert status == 0 and told == [] and row == pytest.approx(1e8, rel=0.01)
+
+
+@pytest.mark.parametrize(("window", "first_ns"), [("None", 100_000), ("Window('seconds', 0, 60)", 2500)])
+def test_a_whole_program_is_counted_live_and_a_part_of_it_finely(library: Path, window: str, first_ns: int) -> None:
+    found = run(
+        library,
+        f"""
+        from flopscope.sources.recording import Window
+        recording = Recording({window}, {{"counters": True}}, lambda: None, told.append)
+        """,
+        """
+        recording.begin()
+        cuda.fake.fake_context(0, 1)
+        counting()
+        kernel("k", 3000, read=1e8)
+        counters = recording._prof._counters
+        prof = recording.end()
+        print(json.dumps([told, counters.reports[0]["first_interval_ns"]]))
+        """,
+    )
+    assert found == [[], first_ns]

@@ -59,13 +59,12 @@ class Counters:
     """The samplers of a profile, one for each device in use.
 
     ``start()`` warns and returns False where nothing can be counted, or raises RuntimeError if counters are required.
-    A device whose counters are unavailable does not keep the others from being counted.
+    A device whose counters are unavailable does not keep the others from being counted. ``begins_live``: for a whole
+    program, whose first 0.1 s are not typical of it.
     """
 
-    _begins_live = False
-
-    def __init__(self, wish: CountersWish, interval_ns: int = 0) -> None:
-        self._wish, self._interval_ns = wish, interval_ns
+    def __init__(self, wish: CountersWish, interval_ns: int = 0, *, begins_live: bool = False) -> None:
+        self._wish, self._interval_ns, self._begins_live = wish, interval_ns, begins_live
         self._samplers: list[_core.Sampler] = []
         self._meters: dict[int, EnergyMeter] = {}
         self.energy: dict[str, Energy] = {}
@@ -159,10 +158,8 @@ class LateCounters(Counters):
     What runs until then is not counted: starting takes about half a second. ``stop()`` warns of what went wrong.
     """
 
-    _begins_live = True  # what a program does first is not typical of it
-
-    def __init__(self, wish: CountersWish, interval_ns: int = 0) -> None:
-        super().__init__(wish, interval_ns)
+    def __init__(self, wish: CountersWish, interval_ns: int = 0, *, begins_live: bool = False) -> None:
+        super().__init__(wish, interval_ns, begins_live=begins_live)
         self._over = threading.Event()
         self._reasons: list[str] = []
         self._thread = threading.Thread(target=self._watch, name="flopscope-counters", daemon=True)

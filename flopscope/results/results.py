@@ -42,6 +42,7 @@ class Results(Summaries):
     """Whether Python calls were recorded."""
     _usual_peaks = "measured"  # or "datasheet"
     _hints: Hints = HINTS
+    _is_of_program = False  # recorded by flopscope run, from its start to its end
     _cpu_alone: bool = False  # whether the program is known to have used no device
 
     def __init__(self) -> None:

@@ -95,7 +95,8 @@ class profile(Results):
         activity of multiprocessors and tensor cores, L2, NVLink and PCIe, as columns of the table and in
         ``counter_timeline()``. Where counters are unavailable, a warning says why, and the profile has none;
         "require" raises RuntimeError instead.
-    counter_interval_us: µs between samples, 1 to 1e6. None: 2.5 µs for the first 0.1 s and 100 µs after that.
+    counter_interval_us: µs between samples, 1 to 1e6. None: 2.5 µs for 0.1 s; if the profile goes on, 100 µs and more,
+        with windows of 2.5 µs in between.
 
     custom_trace_id_callback: called at the beginning of each cycle; returns its trace id, a string. By default ids are
         random.
@@ -306,7 +307,8 @@ class profile(Results):
         if not self.counters or self._live is None or self._counters is not None:
             return False
         early = self._recipe.early
-        counters = (LateCounters if early else Counters)(self.counters, self._interval_ns)
+        kind = LateCounters if early else Counters
+        counters = kind(self.counters, self._interval_ns, begins_live=self._is_of_program)
         if self._timing != "cupti":
             self._counters_refused = True
             return counters.refuse((None if early else why_no_counters()) or "CUPTI records no kernels to count for")

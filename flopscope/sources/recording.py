@@ -241,6 +241,7 @@ class Recording:
 
     def _start(self, prof: Any) -> None:
         self._starter = threading.get_ident()
+        prof._is_of_program = self._window is None
         try:
             prof.start()
         finally:
