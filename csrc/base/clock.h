@@ -12,20 +12,25 @@ static inline int64_t fs_clock_now(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* What to add to that clock for the time since 1970. Of several readings of both clocks, the one that took least
+/* Nanoseconds since 1970. */
+static inline int64_t fs_clock_unix_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* What to add to fs_clock_now for the time since 1970. Of several readings of both clocks, the one that took least
  * counts: the thread may be interrupted in between. */
 static inline int64_t fs_clock_unix_offset(void)
 {
     enum { READINGS = 5 };
     int64_t shortest = INT64_MAX, offset = 0;
     for (int i = 0; i < READINGS; i++) {
-        struct timespec now;
-        int64_t before = fs_clock_now();
-        clock_gettime(CLOCK_REALTIME, &now);
-        int64_t took = fs_clock_now() - before;
+        int64_t before = fs_clock_now(), unix_time = fs_clock_unix_now(), took = fs_clock_now() - before;
         if (took >= shortest) continue;
         shortest = took;
-        offset = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - before - took / 2;
+        offset = unix_time - before - took / 2;
     }
     return offset;
 }

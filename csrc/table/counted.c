@@ -17,7 +17,7 @@ enum { ROUNDS = 20, LEDGER_ROUNDS = 16 };
 static const double passing = 0.8, dirtiest = 0.43;
 
 /* Of the L2, by how much the bytes written of a run of kernels were wrong at most, on an H200; of a row's traffic, the
- * greatest doubt with which they are told. */
+ * greatest doubt with which they are told; of a row's time, the least that must be resolved. */
 static const double doubtful = 0.2, most_doubt = 0.16, least_resolved = 0.002;
 
 /* What one track is divided with. */

@@ -279,18 +279,19 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
     if other:
         found = gap_evidence(analysis, [gap for gap, _ in other])
         idle, compiling = sum(time for _, time in other), analysis.row_sum(COMPILATION, "cpu_time_total")
-        what = (
-            f"Take work off the thread that launches: {found[0]['op']} comes {short_time_text(idle)} after the device "
-            "has become idle; launches do not account for that. Prepare data in a DataLoader's workers or on the "
-            "device; log and save in another thread."
-        )
-        rows = _host_ops(analysis) or found
         if compiling > COMPILED * idle:
             rows = [_host_time(analysis, COMPILATION)]
             what = (
                 f"Warm up before you record: torch.compile compiled for {short_time_text(compiling)} {analysis.per}, "
                 f"while the device waited for {short_time_text(idle)}. Record later steps. If it compiles again in "
                 "those, keep shapes from changing (mark_dynamic, dynamic=True)."
+            )
+        else:
+            rows = _host_ops(analysis) or found
+            what = (
+                f"Take work off the thread that launches: {found[0]['op']} comes {short_time_text(idle)} after the "
+                "device has become idle; launches do not account for that. Prepare data in a DataLoader's workers or "
+                "on the device; log and save in another thread."
             )
         yield Finding(
             what,

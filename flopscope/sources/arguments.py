@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 __all__ = ["record_arguments"]
@@ -61,7 +62,7 @@ def record_arguments(torch: Any) -> Callable[[], None]:
         return _nothing
     if _calls is None:
         _calls = _Calls(torch)
-    calls, records = _calls, [True]
+    calls, active = _calls, True
 
     class Range:
         """As _RecordFunctionFast, with the arguments in a call of their own."""
@@ -72,18 +73,17 @@ def record_arguments(torch: Any) -> Callable[[], None]:
 
         def __enter__(self) -> Any:
             entered = self._range.__enter__()
-            if self._arguments and records:
-                try:
+            if self._arguments and active:
+                with suppress(Exception):  # of torch, which must not end the program: these arguments are unknown then
                     calls.call(self._arguments)
-                except Exception:  # of torch, which must not end the program: the arguments are unknown then
-                    records.clear()
             return entered
 
         def __exit__(self, *exception: Any) -> Any:
             return self._range.__exit__(*exception)
 
     def end() -> None:
-        records.clear()
+        nonlocal active
+        active = False
         if module._RecordFunctionFast is Range:
             module._RecordFunctionFast = fast
 

@@ -1,19 +1,11 @@
 #include "sources/counters/anchor.h"
 
 #include <math.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "sources/counters/library.h"
 
 enum { TRIES = 50 };
-
-static int64_t unix_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 fs_anchor fs_anchor_take(void)
 {
@@ -22,7 +14,7 @@ fs_anchor fs_anchor_take(void)
     for (int i = 0; i < TRIES; i++) {
         uint64_t theirs = 0;
         int64_t before = fs_clock_now();
-        int64_t unix_time = unix_now();
+        int64_t unix_time = fs_clock_unix_now();
         if (fs_counters->timestamp(&theirs) != FS_COUNTERS_SUCCESS) continue;
         int64_t after = fs_clock_now();
         if (after - before >= shortest) continue;

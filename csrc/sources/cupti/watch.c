@@ -141,10 +141,10 @@ void fs_watch_called(uint32_t function, const void *data)
         break;
     case FS_CUPTI_NODE_CLONED: /* may come after the node's creation: that was at the clone, not at the capture */
         fs_watched_drop_moment(&watch.of, node);
-        if (from != NULL || node != NULL)
-            fs_watched_set(&watch.of, id, from != NULL ? from->moment : FS_NONE,
-                           node != NULL ? node->type : type_of(graph));
-        if ((node = fs_watched_find(&watch.of, id)) != NULL) node->cloned = true;
+        if (from == NULL && node == NULL) break;
+        node = fs_watched_set(&watch.of, id, from != NULL ? from->moment : FS_NONE,
+                              node != NULL ? node->type : type_of(graph));
+        if (node != NULL) node->cloned = true;
         break;
     case FS_CUPTI_NODE_LINKED:
         watch.of.links_told = true;

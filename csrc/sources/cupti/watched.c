@@ -197,12 +197,12 @@ void fs_watched_forget_oldest(fs_watched *watched)
     compact_events(watched);
 }
 
-void fs_watched_set(fs_watched *watched, uint64_t id, uint32_t at, int32_t type)
+fs_watched_node *fs_watched_set(fs_watched *watched, uint64_t id, uint32_t at, int32_t type)
 {
-    if (id == 0) return;
+    if (id == 0) return NULL;
     if (!grow_slots(watched)) {
         watched->lost++;
-        return;
+        return NULL;
     }
     fs_watched_node *slot = slot_of(watched->slots, watched->slot_count, id);
     if (slot->id == 0) {
@@ -215,6 +215,7 @@ void fs_watched_set(fs_watched *watched, uint64_t id, uint32_t at, int32_t type)
         if (graph->id != 0) graph->nodes++;
     }
     *slot = (fs_watched_node){id, at, (uint8_t)type, false, slot->linked, slot->cloned};
+    return slot;
 }
 
 void fs_watched_drop_moment(fs_watched *watched, const fs_watched_node *node)

@@ -63,8 +63,8 @@ fs_watched_node *fs_watched_find(const fs_watched *watched, uint64_t id);
 const fs_watched_moment *fs_watched_moment_of(const fs_watched *watched, const fs_watched_node *node);
 bool fs_watched_exists(const fs_watched *watched, const fs_watched_node *node);
 
-/* Add a node, or replace it; count it as lost if there is no memory. */
-void fs_watched_set(fs_watched *watched, uint64_t id, uint32_t at, int32_t type);
+/* Add a node, or replace it, and return it; count it as lost if there is no memory. NULL: it was, or its id is 0. */
+fs_watched_node *fs_watched_set(fs_watched *watched, uint64_t id, uint32_t at, int32_t type);
 /* Forget the moment of a node that turns out to be a clone, if it is the last one. */
 void fs_watched_drop_moment(fs_watched *watched, const fs_watched_node *node);
 /* Return whether the dependencies of a graph leave its nodes one order only, that of their ids, or are not told. They

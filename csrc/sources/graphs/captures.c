@@ -135,15 +135,17 @@ uint32_t fs_captures_find_tied(const fs_captures *captures, uint32_t call)
     return found != NULL ? found->graph : 0;
 }
 
+static int compare_graphs(const void *left, const void *right)
+{
+    const fs_captured_graph *a = left, *b = right;
+    return (a->id > b->id) - (a->id < b->id);
+}
+
 const fs_captured_graph *fs_captures_find_graph(const fs_captures *captures, uint32_t id)
 {
-    uint32_t low = 0, high = captures->graph_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (captures->graphs[middle].id < id) low = middle + 1;
-        else high = middle;
-    }
-    return low < captures->graph_count && captures->graphs[low].id == id ? &captures->graphs[low] : NULL;
+    fs_captured_graph wanted = {.id = id};
+    if (captures->graph_count == 0) return NULL;
+    return bsearch(&wanted, captures->graphs, captures->graph_count, sizeof wanted, compare_graphs);
 }
 
 /* Chains ----------------------------------------------------------------------------------------------------------- */
