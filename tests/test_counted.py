@@ -91,15 +91,17 @@ def test_writes_are_within_their_doubt_or_missing(name: str) -> None:
     assert {"big", "add2896"} <= {*told} and (name == "h200_2us.npz" or {"sum", "sin", "add4096", "add8192"} <= {*told})
 
 
-def in_turns(keys: list[str], read: float, written: float) -> _core.Store:
-    """Return a store of kernels of 20 µs that follow each other, with even traffic, on a GPU with an L2 of 60 MiB."""
+def in_turns(keys: list[str], read: float, written: float, devices: int = 1) -> _core.Store:
+    """Return a store of kernels of 20 µs that follow each other, with even traffic, on GPUs with an L2 of 60 MiB."""
     store = _core.Store()
     for place, key in enumerate(keys):
-        _core._append(store, "kernel", key, 20_000 * place, 20_000, device=0)  # type: ignore[attr-defined]
-    _core._set_device(store, 0, {"name": "NVIDIA H200", "l2_bytes": 60 << 20})  # type: ignore[attr-defined]
+        for device in range(devices):
+            _core._append(store, "kernel", key, 20_000 * place, 20_000, device=device)  # type: ignore[attr-defined]
     edges = np.arange(0, 20_000 * len(keys) + 1, 2_500)
-    for metric, amount in (("dram_bytes_read", read), ("dram_bytes_written", written)):
-        store.add_samples(0, metric, edges[:-1], edges[1:], np.full(len(edges) - 1, amount / 8))
+    for device in range(devices):
+        _core._set_device(store, device, {"name": "NVIDIA H200", "l2_bytes": 60 << 20})  # type: ignore[attr-defined]
+        for metric, amount in (("dram_bytes_read", read), ("dram_bytes_written", written)):
+            store.add_samples(device, metric, edges[:-1], edges[1:], np.full(len(edges) - 1, amount / 8))
     return store
 
 
@@ -114,6 +116,59 @@ def test_the_doubt_of_writes_is_that_of_each_run_of_a_rows_kernels() -> None:
     assert columns["dram_bytes_read"] == pytest.approx(np.full(2, 20 * 20e6))
     columns, _ = in_turns(["a", "b"] * 20, 70e6, 20e6).table(False, 0, {})  # 90 MB a run
     assert columns["dram_bytes_written"] == pytest.approx(np.full(2, 20 * 20e6), rel=0.15)
+
+
+def sampled_at_rates(works: list[tuple[str, int, int, float]], ns: int = 2_500) -> dict[str, float]:
+    """Bytes read by row of kernels (row, start, length in ns, true bytes per ns), of samples that begin 100 ns late."""
+    store = _core.Store()
+    for key, start, length, _ in works:
+        _core._append(store, "kernel", key, start, length, device=0)  # type: ignore[attr-defined]
+    edges = np.arange(100 - ns, max(start + length for _, start, length, _ in works) + 2 * ns, ns, np.int64)
+    totals = [
+        sum(rate * max(0, min(start + length, edge + ns) - max(start, edge)) for _, start, length, rate in works)
+        for edge in edges[:-1].tolist()
+    ]
+    store.add_samples(0, "dram_bytes_read", edges[:-1], edges[1:], np.array(totals, np.float64))
+    columns, _ = store.table(False, 0, {})
+    return dict(zip(columns["key"], columns["dram_bytes_read"], strict=True))
+
+
+def one_after_another(kernels: list[tuple[str, int, float]], gap: int) -> list[tuple[str, int, int, float]]:
+    starts = np.cumsum([0, *(length + gap for _, length, _ in kernels)]).tolist()
+    return [(key, start, length, rate) for start, (key, length, rate) in zip(starts, kernels, strict=False)]
+
+
+def test_a_short_kernel_after_a_long_one_of_its_row_is_counted_with_it() -> None:
+    # As a sum is: a kernel that reads everything, and one that reads next to nothing.
+    works = one_after_another([("sum", 60_000, 4000), ("sum", 1_900, 0), ("sin", 90_000, 2600)] * 20, 1_000)
+    found = sampled_at_rates(works)
+    assert found["sum"] == pytest.approx(20 * 60_000 * 4000, rel=0.005)  # scaled by time, it would be 1.03 of that
+    assert found["sin"] == pytest.approx(20 * 90_000 * 2600, rel=0.005)
+
+
+def test_a_run_of_short_kernels_is_counted_if_it_is_long() -> None:
+    tiny = [("tiny", 1_000, 500.0 * (i % 3)) for i in range(90)]
+    true = sum(length * rate for _, length, rate in tiny)
+    around = [("big", 100_000, 3000.0)]
+    assert sampled_at_rates(one_after_another(around + tiny + around, 500))["tiny"] == pytest.approx(true, rel=0.05)
+    for few_or_apart in (one_after_another(around + tiny[:30] + around, 500), one_after_another(tiny, 4_000)):
+        assert math.isnan(sampled_at_rates(few_or_apart)["tiny"])
+    mixed = one_after_another([("tiny", 1_000, 500.0), ("other", 1_000, 1500.0)] * 90, 500)
+    assert all(math.isnan(value) for value in sampled_at_rates(mixed).values())
+
+
+def test_of_a_run_that_is_not_known_the_long_kernels_count() -> None:
+    one, short = ("row", 30_000, 2000.0), [("row", 1_500, 2000.0)] * 8
+    other = ("other", 30_000, 100.0)
+    works = [one, other, ("row", 8_000, 2000.0), *short, other] * 10
+    assert sampled_at_rates(one_after_another(works, 300))["row"] == pytest.approx(10 * 50_000 * 2000, rel=0.03)
+
+
+def test_runs_on_two_devices_do_not_interrupt_each_other() -> None:
+    one, _ = in_turns(["a"] * 20, 20e6, 10e6).table(False, 0, {})
+    two, _ = in_turns(["a"] * 20, 20e6, 10e6, devices=2).table(False, 0, {})
+    for metric in ("dram_bytes_read", "dram_bytes_written"):
+        assert two[metric] == pytest.approx(2 * one[metric]), metric
 
 
 def test_samples_are_kept_in_order_and_bad_ones_left_out() -> None:

@@ -17,8 +17,8 @@ enum { ROUNDS = 20, LEDGER_ROUNDS = 16 };
 static const double passing = 0.8, dirtiest = 0.43;
 
 /* Of the L2, by how much the bytes written of a run of kernels were wrong at most, on an H200; of a row's traffic, the
- * greatest doubt with which they are told; of a row's time, the least that must be resolved. */
-static const double doubtful = 0.2, most_doubt = 0.16, least_resolved = 0.002;
+ * greatest doubt with which they are told; of a row's time, the least that must be known. */
+static const double doubtful = 0.2, most_doubt = 0.16, least_known = 0.002;
 
 /* What one track is divided with. */
 typedef struct {
@@ -89,10 +89,11 @@ static fs_status place_works(const division *by, fs_error *err)
             fs_add_to(&work->covered, overlap(work, &by->samples[i]));
             length += (double)sample_length(&by->samples[i]);
         }
-        bool within = touched > 0 && (double)work->covered >= 0.9 * own;
         bool its_own = own >= 0.9 * length; /* the samples lie in it: counted for this work alone */
-        work->resolved = within && (its_own || own * touched >= FS_COUNTED_SAMPLES * length);
-        work->fine = within && length <= 2 * shortest * touched;
+        work->within = touched > 0 && (double)work->covered >= 0.9 * own;
+        work->sample_ns = touched > 0 ? length / touched : 0;
+        work->resolved = work->within && (its_own || own >= FS_COUNTED_SAMPLES * work->sample_ns);
+        work->fine = work->within && work->sample_ns <= 2 * shortest;
     }
     return FS_OK;
 }
@@ -280,28 +281,62 @@ void fs_counted_clear(fs_counted *counted)
     *counted = (fs_counted){0};
 }
 
+static void add_part(fs_counted_part *to, const fs_counted_part *part)
+{
+    for (int metric = 0; metric < FS_METRIC_COUNT; metric++) to->amounts[metric] += part->amounts[metric];
+    fs_add_to(&to->ns, part->ns);
+    fs_add_to(&to->covered, part->covered);
+}
+
+static void end_run(fs_counted_sum *sum)
+{
+    bool whole = sum->resolved.ns >= sum->run.ns / 2 || sum->samples >= FS_COUNTED_RUN;
+    add_part(&sum->known, whole ? &sum->run : &sum->resolved);
+    sum->run = sum->resolved = (fs_counted_part){.ns = 0};
+    sum->samples = 0;
+}
+
 void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work)
 {
-    int64_t length = work_length(work);
-    fs_add_to(&sum->ns, length);
-    if (work->fine) fs_add_to(&sum->fine, length);
-    if (sum->last == 0 || work->place != sum->last + 1) sum->doubt += work->doubt; /* a run begins */
+    fs_counted_part part = {.ns = work_length(work), .covered = work->covered};
+    memcpy(part.amounts, work->amounts, sizeof part.amounts);
+    bool follows = sum->last != 0 && work->place == sum->last + 1;
+    bool goes_on = follows && work->within && (double)fs_sub_saturated(work->start, sum->end) <= work->sample_ns;
+    if (!follows) sum->doubt += work->doubt;
+    if (!goes_on) end_run(sum);
     sum->last = work->place;
-    if (!work->resolved) return;
-    for (int metric = 0; metric < FS_METRIC_COUNT; metric++) sum->amounts[metric] += work->amounts[metric];
-    fs_add_to(&sum->resolved, length);
-    fs_add_to(&sum->covered, work->covered);
+    sum->end = work->end;
+    fs_add_to(&sum->ns, part.ns);
+    if (!work->within) return;
+    add_part(&sum->run, &part);
+    sum->samples += (double)part.ns / work->sample_ns;
+    if (work->resolved) add_part(&sum->resolved, &part);
+    if (work->fine) fs_add_to(&sum->fine, part.ns);
+}
+
+fs_counted_sum fs_counted_total(fs_counted_sum *sums, uint32_t devices)
+{
+    fs_counted_sum total = {.ns = 0};
+    for (uint32_t device = 0; device < devices; device++) {
+        fs_counted_sum *sum = &sums[device];
+        end_run(sum);
+        add_part(&total.known, &sum->known);
+        total.doubt += sum->doubt;
+        fs_add_to(&total.ns, sum->ns);
+        fs_add_to(&total.fine, sum->fine);
+    }
+    return total;
 }
 
 double fs_counted_value(const fs_counted_sum *sum, fs_metric metric)
 {
-    double resolved = (double)sum->resolved;
-    bool known = resolved > 0 && resolved >= (double)sum->fine / 2 && resolved >= least_resolved * (double)sum->ns;
-    if (!known) return NAN;
-    double amount = sum->amounts[metric];
-    if (fs_metrics[metric].kind != FS_METRIC_AMOUNT_KIND) return amount / (double)sum->covered;
-    double whole = (double)sum->ns / resolved;
-    double traffic = sum->amounts[FS_METRIC_DRAM_READ] + sum->amounts[FS_METRIC_DRAM_WRITTEN];
+    const fs_counted_part *part = &sum->known;
+    double ns = (double)part->ns;
+    if (ns <= 0 || ns < (double)sum->fine / 2 || ns < least_known * (double)sum->ns) return NAN;
+    double amount = part->amounts[metric];
+    if (fs_metrics[metric].kind != FS_METRIC_AMOUNT_KIND) return amount / (double)part->covered;
+    double whole = (double)sum->ns / ns;
+    double traffic = part->amounts[FS_METRIC_DRAM_READ] + part->amounts[FS_METRIC_DRAM_WRITTEN];
     if (metric == FS_METRIC_DRAM_WRITTEN && sum->doubt > most_doubt * traffic * whole) return NAN;
     return amount * whole;
 }

@@ -8,8 +8,13 @@
  * maximization of a sum of Poisson rates). A sample that one piece of work has to itself is therefore its own whole,
  * idle time takes nothing, and a sample across the border of two is divided by their rates; so are samples of work that
  * overlaps. Work that is shorter than FS_COUNTED_SAMPLES samples, or not within samples for a tenth of its time, is not
- * resolved: its amount is only a guess, and rows leave it out. Samples that lie in the work, for nine tenths of their
- * time, resolve it too: profilers that count kernel by kernel give one for each.
+ * resolved: its amount is only a guess. Samples that lie in the work, for nine tenths of their time, resolve it too:
+ * profilers that count kernel by kernel give one for each.
+ *
+ * Guesses are wrong by what neighbours got instead. So where kernels of one row follow each other, with no other work
+ * and at most a sample of idle time in between, their sum is known better than its parts: such a run counts whole if
+ * half of it is resolved, or if it has FS_COUNTED_RUN samples, as at most those at its two ends are shared with others.
+ * Of other runs, rows take the work that is resolved.
  *
  * Writes reach device memory late: what a kernel writes stays in the L2 until other lines displace it, about an L2's
  * capacity of reads and writes later. So the bytes written of a piece of work are those counted while it ran, plus the
@@ -22,23 +27,34 @@
 #include "store/samples.h"
 #include "store/store.h"
 
-enum { FS_COUNTED_SAMPLES = 2 };
+enum { FS_COUNTED_SAMPLES = 2, FS_COUNTED_RUN = 20 };
 
 /* Of one piece of work; amounts are NaN where its device has no track of the metric. Shares are in percent × ns. */
 typedef struct {
     double amounts[FS_METRIC_COUNT];
     double doubt;                /* bytes by which those written are uncertain; 0: nothing is known of the L2 */
     int64_t start, end, covered; /* ns; covered: time within samples */
+    double sample_ns;            /* mean length of the samples that it reaches */
     uint32_t event, place;       /* place: 1 + index in works; 0: not counted */
-    bool resolved, fine; /* fine: it ran while the interval was the shortest, so its length decides if it is resolved */
+    bool within, resolved;       /* within: in samples, nine tenths of its time at least */
+    bool fine; /* it ran while the interval was the shortest, so its length decides if it is resolved */
 } fs_counted_work;
 
-/* Sum of the work of a row. The amounts are those of resolved work. */
+/* Amounts of work, its time, and the part of that within samples. */
 typedef struct {
     double amounts[FS_METRIC_COUNT];
-    double doubt;                        /* of all runs */
-    uint32_t last;                       /* place of the work that was added last */
-    int64_t ns, resolved, covered, fine; /* ns of all, of resolved work, of it within samples, of fine work */
+    int64_t ns, covered;
+} fs_counted_part;
+
+/* Sum of the work of a row on one device. */
+typedef struct {
+    fs_counted_part known;         /* of runs that count whole, and of resolved work of others */
+    fs_counted_part run, resolved; /* of the run that goes on: all of it, and its resolved work */
+    double samples;                /* that the run is long, without its gaps */
+    double doubt;                  /* of the bytes written */
+    int64_t end;                   /* of the work that was added last, whose place is `last` */
+    uint32_t last;
+    int64_t ns, fine; /* of all work, of fine work */
 } fs_counted_sum;
 
 typedef struct {
@@ -60,8 +76,11 @@ static inline const fs_counted_work *fs_counted_of(const fs_counted *counted, ui
 /* Add work, in order of its start. */
 void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work);
 
-/* The amount, or the mean share in percent, of all work of the sum, at the rate of the resolved work. NaN if less than
- * half of the fine work's time, or less than 0.2 % of all time, is resolved; bytes written also if their doubt
+/* The sum of a row over its devices. Ends their runs. */
+fs_counted_sum fs_counted_total(fs_counted_sum *sums, uint32_t devices);
+
+/* The amount, or the mean share in percent, of all work of a total, at the rate of the work that is known. NaN if less
+ * than half of the fine work's time, or less than 0.2 % of all time, is known; bytes written also if their doubt
  * exceeds 0.16 of all bytes read and written. */
 double fs_counted_value(const fs_counted_sum *sum, fs_metric metric);
 

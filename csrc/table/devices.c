@@ -72,7 +72,8 @@ static void add_counted(fs_build *build, const fs_group *group, const device_wor
     if (build->counted_sums == NULL) return;
     const fs_counted_work unknown = {.end = work->duration};
     const fs_counted_work *counted = fs_counted_of(&build->counted, work->event);
-    fs_counted_add(&build->counted_sums[group - build->groups], counted != NULL ? counted : &unknown);
+    size_t place = (size_t)(group - build->groups) * build->device_count + (size_t)work->device;
+    fs_counted_add(&build->counted_sums[place], counted != NULL ? counted : &unknown);
 }
 
 /* Add the part of the work's time during which the row was not busy yet; `ends` holds the latest end by row and
@@ -404,12 +405,12 @@ fs_status fs_build_devices(fs_build *build, fs_error *err)
 {
     if (build->work_count == 0) return FS_OK;
     FS_TRY(fs_counted_build(&build->counted, build->store, err));
+    size_t end_count = (size_t)build->group_count * build->device_count;
     if (build->counted.count > 0) {
-        build->counted_sums = fs_calloc(build->group_count, sizeof *build->counted_sums);
+        build->counted_sums = fs_calloc(end_count, sizeof *build->counted_sums);
         if (build->counted_sums == NULL)
             return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to count %u device events", build->work_count);
     }
-    size_t end_count = (size_t)build->group_count * build->device_count;
     sort_entry *entries = NULL;
     int64_t *ends = fs_malloc(end_count * sizeof *ends);
     if (!build->works_sorted) entries = fs_malloc(2 * (size_t)build->work_count * sizeof *entries);

@@ -74,9 +74,12 @@ static void judge_traffic(fs_row *row)
 
 static void fill_counted(const fs_build *build, fs_group *group)
 {
-    static const fs_counted_sum nothing;
     fs_row *row = &group->row;
-    const fs_counted_sum *sum = build->counted_sums != NULL ? &build->counted_sums[group - build->groups] : &nothing;
+    fs_counted_sum total = {.ns = 0}, *sum = &total;
+    if (build->counted_sums != NULL) {
+        size_t place = (size_t)(group - build->groups) * build->device_count;
+        total = fs_counted_total(&build->counted_sums[place], build->device_count);
+    }
     row->dram_bytes_read = fs_counted_value(sum, FS_METRIC_DRAM_READ);
     row->dram_bytes_written = fs_counted_value(sum, FS_METRIC_DRAM_WRITTEN);
     row->sm_active = fs_counted_value(sum, FS_METRIC_SM_ACTIVE);
