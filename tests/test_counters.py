@@ -268,7 +268,8 @@ def test_short_programs_are_sampled_finely_and_long_ones_throughout(library: Pat
         SETUP,
         """
         found = []
-        for seconds, live in ((0.03, False), (0.8, False), (5.2, False), (1.2, True), (2.5, True), (0.8, False)):
+        for seconds, live in ((0.03, False), (0.8, False), (9.2, False), (1.2, True), (2.8, True), (0.8, False),
+                              (1.8, True)):
             before = cuda.counters("sessions")
             # a window of 50 ms, of which 10 ms are kept if the program goes on
             sampler = _core.Sampler(0, 0, 0, 20_000, begins_live=live)
@@ -280,23 +281,25 @@ def test_short_programs_are_sampled_finely_and_long_ones_throughout(library: Pat
             start, end = next((start, end) for _, name, _, _, start, end, _ in core.store.samples())
             lengths = end - start
             found.append([int((lengths < 5000).sum()), int((lengths > 90000).sum()), len(lengths), int(lengths.sum()),
-                          cuda.counters("sessions") - before, sampler.report])
+                          cuda.counters("sessions") - before, sampler.report, int((start[1:] - end[:-1]).max())])
         print(json.dumps(found))
         """,
     )
-    (fine, live, count, _, sessions, report) = found[0]
+    (fine, live, count, _, sessions, report, _) = found[0]
     assert (live, sessions) == (0, 1) and fine == count > 5000
-    (fine, live, count, ns, sessions, report) = found[1]
+    (fine, live, count, ns, sessions, report, gap) = found[1]
     assert fine + live == count and 2000 < fine < 4000 and live > 500 and sessions == 2
     assert (report["first_interval_ns"], report["last_interval_ns"]) == (2500, 100_000)
     # What is thinned out is not lost. A busy machine may wake the thread too late, but rarely twice.
-    assert min(found[1][-1]["overflows"], found[5][-1]["overflows"]) == 0
-    (fine, live, count, ns, sessions, report) = found[2]
-    assert sessions >= 4 and 2000 < fine < 12_000 and live > 20_000 and ns > 0.5 * 5.2e9
-    (fine, live, count, ns, sessions, report) = found[3]
+    assert min(found[1][5]["overflows"], found[5][5]["overflows"]) == 0
+    (fine, live, count, ns, sessions, report, gap) = found[2]
+    assert sessions >= 4 and 2000 < fine < 12_000 and live > 20_000 and ns > 0.5 * 9.2e9 and gap > 1.5e9  # it rests
+    (fine, live, count, ns, sessions, report, gap) = found[3]
     assert (fine, report["first_interval_ns"]) == (0, 100_000) and live == count > 5000
-    (fine, live, count, ns, sessions, report) = found[4]
+    (fine, live, count, ns, sessions, report, gap) = found[4]
     assert sessions >= 3 and fine > 0 and live > 10_000
+    (fine, live, count, ns, sessions, report, gap) = found[6]  # ends in a rest
+    assert sessions == 2 and fine > 0 and live > 10_000
 
 
 def test_full_buffers_are_counted_and_sampling_goes_on(library: Path) -> None:

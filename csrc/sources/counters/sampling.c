@@ -11,6 +11,7 @@
 #include "sources/counters/anchor.h"
 #include "sources/counters/library.h"
 #include "sources/counters/plan.h"
+#include "sources/counters/raw_samples.h"
 #include "sources/cupti/cupti.h"
 
 enum {
@@ -20,11 +21,6 @@ enum {
     LIVE_POLL_NS = 20000000,
     PATIENCE_NS = 150000000, /* after the first window, until its samples are thinned out */
 };
-
-typedef struct {
-    uint64_t start, end;
-    double values[FS_METRIC_COUNT];
-} raw_sample;
 
 struct fs_sampler {
     fs_sampler_options options;
@@ -41,8 +37,7 @@ struct fs_sampler {
     int64_t opened, live_until;        /* by the host's clock */
     bool live, adapts, running;
     bool broken; /* records were lost, and the session delivers no more */
-    raw_sample *samples;
-    uint32_t count, capacity;
+    fs_raw_samples samples;
     fs_anchor from, to;
     int64_t l2_bytes;
 
@@ -156,18 +151,6 @@ static fs_status open_again(fs_sampler *sampler, int64_t interval_ns, fs_error *
 
 /* Decoding ------------------------------------------------------------------------------------------------------- */
 
-static fs_status make_room(fs_sampler *sampler, size_t more, fs_error *err)
-{
-    size_t wanted = sampler->count + more;
-    if (wanted <= sampler->capacity) return FS_OK;
-    size_t capacity = 2 * (size_t)sampler->capacity > wanted ? 2 * (size_t)sampler->capacity : wanted;
-    raw_sample *grown = fs_realloc(sampler->samples, capacity * sizeof *grown);
-    if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu samples of counters", capacity);
-    sampler->samples = grown;
-    sampler->capacity = (uint32_t)capacity;
-    return FS_OK;
-}
-
 static fs_status take_sample(fs_sampler *sampler, size_t index, bool first, fs_error *err)
 {
     const fs_plan *plan = &sampler->plan;
@@ -177,8 +160,7 @@ static fs_status take_sample(fs_sampler *sampler, size_t index, bool first, fs_e
     FS_TRY(check(fs_counters->pm_sample(&sample), "a sample cannot be read", err));
     if (first || sample.start == 0) return FS_OK; /* the first sample of a window reaches back to an earlier time */
     FS_TRY(fs_plan_evaluate(plan, sampler->image, sampler->image_size, index, values, err));
-    raw_sample *taken = &sampler->samples[sampler->count++];
-    *taken = (raw_sample){.start = sample.start, .end = sample.end};
+    fs_raw_sample *taken = fs_raw_samples_add(&sampler->samples, sample.start, sample.end);
     for (size_t i = 0; i < plan->count; i++) taken->values[plan->keys[i]] = values[i] * plan->factors[i];
     return FS_OK;
 }
@@ -203,14 +185,14 @@ static fs_status decode(fs_sampler *sampler, bool *first, bool thinned, fs_error
     FS_TRY(check(fs_counters->pm_data_info(&info), "samples cannot be counted", err));
     bool full = arguments.reason == FS_COUNTERS_IMAGE_FULL && !thinned;
     if (arguments.overflow != 0 || full) sampler->report.overflows++;
-    size_t count = info.completed, room = most - sampler->count;
+    size_t count = info.completed, room = most - sampler->samples.count;
     if (count > room) {
         sampler->report.overflows += sampler->report.lost == 0;
         sampler->report.lost += (int64_t)(count - room);
         count = room;
     }
     if (info.completed == 0) return FS_OK;
-    FS_TRY(make_room(sampler, count, err));
+    FS_TRY(fs_raw_samples_reserve(&sampler->samples, count, err));
     for (size_t i = 0; i < count; i++) {
         FS_TRY(take_sample(sampler, i, *first, err));
         *first = false;
@@ -260,7 +242,8 @@ static bool wait_for_end(fs_sampler *sampler, int64_t ns)
 
 static bool is_full(const fs_sampler *sampler)
 {
-    return sampler->count >= (sampler->options.most_samples > 0 ? sampler->options.most_samples : FS_MOST_SAMPLES);
+    return sampler->samples.count >=
+           (sampler->options.most_samples > 0 ? sampler->options.most_samples : FS_MOST_SAMPLES);
 }
 
 /* Decode what has come so far of a session that goes on. */
@@ -304,6 +287,15 @@ static fs_status end_full_window(fs_sampler *sampler, bool *first, bool *ends, f
     return decode_window(sampler, first, thins && !*ends, err);
 }
 
+/* Between a window and what follows live, leave the GPU without a session. Returns true if sampling ends meanwhile. */
+static bool rest(fs_sampler *sampler)
+{
+    if (!sampler->adapts || sampler->live) return false;
+    close_session(sampler);
+    int64_t quarter = (fs_clock_now() - sampler->opened) / 4;
+    return wait_for_end(sampler, quarter < FS_SAMPLER_REST_NS ? quarter : FS_SAMPLER_REST_NS);
+}
+
 /* Sample until the end, and leave a window open that is to be ended with what it holds. */
 static fs_status sample_on(fs_sampler *sampler, bool *first, fs_error *err)
 {
@@ -315,7 +307,7 @@ static fs_status sample_on(fs_sampler *sampler, bool *first, fs_error *err)
             continue;
         }
         FS_TRY(end_full_window(sampler, first, &ends, err));
-        if (ends || is_full(sampler)) return FS_OK;
+        if (ends || is_full(sampler) || rest(sampler)) return FS_OK;
         FS_TRY(begin_again(sampler, first, err));
     }
 }
@@ -454,7 +446,7 @@ fs_status fs_sampler_stop(fs_sampler *sampler, fs_error *err)
     pthread_join(sampler->thread, NULL);
     sampler->has_thread = false;
     release(sampler);
-    sampler->report.samples = sampler->count;
+    sampler->report.samples = sampler->samples.count;
     pthread_cond_destroy(&sampler->changed);
     pthread_mutex_destroy(&sampler->lock);
     if (sampler->failure.status != FS_OK && err != NULL) *err = sampler->failure;
@@ -466,28 +458,8 @@ void fs_sampler_destroy(fs_sampler *sampler)
     if (sampler == NULL) return;
     if (sampler->generation != fs_fork_generation()) return; /* the thread may have been changing it at the fork */
     FS_IGNORE(fs_sampler_stop(sampler, NULL));
-    fs_free(sampler->samples);
+    fs_raw_samples_clear(&sampler->samples);
     fs_free(sampler);
-}
-
-static fs_status pour_metric(const fs_sampler *sampler, fs_store *store, fs_metric metric, int64_t unix_base,
-                             int64_t begin, int64_t end, fs_error *err)
-{
-    fs_sample *samples = fs_malloc(((size_t)sampler->count + 1) * sizeof *samples);
-    if (samples == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u samples", sampler->count);
-    bool to_unix = unix_base != FS_MISSING;
-    size_t count = 0;
-    for (uint32_t i = 0; i < sampler->count; i++) {
-        const raw_sample *raw = &sampler->samples[i];
-        int64_t from = fs_anchor_convert(&sampler->from, &sampler->to, raw->start, to_unix) + FS_SAMPLER_DELAY_NS;
-        int64_t to = fs_anchor_convert(&sampler->from, &sampler->to, raw->end, to_unix) + FS_SAMPLER_DELAY_NS;
-        if (to_unix) from -= unix_base, to -= unix_base;
-        if (from >= begin && to <= end) samples[count++] = (fs_sample){from, to, raw->values[metric]};
-    }
-    fs_status status =
-        fs_store_add_samples(store, sampler->options.device, fs_metrics[metric].name, samples, count, NULL, err);
-    fs_free(samples);
-    return status;
 }
 
 fs_status fs_sampler_pour(const fs_sampler *sampler, fs_store *store, int64_t unix_base, int64_t begin, int64_t end,
@@ -498,9 +470,11 @@ fs_status fs_sampler_pour(const fs_sampler *sampler, fs_store *store, int64_t un
         facts.l2_bytes = sampler->l2_bytes;
         FS_TRY(fs_store_set_device(store, sampler->options.device, &facts, err));
     }
+    const fs_raw_clock clock = {sampler->from, sampler->to, unix_base, begin, end};
     for (int metric = 0; metric < FS_METRIC_COUNT; metric++)
         if ((sampler->report.metrics >> metric & 1) != 0)
-            FS_TRY(pour_metric(sampler, store, (fs_metric)metric, unix_base, begin, end, err));
+            FS_TRY(
+                fs_raw_samples_pour(&sampler->samples, &clock, store, sampler->options.device, (fs_metric)metric, err));
     return FS_OK;
 }
 

@@ -1,0 +1,51 @@
+#include "sources/counters/raw_samples.h"
+
+#include "base/memory.h"
+
+fs_status fs_raw_samples_reserve(fs_raw_samples *samples, size_t more, fs_error *err)
+{
+    size_t wanted = samples->count + more;
+    if (wanted <= samples->capacity) return FS_OK;
+    size_t capacity = 2 * (size_t)samples->capacity > wanted ? 2 * (size_t)samples->capacity : wanted;
+    fs_raw_sample *grown = fs_realloc(samples->items, capacity * sizeof *grown);
+    if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu samples of counters", capacity);
+    samples->items = grown;
+    samples->capacity = (uint32_t)capacity;
+    return FS_OK;
+}
+
+fs_raw_sample *fs_raw_samples_add(fs_raw_samples *samples, uint64_t start, uint64_t end)
+{
+    fs_raw_sample *added = &samples->items[samples->count++];
+    *added = (fs_raw_sample){.start = start, .end = end};
+    return added;
+}
+
+static int64_t convert(const fs_raw_clock *clock, uint64_t time)
+{
+    bool to_unix = clock->unix_base != FS_MISSING;
+    int64_t converted = fs_anchor_convert(&clock->from, &clock->to, time, to_unix) + FS_RAW_SAMPLE_DELAY_NS;
+    return to_unix ? converted - clock->unix_base : converted;
+}
+
+fs_status fs_raw_samples_pour(const fs_raw_samples *samples, const fs_raw_clock *clock, fs_store *store, int device,
+                              fs_metric metric, fs_error *err)
+{
+    fs_sample *poured = fs_malloc(((size_t)samples->count + 1) * sizeof *poured);
+    if (poured == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u samples", samples->count);
+    size_t count = 0;
+    for (uint32_t i = 0; i < samples->count; i++) {
+        const fs_raw_sample *raw = &samples->items[i];
+        int64_t from = convert(clock, raw->start), to = convert(clock, raw->end);
+        if (from >= clock->begin && to <= clock->end) poured[count++] = (fs_sample){from, to, raw->values[metric]};
+    }
+    fs_status status = fs_store_add_samples(store, device, fs_metrics[metric].name, poured, count, NULL, err);
+    fs_free(poured);
+    return status;
+}
+
+void fs_raw_samples_clear(fs_raw_samples *samples)
+{
+    fs_free(samples->items);
+    *samples = (fs_raw_samples){0};
+}
