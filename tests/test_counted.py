@@ -417,6 +417,30 @@ def test_the_summary_has_sums_over_the_program() -> None:
     assert counted.section(_core.Store()) == []
 
 
+def test_sums_are_scaled_to_the_work_that_was_not_counted() -> None:
+    from flopscope.answers import counted
+
+    rng = np.random.default_rng(3)
+    works = [(int(start), int(rng.integers(0, 90))) for start in rng.integers(0, 3000, 60)]
+    starts = np.sort(rng.choice(3000, 40, replace=False)).astype(np.int64)
+    ends = np.minimum(starts + 50, np.append(starts[1:], 4000))
+    store = _core.Store()
+    for start, length in works:
+        _core._append(store, "kernel", "k", start, length, device=0)  # type: ignore[attr-defined]
+    _core._append(store, "kernel", "elsewhere", 0, 100_000, device=1)  # type: ignore[attr-defined]
+    store.add_samples(0, "dram_bytes_read", starts, ends, np.full(40, 2.5))
+    counted_ns = {ns for start, end in zip(starts.tolist(), ends.tolist(), strict=True) for ns in range(start, end)}
+    inside = sum(ns in counted_ns for start, length in works for ns in range(start, start + length))
+    (total,) = counted.totals(store)
+    assert total.share == pytest.approx(inside / sum(length for _, length in works)) and total.bytes_read == 100
+    assert total.whole_read == pytest.approx(100 / total.share) and math.isnan(total.whole_written)
+    assert counted.section(store)[1][1] == f"{100 / total.share:.0f} B"
+    without = _core.Store()
+    without.add_samples(0, "dram_bytes_read", starts, ends, np.full(40, 2.5))
+    (total,) = counted.totals(without)
+    assert total.share == pytest.approx((ends - starts).sum() / (ends[-1] - starts[0]))
+
+
 def test_flops_per_joule_are_unknown_without_flops() -> None:
     from flopscope.answers import counted
     from flopscope.hardware.energy import Energy

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from flopscope.support.core_values import UNKNOWN_TIME, WORK
 from flopscope.support.units import MISSING, bytes_text, number_text, percent_text
 
 if TYPE_CHECKING:
@@ -45,8 +48,9 @@ class Total:
     seconds: float
     """Time within samples."""
     share: float
-    """This time over that from the first sample to the last."""
+    """Of the time of the device's work, that within samples; without work, of the time from the first to the last."""
     bytes_read: float
+    """Within samples, as the other amounts."""
     bytes_written: float
     sm_active: float
     """Mean in percent."""
@@ -61,37 +65,73 @@ class Total:
         """Mean DRAM traffic in TB/s while it was counted."""
         return (self.bytes_read + self.bytes_written) / self.seconds / 1e12 if self.seconds else math.nan
 
+    @property
+    def whole_read(self) -> float:
+        """Bytes read in the whole profile, if the work outside of samples read at the rate of that within."""
+        return self.bytes_read / self.share if self.share > 0 else math.nan
+
+    @property
+    def whole_written(self) -> float:
+        """Bytes written, as ``whole_read``."""
+        return self.bytes_written / self.share if self.share > 0 else math.nan
+
 
 def totals(core: Store) -> list[Total]:
     """Return the sums of the samples of each device that has DRAM or activity counters."""
-    by_device: dict[int, dict[str, Any]] = {}
+    by_device: dict[int, dict[str, tuple[float, Any, Any]]] = {}
     for device, name, kind, _, start, end, value in core.samples():
         if len(start) and kind != "level":
-            by_device.setdefault(device, {})[name] = _sums(kind, start, end, value)
-    return [_total(device, sums) for device, sums in sorted(by_device.items())]
+            by_device.setdefault(device, {})[name] = (_whole(kind, start, end, value), start, end)
+    work = _work(core) if by_device else None
+    return [_total(device, found, work) for device, found in sorted(by_device.items())]
 
 
-def _sums(kind: str, start: Any, end: Any, value: Any) -> tuple[float, float, float]:
-    """Return the amount or the mean share, the time within samples and the time from the first to the last."""
-    lengths = end - start
-    seconds, span = float(lengths.sum()) / 1e9, float(end[-1] - start[0]) / 1e9
+def _whole(kind: str, start: Any, end: Any, value: Any) -> float:
+    """Return the sum of amounts, or the mean of shares."""
     if kind == "amount":
-        return float(value.sum()), seconds, span
-    return float((value * lengths).sum() / lengths.sum()) if seconds else math.nan, seconds, span
+        return float(value.sum())
+    lengths = end - start
+    return float((value * lengths).sum() / lengths.sum()) if lengths.any() else math.nan
 
 
-def _total(device: int, sums: Mapping[str, tuple[float, float, float]]) -> Total:
-    unknown = math.nan, 0.0, 0.0
-    value = {name: found[0] for name, found in sums.items()}
-    _, seconds, span = sums.get("dram_bytes_read") or sums.get("sm_active") or next(iter(sums.values()), unknown)
+def _work(core: Store) -> tuple[Any, Any, Any]:
+    """Return the devices, starts and ends of all device work whose start is known, in ns."""
+    columns, _, kinds, _ = core.events()
+    codes = [kinds.index(kind) for kind in WORK]
+    chosen = np.isin(columns["kind"], codes) & (columns["start"] != UNKNOWN_TIME)
+    device, start, duration = (columns[name][chosen] for name in ("device", "start", "duration"))
+    return device, start, start + np.maximum(duration, 0)
+
+
+def _share(device: int, start: Any, end: Any, work: Any) -> float:
+    """Return the share of the device's work that was within samples, by time; see Total.share."""
+    lengths = np.cumsum(end - start)
+
+    def counted_until(times: Any) -> Any:
+        last = np.searchsorted(start, times, side="right") - 1  # of the samples that began by then
+        beyond = np.maximum(end[last] - times, 0)
+        return np.where(last < 0, 0, lengths[last] - beyond)
+
+    on_device = work[0] == device
+    begin, finish = work[1][on_device], work[2][on_device]
+    whole = int((finish - begin).sum())
+    if whole == 0:
+        span = int(end[-1] - start[0])
+        return float(lengths[-1] / span) if span else math.nan
+    return float((counted_until(finish) - counted_until(begin)).sum() / whole)
+
+
+def _total(device: int, found: Mapping[str, tuple[float, Any, Any]], work: Any) -> Total:
+    value = {name: one[0] for name, one in found.items()}
+    _, start, end = found.get("dram_bytes_read") or found.get("sm_active") or next(iter(found.values()))
 
     def both(one: str, other: str) -> float:
         return value.get(one, math.nan) + value.get(other, math.nan)
 
     return Total(
         device=device,
-        seconds=seconds,
-        share=seconds / span if span else math.nan,
+        seconds=float((end - start).sum()) / 1e9,
+        share=_share(device, start, end, work),
         bytes_read=value.get("dram_bytes_read", math.nan),
         bytes_written=value.get("dram_bytes_written", math.nan),
         sm_active=value.get("sm_active", math.nan),
@@ -156,7 +196,7 @@ def section(core: Store) -> list[tuple[str, ...]]:
         return []
     rows: list[tuple[str, ...]] = [("device", "read", "written", "mean TB/s", "SM active", "tensor active", "counted")]
     for total in found:
-        traffic = (MISSING if math.isnan(n) else bytes_text(n) for n in (total.bytes_read, total.bytes_written))
+        traffic = (MISSING if math.isnan(n) else bytes_text(n) for n in (total.whole_read, total.whole_written))
         shares = map(percent_text, (total.sm_active, total.tensor_active, 100 * total.share))
         rows.append((f"cuda:{total.device}", *traffic, number_text(total.tbytes_per_s), *shares))
     return rows

@@ -27,7 +27,10 @@ def counted(source: Profile) -> dict[str, Any]:
     flops = source.main.analysis.columns["flops"] if source.results.energy else []
     return {
         "hfu": hfu(source.core).percent,
-        "devices": [asdict(total) | {"tbytes_per_s": total.tbytes_per_s} for total in totals(source.core)],
+        "devices": [
+            asdict(total) | {name: getattr(total, name) for name in ("tbytes_per_s", "whole_read", "whole_written")}
+            for total in totals(source.core)
+        ],
         "energy": [asdict(one) for one in used(source.results.energy, flops)],
     }
 

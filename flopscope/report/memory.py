@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flopscope.report.encode import Columns
+from flopscope.support.core_values import UNKNOWN_ID, UNKNOWN_TIME
 
 if TYPE_CHECKING:
     from flopscope.report.profile import Profile
@@ -24,8 +25,6 @@ MOST_POINTS = 500_000
 """Of a device's curves: past it, the least and the largest of each part of the time are kept."""
 MOST_ROWS = 200
 """Of the table of ops, those that allocated most and those that hold most."""
-NONE = 2**32 - 1
-MISSING = -(2**63)
 _TYPES = {
     "time": "i8",
     "bytes": "i8",
@@ -58,7 +57,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     taken = {name: np.frombuffer(found[name], dtype=kind) for name, kind in _TYPES.items()}
     if not len(taken["time"]):
         return None
-    begin = found["begin"] if found["begin"] != MISSING else int(taken["time"].min())
+    begin = found["begin"] if found["begin"] != UNKNOWN_TIME else int(taken["time"].min())
     devices = [
         _device(index, _changes(taken, index, begin, source.row_of), source.core.device_names, columns)
         for index in np.unique(taken["device"])[::-1].tolist()
@@ -73,7 +72,7 @@ def _changes(
     places = places[np.argsort(taken["time"][places], kind="stable")]
     chosen = {name: values[places] for name, values in taken.items() if name not in ("device", "row")}
     rows = taken["row"][places].astype(np.int64)
-    rows[rows == NONE] = -1
+    rows[rows == UNKNOWN_ID] = -1
     if row_of is not None:
         rows = np.append(row_of, -1)[rows]
     chosen["time"] = chosen["time"] - begin

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from flopscope import _core
 from flopscope.report import counters
 from flopscope.report.encode import Columns, since
+from flopscope.support.core_values import UNKNOWN_TIME, WORK
 from flopscope.support.kernel_names import short_names
 
 if TYPE_CHECKING:
@@ -29,9 +30,6 @@ MOST_BLOCKS = 1_500_000
 MOST_PLACES = 1000
 """Devices and threads of a page: those with the most events are drawn, and the others counted."""
 
-NONE = 2**32 - 1  # the core's value for an unknown id
-MISSING = -(2**63)  # and for an unknown time
-WORK = ("kernel", "memcpy", "memset", "interval")  # kinds of events whose names are those of kernels and copies
 LARGE = 2**32 - 1  # a difference of times that is given apart
 _TYPES = {"start": "i8", "duration": "i8", "busy": "i8", "bytes": "i8"}
 
@@ -124,7 +122,7 @@ class _LaidOut:
         self._kept: npt.NDArray[np.bool_] | None = None  # blocks that are drawn; None: all
         self.start = self.column("start") + np.int64(part.shift)
         begin = facts["begin"]
-        self.origin = begin + part.shift if begin != MISSING else int(self.start.min()) if len(self.start) else 0
+        self.origin = begin + part.shift if begin != UNKNOWN_TIME else int(self.start.min()) if len(self.start) else 0
         self.duration = self.column("duration")
         self._rows = self._places() if part.rows is not None else None
 

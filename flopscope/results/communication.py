@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flopscope.support.core_values import UNKNOWN_TIME
+
 if TYPE_CHECKING:
     import pandas
 
@@ -17,11 +19,11 @@ __all__ = ["collectives", "stream_summary"]
 
 def collectives(core: Store) -> pandas.DataFrame:
     """Return the frame that Summaries.collectives() describes."""
-    from flopscope.results.events import MISSING, EventList
+    from flopscope.results.events import EventList
     from flopscope.results.summary import _frame
 
     columns, begin = core.collectives()
-    if begin == MISSING and columns["start"]:
+    if begin == UNKNOWN_TIME and columns["start"]:
         begin = EventList(core)._begin
     starts = [(start - begin) / 1000 for start in columns["start"]]
     return _whole_numbers(_frame({**columns, "start": starts}), "group_size", "stream", "sequence")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from flopscope.support.core_values import UNKNOWN_TIME, WORK
+
 if TYPE_CHECKING:
     import numpy
     import numpy.typing as npt
@@ -14,8 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Event", "EventList", "Interval"]
 
-MISSING = -(2**63)  # the core's value for an unknown time
-WORK = ("kernel", "memcpy", "memset", "interval")  # kinds of events that keep a device busy
 ANNOTATIONS = ("range", "step")
 
 
@@ -187,8 +187,8 @@ class EventList(Sequence[Event]):
     def __init__(self, core: _core.Store) -> None:
         self._columns, self._names, self._kinds, self._begin = core.events()
         self._sorted: dict[str, tuple[npt.NDArray[numpy.int64], npt.NDArray[numpy.int64]]] = {}
-        if self._begin == MISSING:  # a recorder that was never started
-            self._begin = min((int(start) for start in self._columns["start"] if start != MISSING), default=0)
+        if self._begin == UNKNOWN_TIME:  # a recorder that was never started
+            self._begin = min((int(start) for start in self._columns["start"] if start != UNKNOWN_TIME), default=0)
 
     def __len__(self) -> int:
         return len(self._columns["kind"])
@@ -222,7 +222,7 @@ class EventList(Sequence[Event]):
         columns = self._columns
         start, duration = (columns[name].astype(float) for name in ("start", "duration"))
         for values, integers in ((start, columns["start"]), (duration, columns["duration"])):
-            values[integers == MISSING] = float("nan")
+            values[integers == UNKNOWN_TIME] = float("nan")
         frame: dict[str, Any] = {
             "name": [self._names[number] if number >= 0 else "" for number in columns["name"].tolist()],
             "kind": [self._kinds[number] for number in columns["kind"].tolist()],
@@ -240,7 +240,7 @@ class EventList(Sequence[Event]):
 
     def _microseconds(self, column: str, index: int) -> float:
         value = int(self._columns[column][index])
-        if value == MISSING:
+        if value == UNKNOWN_TIME:
             return float("nan")
         return (value - (self._begin if column == "start" else 0)) / 1000
 

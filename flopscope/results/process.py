@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
+from flopscope.support.core_values import UNKNOWN_TIME
+
 if TYPE_CHECKING:
     from flopscope.results.results import Results
 
@@ -127,13 +129,11 @@ def _recordings(sources: Sequence[str], places: Sequence[int], why: str = "") ->
 
 def _span(trace: Results, source: str) -> tuple[int, int]:
     """Return when the recording of the host began and ended, in ns of Unix time if the trace has its base."""
-    from flopscope.results.events import MISSING
-
     core = trace._recorded("events")
     columns, _, _, _ = core.events()
-    known = ~columns["on_device"].astype(bool) & (columns["start"] != MISSING)
+    known = ~columns["on_device"].astype(bool) & (columns["start"] != UNKNOWN_TIME)
     start, duration = columns["start"][known], columns["duration"][known]
-    duration[duration == MISSING] = 0
+    duration[duration == UNKNOWN_TIME] = 0
     base = base_time_of(trace, source)
     return (base + int(start.min()), base + int((start + duration).max())) if len(start) else (base, base)
 

@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
 from flopscope.results.categories import OTHER, category_of
-from flopscope.results.events import MISSING, WORK
+from flopscope.support.core_values import UNKNOWN_TIME, WORK
 
 if TYPE_CHECKING:
     from flopscope.answers.analysis import Analysis, Step
@@ -90,7 +90,7 @@ def _span(
     for i in range(len(kind)):
         if kinds[kind[i]] == "step" and not columns["on_device"][i] and events._names[names[i]] == step.name:
             begin, duration = int(columns["start"][i]), int(columns["duration"][i])
-            return begin, math.inf if duration == MISSING else begin + duration
+            return begin, math.inf if duration == UNKNOWN_TIME else begin + duration
     return -math.inf, math.inf
 
 

@@ -124,7 +124,8 @@ def _counter_section(core: Store) -> list[str]:
         return []
     return [
         *table_lines(rows),
-        "  read, written: of device memory; counted: share of the time from the first sample to the last;",
+        "  read, written: of device memory in the whole profile, at the rate of the part that was counted;",
+        "  counted: share of the device's work, by time; mean, active: of the time that was counted;",
         "  tensor active: FLOP/s of the tensor cores over their peak at the clock of the time (HFU; MFU takes",
         "  the model's FLOPs and the stated peak)",
     ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flopscope import _core
 from flopscope.sources.database import Database, Query, Reading
+from flopscope.support.core_values import UNKNOWN_TIME
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["ROCM", "Counter", "Samples", "add_samples", "read_samples", "samples_of"]
 
 GAP = 3  # intervals between two samples, above which the time between them was not counted
-MISSING = -(1 << 63)  # a start that is not in the file
 
 
 class Counter(NamedTuple):
@@ -104,7 +104,7 @@ def _starts(start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> npt.NDA
     """Return the starts; one that is missing is the end before it, or an interval before its own end after a gap."""
     import numpy as np
 
-    missing = start == MISSING
+    missing = start == UNKNOWN_TIME
     if not missing.any():
         return np.ascontiguousarray(start)
     interval = max(int(np.median(np.diff(end))), 1) if len(end) > 1 else 1

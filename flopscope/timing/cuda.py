@@ -11,7 +11,7 @@ from typing import Any
 from flopscope import _core
 from flopscope.hardware import capture
 from flopscope.hardware.activities import ProfilerActivity
-from flopscope.results.events import WORK
+from flopscope.support.core_values import WORK
 from flopscope.timing.distribution import median
 from flopscope.timing.sampling import Sample
 

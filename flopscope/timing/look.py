@@ -12,7 +12,7 @@ from typing import Any
 from flopscope import _core
 from flopscope.hardware import capture
 from flopscope.hardware.activities import ProfilerActivity
-from flopscope.results.events import WORK
+from flopscope.support.core_values import WORK
 
 __all__ = ["Look", "call_under_profiler", "look_at", "notes_of"]
 

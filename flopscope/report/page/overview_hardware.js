@@ -7,12 +7,12 @@ Object.assign(flopscope.overview, {
         const share = (value) => format.percent(value);
         return draw.table(devices, [
             { title: "Device", left: true, text: (one) => `cuda:${one.device}` },
-            { title: "Read", doc: "Of device memory.", text: (one) => format.bytes(one.bytes_read) },
-            { title: "Written", doc: "Of device memory.", text: (one) => format.bytes(one.bytes_written) },
+            { title: "Read", doc: "Of device memory, in the whole profile: at the rate of the part that was counted.", text: (one) => format.bytes(one.whole_read) },
+            { title: "Written", doc: "Of device memory, in the whole profile: at the rate of the part that was counted.", text: (one) => format.bytes(one.whole_written) },
             { title: "Mean", doc: "Of the time that was counted.", text: (one) => format.byteRate(format.known(one.tbytes_per_s) ? one.tbytes_per_s * 1e12 : null) },
             { title: "SM active", doc: "Share of the cycles in which multiprocessors had a warp.", text: (one) => share(one.sm_active) },
             { title: "Tensor active", doc: "FLOP/s of the tensor cores over their peak at the clock of the time.", text: (one) => share(one.tensor_active) },
-            { title: "Counted", doc: "Share of the time from the first sample to the last.", text: (one) => share(format.known(one.share) ? 100 * one.share : null) },
+            { title: "Counted", doc: "Share of the device's work, by time.", text: (one) => share(format.known(one.share) ? 100 * one.share : null) },
         ], `What the hardware counted${of}`);
     },
 

@@ -1,0 +1,11 @@
+"""What the core's arrays of events hold: values for the unknown, and kinds."""
+
+from __future__ import annotations
+
+__all__ = ["UNKNOWN_ID", "UNKNOWN_TIME", "WORK"]
+
+UNKNOWN_ID = 2**32 - 1
+UNKNOWN_TIME = -(2**63)
+"""Of times in ns."""
+WORK = ("kernel", "memcpy", "memset", "interval")
+"""The kinds of events that keep a device busy."""
