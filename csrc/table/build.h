@@ -126,7 +126,7 @@ typedef struct {
     uint32_t group_count, group_capacity;
     int64_t *samples;
     fs_counted counted;
-    fs_counted_sum *counted_sums; /* by group and device; NULL if nothing was counted */
+    fs_counted_sum *counted_sums; /* by group and counted device; NULL if nothing was counted */
 } fs_build;
 
 /* Return the event itself, or the nearest enclosing one that is not a frame; FS_NONE: none. */

@@ -264,8 +264,11 @@ fs_status fs_counted_build(fs_counted *counted, const fs_store *store, fs_error 
         if (!has_track(store, device)) continue;
         fs_counted_work *first = &counted->works[counted->count];
         uint32_t count = list_works(store, device, first);
-        if (count > 0) FS_TRY(count_device(store, device, first, count, err));
+        if (count == 0) continue;
+        FS_TRY(count_device(store, device, first, count, err));
+        for (uint32_t i = 0; i < count; i++) first[i].device = counted->devices;
         counted->count += count;
+        counted->devices++;
     }
     for (uint32_t i = 0; i < counted->count; i++) {
         counted->places[counted->works[i].event] = i + 1;
@@ -299,6 +302,8 @@ static void end_run(fs_counted_sum *sum)
 void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work)
 {
     fs_counted_part part = {.ns = work_length(work), .covered = work->covered};
+    fs_add_to(&sum->ns, part.ns);
+    if (work->place == 0) return;
     memcpy(part.amounts, work->amounts, sizeof part.amounts);
     bool follows = sum->last != 0 && work->place == sum->last + 1;
     bool goes_on = follows && work->within && (double)fs_sub_saturated(work->start, sum->end) <= work->sample_ns;
@@ -306,7 +311,6 @@ void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work)
     if (!goes_on) end_run(sum);
     sum->last = work->place;
     sum->end = work->end;
-    fs_add_to(&sum->ns, part.ns);
     if (!work->within) return;
     add_part(&sum->run, &part);
     sum->samples += (double)part.ns / work->sample_ns;

@@ -36,6 +36,7 @@ typedef struct {
     int64_t start, end, covered; /* ns; covered: time within samples */
     double sample_ns;            /* mean length of the samples that it reaches */
     uint32_t event, place;       /* place: 1 + index in works; 0: not counted */
+    uint32_t device;             /* its place among the devices that are counted */
     bool within, resolved;       /* within: in samples, nine tenths of its time at least */
     bool fine; /* it ran while the interval was the shortest, so its length decides if it is resolved */
 } fs_counted_work;
@@ -46,7 +47,7 @@ typedef struct {
     int64_t ns, covered;
 } fs_counted_part;
 
-/* Sum of the work of a row on one device. */
+/* Sum of the work of a row on one of the devices that are counted. */
 typedef struct {
     fs_counted_part known;         /* of runs that count whole, and of resolved work of others */
     fs_counted_part run, resolved; /* of the run that goes on: all of it, and its resolved work */
@@ -60,7 +61,7 @@ typedef struct {
 typedef struct {
     uint32_t *places; /* by event: index in works + 1; 0: none */
     fs_counted_work *works;
-    uint32_t count;
+    uint32_t count, devices;
 } fs_counted;
 
 /* Count the work of a store; nothing is allocated if it has no samples. FS_OUT_OF_MEMORY, FS_INTERRUPTED. */
@@ -73,7 +74,7 @@ static inline const fs_counted_work *fs_counted_of(const fs_counted *counted, ui
     return place > 0 ? &counted->works[place - 1] : NULL;
 }
 
-/* Add work, in order of its start. */
+/* Add work, in order of its start. What was not counted, which has no place, only adds its time. */
 void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work);
 
 /* The sum of a row over its devices. Ends their runs. */

@@ -66,14 +66,15 @@ static const sort_entry *sort_works(const fs_build *build, sort_entry *entries)
     return from;
 }
 
-/* Add what was counted during the work to a row; nothing is known of a row with work that was not counted. */
+/* Add what was counted during the work to a row; of work that was not counted, only the time. */
 static void add_counted(fs_build *build, const fs_group *group, const device_work *work)
 {
     if (build->counted_sums == NULL) return;
     const fs_counted_work unknown = {.end = work->duration};
     const fs_counted_work *counted = fs_counted_of(&build->counted, work->event);
-    size_t place = (size_t)(group - build->groups) * build->device_count + (size_t)work->device;
-    fs_counted_add(&build->counted_sums[place], counted != NULL ? counted : &unknown);
+    if (counted == NULL) counted = &unknown;
+    size_t place = (size_t)(group - build->groups) * build->counted.devices + counted->device;
+    fs_counted_add(&build->counted_sums[place], counted);
 }
 
 /* Add the part of the work's time during which the row was not busy yet; `ends` holds the latest end by row and
@@ -407,7 +408,8 @@ fs_status fs_build_devices(fs_build *build, fs_error *err)
     FS_TRY(fs_counted_build(&build->counted, build->store, err));
     size_t end_count = (size_t)build->group_count * build->device_count;
     if (build->counted.count > 0) {
-        build->counted_sums = fs_calloc(end_count, sizeof *build->counted_sums);
+        size_t sums = (size_t)build->group_count * build->counted.devices;
+        build->counted_sums = fs_calloc(sums, sizeof *build->counted_sums);
         if (build->counted_sums == NULL)
             return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to count %u device events", build->work_count);
     }

@@ -77,8 +77,8 @@ static void fill_counted(const fs_build *build, fs_group *group)
     fs_row *row = &group->row;
     fs_counted_sum total = {.ns = 0}, *sum = &total;
     if (build->counted_sums != NULL) {
-        size_t place = (size_t)(group - build->groups) * build->device_count;
-        total = fs_counted_total(&build->counted_sums[place], build->device_count);
+        size_t place = (size_t)(group - build->groups) * build->counted.devices;
+        total = fs_counted_total(&build->counted_sums[place], build->counted.devices);
     }
     row->dram_bytes_read = fs_counted_value(sum, FS_METRIC_DRAM_READ);
     row->dram_bytes_written = fs_counted_value(sum, FS_METRIC_DRAM_WRITTEN);
