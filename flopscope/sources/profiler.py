@@ -91,12 +91,12 @@ class profile(Results):
         CUPTI is unavailable; "cupti": CUPTI, or RuntimeError if it is unavailable; "event": CUDA events.
     record_api_calls: False excludes CUDA API calls, which reduces the overhead; kernels are then attributed to no op.
 
-    counters: True also counts what the GPU did, through CUPTI's PM sampling, at no cost to its kernels: DRAM traffic,
+    counters: True also counts what the GPU did, through CUPTI's PM sampling, at next to no cost: DRAM traffic,
         activity of multiprocessors and tensor cores, L2, NVLink and PCIe, as columns of the table and in
         ``counter_timeline()``. Where counters are unavailable, a warning says why, and the profile has none;
         "require" raises RuntimeError instead.
     counter_interval_us: µs between samples, 1 to 1e6. None: 2.5 µs for 0.1 s; if the profile goes on, 100 µs and more,
-        with windows of 2.5 µs in between.
+        with windows of 2.5 µs and rests in between.
 
     custom_trace_id_callback: called at the beginning of each cycle; returns its trace id, a string. By default ids are
         random.
