@@ -152,16 +152,19 @@ def test_a_long_track_is_merged_and_says_so(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_overview_has_the_sums_that_the_summary_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    program = sampled()
-    for i, value in enumerate((50.0, 90.0, 70.0)):
-        program.events.append({"ph": "C", "name": "tensor_active", "pid": 0, "ts": BEGIN + 2 * i, "args": {"%": value}})
+    program = sampled()  # its kernel runs from 20 to 25 µs, of 25
+    for ts, args in ((18, {"%": 0.0}), (20, {"%": 90.0}), (21, {"%": 60.0}), (22, {"%": 0, "missing": 1})):
+        program.events.append({"ph": "C", "name": "tensor_active", "pid": 0, "ts": BEGIN + ts, "args": args})
     trace = program.load()
     counted = overview_of(trace, tmp_path)["counted"]
     (device,) = counted["devices"]
     assert device["bytes_read"] == sum(POINTS) * 1000 and device["bytes_written"] is None
-    assert counted["hfu"] == pytest.approx(70) and device["tensor_active"] == pytest.approx(70)  # the last has no end
+    assert device["share"] == 0 and device["whole_read"] is None  # the traffic was counted before the kernel began
+    assert device["tensor_active"] == pytest.approx((90 + 60) / 4)
+    assert counted["hfu"] == pytest.approx((90 + 60) / 2 * 5 / 25)
     trace.summary()
-    assert "HFU 70.0% (counted in 20.0% of the time)" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "HFU 15.0% (counted in 40.0% of the work)" in text and "--" in text.split("Counters")[1]
 
 
 def test_energy_is_that_of_the_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["accounting_columns", "accounting_frame", "accounting_lines", "joined_columns", "part_columns"]
 
 BAR = 40
-MOSTLY = 90.0
-"""Percent of the time that was counted, from which on the share is not worth mentioning."""
+MOSTLY = 0.9
+"""Of the work, the share that was counted from which on it is not worth mentioning."""
 
 
 def accounting_columns(analysis: Analysis) -> dict[str, list[Any]]:
@@ -138,9 +138,8 @@ def accounting_lines(columns: dict[str, list[Any]], steps: int, delay: float, hf
             f"MFU {percent_text(whole['mfu'])}, MBU {percent_text(whole['mbu'])}"
         )
     if hfu is not None and not math.isnan(hfu.percent):
-        share = 1e8 * hfu.seconds / whole["total"] if whole["total"] else 100.0
         head += f", HFU {percent_text(hfu.percent)} (counted"
-        head += f" in {percent_text(share)} of the time)" if share < MOSTLY else ")"
+        head += f" in {percent_text(100 * hfu.share)} of the work)" if hfu.share < MOSTLY else ")"
     lines = [f"{head}."]
     if delay > 0.01 * whole["total"] / per:
         unobserved = short_time_text(whole["total"] / per - delay)

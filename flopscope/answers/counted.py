@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from flopscope.answers.analysis import WORK_PARTS
 from flopscope.support.core_values import UNKNOWN_TIME, WORK
 from flopscope.support.units import MISSING, bytes_text, number_text, percent_text
 
@@ -48,7 +49,7 @@ class Total:
     seconds: float
     """Time within samples."""
     share: float
-    """Of the time of the device's work, that within samples; without work, of the time from the first to the last."""
+    """Of the time in which the device worked, that within samples; without work, of that from the first to the last."""
     bytes_read: float
     """Within samples, as the other amounts."""
     bytes_written: float
@@ -82,8 +83,8 @@ def totals(core: Store) -> list[Total]:
     for device, name, kind, _, start, end, value in core.samples():
         if len(start) and kind != "level":
             by_device.setdefault(device, {})[name] = (_whole(kind, start, end, value), start, end)
-    work = _work(core) if by_device else None
-    return [_total(device, found, work) for device, found in sorted(by_device.items())]
+    busy = _busy(core, by_device) if by_device else {}
+    return [_total(device, found, busy[device]) for device, found in sorted(by_device.items())]
 
 
 def _whole(kind: str, start: Any, end: Any, value: Any) -> float:
@@ -94,44 +95,50 @@ def _whole(kind: str, start: Any, end: Any, value: Any) -> float:
     return float((value * lengths).sum() / lengths.sum()) if lengths.any() else math.nan
 
 
-def _work(core: Store) -> tuple[Any, Any, Any]:
-    """Return the devices, starts and ends of all device work whose start is known, in ns."""
+def _busy(core: Store, devices: Iterable[int]) -> dict[int, tuple[Any, Any]]:
+    """Return by device when it worked: starts and ends in ns, in order and without overlap."""
     columns, _, kinds, _ = core.events()
     codes = [kinds.index(kind) for kind in WORK]
-    chosen = np.isin(columns["kind"], codes) & (columns["start"] != UNKNOWN_TIME)
-    device, start, duration = (columns[name][chosen] for name in ("device", "start", "duration"))
-    return device, start, start + np.maximum(duration, 0)
+    chosen = np.isin(columns["kind"], codes) & (columns["start"] != UNKNOWN_TIME) & (columns["duration"] > 0)
+    found = {}
+    for one in devices:
+        on_device = chosen & (columns["device"] == one)
+        start, duration = columns["start"][on_device], columns["duration"][on_device]
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], np.maximum.accumulate((start + duration)[order])
+        begins = np.append(True, start[1:] > end[:-1])[: len(start)]
+        found[one] = start[begins], end[np.append(begins[1:], True)[: len(end)]]
+    return found
 
 
-def _share(device: int, start: Any, end: Any, work: Any) -> float:
-    """Return the share of the device's work that was within samples, by time; see Total.share."""
+def _seconds(busy: tuple[Any, Any]) -> float:
+    return float((busy[1] - busy[0]).sum()) / 1e9
+
+
+def _within(start: Any, end: Any, busy: tuple[Any, Any]) -> float:
+    """Return for how long, in s, a device worked within samples."""
     lengths = np.cumsum(end - start)
 
     def counted_until(times: Any) -> Any:
         last = np.searchsorted(start, times, side="right") - 1  # of the samples that began by then
-        beyond = np.maximum(end[last] - times, 0)
-        return np.where(last < 0, 0, lengths[last] - beyond)
+        return np.where(last < 0, 0, lengths[last] - np.maximum(end[last] - times, 0))
 
-    on_device = work[0] == device
-    begin, finish = work[1][on_device], work[2][on_device]
-    whole = int((finish - begin).sum())
-    if whole == 0:
-        span = int(end[-1] - start[0])
-        return float(lengths[-1] / span) if span else math.nan
-    return float((counted_until(finish) - counted_until(begin)).sum() / whole)
+    return float((counted_until(busy[1]) - counted_until(busy[0])).sum()) / 1e9
 
 
-def _total(device: int, found: Mapping[str, tuple[float, Any, Any]], work: Any) -> Total:
+def _total(device: int, found: Mapping[str, tuple[float, Any, Any]], busy: tuple[Any, Any]) -> Total:
     value = {name: one[0] for name, one in found.items()}
     _, start, end = found.get("dram_bytes_read") or found.get("sm_active") or next(iter(found.values()))
+    seconds, span = float((end - start).sum()) / 1e9, float(end[-1] - start[0]) / 1e9
+    whole = _seconds(busy)
 
     def both(one: str, other: str) -> float:
         return value.get(one, math.nan) + value.get(other, math.nan)
 
     return Total(
         device=device,
-        seconds=float((end - start).sum()) / 1e9,
-        share=_share(device, start, end, work),
+        seconds=seconds,
+        share=_within(start, end, busy) / whole if whole else seconds / span if span else math.nan,
         bytes_read=value.get("dram_bytes_read", math.nan),
         bytes_written=value.get("dram_bytes_written", math.nan),
         sm_active=value.get("sm_active", math.nan),
@@ -146,17 +153,25 @@ class Hfu(NamedTuple):
     """Hardware FLOP utilization."""
 
     percent: float
-    """Mean share of the tensor cores' peak over all devices; NaN without that counter."""
-    seconds: float
-    """Time in which it was counted, summed over the devices."""
+    """Mean share of the tensor cores' peak over all devices and the time of the accounting; NaN if unknown."""
+    share: float
+    """Of the devices' work, that which was counted."""
 
 
-def hfu(core: Store) -> Hfu:
-    """Return the hardware FLOP utilization of a profile."""
-    found = [total for total in totals(core) if not math.isnan(total.tensor_active)]
-    seconds = sum(total.seconds for total in found)
-    active = sum(total.tensor_active * total.seconds for total in found)
-    return Hfu(active / seconds if seconds else math.nan, seconds)
+def hfu(core: Store, accounting: Mapping[str, Sequence[Any]]) -> Hfu:
+    """Return the hardware FLOP utilization of a profile, which is to MFU as counted FLOPs are to those of the model.
+
+    accounting: its columns. Work that was not counted is taken to use the tensor cores as the rest did.
+    """
+    tracks = {track[0]: track[4:] for track in core.samples() if track[1] == "tensor_active" and len(track[4])}
+    if not tracks or not any(accounting["total"][-1:]):
+        return Hfu(math.nan, 0.0)
+    busy = _busy(core, tracks)
+    active = sum(float((value * (end - start)).sum()) / 1e9 for start, end, value in tracks.values())
+    within = sum(_within(start, end, busy[device]) for device, (start, end, _) in tracks.items())
+    whole = sum(_seconds(one) for one in busy.values())
+    worked = sum(accounting[part][-1] for part in WORK_PARTS) / accounting["total"][-1]
+    return Hfu(active / within * worked, within / whole) if within else Hfu(math.nan, 0.0)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def counted(source: Profile) -> dict[str, Any]:
     """Return what the devices counted over the profile, as summary() prints it, and the energy that they used."""
     flops = source.main.analysis.columns["flops"] if source.results.energy else []
     return {
-        "hfu": hfu(source.core).percent,
+        "hfu": hfu(source.core, source.accounting).percent,
         "devices": [
             asdict(total) | {name: getattr(total, name) for name in ("tbytes_per_s", "whole_read", "whole_written")}
             for total in totals(source.core)

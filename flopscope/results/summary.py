@@ -81,8 +81,9 @@ def text(core: Store, analysis: Analysis, energy: Mapping[str, Energy] | None = 
     if not analysis.devices:
         return rest
     steps = len(analysis.steps) if analysis.has_steps else 0
+    columns = accounting_columns(analysis)
     answers = [
-        *accounting_lines(accounting_columns(analysis), steps, analysis.recording.delay, counted.hfu(core)),
+        *accounting_lines(columns, steps, analysis.recording.delay, counted.hfu(core, columns)),
         "",
         "Advice",
         *(f"  {line}" for line in advise(analysis).lines()),
@@ -126,8 +127,8 @@ def _counter_section(core: Store) -> list[str]:
         *table_lines(rows),
         "  read, written: of device memory in the whole profile, at the rate of the part that was counted;",
         "  counted: share of the device's work, by time; mean, active: of the time that was counted;",
-        "  tensor active: FLOP/s of the tensor cores over their peak at the clock of the time (HFU; MFU takes",
-        "  the model's FLOPs and the stated peak)",
+        "  tensor active: FLOP/s of the tensor cores over their peak at the clock of the time (HFU is that of",
+        "  the whole profile; MFU takes the model's FLOPs and the stated peak)",
     ]
 
 

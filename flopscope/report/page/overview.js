@@ -121,7 +121,7 @@ flopscope.overview = {
             tiles.push(draw.tile("MFU", format.percent(whole.ideal > 0 ? whole.mfu : null), "Time of the FLOPs at the peaks of their units, in percent of the time."));
             tiles.push(draw.tile("MBU", format.percent(whole.ideal > 0 ? whole.mbu : null), "Time of the bytes at the peak bandwidth, in percent of the time."));
         }
-        if (format.known(data.counted.hfu)) tiles.push(draw.tile("HFU", format.percent(data.counted.hfu), "Counted: FLOP/s of the tensor cores over their peak at the clock of the time."));
+        if (format.known(data.counted.hfu)) tiles.push(draw.tile("HFU", format.percent(data.counted.hfu), "Counted: FLOP/s of the tensor cores over their peak at the clock of the time, over the same time as MFU."));
         if (data.steps) tiles.push(draw.tile("Steps", format.count(data.steps), "Steps that the program marked."));
         tiles.push(draw.tile("Bytes known", format.percent(share(data.coverage.bytes)), "Share of the time whose bytes a rule knows."));
         tiles.push(draw.tile("FLOPs known", format.percent(share(data.coverage.flops)), "Share of the time whose FLOPs a rule knows."));
