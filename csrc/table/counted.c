@@ -310,7 +310,7 @@ void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work)
     if (!follows) sum->doubt += work->doubt;
     if (!goes_on) end_run(sum);
     sum->last = work->place;
-    sum->end = work->end;
+    if (!follows || work->end > sum->end) sum->end = work->end;
     if (!work->within) return;
     add_part(&sum->run, &part);
     sum->samples += (double)part.ns / work->sample_ns;

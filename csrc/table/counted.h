@@ -53,9 +53,9 @@ typedef struct {
     fs_counted_part run, resolved; /* of the run that goes on: all of it, and its resolved work */
     double samples;                /* that the run is long, without its gaps */
     double doubt;                  /* of the bytes written */
-    int64_t end;                   /* of the work that was added last, whose place is `last` */
-    uint32_t last;
-    int64_t ns, fine; /* of all work, of fine work */
+    int64_t end;                   /* the latest, of works that no other interrupts */
+    uint32_t last;                 /* place of the work that was added last */
+    int64_t ns, fine;              /* of all work, of fine work */
 } fs_counted_sum;
 
 typedef struct {
