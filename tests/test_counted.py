@@ -146,6 +146,17 @@ def test_a_short_kernel_after_a_long_one_of_its_row_is_counted_with_it() -> None
     assert found["sin"] == pytest.approx(20 * 90_000 * 2600, rel=0.005)
 
 
+def test_kernels_that_overlap_do_not_end_a_run() -> None:
+    once = [
+        ("sum", 0, 60_000, 4000.0),
+        ("sum", 10_000, 3_000, 0.0),
+        ("sum", 61_000, 1_900, 0.0),
+        ("sin", 64_000, 90_000, 2600.0),
+    ]
+    works = [(key, 160_000 * i + start, length, rate) for i in range(20) for key, start, length, rate in once]
+    assert sampled_at_rates(works)["sum"] == pytest.approx(20 * 60_000 * 4000, rel=0.005)
+
+
 def test_a_run_of_short_kernels_is_counted_if_it_is_long() -> None:
     tiny = [("tiny", 1_000, 500.0 * (i % 3)) for i in range(90)]
     true = sum(length * rate for _, length, rate in tiny)
@@ -404,7 +415,7 @@ def test_tables_show_counters_only_where_there_are_any(tmp_path: Path) -> None:
 def test_the_summary_has_sums_over_the_program() -> None:
     from flopscope.answers import counted
 
-    (total,) = counted.totals(recording("h200_5us.npz"))
+    (total,) = counted.Counted(recording("h200_5us.npz")).totals()
     file = np.load(Path(__file__).parent / "data" / "counters" / "h200_5us.npz")
     assert total.bytes_read == pytest.approx(float(file["dram_read"].sum()))
     seconds = float(file["edges"].sum()) / 1e9
@@ -416,10 +427,10 @@ def test_the_summary_has_sums_over_the_program() -> None:
         float((file["tensor_active"] * lengths).sum() / lengths.sum()), rel=1e-5
     )
     assert math.isnan(total.nvlink_bytes) and math.isnan(total.sm_active)
-    assert math.isnan(counted.hfu(_core.Store(), {"total": []}).percent)
-    header, row = counted.section(recording("h200_5us.npz"))
+    assert math.isnan(counted.Counted(_core.Store()).hfu({"total": []}).percent)
+    header, row = counted.Counted(recording("h200_5us.npz")).section()
     assert header[1] == "read" and row[0] == "cuda:0" and row[1].endswith("GiB")
-    assert counted.section(_core.Store()) == []
+    assert counted.Counted(_core.Store()).section() == []
 
 
 def test_sums_are_scaled_to_the_work_that_was_not_counted() -> None:
@@ -436,13 +447,13 @@ def test_sums_are_scaled_to_the_work_that_was_not_counted() -> None:
     store.add_samples(0, "dram_bytes_read", starts, ends, np.full(40, 2.5))
     counted_ns = {ns for start, end in zip(starts.tolist(), ends.tolist(), strict=True) for ns in range(start, end)}
     busy_ns = {ns for start, length in works for ns in range(start, start + length)}
-    (total,) = counted.totals(store)
+    (total,) = counted.Counted(store).totals()
     assert total.share == pytest.approx(len(busy_ns & counted_ns) / len(busy_ns)) and total.bytes_read == 100
     assert total.whole_read == pytest.approx(100 / total.share) and math.isnan(total.whole_written)
-    assert counted.section(store)[1][1] == f"{100 / total.share:.0f} B"
+    assert counted.Counted(store).section()[1][1] == f"{100 / total.share:.0f} B"
     without = _core.Store()
     without.add_samples(0, "dram_bytes_read", starts, ends, np.full(40, 2.5))
-    (total,) = counted.totals(without)
+    (total,) = counted.Counted(without).totals()
     assert total.share == pytest.approx((ends - starts).sum() / (ends[-1] - starts[0]))
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flopscope._core import Store
     from flopscope.hardware.energy import Energy
 
-__all__ = ["Hfu", "Total", "Used", "hfu", "section", "timeline", "totals", "used"]
+__all__ = ["Counted", "Hfu", "Total", "Used", "timeline", "used"]
 
 
 def timeline(core: Store) -> pandas.DataFrame:
@@ -77,22 +77,71 @@ class Total:
         return self.bytes_written / self.share if self.share > 0 else math.nan
 
 
-def totals(core: Store) -> list[Total]:
-    """Return the sums of the samples of each device that has DRAM or activity counters."""
-    by_device: dict[int, dict[str, tuple[float, Any, Any]]] = {}
-    for device, name, kind, _, start, end, value in core.samples():
-        if len(start) and kind != "level":
-            by_device.setdefault(device, {})[name] = (_whole(kind, start, end, value), start, end)
-    busy = _busy(core, by_device) if by_device else {}
-    return [_total(device, found, busy[device]) for device, found in sorted(by_device.items())]
+class Hfu(NamedTuple):
+    """Hardware FLOP utilization."""
+
+    percent: float
+    """Mean share of the tensor cores' peak over all devices and the time of the accounting; NaN if unknown."""
+    share: float
+    """Of the devices' work, that which was counted."""
 
 
-def _whole(kind: str, start: Any, end: Any, value: Any) -> float:
+class Counted:
+    """What the samples of a profile tell of all of it. The store is read once, on creation."""
+
+    def __init__(self, core: Store) -> None:
+        self._tracks: dict[int, dict[str, Track]] = {}
+        for device, name, kind, _, start, end, value in core.samples():
+            if len(start) and kind != "level":
+                self._tracks.setdefault(device, {})[name] = Track(kind, start, end, value)
+        self._busy = _busy(core, self._tracks) if self._tracks else {}
+
+    def totals(self) -> list[Total]:
+        """Return the sums of the samples of each device that has DRAM or activity counters."""
+        return [_total(device, tracks, self._busy[device]) for device, tracks in sorted(self._tracks.items())]
+
+    def hfu(self, accounting: Mapping[str, Sequence[Any]]) -> Hfu:
+        """Return the hardware FLOP utilization, which is to MFU as counted FLOPs are to those of the model.
+
+        accounting: its columns. Work that was not counted is taken to use the tensor cores as the rest did.
+        """
+        found = {
+            device: tracks["tensor_active"] for device, tracks in self._tracks.items() if "tensor_active" in tracks
+        }
+        if not found or not any(accounting["total"][-1:]):
+            return Hfu(math.nan, 0.0)
+        active = sum(float((track.value * (track.end - track.start)).sum()) / 1e9 for track in found.values())
+        within = sum(_within(track, self._busy[device]) for device, track in found.items())
+        whole = sum(_seconds(self._busy[device]) for device in found)
+        worked = sum(accounting[part][-1] for part in WORK_PARTS) / accounting["total"][-1]
+        return Hfu(active / within * worked, within / whole) if within else Hfu(math.nan, 0.0)
+
+    def section(self) -> list[tuple[str, ...]]:
+        """Return the rows of the summary's section on counters: a header, then one for each device; [] without any."""
+        header = ("device", "read", "written", "mean TB/s", "SM active", "tensor active", "counted")
+        rows: list[tuple[str, ...]] = [header]
+        for total in self.totals():
+            traffic = (MISSING if math.isnan(n) else bytes_text(n) for n in (total.whole_read, total.whole_written))
+            shares = map(percent_text, (total.sm_active, total.tensor_active, 100 * total.share))
+            rows.append((f"cuda:{total.device}", *traffic, number_text(total.tbytes_per_s), *shares))
+        return rows if len(rows) > 1 else []
+
+
+class Track(NamedTuple):
+    """The samples of a counter of a device."""
+
+    kind: str
+    start: Any
+    end: Any
+    value: Any
+
+
+def _overall(track: Track) -> float:
     """Return the sum of amounts, or the mean of shares."""
-    if kind == "amount":
-        return float(value.sum())
-    lengths = end - start
-    return float((value * lengths).sum() / lengths.sum()) if lengths.any() else math.nan
+    if track.kind == "amount":
+        return float(track.value.sum())
+    lengths = track.end - track.start
+    return float((track.value * lengths).sum() / lengths.sum()) if lengths.any() else math.nan
 
 
 def _busy(core: Store, devices: Iterable[int]) -> dict[int, tuple[Any, Any]]:
@@ -111,12 +160,14 @@ def _busy(core: Store, devices: Iterable[int]) -> dict[int, tuple[Any, Any]]:
     return found
 
 
-def _seconds(busy: tuple[Any, Any]) -> float:
-    return float((busy[1] - busy[0]).sum()) / 1e9
+def _seconds(intervals: tuple[Any, Any]) -> float:
+    """Return the length of intervals, given by their starts and ends in ns."""
+    return float((intervals[1] - intervals[0]).sum()) / 1e9
 
 
-def _within(start: Any, end: Any, busy: tuple[Any, Any]) -> float:
+def _within(track: Track, busy: tuple[Any, Any]) -> float:
     """Return for how long, in s, a device worked within samples."""
+    start, end = track.start, track.end
     lengths = np.cumsum(end - start)
 
     def counted_until(times: Any) -> Any:
@@ -126,10 +177,10 @@ def _within(start: Any, end: Any, busy: tuple[Any, Any]) -> float:
     return float((counted_until(busy[1]) - counted_until(busy[0])).sum()) / 1e9
 
 
-def _total(device: int, found: Mapping[str, tuple[float, Any, Any]], busy: tuple[Any, Any]) -> Total:
-    value = {name: one[0] for name, one in found.items()}
-    _, start, end = found.get("dram_bytes_read") or found.get("sm_active") or next(iter(found.values()))
-    seconds, span = float((end - start).sum()) / 1e9, float(end[-1] - start[0]) / 1e9
+def _total(device: int, tracks: Mapping[str, Track], busy: tuple[Any, Any]) -> Total:
+    value = {name: _overall(track) for name, track in tracks.items()}
+    track = tracks.get("dram_bytes_read") or tracks.get("sm_active") or next(iter(tracks.values()))
+    seconds, span = _seconds((track.start, track.end)), float(track.end[-1] - track.start[0]) / 1e9
     whole = _seconds(busy)
 
     def both(one: str, other: str) -> float:
@@ -138,7 +189,7 @@ def _total(device: int, found: Mapping[str, tuple[float, Any, Any]], busy: tuple
     return Total(
         device=device,
         seconds=seconds,
-        share=_within(start, end, busy) / whole if whole else seconds / span if span else math.nan,
+        share=_within(track, busy) / whole if whole else seconds / span if span else math.nan,
         bytes_read=value.get("dram_bytes_read", math.nan),
         bytes_written=value.get("dram_bytes_written", math.nan),
         sm_active=value.get("sm_active", math.nan),
@@ -147,31 +198,6 @@ def _total(device: int, found: Mapping[str, tuple[float, Any, Any]], busy: tuple
         nvlink_bytes=both("nvlink_bytes_received", "nvlink_bytes_sent"),
         pcie_bytes=both("pcie_bytes_read", "pcie_bytes_written"),
     )
-
-
-class Hfu(NamedTuple):
-    """Hardware FLOP utilization."""
-
-    percent: float
-    """Mean share of the tensor cores' peak over all devices and the time of the accounting; NaN if unknown."""
-    share: float
-    """Of the devices' work, that which was counted."""
-
-
-def hfu(core: Store, accounting: Mapping[str, Sequence[Any]]) -> Hfu:
-    """Return the hardware FLOP utilization of a profile, which is to MFU as counted FLOPs are to those of the model.
-
-    accounting: its columns. Work that was not counted is taken to use the tensor cores as the rest did.
-    """
-    tracks = {track[0]: track[4:] for track in core.samples() if track[1] == "tensor_active" and len(track[4])}
-    if not tracks or not any(accounting["total"][-1:]):
-        return Hfu(math.nan, 0.0)
-    busy = _busy(core, tracks)
-    active = sum(float((value * (end - start)).sum()) / 1e9 for start, end, value in tracks.values())
-    within = sum(_within(start, end, busy[device]) for device, (start, end, _) in tracks.items())
-    whole = sum(_seconds(one) for one in busy.values())
-    worked = sum(accounting[part][-1] for part in WORK_PARTS) / accounting["total"][-1]
-    return Hfu(active / within * worked, within / whole) if within else Hfu(math.nan, 0.0)
 
 
 @dataclass(frozen=True)
@@ -202,16 +228,3 @@ def used(energy: Mapping[str, Energy], flops: Iterable[float]) -> list[Used]:
         )
         for device, one in energy.items()
     ]
-
-
-def section(core: Store) -> list[tuple[str, ...]]:
-    """Return the rows of the summary's section on counters: a header, then one for each device; [] without any."""
-    found = totals(core)
-    if not found:
-        return []
-    rows: list[tuple[str, ...]] = [("device", "read", "written", "mean TB/s", "SM active", "tensor active", "counted")]
-    for total in found:
-        traffic = (MISSING if math.isnan(n) else bytes_text(n) for n in (total.whole_read, total.whole_written))
-        shares = map(percent_text, (total.sm_active, total.tensor_active, 100 * total.share))
-        rows.append((f"cuda:{total.device}", *traffic, number_text(total.tbytes_per_s), *shares))
-    return rows

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from flopscope.answers.counted import hfu, totals, used
+from flopscope.answers.counted import Counted, used
 from flopscope.support.units import bytes_text, number_text
 from flopscope.views.notes import GRAPH_COUNTS, unmatched_graphs
 
@@ -25,11 +25,12 @@ _MOST_TEXT = 300  # characters of a fact from a file
 def counted(source: Profile) -> dict[str, Any]:
     """Return what the devices counted over the profile, as summary() prints it, and the energy that they used."""
     flops = source.main.analysis.columns["flops"] if source.results.energy else []
+    found = Counted(source.core)
     return {
-        "hfu": hfu(source.core, source.accounting).percent,
+        "hfu": found.hfu(source.accounting).percent,
         "devices": [
             asdict(total) | {name: getattr(total, name) for name in ("tbytes_per_s", "whole_read", "whole_written")}
-            for total in totals(source.core)
+            for total in found.totals()
         ],
         "energy": [asdict(one) for one in used(source.results.energy, flops)],
     }

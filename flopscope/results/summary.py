@@ -11,8 +11,8 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flopscope.answers import counted
 from flopscope.answers.collective_kinds import kinds_of
+from flopscope.answers.counted import Counted, used
 from flopscope.answers.launches import skewed_clocks
 from flopscope.support.columns import aligned_lines
 from flopscope.support.safe import printable
@@ -77,13 +77,14 @@ def text(core: Store, analysis: Analysis, energy: Mapping[str, Energy] | None = 
     from flopscope.answers.accounting import accounting_columns, accounting_lines
     from flopscope.answers.advice import advise
 
-    rest = "\n".join(filter(None, [details(core), _energy_section(energy or {}, analysis)]))
+    counted = Counted(core)
+    rest = "\n".join(filter(None, [details(core, counted), _energy_section(energy or {}, analysis)]))
     if not analysis.devices:
         return rest
     steps = len(analysis.steps) if analysis.has_steps else 0
     columns = accounting_columns(analysis)
     answers = [
-        *accounting_lines(columns, steps, analysis.recording.delay, counted.hfu(core, columns)),
+        *accounting_lines(columns, steps, analysis.recording.delay, counted.hfu(columns)),
         "",
         "Advice",
         *(f"  {line}" for line in advise(analysis).lines()),
@@ -91,15 +92,18 @@ def text(core: Store, analysis: Analysis, energy: Mapping[str, Energy] | None = 
     return "\n".join([*answers, "", rest])
 
 
-def details(core: Store) -> str:
-    """Return the sections about GPUs, steps, launches and communication as text of at most 100 columns."""
+def details(core: Store, counted: Counted | None = None) -> str:
+    """Return the sections about GPUs, steps, launches and communication as text of at most 100 columns.
+
+    counted: of the same profile; None: it is read here.
+    """
     steps = _microseconds(core.step_breakdown())
     if not steps["step"]:
         return "Nothing was recorded.\n"
     gpu, launches = core.gpu_summary(), core.launch_summary()
     sections = {
         "GPUs": _gpu_section(gpu, "the steps" if steps["step"][0] is not None else "the profile"),
-        "Counters": _counter_section(core),
+        "Counters": _counter_section(counted or Counted(core)),
         "Time": _step_section(steps),
         "Launches": _launch_section(launches),
         "Communication": _communication_section(core.collectives()[0]),
@@ -119,8 +123,8 @@ def _gpu_section(gpu: Columns, whole: str) -> list[str]:
     ]
 
 
-def _counter_section(core: Store) -> list[str]:
-    rows = counted.section(core)
+def _counter_section(counted: Counted) -> list[str]:
+    rows = counted.section()
     if not rows:
         return []
     return [
@@ -134,7 +138,7 @@ def _counter_section(core: Store) -> list[str]:
 
 def _energy_section(energy: Mapping[str, Energy], analysis: Analysis) -> str:
     """Return the section about energy."""
-    found = counted.used(energy, analysis.columns["flops"])
+    found = used(energy, analysis.columns["flops"])
     if not found:
         return ""
     rows: list[tuple[str, ...]] = [("device", "energy", "mean power", "GFLOP/J")]
