@@ -406,13 +406,13 @@ fs_status fs_build_devices(fs_build *build, fs_error *err)
 {
     if (build->work_count == 0) return FS_OK;
     FS_TRY(fs_counted_build(&build->counted, build->store, err));
-    size_t end_count = (size_t)build->group_count * build->device_count;
     if (build->counted.count > 0) {
         size_t sums = (size_t)build->group_count * build->counted.devices;
         build->counted_sums = fs_calloc(sums, sizeof *build->counted_sums);
         if (build->counted_sums == NULL)
             return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to count %u device events", build->work_count);
     }
+    size_t end_count = (size_t)build->group_count * build->device_count;
     sort_entry *entries = NULL;
     int64_t *ends = fs_malloc(end_count * sizeof *ends);
     if (!build->works_sorted) entries = fs_malloc(2 * (size_t)build->work_count * sizeof *entries);

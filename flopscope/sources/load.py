@@ -68,8 +68,8 @@ class Trace(Results):
         """Counts of CUDA or HIP graphs: captured "graphs", "launches" of graphs and the kernels, copies and fills
         ("works") that they ran; the works whose node was "matched", and that are "owned" by an op of the capture; the
         launches of "unseen" graphs and those that are "ambiguous"; the launches of which it was logged what graph they
-        launched ("tied"); the works whose op is "estimated" from the same
-        kernel elsewhere; and those whose node is "annotated" in a file among the captures."""
+        launched ("tied"); the works whose op is "estimated" from the same kernel elsewhere; and those whose node is
+        "annotated" in a file among the captures."""
         self._process = int(report["process"])
         self.with_stack = bool(metadata.get("with_stack")) or core.has_frames
         self.record_shapes = bool(metadata.get("record_shapes", core.has_shapes))

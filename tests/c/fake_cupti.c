@@ -366,8 +366,8 @@ static void fake_tell_node(uint32_t function, fs_cupti_graph graph, int type)
     fake.callback(fake.callback_context, FS_CUPTI_RESOURCE_DOMAIN, function, &resource);
 }
 
-/* Let a node of a graph be created, cloned, …: callbacks of the resource domain. As CUPTI of CUDA 13.0 on an RTX 3060,
- * a clone is created first, and a node's type is told as its creation starts, and not again. */
+/* Let a node of a graph be created, cloned, …: callbacks of the resource domain. As CUPTI of CUDA 13.0 does, a
+ * clone is created first, and a node's type is told as its creation starts, and not again. */
 void fake_graph_node(uint32_t function, uint64_t node, uint64_t original, int type)
 {
     fs_cupti_graph graph = {.graph = (void *)(uintptr_t)(node >> 32),

@@ -1,11 +1,6 @@
 /* Tying recorded calls to logged launches of graphs: what is tied is right, whatever is missing on either side. */
-#include <stdio.h>
-#include <string.h>
-
-#include "base/memory.h"
 #include "sources/cupti/launches.h"
-#include "store/event.h"
-#include "tests/c/check.h"
+#include "tests/c/events.h"
 
 enum { MOST_CALLS = 4096, SHIFT = 77 };
 
@@ -28,16 +23,8 @@ typedef struct {
     bool by_handle;                                        /* the recording knows no ids of the system */
 } program;
 
-static fs_store *store;
 static fs_launch_log made;
 static uint32_t truth[2 * MOST_CALLS + 1]; /* by event of the store: the graph */
-
-static uint32_t name_id(const char *text)
-{
-    uint32_t id = FS_NONE;
-    CHECK_OK(fs_store_name(store, text, &id, NULL));
-    return id;
-}
 
 static void record_call(const char *name, uint32_t thread, int64_t start, int64_t duration, uint32_t parent,
                         uint32_t graph, uint32_t *index)
@@ -49,7 +36,7 @@ static void record_call(const char *name, uint32_t thread, int64_t start, int64_
     event.duration = duration;
     event.parent = parent;
     CHECK_OK(fs_store_thread_lane_of(store, thread, &event.lane, NULL));
-    CHECK_OK(fs_store_append(store, &event, index, NULL));
+    *index = put(event);
     truth[*index] = graph;
 }
 

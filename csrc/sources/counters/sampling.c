@@ -169,7 +169,6 @@ static fs_status take_sample(fs_sampler *sampler, size_t index, bool first, fs_e
  * sample. `thinned`: what does not fit is not wanted. */
 static fs_status decode(fs_sampler *sampler, bool *first, bool thinned, fs_error *err)
 {
-    uint32_t most = sampler->options.most_samples > 0 ? sampler->options.most_samples : FS_MOST_SAMPLES;
     int64_t window_ns = (sampler->running ? fs_clock_now() : sampler->ended) - sampler->began;
     FS_COUNTERS_ARGUMENTS(pm_decode, arguments, .sampling = sampler->sampling, .image = sampler->image,
                           .size = sampler->image_size);
@@ -185,7 +184,7 @@ static fs_status decode(fs_sampler *sampler, bool *first, bool thinned, fs_error
     FS_TRY(check(fs_counters->pm_data_info(&info), "samples cannot be counted", err));
     bool full = arguments.reason == FS_COUNTERS_IMAGE_FULL && !thinned;
     if (arguments.overflow != 0 || full) sampler->report.overflows++;
-    size_t count = info.completed, room = most - sampler->samples.count;
+    size_t count = info.completed, room = sampler->options.most_samples - sampler->samples.count;
     if (count > room) {
         sampler->report.overflows += sampler->report.lost == 0;
         sampler->report.lost += (int64_t)(count - room);
@@ -242,8 +241,7 @@ static bool wait_for_end(fs_sampler *sampler, int64_t ns)
 
 static bool is_full(const fs_sampler *sampler)
 {
-    return sampler->samples.count >=
-           (sampler->options.most_samples > 0 ? sampler->options.most_samples : FS_MOST_SAMPLES);
+    return sampler->samples.count >= sampler->options.most_samples;
 }
 
 /* Decode what has come so far of a session that goes on. */
@@ -396,6 +394,7 @@ fs_status fs_sampler_open(fs_sampler **sampler, const fs_sampler_options *option
     fs_sampler *made = fs_calloc(1, sizeof *made);
     if (made == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the counters");
     made->options = *options;
+    if (options->most_samples == 0) made->options.most_samples = FS_MOST_SAMPLES;
     made->generation = fs_fork_generation();
     made->adapts = options->interval_ns == 0;
     made->window_samples = options->window > 0 ? options->window : FS_SAMPLER_WINDOW;

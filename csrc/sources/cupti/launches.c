@@ -118,7 +118,7 @@ static fs_status list_calls(tying *all, const fs_store *store, int64_t shift, fs
     bool *launching = fs_calloc((size_t)names + 1, sizeof *launching);
     if (launching == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u names", names);
     for (uint32_t i = 0; i < names; i++) launching[i] = strstr(fs_store_name_text(store, i), "GraphLaunch") != NULL;
-    for (uint32_t i = 0; status == FS_OK && i < count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         chunk = fs_event_next_chunk(store, i, chunk, &at);
         if (chunk->kind[at] != FS_EVENT_RUNTIME || chunk->start[at] == FS_MISSING || chunk->lane[at] == FS_NONE ||
             chunk->name[at] == FS_NONE || !launching[chunk->name[at]] || fs_captures_is_inner_call(store, i))
@@ -135,9 +135,11 @@ static fs_status list_calls(tying *all, const fs_store *store, int64_t shift, fs
         if (all->call_count == capacity) {
             capacity = capacity ? 2 * capacity : 256;
             recorded *calls = fs_realloc(all->calls, capacity * sizeof *calls);
-            if (calls == NULL) status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u launches of graphs", capacity);
-            else all->calls = calls;
-            if (calls == NULL) break;
+            if (calls == NULL) {
+                status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u launches of graphs", capacity);
+                break;
+            }
+            all->calls = calls;
         }
         all->calls[all->call_count++] = call;
     }

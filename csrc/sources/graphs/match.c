@@ -298,8 +298,7 @@ fs_status fs_matcher_find(fs_matcher *matcher, const fs_launched *works, uint32_
     return status == FS_OK ? keep(matcher, &all, match, err) : status;
 }
 
-/* Within a known graph ----------------------------------------------------------------------------------------------
- */
+/* Within a known graph --------------------------------------------------------------------------------------------- */
 
 static uint32_t kind_of(uint32_t symbol)
 {
