@@ -16,7 +16,10 @@
 
 #define NAME_OF(NAME, name, prose) #name,
 const char *const fs_work_class_names[] = {FS_WORK_CLASS_LIST(NAME_OF)};
-const char *const fs_idle_cause_names[] = {FS_IDLE_CAUSE_LIST(NAME_OF)};
+#define CAUSE_OF(NAME, name, part, prose) #name,
+const char *const fs_idle_cause_names[] = {FS_IDLE_CAUSE_LIST(CAUSE_OF)};
+#define PART_OF(NAME, name, part, prose) #part,
+const char *const fs_idle_cause_parts[] = {FS_IDLE_CAUSE_LIST(PART_OF)};
 
 typedef struct {
     const fs_store *store;

@@ -65,7 +65,7 @@ def part_times(analysis: Analysis) -> npt.NDArray[np.int64]:
     ideal = analysis.cell_ideals()
     np.add.at(parts[..., PARTS.index("ideal")], (where, cells["step"]), ideal)
     np.add.at(parts, (where, cells["step"], analysis.cell_parts()), cells["exclusive"] - ideal)
-    np.add.at(parts, (analysis.places(gaps), gaps["step"], PARTS.index("host") + gaps["cause"]), gaps["time"])
+    np.add.at(parts, (analysis.places(gaps), gaps["step"], analysis.gap_parts()), gaps["time"])
     return parts
 
 

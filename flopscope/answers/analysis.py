@@ -27,7 +27,9 @@ __all__ = ["Analysis", "Gap", "Kernel", "Op", "Step"]
 AUTOGRAD = "autograd::engine::evaluate_function: "
 CLASSES, CAUSES = _core.work_classes, _core.idle_causes
 WORK_PARTS = ("ideal", "compute", "memory", "latency", "launch", "unmodelled", "communication", "copy")
-PARTS = (*WORK_PARTS, *CAUSES)
+IDLE_PARTS = _core.idle_parts
+"""The part of the accounting to which each cause of idleness belongs."""
+PARTS = (*WORK_PARTS, *dict.fromkeys(IDLE_PARTS))
 BEYOND = {"compute": "compute", "memory": "memory", "cache": "memory", "latency": "latency", "launch": "launch"}
 """The part of the time beyond the ideal, by the bound of the row; "unmodelled" for others."""
 
@@ -179,6 +181,11 @@ class Analysis:
             if name != "computation":
                 parts[self.cells["class"] == number] = PARTS.index(name)
         return parts
+
+    def gap_parts(self) -> npt.NDArray[np.int64]:
+        """Return for each idle time the index of its part in PARTS."""
+        by_cause = np.array([PARTS.index(part) for part in IDLE_PARTS], dtype=np.int64)
+        return np.asarray(by_cause[self.gap_cells["cause"]], dtype=np.int64)
 
     def cell_ideals(self) -> npt.NDArray[np.int64]:
         """Return the ideal time of each cell in ns: 0 for communication, copies and unknown work."""
