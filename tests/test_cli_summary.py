@@ -32,7 +32,7 @@ def test_json_holds_accounting_and_advice(tmp_path: Path, capsys: pytest.Capture
     assert [row["step"] for row in content["accounting"]] == [*(f"ProfilerStep#{i}" for i in (1, 2, 3)), None]
     for row in content["accounting"]:
         assert sum(row[part] for part in PARTS) == pytest.approx(row["total"])
-    assert {"rule", "saving_us", "saving_pct", "what", "evidence", "where"} == set(content["advice"][0])
+    assert {"rule", "saving_us", "saving_pct", "what", "evidence", "where", "facts"} == set(content["advice"][0])
     assert capsys.readouterr().err == ""
 
 
