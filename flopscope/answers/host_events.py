@@ -78,7 +78,7 @@ def spent_while_idle(analysis: Analysis, least: float) -> list[Activity]:
             entry[1] += 1
     steps = analysis.step_count
     found = (
-        Activity(texts[name], time / 1000 / steps, calls / steps, launches)
+        Activity(texts[name], float(time) / 1000 / steps, calls / steps, launches)
         for (name, launches), (time, calls) in sums.items()
     )
     return sorted(found, key=lambda one: -one.time)

@@ -22,10 +22,12 @@ from flopscope.sentences.host import (
 )
 from flopscope.support.units import short_time_text
 
-__all__ = ["copy", "data", "launch", "memory", "optimizer", "sync", "pauses", "warmup"]
+__all__ = ["copy", "data", "launch", "memory", "optimizer", "pauses", "sync", "warmup"]
 
 KEPT = 0.95
 """Share of idle time that removing its cause gains."""
+HANDFUL = 5
+"""Launches, or late ones, up to which a graph or a fused op does not pay."""
 GRAPHED = ("cuda", "hip", "rocm")
 """Accelerators whose work torch can capture in a CUDA graph."""
 
@@ -163,15 +165,13 @@ def copy(analysis: Analysis) -> Iterator[Finding]:
 
 
 ALLOCATIONS = ("cudaMalloc", "cudaFree", "hipMalloc", "hipFree", "cudaMallocAsync", "cudaFreeAsync")
-FEWEST_STEPS = 2
-"""Steps after the first in which the driver allocates before that is told."""
 
 
 def memory(analysis: Analysis) -> Iterator[Finding]:
     """Device memory is allocated and freed by the driver within the steps.
 
-    Premises: the program marks steps, and such calls were recorded in at least two steps after the first, which
-    allocates in any case. The estimate is the host time of those calls, as far as the device waits for the host:
+    Premises: the program marks steps, and such calls were recorded in most steps after the first, which allocates in
+    any case. The estimate is the host time of those calls, as far as the device waits for the host:
     cudaFree waits for the device as well. Source: PyTorch, "CUDA semantics", memory management.
     """
     gaps = _gaps(analysis, "host", "sync")
@@ -182,7 +182,7 @@ def memory(analysis: Analysis) -> Iterator[Finding]:
     if not rows:
         return
     steps, times = calls_of(analysis, {row["op"] for row in rows})
-    if len(set(steps[steps > 0].tolist())) < FEWEST_STEPS:
+    if 2 * len(set(steps[steps > 0].tolist())) <= analysis.step_count - 1:
         return
     total, calls = (value / analysis.step_count for value in (times[steps >= 0].sum() / 1000, (steps >= 0).sum()))
     names = tuple(row["op"] for row in rows)
@@ -202,16 +202,19 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
     """The host waits for the device and then comes late with the next launches.
 
     Premises: the waiting call was recorded, is none of a copy to the device and none of the profiler's own, and the
-    device idled after it. The estimate is that idle time. Source: PyTorch, "Performance Tuning Guide", avoid
-    unnecessary CPU-GPU synchronization.
+    device idled after it. The estimate is that idle time; where the host is late for longer than the calls last, it
+    would be earlier by the calls as well. Source: PyTorch, "Performance Tuning Guide", avoid unnecessary CPU-GPU
+    synchronization.
     """
     gaps = [gap for gap in _gaps(analysis, "sync") if gap.wait >= 0 and not _is_expected(analysis, gap)]
     if not gaps or not analysis.on_device:
         return
     call, around = analysis.enclosing(gaps[0].wait)[0][1], analysis.op_around(gaps[0].wait)
+    idle, late = sum(gap.time for gap in gaps), _gaps(analysis, "host")
+    lasts, left = min(analysis.row_sum(call, "cpu_time_total"), idle), sum(gap.time for gap in late)
     yield Finding(
-        Waits(call, around, analysis.row_sum(call, "count"), sum(gap.time for gap in gaps), analysis.per),
-        [(gap, gap.time) for gap in gaps],
+        Waits(call, around, analysis.row_sum(call, "count"), idle, analysis.per),
+        [*((gap, gap.time) for gap in gaps), *((gap, lasts * gap.time / left) for gap in late if left > lasts)],
         gap_evidence(analysis, gaps),
         where(analysis, gaps[0].wait),
     )
@@ -247,6 +250,8 @@ OPTIMIZERS = {
 """Adam reads p, g, m, v and writes p, m, v; SGD reads p, g and writes p, and reads and writes its momentum
 (torch/optim/adam.py, sgd.py, adagrad.py; ATen/native/native_functions.yaml has the devices)."""
 OPTIMIZER = "Optimizer.step#"
+LISTED = 0.5
+"""Share of the idle time that a fused step gains over one of lists: both look at each parameter on the host."""
 SQUARE = "addcmul_"
 """Adds the square of the gradient, whose one array is two arguments: three quarters of the bytes of its shapes."""
 
@@ -268,16 +273,18 @@ def optimizer(analysis: Analysis) -> Iterator[Finding]:
         return
     passes, fused = _passes(analysis, known, ops)
     share = max(1 - fused / passes, 0.0) if passes else 0.0
-    late = [gap for gap in _gaps(analysis, "host") if analysis.on_device and _in_optimizer(analysis, gap.event)]
+    pieces, by_lists = sum(op.count for op in ops), any("_foreach_" in op.key for op in ops)
     claims: list[tuple[Op | Gap, float]] = [(op, op.time * share) for op in ops if share]
-    claims += [(gap, KEPT * gap.time) for gap in late]
+    if analysis.on_device and pieces > HANDFUL:
+        late = [gap for gap in _late(analysis) if _in_optimizer(analysis, gap.event)]
+        claims += [(gap, (LISTED if by_lists else KEPT) * gap.time) for gap in late]
     if not claims:
         return
     yield Finding(
         OptimizerOps(
             kind,
-            any("_foreach_" in op.key for op in ops),
-            sum(op.count for op in ops),
+            by_lists,
+            pieces,
             analysis.on_device,
             analysis.per,
             passes,
@@ -311,8 +318,6 @@ LONGEST_LAUNCH, OUTLYING = 500.0, 10.0
 """A host that comes later than twice this, in µs or in times of the median late launch, did not only launch."""
 SHORT_PAUSE = 100.0
 """µs: shorter idle times are not looked into, and shorter work is not worth another thread."""
-HANDFUL = 5
-"""Launches, or late ones, up to which a graph is not worth its capture."""
 LATE = 0.5
 """Percent of the launches; fewer are shown as 0 % in the table of launches."""
 COVERED = 0.1
@@ -327,7 +332,7 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
     step at once. Idle times much longer than a launch are told with what the host was in, as far as that was recorded,
     and that part is claimed. Source: PyTorch, "CUDA semantics", CUDA Graphs.
     """
-    gaps = _gaps(analysis, "host")
+    gaps = _late(analysis)
     if not gaps or _accelerator(analysis) not in GRAPHED:
         return
     short, long = _by_length(gaps)
@@ -354,6 +359,11 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
         )
 
 
+def _late(analysis: Analysis) -> list[Gap]:
+    """Return the idle times that a late launch ended."""
+    return [gap for gap in _gaps(analysis, "host") if gap.event >= 0]
+
+
 def _by_length(gaps: list[Gap]) -> tuple[list[tuple[Gap, float]], list[tuple[Gap, float]]]:
     """Return idle times with the part of each that launching explains, and with the rest where that is much more.
 
@@ -367,7 +377,7 @@ def _by_length(gaps: list[Gap]) -> tuple[list[tuple[Gap, float]], list[tuple[Gap
             typical = time
             break
     limit = 2 * min(LONGEST_LAUNCH, OUTLYING * typical)
-    times = [(gap, min(typical, limit) * gap.count) for gap in gaps]
+    times = [(gap, min(typical, LONGEST_LAUNCH) * gap.count) for gap in gaps]
     long = [(gap, gap.time - least) for gap, least in times if gap.time > limit * gap.count]
     return [(gap, least if gap.time > limit * gap.count else gap.time) for gap, least in times], long
 
@@ -398,7 +408,7 @@ def _launches(analysis: Analysis) -> float:
     pieces = sum(int(count) for kind, count in kinds if kind != "cpu")
     if not any(row[2] >= LATE for row in rows) or launches <= 0.5 * pieces:
         return 0.0
-    return sum(op.count for op in analysis.ops) * launches / kernels
+    return float(sum(op.count for op in analysis.ops) * launches / kernels)
 
 
 NOTED = 0.05
@@ -407,7 +417,7 @@ NOTED = 0.05
 
 def pauses(analysis: Analysis) -> list[str]:
     """Return a note if the device idled in long pauses for which no rule has advice: what the host was in, if known."""
-    long = _by_length(_gaps(analysis, "host"))[1] if analysis.on_device else []
+    long = _by_length(_late(analysis))[1] if analysis.on_device else []
     if sum(time for _, time in long) <= NOTED * analysis.total:
         return []
     pause = _pause(analysis, long)

@@ -22,10 +22,10 @@ class WaitsForRanks(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"Find out for which rank this one waits: {self.calls:.3g} of "
-            f"{plural(self.collectives, 'collective')} {self.per} took more than twice the time that so many bytes "
-            f"need at the best rate of the profile, {short_time_text(self.waited)} in excess. One rank alone does not show "
-            "who is late: look at all ranks (flopscope ranks), and balance their data and work."
+            f"Find out for which rank this one waits: {self.calls:.3g} of {plural(self.collectives, 'collective')} "
+            f"{self.per} took more than twice the time that so many bytes need at the best rate of the "
+            f"profile, {short_time_text(self.waited)} in excess. One rank alone does not show who is late: look at all "
+            "ranks (flopscope ranks), and balance their data and work."
         )
 
 

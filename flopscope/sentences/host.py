@@ -136,11 +136,7 @@ SIZED = (
     "fixed, or give output_size where the op takes it."
 )
 SYNCHRONIZE = "Leave out the synchronize() that the program does not need, and wait for single events."
-REMEDIES = {
-    **dict.fromkeys(("nonzero", "masked_select", "_unique2", "unique_dim", "repeat_interleave", "bincount"), SIZED),
-    **{f"{api}{what}Synchronize": SYNCHRONIZE for api in ("cuda", "hip") for what in ("Device", "Stream", "Event")},
-}
-"""What to do instead of waiting, by the waiting call; READ for others."""
+SIZED_OPS = ("nonzero", "masked_select", "_unique2", "unique_dim", "repeat_interleave", "bincount")
 
 
 class Waits(NamedTuple):
@@ -156,10 +152,12 @@ class Waits(NamedTuple):
 
     def __str__(self) -> str:
         inside = f" (in {self.around})" if self.around != self.call else ""
-        remedy = REMEDIES.get(self.call.removeprefix("aten::"), READ)
+        names = {name.removeprefix("aten::") for name in (self.call, self.around)}
+        own = self.call == self.around and self.call.endswith("Synchronize")
+        remedy = SYNCHRONIZE if own else SIZED if not names.isdisjoint(SIZED_OPS) else READ
         return (
-            f"Do not wait for the device: {self.call}{inside} waits for it, {plural(self.calls, 'call')} {self.per}, and "
-            f"the device then idles {short_time_text(self.idle)} {self.per} until the host has launched again. {remedy}"
+            f"Do not wait for the device: {self.call}{inside} waits for it, {plural(self.calls, 'call')} {self.per}, "
+            f"and the device then idles {short_time_text(self.idle)} {self.per} until the host has launched again. {remedy}"
         )
 
 
