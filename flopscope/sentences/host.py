@@ -157,7 +157,8 @@ class Waits(NamedTuple):
         remedy = SYNCHRONIZE if own else SIZED if not names.isdisjoint(SIZED_OPS) else READ
         return (
             f"Do not wait for the device: {self.call}{inside} waits for it, {plural(self.calls, 'call')} {self.per}, "
-            f"and the device then idles {short_time_text(self.idle)} {self.per} until the host has launched again. {remedy}"
+            f"and the device then idles {short_time_text(self.idle)} {self.per} until the host has launched again. "
+            f"{remedy}"
         )
 
 
