@@ -16,10 +16,12 @@
 
 #define NAME_OF(NAME, name, prose) #name,
 const char *const fs_work_class_names[] = {FS_WORK_CLASS_LIST(NAME_OF)};
-#define CAUSE_OF(NAME, name, part, prose) #name,
+#define CAUSE_OF(NAME, name, part, label, prose) #name,
 const char *const fs_idle_cause_names[] = {FS_IDLE_CAUSE_LIST(CAUSE_OF)};
-#define PART_OF(NAME, name, part, prose) #part,
+#define PART_OF(NAME, name, part, label, prose) #part,
 const char *const fs_idle_cause_parts[] = {FS_IDLE_CAUSE_LIST(PART_OF)};
+#define LABEL_OF(NAME, name, part, label, prose) label,
+const char *const fs_idle_cause_labels[] = {FS_IDLE_CAUSE_LIST(LABEL_OF)};
 
 typedef struct {
     const fs_store *store;

@@ -12,7 +12,7 @@ enum {
     FS_MARK_AROUND_WAIT = 1, /* an op around a wait for a device */
     FS_MARK_LAUNCHED = 2,    /* an API call that launched a kernel */
     FS_MARK_COPY_INSIDE = 4, /* an API call that copies within a device, which never waits for it */
-    FS_MARK_AFTER_EVENT = 8, /* an API call just after one that makes a stream wait for an event */
+    FS_MARK_AFTER_EVENT = 8, /* the first launch after a call that makes a stream wait for an event */
 };
 
 typedef struct {

@@ -6,19 +6,14 @@
  *              dry                              returned + arrival */
 #include "accounting/idle.h"
 
-#include <math.h>
-
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/saturate.h"
-#include "base/statistics.h"
 #include "store/event.h"
+#include "summaries/arrival.h"
 
 /* Of an idle time after a wait, longer than the host takes to launch again; the rest is due to its other work. */
 enum { LONGEST_AFTER_WAIT_NS = 500000 };
-
-/* No launch takes longer to arrive on an idle device: it is 2 us on an H200, 14 to 24 us on an MI300. */
-enum { LONGEST_ARRIVAL_NS = 100000 };
 
 /* A call blocked if it lasted for at least this time, and for this many times the median call. */
 enum { BLOCKED_NS = 1000000, BLOCKED_MEDIANS = 20 };
@@ -183,9 +178,9 @@ static fs_status find_launches(fs_idle *idle, const fs_intervals *works, const f
         idle->launches[i] = launch_of(idle, &idle->table->works[works->items[next].tag]);
         int64_t returned = launched_at(idle, idle->launches[i]);
         if (i > 0 && returned > busy->items[i - 1].end)
-            delays[count++] = begin > returned ? fs_sub_saturated(begin, returned) : 0;
+            delays[count++] = fs_sub_saturated(begin, returned);
     }
-    *arrival = count > 0 ? (int64_t)fmin(fs_statistics_of(delays, count).median, LONGEST_ARRIVAL_NS) : 0;
+    *arrival = fs_arrival_of(delays, count);
 done:
     fs_free(delays);
     return status;
