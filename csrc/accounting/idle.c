@@ -15,9 +15,6 @@
 /* Of an idle time after a wait, longer than the host takes to launch again; the rest is due to its other work. */
 enum { LONGEST_AFTER_WAIT_NS = 500000 };
 
-/* A call blocked if it lasted for at least this time, and for this many times the median call. */
-enum { BLOCKED_NS = 1000000, BLOCKED_MEDIANS = 20 };
-
 /* After a wait the host has no launches in the device's queue: it is late for the next ones too. This many idle times
  * are attributed to it. */
 enum { LATE_AFTER_WAIT = 8 };
@@ -175,8 +172,9 @@ static fs_status find_launches(fs_idle *idle, const fs_intervals *works, const f
         if (i % FS_POLL_ROUNDS == 0) FS_TRY_GOTO(status, fs_interrupt_poll(err), done);
         int64_t begin = busy->items[i].begin;
         while (next < works->count && works->items[next].begin < begin) next++;
-        idle->launches[i] = launch_of(idle, &idle->table->works[works->items[next].tag]);
-        int64_t returned = launched_at(idle, idle->launches[i]);
+        uint32_t launch = launch_of(idle, &idle->table->works[works->items[next].tag]);
+        int64_t returned = launched_at(idle, launch);
+        idle->launches[i] = (fs_idle_launch){returned, launch};
         if (i > 0 && returned > busy->items[i - 1].end)
             delays[count++] = fs_sub_saturated(begin, returned);
     }
@@ -186,23 +184,33 @@ done:
     return status;
 }
 
-/* Find out until when the host held up the next work, and whether an op launched it that waits for it too. */
-static void judge_launch(const fs_idle *idle, idle_time *whole, uint32_t launch, int64_t arrival)
+/* A call blocked if it lasted for at least this time, and for this many times the median call. */
+enum { BLOCKED_NS = 1000000, BLOCKED_MEDIANS = 20 };
+
+static void find_block(const fs_idle *idle, idle_time *whole, fs_idle_launch launch)
 {
     uint32_t at;
-    int64_t launched = launched_at(idle, launch);
-    if (launched == FS_MISSING) return;
-    const fs_chunk *chunk = fs_event_chunk(idle->store, launch, &at);
-    whole->late = launched > whole->dry;
-    if (whole->late) whole->returned = launched <= INT64_MAX - arrival ? launched + arrival : INT64_MAX;
-    else if ((idle->host->marks[launch] & FS_MARK_AFTER_EVENT) != 0) whole->afterwards = FS_IDLE_STREAM_WAIT;
-    if (whole->late && (idle->host->marks[launch] & FS_MARK_LAUNCHED) != 0 &&
-        chunk->duration[at] >= BLOCKED_NS && (double)chunk->duration[at] > BLOCKED_MEDIANS * idle->host->launch_median) {
-        whole->blocked = chunk->start[at];
-        whole->unblocked = launched;
+    const fs_chunk *chunk = fs_event_chunk(idle->store, launch.event, &at);
+    int64_t duration = chunk->duration[at];
+    if (duration < BLOCKED_NS || (double)duration <= BLOCKED_MEDIANS * idle->host->launch_median) return;
+    whole->blocked = chunk->start[at];
+    whole->unblocked = launch.returned;
+}
+
+/* Find out until when the host held up the next work, and whether an op launched it that waits for it too. */
+static void judge_launch(const fs_idle *idle, idle_time *whole, fs_idle_launch launch, int64_t arrival)
+{
+    if (launch.returned == FS_MISSING) return;
+    uint8_t marks = idle->host->marks[launch.event];
+    whole->late = launch.returned > whole->dry;
+    if (!whole->late) {
+        if ((marks & FS_MARK_AFTER_EVENT) != 0) whole->afterwards = FS_IDLE_STREAM_WAIT;
+        return;
     }
-    uint32_t op = idle->host->ops[launch];
-    if (whole->late && whole->wait == FS_NONE && op != FS_NONE && (idle->host->marks[op] & FS_MARK_AROUND_WAIT) != 0)
+    whole->returned = launch.returned <= INT64_MAX - arrival ? launch.returned + arrival : INT64_MAX;
+    if ((marks & FS_MARK_LAUNCHED) != 0) find_block(idle, whole, launch);
+    uint32_t op = idle->host->ops[launch.event];
+    if (whole->wait == FS_NONE && op != FS_NONE && (idle->host->marks[op] & FS_MARK_AROUND_WAIT) != 0)
         whole->wait = op;
 }
 
