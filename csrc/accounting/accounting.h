@@ -41,7 +41,7 @@ typedef enum {
     X(LOADING, loading, other, "code is loaded", "the same as host, while the code of kernels was made or loaded")  \
     X(BLOCKED, blocked, other, "the launch call blocks", "the call itself lasted much longer than such calls do")   \
     X(STREAM_WAIT, stream_wait, other, "a stream waits for an event",                                               \
-      "the call had returned; before it, since the launch before, a stream had been told to wait for an event")                       \
+      "the call had returned; before it, since the launch before, a stream had been told to wait for an event")     \
     X(OTHER, other, other, "unknown", "the call had returned, or was not recorded")
 
 typedef enum {

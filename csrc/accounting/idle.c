@@ -23,13 +23,13 @@ enum { LATE_AFTER_WAIT = 8 };
  * then `afterwards`. A device that never worked before is dry at INT64_MIN. */
 typedef struct {
     int64_t dry, until;
-    int64_t returned;             /* the launch of the next work had arrived, or another cause began */
-    int64_t blocked, unblocked;   /* the call itself took unusually long; equal: it did not */
-    const fs_table_work *next;    /* NULL: none */
-    uint32_t wait;                /* the host's wait in progress at `dry`, or the op that launches and waits; or FS_NONE */
-    fs_idle_cause afterwards;     /* OTHER, STREAM_WAIT */
-    bool edge;                    /* before the first work or after the last one of a profile without steps */
-    bool late;                    /* `returned` is after `dry` */
+    int64_t returned;           /* the launch of the next work had arrived, or another cause began */
+    int64_t blocked, unblocked; /* the call itself took unusually long; equal: it did not */
+    const fs_table_work *next;  /* NULL: none */
+    uint32_t wait;            /* the host's wait in progress at `dry`, or the op that launches and waits; or FS_NONE */
+    fs_idle_cause afterwards; /* OTHER, STREAM_WAIT */
+    bool edge;                /* before the first work or after the last one of a profile without steps */
+    bool late;                /* `returned` is after `dry` */
 } idle_time;
 
 /* The part of an idle time that lies in one step, while its causes are found. */
@@ -123,13 +123,14 @@ static fs_status add_part(fs_idle *idle, fs_sums *sums, int device, uint32_t ste
         if (of.times[cause] == 0) continue;
         bool waited = cause == FS_IDLE_SYNC, of_launch = cause != FS_IDLE_SYNC && cause != FS_IDLE_DATA;
         FS_TRY(fs_sums_gap(sums, device, step, (fs_idle_cause)cause, of_launch ? row : FS_NONE,
-                           waited ? fs_host_op_name(idle->host, whole->wait) : 0, waited ? whole->wait : FS_NONE,
-                           event, of.times[cause], err));
+                           waited ? fs_host_op_name(idle->host, whole->wait) : 0, waited ? whole->wait : FS_NONE, event,
+                           of.times[cause], err));
     }
     return FS_OK;
 }
 
-/* Launches ---------------------------------------------------------------------------------------------------------- */
+/* Launches ----------------------------------------------------------------------------------------------------------
+ */
 
 /* Return the call that launched a work, or the host event that did, or FS_NONE. */
 static uint32_t launch_of(const fs_idle *idle, const fs_table_work *work)
@@ -175,8 +176,7 @@ static fs_status find_launches(fs_idle *idle, const fs_intervals *works, const f
         uint32_t launch = launch_of(idle, &idle->table->works[works->items[next].tag]);
         int64_t returned = launched_at(idle, launch);
         idle->launches[i] = (fs_idle_launch){returned, launch};
-        if (i > 0 && returned > busy->items[i - 1].end)
-            delays[count++] = fs_sub_saturated(begin, returned);
+        if (i > 0 && returned > busy->items[i - 1].end) delays[count++] = fs_sub_saturated(begin, returned);
     }
     *arrival = fs_arrival_of(delays, count);
 done:
@@ -210,11 +210,11 @@ static void judge_launch(const fs_idle *idle, idle_time *whole, fs_idle_launch l
     whole->returned = launch.returned <= INT64_MAX - arrival ? launch.returned + arrival : INT64_MAX;
     if ((marks & FS_MARK_LAUNCHED) != 0) find_block(idle, whole, launch);
     uint32_t op = idle->host->ops[launch.event];
-    if (whole->wait == FS_NONE && op != FS_NONE && (idle->host->marks[op] & FS_MARK_AROUND_WAIT) != 0)
-        whole->wait = op;
+    if (whole->wait == FS_NONE && op != FS_NONE && (idle->host->marks[op] & FS_MARK_AROUND_WAIT) != 0) whole->wait = op;
 }
 
-/* Idle times -------------------------------------------------------------------------------------------------------- */
+/* Idle times --------------------------------------------------------------------------------------------------------
+ */
 
 /* Return the wait in progress at a time, or FS_NONE. `at` is a cursor for ascending times, `longest` the wait before it
  * that ends last. */

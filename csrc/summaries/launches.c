@@ -20,7 +20,7 @@ typedef struct {
     /* Of the current device: */
     fs_intervals launches; /* from the start of the call to that of its first kernel, in order of the latter */
     int64_t *samples;      /* room for a number of each launch */
-    fs_intervals late; /* idle times of the device that end with work whose call, the tag, returned in them */
+    fs_intervals late;     /* idle times of the device that end with work whose call, the tag, returned in them */
     int64_t kernels, with_past, bound, busy_until;
 } counting;
 
