@@ -16,10 +16,12 @@
 
 #define NAME_OF(NAME, name, prose) #name,
 const char *const fs_work_class_names[] = {FS_WORK_CLASS_LIST(NAME_OF)};
-#define CAUSE_OF(NAME, name, part, prose) #name,
+#define CAUSE_OF(NAME, name, part, label, prose) #name,
 const char *const fs_idle_cause_names[] = {FS_IDLE_CAUSE_LIST(CAUSE_OF)};
-#define PART_OF(NAME, name, part, prose) #part,
+#define PART_OF(NAME, name, part, label, prose) #part,
 const char *const fs_idle_cause_parts[] = {FS_IDLE_CAUSE_LIST(PART_OF)};
+#define LABEL_OF(NAME, name, part, label, prose) label,
+const char *const fs_idle_cause_labels[] = {FS_IDLE_CAUSE_LIST(LABEL_OF)};
 
 typedef struct {
     const fs_store *store;
@@ -112,7 +114,8 @@ static fs_status look_at_works(accountant *all, uint32_t counts[FS_DEVICE_LIMIT 
         const fs_chunk *chunk = fs_event_chunk(all->store, work->event, &at);
         all->classes[i] = (uint8_t)class_of(all, chunk, at);
         counts[fs_event_device(chunk, at) + 1]++;
-        if (chunk->kind[at] == FS_EVENT_KERNEL) FS_TRY(fs_host_note_launch(&all->host, &all->calls, chunk->correlation[at], err));
+        if (chunk->kind[at] == FS_EVENT_KERNEL)
+            FS_TRY(fs_host_note_launch(&all->host, &all->calls, chunk->correlation[at], err));
         if (work->row != FS_NONE && work->own_row != FS_NONE && all->owners[work->own_row] == FS_NONE)
             all->owners[work->own_row] = i;
     }

@@ -18,7 +18,7 @@ typedef struct {
     fs_host_step *steps;
     fs_intervals times[PURPOSES];
     uint32_t *last;       /* by lane: its last event so far, or FS_NONE */
-    uint8_t *after_event; /* by lane: whether its last API call made a stream wait for an event */
+    uint8_t *after_event; /* by lane: whether a stream was told to wait for an event since the last launch */
 } survey;
 
 /* Mark the calls that copy within a device. */
@@ -88,9 +88,10 @@ static fs_status look_at(survey *all, const fs_chunk *chunk, uint32_t at, uint32
     if (kind == FS_EVENT_OVERHEAD)
         return fs_intervals_cover(&all->times[does == FS_HOST_LOADS_CODE ? FOR_CODE : FOR_PROFILER], start, end, err);
     if (kind == FS_EVENT_RUNTIME) {
-        if (lane != FS_NONE) {
+        if (lane != FS_NONE && does == FS_HOST_ORDERS_STREAMS) all->after_event[lane] = true;
+        if (lane != FS_NONE && (does == FS_HOST_LAUNCHES || does == FS_HOST_WAITS)) {
             if (all->after_event[lane]) host->marks[index] |= FS_MARK_AFTER_EVENT;
-            all->after_event[lane] = does == FS_HOST_ORDERS_STREAMS;
+            all->after_event[lane] = false;
         }
         if (does == FS_HOST_WAITS && (host->marks[index] & FS_MARK_COPY_INSIDE) == 0)
             return add_wait(host, chunk, at, index, err);

@@ -12,17 +12,17 @@ enum {
     FS_MARK_AROUND_WAIT = 1, /* an op around a wait for a device */
     FS_MARK_LAUNCHED = 2,    /* an API call that launched a kernel */
     FS_MARK_COPY_INSIDE = 4, /* an API call that copies within a device, which never waits for it */
-    FS_MARK_AFTER_EVENT = 8, /* an API call just after one that makes a stream wait for an event */
+    FS_MARK_AFTER_EVENT = 8, /* the first launch after a call that makes a stream wait for an event */
 };
 
 typedef struct {
     const fs_store *store;
     const fs_steps *steps;
-    fs_intervals waits;     /* for a device, by begin; tags are events */
-    fs_intervals occupied;  /* by begin, disjoint: times with a cause other than HOST and SYNC, which is the tag */
-    uint32_t *ops;          /* by event: the innermost op around it, itself included, or FS_NONE */
-    uint8_t *marks;         /* by event */
-    int64_t *launches;      /* durations of the calls with FS_MARK_LAUNCHED */
+    fs_intervals waits;    /* for a device, by begin; tags are events */
+    fs_intervals occupied; /* by begin, disjoint: times with a cause other than HOST and SYNC, which is the tag */
+    uint32_t *ops;         /* by event: the innermost op around it, itself included, or FS_NONE */
+    uint8_t *marks;        /* by event */
+    int64_t *launches;     /* durations of the calls with FS_MARK_LAUNCHED */
     uint32_t launch_count, launch_capacity;
     double launch_median; /* ns: of these durations, once fs_host_end_launches was called; NaN: none */
 } fs_host;

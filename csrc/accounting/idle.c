@@ -6,22 +6,14 @@
  *              dry                              returned + arrival */
 #include "accounting/idle.h"
 
-#include <math.h>
-
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/saturate.h"
-#include "base/statistics.h"
 #include "store/event.h"
+#include "summaries/arrival.h"
 
 /* Of an idle time after a wait, longer than the host takes to launch again; the rest is due to its other work. */
 enum { LONGEST_AFTER_WAIT_NS = 500000 };
-
-/* No launch takes longer to arrive on an idle device: it is 2 us on an H200, 14 to 24 us on an MI300. */
-enum { LONGEST_ARRIVAL_NS = 100000 };
-
-/* A call blocked if it lasted for at least this time, and for this many times the median call. */
-enum { BLOCKED_NS = 1000000, BLOCKED_MEDIANS = 20 };
 
 /* After a wait the host has no launches in the device's queue: it is late for the next ones too. This many idle times
  * are attributed to it. */
@@ -31,13 +23,13 @@ enum { LATE_AFTER_WAIT = 8 };
  * then `afterwards`. A device that never worked before is dry at INT64_MIN. */
 typedef struct {
     int64_t dry, until;
-    int64_t returned;             /* the launch of the next work had arrived, or another cause began */
-    int64_t blocked, unblocked;   /* the call itself took unusually long; equal: it did not */
-    const fs_table_work *next;    /* NULL: none */
-    uint32_t wait;                /* the host's wait in progress at `dry`, or the op that launches and waits; or FS_NONE */
-    fs_idle_cause afterwards;     /* OTHER, STREAM_WAIT */
-    bool edge;                    /* before the first work or after the last one of a profile without steps */
-    bool late;                    /* `returned` is after `dry` */
+    int64_t returned;           /* the launch of the next work had arrived, or another cause began */
+    int64_t blocked, unblocked; /* the call itself took unusually long; equal: it did not */
+    const fs_table_work *next;  /* NULL: none */
+    uint32_t wait;            /* the host's wait in progress at `dry`, or the op that launches and waits; or FS_NONE */
+    fs_idle_cause afterwards; /* OTHER, STREAM_WAIT */
+    bool edge;                /* before the first work or after the last one of a profile without steps */
+    bool late;                /* `returned` is after `dry` */
 } idle_time;
 
 /* The part of an idle time that lies in one step, while its causes are found. */
@@ -131,13 +123,14 @@ static fs_status add_part(fs_idle *idle, fs_sums *sums, int device, uint32_t ste
         if (of.times[cause] == 0) continue;
         bool waited = cause == FS_IDLE_SYNC, of_launch = cause != FS_IDLE_SYNC && cause != FS_IDLE_DATA;
         FS_TRY(fs_sums_gap(sums, device, step, (fs_idle_cause)cause, of_launch ? row : FS_NONE,
-                           waited ? fs_host_op_name(idle->host, whole->wait) : 0, waited ? whole->wait : FS_NONE,
-                           event, of.times[cause], err));
+                           waited ? fs_host_op_name(idle->host, whole->wait) : 0, waited ? whole->wait : FS_NONE, event,
+                           of.times[cause], err));
     }
     return FS_OK;
 }
 
-/* Launches ---------------------------------------------------------------------------------------------------------- */
+/* Launches ----------------------------------------------------------------------------------------------------------
+ */
 
 /* Return the call that launched a work, or the host event that did, or FS_NONE. */
 static uint32_t launch_of(const fs_idle *idle, const fs_table_work *work)
@@ -180,38 +173,48 @@ static fs_status find_launches(fs_idle *idle, const fs_intervals *works, const f
         if (i % FS_POLL_ROUNDS == 0) FS_TRY_GOTO(status, fs_interrupt_poll(err), done);
         int64_t begin = busy->items[i].begin;
         while (next < works->count && works->items[next].begin < begin) next++;
-        idle->launches[i] = launch_of(idle, &idle->table->works[works->items[next].tag]);
-        int64_t returned = launched_at(idle, idle->launches[i]);
-        if (i > 0 && returned > busy->items[i - 1].end)
-            delays[count++] = begin > returned ? fs_sub_saturated(begin, returned) : 0;
+        uint32_t launch = launch_of(idle, &idle->table->works[works->items[next].tag]);
+        int64_t returned = launched_at(idle, launch);
+        idle->launches[i] = (fs_idle_launch){returned, launch};
+        if (i > 0 && returned > busy->items[i - 1].end) delays[count++] = fs_sub_saturated(begin, returned);
     }
-    *arrival = count > 0 ? (int64_t)fmin(fs_statistics_of(delays, count).median, LONGEST_ARRIVAL_NS) : 0;
+    *arrival = fs_arrival_of(delays, count);
 done:
     fs_free(delays);
     return status;
 }
 
-/* Find out until when the host held up the next work, and whether an op launched it that waits for it too. */
-static void judge_launch(const fs_idle *idle, idle_time *whole, uint32_t launch, int64_t arrival)
+/* A call blocked if it lasted for at least this time, and for this many times the median call. */
+enum { BLOCKED_NS = 1000000, BLOCKED_MEDIANS = 20 };
+
+static void find_block(const fs_idle *idle, idle_time *whole, fs_idle_launch launch)
 {
     uint32_t at;
-    int64_t launched = launched_at(idle, launch);
-    if (launched == FS_MISSING) return;
-    const fs_chunk *chunk = fs_event_chunk(idle->store, launch, &at);
-    whole->late = launched > whole->dry;
-    if (whole->late) whole->returned = launched <= INT64_MAX - arrival ? launched + arrival : INT64_MAX;
-    else if ((idle->host->marks[launch] & FS_MARK_AFTER_EVENT) != 0) whole->afterwards = FS_IDLE_STREAM_WAIT;
-    if (whole->late && (idle->host->marks[launch] & FS_MARK_LAUNCHED) != 0 &&
-        chunk->duration[at] >= BLOCKED_NS && (double)chunk->duration[at] > BLOCKED_MEDIANS * idle->host->launch_median) {
-        whole->blocked = chunk->start[at];
-        whole->unblocked = launched;
-    }
-    uint32_t op = idle->host->ops[launch];
-    if (whole->late && whole->wait == FS_NONE && op != FS_NONE && (idle->host->marks[op] & FS_MARK_AROUND_WAIT) != 0)
-        whole->wait = op;
+    const fs_chunk *chunk = fs_event_chunk(idle->store, launch.event, &at);
+    int64_t duration = chunk->duration[at];
+    if (duration < BLOCKED_NS || (double)duration <= BLOCKED_MEDIANS * idle->host->launch_median) return;
+    whole->blocked = chunk->start[at];
+    whole->unblocked = launch.returned;
 }
 
-/* Idle times -------------------------------------------------------------------------------------------------------- */
+/* Find out until when the host held up the next work, and whether an op launched it that waits for it too. */
+static void judge_launch(const fs_idle *idle, idle_time *whole, fs_idle_launch launch, int64_t arrival)
+{
+    if (launch.returned == FS_MISSING) return;
+    uint8_t marks = idle->host->marks[launch.event];
+    whole->late = launch.returned > whole->dry;
+    if (!whole->late) {
+        if ((marks & FS_MARK_AFTER_EVENT) != 0) whole->afterwards = FS_IDLE_STREAM_WAIT;
+        return;
+    }
+    whole->returned = launch.returned <= INT64_MAX - arrival ? launch.returned + arrival : INT64_MAX;
+    if ((marks & FS_MARK_LAUNCHED) != 0) find_block(idle, whole, launch);
+    uint32_t op = idle->host->ops[launch.event];
+    if (whole->wait == FS_NONE && op != FS_NONE && (idle->host->marks[op] & FS_MARK_AROUND_WAIT) != 0) whole->wait = op;
+}
+
+/* Idle times --------------------------------------------------------------------------------------------------------
+ */
 
 /* Return the wait in progress at a time, or FS_NONE. `at` is a cursor for ascending times, `longest` the wait before it
  * that ends last. */

@@ -5,13 +5,19 @@
 #include "accounting/host.h"
 #include "accounting/sums.h"
 
+/* What launched the work that ended an idle time. */
+typedef struct {
+    int64_t returned; /* until when the host had not launched it; FS_MISSING: unknown */
+    uint32_t event;   /* the API call, or the op of the host; FS_NONE: unknown */
+} fs_idle_launch;
+
 typedef struct {
     const fs_store *store;
     const fs_table *table;
     const fs_steps *steps;
     const fs_api_calls *calls;
     const fs_host *host;
-    uint32_t *launches; /* of one device, by idle time: the event that launched the next work, or FS_NONE */
+    fs_idle_launch *launches; /* of one device, by idle time */
     uint32_t launch_capacity;
     bool lists; /* each idle time is listed in `spans` */
     fs_idle_span *spans;

@@ -11,6 +11,8 @@ static const struct {
 } host_kinds[] = {
     {"Synchronize", FS_HOST_WAITS},
     {"Memcpy", FS_HOST_WAITS},
+    {"Launch", FS_HOST_LAUNCHES},
+    {"Memset", FS_HOST_LAUNCHES},
     {"StreamWaitEvent", FS_HOST_ORDERS_STREAMS},
     {"ModuleLoad", FS_HOST_LOADS_CODE}, /* cuModuleLoadData, hipModuleLoadDataEx */
     {"LibraryLoad", FS_HOST_LOADS_CODE},

@@ -9,6 +9,7 @@
 typedef enum {
     FS_HOST_OTHER,
     FS_HOST_WAITS,          /* the API call may wait for a device: cudaStreamSynchronize, cudaMemcpyAsync, … */
+    FS_HOST_LAUNCHES,       /* the API call launches kernels or fills: cudaLaunchKernel, cudaMemsetAsync, … */
     FS_HOST_ORDERS_STREAMS, /* the API call makes a stream wait for an event: cudaStreamWaitEvent */
     FS_HOST_LOADS_CODE,     /* the API call or overhead loads the code of kernels: cuModuleLoadData, … */
     FS_HOST_LOADS_DATA,     /* the op or range, of torch or its DataLoader, waits for the next batch of data */

@@ -96,7 +96,7 @@ class Model:
         self.part = analysis.cell_parts().copy()
         self.compute = np.array(cells["compute"], dtype=np.float64)
         self.memory = np.array(cells["memory"], dtype=np.float64)
-        by_cause = np.array([analysis.idle_unobserved(1.0) if c in ("host", "sync") else 1.0 for c in CAUSES])
+        by_cause = np.array([analysis.unobserved_share(cause) for cause in CAUSES])
         self.idle = gaps["time"] * by_cause[gaps["cause"]]
         self.freed = 0.0
         """µs per step that the host no longer needs."""
