@@ -45,7 +45,9 @@ class Step(NamedTuple):
     waits: int
     """Part of it during which the host waited for a device."""
     events: Mapping[str, int]
-    """Host events that began in it, by kind."""
+    """Host events that were recorded in it, by kind; not those that replays of a graph have from its capture."""
+    has_shapes: bool
+    """Whether what some op recorded in it was called with is known."""
 
 
 @dataclass
