@@ -119,7 +119,7 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
         return
     found = gap_evidence(analysis, gaps)
     late = sum(gap.time for gap in _gaps(analysis, "host"))
-    waits = analysis.scale * sum(step.waits for step in analysis.steps)
+    waits = analysis.scale * sum(step.waits for step in analysis.alike)
     claims: list[tuple[Op | Gap, float]] = [(gap, gap.time) for gap in gaps]
     claims += [(gap, waits * gap.time / late) for gap in _gaps(analysis, "host") if late > waits]
     name = found[0]["op"]

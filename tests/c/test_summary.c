@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "store/signature.h"
+#include "store/step_marks.h"
 #include "summaries/efficiency.h"
 #include "summaries/intervals.h"
 #include "summaries/launches.h"
@@ -201,6 +202,32 @@ static void test_a_step_ends_with_its_last_work_on_a_device(void)
     parts = steps.steps[2].parts;
     CHECK(parts[FS_PART_KERNEL] == 110 && parts[FS_PART_MEMCPY] == 10 && parts[FS_PART_OTHER_CPU] == 10);
     CHECK(parts[FS_PART_OTHER] == 20 && parts[FS_PART_RUNTIME] == 0);
+    fs_steps_clear(&steps);
+}
+
+static void test_a_first_and_a_last_mark_without_work_are_no_steps(void)
+{
+    uint32_t empty = host(FS_EVENT_STEP, "ProfilerStep#0", FS_NONE, 0, 10);
+    host(FS_EVENT_RANGE, "range", empty, 1, 9);
+    host(FS_EVENT_STEP, "ProfilerStep#1", FS_NONE, 10, 100);
+    host(FS_EVENT_OP, "op", FS_NONE, 10, 20); /* on any thread */
+    host(FS_EVENT_STEP, "ProfilerStep#2", FS_NONE, 100, 150); /* between others it counts */
+    uint32_t step = host(FS_EVENT_STEP, "ProfilerStep#3", FS_NONE, 150, 200);
+    call(1, step, 160, 170);
+    work(FS_EVENT_KERNEL, "k", 0, 7, 1, 1, FS_NONE, 210, 230);
+    uint32_t last = host(FS_EVENT_STEP, "ProfilerStep#4", FS_NONE, 200, 300);
+    call(2, last, 220, 280); /* it launches nothing */
+    fs_steps steps = break_down();
+    CHECK(steps.count == 3);
+    CHECK(is_step(&steps.steps[0], "ProfilerStep#1", 10, 100));
+    CHECK(is_step(&steps.steps[2], "ProfilerStep#3", 150, 230));
+    CHECK(fs_steps_count_recorded(&steps, store, NULL) == FS_OK);
+    CHECK(steps.steps[0].recorded[FS_EVENT_OP] == 1 && steps.steps[2].recorded[FS_EVENT_RUNTIME] == 1);
+    CHECK(steps.steps[0].recorded[FS_EVENT_RANGE] == 0 && !steps.steps[0].has_shapes);
+    fs_steps_clear(&steps);
+    fs_step_marks_undo(store, "ProfilerStep#1");
+    steps = break_down();
+    CHECK(steps.count == 2 && is_step(&steps.steps[0], "ProfilerStep#2", 100, 150));
     fs_steps_clear(&steps);
 }
 
@@ -456,6 +483,7 @@ int main(void)
         test_random_intervals_against_moments,
         test_sorting_is_stable_over_the_whole_range_of_times,
         test_a_step_ends_with_its_last_work_on_a_device,
+        test_a_first_and_a_last_mark_without_work_are_no_steps,
         test_work_belongs_to_the_step_around_its_launcher,
         test_each_moment_counts_for_the_first_active_part,
         test_without_steps_the_profile_is_one_step,
