@@ -197,7 +197,7 @@ def test_ops_of_the_first_step_alone_have_no_part_in_the_means() -> None:
     program.run("made::setup", 600, 620, 100, [4])
     trace = program.load()
     assert [op.key for op in trace._analysis("means").ops] == ["made::op"]
-    assert trace.what_if(peaks={"memory": 1e12})["total"].iloc[0] == 12_000
+    assert trace.what_if(peaks={"memory": 1e12})["total"].iloc[0] == pytest.approx(12_000, abs=10)
     setup = trace.what_if(rule="launch").iloc[0]
     assert setup["unmodelled"] + setup["latency"] + setup["memory"] + setup["launch"] + setup["ideal"] == 11_490
 

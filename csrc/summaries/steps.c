@@ -85,11 +85,8 @@ static void place_steps(const finding *found, fs_step *steps)
         int64_t begin = later(step->begin, previous), host_begin = later(step->begin, host_previous);
         previous = later(begin, later(step->end, found->work_ends[i]));
         host_previous = later(host_begin, step->end);
-        steps[i] = (fs_step){.name = step->name,
-                             .begin = begin,
-                             .end = previous,
-                             .host_begin = host_begin,
-                             .host_end = host_previous};
+        steps[i] = (fs_step){
+            .name = step->name, .begin = begin, .end = previous, .host_begin = host_begin, .host_end = host_previous};
     }
 }
 

@@ -18,7 +18,7 @@ typedef struct {
     uint32_t entry_capacity;
     fs_step_marks marks; /* if `steps` */
     uint8_t *programs;   /* if `lines`, by name: FRAME_… */
-    fs_table_part last; /* of the previous event */
+    fs_table_part last;  /* of the previous event */
     uint32_t last_id;
 } parting;
 

@@ -210,7 +210,7 @@ static void test_a_first_and_a_last_mark_without_work_are_no_steps(void)
     uint32_t empty = host(FS_EVENT_STEP, "ProfilerStep#0", FS_NONE, 0, 10);
     host(FS_EVENT_RANGE, "range", empty, 1, 9);
     host(FS_EVENT_STEP, "ProfilerStep#1", FS_NONE, 10, 100);
-    host(FS_EVENT_OP, "op", FS_NONE, 10, 20); /* on any thread */
+    host(FS_EVENT_OP, "op", FS_NONE, 10, 20);                 /* on any thread */
     host(FS_EVENT_STEP, "ProfilerStep#2", FS_NONE, 100, 150); /* between others it counts */
     uint32_t step = host(FS_EVENT_STEP, "ProfilerStep#3", FS_NONE, 150, 200);
     call(1, step, 160, 170);
