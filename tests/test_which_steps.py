@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hand_traces import Program, in_a_row
+from hand_traces import Program
 from run_programs import run, script
 from test_graphs import Capture, Replay
 from test_graphs import step as captured_step
@@ -264,4 +264,3 @@ def test_the_trace_of_a_capture_does_not_change_what_recording_cost(tmp_path: Pa
     assert {row.key for row in joined.key_averages()} > {"aten::mm", "aten::relu"}
     costs = [trace._analysis("cost").recording for trace in (alone, joined)]
     assert costs[0] == costs[1] and costs[0].host == pytest.approx((3.2 + 2.0) * 5 / 8.5), "an op and a call"
-    assert in_a_row(("made::a", 10.0, [[8]])).load()._analysis("cost").steps[0].has_shapes

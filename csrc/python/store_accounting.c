@@ -52,12 +52,12 @@ static PyObject *step_tuple(const fs_store *store, const fs_step *step, const fs
     PyObject *events = PyDict_New();
     for (int kind = 0; events != NULL && kind < FS_EVENT_KIND_COUNT; kind++) {
         if (fs_event_kind_on_device[kind]) continue;
-        PyObject *number = PyLong_FromLongLong(step->recorded[kind]);
+        PyObject *number = PyLong_FromLongLong(host->events[kind]);
         if (!fs_put_column(events, fs_event_kind_names[kind], number)) Py_CLEAR(events);
     }
-    return Py_BuildValue("(NLLLLNO)", name, (long long)step->begin, (long long)step->end,
+    return Py_BuildValue("(NLLLLNL)", name, (long long)step->begin, (long long)step->end,
                          (long long)fs_sub_saturated(step->host_end, step->host_begin), (long long)host->waits, events,
-                         step->has_shapes ? Py_True : Py_False);
+                         (long long)host->described);
 }
 
 static PyObject *steps_of(const fs_store *store, const fs_accounting *accounting)

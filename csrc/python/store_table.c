@@ -409,7 +409,6 @@ PyObject *fs_store_object_table(PyObject *object, PyObject *args)
     fs_long_work_begin(&work);
     status = fs_table_build(self->store, &request->options, &table, &err);
     if (status == FS_OK && account) status = fs_accounting_build(&accounting, self->store, table, &err);
-    if (status == FS_OK && account) status = fs_steps_count_recorded(&accounting.steps, self->store, &err);
     fs_long_work_end(&work);
     double seconds = (double)(fs_clock_now() - began) / 1e9;
     if (status != FS_OK) {

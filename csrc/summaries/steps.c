@@ -6,9 +6,7 @@
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "store/event.h"
-#include "store/signature.h"
 #include "store/step_marks.h"
-#include "store/torch_signature.h"
 #include "summaries/intervals.h"
 #include "work/names.h"
 
@@ -151,63 +149,6 @@ void fs_steps_clear(fs_steps *steps)
 {
     fs_free(steps->steps);
     *steps = (fs_steps){0};
-}
-
-/* What was recorded ------------------------------------------------------------------------------------------------ */
-
-/* Return the step in which the host was at a time, or NULL. `last` is the result of the call before, as the events of a
- * thread are in order. */
-static fs_step *host_step_at(const fs_steps *steps, fs_step *last, int64_t time)
-{
-    if (last != NULL && time >= last->host_begin && time < last->host_end) return last;
-    uint32_t low = 0, high = steps->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (steps->steps[middle].host_begin <= time) low = middle + 1;
-        else high = middle;
-    }
-    return low > 0 && time < steps->steps[low - 1].host_end ? &steps->steps[low - 1] : NULL;
-}
-
-/* Return whether a signature has what an op was called with. */
-static bool has_arguments(const fs_store *store, uint32_t signature)
-{
-    fs_torch_call call;
-    fs_span bytes = fs_store_signature_bytes(store, signature);
-    if (fs_signature_kind_of(bytes.bytes) == FS_SIGNATURE_CALL) return true;
-    return fs_torch_decode(bytes.bytes, bytes.size, &call) && call.count > 0;
-}
-
-/* bare, by signature: it was looked at, and has no arguments. */
-static fs_status count_recorded(fs_steps *steps, const fs_store *store, bool *bare, fs_error *err)
-{
-    uint32_t count = fs_store_count(store), at;
-    const fs_chunk *chunk = NULL;
-    fs_step *step = NULL;
-    for (uint32_t index = 0; index < count; index++) {
-        FS_POLL(index, err);
-        chunk = fs_event_next_chunk(store, index, chunk, &at);
-        uint8_t kind = chunk->kind[at];
-        uint32_t signature = chunk->signature[at];
-        if (fs_event_lies_on_device(kind, chunk->device[at]) || chunk->start[at] == FS_MISSING) continue;
-        if ((chunk->flags[at] & FS_EVENT_REPLAYED) != 0) continue;
-        step = host_step_at(steps, step, chunk->start[at]);
-        if (step == NULL) continue;
-        step->recorded[kind]++;
-        if (kind != FS_EVENT_OP || step->has_shapes || signature == FS_NONE || bare[signature]) continue;
-        step->has_shapes = has_arguments(store, signature);
-        bare[signature] = !step->has_shapes;
-    }
-    return FS_OK;
-}
-
-fs_status fs_steps_count_recorded(fs_steps *steps, const fs_store *store, fs_error *err)
-{
-    bool *bare = fs_calloc(fs_store_signature_count(store) + (size_t)1, sizeof *bare);
-    if (bare == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to count the events of %u steps", steps->count);
-    fs_status status = count_recorded(steps, store, bare, err);
-    fs_free(bare);
-    return status;
 }
 
 /* Breakdown -------------------------------------------------------------------------------------------------------- */

@@ -41,9 +41,6 @@ typedef struct {
     int64_t begin, end;                /* ns */
     int64_t host_begin, host_end;      /* on the host, after the end of the step before; or of all host events */
     int64_t parts[FS_STEP_PART_COUNT]; /* ns; filled by fs_steps_break_down */
-    /* Filled by fs_steps_count_recorded. */
-    int64_t recorded[FS_EVENT_KIND_COUNT]; /* host events that were recorded in it, by kind */
-    bool has_shapes;                       /* what some op recorded in it was called with is known */
 } fs_step;
 
 /* Ascending and disjoint, on the host as well. Empty only if the store has no events with times. */
@@ -57,10 +54,6 @@ typedef struct {
 fs_status fs_steps_find(fs_steps *steps, const fs_store *store, fs_error *err);
 fs_status fs_steps_find_with(fs_steps *steps, const fs_store *store, const fs_api_calls *calls, fs_error *err);
 fs_status fs_steps_break_down(fs_steps *steps, const fs_store *store, fs_error *err);
-
-/* Count the host events that were recorded in each step. Ops that replays of a graph have from the trace of its capture
- * (FS_EVENT_REPLAYED) were not. FS_OUT_OF_MEMORY. */
-fs_status fs_steps_count_recorded(fs_steps *steps, const fs_store *store, fs_error *err);
 void fs_steps_clear(fs_steps *steps);
 
 #endif

@@ -47,8 +47,8 @@ class Step(NamedTuple):
     """Part of it during which the host waited for a device."""
     events: Mapping[str, int]
     """Host events that were recorded in it, by kind; not those that replays of a graph have from its capture."""
-    has_shapes: bool
-    """Whether what some op recorded in it was called with is known."""
+    described: int
+    """Number of the ops among them with shapes."""
 
     @property
     def time(self) -> float:

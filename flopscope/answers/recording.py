@@ -52,7 +52,8 @@ def recording_cost(analysis: Analysis) -> Recording:
     events = {kind: sum(step.events.get(kind, 0) for step in steps) / max(len(steps), 1) for kind in costs}
     host = sum(cost * events[kind] for kind, cost in costs.items())
     if recorded:
-        host = (host + SHAPES * events["op"] * any(step.has_shapes for step in steps)) * _slowness(analysis)
+        described = sum(step.described for step in steps) / max(len(steps), 1)
+        host = (host + SHAPES * described) * _slowness(analysis)
     late = analysis.idle(*LATE) if analysis.on_device else 0.0
     return Recording(host, min(host, late), analysis.idle("recording"))
 

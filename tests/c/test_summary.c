@@ -221,9 +221,6 @@ static void test_a_first_and_a_last_mark_without_work_are_no_steps(void)
     CHECK(steps.count == 3);
     CHECK(is_step(&steps.steps[0], "ProfilerStep#1", 10, 100));
     CHECK(is_step(&steps.steps[2], "ProfilerStep#3", 150, 230));
-    CHECK(fs_steps_count_recorded(&steps, store, NULL) == FS_OK);
-    CHECK(steps.steps[0].recorded[FS_EVENT_OP] == 1 && steps.steps[2].recorded[FS_EVENT_RUNTIME] == 1);
-    CHECK(steps.steps[0].recorded[FS_EVENT_RANGE] == 0 && !steps.steps[0].has_shapes);
     fs_steps_clear(&steps);
     fs_step_marks_undo(store, "ProfilerStep#1");
     steps = break_down();
@@ -414,8 +411,8 @@ static void test_launch_statistics(void)
     CHECK(row->call_time_median == 10); /* 10, 10, 30, 70, 6 */
     /* Queued at the calls of 0, 10, 20, 140, 300: none; 1; 1 and 2; none; none. */
     CHECK(near(row->queue_mean, 3 / 5.0) && row->queue_max == 2);
-    /* With earlier work on their stream: 2 (busy until 100), 4 and 5 (idle). Idle device: 205 to 220, 240 to 250, 260 to
-     * 320; the calls returned at 210, 306 and 306, so launches take 10 to arrive, the median of 10, 0 and 14. */
+    /* With earlier work on their stream: 2 (busy until 100), 4 and 5 (idle). Idle device: 205 to 220, 240 to 250, 260
+     * to 320; the calls returned at 210, 306 and 306, so launches take 10 to arrive, the median of 10, 0 and 14. */
     CHECK(near(row->launch_bound_pct, 200 / 3.0) && row->idle_lost == 15 + 10 + (306 + 10 - 260));
     CHECK(rows[1].device == 1 && rows[1].kernels == 0 && rows[1].launches == 0 && isnan(rows[1].delay_median));
     CHECK(isnan(rows[1].queue_mean) && isnan(rows[1].launch_bound_pct) && isnan(rows[1].idle_lost));
