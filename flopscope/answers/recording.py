@@ -52,8 +52,8 @@ def recording_cost(analysis: Analysis) -> Recording:
     events = {kind: sum(step.events.get(kind, 0) for step in steps) / max(len(steps), 1) for kind in costs}
     host = sum(cost * events[kind] for kind, cost in costs.items())
     if recorded:
-        described = sum(step.described for step in steps) / max(len(steps), 1)
-        host = (host + SHAPES * described) * _slowness(analysis)
+        shapes = SHAPES * any(step.described for step in steps)  # fitted to all ops, also to those without inputs
+        host = (host + shapes * events["op"]) * _slowness(analysis)
     late = analysis.idle(*LATE) if analysis.on_device else 0.0
     return Recording(host, min(host, late), analysis.idle("recording"))
 
