@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,6 +11,7 @@ from flopscope.answers.counter_rules import cached
 from flopscope.answers.findings import Finding
 from flopscope.answers.host_rules import pauses
 from flopscope.answers.rules import RULES
+from flopscope.answers.step_kinds import notes_of
 from flopscope.support.safe import markup, printable
 from flopscope.support.units import percent_text, plural, short_time_text
 
@@ -196,26 +196,11 @@ def _plain(facts: object) -> dict[str, Any]:
     return {name: plain(value) for name, value in names.items()}
 
 
-LONG, HEAVY = 3.0, 0.2
-"""Times the median step, and share of all steps' time, above which long steps are worth a note."""
-
-
 def outlying(analysis: Analysis) -> list[str]:
-    """Return a note if a few long steps, such as the first and the last of a program, weigh heavily in the means."""
+    """Return notes on steps that take much longer than the others."""
     if not analysis.has_steps:
         return []
-    times = [(step.end - step.begin) / 1000 for step in analysis.steps]
-    median = statistics.median(times)
-    long = [(step.name or "", time) for step, time in zip(analysis.steps, times, strict=True) if time > LONG * median]
-    share = sum(time for _, time in long) / max(sum(times), 1.0)
-    if share < HEAVY or 2 * len(long) > len(times):
-        return []
-    named = ", ".join(f"{name} ({short_time_text(time)})" for name, time in long[:2]) + ("…" if len(long) > 2 else "")
-    return [
-        f"Times of a step are means, {percent_text(100 * share)} of them from {plural(len(long), 'long step')}: "
-        f"{named}; the median step takes {short_time_text(median)}. Leave them out: record later steps, by a "
-        "schedule or flopscope run --steps."
-    ]
+    return notes_of([step.name or "" for step in analysis.steps], [step.time for step in analysis.steps])
 
 
 def missing(analysis: Analysis) -> list[str]:
