@@ -156,10 +156,12 @@ def test_pinned_memory_is_advised_where_pageable_memory_is_copied(kernel: str, d
 
 
 def test_workers_that_start_are_not_slow() -> None:
-    row = only(loads(MULTI, 5000, 300, 300, 300), "data")
+    row = only(loads(MULTI, 1000, 300, 300, 300), "data")  # a first step 2.4 times as long as the others is one of them
     assert "The first batch, for which the workers start, takes" in row.what
     assert row.facts["waited"] == pytest.approx(900 / 4, rel=0.1)
-    assert only(loads(SINGLE, 5000, 300, 300, 300), "data").facts["starting"] == 0
+    assert only(loads(SINGLE, 1000, 300, 300, 300), "data").facts["starting"] == 0
+    row = only(loads(MULTI, 5000, 300, 300, 300), "data")  # a longer one is left out of the means
+    assert row.facts["waited"] == pytest.approx(300, rel=0.1) and row.facts["starting"] == 0
 
 
 def test_the_kind_of_memory_and_the_direction_of_copies_are_in_their_names() -> None:

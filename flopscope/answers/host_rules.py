@@ -119,10 +119,10 @@ def data(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _starting(analysis: Analysis, names: list[str]) -> float:
-    """Return the share of the waits for data in which the workers started."""
-    _, times = calls_of(analysis, names)
-    first, *others = times.tolist() or [0]
-    return first / sum(times.tolist()) if len(others) > 1 and first > STARTING * median(others) else 0.0
+    """Return the share of the waits for data in which the workers started, of the steps that are alike."""
+    steps, times = calls_of(analysis, names)
+    first, *others = times[steps >= analysis.apart].tolist() or [0]
+    return first / (first + sum(others)) if len(others) > 1 and first > STARTING * median(others) else 0.0
 
 
 PINNED = {True: 0.25, False: 1.0}
