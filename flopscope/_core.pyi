@@ -316,6 +316,7 @@ class Roof:
     unit: str | None
     unit_flops: float
     partial: bool
+    launches: float
 
 def roof(flops: float, bytes: float, unit: str | None, peaks: dict[str, Any], launches: float = 1, /) -> Roof: ...
 def rate(
