@@ -43,6 +43,7 @@ dtype_bytes: dict[str, int]
 float_dtypes: tuple[str, ...]
 compute_units: tuple[str, ...]
 torch_dtypes: dict[str, str]
+torch_dtype_sizes: dict[str, tuple[int, str]]
 fallback_units: dict[str, str]
 
 @final
@@ -318,6 +319,7 @@ class Roof:
     unit: str | None
     unit_flops: float
     partial: bool
+    launches: float
 
 def roof(flops: float, bytes: float, unit: str | None, peaks: dict[str, Any], launches: float = 1, /) -> Roof: ...
 def rate(

@@ -52,6 +52,21 @@ def whole(program: Program) -> Parts:
 # Work, by hand --------------------------------------------------------------------------------------------------------
 
 
+def test_inefficient_work_belongs_to_the_larger_term_of_its_roofline() -> None:
+    """There is no part of its own: the product's FLOPs, the sum's bytes take longer at the peaks."""
+    program = Program()
+    program.run("aten::tiny", 0, 5, 1)  # the shortest kernel
+    program.run("aten::mm", 10, 20, 6600, [4096, 4096], [4096, 4096], dtype=BF16)
+    program.run("aten::add", 6700, 6710, 1000, [4096, 4096], [4096, 4096], dtype=BF16)
+    loaded = program.load()
+    bounds = {row.key: row.bound for row in loaded.key_averages()}
+    assert bounds["aten::mm"] == bounds["aten::add"] == "inefficient"
+    parts = parts_of(rows_of(loaded)[-1])
+    product, added = 2 * 4096**3 / PEAKS["bf16_tensor"] * 1e9, 3 * 2 * 4096**2 / BANDWIDTH * 1e9
+    assert parts["compute"] == pytest.approx(6_600_000 - product, abs=2)
+    assert parts["memory"] == pytest.approx(1_000_000 - added, abs=2)
+
+
 def test_a_kernel_of_unknown_work_is_unmodelled_and_the_time_before_it_an_edge() -> None:
     program = Program()
     program.run("made::up", 0, 10, 90)

@@ -52,13 +52,17 @@ static bool add_tensor(fs_torch_builder *builder, fs_torch_dtype dtype, PyObject
     return false;
 }
 
-static bool add_list(fs_torch_builder *builder, PyObject *dims, PyObject *strides)
+/* types: the dtype of each tensor, or a text: none is known. */
+static bool add_list(fs_torch_builder *builder, PyObject *dims, PyObject *types, PyObject *strides)
 {
     fs_error err;
     if (fs_torch_add_list(builder, &err) != FS_OK) return fs_raise(&err), false;
     for (Py_ssize_t i = 0; i < PySequence_Size(dims); i++) {
         PyObject *shape = PySequence_GetItem(dims, i), *steps = item_of(strides, i);
-        bool added = shape != NULL && steps != NULL && add_tensor(builder, FS_TORCH_DTYPE_NONE, shape, steps);
+        const char *name =
+            PyList_Check(types) && i < PyList_GET_SIZE(types) ? PyUnicode_AsUTF8(PyList_GET_ITEM(types, i)) : "";
+        bool added = shape != NULL && steps != NULL && name != NULL &&
+                     add_tensor(builder, fs_torch_dtype_find(name, strlen(name)), shape, steps);
         Py_XDECREF(shape);
         Py_XDECREF(steps);
         if (!added) return false;
@@ -71,12 +75,13 @@ static bool add_list(fs_torch_builder *builder, PyObject *dims, PyObject *stride
 static bool add_argument(fs_torch_builder *builder, PyObject *dims, PyObject *type, PyObject *strides,
                          PyObject *concrete)
 {
+    if (PyList_Check(type)) return add_list(builder, dims, type, strides);
     const char *name = type == Py_None ? "" : PyUnicode_AsUTF8(type);
     const char *text = concrete == Py_None ? "" : PyUnicode_AsUTF8(concrete);
     fs_error err;
     if (name == NULL || text == NULL) return false;
     fs_torch_dtype dtype = fs_torch_dtype_find(name, strlen(name));
-    if (is_nested(dims) || strcmp(name, "TensorList") == 0) return add_list(builder, dims, strides);
+    if (is_nested(dims) || strcmp(name, "TensorList") == 0) return add_list(builder, dims, type, strides);
     Py_ssize_t ndim = PySequence_Size(dims);
     if (ndim < 0) return false;
     if (ndim > 0 || dtype != FS_TORCH_DTYPE_NONE) return add_tensor(builder, dtype, dims, strides);
@@ -284,9 +289,27 @@ static PyMethodDef functions[] = {
      "stop."},
     {"_work_of_torch", work_of_torch, METH_VARARGS,
      "_work_of_torch(name, dims, types, strides=None, concrete=None): return the work of one call. Arguments are as "
-     "in Kineto."},
+     "in Kineto; the type of a list of tensors may be a list of theirs."},
     {NULL, NULL, 0, NULL},
 };
+
+/* Their bytes per element and their kinds of numbers. */
+static PyObject *dtype_sizes(void)
+{
+    static const char *const kinds[] = {[FS_TORCH_FLOAT] = "float",
+                                        [FS_TORCH_FLOAT8] = "float8",
+                                        [FS_TORCH_FLOAT4] = "float4",
+                                        [FS_TORCH_INTEGER] = "integer",
+                                        [FS_TORCH_COMPLEX] = "complex"};
+    PyObject *sizes = PyDict_New();
+    for (int i = 0; sizes != NULL && i < FS_TORCH_DTYPE_COUNT; i++) {
+        const fs_torch_dtype_row *row = &fs_torch_dtypes[i];
+        PyObject *pair = Py_BuildValue("(is)", row->size, kinds[row->kind]);
+        if (pair == NULL || PyDict_SetItemString(sizes, row->name, pair) < 0) Py_CLEAR(sizes);
+        Py_XDECREF(pair);
+    }
+    return sizes;
+}
 
 /* Kineto's names of dtypes by torch's. */
 static int add_dtypes(PyObject *module)
@@ -301,7 +324,11 @@ static int add_dtypes(PyObject *module)
             status = PyDict_SetItemString(names, row->name, kineto);
         Py_XDECREF(kineto);
     }
+    PyObject *sizes = status == 0 ? dtype_sizes() : NULL;
+    if (sizes == NULL) status = -1;
     if (status == 0) status = PyModule_AddObjectRef(module, "torch_dtypes", names);
+    if (status == 0) status = PyModule_AddObjectRef(module, "torch_dtype_sizes", sizes);
+    Py_XDECREF(sizes);
     Py_XDECREF(names);
     return status;
 }

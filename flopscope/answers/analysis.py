@@ -7,6 +7,7 @@ of the profile if it has no steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,7 +33,15 @@ IDLE_PARTS = _core.idle_parts
 """The part of the accounting to which each cause of idleness belongs."""
 PARTS = (*WORK_PARTS, *dict.fromkeys(IDLE_PARTS))
 BEYOND = {"compute": "compute", "memory": "memory", "cache": "memory", "latency": "latency", "launch": "launch"}
-"""The part of the time beyond the ideal, by the bound of the row; "unmodelled" for others."""
+"""The part of the time beyond the ideal, by the bound of the row; "unmodelled" for others. What is inefficient belongs
+to the larger term of its roofline."""
+
+
+def _beyond(bound: str, flops: float, bandwidth: float) -> str:
+    """Return the part of the time beyond the ideal of a row, by its bound and its shares of the peaks."""
+    if bound == "inefficient":
+        return "compute" if flops > bandwidth or math.isnan(bandwidth) else "memory"
+    return BEYOND.get(bound, "unmodelled")
 
 
 class Step(NamedTuple):
@@ -185,9 +194,9 @@ class Analysis:
 
     def cell_parts(self) -> npt.NDArray[np.int64]:
         """Return for each cell the index in PARTS of the time beyond its ideal time."""
-        bounds = self.columns["bound"]
+        terms = zip(*(self.columns[name] for name in ("bound", "pct_peak_flops", "pct_peak_bandwidth")), strict=True)
         by_row = np.array(
-            [PARTS.index(BEYOND.get(bound, "unmodelled")) for bound in bounds] + [PARTS.index("unmodelled")],
+            [PARTS.index(_beyond(*term)) for term in terms] + [PARTS.index("unmodelled")],
             dtype=np.int64,
         )
         parts: npt.NDArray[np.int64] = by_row[self.cells["row"]]  # row -1 is the last entry

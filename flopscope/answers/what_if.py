@@ -1,8 +1,8 @@
 """What if: the accounting as it would be after a change of the program, of its host or of its device.
 
 The model: a row that compute or memory bounds keeps the share of its limit that it reaches, so its time changes as its
-least time does. Time beyond the limits of other rows, communication and copies stay. A device that works less waits for
-the host where the host's own time then limits the step (Analysis.slack).
+least time does. Time beyond the limits of other rows, inefficient ones included, communication and copies stay. A
+device that works less waits for the host where the host's own time then limits the step (Analysis.slack).
 """
 
 from __future__ import annotations
@@ -169,7 +169,8 @@ class Model:
         least = np.maximum(compute, memory)
         ratio = np.where(known & (least > 0), np.maximum(new_compute, new_memory) / np.where(least > 0, least, 1), 1.0)
         lost = np.isnan(ratio)
-        limited = (self.part == COMPUTE) | (self.part == MEMORY)
+        bounds = np.array([*self.analysis.columns["bound"], "unknown"])[cells["row"]]  # row -1 is the last entry
+        limited = ((self.part == COMPUTE) | (self.part == MEMORY)) & (bounds != "inefficient")
         turned = limited & ((compute > memory) != (new_compute > new_memory)) & ~lost
         self.part[turned] = np.where(new_compute > new_memory, COMPUTE, MEMORY)[turned]
         beyond = np.where(limited & ~lost, ratio, 1.0) * (self.time - self.ideal)

@@ -174,7 +174,7 @@ _SENTENCES = (
 
 
 def _limit(row: EventRow) -> str:
-    far = row.bound == "latency" or (row.bound == "memory" and row.pct_roofline < _FAR_BELOW)
+    far = row.bound in ("latency", "inefficient") or (row.bound == "memory" and row.pct_roofline < _FAR_BELOW)
     return "instructions" if far else str(row.bound)
 
 

@@ -41,7 +41,11 @@ COLUMNS = (
         "None if nothing computes or the unit is unknown",
     ),
     *_NUMBERS[_BEFORE_UNIT:_COUNTED],
-    Column("bound", "", f"what bounds the row: {', '.join(_core.bounds())}"),
+    Column(
+        "bound",
+        "",
+        "what bounds the row; " + "; ".join(f"{name}: {meaning}" for name, meaning in _core.bounds().items()),
+    ),
     *_NUMBERS[_COUNTED:],
     Column("timing_source", "", 'source of the device times: "cupti", "event", "trace", or "cpu" for host times'),
 )

@@ -168,12 +168,12 @@ flopscope.TimelineView = class {
 
     sayLegend() {
         const el = flopscope.element, { timeline } = this, colors = flopscope.timelineColors;
-        const swatch = (color, text) => el("span", { class: "timeline-key" }, el("i", { class: "timeline-swatch", style: { background: colors.css(color) } }), text);
+        const swatch = (color, text, title) => el("span", { class: "timeline-key", title }, el("i", { class: "timeline-swatch", style: { background: colors.css(color) } }), text);
         const items = [];
         if (this.mode === "bound") {
             const { rows } = this.page;
             const seen = new Set(rows ? Array.from({ length: rows.count }, (_, row) => rows.get("bound", row) || "unknown") : []);
-            items.push("Bound of the op:", ...colors.BOUNDS.filter((bound) => seen.has(bound)).map((bound) => swatch(colors.boundColor(bound), bound)));
+            items.push("Bound of the op:", ...colors.BOUNDS.filter((bound) => seen.has(bound)).map((bound) => swatch(colors.boundColor(bound), bound, this.page.bounds[bound])));
         } else if (this.mode === "category") items.push("Category of the op:", ...[...colors.CATEGORIES.keys(), "other"].filter((name) => this.categories.has(name)).map((name) => swatch(this.categories.get(name), name)));
         const idle = new Set(timeline.lanes.filter((lane) => lane.role === "idle").map((lane) => lane.depth));
         if (idle.size) items.push("Idle because of:", ...timeline.causes.map((cause, i) => (idle.has(i)

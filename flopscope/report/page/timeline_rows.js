@@ -98,7 +98,7 @@ flopscope.timelineRows = (() => {
 /* The colours of blocks: by what bounds their op, by its category, or by their name. */
 flopscope.timelineColors = (() => {
     const MODES = [["bound", "bound"], ["category", "category"], ["name", "name"]];
-    const BOUNDS = ["compute", "memory", "latency", "launch", "cache", "unknown"];
+    const BOUNDS = ["compute", "memory", "inefficient", "latency", "launch", "cache", "unknown"];
     const SERIES = 7;
     const { named, pixel, mix, css, bright } = flopscope.colors;
 
