@@ -101,7 +101,7 @@ def plural(count: float, singular: str, plural: str | None = None) -> str:
 
 
 TORCH = ("aten::", "flopscope::")
-"""Namespaces of the ops that torch's own switches and advice reach: other libraries' products have switches of theirs."""
+"""Namespaces of the ops that switches of torch reach: products of other libraries have their own."""
 
 
 def is_product(op: Op) -> bool:

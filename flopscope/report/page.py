@@ -96,7 +96,9 @@ class Page:
             "flopscope": VERSION,
             "made": self.made.isoformat(timespec="seconds"),
             "title": cut(self.title),
-            "categories": [{"name": name, "series": series, "dark": dark} for name, series, dark, _ in _core.categories],
+            "categories": [
+                {"name": name, "series": series, "dark": dark} for name, series, dark, _ in _core.categories
+            ],
             "rows": self.rows,
             "sections": {name: self.sections[name] for name in SECTIONS if name in self.sections},
             "strings": self.columns.strings,

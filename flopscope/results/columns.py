@@ -47,7 +47,7 @@ COLUMNS = (
     Column(
         "category",
         "",
-        f"kind of op, decided by its name: {', '.join(name for name, *_ in _core.categories)}; None for sums over kinds",
+        f"kind of op, by its name: {', '.join(name for name, *_ in _core.categories)}; None for sums over several",
     ),
 )
 
