@@ -29,7 +29,8 @@ extern const fs_aten_rule fs_library_rules[];
     X(attend)         /* attention: row of aten/attention.h in `option` */                                          \
     X(attend_backward)                                                                                              \
     X(attend_cached)     /* attention to a cache of keys: lengths from the annotation of the step, else a bound */  \
-    X(embedding_bags)    /* FBGEMM's tables: indices, offsets, total width; option: backward */                     \
+    X(embedding_bags)    /* FBGEMM's tables: indices, offsets, total width */                                       \
+    X(embedding_bags_backward) /* numbers read and written of each row in `option`; 0: its gradient is written */   \
     X(quantized_bags)    /* the same of rows of a few bits */                                                       \
     X(sampled)           /* flops per sampled point of a region: torchvision's roi_align; places in `option` */     \
     X(convolved)         /* a causal convolution: x [b, d, l] or [tokens, d], w [d, width] */                       \
@@ -56,6 +57,16 @@ enum {
     FS_APART = 8,       /* ops inside it do other work */
     FS_FOUR_BITS = 16,  /* the factors are packed, two numbers a byte: their dtype tells no unit */
 };
+
+/* Option of `embedding_bags_backward`: so many numbers for each number of a row, and the rest for each row. */
+enum { FS_NUMBER_STATE = 16 };
+
+/* Whether an autograd node is the gradient of a lookup in FBGEMM's tables: of the one with that name. */
+bool fs_bags_is_gradient(const char *node);
+bool fs_bags_is_gradient_of(const char *node, const char *lookup);
+
+/* Return whether the result of the lookup can have the shape of the gradient. */
+bool fs_bags_fit(const char *lookup, const fs_torch_call *call, const fs_torch_tensor *gradient);
 
 /* Layouts of `matrix`. */
 enum {
