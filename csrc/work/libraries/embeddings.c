@@ -78,7 +78,8 @@ fs_work fs_count_embedding_bags(const fs_aten_rule *rule, const fs_torch_call *c
     bags of;
     if (!find_bags(&schema, call, &of)) return fs_work_unknown;
     if (!(of.total > 0)) return of_result();
-    double width = of.total / of.tables, item = item_of_weights(call), read = of.count * width * item + given_indices(&of);
+    double width = of.total / of.tables, item = item_of_weights(call),
+           read = of.count * width * item + given_indices(&of);
     if (isnan(most)) most = width;
     double written = of.pooled ? of.batch * of.total : of.count * most;
     double flops = of.pooled ? rule->flops * of.count * width : 0;
@@ -120,7 +121,8 @@ bool fs_bags_is_gradient_of(const char *node, const char *lookup)
 {
     if (!fs_bags_is_gradient(node)) return false;
     const char *optimizer = node + strlen(node_name.before);
-    if (strcmp(optimizer, "Dense_Op>") == 0) return strcmp(lookup, "fbgemm::dense_embedding_codegen_lookup_function") == 0;
+    if (strcmp(optimizer, "Dense_Op>") == 0)
+        return strcmp(lookup, "fbgemm::dense_embedding_codegen_lookup_function") == 0;
     size_t size = strcspn(optimizer, ">") + 1, after = strlen(node_name.after), begin = strlen(lookup_name.before);
     if (size <= after || strncmp(lookup, lookup_name.before, begin) != 0) return false;
     size -= after;

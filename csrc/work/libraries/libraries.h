@@ -20,29 +20,29 @@
 extern const fs_aten_rule fs_library_rules[];
 
 /* X(family): what it counts. Bytes are those of the arguments by their roles, and what a comment adds. */
-#define FS_LIBRARY_FAMILIES(X)                                                                                      \
-    X(each)           /* flops per element of argument `option`; ALL_MODIFIED: of all arguments read and written */ \
-    X(formula)        /* flops per unit of the size after "="; option: FS_ON_PRODUCTS and others below */           \
-    X(matrix)         /* 2 M N K flops / 2: x [.., K], w of a layout in `option`; the result is [.., N] */          \
-    X(packed_product) /* sizes from arguments m, n, k; or x [.., K] and a width N from `option` */                  \
-    X(experts)        /* a layer of experts: x [T, H], w1 [E, 2 I, H], w2 [E, H, I], ids [T, k] */                  \
-    X(attend)         /* attention: row of aten/attention.h in `option` */                                          \
-    X(attend_backward)                                                                                              \
-    X(attend_cached)     /* attention to a cache of keys: lengths from the annotation of the step, else a bound */  \
-    X(embedding_bags)    /* FBGEMM's tables: indices, offsets, total width */                                       \
-    X(embedding_bags_backward) /* numbers read and written of each row in `option`; 0: its gradient is written */   \
-    X(quantized_bags)    /* the same of rows of a few bits */                                                       \
-    X(sampled)           /* flops per sampled point of a region: torchvision's roi_align; places in `option` */     \
-    X(convolved)         /* a causal convolution: x [b, d, l] or [tokens, d], w [d, width] */                       \
-    X(scanned)           /* selective scan: u [b, d, l], A [d, n] */                                                \
-    X(grouped_rows)      /* x [M, K] and w [G, K, N] or [G, N, K]: each row with one matrix of the group */         \
-    X(products_of_lists) /* x [M, K] and w of a layout, pairs of two lists */                                       \
-    X(grouped_linear)    /* x [M, K], and a weight [N, K] of each group among the other arguments */                \
-    X(segments)          /* runs of src, from indptr to indptr, to one each; `option` 1: and its place, as int64 */ \
-    X(expert_rows)       /* rows of experts, sorted: x [R, H], w1 [E, 2 I, H], w2 [E, H, I] */                      \
-    X(hidden_experts)    /* a layer of experts whose weights the op hides: its kernels tell (kernels.h) */          \
-    X(exchanged)         /* an all-reduce and the like: bytes of tensors only; their time is not this device's */   \
-    X(collective)        /* torch's record of a collective: the sizes recorded with it, or those of its callers */
+#define FS_LIBRARY_FAMILIES(X)                                                                                        \
+    X(each)           /* flops per element of argument `option`; ALL_MODIFIED: of all arguments read and written */   \
+    X(formula)        /* flops per unit of the size after "="; option: FS_ON_PRODUCTS and others below */             \
+    X(matrix)         /* 2 M N K flops / 2: x [.., K], w of a layout in `option`; the result is [.., N] */            \
+    X(packed_product) /* sizes from arguments m, n, k; or x [.., K] and a width N from `option` */                    \
+    X(experts)        /* a layer of experts: x [T, H], w1 [E, 2 I, H], w2 [E, H, I], ids [T, k] */                    \
+    X(attend)         /* attention: row of aten/attention.h in `option` */                                            \
+    X(attend_backward)                                                                                                \
+    X(attend_cached)  /* attention to a cache of keys: lengths from the annotation of the step, else a bound */       \
+    X(embedding_bags) /* FBGEMM's tables: indices, offsets, total width */                                            \
+    X(embedding_bags_backward) /* numbers read and written of each row in `option`; 0: its gradient is written */     \
+    X(quantized_bags)          /* the same of rows of a few bits */                                                   \
+    X(sampled)                 /* flops per sampled point of a region: torchvision's roi_align; places in `option` */ \
+    X(convolved)               /* a causal convolution: x [b, d, l] or [tokens, d], w [d, width] */                   \
+    X(scanned)                 /* selective scan: u [b, d, l], A [d, n] */                                            \
+    X(grouped_rows)            /* x [M, K] and w [G, K, N] or [G, N, K]: each row with one matrix of the group */     \
+    X(products_of_lists)       /* x [M, K] and w of a layout, pairs of two lists */                                   \
+    X(grouped_linear)          /* x [M, K], and a weight [N, K] of each group among the other arguments */            \
+    X(segments)       /* runs of src, from indptr to indptr, to one each; `option` 1: and its place, as int64 */      \
+    X(expert_rows)    /* rows of experts, sorted: x [R, H], w1 [E, 2 I, H], w2 [E, H, I] */                           \
+    X(hidden_experts) /* a layer of experts whose weights the op hides: its kernels tell (kernels.h) */               \
+    X(exchanged)      /* an all-reduce and the like: bytes of tensors only; their time is not this device's */        \
+    X(collective)     /* torch's record of a collective: the sizes recorded with it, or those of its callers */
 
 enum {
     FS_ALL_MODIFIED = -1, /* `each` */
