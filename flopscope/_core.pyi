@@ -42,6 +42,7 @@ dtype_bytes: dict[str, int]
 float_dtypes: tuple[str, ...]
 compute_units: tuple[str, ...]
 torch_dtypes: dict[str, str]
+torch_dtype_sizes: dict[str, tuple[int, str]]
 fallback_units: dict[str, str]
 
 @final

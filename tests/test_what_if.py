@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hand_traces import Program
 
 import flopscope as fs
 from flopscope.answers.analysis import PARTS
@@ -190,6 +191,41 @@ def test_bfloat16_by_dtype_is_near_the_measured_program() -> None:
     torch_like = type("dtype", (), {"__str__": lambda self: "torch.bfloat16"})()
     same = whole(trace("low_precision_before").what_if(dtype=torch_like))["total"]
     assert same == pytest.approx(predicted * steps("low_precision_before"))
+
+
+N = 1 << 24
+OTHERS = [  # Kineto's name of the dtype, its bytes, and those with bfloat16 for floats
+    ("c10::complex<float>", 8, 8), ("c10::complex<double>", 16, 16), ("unsigned short", 2, 2), ("unsigned int", 4, 4),
+    ("unsigned long", 8, 8), ("c10::Float8_e4m3fnuz", 1, 2), ("c10::Float8_e5m2fnuz", 1, 2), ("double", 8, 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kineto", "now", "then"), OTHERS, ids=[name for name, *_ in OTHERS])
+def test_tensors_of_every_dtype_count_by_their_size(kineto: str, now: int, then: int) -> None:
+    program = Program()
+    program.run("aten::where", 10, 20, 200, [N], [N], [N], kernel="where", dtype=["bool", "float", kineto])
+    program.run("aten::mul", 250, 260, 200, [N], [N], kernel="mul", dtype=["float", kineto])
+    loaded = fs.load_trace(program.text())
+    before, after = (whole(loaded.what_if(**change)) for change in ({}, {"dtype": "bfloat16"}))
+    moved = next(r.roofline_time for r in loaded.key_averages() if r.key == "aten::mul")
+    assert before["ideal"] - after["ideal"] == pytest.approx(moved * (1 - (2 + then) / (4 + now)), abs=0.01)
+
+
+def test_a_dtype_that_no_row_knows_leaves_the_change_unknown() -> None:
+    program = Program()
+    program.run("aten::mul", 10, 20, 200, [N], [N], kernel="mul", dtype=["float", "c10::a_type_of_the_future"])
+    loaded = fs.load_trace(program.text())
+    assert whole(loaded.what_if(dtype="bfloat16"))["ideal"] == 0
+
+
+def test_sizes_of_dtypes_are_torchs() -> None:
+    torch = pytest.importorskip("torch")
+    dtypes = {str(value).removeprefix("torch."): value for value in vars(torch).values() if type(value) is torch.dtype}
+    sizes = fs._core.torch_dtype_sizes
+    assert {name: sizes[name][0] for name in dtypes} == {name: dtype.itemsize for name, dtype in dtypes.items()}
+    for name, dtype in dtypes.items():
+        floats = sizes[name][1] in ("float", "float8", "float4")
+        assert (dtype.is_complex, dtype.is_floating_point) == (sizes[name][1] == "complex", floats), name
 
 
 def test_rows_whose_limit_is_unknown_keep_their_time() -> None:

@@ -301,6 +301,24 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* Their bytes per element and their kinds of numbers. */
+static PyObject *dtype_sizes(void)
+{
+    static const char *const kinds[] = {[FS_TORCH_FLOAT] = "float",
+                                        [FS_TORCH_FLOAT8] = "float8",
+                                        [FS_TORCH_FLOAT4] = "float4",
+                                        [FS_TORCH_INTEGER] = "integer",
+                                        [FS_TORCH_COMPLEX] = "complex"};
+    PyObject *sizes = PyDict_New();
+    for (int i = 0; sizes != NULL && i < FS_TORCH_DTYPE_COUNT; i++) {
+        const fs_torch_dtype_row *row = &fs_torch_dtypes[i];
+        PyObject *pair = Py_BuildValue("(is)", row->size, kinds[row->kind]);
+        if (pair == NULL || PyDict_SetItemString(sizes, row->name, pair) < 0) Py_CLEAR(sizes);
+        Py_XDECREF(pair);
+    }
+    return sizes;
+}
+
 /* Kineto's names of dtypes by torch's. */
 static int add_dtypes(PyObject *module)
 {
@@ -314,7 +332,11 @@ static int add_dtypes(PyObject *module)
             status = PyDict_SetItemString(names, row->name, kineto);
         Py_XDECREF(kineto);
     }
+    PyObject *sizes = status == 0 ? dtype_sizes() : NULL;
+    if (sizes == NULL) status = -1;
     if (status == 0) status = PyModule_AddObjectRef(module, "torch_dtypes", names);
+    if (status == 0) status = PyModule_AddObjectRef(module, "torch_dtype_sizes", sizes);
+    Py_XDECREF(sizes);
     Py_XDECREF(names);
     return status;
 }

@@ -220,6 +220,7 @@ static bool is_of_forward(const fs_aten_rule *rule)
 static bool is_gradient_of(const char *name, const char *forward)
 {
     static const char backward[] = "Backward";
+    if (fs_bags_is_gradient_of(name, forward)) return true;
     size_t size = strlen(forward);
     return strncmp(name, forward, size) == 0 && strcmp(name + size, backward) == 0;
 }
@@ -274,10 +275,13 @@ static fs_work work_by_rule(const char *name, const fs_torch_call *call)
     if (custom_rule != NULL && custom_rule(name, call, &work)) return work;
     if (fs_triton_is_kernel(name)) return fs_triton_count(name, call);
     fs_aten_rule rule = find_rule(name);
+    fs_torch_call forward;
     if (is_of_forward(&rule)) {
         work.of_forward = call->outer == NULL;
         if (call->outer == NULL || !is_gradient_of(name, call->outer_name)) return work;
-        call = call->outer;
+        forward = *call->outer;
+        forward.output = fs_sizes_tensor(call, 0); /* the gradient of its result */
+        call = &forward;
     }
     rule = find_fitting(rule, call);
     if (rule.count == NULL || !call->whole || !fits(&rule, call)) return fs_work_unknown;
