@@ -38,11 +38,11 @@ counter_groups: tuple[str, ...]
 work_classes: tuple[str, ...]
 idle_causes: tuple[str, ...]
 categories: tuple[tuple[str, int, float, str], ...]
-dtype_bytes: dict[str, int]
 float_dtypes: tuple[str, ...]
 compute_units: tuple[str, ...]
 torch_dtypes: dict[str, str]
 torch_dtype_sizes: dict[str, tuple[int, str]]
+product_units: dict[str, str]
 fallback_units: dict[str, str]
 
 @final

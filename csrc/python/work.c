@@ -4,6 +4,7 @@
 #include "store/signature.h"
 #include "python/roofline.h"
 #include "store/torch_signature.h"
+#include "work/aten/multiply.h"
 #include "work/category.h"
 #include "work/libraries/libraries.h"
 #include "work/libraries/schema.h"
@@ -319,6 +320,21 @@ static PyObject *dtype_sizes(void)
     return sizes;
 }
 
+/* The compute units of matrix products by the dtype of their factors, of float dtypes that have one. */
+static PyObject *product_units(void)
+{
+    PyObject *units = PyDict_New();
+    for (unsigned i = 0; units != NULL && i < FS_TORCH_DTYPE_COUNT; i++) {
+        fs_torch_kind kind = fs_torch_dtypes[i].kind;
+        fs_unit unit = fs_products_unit(i).preferred;
+        if ((kind != FS_TORCH_FLOAT && kind != FS_TORCH_FLOAT8) || unit == FS_UNIT_NONE) continue;
+        PyObject *name = fs_unit_object(unit);
+        if (name == NULL || PyDict_SetItemString(units, fs_torch_dtypes[i].name, name) < 0) Py_CLEAR(units);
+        Py_XDECREF(name);
+    }
+    return units;
+}
+
 /* Kineto's names of dtypes by torch's. */
 static int add_dtypes(PyObject *module)
 {
@@ -357,5 +373,6 @@ static PyObject *categories_object(void)
 int fs_add_work(PyObject *module)
 {
     if (add_dtypes(module) < 0 || fs_add_constant(module, "categories", categories_object()) < 0) return -1;
+    if (fs_add_constant(module, "product_units", product_units()) < 0) return -1;
     return PyModule_AddFunctions(module, functions);
 }

@@ -65,24 +65,9 @@ bool fs_kernel_saves_flops(const char *name)
 /* Return the bytes of the type with which the text begins; 0: not recognized. */
 static int size_of_type(const char *name)
 {
-    static const struct {
-        const char *type;
-        int size;
-    } types[] = {{"float", 4},
-                 {"c10::BFloat16", 2},
-                 {"c10::Half", 2},
-                 {"c10::Float8_", 1},
-                 {"double", 8},
-                 {"c10::complex<float>", 8},
-                 {"c10::complex<double>", 16},
-                 {"bool", 1},
-                 {"signed char", 1},
-                 {"unsigned char", 1},
-                 {"short", 2},
-                 {"int", 4},
-                 {"long", 8}};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strncmp(name, types[i].type, strlen(types[i].type)) == 0) return types[i].size;
+    for (int i = 0; i < FS_TORCH_DTYPE_COUNT; i++)
+        if (strncmp(name, fs_torch_dtypes[i].kineto, strlen(fs_torch_dtypes[i].kineto)) == 0)
+            return fs_torch_dtypes[i].size;
     return 0;
 }
 
