@@ -76,7 +76,7 @@ enum { FS_OPTIMIZER_ADAM, FS_OPTIMIZER_SGD, FS_OPTIMIZER_ADAGRAD };
     X(embedding_bag)                                                                                            \
     /* lists.c */                                                                                               \
     X(scatter) X(index_put) X(nll) X(nll_backward) X(pick) X(range) X(index) X(list) X(join) X(chunk_cat)       \
-    X(optimizer)                                                                                                \
+    X(block_diagonal) X(optimizer)                                                                              \
     /* parts.c */                                                                                               \
     X(apart) X(triangle) X(triangle_indices) X(histogram) X(nonzero) X(select) X(unique) X(repeat) X(narrow)    \
     X(permute) X(blocks) X(swizzle)
@@ -97,6 +97,9 @@ const fs_torch_tensor *fs_out_tensor(const fs_aten_rule *rule, const fs_torch_ca
 
 /* Return the result's dtype, by the rule's flags, for arguments that promote to `dtype`. */
 unsigned fs_result_dtype(const fs_aten_rule *rule, unsigned dtype);
+
+/* Return the dtype to which tensors of two dtypes promote. */
+unsigned fs_promoted(unsigned a, unsigned b);
 
 /* Return the bytes of a result of so many elements and of the tensors written besides it. */
 double fs_result_bytes(const fs_aten_rule *rule, double elements, unsigned dtype);
