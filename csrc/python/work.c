@@ -54,13 +54,17 @@ static bool add_tensor(fs_torch_builder *builder, fs_torch_dtype dtype, PyObject
     return false;
 }
 
-static bool add_list(fs_torch_builder *builder, PyObject *dims, PyObject *strides)
+/* types: the dtype of each tensor, or a text: none is known. */
+static bool add_list(fs_torch_builder *builder, PyObject *dims, PyObject *types, PyObject *strides)
 {
     fs_error err;
     if (fs_torch_add_list(builder, &err) != FS_OK) return fs_raise(&err), false;
     for (Py_ssize_t i = 0; i < PySequence_Size(dims); i++) {
         PyObject *shape = PySequence_GetItem(dims, i), *steps = item_of(strides, i);
-        bool added = shape != NULL && steps != NULL && add_tensor(builder, FS_TORCH_DTYPE_NONE, shape, steps);
+        const char *name =
+            PyList_Check(types) && i < PyList_GET_SIZE(types) ? PyUnicode_AsUTF8(PyList_GET_ITEM(types, i)) : "";
+        bool added = shape != NULL && steps != NULL && name != NULL &&
+                     add_tensor(builder, fs_torch_dtype_find(name, strlen(name)), shape, steps);
         Py_XDECREF(shape);
         Py_XDECREF(steps);
         if (!added) return false;
@@ -73,12 +77,13 @@ static bool add_list(fs_torch_builder *builder, PyObject *dims, PyObject *stride
 static bool add_argument(fs_torch_builder *builder, PyObject *dims, PyObject *type, PyObject *strides,
                          PyObject *concrete)
 {
+    if (PyList_Check(type)) return add_list(builder, dims, type, strides);
     const char *name = type == Py_None ? "" : PyUnicode_AsUTF8(type);
     const char *text = concrete == Py_None ? "" : PyUnicode_AsUTF8(concrete);
     fs_error err;
     if (name == NULL || text == NULL) return false;
     fs_torch_dtype dtype = fs_torch_dtype_find(name, strlen(name));
-    if (is_nested(dims) || strcmp(name, "TensorList") == 0) return add_list(builder, dims, strides);
+    if (is_nested(dims) || strcmp(name, "TensorList") == 0) return add_list(builder, dims, type, strides);
     Py_ssize_t ndim = PySequence_Size(dims);
     if (ndim < 0) return false;
     if (ndim > 0 || dtype != FS_TORCH_DTYPE_NONE) return add_tensor(builder, dtype, dims, strides);
@@ -298,7 +303,7 @@ static PyMethodDef functions[] = {
      "stop."},
     {"_work_of_torch", work_of_torch, METH_VARARGS,
      "_work_of_torch(name, dims, types, strides=None, concrete=None): return the work of one call. Arguments are as "
-     "in Kineto."},
+     "in Kineto; the type of a list of tensors may be a list of theirs."},
     {NULL, NULL, 0, NULL},
 };
 

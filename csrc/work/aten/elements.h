@@ -79,7 +79,7 @@ enum { FS_OPTIMIZER_ADAM, FS_OPTIMIZER_SGD, FS_OPTIMIZER_ADAGRAD };
     /* lists.c */                                                                                               \
     X(scatter, COPIES) X(index_put, COPIES) X(nll, REDUCTION) X(nll_backward, REDUCTION) X(pick, REDUCTION)     \
     X(range, COPIES) X(index, COPIES) X(list, POINTWISE) X(join, COPIES) X(chunk_cat, COPIES)                   \
-    X(optimizer, POINTWISE)                                                                                     \
+    X(block_diagonal, COPIES) X(optimizer, POINTWISE)                                                           \
     /* parts.c */                                                                                               \
     X(apart, REDUCTION) X(triangle, POINTWISE) X(triangle_indices, COPIES) X(histogram, REDUCTION)              \
     X(nonzero, COPIES) X(select, COPIES) X(unique, REDUCTION) X(repeat, COPIES) X(narrow, COPIES)               \
@@ -102,6 +102,9 @@ const fs_torch_tensor *fs_out_tensor(const fs_aten_rule *rule, const fs_torch_ca
 
 /* Return the result's dtype, by the rule's flags, for arguments that promote to `dtype`. */
 unsigned fs_result_dtype(const fs_aten_rule *rule, unsigned dtype);
+
+/* Return the dtype to which tensors of two dtypes promote. */
+unsigned fs_promoted(unsigned a, unsigned b);
 
 /* Return the bytes of a result of so many elements and of the tensors written besides it. */
 double fs_result_bytes(const fs_aten_rule *rule, double elements, unsigned dtype);
