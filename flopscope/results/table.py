@@ -95,7 +95,7 @@ class EventTable:
             name: values if is_array(values) else list(values) for name, values in columns.items()
         }
         self._sources["category"] = [
-            _core.category_of(key, device_type == "cuda") if category != category else category
+            _core.category_of(key, device_type != "cpu") if category != category else category
             for key, device_type, category in zip(*(self._sources[name] for name in _NAMED), strict=False)
         ]
         self._columns = _Columns(self._sources)
