@@ -106,8 +106,10 @@ typedef struct {
 
 /* What the host did in a step. */
 typedef struct {
-    int64_t waits;                       /* ns in which some thread waited for a device */
-    int64_t events[FS_EVENT_KIND_COUNT]; /* host events that began in it, by kind */
+    int64_t waits; /* ns in which some thread waited for a device */
+    /* Host events that were recorded in it, by kind; not those that replays of a graph have from its capture. */
+    int64_t events[FS_EVENT_KIND_COUNT];
+    int64_t described; /* of the ops: those of which what they were called with was recorded */
 } fs_host_step;
 
 /* An idle time of a device within a step that has one cause: the gaps' times, each for itself. */

@@ -54,6 +54,13 @@ static uint32_t host_step_at(const fs_steps *steps, uint32_t last, int64_t time)
     return low > 0 && time < steps->steps[low - 1].host_end ? low - 1 : FS_NONE;
 }
 
+static void count_recorded(fs_host_step *step, const fs_chunk *chunk, uint32_t at)
+{
+    if ((chunk->flags[at] & FS_EVENT_REPLAYED) != 0) return;
+    step->events[chunk->kind[at]]++;
+    step->described += chunk->kind[at] == FS_EVENT_OP && chunk->signature[at] != FS_NONE;
+}
+
 /* Return when the thread of an event that loads code last did something else: a compiler that makes code at run time
  * (Triton, NVRTC) works from then on, without a call, until the driver loads the result. */
 static int64_t idle_before(const survey *all, uint32_t lane, int64_t start)
@@ -118,7 +125,7 @@ static fs_status look_at_all(survey *all, fs_error *err)
         host->ops[index] = kind == FS_EVENT_OP ? index : parent < index ? host->ops[parent] : FS_NONE;
         if (fs_event_lies_on_device(kind, chunk->device[at]) || chunk->start[at] == FS_MISSING) continue;
         step = host_step_at(host->steps, step, chunk->start[at]);
-        if (step != FS_NONE) all->steps[step].events[kind]++;
+        if (step != FS_NONE) count_recorded(&all->steps[step], chunk, at);
         FS_TRY(look_at(all, chunk, at, index, err));
         if (chunk->lane[at] < lanes) all->last[chunk->lane[at]] = index;
     }

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from flopscope import _core
 from flopscope.answers.recording import LATE, Recording, recording_cost
+from flopscope.answers.step_kinds import first_apart
 
 if TYPE_CHECKING:
     from flopscope._core import Store
@@ -45,7 +46,14 @@ class Step(NamedTuple):
     waits: int
     """Part of it during which the host waited for a device."""
     events: Mapping[str, int]
-    """Host events that began in it, by kind."""
+    """Host events that were recorded in it, by kind; not those that replays of a graph have from its capture."""
+    described: int
+    """Number of the ops among them with shapes."""
+
+    @property
+    def time(self) -> float:
+        """Its duration in µs."""
+        return (self.end - self.begin) / 1000
 
 
 @dataclass
@@ -133,7 +141,9 @@ class Analysis:
         self.launch_time: float = content["launch_median"]
         """Median duration of the API calls that launch kernels, in µs; NaN without any."""
         self._ops_around: dict[int, str] = {}
-        self.scale = 1 / (1000 * self.step_count)  # from ns of the profile to µs per step
+        self.apart = first_apart([step.time for step in self.steps])
+        """Number of first steps that are left out of what is per step, as they are unlike the others."""
+        self.scale = 1 / (1000 * max(len(self.alike), 1))  # from ns of the steps that are alike to µs per step
 
     @property
     def has_steps(self) -> bool:
@@ -142,8 +152,13 @@ class Analysis:
 
     @property
     def step_count(self) -> int:
-        """Number of steps; 1 for a profile without any, whose times are those of the whole."""
+        """Number of all steps, to divide the table's columns by; 1 for a profile without any."""
         return max(len(self.steps), 1)
+
+    @property
+    def alike(self) -> Sequence[Step]:
+        """The steps over which times are means; all of a profile without steps."""
+        return self.steps[self.apart :]
 
     @property
     def per(self) -> str:
@@ -168,7 +183,7 @@ class Analysis:
     @cached_property
     def total(self) -> float:
         """µs of a step, or of the profile; summed over the devices if there are several."""
-        return self.scale * sum(step.end - step.begin for step in self.steps) * max(len(self.devices), 1)
+        return self.scale * sum(step.end - step.begin for step in self.alike) * max(len(self.devices), 1)
 
     def cell_parts(self) -> npt.NDArray[np.int64]:
         """Return for each cell the index in PARTS of the time beyond its ideal time."""
@@ -195,11 +210,20 @@ class Analysis:
 
     @cached_property
     def ops(self) -> list[Op]:
-        """The ops with work, longest first."""
+        """The ops with work in the steps that are alike, longest first."""
+        return self._ops_of(self.cells["step"] >= self.apart)
+
+    @cached_property
+    def all_ops(self) -> list[Op]:
+        """The ops with work in any step."""
+        return self._ops_of(self.cells["step"] >= 0) if self.apart else self.ops
+
+    def _ops_of(self, alike: npt.NDArray[np.bool_]) -> list[Op]:
+        """Return the ops of the cells of a mask."""
         cells, scale = self.cells, self.scale
-        parts, ideals = self.cell_parts().tolist(), self.cell_ideals().tolist()
+        parts, ideals = self.cell_parts()[alike].tolist(), self.cell_ideals()[alike].tolist()
         names = ("device", "row", "kernel", "blocks", "resident", "event", "owner", "count", "exclusive")
-        columns = [cells[name].tolist() for name in (*names, "compute", "memory")]
+        columns = [cells[name][alike].tolist() for name in (*names, "compute", "memory")]
         ops: dict[tuple[int, int, int], Op] = {}
         kernels: dict[tuple[int, int, int, int], Kernel] = {}
         rows = zip(*columns, parts, ideals, strict=True)
@@ -208,7 +232,7 @@ class Analysis:
             op = ops.get(place)
             if op is None:
                 op = ops[place] = self._op(row, kernel, device, PARTS[part], owner if owner >= 0 else event)
-            op.count += count / self.step_count
+            op.count += count * 1000 * scale
             op.time += scale * time
             op.ideal += scale * ideal
             op.compute += compute * scale
@@ -217,7 +241,7 @@ class Analysis:
             if one is None:
                 one = kernels[(*place, kernel)] = Kernel(self._key(kernel), blocks=blocks, resident=resident)
                 op.kernels.append(one)
-            one.count += count / self.step_count
+            one.count += count * 1000 * scale
             one.time += scale * time
         for op in ops.values():
             op.kernels.sort(key=lambda one: -one.time)
@@ -240,16 +264,17 @@ class Analysis:
     @cached_property
     def gaps(self) -> list[Gap]:
         """The idle times, longest first."""
-        cells, steps = self.gap_cells, self.step_count
+        cells = self.gap_cells
+        alike = cells["step"] >= self.apart
         sums: dict[tuple[int, int, int], list[float]] = {}
         names = ("cause", "row", "wait", "event", "time", "count")
         waits: dict[str, int] = {}
-        for cause, row, wait, event, time, count in zip(*(cells[name].tolist() for name in names), strict=True):
+        for cause, row, wait, event, time, count in zip(*(cells[name][alike].tolist() for name in names), strict=True):
             if wait >= 0:  # waits of one op in several steps are one entry
                 wait = waits.setdefault(self.op_around(wait), wait)
             entry = sums.setdefault((cause, row, wait), [event, 0.0, 0.0])
             entry[1] += self.scale * time
-            entry[2] += count / steps
+            entry[2] += count * 1000 * self.scale
         found = (Gap(CAUSES[c], row, wait, int(s[0]), s[1], s[2]) for (c, row, wait), s in sums.items())
         return sorted(found, key=lambda gap: -gap.time)
 
@@ -313,7 +338,7 @@ class Analysis:
     @cached_property
     def host(self) -> float:
         """Estimated µs per step that the host works, without its waits and without recording."""
-        host = sum(step.host - step.waits for step in self.steps) * self.scale
+        host = sum(step.host - step.waits for step in self.alike) * self.scale
         host -= self.recording.host + self.recording.idle
         return min(max(host, 0.0), self.unobserved)
 

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from flopscope.answers.analysis import Analysis, Gap, Op
+from flopscope.support.units import plural
 
 __all__ = [
     "Finding",
     "claim_all",
     "claim_removed",
+    "entry",
     "evidence",
     "gap_evidence",
     "is_attention",
@@ -56,15 +58,18 @@ def evidence(ops: Iterable[Op]) -> list[dict[str, Any]]:
 
 
 def gap_evidence(analysis: Analysis, gaps: Iterable[Gap]) -> list[dict[str, Any]]:
-    """Return the evidence of idle times: the op that launched the next work, or that waited."""
-    sums: dict[str, list[float]] = {}
+    """Return the evidence of idle times: the op that launched the next work, or that waited, with all of its calls."""
+    times: dict[str, float] = {}
     for gap in gaps:
         name = analysis.op_around(gap.wait if gap.wait >= 0 else gap.event) or "(end of the step)"
-        entry = sums.setdefault(name, [0.0, 0.0])
-        entry[0] += gap.time
-        entry[1] += gap.count
-    ordered = sorted(sums.items(), key=lambda item: -item[1][0])
-    return [{"op": name, "shapes": [], "dtypes": [], "time": t, "calls": n} for name, (t, n) in ordered[:10]]
+        times[name] = times.get(name, 0.0) + gap.time
+    ordered = sorted(times.items(), key=lambda item: -item[1])
+    return [entry(name, time, analysis.row_sum(name, "count") or None) for name, time in ordered[:10]]
+
+
+def entry(name: str, time: float, calls: float | None) -> dict[str, Any]:
+    """Return one piece of evidence without shapes; ``calls`` is None where they are unknown."""
+    return {"op": name, "shapes": [], "dtypes": [], "time": time, "calls": calls}
 
 
 def claim_all(ops: Iterable[Op], share: float = 1.0) -> list[tuple[Op | Gap, float]]:
@@ -93,12 +98,6 @@ def where(analysis: Analysis, event: int) -> str | None:
         if module is None and name.startswith(MODULE):
             module = name.removeprefix(MODULE)
     return module
-
-
-def plural(count: float, singular: str, plural: str | None = None) -> str:
-    """Return a count with its noun: "1 copy", "2.5 copies"."""
-    number = f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
-    return f"{number} {singular if count == 1 else plural or singular + 's'}"
 
 
 TORCH = ("aten::", "flopscope::")

@@ -46,13 +46,14 @@ def recording_cost(analysis: Analysis) -> Recording:
     The host's time becomes the program's only where the device waited for the host: it slows the step by at most the
     idle time for which the host is the cause.
     """
-    steps = analysis.step_count
+    steps = analysis.alike
     recorded = "trace" in analysis.columns["timing_source"]
     costs = COST if recorded else OWN
-    events = {kind: sum(step.events.get(kind, 0) for step in analysis.steps) / steps for kind in costs}
+    events = {kind: sum(step.events.get(kind, 0) for step in steps) / max(len(steps), 1) for kind in costs}
     host = sum(cost * events[kind] for kind, cost in costs.items())
     if recorded:
-        host = (host + SHAPES * events["op"] * analysis.has_shapes) * _slowness(analysis)
+        shapes = SHAPES * any(step.described for step in steps)  # fitted to all ops, also to those without inputs
+        host = (host + shapes * events["op"]) * _slowness(analysis)
     late = analysis.idle(*LATE) if analysis.on_device else 0.0
     return Recording(host, min(host, late), analysis.idle("recording"))
 

@@ -129,9 +129,10 @@ class Model:
         for op in self.analysis.ops:
             time, ideal = left[id(op)]
             shares[op.device, op.row, op.part] = (_ratio(time, op.time), _ratio(ideal, op.ideal))
+        every = (1.0, 1.0)  # of ops that only steps apart have
         cells = self.analysis.cells
         names = zip(cells["device"].tolist(), cells["row"].tolist(), self.part.tolist(), strict=True)
-        kept = np.array([shares[device, row, PARTS[part]] for device, row, part in names]).reshape(-1, 2)
+        kept = np.array([shares.get((device, row, PARTS[part]), every) for device, row, part in names]).reshape(-1, 2)
         self.time = self.time * kept[:, 0]
         self.ideal = np.minimum(self.ideal * kept[:, 1], self.time)
 
@@ -201,7 +202,8 @@ class Model:
         saved = before - parts.sum(axis=-1)
         np.add.at(parts, (analysis.places(gaps), gaps["step"], analysis.gap_parts()), self.idle)
         if analysis.on_device:
-            self._wait_for_host(parts, saved, host_us_per_launch)
+            alike = np.s_[:, analysis.apart :]  # the host's time is known per step of these
+            self._wait_for_host(parts[alike], saved[alike], host_us_per_launch)
         return np.rint(np.maximum(parts, 0.0)).astype(np.int64)
 
     def _wait_for_host(self, parts: Floats, saved: Floats, host_us_per_launch: float | None) -> None:

@@ -94,7 +94,7 @@ def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
         name: columns.add(np.array(values, dtype=np.float64)) for name, values in found.items() if name not in TEXTS
     }
     texts = {name: columns.texts(found[name]) for name in TEXTS}
-    whole = {name: values[-1] for name, values in found.items()}
+    whole, per = source.means
     parts = [
         {
             "name": name,
@@ -108,7 +108,7 @@ def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
         "columns": {**texts, **numbers},
         "whole": whole,
         "parts": parts,
-        "per": max(source.steps, 1),
+        "per": per,
         "devices": len(source.main.analysis.devices),
     }
 
@@ -196,8 +196,8 @@ def headline_of(source: Profile) -> str:
     columns, steps = source.accounting, source.steps
     if not columns["total"] or not columns["total"][-1] > 0:
         return "No op and no work of a device was recorded." if not len(source.results) else ""
-    whole = {name: values[-1] for name, values in columns.items()}
-    per, unit, of = max(steps, 1), "a step" if steps else "in the profile", "step" if steps else "time"
+    whole, per = source.means
+    unit, of = ("a step", "step") if steps else ("in the profile", "time")
     lost = max((part for part in PARTS if part != "ideal"), key=lambda part: whole[part])
     devices = len(set(columns["device"][:-1]))
     summed = f", summed over {devices} devices" if devices > 1 else ""

@@ -447,6 +447,7 @@ static void test_waits_are_cut_at_the_steps_of_the_host(void)
     host(FS_EVENT_STEP, "ProfilerStep#1", FS_NONE, 50, 150); /* overlaps: it begins at 100 */
     host(FS_EVENT_STEP, "ProfilerStep#2", FS_NONE, 250, 50);
     kernel("k", 0, 10);
+    host(FS_EVENT_OP, "op", FS_NONE, 255, 5);
     host(FS_EVENT_SYNC, "wait", FS_NONE, 80, 190);
     host(FS_EVENT_SYNC, "wait", FS_NONE, 260, 20); /* on another thread */
     account of = take_account((fs_table_options){0});
