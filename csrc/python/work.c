@@ -4,6 +4,8 @@
 #include "store/signature.h"
 #include "python/roofline.h"
 #include "store/torch_signature.h"
+#include "work/aten/multiply.h"
+#include "work/category.h"
 #include "work/libraries/libraries.h"
 #include "work/libraries/schema.h"
 #include "work/registered.h"
@@ -278,7 +280,19 @@ static PyObject *library_rules(PyObject *module, PyObject *unused)
     return list;
 }
 
+static PyObject *category_of(PyObject *module, PyObject *args)
+{
+    (void)module;
+    const char *name;
+    int on_device = 0;
+    if (!PyArg_ParseTuple(args, "s|p:category_of", &name, &on_device)) return NULL;
+    return PyUnicode_InternFromString(fs_categories[fs_category_of(name, on_device)].name);
+}
+
 static PyMethodDef functions[] = {
+    {"category_of", category_of, METH_VARARGS,
+     "category_of($module, name, on_device=False, /)\n--\n\nReturn the category of an op or a range or, on_device, of "
+     "a kernel, copy or fill by its name: one of those in categories."},
     {"_library_rules", library_rules, METH_NOARGS,
      "_library_rules(): (name, argument list, whether it can be parsed) of each rule for an op of another library than "
      "torch."},
@@ -311,6 +325,21 @@ static PyObject *dtype_sizes(void)
     return sizes;
 }
 
+/* The compute units of matrix products by the dtype of their factors, of float dtypes that have one. */
+static PyObject *product_units(void)
+{
+    PyObject *units = PyDict_New();
+    for (unsigned i = 0; units != NULL && i < FS_TORCH_DTYPE_COUNT; i++) {
+        fs_torch_kind kind = fs_torch_dtypes[i].kind;
+        fs_unit unit = fs_products_unit(i).preferred;
+        if ((kind != FS_TORCH_FLOAT && kind != FS_TORCH_FLOAT8) || unit == FS_UNIT_NONE) continue;
+        PyObject *name = fs_unit_object(unit);
+        if (name == NULL || PyDict_SetItemString(units, fs_torch_dtypes[i].name, name) < 0) Py_CLEAR(units);
+        Py_XDECREF(name);
+    }
+    return units;
+}
+
 /* Kineto's names of dtypes by torch's. */
 static int add_dtypes(PyObject *module)
 {
@@ -333,7 +362,22 @@ static int add_dtypes(PyObject *module)
     return status;
 }
 
+/* (name, number of its series, how much darker it is, description) of each category, in the order of legends. */
+static PyObject *categories_object(void)
+{
+    PyObject *tuple = PyTuple_New(FS_CATEGORY_COUNT - 1);
+    for (int i = 0; tuple != NULL && i < FS_CATEGORY_COUNT - 1; i++) {
+        const fs_category_row *row = &fs_categories[i + 1];
+        PyObject *entry = Py_BuildValue("(sids)", row->name, row->series, row->dark, row->prose);
+        if (entry == NULL) Py_CLEAR(tuple);
+        else PyTuple_SET_ITEM(tuple, i, entry);
+    }
+    return tuple;
+}
+
 int fs_add_work(PyObject *module)
 {
-    return add_dtypes(module) < 0 ? -1 : PyModule_AddFunctions(module, functions);
+    if (add_dtypes(module) < 0 || fs_add_constant(module, "categories", categories_object()) < 0) return -1;
+    if (fs_add_constant(module, "product_units", product_units()) < 0) return -1;
+    return PyModule_AddFunctions(module, functions);
 }

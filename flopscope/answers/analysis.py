@@ -104,6 +104,8 @@ class Op:
     compute: float = 0.0
     memory: float = 0.0
     kernels: list[Kernel] = field(default_factory=list)
+    category: str = "other"
+    """One of _core.categories: of the op or, where it is unknown, of its kernel."""
 
     @property
     def beyond(self) -> float:
@@ -259,11 +261,14 @@ class Analysis:
 
     def _op(self, row: int, kernel: int, device: int, part: str, event: int) -> Op:
         if row < 0:
-            return Op(row, self._key(kernel), [], [], None, device, part, event)
+            name = self._key(kernel)
+            category = _core.category_of(name, device >= 0)
+            return Op(row, name, [], [], None, device, part, event, category=category)
         columns = self.columns
         calls = int(columns["count"][row]) / self.step_count
         shapes, dtypes = columns["input_shapes"][row], columns["input_dtypes"][row]
-        return Op(row, self._key(row), shapes, dtypes, columns["unit"][row], device, part, event, calls)
+        unit, category = columns["unit"][row], columns["category"][row]
+        return Op(row, self._key(row), shapes, dtypes, unit, device, part, event, calls, category=category)
 
     @cached_property
     def gaps(self) -> list[Gap]:

@@ -20,16 +20,7 @@ from flopscope.support.suggest import did_you_mean
 __all__ = ["Change", "change_of", "checked_rules"]
 
 MEMORY = "memory"
-PRODUCT_UNITS = {
-    "float64": "fp64_tensor",
-    "float32": "fp32",
-    "bfloat16": "bf16_tensor",
-    "float16": "fp16_tensor",
-    "float8_e4m3fn": "fp8_tensor",
-    "float8_e5m2": "fp8_tensor",
-    "float8_e4m3fnuz": "fp8_tensor",
-    "float8_e5m2fnuz": "fp8_tensor",
-}
+PRODUCT_UNITS = _core.product_units
 """The compute unit of products by dtype. Float32 products use "tf32_tensor" where the profile has such products."""
 
 

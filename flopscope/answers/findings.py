@@ -100,31 +100,32 @@ def where(analysis: Analysis, event: int) -> str | None:
     return module
 
 
-PRODUCTS = re.compile(
-    r"^(?:aten::(?:mm|bmm|addmm|baddbmm|addbmm|linear|_scaled_mm|_addmm_activation|matmul|mm_out)|flopscope::matmul)$"
-)
-CONVOLUTIONS = re.compile(r"^aten::(?:\w*conv\w*)$")
+TORCH = ("aten::", "flopscope::")
+"""Namespaces of the ops that switches of torch reach: products of other libraries have their own."""
 
 
 def is_product(op: Op) -> bool:
-    """Return whether an op multiplies matrices."""
-    return bool(PRODUCTS.match(op.key))
+    """Return whether an op of torch multiplies matrices."""
+    return op.category == "matrix product" and op.key.startswith(TORCH)
 
 
 def is_convolution(op: Op) -> bool:
-    """Return whether an op convolves, forward or backward."""
-    return bool(CONVOLUTIONS.match(op.key))
+    """Return whether an op of torch convolves, forward or backward."""
+    return op.category == "convolution" and op.key.startswith(TORCH)
 
 
 def is_attention(op: Op) -> bool:
-    """Return whether an op computes fused attention, forward or backward."""
-    return op.key.startswith("aten::") and "attention" in op.key
+    """Return whether an op of torch computes fused attention, forward or backward."""
+    return op.category == "attention" and op.key.startswith(TORCH)
+
+
+WITH_ADDEND = ("aten::addmm", "aten::baddbmm", "aten::addbmm", "aten::_addmm_activation", "flopscope::addmm")
 
 
 def product_sizes(op: Op) -> tuple[int, int, int, int] | None:
     """Return (batch, M, N, K) of a matrix product, or None if its shapes are unknown."""
     matrices = [shape for shape in op.shapes if len(shape) >= 2]
-    if op.key in ("aten::addmm", "aten::baddbmm", "aten::_addmm_activation") and len(matrices) > 2:
+    if op.key in WITH_ADDEND and len(matrices) > 2:
         matrices = matrices[1:]
     if len(matrices) < 2:
         return None

@@ -97,6 +97,9 @@ class Page:
             "made": self.made.isoformat(timespec="seconds"),
             "title": cut(self.title),
             "bounds": _core.bounds(),
+            "categories": [
+                {"name": name, "series": series, "dark": dark} for name, series, dark, _ in _core.categories
+            ],
             "rows": self.rows,
             "sections": {name: self.sections[name] for name in SECTIONS if name in self.sections},
             "strings": self.columns.strings,

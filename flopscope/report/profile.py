@@ -92,7 +92,7 @@ class Profile:
     @cached_property
     def names(self) -> EventTable:
         """The table by name and device, with the kernels of each row and its category."""
-        return self.results.key_averages(group_by=("name", "category"), peaks=self.peaks, kernels=True)
+        return self.results.key_averages(peaks=self.peaks, kernels=True)
 
     @cached_property
     def has_shape_rows(self) -> bool:
@@ -109,7 +109,7 @@ class Profile:
         """
         names = self.names  # raises what is wrong
         if self.has_shape_rows:
-            return self.results.key_averages(group_by=("name", "shape", "category"), peaks=self.peaks, kernels=True)
+            return self.results.key_averages(group_by=("name", "shape"), peaks=self.peaks, kernels=True)
         return names if self._names_kept is None else names._select(self._names_kept)
 
     @cached_property

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "ops/op.h"
 #include "work/aten/elements.h"
 #include "work/aten/generated.h"
 #include "work/aten/products.h"
@@ -84,7 +85,7 @@ static const char *without(const char *name, const char *prefix)
 static fs_aten_rule find_like(const char *name)
 {
     static const char foreach[] = "_foreach_", special[] = "special_", backward[] = "_backward";
-    const fs_aten_rule nothing = {NULL, NULL, 0, 0, NULL};
+    const fs_aten_rule nothing = {.name = NULL};
     size_t size = strcspn(name, "."); /* the rest is the overload */
     const fs_aten_rule *rule = find_form(name, size);
     if (rule != NULL) return *rule;
@@ -122,7 +123,15 @@ static fs_aten_rule find_rule(const char *name)
         const char *rest = without(name, namespaces[i]);
         if (rest != NULL) return find_like(rest);
     }
-    return (fs_aten_rule){NULL, NULL, 0, 0, NULL};
+    return (fs_aten_rule){.name = NULL};
+}
+
+fs_aten_rule fs_aten_rule_of(const char *name)
+{
+    fs_aten_rule rule = find_rule(name);
+    const char *native = without(name, FS_OP_NAMESPACE);
+    if (rule.count != NULL || (native == NULL && strchr(name, ':') != NULL)) return rule;
+    return find_like(native != NULL ? native : name);
 }
 
 bool fs_work_has_one_dtype(const char *name)

@@ -72,7 +72,7 @@ fs_aten_rule fs_aten_foreach(const fs_aten_rule *rule)
 {
     bool good = rule->count == fs_count_pointwise;
     int option = FS_PLACE * 1 + (fs_has(rule, FS_WRITES_FIRST) ? FS_WRITES_FIRST : 0);
-    return (fs_aten_rule){rule->name, good ? fs_count_list : NULL, rule->flops, option, NULL};
+    return (fs_aten_rule){rule->name, good ? fs_count_list : NULL, rule->flops, option, NULL, fs_aten_category(rule)};
 }
 
 /* All tensors of a list joined into one. */

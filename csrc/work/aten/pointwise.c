@@ -235,7 +235,7 @@ fs_work fs_count_pointwise(const fs_aten_rule *rule, const fs_torch_call *call)
 fs_aten_rule fs_aten_backward(const fs_aten_rule *rule)
 {
     bool has_gradient = rule->count == fs_count_pointwise && rule->flops > 0;
-    return (fs_aten_rule){rule->name, has_gradient ? fs_count_pointwise : NULL, 1, 0, NULL};
+    return (fs_aten_rule){rule->name, has_gradient ? fs_count_pointwise : NULL, 1, 0, NULL, fs_aten_category(rule)};
 }
 
 /* No data movement: views, allocation without filling, queries. */

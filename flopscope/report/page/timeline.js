@@ -109,13 +109,13 @@ flopscope.TimelineView = class {
         this.ink = colors.named("text");
         const dark = !colors.bright(this.paper);
         const { rows } = page;
-        const categories = new Map(), unknown = colors.boundColor("unknown");
+        const categories = new Map(), unknown = colors.boundColor("unknown"), known = new Map(page.data.categories.map((one) => [one.name, one]));
         const colorOfRow = (row, name) => {
             if (mode === "name") return colors.nameColor(name, this.paper, this.ink);
             if (row < 0 || !rows) return unknown;
             if (mode === "bound") return colors.boundColor(rows.get("bound", row) || "unknown");
             const category = rows.get("category", row) || "other";
-            if (!categories.has(category)) categories.set(category, colors.categoryColor(category, this.ink));
+            if (!categories.has(category)) categories.set(category, colors.categoryColor(known.get(category), this.ink));
             return categories.get(category);
         };
         const quiet = (color) => colors.mix(color, this.paper, dark ? 0.78 : 0.82);
@@ -174,7 +174,7 @@ flopscope.TimelineView = class {
             const { rows } = this.page;
             const seen = new Set(rows ? Array.from({ length: rows.count }, (_, row) => rows.get("bound", row) || "unknown") : []);
             items.push("Bound of the op:", ...colors.BOUNDS.filter((bound) => seen.has(bound)).map((bound) => swatch(colors.boundColor(bound), bound, this.page.bounds[bound])));
-        } else if (this.mode === "category") items.push("Category of the op:", ...[...colors.CATEGORIES.keys(), "other"].filter((name) => this.categories.has(name)).map((name) => swatch(this.categories.get(name), name)));
+        } else if (this.mode === "category") items.push("Category of the op:", ...this.page.data.categories.filter(({ name }) => this.categories.has(name)).map(({ name }) => swatch(this.categories.get(name), name)));
         const idle = new Set(timeline.lanes.filter((lane) => lane.role === "idle").map((lane) => lane.depth));
         if (idle.size) items.push("Idle because of:", ...timeline.causes.map((cause, i) => (idle.has(i)
             ? el("span", { class: "timeline-key" }, el("i", { class: `timeline-swatch idle-${timeline.parts[i]}` }), cause) : "")));
