@@ -6,6 +6,7 @@ import bisect
 import itertools
 import math
 import random
+import statistics
 from typing import Any
 
 import pytest
@@ -21,9 +22,16 @@ KINDS = {
     "inside": ("Memcpy DtoD (Device -> Device)", "cudaMemcpyAsync", "unmodelled"),
     "fill": ("Memset (Device)", "cudaMemsetAsync", "copy"),
 }
+DOES = {  # what the host does: category and name of the event, and the part of idle time, in order of precedence
+    "profiles": ("overhead", "Buffer Flush", "recording"),
+    "loads code": ("overhead", "Lazy Function Loading", "other"),
+    "compiles": ("user_annotation", "Scheduler.__init__ (dynamo_timed)", "host"),
+    "loads data": ("user_annotation", "enumerate(DataLoader)#it.__next__", "data"),
+}
 CLASSES = ("unmodelled", "communication", "copy")
 SPAN = 300
 spans = st.tuples(st.integers(0, SPAN - 40), st.integers(1, 40))
+doings = st.tuples(st.integers(0, SPAN - 40), st.integers(1, 40), st.sampled_from(sorted(DOES)))
 pieces = st.fixed_dictionaries(
     {
         "kind": st.sampled_from(sorted(KINDS)),
@@ -37,7 +45,7 @@ pieces = st.fixed_dictionaries(
 )
 
 
-def written(works: list[Any], waits: list[Any], loads: list[Any], edges: list[int]) -> Program:
+def written(works: list[Any], waits: list[Any], doing: list[Any], edges: list[int]) -> Program:
     """Return a trace in which each host event is on a thread of its own. Times of the arguments are ns."""
     program = Program(devices=2)
     for i, work in enumerate(works):
@@ -53,17 +61,27 @@ def written(works: list[Any], waits: list[Any], loads: list[Any], edges: list[in
         program.work(name, work["begin"] / 1000, work["length"] / 1000, **more)
     for i, (begin, length) in enumerate(waits):
         program.call("cudaDeviceSynchronize", begin / 1000, length / 1000, 200 + i)
-    for i, (begin, length) in enumerate(loads):
-        program.add("user_annotation", "enumerate(DataLoader)#it.__next__", begin / 1000, length / 1000, 300 + i)
+    for i, (begin, length, does) in enumerate(doing):
+        program.add(*DOES[does][:2], begin / 1000, length / 1000, 300 + i)
     for i in range(len(edges) - 1):
         program.step(i, edges[i] / 1000, (edges[i + 1] - edges[i]) / 1000, tid=400)
     return program
 
 
-def steps_of(works: list[Any], waits: list[Any], loads: list[Any], edges: list[int]) -> list[tuple[int, int, int]]:
+def with_work(works: list[Any], edges: list[int]) -> list[int]:
+    """Return the edges of the marks that are steps: a first and a last mark in which no work began are none."""
+    began = [work["launch"][0] if work["launch"] else work["begin"] for work in works]
+    if len(edges) > 2 and any(edges[0] <= at < edges[-1] for at in began):
+        last = not any(edges[-2] <= at < edges[-1] for at in began)
+        first = not any(edges[0] <= at < edges[1] for at in began)
+        edges = edges[first : len(edges) - last]
+    return edges
+
+
+def steps_of(works: list[Any], waits: list[Any], doing: list[Any], edges: list[int]) -> list[tuple[int, int, int]]:
     """Return (begin, end, end on the host) of each step."""
     host = [(b, b + n + 5) for b, n in (work["launch"] for work in works if work["launch"])]
-    host += [(b, b + n) for b, n in [*waits, *loads]]
+    host += [(b, b + n) for b, n in waits] + [(b, b + n) for b, n, _ in doing]
     if len(edges) < 2:
         every = host + [(work["begin"], work["begin"] + work["length"]) for work in works]
         begin = min(b for b, _ in every)
@@ -77,8 +95,26 @@ def steps_of(works: list[Any], waits: list[Any], loads: list[Any], edges: list[i
     return steps
 
 
+def arrival(mine: list[Any], classes: list[list[int]]) -> int:
+    """Return the median of the times from late launches to the work that they end idle times with."""
+    delays = []
+    for t in range(1, len(classes)):
+        if not classes[t] or classes[t - 1]:
+            continue
+        dry = max((u for u in range(t) if classes[u]), default=-1) + 1
+        following = next(work for work in mine if work["begin"] >= t)
+        if dry > 0 and following["launch"] is not None and sum(following["launch"]) > dry:
+            delays.append(max(t - sum(following["launch"]), 0))
+    return int(statistics.median(delays)) if delays else 0
+
+
 def owners(
-    works: list[Any], waits: list[Any], loads: list[Any], steps: list[tuple[int, int, int]], device: int
+    works: list[Any],
+    waits: list[Any],
+    doing: list[Any],
+    steps: list[tuple[int, int, int]],
+    device: int,
+    marked: bool,
 ) -> list[Parts]:
     """Return the parts of each step on a device, by deciding to which part every instant belongs."""
     mine = sorted((w for w in works if w["device"] == device), key=lambda work: work["begin"])
@@ -95,6 +131,7 @@ def owners(
     for work in mine:
         for t in range(work["begin"], work["begin"] + work["length"]):
             classes[t].append(CLASSES.index(KINDS[work["kind"]][2]))
+    takes = arrival(mine, classes)
     results: list[Parts] = [{} for _ in steps]
     last_waited, since = False, 8
     t = 0
@@ -110,11 +147,12 @@ def owners(
         dry = t if t > 0 else -math.inf
         if any(begin < until and stop > dry for begin, stop, _ in steps):
             following = mine[bisect.bisect_left([w["begin"] for w in mine], until) :]
-            late = sync = False
+            late, returned = False, -math.inf
             sync = any(b <= dry <= e for b, e in syncs)
             if following and following[0]["launch"] is not None:
                 begin, length = following[0]["launch"]
                 late = begin + length > dry
+                returned = begin + length + takes if late else returned
                 waits_too = following[0]["waits"] or following[0]["kind"] == "upload"
                 sync = sync or (late and waits_too)
             if sync:
@@ -124,10 +162,16 @@ def owners(
             else:
                 since = 8
             for (begin, stop, host_end), parts in zip(steps, results, strict=True):
-                after = late if following else host_end > max(dry, begin)
+                at_edge = not marked and (t == 0 or until == end)
                 for u in range(max(t, begin), min(until, stop)):
-                    loading = any(b <= u < b + n for b, n in loads)
-                    cause = "other" if not after else "data" if loading else "sync" if sync else "host"
+                    now = {does for b, n, does in doing if b <= u < b + n}
+                    causes = [cause for does, (_, _, cause) in DOES.items() if does in now]
+                    if at_edge:
+                        cause = "recording" if "profiles" in now else "edges"
+                    elif u >= (returned if following else host_end):
+                        cause = "other"
+                    else:
+                        cause = causes[0] if causes else "sync" if sync else "host"
                     parts[cause] = parts.get(cause, 0) + 1
         t = until
     return results
@@ -137,17 +181,17 @@ def owners(
 @given(
     st.lists(pieces, min_size=1, max_size=14),
     st.lists(spans, max_size=3),
-    st.lists(spans, max_size=2),
+    st.lists(doings, max_size=4),
     st.lists(st.integers(0, SPAN), max_size=4, unique=True).map(sorted),
 )
 def test_every_instant_belongs_to_the_documented_part(
-    works: list[Any], waits: list[Any], loads: list[Any], edges: list[int]
+    works: list[Any], waits: list[Any], doing: list[Any], edges: list[int]
 ) -> None:
-    steps = steps_of(works, waits, loads, edges)
+    rows = rows_of(written(works, waits, doing, edges).load())
+    steps = steps_of(works, waits, doing, edges := with_work(works, edges))
     assume(steps[-1][1] > steps[0][0])
-    rows = rows_of(written(works, waits, loads, edges).load())
     devices = sorted({work["device"] for work in works})
-    expected = [parts for device in devices for parts in owners(works, waits, loads, steps, device)]
+    expected = [parts for device in devices for parts in owners(works, waits, doing, steps, device, len(edges) > 1)]
     found = [parts_of(row) for row in (rows[:-1] if len(rows) > 1 else rows)]
     assert found == expected
     lengths = [end - begin for begin, end, _ in steps] * len(devices)
@@ -186,6 +230,7 @@ def test_time_on_the_cpu_belongs_to_the_innermost_op_that_has_run_longest(seed: 
             program.op(name, begin / 1000, (3999 + tid - begin) / 1000, tid=tid)
     program.events.sort(key=lambda event: event["ts"])
     expected: dict[str, int] = {}
+    busy = [one for one in running if one[2]]
     for t in range(min(one[0] for one in running), max(one[1] for one in running)):
         now_on = [one for one in running if one[0] <= t < one[1]]
         name = min(now_on)[2] if now_on else "idle"

@@ -56,6 +56,11 @@ static fs_status list_span(fs_idle *idle, fs_idle_span span, fs_error *err)
     return FS_OK;
 }
 
+static int64_t clipped(int64_t time, int64_t end)
+{
+    return time < end ? time : end;
+}
+
 /* The time until `end` has this cause. */
 static fs_status attribute(part *of, fs_idle_cause cause, int64_t end, fs_error *err)
 {
@@ -92,17 +97,14 @@ static fs_status attribute_host(part *of, fs_idle_cause cause, int64_t end, fs_e
     for (; of->occupied < occupied->count && of->at < end; of->occupied++) {
         const fs_interval *busy = &occupied->items[of->occupied];
         if (busy->begin >= end) break;
-        if (busy->end <= of->at || (cause == FS_IDLE_EDGES && busy->tag != FS_IDLE_RECORDING)) continue;
-        FS_TRY(attribute_free(of, cause, busy->begin, err));
-        FS_TRY(attribute(of, (fs_idle_cause)busy->tag, busy->end < end ? busy->end : end, err));
-        if (busy->end > end) break;
+        if (busy->end <= of->at) continue;
+        if (cause != FS_IDLE_EDGES || busy->tag == FS_IDLE_RECORDING) {
+            FS_TRY(attribute_free(of, cause, busy->begin, err));
+            FS_TRY(attribute(of, (fs_idle_cause)busy->tag, clipped(busy->end, end), err));
+        }
+        if (busy->end > end) break; /* it lasts into the next idle time */
     }
     return attribute_free(of, cause, end, err);
-}
-
-static int64_t clipped(int64_t time, int64_t end)
-{
-    return time < end ? time : end;
 }
 
 /* Find the causes of the part of an idle time in [begin, end), and add their times to the sums. */

@@ -228,11 +228,13 @@ class Results(Summaries):
         compute, memory, latency, launch: time beyond it of the rows with that bound.
         unmodelled: time of work whose FLOPs and bytes, or whose peaks, are unknown.
         communication, copy: collectives during which nothing computed; copies and fills during which nothing else ran.
-        host: idle, because the next launch came late; sync: shortly after the host had waited for the device; data:
-            while it waited for a DataLoader; other: idle for another reason.
+        host: idle, until the next launch had returned and arrived; sync: of this, shortly after the host had waited for
+            the device; data: while it waited for a DataLoader; recording: while the profiler itself worked.
+        edges: before the first work and after the last one, of a profile without steps.
+        other: idle for another reason.
 
         ``mfu`` is the time of the FLOPs at the peaks of their units, in percent of the time; ``mbu`` that of the bytes.
-        Of a CPU program, the work is its ops, and ``host`` the time in which none ran. ``peaks`` as in key_averages().
+        Of a CPU program, the work is its ops, and ``host`` the time between them. ``peaks`` as in key_averages().
         Raises RuntimeError during recording and if nothing was recorded.
         """
         from flopscope.answers.accounting import accounting_frame

@@ -15,7 +15,7 @@ from flopscope.sources.database import MAGIC, Database, Reading
 from flopscope.sources.nsys import is_nsys, read_nsys
 from flopscope.sources.rocpd import is_rocpd, read_rocpd
 from flopscope.sources.rocprof import is_csv, is_json, read_csv, read_json
-from flopscope.support.hints import HINTS, Hints
+from flopscope.support.hints import HINTS, WITHOUT_OPS, Hints
 
 __all__ = ["Capture", "NotACapture", "hints_of", "is_capture", "read_capture"]
 
@@ -82,7 +82,7 @@ def hints_of(metadata: Mapping[str, Any], report: Mapping[str, Any]) -> Hints:
     """Return what to record so that more is known."""
     option = next((option for name, option in _OPTIONS.items() if name in metadata), None)
     if option is None or "ops" not in report:
-        return HINTS
+        return WITHOUT_OPS if metadata.get("record_shapes") else HINTS
     what = "ops is unknown because no input shapes were recorded"
     if not report["ops"]:
         what = "kernels is unknown because no ops were recorded"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["HINTS", "Hints"]
+__all__ = ["HINTS", "WITHOUT_OPS", "Hints"]
 
 
 class Hints(NamedTuple):
@@ -40,3 +40,10 @@ HINTS = Hints(
         "counters": "counters=True",
     },
 )
+_WITHOUT_OPS = (
+    "The work of kernels is unknown, although input shapes were recorded: no op of torch launched them. Those of CUDA "
+    "graphs get ops from the capture (fs.watch_graphs(), captures=…); state the work of others by "
+    "fs.record_function(…, flops=…, bytes=…)."
+)
+WITHOUT_OPS = HINTS._replace(shapes=_WITHOUT_OPS, advice=_WITHOUT_OPS)
+"""Of a trace of torch that was to have shapes and has none."""
