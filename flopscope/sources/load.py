@@ -315,16 +315,18 @@ class _Problems(AbstractContextManager["_Problems"]):
             raise ValueError(f"it has more than {limit:,} bytes of text, the limit set by max_bytes")
 
     def check_kind(self, report: Mapping[str, Any]) -> None:
-        """Raise NotATrace if the text is complete and no event of it is one that torch or flopscope writes."""
+        """Raise NotATrace if there are events, and none of them is one that torch or flopscope writes.
+
+        A trace of torch in which nothing ran is empty: it has the head of torch's traces, and no slices.
+        """
+        if report["understood"] or report["events"] == report["metadata"]:
+            return
         complete = not report["truncated"] and not self.compression
-        others = report["kept"] + report["without_time"] + report["too_many"]
-        if complete and report["unknown"] and not others:
-            brief = "it is a Chrome trace, but not one of torch.profiler or flopscope"
-            raise NotATrace(
-                f"{brief}: none of its {report['events']:,} events is an op, a kernel or an API call (a category in it "
-                f'is "{report["first_unknown"]}"); record the program with torch.profiler',
-                brief,
-            )
+        if _OF_TORCH & _metadata(report["head"]).keys() and not (complete and report["unknown"]):
+            return
+        count = "1 event, which is not" if report["events"] == 1 else f"{report['events']:,} events, none of them"
+        brief = f"not a trace that flopscope reads: {count} an op, a kernel or an API call"
+        raise NotATrace(f"{brief} ({_kinds(self.start)}); record the program with torch.profiler", brief)
 
     def explained(self, problem: ValueError) -> ValueError:
         """Return an error that names the source and, if it is not a trace at all, what it is and what to do."""
@@ -370,6 +372,22 @@ class _Problems(AbstractContextManager["_Problems"]):
 
     def _warn(self, message: str) -> None:
         warn_user(printable(f"{self.name}: {message}"))
+
+
+_OF_TORCH = frozenset({"schemaVersion", "deviceProperties", "flopscope"})
+_KINDS = 4  # of each member that are named
+
+
+def _kinds(start: bytes) -> str:
+    """Return the phases and the categories of the events in the first bytes of a text, for a message."""
+    found = []
+    for member, one, several in (("ph", "phase", "phases"), ("cat", "category", "categories")):
+        values = re.findall(rb'"%s"\s*:\s*"([^"\\]{1,40})"' % member.encode(), start)
+        names = [f'"{name.decode("utf-8", "replace")}"' for name in dict.fromkeys(values)]
+        if names:
+            more = " and more" if len(names) > _KINDS else ""
+            found.append(f"{one if len(names) == 1 else several} {', '.join(names[:_KINDS])}{more}")
+    return "; ".join(found) or 'without a member "ph"'
 
 
 def _name_of(source: object) -> str:

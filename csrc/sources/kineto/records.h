@@ -85,6 +85,7 @@ typedef struct {
     bool seen_events; /* "traceEvents" has begun */
     bool marked;      /* has marked work of devices */
     bool guessed;     /* not yet confirmed that the piece began at the start of an event */
+    uint32_t accelerators; /* of which the events are evidence: bits, as store/accelerator.h has them */
 
     fs_record_block *first, *last;
     fs_intern names;           /* as spelled in the text, without quotes */
