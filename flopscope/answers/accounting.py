@@ -39,9 +39,9 @@ def part_columns(
     for d, device in enumerate(devices):
         for s, step in enumerate(steps):
             if step.name is not None or len(devices) > 1:
-                rows.append(_row(_device_name(device), step.name, parts[d, s], work[d, s], rated))
+                rows.append(_row(analysis.core.device_name(device), step.name, parts[d, s], work[d, s], rated))
     if devices:
-        name = _device_name(devices[0]) if len(devices) == 1 else None
+        name = analysis.core.device_name(devices[0]) if len(devices) == 1 else None
         rows.append(_row(name, None, parts.sum(axis=(0, 1)), work.sum(axis=(0, 1)), rated))
     names = ("device", "step", "total", *PARTS, "mfu", "mbu")
     return {name: [row[name] for row in rows] for name in names}
@@ -67,10 +67,6 @@ def part_times(analysis: Analysis) -> npt.NDArray[np.int64]:
     np.add.at(parts, (where, cells["step"], analysis.cell_parts()), cells["exclusive"] - ideal)
     np.add.at(parts, (analysis.places(gaps), gaps["step"], PARTS.index("host") + gaps["cause"]), gaps["time"])
     return parts
-
-
-def _device_name(device: int) -> str:
-    return "cpu" if device < 0 else f"cuda:{device}"
 
 
 def _row(

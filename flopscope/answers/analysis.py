@@ -151,6 +151,11 @@ class Analysis:
         """Whether the work ran on a device other than the CPU."""
         return bool(self.meta["has_device"])
 
+    @property
+    def accelerator(self) -> str:
+        """What the work ran on: "cuda", "hip", "mtia", "xpu", "hpu", "npu", "privateuseone", or "cpu"."""
+        return self.core.accelerator if self.on_device else "cpu"
+
     @cached_property
     def devices(self) -> list[int]:
         """The devices with work, if only before the steps, by index; -1 is the CPU."""

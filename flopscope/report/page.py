@@ -84,6 +84,8 @@ class Page:
         """The data of each section, by the names of SECTIONS."""
         self.rows: dict[str, Any] | None = None
         """The table whose rows marks, events and advice refer to by their indices."""
+        self.device_type = "cuda"
+        """torch's type of the devices."""
         self.made = datetime.now(timezone.utc)
 
     def content(self) -> dict[str, Any]:
@@ -95,6 +97,7 @@ class Page:
             "flopscope": VERSION,
             "made": self.made.isoformat(timespec="seconds"),
             "title": cut(self.title),
+            "device_type": self.device_type,
             "rows": self.rows,
             "sections": {name: self.sections[name] for name in SECTIONS if name in self.sections},
             "strings": self.columns.strings,

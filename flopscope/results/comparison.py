@@ -345,8 +345,10 @@ class _Run:
         else:
             raise TypeError(f"{name} must be a profile, a trace, its key_averages() or a DataFrame of it, not {run!r}")
         on_device = any(row["self_device_time_total"] > 0 for row in rows)
-        where = "cpu" if kind == "op" else "cuda"
-        chosen = [r for r in rows if r["device_type"] == where and not (kind == "kernel" and r["is_user_annotation"])]
+        if kind == "op":
+            chosen = [r for r in rows if r["device_type"] == "cpu"]
+        else:
+            chosen = [r for r in rows if r["device_type"] != "cpu" and not r["is_user_annotation"]]
         if analysis is not None:
             steps = len(analysis.steps) if analysis.has_steps else 0
         else:

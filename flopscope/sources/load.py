@@ -22,6 +22,7 @@ from flopscope.sources.feed import read_trace
 from flopscope.sources.foreign import foreign_file
 from flopscope.sources.paths import find_traces
 from flopscope.sources.peek import as_file, start_of
+from flopscope.support.device_names import index_of
 from flopscope.support.files import close_names
 from flopscope.support.safe import printable
 from flopscope.support.warn import warn_user
@@ -114,8 +115,8 @@ class Trace(Results):
         from flopscope.hardware.device import peaks_of_models
 
         models = self._models
-        shares = peaks_of_models({f"cuda:{index}": model for index, model in models.items()}, source)
-        named = {device: models[int(device[5:])].name for device in shares}
+        shares = peaks_of_models({core.device_name(index): model for index, model in models.items()}, source)
+        named = {device: models[index_of(device)].name for device in shares}
         sources = {device: {"source": peaks.source, "name": named[device]} for device, peaks in shares.items()}
         return shares, sources
 
@@ -126,7 +127,7 @@ class Trace(Results):
     @property
     def _models(self) -> dict[int, Model]:
         assert self._core is not None
-        ran = {int(device[5:]) for device in self._core.devices if device != "cpu"}
+        ran = {index_of(device) for device in self._core.devices if device != "cpu"}
         return models_of(self.devices, self.metadata.get("deviceProperties"), ran)
 
     def _why_unknown(self, device: str, source: str) -> str:
@@ -134,7 +135,7 @@ class Trace(Results):
 
         if device == "cpu":
             return "a trace does not name its CPU"
-        model = self._models.get(int(device[5:]))
+        model = self._models.get(index_of(device))
         if model is None:
             return "the trace does not name the device"
         here = any(one.name == model.name for one in devices())
@@ -158,6 +159,7 @@ _REGENERATED = frozenset(
         "traceName",
         "rooflinePeaks",
         "flopscope",
+        "accelerator",
     }
 )
 

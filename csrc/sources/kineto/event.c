@@ -270,8 +270,10 @@ static fs_status keep_host(fs_piece *piece, const event_text *event, fs_record *
         record->node = fs_record_node(number(event, FS_ARG_NODE, -1), number(event, FS_ARG_FORWARD_THREAD, 0));
         return fs_arguments_call(piece, &event->arguments, &record->signature, err);
     }
-    if (record->kind == FS_EVENT_RUNTIME && begins(&event->name, "hip")) piece->accelerators |= 1U << FS_ACCELERATOR_HIP;
-    if (record->kind == FS_EVENT_RUNTIME) return fs_arguments_kernel(piece, &event->arguments, &record->signature, err);
+    if (record->kind == FS_EVENT_RUNTIME) {
+        if (begins(&event->name, "hip")) piece->accelerators |= 1U << FS_ACCELERATOR_HIP;
+        return fs_arguments_kernel(piece, &event->arguments, &record->signature, err);
+    }
     if (fs_event_is_annotation(record->kind))
         return fs_arguments_stated(piece, &event->arguments, &record->signature, err);
     return FS_OK;

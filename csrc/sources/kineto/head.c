@@ -94,8 +94,10 @@ fs_status fs_kineto_read_head(const char *head, size_t size, fs_store *store, fs
         }
         bool value = token == FS_SCAN_NUMBER || token == FS_SCAN_STRING;
         if (is_base && value && pull.depth == 1) fs_scan_decimal(span.text, span.size, 0, false, &facts->base);
-        if (is_accelerator && token == FS_SCAN_STRING && pull.depth == 1) facts->accelerators |= accelerator_named(&span);
-        if (here && token == FS_SCAN_OBJECT && pull.depth == 3) FS_TRY(take_device(&pull, store, &facts->accelerators, err));
+        if (is_accelerator && token == FS_SCAN_STRING && pull.depth == 1)
+            facts->accelerators |= accelerator_named(&span);
+        if (here && token == FS_SCAN_OBJECT && pull.depth == 3)
+            FS_TRY(take_device(&pull, store, &facts->accelerators, err));
         if (pull.depth == 0) break;
     }
     return FS_OK;
