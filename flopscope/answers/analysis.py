@@ -30,6 +30,8 @@ WORK_PARTS = ("ideal", "compute", "memory", "latency", "launch", "unmodelled", "
 PARTS = (*WORK_PARTS, *CAUSES)
 BEYOND = {"compute": "compute", "memory": "memory", "cache": "memory", "latency": "latency", "launch": "launch"}
 """The part of the time beyond the ideal, by the bound of the row; "unmodelled" for others."""
+ROUNDING = 1e-9
+"""Of a time: less is the error of sums."""
 
 
 class Step(NamedTuple):
@@ -276,8 +278,9 @@ class Analysis:
 
     @cached_property
     def unobserved(self) -> float:
-        """Estimated µs of a step without recording."""
-        return self.total - self.recording.delay
+        """Estimated µs of a step without recording; 0 if that is all that is known to have taken the time."""
+        left = self.total - self.recording.delay
+        return left if left > ROUNDING * self.total else 0.0
 
     @cached_property
     def _late_unobserved(self) -> float:

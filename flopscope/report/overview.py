@@ -69,7 +69,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
         "accounting": _accounting(source, columns),
         "recording": {
             "is_delayed": source.main.analysis.is_delayed,
-            "unobserved": source.main.analysis.unobserved,
+            "unobserved": source.main.analysis.unobserved or None,
         },
         "advice": [_advice(row, where) for row in source.advice],
         "gpus": _gpus(source),

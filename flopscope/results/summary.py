@@ -80,7 +80,8 @@ def text(core: Store, analysis: Analysis, energy: Mapping[str, Energy] | None = 
     counted = Counted(core)
     rest = "\n".join(filter(None, [details(core, counted), _energy_section(energy or {}, analysis)]))
     if not analysis.devices:
-        return rest
+        said = [line for text in analysis.meta["hints"].said for line in textwrap.wrap(printable(text), WIDTH)]
+        return "\n".join([rest.rstrip("\n"), *said, ""])
     steps = len(analysis.steps) if analysis.has_steps else 0
     columns = accounting_columns(analysis)
     answers = [
