@@ -180,7 +180,7 @@ def _diagnostics(database: Database) -> list[dict[str, str]]:
     """
     listed = database.facts("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", "id", "label")
     names = _SEVERITIES | {row.get("id"): str(row.get("label")).lower()[:20] for row in listed}
-    found = {}
+    found: dict[str, str] = {}
     for row in database.facts("DIAGNOSTIC_EVENT", "severity", "text"):
         text, severity = str(row.get("text") or ""), names.get(row.get("severity"), "unknown")
         if text and (severity not in _INFORM or _TELLS.search(text)):
