@@ -158,7 +158,7 @@ def test_a_time_that_is_all_the_recordings_own_gets_no_advice() -> None:
     trace = program.load()
     analysis = trace._analysis("advice")
     for delay in (analysis.total, analysis.total * (1 + 1e-15)):
-        analysis.__dict__ |= {"recording": Recording(delay, delay), "unobserved": None}
+        analysis.__dict__ |= {"recording": Recording(delay, delay, 0.0), "unobserved": None}
         del analysis.__dict__["unobserved"]
         assert analysis.unobserved == 0 and not advise(analysis)
     text = summary.text(trace._core, analysis)  # type: ignore[arg-type]

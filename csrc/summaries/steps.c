@@ -213,7 +213,8 @@ static fs_step_part part_of(fs_names *names, const fs_chunk *chunk, uint32_t at)
     uint8_t kind = chunk->kind[at];
     fs_step_part part = part_of_kind[kind];
     if (kind == FS_EVENT_RANGE && chunk->device[at] >= 0) return FS_PART_OTHER; /* repeats the work that ran there */
-    if (part == FS_PART_OTHER_CPU && fs_names_load_data(names, chunk->name[at])) return FS_PART_DATA_LOADING;
+    if (part == FS_PART_OTHER_CPU && fs_names_host_kind(names, chunk->name[at]) == FS_HOST_LOADS_DATA)
+        return FS_PART_DATA_LOADING;
     if (part == FS_PART_KERNEL && fs_names_communicate(names, chunk->name[at])) return FS_PART_COMMUNICATION;
     return part;
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["accounting_columns", "accounting_frame", "accounting_lines", "joined_columns", "part_columns"]
 
 BAR = 40
+WORTH = 0.005
+"""Of the total time: a cause of idleness below it is not worth a mention."""
 MOSTLY = 0.9
 """Of the work, the share that was counted from which on it is not worth mentioning."""
 
@@ -65,7 +68,7 @@ def part_times(analysis: Analysis) -> npt.NDArray[np.int64]:
     ideal = analysis.cell_ideals()
     np.add.at(parts[..., PARTS.index("ideal")], (where, cells["step"]), ideal)
     np.add.at(parts, (where, cells["step"], analysis.cell_parts()), cells["exclusive"] - ideal)
-    np.add.at(parts, (analysis.places(gaps), gaps["step"], PARTS.index("host") + gaps["cause"]), gaps["time"])
+    np.add.at(parts, (analysis.places(gaps), gaps["step"], analysis.gap_parts()), gaps["time"])
     return parts
 
 
@@ -115,10 +118,17 @@ def accounting_frame(analysis: Analysis) -> pandas.DataFrame:
     return pandas.DataFrame(accounting_columns(analysis))
 
 
-def accounting_lines(columns: dict[str, list[Any]], steps: int, delay: float, hfu: Hfu | None = None) -> list[str]:
+def accounting_lines(
+    columns: dict[str, list[Any]],
+    steps: int,
+    delay: float,
+    hfu: Hfu | None = None,
+    causes: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
+) -> list[str]:
     """Return the accounting of the whole as text: a sentence, and a bar for each part that is not empty.
 
     steps: their number, 0 for none. delay: estimated µs per step that recording added. hfu: as it was counted.
+    causes: of parts, their idle time in µs per step by the label of its cause.
     """
     if not columns["total"]:
         return []
@@ -154,4 +164,8 @@ def accounting_lines(columns: dict[str, list[Any]], steps: int, delay: float, hf
         lines.append(
             f"  {part:<14}{short_time_text(whole[part] / per):>9}  {percent_text(100 * share):>6}  {bar}".rstrip()
         )
+        known = {label: time for label, time in causes.get(part, {}).items() if time > WORTH * whole["total"] / per}
+        if len(causes.get(part, {})) > 1 and known:
+            of_it = ", ".join(f"{label} {short_time_text(time)}" for label, time in known.items())
+            lines.append(f"{'':16}of it: {of_it}")
     return lines

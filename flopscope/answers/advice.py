@@ -172,7 +172,7 @@ def advise(analysis: Analysis) -> AdviceTable:
                 continue
             pools.take(saving, claims)
             share = 100 * saving / analysis.unobserved
-            rows.append(Advice(name, saving, share, finding.what, finding.evidence, finding.where))
+            rows.append(Advice(name, saving, share, str(finding.facts), finding.evidence, finding.where))
     rows.sort(key=lambda row: -row.saving_us)
     return AdviceTable(rows, analysis.has_steps, [*outlying(analysis), *cached(analysis), *missing(analysis)])
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flopscope import _core
-from flopscope.answers.recording import Recording, recording_cost
+from flopscope.answers.recording import LATE, Recording, recording_cost
 
 if TYPE_CHECKING:
     from flopscope._core import Store
@@ -27,7 +27,9 @@ __all__ = ["Analysis", "Gap", "Kernel", "Op", "Step"]
 AUTOGRAD = "autograd::engine::evaluate_function: "
 CLASSES, CAUSES = _core.work_classes, _core.idle_causes
 WORK_PARTS = ("ideal", "compute", "memory", "latency", "launch", "unmodelled", "communication", "copy")
-PARTS = (*WORK_PARTS, *CAUSES)
+IDLE_PARTS = _core.idle_parts
+"""The part of the accounting to which each cause of idleness belongs."""
+PARTS = (*WORK_PARTS, *dict.fromkeys(IDLE_PARTS))
 BEYOND = {"compute": "compute", "memory": "memory", "cache": "memory", "latency": "latency", "launch": "launch"}
 """The part of the time beyond the ideal, by the bound of the row; "unmodelled" for others."""
 ROUNDING = 1e-9
@@ -187,6 +189,11 @@ class Analysis:
                 parts[self.cells["class"] == number] = PARTS.index(name)
         return parts
 
+    def gap_parts(self) -> npt.NDArray[np.int64]:
+        """Return for each idle time the index of its part in PARTS."""
+        by_cause = np.array([PARTS.index(part) for part in IDLE_PARTS], dtype=np.int64)
+        return np.asarray(by_cause[self.gap_cells["cause"]], dtype=np.int64)
+
     def cell_ideals(self) -> npt.NDArray[np.int64]:
         """Return the ideal time of each cell in ns: 0 for communication, copies and unknown work."""
         return np.asarray(np.where(self.cells["class"] == 0, np.maximum(self.cells["ideal"], 0), 0), dtype=np.int64)
@@ -248,6 +255,16 @@ class Analysis:
         found = (Gap(CAUSES[c], row, wait, int(s[0]), s[1], s[2]) for (c, row, wait), s in sums.items())
         return sorted(found, key=lambda gap: -gap.time)
 
+    def causes_of(self, part: str) -> Mapping[str, float]:
+        """Return the idle time of a part by the label of its cause, µs per step, longest first."""
+        times: dict[str, float] = {}
+        for gap in self.gaps:
+            cause = CAUSES.index(gap.cause)
+            if IDLE_PARTS[cause] == part:
+                label = _core.idle_labels[cause]
+                times[label] = times.get(label, 0.0) + gap.time
+        return dict(sorted(times.items(), key=lambda item: -item[1]))
+
     def idle(self, *causes: str) -> float:
         """Return the idle time of these causes, µs per step."""
         return sum(gap.time for gap in self.gaps if gap.cause in causes)
@@ -285,21 +302,22 @@ class Analysis:
     @cached_property
     def _late_unobserved(self) -> float:
         """The share of the idle time by host or wait that there would be without recording."""
-        late = self.idle("host", "sync")
-        return 1 - self.recording.delay / late if late > 0 else 0.0
+        late = self.idle(*LATE)
+        return 1 - self.recording.slowed / late if late > 0 else 0.0
 
-    def idle_unobserved(self, time: float) -> float:
-        """Return idle time by host or wait as it would be without recording."""
-        return time * self._late_unobserved
+    def unobserved_share(self, cause: str) -> float:
+        """Return the share of the idle time of a cause that there would be without recording."""
+        return self._late_unobserved if cause in LATE else float(cause != "recording")
 
     def gap_unobserved(self, gap: Gap) -> float:
         """Return an idle time as it would be without recording, which delays only what the host causes."""
-        return self.idle_unobserved(gap.time) if gap.cause in ("host", "sync") else gap.time
+        return gap.time * self.unobserved_share(gap.cause)
 
     @cached_property
     def host(self) -> float:
         """Estimated µs per step that the host works, without its waits and without recording."""
-        host = sum(step.host - step.waits for step in self.steps) * self.scale - self.recording.host
+        host = sum(step.host - step.waits for step in self.steps) * self.scale
+        host -= self.recording.host + self.recording.idle
         return min(max(host, 0.0), self.unobserved)
 
     def host_of(self, ops: Sequence[Op]) -> float:

@@ -30,7 +30,8 @@ FRAMEWORK = re.compile(r"(?:^|/)(?:site-packages|dist-packages|torch|lib/python[
 class Finding(NamedTuple):
     """What a rule found: the change, the time that the change would gain of each op or idle time, and the evidence."""
 
-    what: str
+    facts: object
+    """What is true of the program, a record of flopscope.sentences; its text is the sentence."""
     claims: Sequence[tuple[Op | Gap, float]]
     """(op or idle time, µs per step)."""
     evidence: list[dict[str, Any]]

@@ -265,7 +265,7 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
     others = {id(gap) for gap, _ in other}
     short = [(gap, time if id(gap) in others else gap.time) for gap, time in short]
     busy = sum(op.time for op in analysis.ops)
-    factor = (busy + sum(analysis.idle_unobserved(time) for _, time in short)) / busy if busy > 0 else 1.0
+    factor = (busy + analysis.unobserved_share("host") * sum(time for _, time in short)) / busy if busy > 0 else 1.0
     larger = f" A batch about {factor:.1f} times as large would fill the device." if factor >= 1.15 else ""
     count = sum(op.count for op in analysis.ops)
     launching = [gap for gap, _ in short]

@@ -96,7 +96,7 @@ class Model:
         self.part = analysis.cell_parts().copy()
         self.compute = np.array(cells["compute"], dtype=np.float64)
         self.memory = np.array(cells["memory"], dtype=np.float64)
-        by_cause = np.array([analysis.idle_unobserved(1.0) if c in ("host", "sync") else 1.0 for c in CAUSES])
+        by_cause = np.array([analysis.unobserved_share(cause) for cause in CAUSES])
         self.idle = gaps["time"] * by_cause[gaps["cause"]]
         self.freed = 0.0
         """µs per step that the host no longer needs."""
@@ -146,8 +146,7 @@ class Model:
 
         shares = {}
         for gap in analysis.gaps:
-            if gap.cause != "other":
-                shares[key(gap.cause, gap.row, gap.wait)] = _ratio(left[id(gap)], analysis.gap_unobserved(gap))
+            shares[key(gap.cause, gap.row, gap.wait)] = _ratio(left[id(gap)], analysis.gap_unobserved(gap))
         columns = (analysis.gap_cells[name].tolist() for name in ("cause", "row", "wait"))
         places = [key(CAUSES[cause], row, wait) for cause, row, wait in zip(*columns, strict=True)]
         self.idle = self.idle * np.array([shares.get(place, 1.0) for place in places])
@@ -200,7 +199,7 @@ class Model:
         before = self._sum(np.asarray(analysis.cells["exclusive"], dtype=np.float64))[..., 0]
         parts = self._sum(self.ideal) + self._sum(self.time - self.ideal, self.part)
         saved = before - parts.sum(axis=-1)
-        np.add.at(parts, (analysis.places(gaps), gaps["step"], HOST + gaps["cause"]), self.idle)
+        np.add.at(parts, (analysis.places(gaps), gaps["step"], analysis.gap_parts()), self.idle)
         if analysis.on_device:
             self._wait_for_host(parts, saved, host_us_per_launch)
         return np.rint(np.maximum(parts, 0.0)).astype(np.int64)

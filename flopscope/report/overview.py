@@ -48,6 +48,11 @@ PART_TEXTS: Mapping[str, tuple[str, str]] = {  # of each part: what it is in a s
     "host": ("idle time because the host came late", "Idle, because the host launched the next work late."),
     "sync": ("idle time after the host had waited", "Idle, shortly after the host had waited for the device."),
     "data": ("idle time while data loaded", "Idle, while the program waited for a DataLoader."),
+    "recording": ("what the profiler itself did", "Idle, while the profiler itself worked: its buffers."),
+    "edges": (
+        "time before the first work and after the last",
+        "Before the first work and after the last one: start-up, loading libraries, the end of the program.",
+    ),
     "other": ("idle time of another reason", "Idle for another or an unknown reason."),
 }
 _ON_HOST = {"host": ("time in which no op ran", "Time in which no op ran on the CPU.")}

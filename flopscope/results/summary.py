@@ -85,7 +85,13 @@ def text(core: Store, analysis: Analysis, energy: Mapping[str, Energy] | None = 
     steps = len(analysis.steps) if analysis.has_steps else 0
     columns = accounting_columns(analysis)
     answers = [
-        *accounting_lines(columns, steps, analysis.recording.delay, counted.hfu(columns)),
+        *accounting_lines(
+            columns,
+            steps,
+            analysis.recording.delay,
+            counted.hfu(columns),
+            {part: analysis.causes_of(part) for part in ("host", "other")},
+        ),
         "",
         "Advice",
         *(f"  {line}" for line in advise(analysis).lines()),

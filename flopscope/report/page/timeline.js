@@ -134,8 +134,8 @@ flopscope.TimelineView = class {
         this.labelPixels = table(labelColors);
         this.quietRows = table(rowColors, quiet);
         this.quietLabels = table(labelColors, quiet);
-        this.idlePixels = timeline.causes.map((cause) => {
-            const color = colors.idleColor(cause);
+        this.idlePixels = timeline.parts.map((part) => {
+            const color = colors.idleColor(part);
             return [colors.pixel(color), colors.pixel(colors.mix(color, this.paper, 0.55))];
         });
         this.trackPixels = new Map(timeline.tracks.map((track) => {
@@ -177,7 +177,7 @@ flopscope.TimelineView = class {
         } else if (this.mode === "category") items.push("Category of the op:", ...[...colors.CATEGORIES.keys(), "other"].filter((name) => this.categories.has(name)).map((name) => swatch(this.categories.get(name), name)));
         const idle = new Set(timeline.lanes.filter((lane) => lane.role === "idle").map((lane) => lane.depth));
         if (idle.size) items.push("Idle because of:", ...timeline.causes.map((cause, i) => (idle.has(i)
-            ? el("span", { class: "timeline-key" }, el("i", { class: `timeline-swatch idle-${cause}` }), cause) : "")));
+            ? el("span", { class: "timeline-key" }, el("i", { class: `timeline-swatch idle-${timeline.parts[i]}` }), cause) : "")));
         items.push(el("span", { class: "note", text: "Where blocks are narrower than a pixel, the height is the share of the time that the lane is busy." }));
         this.legend.replaceChildren(...items.filter(Boolean).map((item) => (typeof item === "string" ? el("b", { text: item }) : item)));
     }

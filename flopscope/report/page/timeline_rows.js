@@ -103,7 +103,7 @@ flopscope.timelineColors = (() => {
     const { named, pixel, mix, css, bright } = flopscope.colors;
 
     const boundColor = (bound) => named(`bound-${BOUNDS.includes(bound) ? bound : "unknown"}`);
-    const idleColor = (cause) => named(`idle-${cause}`);
+    const idleColor = (part) => named(`idle-${part}`);
     const series = (number) => named(`series-${(number % SERIES) + 1}`);
 
     /* The series of each category, and how much darker than it. */
