@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,13 @@ def test_an_exported_trace_keeps_it(case: str, tmp_path: Path) -> None:
     trace = CASES[case][0]()
     trace.export_chrome_trace(tmp_path / "again.json")
     assert fs.load_trace(tmp_path / "again.json")._core.accelerator == trace._core.accelerator
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_tensor_cores_are_those_of_gpus_whose_kernels_have_known_names(case: str) -> None:
+    make, accelerator, _ = CASES[case]
+    share = make().gpu_summary().tensor_core_time.iloc[-1]
+    assert share == 0 if accelerator in ("cuda", "hip") else math.isnan(share)
 
 
 def test_a_program_without_device_work_has_none() -> None:
