@@ -153,7 +153,7 @@ def test_a_trace_of_another_program_is_named(tmp_path: Path) -> None:
     event = {"ph": "X", "cat": "v8", "name": "x", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
     path = tmp_path / "browser.json"
     path.write_text(json.dumps([event] * 3))
-    with pytest.raises(NotATrace, match=r'a Chrome trace, but .* none of its 3 events .* \(a category in it is "v8"\)'):
+    with pytest.raises(NotATrace, match=r'not a trace that flopscope reads: 3 events, .* \(phase "X"; category "v8"\)'):
         fs.load_trace(path)
     assert len(fs.load_trace(b'{"traceEvents": []}')) == 0
 

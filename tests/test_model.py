@@ -11,10 +11,12 @@ import pytest
 
 import flopscope as fs
 from flopscope import _core
+from flopscope.cli.program import main
 from flopscope.hardware.model import Model, models_of, why_unknown
 
 MI300X = "AMD Instinct MI300X"
 UNKNOWN = "AMD Instinct MI999"
+STATE = 'state its peaks by peaks="memory=…,bf16_tensor=…" or --peaks, in bytes/s and FLOP/s'
 
 
 def trace_of(properties: Any, device: int = 0) -> fs.Trace:
@@ -66,12 +68,14 @@ def test_a_partition_of_a_device_has_no_peaks() -> None:
     table = trace_of([properties(MI300X, 38)]).key_averages()
     (row,) = (row for row in table if row.key == "aten::neg")
     assert table.peaks == {} and math.isnan(row.pct_roofline)
-    assert table.unknown_peaks == {"cuda:0": f'the datasheet of "{MI300X}" is for 304 SMs, but this device has 38 SMs'}
+    assert table.unknown_peaks == {
+        "cuda:0": f'the datasheet of "{MI300X}" is for 304 SMs, but this device has 38 SMs; {STATE}'
+    }
 
 
 def test_a_table_reports_why_it_has_no_shares() -> None:
     table = trace_of([properties(UNKNOWN, 304)]).key_averages()
-    reason = f'no datasheet row for "{UNKNOWN}"; to declare its peaks, add a row to csrc/device/datasheet.def'
+    reason = f'no datasheet row for "{UNKNOWN}"; {STATE}'
     assert table.unknown_peaks == {"cuda:0": reason}
     assert f"% Roofline: unknown on cuda:0: {reason}." in table.table().splitlines()
     assert "--measure" not in table.table(), "the device is not in this machine"
@@ -139,5 +143,27 @@ def test_unknown_peaks_have_a_specific_reason(model: Model, reason: str) -> None
     assert missing == f"{reason}, and its peaks are not measured yet: run flopscope devices --measure"
 
 
-def test_the_file_named_in_the_reason_exists() -> None:
-    assert (Path(__file__).parents[1] / "csrc" / "device" / "datasheet.def").is_file()
+def test_peaks_of_an_unknown_device_are_stated(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    trace = trace_of([properties(UNKNOWN, 304)])
+    table = trace.key_averages(peaks="memory=1.6e12, fp32=4e13")
+    (row,) = (row for row in table if row.key == "aten::neg")
+    assert row.pct_peak_bandwidth == pytest.approx(100 * 2 * 4 * 2**20 / 10e-6 / 1.6e12)
+    assert table.peaks == {"cuda:0": {"source": "stated", "name": UNKNOWN}} and table.unknown_peaks == {}
+    assert trace.accounting(peaks="memory=1.6e12,fp32=4e13").ideal.iloc[-1] == pytest.approx(5.24288, abs=1e-3)
+    trace.export_chrome_trace(tmp_path / "trace.json")
+    assert main(["summary", str(tmp_path / "trace.json"), "--peaks", "memory=8e11"]) == 0
+    assert "peaks are unknown" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        ("memroy=1", "there is no peak 'memroy'; did you mean 'memory'"),
+        ("memory=fast", "the peak of memory must be a positive number"),
+        ("memory=-1", "the peak of memory must be a positive number"),
+        ("memory", 'peaks must be "measured", "datasheet", "none", or rates such as'),
+    ],
+)
+def test_wrong_rates_are_errors(stated: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        trace_of([]).key_averages(peaks=stated)

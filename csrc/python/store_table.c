@@ -9,12 +9,13 @@
 #include "python/store_type.h"
 #include "python/roofline.h"
 #include "python/store_parts.h"
+#include "store/accelerator.h"
 #include "store/signature.h"
 #include "store/torch_signature.h"
 #include "table/table.h"
 #include "work/category.h"
 
-/* Peaks by device: {"cpu": …, "cuda:0": …} ---------------------------------------------------------------------- */
+/* Peaks by device: {"cpu": …, "cuda:0": …}, as Store.device_name() calls them ----------------------------------- */
 
 static bool take_device_peaks(PyObject *name, PyObject *values, fs_peaks *peaks, fs_table_options *options)
 {
@@ -22,7 +23,7 @@ static bool take_device_peaks(PyObject *name, PyObject *values, fs_peaks *peaks,
     int index = -1;
     if (text == NULL || !fs_take_peaks(values, peaks)) return false;
     if (strcmp(text, "cpu") == 0) options->cpu_peaks = peaks;
-    else if (sscanf(text, "cuda:%d", &index) == 1 && index >= 0 && index < FS_MAX_CUDA_DEVICES) {
+    else if (sscanf(text, "%*[a-z]:%d", &index) == 1 && index >= 0 && index < FS_MAX_CUDA_DEVICES) {
         options->cuda_peaks[index] = peaks;
     }
     return true;
@@ -120,8 +121,7 @@ static PyObject *overload_of(const fs_store *store, const fs_row *row)
 
 static PyObject *device_type_of(const fs_store *store, const fs_row *row)
 {
-    (void)store;
-    return PyUnicode_InternFromString(row->on_device ? "cuda" : "cpu");
+    return PyUnicode_InternFromString(row->on_device ? fs_accelerators[fs_store_accelerator(store)].type : "cpu");
 }
 
 static PyObject *annotation_of(const fs_store *store, const fs_row *row)

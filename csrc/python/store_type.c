@@ -3,6 +3,7 @@
 
 #include "base/fork.h"
 #include "python/store_samples.h"
+#include "store/accelerator.h"
 #include "store/event.h"
 #include "store/extend.h"
 #include "store/signature.h"
@@ -158,9 +159,36 @@ static PyObject *get_running(PyObject *object, void *unused)
     return PyBool_FromLong(fs_store_object_is_filled((fs_store_object *)object));
 }
 
-static int add_device(PyObject *names, fs_device device)
+/* "cpu", or torch's type of the device with its index: "cuda:0". */
+static PyObject *device_name(const fs_store *store, int device)
 {
-    PyObject *name = fs_device_object(device);
+    if (device < 0) return PyUnicode_InternFromString("cpu");
+    return PyUnicode_FromFormat("%s:%d", fs_accelerators[fs_store_accelerator(store)].type, device);
+}
+
+static PyObject *get_device_name(PyObject *object, PyObject *argument)
+{
+    long device = PyLong_AsLong(argument);
+    if (device == -1 && PyErr_Occurred()) return NULL;
+    if (device < INT_MAX) return device_name(((fs_store_object *)object)->store, device < 0 ? -1 : (int)device);
+    PyErr_Format(PyExc_ValueError, "there is no device %ld", device);
+    return NULL;
+}
+
+static PyObject *get_accelerator(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyUnicode_InternFromString(fs_accelerators[fs_store_accelerator(((fs_store_object *)object)->store)].name);
+}
+
+static PyObject *get_device_type(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyUnicode_InternFromString(fs_accelerators[fs_store_accelerator(((fs_store_object *)object)->store)].type);
+}
+
+static int add_device(PyObject *names, PyObject *name)
+{
     int status = name == NULL ? -1 : PySet_Add(names, name);
     Py_XDECREF(name);
     return status;
@@ -177,12 +205,12 @@ static PyObject *get_devices(PyObject *object, void *unused)
         fs_span bytes = fs_store_signature_bytes(store, i);
         if (fs_signature_kind_of(bytes.bytes) != FS_SIGNATURE_CALL) continue;
         fs_signature_decode(bytes.bytes, bytes.size, &signature);
-        fs_device device = {(fs_device_kind)signature.device_kind, signature.device_index};
-        if (add_device(names, device) < 0) Py_CLEAR(names);
+        int device = signature.device_kind == FS_CUDA ? signature.device_index : -1;
+        if (add_device(names, device_name(store, device)) < 0) Py_CLEAR(names);
     }
     for (uint32_t i = 0; names != NULL && i < fs_store_lane_count(store); i++) {
         fs_lane lane = fs_store_lane(store, i);
-        if (lane.on_device && add_device(names, (fs_device){FS_CUDA, lane.device}) < 0) Py_CLEAR(names);
+        if (lane.on_device && add_device(names, device_name(store, lane.device)) < 0) Py_CLEAR(names);
     }
     return names;
 }
@@ -242,6 +270,8 @@ static PyMethodDef methods[] = {
      "brief: no statistics of single times and no coverage."},
     {"enclosing", reading_enclosing, METH_VARARGS,
      "enclosing($self, event, /)\n--\n\n(kind, name) of the event and of up to 511 that enclose it, innermost first."},
+    {"device_name", get_device_name, METH_O,
+     "device_name($self, device, /)\n--\n\nThe name of a device by its index, such as \"cuda:0\"; -1: \"cpu\"."},
     {"events", reading_events, METH_NOARGS,
      "(columns, names, kinds, begin): each event in integers, what name and kind count in, the window's begin in ns."},
     {"gpu_summary", reading_gpu_summary, METH_VARARGS,
@@ -290,6 +320,8 @@ static PyGetSetDef getset[] = {
     {"dropped", get_dropped, NULL, "Events that could not be kept.", NULL},
     {"running", get_running, NULL, "Whether a Profiler records into it now.", NULL},
     {"devices", get_devices, NULL, "Names of the devices that ran ops.", NULL},
+    {"accelerator", get_accelerator, NULL, "The kind of its devices: \"cuda\", \"hip\", \"mtia\", …", NULL},
+    {"device_type", get_device_type, NULL, "torch's type of its devices, which is \"cuda\" for \"hip\".", NULL},
     {"device_names", get_device_names, NULL, "What the drivers call the devices that are known, by index.", NULL},
     {"has_frames", get_has_frames, NULL, "Whether there are Python calls.", NULL},
     {"has_shapes", get_has_shapes, NULL, "Whether it is known what any op was called with.", NULL},
@@ -316,5 +348,8 @@ int fs_add_store(PyObject *module)
 {
     if (fs_add_type(module, &fs_store_type, &spec) < 0 || fs_add_columns(module) < 0) return -1;
     if (fs_add_metrics(module) < 0 || fs_add_replays(module) < 0) return -1;
+    const char *types[FS_ACCELERATOR_COUNT];
+    for (int i = 0; i < FS_ACCELERATOR_COUNT; i++) types[i] = fs_accelerators[i].type;
+    if (fs_add_constant(module, "device_types", fs_names_object(types, FS_ACCELERATOR_COUNT)) < 0) return -1;
     return fs_add_accounting_names(module);
 }

@@ -140,6 +140,8 @@ static PyObject *report_object(const fs_kineto *kineto, const fs_kineto_report *
         {"kept", report->kept},
         {"without_time", report->without_time},
         {"unknown", report->unknown},
+        {"metadata", report->metadata},
+        {"understood", report->understood},
         {"too_many", report->too_many},
         {"contradicting", report->contradicting},
         {"overlapping", report->overlapping},

@@ -22,7 +22,8 @@
     X(l2_bytes, l2CacheSize, "bytes; absent from Kineto")
 
 typedef struct {
-    char name[128]; /* as the driver reports it: "NVIDIA H200"; "" if unknown */
+    char name[128];      /* as the driver reports it: "NVIDIA H200"; "" if unknown */
+    int64_t accelerator; /* an fs_accelerator (store/accelerator.h) */
 #define FS_DEVICE_FACT(name, trace_name, prose) int64_t name;
     FS_DEVICE_FACT_LIST(FS_DEVICE_FACT)
 #undef FS_DEVICE_FACT

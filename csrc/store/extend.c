@@ -58,7 +58,8 @@ static fs_status add_devices(fs_store *store, const fs_store *from, fs_error *er
 {
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) {
         fs_device_facts facts = fs_store_device(from, device);
-        if (facts.name[0] == 0 || fs_store_device(store, device).name[0] != 0) continue;
+        bool known = facts.name[0] != 0 || facts.accelerator != 0;
+        if (!known || fs_store_device(store, device).name[0] != 0) continue;
         FS_TRY(fs_store_set_device(store, device, &facts, err));
     }
     return FS_OK;

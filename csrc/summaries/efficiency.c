@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "device/occupancy.h"
+#include "store/accelerator.h"
 #include "store/event.h"
 #include "summaries/intervals.h"
 #include "work/names.h"
@@ -140,7 +141,9 @@ static fs_status fill_row(measuring *all, int device, fs_efficiency *row, fs_err
         FS_TRY(fs_intervals_cover(&use->others, use->kernels.items[i].begin, use->kernels.items[i].end, err));
     }
     FS_TRY(covered(all, &use->others, &busy, err));
-    double by_name = use->unnamed ? NAN : 100 / use->kernel_time;
+    fs_accelerator accelerator = fs_store_accelerator(all->store);
+    bool known = accelerator == FS_ACCELERATOR_CUDA || accelerator == FS_ACCELERATOR_HIP; /* the names of its kernels */
+    double by_name = use->unnamed || !known ? NAN : 100 / use->kernel_time;
     *row = (fs_efficiency){
         .device = device,
         .gpu_utilization = 100 * kernels / time,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from flopscope.answers.analysis import PARTS, Analysis
+from flopscope.answers.analysis import PARTS, ROUNDING, Analysis
 from flopscope.support.units import percent_text, short_time_text
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ def part_columns(
     for d, device in enumerate(devices):
         for s, step in enumerate(steps):
             if step.name is not None or len(devices) > 1:
-                rows.append(_row(_device_name(device), step.name, parts[d, s], work[d, s], rated))
+                rows.append(_row(analysis.core.device_name(device), step.name, parts[d, s], work[d, s], rated))
     if devices:
-        name = _device_name(devices[0]) if len(devices) == 1 else None
-        rows.append(_row(name, None, parts.sum(axis=(0, 1)), work.sum(axis=(0, 1)), rated))
+        name = analysis.core.device_name(devices[0]) if len(devices) == 1 else None
+        rows.append(_row(name, None, parts.sum(axis=(0, 1), dtype=np.float64), work.sum(axis=(0, 1)), rated))
     names = ("device", "step", "total", *PARTS, "mfu", "mbu")
     return {name: [row[name] for row in rows] for name in names}
 
@@ -77,14 +77,10 @@ def part_times(analysis: Analysis) -> npt.NDArray[np.int64]:
     return parts
 
 
-def _device_name(device: int) -> str:
-    return "cpu" if device < 0 else f"cuda:{device}"
-
-
 def _row(
     device: str | None,
     step: str | None,
-    parts: npt.NDArray[np.int64],
+    parts: npt.NDArray[Any],
     work: npt.NDArray[np.float64],
     rated: bool,
 ) -> dict[str, Any]:
@@ -160,8 +156,12 @@ def accounting_lines(
         head += f" in {percent_text(100 * hfu.share)} of the work)" if hfu.share < MOSTLY else ")"
     lines = [f"{head}."]
     if delay > 0.01 * whole["total"] / per:
-        unobserved = short_time_text(whole["total"] / per - delay)
-        lines.append(f"Recording delayed it by about {short_time_text(delay)}: without, it takes about {unobserved}.")
+        left = whole["total"] / per - delay
+        what = f"Recording delayed it by about {short_time_text(delay)}"
+        if left > ROUNDING * delay:
+            lines.append(f"{what}: without, it takes about {short_time_text(left)}.")
+        else:
+            lines.append(f"{what}, which is all of its time: what it takes without is unknown.")
     lines.append("")
     largest = max(whole[part] for part in PARTS)
     for part in PARTS:

@@ -168,9 +168,12 @@ class Pools:
 
 
 def advise(analysis: Analysis) -> AdviceTable:
-    """Apply the rules. A rule claims the time that its change gains; no time is claimed twice."""
+    """Apply the rules. A rule claims the time that its change gains; no time is claimed twice.
+
+    Of a profile whose whole time is the recording's own, nothing is known that a change would gain.
+    """
     pools, rows = Pools(analysis), []
-    for name, rule in RULES.items():
+    for name, rule in RULES.items() if analysis.unobserved > 0 else ():
         for finding in rule(analysis):
             saving, claims = pools.offer(finding)
             if saving < LEAST_SHARE * analysis.unobserved:
@@ -205,7 +208,7 @@ def outlying(analysis: Analysis) -> list[str]:
 
 def missing(analysis: Analysis) -> list[str]:
     """Return what could not be judged, and which recording option would bring it."""
-    notes = []
+    notes = list(analysis.meta["hints"].said)
     if not analysis.has_shapes and analysis.ops:
         notes.append(analysis.meta["hints"].advice)
     if not analysis.on_device and analysis.meta["device_unseen"]:

@@ -35,6 +35,8 @@ PARTS = (*WORK_PARTS, *dict.fromkeys(IDLE_PARTS))
 BEYOND = {"compute": "compute", "memory": "memory", "cache": "memory", "latency": "latency", "launch": "launch"}
 """The part of the time beyond the ideal, by the bound of the row; "unmodelled" for others. What is inefficient belongs
 to the larger term of its roofline."""
+ROUNDING = 1e-9
+"""Of a time: less is the error of sums."""
 
 
 def _beyond(bound: str, flops: float, bandwidth: float) -> str:
@@ -178,6 +180,11 @@ class Analysis:
     def on_device(self) -> bool:
         """Whether the work ran on a device other than the CPU."""
         return bool(self.meta["has_device"])
+
+    @property
+    def accelerator(self) -> str:
+        """What the work ran on: "cuda", "hip", "mtia", "xpu", "hpu", "npu", "privateuseone", or "cpu"."""
+        return self.core.accelerator if self.on_device else "cpu"
 
     @cached_property
     def devices(self) -> list[int]:
@@ -327,8 +334,9 @@ class Analysis:
 
     @cached_property
     def unobserved(self) -> float:
-        """Estimated µs of a step without recording."""
-        return self.total - self.recording.delay
+        """Estimated µs of a step without recording; 0 if that is all that is known to have taken the time."""
+        left = self.total - self.recording.delay
+        return left if left > ROUNDING * self.total else 0.0
 
     @cached_property
     def _late_unobserved(self) -> float:

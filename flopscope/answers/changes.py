@@ -14,12 +14,12 @@ from flopscope.answers.analysis import Analysis, Op
 from flopscope.answers.findings import is_convolution, is_product
 from flopscope.answers.rules import RULES
 from flopscope.hardware.device import Datasheet
-from flopscope.hardware.model import Model, why_unknown
+from flopscope.hardware.model import Model, mismatch
+from flopscope.hardware.peaks import MEMORY, checked_rates
 from flopscope.support.suggest import did_you_mean
 
 __all__ = ["Change", "change_of", "checked_rules"]
 
-MEMORY = "memory"
 PRODUCT_UNITS = _core.product_units
 """The compute unit of products by dtype. Float32 products use "tf32_tensor" where the profile has such products."""
 
@@ -48,7 +48,7 @@ class Change:
         return both[:, 0], both[:, 1]
 
     def _factors_of(self, analysis: Analysis, op: Op, tf32: bool) -> tuple[float, float]:
-        name = "cpu" if op.device < 0 else f"cuda:{op.device}"
+        name = analysis.core.device_name(op.device)
         peaks = analysis.peaks.get(name)
         if peaks is None:
             return 1.0, 1.0
@@ -120,13 +120,7 @@ def _checked_peaks(peaks: object) -> dict[str, float]:
         return {}
     if not isinstance(peaks, Mapping):
         raise TypeError(f'what_if(peaks=…) takes rates by name, such as {{"memory": 8e12}}, not {peaks!r}')
-    known = (MEMORY, *_core.compute_units)
-    for name, rate in peaks.items():
-        if name not in known:
-            raise ValueError(f"there is no peak {name!r}{did_you_mean(name, known)}; the peaks are {', '.join(known)}")
-        if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate < math.inf:
-            raise ValueError(f"the peak of {name} must be a positive number of FLOP/s or bytes/s, not {rate!r}")
-    return {name: float(rate) for name, rate in peaks.items()}
+    return checked_rates(peaks)
 
 
 def _checked_dtype(dtype: object) -> str | None:
@@ -147,6 +141,6 @@ def _device_rates(device: object) -> dict[str, float]:
         names = [known for one in _core.datasheet() for known in one["names"]]
         if name not in names:
             raise ValueError(f"no datasheet row for {name!r}{did_you_mean(name, names)}")
-        raise ValueError(f"what_if(device={name!r}): {why_unknown(Model(name), here=False, measured=False)}")
+        raise ValueError(f"what_if(device={name!r}): {mismatch(Model(name), _core.datasheet(name))}")
     sheet = Datasheet._from_core(row)
     return {**sheet.flops, **({MEMORY: sheet.bandwidth} if sheet.bandwidth else {})}

@@ -90,6 +90,7 @@ class Counted:
     """What the samples of a profile tell of all of it. The store is read once, on creation."""
 
     def __init__(self, core: Store) -> None:
+        self._core = core
         self._tracks: dict[int, dict[str, Track]] = {}
         for device, name, kind, _, start, end, value in core.samples():
             if len(start) and kind != "level":
@@ -123,7 +124,7 @@ class Counted:
         for total in self.totals():
             traffic = (MISSING if math.isnan(n) else bytes_text(n) for n in (total.whole_read, total.whole_written))
             shares = map(percent_text, (total.sm_active, total.tensor_active, 100 * total.share))
-            rows.append((f"cuda:{total.device}", *traffic, number_text(total.tbytes_per_s), *shares))
+            rows.append((self._core.device_name(total.device), *traffic, number_text(total.tbytes_per_s), *shares))
         return rows if len(rows) > 1 else []
 
 

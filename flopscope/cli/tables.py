@@ -44,8 +44,24 @@ def table_width(text: str) -> int:
 
 def add_peaks(parser: argparse.ArgumentParser) -> None:
     """Add ``--peaks`` to a command."""
-    text = "base of shares; measured: on this machine if it has the device, else datasheet (default: %(default)s)"
-    parser.add_argument("--peaks", choices=("datasheet", "measured", "none"), default="datasheet", help=text)
+    text = (
+        "base of shares: datasheet, measured (on this machine if it has the device, else datasheet), none, or rates in "
+        "bytes/s and FLOP/s, as memory=8e11,bf16_tensor=2e14 (default: %(default)s)"
+    )
+    parser.add_argument("--peaks", type=peaks_wanted, default="datasheet", metavar="SOURCE", help=text)
+
+
+def peaks_wanted(text: str) -> str:
+    """Check a source of peaks, or rates."""
+    from flopscope.hardware.device import PEAK_SOURCES
+    from flopscope.hardware.peaks import stated_peaks
+
+    try:
+        if text not in PEAK_SOURCES and stated_peaks(text) is None:
+            raise ValueError(f"{text!r} is none of {', '.join(PEAK_SOURCES)}, and states no rates")
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+    return text
 
 
 def add_captures(parser: argparse.ArgumentParser) -> None:

@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 PEAK_SOURCES = ("measured", "datasheet", "none")
+_PEAKS_WANTED = '"measured", "datasheet", "none", or rates such as "memory=8e11,bf16_tensor=2e14"'
 MAX_SLOWDOWN = 0.1  # fraction by which a reading may be slower than the stored one without a warning
 
 
@@ -227,7 +228,7 @@ def peaks_by_name(names: Iterable[str], source: str) -> dict[str, Peaks]:
     :raises ValueError: for any other source.
     """
     if source not in PEAK_SOURCES:
-        raise ValueError(f'peaks must be "measured", "datasheet" or "none", not {source!r}')
+        raise ValueError(f"peaks must be {_PEAKS_WANTED}, not {source!r}")
     result = {}
     for name in names if source != "none" else ():
         try:
@@ -248,7 +249,7 @@ def peaks_of_models(models: Mapping[str, Model], source: str) -> dict[str, Peaks
     :raises ValueError: for any other source.
     """
     if source not in PEAK_SOURCES:
-        raise ValueError(f'peaks must be "measured", "datasheet" or "none", not {source!r}')
+        raise ValueError(f"peaks must be {_PEAKS_WANTED}, not {source!r}")
     if source == "none":
         return {}
     core, known = _load_core(), {}

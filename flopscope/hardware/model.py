@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from flopscope import _core
 
-__all__ = ["Model", "models_of", "why_unknown"]
+__all__ = ["Model", "mismatch", "models_of", "why_unknown"]
 
 GIB = 1 << 30
 
@@ -58,17 +58,17 @@ def why_unknown(model: Model, *, here: bool, measured: bool, kind: str = "cuda")
     ``here``: this machine has such a device. ``measured``: measured peaks were requested, not only the datasheet's.
     """
     rows = _core.datasheet(model.name)
-    reason = _mismatch(model, rows) if rows else f'no datasheet row for "{model.name}"'
+    reason = mismatch(model, rows) if rows else f'no datasheet row for "{model.name}"'
     if kind == "cpu":
         reason = "CPUs have no datasheet"
     if here and measured:
         return f"{reason}, and its peaks are not measured yet: run flopscope devices --measure"
     if here:
         return f'{reason}; use peaks="measured" for the peaks measured on this machine'
-    return reason if rows else f"{reason}; to declare its peaks, add a row to csrc/device/datasheet.def"
+    return f'{reason}; state its peaks by peaks="memory=…,bf16_tensor=…" or --peaks, in bytes/s and FLOP/s'
 
 
-def _mismatch(model: Model, rows: list[dict[str, Any]]) -> str:
+def mismatch(model: Model, rows: list[dict[str, Any]]) -> str:
     """Return why none of the datasheet rows with the device's name applies to it."""
     sizes = " or ".join(_size(row["sm_count"], row["memory_gib"]) for row in rows)
     size = _size(model.sm_count, round(model.memory_bytes / GIB))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope import _core
 from flopscope.support.files import read_json, write_json
+from flopscope.support.suggest import did_you_mean
 from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ def is_number(value: object) -> bool:
 class Peaks:
     """The limits of one device, to which work is compared. Unknown limits are None, or absent from ``flops``."""
 
-    source: Literal["measured", "datasheet"]
+    source: Literal["measured", "datasheet", "stated"]
     flops: Mapping[str, float]
     """Dense FLOP/s by compute unit. A measured rate is the better of a chain of multiply-adds and a matrix product. A
     tensor unit is absent if its products were no faster than those of the plain units."""
@@ -99,6 +101,39 @@ class Peaks:
         if not valid or peaks.source != "measured":
             raise ValueError("it contains invalid numbers")
         return peaks
+
+
+MEMORY = "memory"
+"""The name of the memory's bandwidth among rates."""
+
+
+def checked_rates(rates: Mapping[str, object]) -> dict[str, float]:
+    """Return rates by name: FLOP/s of compute units, bytes/s of MEMORY. ValueError for an unknown name or no rate."""
+    known = (MEMORY, *_core.compute_units)
+    for name, rate in rates.items():
+        if name not in known:
+            raise ValueError(f"there is no peak {name!r}{did_you_mean(name, known)}; the peaks are {', '.join(known)}")
+        if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate < math.inf:
+            raise ValueError(f"the peak of {name} must be a positive number of FLOP/s or bytes/s, not {rate!r}")
+    return {name: float(rate) for name, rate in rates.items() if isinstance(rate, (int, float))}
+
+
+def stated_peaks(source: str) -> Peaks | None:
+    """Return the peaks that a text states, such as "memory=8e11,bf16_tensor=2e14"; None for the name of a source.
+
+    Raise ValueError for an unknown name or a rate that is none.
+    """
+    if not isinstance(source, str) or "=" not in source:
+        return None
+    rates: dict[str, object] = {}
+    for part in source.split(","):
+        name, _, rate = (text.strip() for text in part.partition("="))
+        try:
+            rates[name] = float(rate)
+        except ValueError:
+            rates[name] = rate
+    flops = checked_rates(rates)
+    return Peaks(source="stated", bandwidth=flops.pop(MEMORY, None), flops=flops)
 
 
 def best(number: str, values: Iterable[float]) -> float:

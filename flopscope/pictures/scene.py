@@ -113,7 +113,8 @@ def _known_peaks(device: str, model: str, peaks: tuple[tuple[str, ...], dict[str
 
 def _scene_of_table(table: EventTable, device: str | None, peaks: Any) -> Scene:
     known = table.peaks
-    named = device or next((name for name in known if name.startswith("cuda")), "cuda:0" if table.has_device else "cpu")
+    usual = f"{table.device_type}:0" if table.has_device else "cpu"
+    named = device or next((name for name in known if name != "cpu"), usual)
     on_device = named != "cpu"
     rows = [(row, row._own_time(on_device)) for row in table if row.device_type == "cpu" and row.key != "[memory]"]
     points = [

@@ -14,6 +14,7 @@ from flopscope.answers.accounting import accounting_columns
 from flopscope.answers.analysis import Analysis
 from flopscope.ranks.calls import Calls, calls_of
 from flopscope.results.process import base_time_of, gpus_of, rank_of, world_size_of
+from flopscope.support.device_names import index_of
 
 if TYPE_CHECKING:
     from flopscope.results.results import Results
@@ -136,7 +137,7 @@ def _identity(trace: Results, source: str, place: int) -> Identity:
     if rank is None:
         rank, origin = place, "order"
     devices: Mapping[int, str] = getattr(trace, "devices", {})
-    ran = sorted(int(name[5:]) for name in trace._recorded("digest").devices if name.startswith("cuda:"))
+    ran = sorted(index_of(name) for name in trace._recorded("digest").devices if name != "cpu")
     index = ran[0] if ran else None
     worker = WORKER.fullmatch(os.path.basename(source))
     return Identity(

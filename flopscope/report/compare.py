@@ -86,7 +86,7 @@ def _steps(profile: Profile, columns: Columns) -> dict[str, Any] | None:
     analysis = profile.analysis
     if not analysis.has_steps or not analysis.devices:
         return None
-    times = part_times(analysis).sum(axis=0) / (1000 * len(analysis.devices))
+    times = part_times(analysis).sum(axis=0, dtype=float) / (1000 * len(analysis.devices))
     shown = times[:MOST_STEPS]
     return {
         "count": len(times),

@@ -90,7 +90,7 @@ def sizes(source: Profile) -> dict[str, str]:
         if isinstance(entry, dict) and isinstance(entry.get("id"), int):
             parts = [text(number) for name, text in _SIZES.items() if (number := _count(entry.get(name)))]
             if parts:
-                found[f"cuda:{entry['id']}"] = ", ".join(parts)
+                found[f"{source.core.device_type}:{entry['id']}"] = ", ".join(parts)
     return found
 
 

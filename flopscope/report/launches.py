@@ -23,7 +23,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
         return None
     return {
         "devices": _records(launches),
-        "warnings": list(skewed_clocks(launches)),
+        "warnings": list(skewed_clocks(source.main.core, launches)),
         "streams": _records(source.main.core.stream_summary()),
         "steps": source.steps,
         "window": source.main_text,

@@ -12,6 +12,7 @@ from flopscope.answers.analysis import PARTS
 from flopscope.answers.findings import plural
 from flopscope.report import hardware
 from flopscope.report.encode import Columns
+from flopscope.support.device_names import index_of
 from flopscope.support.units import long_time_text, percent_text
 from flopscope.views.notes import footnotes
 from flopscope.views.waterfall import LOOKS
@@ -73,7 +74,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
         "accounting": _accounting(source, columns),
         "recording": {
             "is_delayed": source.main.analysis.is_delayed,
-            "unobserved": source.main.analysis.unobserved,
+            "unobserved": source.main.analysis.unobserved or None,
         },
         "advice": [_advice(row, where) for row in source.advice],
         "gpus": _gpus(source),
@@ -224,7 +225,7 @@ def headline_of(source: Profile) -> str:
 def _models(source: Profile) -> list[str]:
     """Return the names of the devices that ran, each once, with how many of them there are."""
     names = source.core.device_names
-    ran = [names[i] for device in _devices(source) if (i := int(device[5:])) in names]
+    ran = [names[i] for device in _devices(source) if (i := index_of(device)) in names]
     counts = {name: ran.count(name) for name in ran}
     return [f"{count} × {name}" if count > 1 else name for name, count in counts.items()]
 
@@ -248,7 +249,7 @@ def facts(source: Profile) -> Iterator[tuple[str, str]]:
         yield "Source", str(name)
     yield from hardware.profiler(results._metadata)
     names = source.core.device_names
-    ran = {device: names.get(int(device[5:]), "unknown") for device in _devices(source)}
+    ran = {device: names.get(index_of(device), "unknown") for device in _devices(source)}
     yield from _shared("Device", ran)
     yield from _shared("Size of", {device: text for device, text in hardware.sizes(source).items() if device in ran})
     if not rows.has_device:
@@ -270,7 +271,7 @@ def facts(source: Profile) -> Iterator[tuple[str, str]]:
 
 def _devices(source: Profile) -> list[str]:
     """Return the names of the GPUs that ran, in their order."""
-    return sorted(source.core.devices - {"cpu"}, key=lambda device: int(device[5:]))
+    return sorted(source.core.devices - {"cpu"}, key=lambda device: index_of(device))
 
 
 def _shared(label: str, texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -85,6 +85,8 @@ class Page:
         """The data of each section, by the names of SECTIONS."""
         self.rows: dict[str, Any] | None = None
         """The table whose rows marks, events and advice refer to by their indices."""
+        self.device_type = "cuda"
+        """torch's type of the devices."""
         self.made = datetime.now(timezone.utc)
 
     def content(self) -> dict[str, Any]:
@@ -100,6 +102,7 @@ class Page:
             "categories": [
                 {"name": name, "series": series, "dark": dark} for name, series, dark, _ in _core.categories
             ],
+            "device_type": self.device_type,
             "rows": self.rows,
             "sections": {name: self.sections[name] for name in SECTIONS if name in self.sections},
             "strings": self.columns.strings,

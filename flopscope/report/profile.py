@@ -163,6 +163,7 @@ def profile_page(
     """
     source = Profile(results, peaks, windows)
     page = Page(title or overview.title_of(source))
+    page.device_type = source.core.device_type
     try:
         page.rows = encode_table(source.rows, page.columns)
         for name, section in SECTIONS.items():

@@ -49,7 +49,7 @@ def _devices(source: Profile) -> Iterable[tuple[str, str, list[_Mark]]]:
     table = source.rows
     names = [name for name in table.peaks if name != "cpu"] or list(_models(source))
     if not table.has_device or len(names) < 2:
-        name = names[0] if names and table.has_device else "cuda:0" if table.has_device else "cpu"
+        name = names[0] if names and table.has_device else f"{table.device_type}:0" if table.has_device else "cpu"
         yield name, _model(source, name), _marks(table, table.has_device)
         return
     times = _times_by_device(source)
@@ -60,7 +60,7 @@ def _devices(source: Profile) -> Iterable[tuple[str, str, list[_Mark]]]:
 
 
 def _models(source: Profile) -> Mapping[str, str]:
-    return {f"cuda:{index}": name for index, name in source.core.device_names.items()}
+    return {source.core.device_name(index): name for index, name in source.core.device_names.items()}
 
 
 def _model(source: Profile, device: str) -> str:
@@ -88,7 +88,7 @@ def _times_by_device(source: Profile) -> dict[str, dict[int, float]]:
         return times
     for device, row, busy in zip(*(cells[name].tolist() for name in ("device", "row", "busy")), strict=True):
         if device >= 0 and row >= 0:
-            of = times.setdefault(f"cuda:{device}", {})
+            of = times.setdefault(source.core.device_name(device), {})
             of[row] = of.get(row, 0.0) + busy / 1000
     return times
 

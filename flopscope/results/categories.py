@@ -54,7 +54,10 @@ def sum_rows(table: EventTable, keys: Sequence[Any]) -> dict[Any, dict[str, Any]
     summed = {key: _summed(rows, table.has_device, use_ranges) for key, rows in groups.items()}
     left = table.self_device_time_total - math.fsum(row["self_device_time_total"] for row in summed.values())
     if left > 0.001 * max(1, sum(row["count"] for row in summed.values())):  # more than the ns that rounding loses
-        summed[None] = _summed([], True, use_ranges) | {"device_type": "cuda", "self_device_time_total": left}
+        summed[None] = _summed([], True, use_ranges) | {
+            "device_type": table.device_type,
+            "self_device_time_total": left,
+        }
         summed[None] |= {"device_time_total": left, _BUSY: left}
     return summed
 

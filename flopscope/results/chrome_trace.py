@@ -37,6 +37,7 @@ PEAKS_MEMBER = "rooflinePeaks"
 OWN_MEMBERS = frozenset(
     {
         *("schemaVersion", "deviceProperties", "flopscope", "displayTimeUnit", "baseTimeNanoseconds", "traceEvents"),
+        "accelerator",
         PEAKS_MEMBER,
     }
 )

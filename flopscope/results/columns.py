@@ -27,7 +27,7 @@ _BEFORE_UNIT, _COUNTED = ([number.name for number in _NUMBERS].index(n) for n in
 COLUMNS = (
     Column("key", "", "name of the events of the row"),
     Column("overload_name", "", "overload of the op, where it was recorded"),
-    Column("device_type", "", 'where the events ran: "cpu" or "cuda"'),
+    Column("device_type", "", 'where the events ran: "cpu", or torch\'s type of the device: "cuda", "xpu", "mtia", …'),
     Column("is_user_annotation", "", "whether the events are ranges or steps named by the program", "bool"),
     Column("count", "calls", "events in the row", "int64"),
     *_NUMBERS[:_BEFORE_SHAPES],

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
+from flopscope.hardware.peaks import stated_peaks
 from flopscope.results.matching import ComparisonRow, Key, Side, matched, sum_of, total_of
 from flopscope.results.results import Results
 from flopscope.results.table import EventTable
@@ -209,7 +210,7 @@ def compare(
     by: By | None = None,
     kind: Literal["op", "kernel"] = "op",
     names: tuple[str, str] = ("a", "b"),
-    peaks: Literal["measured", "datasheet", "none"] | None = None,
+    peaks: str | None = None,
 ) -> Comparison:
     """Compare two runs row by row: self times and their ratio, calls, FLOPs, bytes and share of the roofline.
 
@@ -228,8 +229,8 @@ def compare(
         raise ValueError(f'by must be "name", "shape" or None; got {by!r}')
     if kind not in ("op", "kernel"):
         raise ValueError(f'kind must be "op" or "kernel"; got {kind!r}')
-    if peaks not in (None, "measured", "datasheet", "none"):
-        raise ValueError(f'peaks must be "measured", "datasheet", "none" or None; got {peaks!r}')
+    if peaks not in (None, "measured", "datasheet", "none") and stated_peaks(str(peaks)) is None:
+        raise ValueError(f'peaks must be "measured", "datasheet", "none", rates or None; got {peaks!r}')
     recorded = any(isinstance(run, Results) and run._usual_peaks == "datasheet" for run in (a, b))
     source = peaks or ("datasheet" if recorded else "measured")
     runs = [_Run.of(run, name, kind, source) for run, name in zip((a, b), names, strict=True)]
@@ -345,8 +346,10 @@ class _Run:
         else:
             raise TypeError(f"{name} must be a profile, a trace, its key_averages() or a DataFrame of it, not {run!r}")
         on_device = any(row["self_device_time_total"] > 0 for row in rows)
-        where = "cpu" if kind == "op" else "cuda"
-        chosen = [r for r in rows if r["device_type"] == where and not (kind == "kernel" and r["is_user_annotation"])]
+        if kind == "op":
+            chosen = [r for r in rows if r["device_type"] == "cpu"]
+        else:
+            chosen = [r for r in rows if r["device_type"] != "cpu" and not r["is_user_annotation"]]
         if analysis is not None:
             steps = len(analysis.steps) if analysis.has_steps else 0
         else:

@@ -72,8 +72,8 @@ class Event:
 
     @property
     def device_type(self) -> str:
-        """Where the event ran: "cpu" or "cuda"."""
-        return "cuda" if self._value("on_device") else "cpu"
+        """Where the event ran: "cpu", "cuda", or torch's type of another accelerator, such as "xpu"."""
+        return self._events._device_type if self._value("on_device") else "cpu"
 
     @property
     def device_index(self) -> int:
@@ -174,7 +174,7 @@ class Event:
 
     def __repr__(self) -> str:
         start, end = self.time_range
-        where = f"cuda:{self.device_index} stream" if self._value("on_device") else "cpu thread"
+        where = f"{self.device_type}:{self.device_index} stream" if self._value("on_device") else "cpu thread"
         return f"<Event {self.id}: {self.kind} {self.name!r}, {start:.3f} to {end:.3f}us, {where} {self.thread}>"
 
 
@@ -186,6 +186,7 @@ class EventList(Sequence[Event]):
 
     def __init__(self, core: _core.Store) -> None:
         self._columns, self._names, self._kinds, self._begin = core.events()
+        self._device_type = core.device_type
         self._sorted: dict[str, tuple[npt.NDArray[numpy.int64], npt.NDArray[numpy.int64]]] = {}
         if self._begin == UNKNOWN_TIME:  # a recorder that was never started
             self._begin = min((int(start) for start in self._columns["start"] if start != UNKNOWN_TIME), default=0)
@@ -226,7 +227,7 @@ class EventList(Sequence[Event]):
         frame: dict[str, Any] = {
             "name": [self._names[number] if number >= 0 else "" for number in columns["name"].tolist()],
             "kind": [self._kinds[number] for number in columns["kind"].tolist()],
-            "device_type": ["cuda" if on_device else "cpu" for on_device in columns["on_device"].tolist()],
+            "device_type": [self._device_type if on_device else "cpu" for on_device in columns["on_device"].tolist()],
             "device": columns["device"],
             "thread": columns["resource"],
             "start": (start - self._begin) / 1000,

@@ -92,14 +92,14 @@ def require(results: Results, core: Store, words: Sequence[str]) -> None:
         raise ValueError("group_by='rank': the profile names no rank; torch.distributed adds it to traces")
 
 
-def grouped(table: EventTable, words: Sequence[str], rank: int | None) -> EventTable:
-    """Return the table grouped by these words, of a table that the core has separated by them."""
+def grouped(core: Store, table: EventTable, words: Sequence[str], rank: int | None) -> EventTable:
+    """Return the table of a store grouped by these words, of a table that the core has separated by them."""
     found = {word: table._meta.pop(word) for word in ("step", "line", "stream", "module") if word in words}
     for word, values in found.items():
         if GROUPINGS[word].missing and all(value is None for value in values):
             raise ValueError(f"group_by={word!r}: {GROUPINGS[word].missing}")
     if "stream" in found:
-        found["stream"] = [None if value is None else f"cuda:{value[0]} stream {value[1]}" for value in found["stream"]]
+        found["stream"] = [value and f"{core.device_name(value[0])} stream {value[1]}" for value in found["stream"]]
     if "category" in words:
         found["category"] = table.columns["category"]
     tree = modules.Tree(table._meta.pop("modules")) if "module" in words else None

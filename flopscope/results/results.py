@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from flopscope.hardware.device import find_device, peaks_by_name
 from flopscope.hardware.model import Model, why_unknown
+from flopscope.hardware.peaks import stated_peaks
 from flopscope.results import groups
 from flopscope.results.details import kernels_of_rows, with_what_there_is
 from flopscope.results.summaries import Summaries
 from flopscope.results.table import COLUMNS, EventTable
+from flopscope.support.device_names import index_of
 from flopscope.support.hints import HINTS, Hints
 
 if TYPE_CHECKING:
@@ -80,7 +82,8 @@ class Results(Summaries):
 
         peaks: the base of the shares. "measured": peaks measured on the devices that ran, at the first use of a device,
             which takes a few seconds, and then kept in the user's cache (not on the CPU if a GPU ran); "datasheet": the
-            vendor's; "none". The default is "measured" for live profiles and "datasheet" for loaded traces, whose
+            vendor's; "none"; or rates that you state of the devices that ran, as "memory=8e11,bf16_tensor=2e14" in
+            bytes/s and FLOP/s. The default is "measured" for live profiles and "datasheet" for loaded traces, whose
             shares are then the same on every machine.
         kernels: also find which kernels each op launched, for EventRow.kernels and EventTable.table(kernels=True).
 
@@ -107,7 +110,7 @@ class Results(Summaries):
         meta["coverage"] = with_what_there_is(meta["coverage"])
         meta["unknown_peaks"] = self._unknown_peaks(core, source, shares)
         table = EventTable({column.name: columns[column.name] for column in COLUMNS}, meta)
-        return table if words == ("name",) else groups.grouped(table, words, self.rank)
+        return table if words == ("name",) else groups.grouped(core, table, words, self.rank)
 
     def coverage(self) -> dict[str, Any]:
         """Return the share of time whose work is known.
@@ -143,6 +146,8 @@ class Results(Summaries):
 
         core = self._recorded("trace")
         head: dict[str, Any] = {"trace_id": self._trace_id, **self._metadata}
+        if core.accelerator != "cuda":
+            head["accelerator"] = core.accelerator  # which the categories of the events do not tell
         limits: dict[str, Mapping[str, Any]] | None = None
         if work:
             shares = self._stored_peaks(core)
@@ -358,13 +363,18 @@ class Results(Summaries):
             peaks_used = self._peaks(core, "datasheet")[1]
             for name in shares.keys() - peaks_used.keys() | {n for n, p in shares.items() if p.source == "measured"}:
                 peaks_used[name] = {"source": shares[name].source, "name": find_device(name).name}
+        elif (stated := stated_peaks(source)) is not None:
+            names = core.devices - {"cpu"} or {"cpu"}
+            shares = dict.fromkeys(names, stated)
+            models = {name: core.device_names.get(index_of(name), name) for name in names}
+            peaks_used = {name: {"source": stated.source, "name": model} for name, model in models.items()}
         else:
             shares, peaks_used = self._peaks(core, source)
         limits: dict[str, Mapping[str, Any]] = {
             name: found._for_core(self._measured(name)) for name, found in shares.items()
         }
         columns, meta = core.table(by_shape, stack_n, limits, self._cpu_alone, account, groupings, brief)
-        meta["peaks"] = peaks_used
+        meta["peaks"], meta["device_type"] = peaks_used, core.device_type
         return columns, meta, shares
 
     def summary(self, file: TextIO | None = None, *, peaks: str | None = None) -> None:

@@ -77,8 +77,8 @@ class EventRow:
 
     @property
     def use_device(self) -> str | None:
-        """The kind of device that the table has times of: "cuda" or None."""
-        return "cuda" if self._table.has_device else None
+        """The kind of device that the table has times of, such as "cuda", or None."""
+        return self._table.device_type if self._table.has_device else None
 
     def _own_time(self, on_device: bool) -> float:
         """Return the self time in µs, by which plots weigh a row; the total time for a range with declared work."""

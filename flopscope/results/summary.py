@@ -81,7 +81,8 @@ def text(core: Store, analysis: Analysis, energy: Mapping[str, Energy] | None = 
     counted = Counted(core)
     rest = "\n".join(filter(None, [details(core, counted), _energy_section(energy or {}, analysis)]))
     if not analysis.devices:
-        return rest
+        said = [line for text in analysis.meta["hints"].said for line in textwrap.wrap(printable(text), WIDTH)]
+        return "\n".join([rest.rstrip("\n"), *said, ""])
     steps = len(analysis.alike) if analysis.has_steps else 0
     hfu = counted.hfu(accounting_columns(analysis))
     columns = accounting_columns(analysis, alike=True)
@@ -111,21 +112,21 @@ def details(core: Store, counted: Counted | None = None) -> str:
         return "Nothing was recorded.\n"
     gpu, launches = core.gpu_summary(), core.launch_summary()
     sections = {
-        "GPUs": _gpu_section(gpu, "the steps" if steps["step"][0] is not None else "the profile"),
+        "GPUs": _gpu_section(core, gpu, "the steps" if steps["step"][0] is not None else "the profile"),
         "Counters": _counter_section(counted or Counted(core)),
         "Time": _step_section(steps),
-        "Launches": _launch_section(launches),
-        "Communication": _communication_section(core.collectives()[0]),
+        "Launches": _launch_section(core, launches),
+        "Communication": _communication_section(core),
     }
     return "\n".join("\n".join([title, *lines, ""]) for title, lines in sections.items() if lines)
 
 
-def _gpu_section(gpu: Columns, whole: str) -> list[str]:
+def _gpu_section(core: Store, gpu: Columns, whole: str) -> list[str]:
     if not gpu["device"]:
         return ["  No work on a device was recorded."]
     headers = ("device", "utilization", "SM efficiency", "occupancy", "tensor cores", "idle")
     facts = zip(*(gpu[name] for name in GPU_COLUMNS), strict=True)
-    rows = [(f"cuda:{device}", *map(percent_text, shares)) for device, *shares in facts]
+    rows = [(core.device_name(device), *map(percent_text, shares)) for device, *shares in facts]
     return [
         *table_lines([headers, *rows]),
         f"  utilization, SM efficiency, idle: of the time of {whole}; tensor cores: of the kernels' time",
@@ -175,7 +176,7 @@ def _step_section(steps: Columns) -> list[str]:
     return table_lines(rows)
 
 
-def _launch_section(launches: Columns) -> list[str]:
+def _launch_section(core: Store, launches: Columns) -> list[str]:
     delays = ("delay median", "p95", "max")
     rows: list[tuple[str, ...]] = [
         ("device", "launches", "kernels", *delays, "call", "queue", "max", "late", "idle lost"),
@@ -187,19 +188,20 @@ def _launch_section(launches: Columns) -> list[str]:
             times = (short_time_text(launches[name][i]) for name in names)
             queue = (tenths_text(launches["queue_mean"][i]), f"{launches['queue_max'][i]:.0f}")
             late = (percent_text(launches["launch_bound_pct"][i]), short_time_text(launches["idle_lost"][i]))
-            rows.append((f"cuda:{device}", *counts, *times, *queue, *late))
+            rows.append((core.device_name(device), *counts, *times, *queue, *late))
     note = "  late: launches onto a stream whose work had ended before the call returned"
-    return [*table_lines(rows), note, *_skewed_clocks(launches)] if len(rows) > 1 else []
+    return [*table_lines(rows), note, *_skewed_clocks(core, launches)] if len(rows) > 1 else []
 
 
-def _skewed_clocks(launches: Columns) -> Iterator[str]:
+def _skewed_clocks(core: Store, launches: Columns) -> Iterator[str]:
     """Yield the lines of warnings about devices with impossible delays."""
-    for warning in skewed_clocks(launches):
+    for warning in skewed_clocks(core, launches):
         yield from textwrap.wrap(warning, WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
-def _communication_section(calls: Columns) -> list[str]:
+def _communication_section(core: Store) -> list[str]:
     """Return a line for each device and kind; sizes and bandwidths are those of the calls that have them."""
+    calls, _ = core.collectives()
     rows: list[tuple[str, ...]] = [
         ("device", "collective", "calls", "message", "time", "exposed", "share", "bus GB/s", "max"),
     ]
@@ -208,7 +210,7 @@ def _communication_section(calls: Columns) -> list[str]:
         times = map(short_time_text, (kind.time, kind.exposed))
         speeds = map(number_text, (kind.bus_median, kind.bus_max))
         size, share = bytes_text(kind.message_bytes), percent_text(kind.exposed_pct)
-        rows.append((f"cuda:{device}", name, str(kind.calls), size, *times, share, *speeds))
+        rows.append((core.device_name(device), name, str(kind.calls), size, *times, share, *speeds))
     notes = [
         "  time: includes the wait for other ranks; exposed: the part without computation on the device;",
         "  message, bus GB/s: medians; the bandwidth is over the time with the wait",

@@ -179,6 +179,11 @@ class EventTable:
         return float(self._meta["self_device_time_total"])
 
     @property
+    def device_type(self) -> str:
+        """torch's type of the devices of the profile: "cuda", also for ROCm, "xpu", "mtia", "hpu", …"""
+        return str(self._meta.get("device_type", "cuda"))
+
+    @property
     def has_device(self) -> bool:
         """Whether device work was recorded."""
         return bool(self._meta["has_device"])

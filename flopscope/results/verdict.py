@@ -59,7 +59,7 @@ def whole_of(analysis: Analysis, per: str) -> Whole | None:
         return None
     devices = len(analysis.devices)
     numbers = [middle_step(analysis)] if per == "step" else list(range(len(analysis.steps)))
-    parts = part_times(analysis)[:, numbers].sum(axis=(0, 1)) / (1000 * devices)
+    parts = part_times(analysis)[:, numbers].sum(axis=(0, 1), dtype=float) / (1000 * devices)
     time = sum(analysis.steps[number].end - analysis.steps[number].begin for number in numbers) / 1000
     delayed = analysis.on_device and analysis.is_delayed
     unobserved = analysis.unobserved * len(numbers) / devices if delayed else math.nan

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from flopscope import _core
 from flopscope.sources.database import MAGIC, Database, Reading
-from flopscope.sources.nsys import is_nsys, read_nsys
+from flopscope.sources.nsys import is_nsys, read_nsys, sayings
 from flopscope.sources.rocpd import is_rocpd, read_rocpd
 from flopscope.sources.rocprof import is_csv, is_json, read_csv, read_json
 from flopscope.support.hints import HINTS, WITHOUT_OPS, Hints
@@ -91,7 +91,8 @@ def hints_of(metadata: Mapping[str, Any], report: Mapping[str, Any]) -> Hints:
     found = _RECORDS["nsys" if "nsys" in metadata else "rocprofv3"]
     records = found | {"steps": f"{steps} around each step"} | _OTHERS
     graphs = "Begin to record before graphs are captured, with nsys profile --cuda-graph-trace=node."
-    return Hints(shapes, shapes, f"enclose each step of the loop in {steps}", option, records, graphs)
+    said = tuple(sayings(metadata["nsys"])) if "nsys" in metadata else ()
+    return Hints(shapes, shapes, f"enclose each step of the loop in {steps}", option, records, graphs, said)
 
 
 def _read_database(path: str) -> Capture:

@@ -22,6 +22,7 @@ from flopscope.sources.feed import read_trace
 from flopscope.sources.foreign import foreign_file
 from flopscope.sources.paths import find_traces
 from flopscope.sources.peek import as_file, start_of
+from flopscope.support.device_names import index_of
 from flopscope.support.files import close_names
 from flopscope.support.safe import printable
 from flopscope.support.warn import warn_user
@@ -114,8 +115,8 @@ class Trace(Results):
         from flopscope.hardware.device import peaks_of_models
 
         models = self._models
-        shares = peaks_of_models({f"cuda:{index}": model for index, model in models.items()}, source)
-        named = {device: models[int(device[5:])].name for device in shares}
+        shares = peaks_of_models({core.device_name(index): model for index, model in models.items()}, source)
+        named = {device: models[index_of(device)].name for device in shares}
         sources = {device: {"source": peaks.source, "name": named[device]} for device, peaks in shares.items()}
         return shares, sources
 
@@ -126,7 +127,7 @@ class Trace(Results):
     @property
     def _models(self) -> dict[int, Model]:
         assert self._core is not None
-        ran = {int(device[5:]) for device in self._core.devices if device != "cpu"}
+        ran = {index_of(device) for device in self._core.devices if device != "cpu"}
         return models_of(self.devices, self.metadata.get("deviceProperties"), ran)
 
     def _why_unknown(self, device: str, source: str) -> str:
@@ -134,7 +135,7 @@ class Trace(Results):
 
         if device == "cpu":
             return "a trace does not name its CPU"
-        model = self._models.get(int(device[5:]))
+        model = self._models.get(index_of(device))
         if model is None:
             return "the trace does not name the device"
         here = any(one.name == model.name for one in devices())
@@ -158,6 +159,7 @@ _REGENERATED = frozenset(
         "traceName",
         "rooflinePeaks",
         "flopscope",
+        "accelerator",
     }
 )
 
@@ -317,16 +319,18 @@ class _Problems(AbstractContextManager["_Problems"]):
             raise ValueError(f"it has more than {limit:,} bytes of text, the limit set by max_bytes")
 
     def check_kind(self, report: Mapping[str, Any]) -> None:
-        """Raise NotATrace if the text is complete and no event of it is one that torch or flopscope writes."""
+        """Raise NotATrace if there are events, and none of them is one that torch or flopscope writes.
+
+        A trace of torch in which nothing ran is empty: it has the head of torch's traces, and no slices.
+        """
+        if report["understood"] or report["events"] == report["metadata"]:
+            return
         complete = not report["truncated"] and not self.compression
-        others = report["kept"] + report["without_time"] + report["too_many"]
-        if complete and report["unknown"] and not others:
-            brief = "it is a Chrome trace, but not one of torch.profiler or flopscope"
-            raise NotATrace(
-                f"{brief}: none of its {report['events']:,} events is an op, a kernel or an API call (a category in it "
-                f'is "{report["first_unknown"]}"); record the program with torch.profiler',
-                brief,
-            )
+        if _OF_TORCH & _metadata(report["head"]).keys() and not (complete and report["unknown"]):
+            return
+        count = "1 event, which is not" if report["events"] == 1 else f"{report['events']:,} events, none of them"
+        brief = f"not a trace that flopscope reads: {count} an op, a kernel or an API call"
+        raise NotATrace(f"{brief} ({_kinds(self.start)}); record the program with torch.profiler", brief)
 
     def explained(self, problem: ValueError) -> ValueError:
         """Return an error that names the source and, if it is not a trace at all, what it is and what to do."""
@@ -372,6 +376,22 @@ class _Problems(AbstractContextManager["_Problems"]):
 
     def _warn(self, message: str) -> None:
         warn_user(printable(f"{self.name}: {message}"))
+
+
+_OF_TORCH = frozenset({"schemaVersion", "deviceProperties", "flopscope"})
+_KINDS = 4  # of each member that are named
+
+
+def _kinds(start: bytes) -> str:
+    """Return the phases and the categories of the events in the first bytes of a text, for a message."""
+    found = []
+    for member, one, several in (("ph", "phase", "phases"), ("cat", "category", "categories")):
+        values = re.findall(rb'"%s"\s*:\s*"([^"\\]{1,40})"' % member.encode(), start)
+        names = [f'"{name.decode("utf-8", "replace")}"' for name in dict.fromkeys(values)]
+        if names:
+            more = " and more" if len(names) > _KINDS else ""
+            found.append(f"{one if len(names) == 1 else several} {', '.join(names[:_KINDS])}{more}")
+    return "; ".join(found) or 'without a member "ph"'
 
 
 def _name_of(source: object) -> str:

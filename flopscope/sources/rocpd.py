@@ -217,7 +217,7 @@ def read_rocpd(
         samples += read_samples(database, queries, counters, reading) if counters else []
     metadata = _metadata(processes)
     metadata["rocpd"]["samples"] = add_samples(store, samples)
-    head = json.dumps({"deviceProperties": metadata.get("deviceProperties", [])}).encode()
+    head = json.dumps({"accelerator": "hip", "deviceProperties": metadata.get("deviceProperties", [])}).encode()
     report = reader.finish(store, head, 0)
     tables: dict[str, int] = {}
     for name, count in reading.rows.items():

@@ -63,7 +63,7 @@ class _Rows:
         """Put the events into the store. Return counts and the metadata of a trace of that format."""
         for kind in _COLUMNS:
             self._pass_on(kind)
-        report = self._reader.finish(store, json.dumps({"deviceProperties": devices}).encode(), 0)
+        report = self._reader.finish(store, json.dumps({"accelerator": "hip", "deviceProperties": devices}).encode(), 0)
         samples = add_samples(store, samples_of(self.counters))
         metadata: dict[str, Any] = {"rocprof": {"format": form, "tables": self.counts, "samples": samples}}
         metadata["rocprof"]["unmatched_frees"] = report["unmatched_frees"]

@@ -23,6 +23,8 @@ class Hints(NamedTuple):
     """What records the rest: "device", "steps", "stacks", "modules", "memory", "counters"."""
     graphs: str = "Call fs.watch_graphs() before graphs are captured, or load_trace(…, captures=…) or --captures."
     """Why the capture of CUDA graphs is unknown, or what to do: a sentence."""
+    said: tuple[str, ...] = ()
+    """What the program that recorded said of the recording."""
 
 
 HINTS = Hints(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from flopscope import _core
 from flopscope.support import units
 from flopscope.support.safe import printable
 from flopscope.support.suggest import did_you_mean
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from flopscope.results.table import EventRow, EventTable
     from flopscope.views.text import Layout
 
-__all__ = ["COLUMNS", "Fit", "ViewColumn", "attribute_of", "find_columns", "shapes_text", "tells"]
+__all__ = ["COLUMNS", "Fit", "ViewColumn", "attribute_of", "columns_of", "find_columns", "shapes_text", "tells"]
 
 WIDTH = 12  # of torch.profiler's columns
 REPEATS = 3  # equal shapes in a row that are written once
@@ -317,6 +318,18 @@ COLUMNS = [
 ]
 
 
+def columns_of(device_type: str, columns: Sequence[ViewColumn]) -> list[ViewColumn]:
+    """Return columns with the headers that torch prints for devices of a type: "Self XPU" for "Self CUDA"."""
+
+    def named(header: str) -> str:
+        return header.replace("CUDA", device_type.upper())
+
+    return [
+        replace(one, header=named(one.header), fit=one.fit and replace(one.fit, header=named(one.fit.header)))
+        for one in columns
+    ]
+
+
 def _names() -> Iterable[tuple[str, ViewColumn]]:
     for column in COLUMNS:
         for name in (column.header, *([column.fit.header] if column.fit else []), column.attribute):
@@ -326,7 +339,9 @@ def _names() -> Iterable[tuple[str, ViewColumn]]:
 def _plain(name: object) -> str:
     """Return a name in the form in which names are compared: "Self CUDA %", "self cuda %" and "self_device_%"."""
     text = str(name).strip().lower().replace("_", " ")
-    return text.replace("cuda", "device").replace("xpu", "device").replace("% roofline", "% roof")
+    for name in _core.device_types:
+        text = text.replace(name, "device")
+    return text.replace("% roofline", "% roof")
 
 
 def attribute_of(name: object, attributes: Iterable[str]) -> str | None:

@@ -133,7 +133,7 @@ def _below(table: EventTable, kernels: Sequence[tuple[str, int, float]]) -> list
     rows = [
         {
             "key": name,
-            "device_type": "cuda",
+            "device_type": table.device_type,
             "count": count,
             "self_device_time_total": time,
             "device_time_total": time,
@@ -154,7 +154,7 @@ def _without_op(table: EventTable, kinds: Sequence[str]) -> EventRow | None:
         return None
     row = {
         "key": NO_OP,
-        "device_type": "cuda",
+        "device_type": table.device_type,
         "count": sum(count for _, count, _ in _kernels_left(table, kinds)),
         "self_device_time_total": left,
         "device_time_total": left,

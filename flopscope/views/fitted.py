@@ -14,7 +14,7 @@ from flopscope.support.columns import GAP, dashes
 from flopscope.support.cutting import cut_apart, cut_middle
 from flopscope.support.kernel_names import short_names
 from flopscope.support.safe import printable
-from flopscope.views.columns import COLUMNS, NOTHING, Fit, ViewColumn, find_columns, tells
+from flopscope.views.columns import COLUMNS, NOTHING, Fit, ViewColumn, columns_of, find_columns, tells
 from flopscope.views.entries import NO_OP, Entry, Listing, list_entries
 from flopscope.views.notes import footnotes
 
@@ -132,6 +132,7 @@ def fit_columns(
         found = [column for column in COLUMNS if column.fit is not None]
     else:
         found = find_columns(["Name", *names])
+    found = columns_of(table.device_type, found)
     cells = {column.header: [_cell(column.fit, e, table) for e in entries] for column in found if column.fit}
     short = short_names(c for e, c in zip(entries, cells["Name"], strict=True) if width and e.row.device_type != "cpu")
     cells["Name"] = [INDENT * e.depth + short.get(c, c) for e, c in zip(entries, cells["Name"], strict=True)]
@@ -341,5 +342,9 @@ def notes_of(table: EventTable, listing: Listing, more: str, row_limit: int, tot
 
 
 def _has_both(listing: Listing) -> bool:
-    kinds = {(e.row.device_type, e.row.is_user_annotation) for e in listing.entries if e.row.self_device_time_total > 0}
-    return {("cpu", False), ("cuda", False)} <= kinds
+    kinds = {(e.row.device_type == "cpu", e.row.is_user_annotation) for e in listing.entries if _took_time(e)}
+    return {(True, False), (False, False)} <= kinds
+
+
+def _took_time(entry: Entry) -> bool:
+    return bool(entry.row.self_device_time_total > 0)

@@ -56,7 +56,7 @@ def json_content(table: EventTable) -> dict[str, Any]:
 
 def _device(table: EventTable) -> dict[str, Any]:
     """Return the device that the times refer to, with its name if the table has its peaks."""
-    kind = "cuda" if table.has_device else "cpu"
+    kind = table.device_type if table.has_device else "cpu"
     return {"kind": kind, "name": next((p["name"] for name, p in table.peaks.items() if name.startswith(kind)), None)}
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from flopscope.support import units
 from flopscope.support.columns import GAP, aligned_line, dashes
 from flopscope.support.safe import printable
-from flopscope.views.columns import COLUMNS
+from flopscope.views.columns import COLUMNS, columns_of
 from flopscope.views.notes import footnotes
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def render(
     if len(table) == 0:
         return ""
     layout = Layout(table, time_unit, max_name_column_width, max_shapes_column_width, max_src_column_width, roofline)
-    columns = [column for column in COLUMNS if layout.shown[column.shown]]
+    columns = [column for column in columns_of(table.device_type, COLUMNS) if layout.shown[column.shown]]
     widths = [layout.widths[column.width] if isinstance(column.width, str) else column.width for column in columns]
 
     rows = list(table if sort_by is None else table.sorted(sort_by))
@@ -122,7 +122,7 @@ def render(
     lines += [text for row in rows for text in row_lines(row)]
     lines += [rule, f"Self CPU time total: {layout.time(table.self_cpu_time_total)}"]
     if layout.shown["device"]:
-        lines.append(f"Self CUDA time total: {layout.time(table.self_device_time_total)}")
+        lines.append(f"Self {table.device_type.upper()} time total: {layout.time(table.self_device_time_total)}")
     if roofline:
         lines += footnotes(rows, table, layout.name, layout.time)
     return "\n".join(lines) + "\n"

@@ -26,7 +26,7 @@ def render(table: ModuleTable, time_unit: str | None = None, width: int = 0) -> 
     """
     if len(table) == 0:
         return ""
-    place, kind = ("device", "CUDA") if table.has_device else ("cpu", "CPU")
+    place, kind = ("device", table.device_type.upper()) if table.has_device else ("cpu", "CPU")
     whole = table.self_device_time_total if table.has_device else table.self_cpu_time_total
     header = ["Module", "Calls", f"Self {kind}", f"{kind} total", f"{kind} total %", "FLOPs", "% Roofline"]
     lines = [header]
@@ -58,7 +58,7 @@ def render(table: ModuleTable, time_unit: str | None = None, width: int = 0) -> 
     printed = [rule, aligned_line(lines[0], widths), rule, *(aligned_line(line, widths) for line in lines[1:]), rule]
     printed.append(f"Self CPU time total: {units.time_text(table.self_cpu_time_total, time_unit)}")
     if table.has_device:
-        printed.append(f"Self CUDA time total: {units.time_text(table.self_device_time_total, time_unit)}")
+        printed.append(f"Self {kind} time total: {units.time_text(table.self_device_time_total, time_unit)}")
     notes = footnotes(table, table, lambda name: cut_middle(name, NAME), lambda t: units.time_text(t, time_unit))
     shown = wrapped((" ".join(note.split()) for note in notes), width) if width else notes
     return "\n".join(line.rstrip() for line in [*printed, *shown]) + "\n"

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "sources/kineto/arguments.h"
+#include "store/accelerator.h"
 #include "store/event.h"
 
 /* Categories ------------------------------------------------------------------------------------------------------- */
@@ -17,9 +18,12 @@ typedef struct {
     size_t size;
     category_form form;
     fs_event_kind kind;
+    fs_accelerator accelerator; /* that alone has such events; CUDA: several have them */
 } category;
 
-#define CATEGORY(name, form, kind) {name, sizeof name - 1, form, FS_EVENT_##kind}
+#define CATEGORY_OF(name, form, kind, accelerator) \
+    {name, sizeof name - 1, form, FS_EVENT_##kind, FS_ACCELERATOR_##accelerator}
+#define CATEGORY(name, form, kind) CATEGORY_OF(name, form, kind, CUDA)
 
 /* Kineto's ActivityType names (libkineto/src/ActivityType.cpp), those of torch 1.8 and earlier, and flopscope's own. */
 static const category categories[] = {
@@ -30,17 +34,17 @@ static const category categories[] = {
     CATEGORY("cuda_runtime", HOST, RUNTIME),
     CATEGORY("cuda_driver", HOST, RUNTIME),
     CATEGORY("Runtime", HOST, RUNTIME),
-    CATEGORY("hip_runtime", HOST, RUNTIME),
-    CATEGORY("xpu_runtime", HOST, RUNTIME),
-    CATEGORY("mtia_runtime", HOST, RUNTIME),
+    CATEGORY_OF("hip_runtime", HOST, RUNTIME, HIP),
+    CATEGORY_OF("xpu_runtime", HOST, RUNTIME, XPU),
+    CATEGORY_OF("mtia_runtime", HOST, RUNTIME, MTIA),
     CATEGORY("glow_runtime", HOST, RUNTIME),
-    CATEGORY("privateuse1_runtime", HOST, RUNTIME),
-    CATEGORY("privateuse1_driver", HOST, RUNTIME),
+    CATEGORY_OF("privateuse1_runtime", HOST, RUNTIME, PRIVATE),
+    CATEGORY_OF("privateuse1_driver", HOST, RUNTIME, PRIVATE),
     CATEGORY("overhead", HOST, OVERHEAD),
     CATEGORY("python_function", HOST, FRAME),
     CATEGORY("kernel", DEVICE, KERNEL),
     CATEGORY("Kernel", DEVICE, KERNEL),
-    CATEGORY("mtia_ccp_events", DEVICE, KERNEL),
+    CATEGORY_OF("mtia_ccp_events", DEVICE, KERNEL, MTIA),
     CATEGORY("gpu_memcpy", DEVICE, MEMCPY),
     CATEGORY("Memcpy", DEVICE, MEMCPY),
     CATEGORY("gpu_memset", DEVICE, MEMSET),
@@ -58,7 +62,7 @@ static const category categories[] = {
     CATEGORY("mtia_counters", IGNORED, RANGE),
     CATEGORY("mtia_insight", IGNORED, RANGE),
     CATEGORY("cuda_profiler_range", IGNORED, RANGE),
-    CATEGORY("hpu_op", DEVICE, KERNEL),
+    CATEGORY_OF("hpu_op", DEVICE, KERNEL, HPU),
     CATEGORY("collective_comm", IGNORED, RANGE),
 };
 enum { CATEGORY_COUNT = sizeof categories / sizeof *categories };
@@ -274,7 +278,10 @@ static fs_status keep_host(fs_piece *piece, const event_text *event, fs_record *
         record->node = fs_record_node(number(event, FS_ARG_NODE, -1), number(event, FS_ARG_FORWARD_THREAD, 0));
         return fs_arguments_call(piece, &event->arguments, &record->signature, err);
     }
-    if (record->kind == FS_EVENT_RUNTIME) return fs_arguments_kernel(piece, &event->arguments, &record->signature, err);
+    if (record->kind == FS_EVENT_RUNTIME) {
+        if (begins(&event->name, "hip")) piece->accelerators |= 1U << FS_ACCELERATOR_HIP;
+        return fs_arguments_kernel(piece, &event->arguments, &record->signature, err);
+    }
     if (fs_event_is_annotation(record->kind))
         return fs_arguments_stated(piece, &event->arguments, &record->signature, err);
     return FS_OK;
@@ -311,7 +318,9 @@ enum { CPU_TYPE = 0 };
 
 static fs_status keep_memory(fs_piece *piece, const event_text *event, fs_record *record, fs_error *err)
 {
-    bool on_cpu = number(event, FS_ARG_DEVICE_TYPE, CPU_TYPE) == CPU_TYPE;
+    int64_t type = number(event, FS_ARG_DEVICE_TYPE, CPU_TYPE);
+    bool on_cpu = type == CPU_TYPE;
+    piece->accelerators |= fs_accelerators_of_type(type);
     int64_t device = number(event, FS_ARG_DEVICE_ID, 0);
     if (device < 0) device = 0;
     record->bytes = bytes_of(event, FS_ARG_MEMORY_BYTES);
@@ -352,6 +361,10 @@ static fs_status keep(fs_piece *piece, const event_text *event, fs_error *err)
     static const keeper keepers[] = {[HOST] = keep_host, [DEVICE] = keep_device, [MEMORY] = keep_memory};
     const category *found = event->category;
     bool instant = event->phase != 'X';
+    if (found != NULL) {
+        piece->report.understood++;
+        piece->accelerators |= 1U << found->accelerator;
+    }
     if (found != NULL && found->form == WINDOW) extend_window(piece, event);
     if (found == NULL && !instant && event->phase != 0) count_unknown(piece, &event->category_name);
     if (found == NULL || found->form == WINDOW || found->form == IGNORED) return FS_OK;
@@ -397,6 +410,7 @@ fs_scan_status fs_piece_event(fs_piece *piece, fs_scan *scan, fs_status *status,
     begin_event(&event);
     fs_scan_status scanned = read_event(scan, &event);
     *status = FS_OK;
+    if (scanned == FS_SCAN_GOOD && event.phase == 'M') piece->report.metadata++;
     if (scanned != FS_SCAN_GOOD || is_ignored(event.phase)) return scanned;
     check_times(&event);
     if (event.phase != 'C') {

@@ -4,10 +4,16 @@
 #include <string.h>
 
 #include "sources/kineto/records.h"
+#include "store/accelerator.h"
 
 static bool is(const fs_scan_span *span, const char *text)
 {
     return span->size == strlen(text) && memcmp(span->text, text, span->size) == 0;
+}
+
+static bool begins(const fs_scan_span *span, const char *text)
+{
+    return span->size >= strlen(text) && memcmp(span->text, text, strlen(text)) == 0;
 }
 
 static int64_t *fact_named(fs_device_facts *facts, const fs_scan_span *key)
@@ -37,8 +43,17 @@ static void take_name(const fs_scan_span *text, fs_device_facts *facts)
     facts->name[size] = 0;
 }
 
+static uint32_t accelerator_named(const fs_scan_span *text)
+{
+    char name[16];
+    if (text->size >= sizeof name) return 0;
+    memcpy(name, text->text, text->size);
+    name[text->size] = 0;
+    return fs_accelerators_named(name);
+}
+
 /* Read one device's object, up to its end. */
-static fs_status take_device(fs_scan_pull *pull, fs_store *store, fs_error *err)
+static fs_status take_device(fs_scan_pull *pull, fs_store *store, uint32_t *accelerators, fs_error *err)
 {
     fs_device_facts facts = fs_device_facts_missing;
     fs_scan_token token;
@@ -56,6 +71,7 @@ static fs_status take_device(fs_scan_pull *pull, fs_store *store, fs_error *err)
         if (is(&key, "id")) id = value;
         else if (fact != NULL && is_possible(&facts, fact, value)) *fact = value;
     }
+    *accelerators |= fs_accelerators_of_device(facts.name);
     if (id < 0 || id > INT8_MAX) return FS_OK;
     return fs_store_set_device(store, (int)id, &facts, err);
 }
@@ -66,17 +82,22 @@ fs_status fs_kineto_read_head(const char *head, size_t size, fs_store *store, fs
     fs_scan_pull pull;
     fs_scan_token token;
     fs_scan_span span;
-    bool here = false, is_base = false;
+    bool here = false, is_base = false, is_accelerator = false;
     fs_scan_pull_begin(&pull, head, size);
     while (fs_scan_next(&pull, &token, &span) == FS_SCAN_GOOD) {
         if (token == FS_SCAN_KEY && pull.depth == 1) {
             here = is(&span, "deviceProperties");
             facts->own = facts->own || is(&span, "flopscope");
             is_base = is(&span, "baseTimeNanoseconds");
+            is_accelerator = is(&span, "accelerator");
+            if (begins(&span, "hip_")) facts->accelerators |= 1U << FS_ACCELERATOR_HIP;
         }
         bool value = token == FS_SCAN_NUMBER || token == FS_SCAN_STRING;
         if (is_base && value && pull.depth == 1) fs_scan_decimal(span.text, span.size, 0, false, &facts->base);
-        if (here && token == FS_SCAN_OBJECT && pull.depth == 3) FS_TRY(take_device(&pull, store, err));
+        if (is_accelerator && token == FS_SCAN_STRING && pull.depth == 1)
+            facts->accelerators |= accelerator_named(&span);
+        if (here && token == FS_SCAN_OBJECT && pull.depth == 3)
+            FS_TRY(take_device(&pull, store, &facts->accelerators, err));
         if (pull.depth == 0) break;
     }
     return FS_OK;

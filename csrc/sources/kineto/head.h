@@ -5,8 +5,9 @@
 #include "store/store.h"
 
 typedef struct {
-    int64_t base; /* "baseTimeNanoseconds"; 0: missing */
-    bool own;     /* the trace was written by flopscope */
+    int64_t base;          /* "baseTimeNanoseconds"; 0: missing */
+    bool own;              /* the trace was written by flopscope */
+    uint32_t accelerators; /* of which the head is evidence: bits, as store/accelerator.h has them */
 } fs_kineto_head_facts;
 
 /* Add the head's "deviceProperties" to the store and extract the members needed for reading. FS_OUT_OF_MEMORY. */

@@ -8,6 +8,7 @@
 #include "sources/kineto/head.h"
 #include "sources/kineto/join.h"
 #include "sources/kineto/piece.h"
+#include "store/accelerator.h"
 
 /* A piece for a thread has at least this many bytes; there are several per thread, because some take longer. */
 enum { LEAST_PIECE_BYTES = 1 << 20, PIECES_PER_THREAD = 4, MOST_PIECES = 1024 };
@@ -264,6 +265,8 @@ static void add_report(const fs_piece *piece, fs_kineto_report *report)
     report->too_many += piece->report.too_many;
     if (report->unknown == 0) memcpy(report->first_unknown, piece->report.first_unknown, sizeof report->first_unknown);
     report->unknown += piece->report.unknown;
+    report->metadata += piece->report.metadata;
+    report->understood += piece->report.understood + (int64_t)piece->counters.count;
 }
 
 /* Check that the text was a trace and whether it was complete. */
@@ -322,12 +325,14 @@ fs_status fs_kineto_finish(fs_kineto *kineto, fs_store *store, fs_kineto_report 
     FS_TRY(check_end(kineto, report, err));
     for (uint32_t i = 0; i < kineto->count; i++) add_report(&kineto->pieces[i], report);
     FS_TRY(join_head(kineto, err));
-    fs_kineto_head_facts facts = {0, false};
+    fs_kineto_head_facts facts = {0, false, 0};
     FS_TRY(fs_kineto_read_head(kineto->head, kineto->head_size, store, &facts, err));
     report->base = facts.base;
     report->process = host_process(kineto);
     FS_TRY(fs_join_pieces(kineto->pieces, kineto->count, (fs_join_options){.own = facts.own}, store, report, err));
     FS_TRY(join_counters(kineto, store, err));
+    for (uint32_t i = 0; i < kineto->count; i++) facts.accelerators |= kineto->pieces[i].accelerators;
+    FS_TRY(fs_store_set_accelerator(store, fs_accelerator_told(facts.accelerators), err));
     set_window(kineto, store);
     report->kept = fs_store_count(store);
     return FS_OK;

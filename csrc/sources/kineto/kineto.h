@@ -27,6 +27,8 @@ typedef struct {
     int64_t kept;           /* events in the store, including derived ones */
     int64_t without_time;   /* skipped: "ts" is missing or impossible */
     int64_t unknown;        /* skipped: category absent from Kineto */
+    int64_t metadata;       /* names of processes and threads: phase M */
+    int64_t understood;     /* of a category of Kineto's or flopscope's, kept or not, and points of counters */
     int64_t too_many;       /* skipped: device index of FS_DEVICE_LIMIT or more */
     int64_t contradicting;  /* device work whose "External id" names another op than the one around its call; the latter
                                is used */

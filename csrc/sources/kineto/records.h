@@ -80,11 +80,12 @@ typedef struct {
     int64_t offset;
     int64_t until; /* stop before an event that begins here or later */
     fs_piece_state state;
-    bool top_array;   /* the trace is an array of events */
-    bool stopped;     /* reached `until` */
-    bool seen_events; /* "traceEvents" has begun */
-    bool marked;      /* has marked work of devices */
-    bool guessed;     /* not yet confirmed that the piece began at the start of an event */
+    bool top_array;        /* the trace is an array of events */
+    bool stopped;          /* reached `until` */
+    bool seen_events;      /* "traceEvents" has begun */
+    bool marked;           /* has marked work of devices */
+    bool guessed;          /* not yet confirmed that the piece began at the start of an event */
+    uint32_t accelerators; /* of which the events are evidence: bits, as store/accelerator.h has them */
 
     fs_record_block *first, *last;
     fs_intern names;           /* as spelled in the text, without quotes */

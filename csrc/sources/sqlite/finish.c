@@ -10,6 +10,7 @@
 #include "sources/sqlite/nccl.h"
 #include "sources/sqlite/rows.h"
 #include "sources/sqlite/tables.h"
+#include "store/accelerator.h"
 
 /* Iterate over the records of a part, in order. */
 #define EACH_RECORD(part, record)                                                              \
@@ -183,7 +184,7 @@ static fs_status join(fs_rows *rows, fs_store *store, fs_rows_report *report, fs
 fs_status fs_rows_finish(fs_rows *rows, const char *head, size_t head_size, fs_store **store, fs_rows_report *report,
                          fs_error *err)
 {
-    fs_kineto_head_facts facts = {0, false};
+    fs_kineto_head_facts facts = {0, false, 0};
     memset(report, 0, sizeof *report);
     add_reports(rows, report);
     FS_TRY(separate_processes(rows, report, err));
@@ -191,6 +192,7 @@ fs_status fs_rows_finish(fs_rows *rows, const char *head, size_t head_size, fs_s
     end_open_ranges(rows);
     FS_TRY(fs_kineto_read_head(head, head_size, *store, &facts, err));
     FS_TRY(join(rows, *store, report, err));
+    FS_TRY(fs_store_set_accelerator(*store, fs_accelerator_told(facts.accelerators), err));
     report->kept = fs_store_count(*store);
     FS_TRY(fs_rows_join_nccl(rows, *store, report, err));
     return fs_rows_join_graphs(rows, store, report, err);

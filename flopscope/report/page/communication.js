@@ -111,7 +111,7 @@
                 { title: "Group", width: 80, left: true, text: (i) => calls.text("group", i) || format.MISSING },
                 number("Ranks", "group_size", format.count, { width: 70, doc: "Of the group." }),
                 number("Sequence", "sequence", format.count, { width: 90, doc: "Of the call in its group." }),
-                number("Device", "device", (value) => `cuda:${value}`, { width: 80 }),
+                number("Device", "device", (value) => page.device(value), { width: 80 }),
                 number("Stream", "stream", (value) => (format.known(value) ? String(value) : format.MISSING), { width: 80 }),
                 { title: "Kernel", width: 320, left: true, text: (i) => calls.text("kernel", i) || format.MISSING },
             ],

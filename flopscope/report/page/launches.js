@@ -11,7 +11,7 @@ flopscope.section("launches", {
         if (known.length) {
             const time = (title, name, doc) => ({ title, doc, text: (record) => format.time(record[name]) });
             body.append(draw.table(known, [
-                { title: "Device", left: true, text: (record) => `cuda:${record.device}` },
+                { title: "Device", left: true, text: (record) => page.device(record.device) },
                 { title: "Launches", doc: "API calls that launched kernels; for a CUDA graph, one.", text: (record) => format.count(record.launches) },
                 { title: "Kernels", doc: "Kernels whose API call was recorded.", text: (record) => format.count(record.kernels) },
                 time("Call, median", "call_time_median", "Duration of the call on the host."),
@@ -49,7 +49,7 @@ flopscope.section("launches", {
             const time = (title, name, doc) => ({ title, doc, text: (record) => format.time(record[name]) });
             const share = (title, name, doc) => ({ title, doc, text: (record) => format.percent(record[name]) });
             body.append(draw.table(data.streams, [
-                { title: "Stream", left: true, text: (record) => `cuda:${record.device} ${record.stream === null ? "all streams" : `stream ${record.stream}`}` },
+                { title: "Stream", left: true, text: (record) => `${page.device(record.device)} ${record.stream === null ? "all streams" : `stream ${record.stream}`}` },
                 { title: "Kernels", text: (record) => format.count(record.kernels) },
                 { title: "Copies", doc: "Copies and fills.", text: (record) => format.count(record.copies) },
                 time("Busy", "busy", "Time in which the stream worked; overlaps count once."),

@@ -132,7 +132,7 @@ flopscope.overview = {
         const { format, draw } = flopscope;
         const share = (title, name, doc) => ({ title, doc, text: (record) => format.percent(record[name]) });
         return draw.table(records, [
-            { title: "Device", left: true, text: (record) => `cuda:${record.device}` },
+            { title: "Device", left: true, text: (record) => flopscope.page.device(record.device) },
             share("Utilization", "gpu_utilization", "Share of the time in which a kernel ran."),
             share("SM efficiency", "sm_efficiency", "Mean over the time of the share of SMs that the blocks of all running kernels fill."),
             share("Occupancy", "achieved_occupancy", "Threads that an SM holds, of those that it could hold; weighted by time."),

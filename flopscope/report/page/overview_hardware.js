@@ -6,7 +6,7 @@ Object.assign(flopscope.overview, {
         const { format, draw } = flopscope;
         const share = (value) => format.percent(value);
         return draw.table(devices, [
-            { title: "Device", left: true, text: (one) => `cuda:${one.device}` },
+            { title: "Device", left: true, text: (one) => flopscope.page.device(one.device) },
             { title: "Read", doc: "Of device memory, in the whole profile: at the rate of the part that was counted.", text: (one) => format.bytes(one.whole_read) },
             { title: "Written", doc: "Of device memory, in the whole profile: at the rate of the part that was counted.", text: (one) => format.bytes(one.whole_written) },
             { title: "Mean", doc: "Of the time that was counted.", text: (one) => format.byteRate(format.known(one.tbytes_per_s) ? one.tbytes_per_s * 1e12 : null) },

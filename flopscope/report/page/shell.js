@@ -138,6 +138,7 @@ flopscope.Page = class {
         this.data = data;
         this.strings = data.strings;
         this.bounds = data.bounds; // what each means
+        this.deviceType = data.device_type;
         this.blobs = new flopscope.Blobs();
         this.rows = data.rows ? new flopscope.Table(data.rows, this) : null;
         this.ready = this.rows ? this.rows.load() : Promise.resolve(null); // sections are mounted after it
@@ -145,6 +146,16 @@ flopscope.Page = class {
         this.details = {};
         this.listeners = [];
         this.mounted = new Map();
+    }
+
+    /* What a device is called: torch's type of it, and its index. */
+    device(index) {
+        return `${this.deviceType}:${index}`;
+    }
+
+    /* The same in the timeline: "GPU 0", or "MTIA 0" where the device is none. */
+    unit(index) {
+        return `${["cuda", "xpu"].includes(this.deviceType) ? "GPU" : this.deviceType.toUpperCase()} ${index}`;
     }
 
     /* Return the numbers of a column, a typed array. */

@@ -69,7 +69,7 @@ flopscope.timelineCounters = (() => {
         if (!found.length) return "";
         const amount = ({ track, mean, time }) => (track.unit === "GB/s" ? format.bytes(mean * time) : format.MISSING);
         return flopscope.draw.table(found.slice(0, 24), [
-            { title: "Counter", left: true, text: (one) => `${one.track.part ? `${one.track.part}, ` : ""}GPU ${one.track.device}, ${one.track.label}` },
+            { title: "Counter", left: true, text: (one) => `${one.track.part ? `${one.track.part}, ` : ""}${flopscope.page.unit(one.track.device)}, ${one.track.label}` },
             { title: "Mean", text: (one) => text(one.track, one.mean) }, { title: "Largest", text: (one) => text(one.track, one.high) },
             { title: "Moved", doc: "In the time that was counted.", missing: "Only counters of bytes have an amount.", text: amount },
             { title: "Counted", doc: "Of the range.", text: (one) => format.percent((100 * one.time) / (to - from)) }], "Counters of the range");
@@ -84,7 +84,7 @@ flopscope.timelineCounters = (() => {
                 count(data.limit)} equal parts of the time of their track are drawn as one: their mean, and pale their largest.`);
         }
         if (data.left_out) lines.push(`${plural(data.left_out, "more counter")} ${data.left_out === 1 ? "is" : "are"} not drawn; prof.counter_timeline() has all.`);
-        const unused = new Set(tracks.filter((track) => !devices.has(`${track.part}|${track.device}`)).map((track) => `GPU ${track.device}`));
+        const unused = new Set(tracks.filter((track) => !devices.has(`${track.part}|${track.device}`)).map((track) => flopscope.page.unit(track.device)));
         if (unused.size) lines.push(`The counters of ${[...unused].join(", ")}, which ran no recorded work, are not drawn.`);
         return lines;
     }

@@ -383,7 +383,7 @@ Object.assign(flopscope.TimelineView.prototype, {
         facts.push(["Duration", text(timeline.duration[block])]);
         if (several) facts.push(["Busy", text(timeline.busy[block])]);
         facts.push(["Start", text(timeline.start[block])]);
-        const where = lane.device >= 0 ? `GPU ${lane.device}${lane.id !== null ? `, stream ${lane.id}` : ""}` : lane.id !== null ? `thread ${lane.id}` : "across threads";
+        const where = lane.device >= 0 ? `${flopscope.page.unit(lane.device)}${lane.id !== null ? `, stream ${lane.id}` : ""}` : lane.id !== null ? `thread ${lane.id}` : "across threads";
         facts.push(["On", `${lane.part ? `${lane.part}, ` : ""}${where}`]);
         if (lane.role === "idle") return facts;
         const label = timeline.label[block] - 1, launch = label >= 0 ? timeline.labels.launch(label) : null;
@@ -446,7 +446,7 @@ Object.assign(flopscope.TimelineView.prototype, {
         const el = flopscope.element, { format } = flopscope, { text } = flopscope.timeAxis, { timeline } = this;
         const { from, to } = this.range, length = to - from, sums = timeline.sums(from, to);
         const share = (time) => format.percent((100 * time) / length);
-        const nameOf = (lane) => `${lane.part ? `${lane.part}, ` : ""}${lane.device >= 0 ? `GPU ${lane.device}` : lane.id !== null ? `thread ${lane.id}` : "across threads"}`;
+        const nameOf = (lane) => `${lane.part ? `${lane.part}, ` : ""}${lane.device >= 0 ? flopscope.page.unit(lane.device) : lane.id !== null ? `thread ${lane.id}` : "across threads"}`;
         const order = new Map(this.groups.flatMap((group) => group.lanes).map((lane, i) => [lane.index, i]));
         const lanes = sums.lanes.filter((one) => one.busy > 0 && one.lane.role !== "overhead").sort((a, b) => order.get(a.lane.index) - order.get(b.lane.index));
         const busy = lanes.map((one) => ({ ...one, name: one.lane.role === "idle" ? `${nameOf(one.lane)}, idle: ${timeline.causes[one.lane.depth]}`

@@ -13,7 +13,7 @@ flopscope.timelineRows = (() => {
     }
 
     function titleOf(lane) {
-        const own = lane.device >= 0 ? `GPU ${lane.device}` : lane.role === "idle" ? "CPU"
+        const own = lane.device >= 0 ? flopscope.page.unit(lane.device) : lane.role === "idle" ? "CPU"
             : lane.id === null ? "Across threads" : `Thread ${lane.id}`;
         return lane.part ? `${lane.part} · ${own}` : own;
     }

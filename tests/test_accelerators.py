@@ -1,0 +1,132 @@
+"""Accelerators keep their names: what a trace's own evidence tells of its devices, in tables, summaries and pages."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flopscope as fs
+
+Json = dict[str, Any]
+
+
+def slice_of(cat: str, name: str, ts: float, dur: float, pid: int = 1, tid: int = 1, **args: Any) -> Json:
+    return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
+
+
+def trace_of(
+    *more: Json, kernel: str = "kernel", call: str = "cuda_runtime", launch: str = "launch", **head: Any
+) -> Any:
+    """Return a trace of two kernels on device 3, launched by an op, and what makes it one of an accelerator."""
+    events = [slice_of("cpu_op", "aten::mm", 0, 20, **{"External id": 1})]
+    for number in (1, 2):
+        events.append(slice_of(call, launch, 4 * number, 2, correlation=number))
+        events.append(slice_of(kernel, "k", 20 * number, 10, 3, 7, device=3, stream=7, correlation=number))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fs.load_trace(json.dumps({**head, "schemaVersion": 1, "traceEvents": [*events, *more]}).encode())
+
+
+def device(name: str) -> Json:
+    return {"deviceProperties": [{"id": 3, "name": name}]}
+
+
+def allocation(device_type: int) -> Json:
+    args = {"Device Type": device_type, "Device Id": 3, "Addr": 1, "Bytes": 64, "Total Allocated": 64}
+    return {
+        "ph": "i",
+        "s": "t",
+        "cat": "cpu_instant_event",
+        "name": "[memory]",
+        "pid": 1,
+        "tid": 1,
+        "ts": 1,
+        "args": args,
+    }
+
+
+CASES: dict[str, tuple[Any, str, str]] = {
+    "nothing": (trace_of, "cuda", "cuda"),
+    "CUDA's names": (lambda: trace_of(launch="cudaLaunchKernel", **device("NVIDIA H200")), "cuda", "cuda"),
+    "HIP's calls": (lambda: trace_of(launch="hipLaunchKernel"), "hip", "cuda"),
+    "HIP's category": (lambda: trace_of(call="hip_runtime"), "hip", "cuda"),
+    "HIP's version": (lambda: trace_of(hip_runtime_version=6), "hip", "cuda"),
+    "AMD's name": (lambda: trace_of(**device("AMD Instinct MI210")), "hip", "cuda"),
+    "XPU's calls": (lambda: trace_of(call="xpu_runtime"), "xpu", "xpu"),
+    "Intel's name": (lambda: trace_of(**device("Intel(R) Data Center GPU Max 1550")), "xpu", "xpu"),
+    "MTIA": (lambda: trace_of(call="mtia_runtime", kernel="mtia_ccp_events"), "mtia", "mtia"),
+    "HPU": (lambda: trace_of(kernel="hpu_op"), "hpu", "hpu"),
+    "an extension": (lambda: trace_of(call="privateuse1_runtime"), "privateuseone", "privateuseone"),
+    "Ascend": (lambda: trace_of(call="privateuse1_runtime", **device("Ascend910B")), "npu", "npu"),
+    "memory of CUDA": (lambda: trace_of(allocation(1)), "cuda", "cuda"),
+    "memory of XPU": (lambda: trace_of(allocation(12)), "xpu", "xpu"),
+    "memory of the CPU": (lambda: trace_of(allocation(0)), "cuda", "cuda"),
+    "an op's name": (lambda: trace_of(slice_of("cpu_op", "hipster::op", 90, 1)), "cuda", "cuda"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_trace_tells_its_accelerator(case: str) -> None:
+    make, accelerator, device_type = CASES[case]
+    trace = make()
+    name = f"{device_type}:3"
+    analysis = trace._analysis("test")
+    assert analysis.accelerator == accelerator
+    assert trace._core.devices == {name} and set(trace.accounting().device) == {name}
+    table = trace.key_averages()
+    assert {row.device_type for row in table} == {"cpu", device_type} and table.device_type == device_type
+    assert {event.device_type for event in trace.events()} == {"cpu", device_type}
+    assert f"Self {device_type.upper()} " in table.table() and f"Self {device_type.upper()} time total" in table.table()
+    assert f"Self {device_type.upper()}" in str(table)
+    sort = [row.key for row in table.sorted(f"self_{device_type}_time_total")]
+    assert sort == [row.key for row in table.sorted("self_device_time_total")]
+    streams = {row.group for row in trace.key_averages(group_by=("name", "stream")) if row.device_type != "cpu"}
+    assert streams == {f"{name} stream 7"}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_nothing_printed_calls_it_otherwise(case: str, tmp_path: Path) -> None:
+    make, _, device_type = CASES[case]
+    trace = make()
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        trace.summary()
+    assert f"{device_type}:3" in printed.getvalue()
+    assert "csrc/" not in printed.getvalue()
+    trace.write_report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert f'"device_type": "{device_type}"' in page.replace('":"', '": "')
+    if device_type != "cuda":
+        for text in (printed.getvalue(), page, table_texts(trace)):
+            assert "cuda:" not in text and "Self CUDA" not in text
+
+
+def table_texts(trace: Any) -> str:
+    table = trace.key_averages()
+    return f"{table.table()}{table}{table._repr_html_()}{fs.compare(trace, trace)}"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_exported_trace_keeps_it(case: str, tmp_path: Path) -> None:
+    trace = CASES[case][0]()
+    trace.export_chrome_trace(tmp_path / "again.json")
+    assert fs.load_trace(tmp_path / "again.json")._core.accelerator == trace._core.accelerator
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_tensor_cores_are_those_of_gpus_whose_kernels_have_known_names(case: str) -> None:
+    make, accelerator, _ = CASES[case]
+    share = make().gpu_summary().tensor_core_time.iloc[-1]
+    assert share == 0 if accelerator in ("cuda", "hip") else math.isnan(share)
+
+
+def test_a_program_without_device_work_has_none() -> None:
+    op = slice_of("cpu_op", "aten::mm", 0, 20)
+    trace = fs.load_trace(json.dumps({"schemaVersion": 1, "hip_runtime_version": 6, "traceEvents": [op]}).encode())
+    assert trace._analysis("test").accelerator == "cpu" and trace._core.device_name(-1) == "cpu"
