@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from flopscope.answers.analysis import Analysis, Gap, Op
+from flopscope.support.units import plural
 
 __all__ = [
     "Finding",
@@ -93,12 +94,6 @@ def where(analysis: Analysis, event: int) -> str | None:
         if module is None and name.startswith(MODULE):
             module = name.removeprefix(MODULE)
     return module
-
-
-def plural(count: float, singular: str, plural: str | None = None) -> str:
-    """Return a count with its noun: "1 copy", "2.5 copies"."""
-    number = f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
-    return f"{number} {singular if count == 1 else plural or singular + 's'}"
 
 
 PRODUCTS = re.compile(

@@ -1,5 +1,5 @@
 """Sentences: each is the text of a record of facts, and is made from these alone.
 
-A rule of the advice checks its premises in what was recorded, collects the facts in a record of this package, and claims
-time. The record is a NamedTuple whose ``str()`` is the sentence, so a sentence cannot say more than its facts.
+A rule of the advice checks its premises in what was recorded, collects the facts in a record of this package, and
+claims time. The record is a NamedTuple whose ``str()`` is the sentence, so a sentence cannot say more than its facts.
 """

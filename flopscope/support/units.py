@@ -66,6 +66,12 @@ def count_text(count: float) -> str:
     return f"{count / size:.1f} {prefix}" if prefix and count >= size else f"{count:.0f}"
 
 
+def plural(count: float, singular: str, plural: str | None = None) -> str:
+    """Format a count with its noun: ``1 copy``, ``2.5 copies``."""
+    number = f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
+    return f"{number} {singular if count == 1 else plural or singular + 's'}"
+
+
 def count_of(number: int, what: str) -> str:
     """Format a number of things: ``1 rank``, ``1,024 ranks``."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
