@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flopscope.answers.analysis import Analysis, Gap, Op
 from flopscope.answers.counter_rules import cached
 from flopscope.answers.findings import Finding, plural
+from flopscope.answers.memory_rules import unordered
 from flopscope.answers.rules import RULES
 from flopscope.support.safe import markup, printable
 from flopscope.support.units import percent_text, short_time_text
@@ -171,7 +172,9 @@ def advise(analysis: Analysis) -> AdviceTable:
             share = 100 * saving / analysis.unobserved
             rows.append(Advice(name, saving, share, str(finding.facts), finding.evidence, finding.where))
     rows.sort(key=lambda row: -row.saving_us)
-    return AdviceTable(rows, analysis.has_steps, [*outlying(analysis), *cached(analysis), *missing(analysis)])
+    return AdviceTable(
+        rows, analysis.has_steps, [*outlying(analysis), *cached(analysis), *unordered(analysis), *missing(analysis)]
+    )
 
 
 LONG, HEAVY = 3.0, 0.2

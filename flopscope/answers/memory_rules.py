@@ -10,11 +10,14 @@ from flopscope.answers.analysis import Analysis, Gap, Op
 from flopscope.answers.findings import Finding, claim_removed, evidence, is_convolution, where
 from flopscope.answers.premises import COMPILED, is_compiled, names_around, tensors
 from flopscope.sentences.bytes import Casts, Chains, ChannelsLast, Reordered
+from flopscope.support.units import short_time_text
 
-__all__ = ["cast", "fuse", "is_fusable", "layout"]
+__all__ = ["cast", "fuse", "is_fusable", "layout", "unordered"]
 
 KEPT = 0.9
 """Share of the time of a copy or cast that leaving it out gains: what reads its result reads the original instead."""
+LEAST_NOTED = 0.01
+"""Of the step: copies that take less are not worth a note."""
 WHOLE = 0.99
 """Of the time of a row: the rest are roundings."""
 ACCUMULATE = "torch::autograd::AccumulateGrad"
@@ -158,6 +161,19 @@ def layout(analysis: Analysis) -> Iterator[Finding]:
             evidence(copied),
             where(analysis, copied[0].event),
             copied if share > WHOLE else (),
+        )
+
+
+def unordered(analysis: Analysis) -> Iterator[str]:
+    """Yield a note if copies could be reorderings, but their strides were not recorded."""
+    copies = [op for op in analysis.ops if op.key == "aten::copy_" and len(op.shapes) > 1 and op.part != "copy"]
+    unknown = [op for op in copies if op.reorders + op.casts < op.calls and _copier(analysis, op)]
+    unknown = [op for op in unknown if all(one.strides is None for one in tensors(analysis, op))]
+    time = sum(op.time for op in unknown)
+    if time > LEAST_NOTED * analysis.unobserved:
+        yield (
+            f"Copies of {short_time_text(time)} {analysis.per} may reorder elements, which cannot be judged without "
+            "their strides: newer versions of torch record these with record_shapes=True."
         )
 
 

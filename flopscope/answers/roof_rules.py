@@ -12,7 +12,7 @@ from flopscope.answers import compute_rules, counter_rules, host_rules, memory_r
 from flopscope.answers.analysis import Analysis, Kernel, Op
 from flopscope.answers.compute_rules import SHORTEST, USUAL_SHARE, reached
 from flopscope.answers.findings import Finding, evidence, is_attention, is_convolution, product_sizes, where
-from flopscope.answers.premises import tensors
+from flopscope.answers.premises import Argument, tensors
 from flopscope.sentences.compute import FarFromRoof, FarOp
 from flopscope.support.kernel_names import short_names
 
@@ -40,8 +40,10 @@ OTHERS: Sequence[Callable[[Analysis], Iterator[Finding]]] = (
     counter_rules.tensor,
 )
 BY_INDEX = {"kept": 0.5, "narrow": 0.15}
-"""Shares of the time of index_add_, and of gathers of narrow rows, that the other way takes at most: scatter_add_ 0.41
-to 0.55, a contiguous index 0.06 (benchmarks/results/nvidia-h200/by_index.json)."""
+"""Shares of the time of index_add_, and of gathers of narrow rows, that the other way takes: scatter_add_ 0.41 to 0.55,
+a contiguous index 0.06 for rows of 16 bytes (benchmarks/results/nvidia-h200/slow_kernels.json)."""
+WIDE = 64
+"""Elements of a row from which on scatter_add_ was the faster of the two."""
 NARROW = 64
 """Bytes of a row, for which a block of its own is too much."""
 LARGE = 1024
@@ -104,8 +106,13 @@ def _product(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Cause |
     return Cause(op.time - op.ideal / usual, usual, such, text, remedy)
 
 
+def _size(tensor: Argument) -> int:
+    return math.prod(tensor.shape or ())
+
+
 def _add_by_index(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Cause | None:
-    if not op.key.endswith("::index_add_"):
+    given = tensors(analysis, op)
+    if not op.key.endswith("::index_add_") or len(given) < 3 or _size(given[2]) < WIDE * _size(given[1]):
         return None
     others = [
         one

@@ -27,16 +27,16 @@ class Casts(NamedTuple):
 
     def __str__(self) -> str:
         longest = f" ({self.source} to {self.target} the longest)" if self.target else ""
-        how = (
-            "Where autocast casts, keep its cache enabled, and one autocast region around all of a step."
-            if self.autocast
-            else f"Convert what stays the same once, with .to(torch.{self.target}), and create the rest in that dtype."
-            if self.target
-            else "Convert what stays the same once."
-        )
+        how = ["where an op needs the wider dtype, a fused op or torch.compile casts within its kernel"]
+        if self.autocast:
+            how = ["where autocast casts, keep its cache enabled, and one autocast region around all of a step"]
+        elif self.target in ("float16", "bfloat16"):
+            how.insert(0, f"convert what stays the same from step to step once, with .to(torch.{self.target})")
+        advice = "; ".join(how)
         return (
             f"Keep tensors in the dtype in which they are used: {plural(self.calls, 'cast')} {self.per} "
-            f"{'takes' if self.calls == 1 else 'take'} {cost_text(self.time, self.host)}{longest}. {how}"
+            f"{'takes' if self.calls == 1 else 'take'} {cost_text(self.time, self.host)}{longest}. "
+            f"{advice[0].upper()}{advice[1:]}."
         )
 
 

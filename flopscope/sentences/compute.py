@@ -141,7 +141,7 @@ class Small(NamedTuple):
         grid = f"runs in {plural(self.blocks, 'block')} on {plural(self.processors, 'multiprocessor')}"
         if self.blocks > self.processors:
             rest = plural(self.blocks - self.resident, "block")
-            grid = f"runs {rest} in a second wave after one of {self.resident}"
+            grid = f"runs {rest} in a second wave after one of {self.resident:,}"
         more = f" The same holds for {plural(self.ops - 1, 'more op')}." if self.ops > 1 else ""
         return (
             f"Give {self.op} more parallel work: its kernel {self.kernel} {grid}. Process more independent rows at "
