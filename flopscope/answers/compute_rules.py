@@ -336,7 +336,7 @@ def _reasons(analysis: Analysis, given: Sequence[Argument]) -> Iterator[str]:
     except ValueError:
         probability = 0.0
     if accelerator == "cpu" and probability > 0:
-        yield f"dropout_p is {probability:g}, which the CPU's fused kernel does not have (0 where nothing trains)"
+        yield f"dropout_p is {probability:g}, which the fused one of the CPU does not have (0 where nothing trains)"
     if query.dtype not in FUSED_FLOATS.get(accelerator, (query.dtype,)):
         yield f"the fused kernels do not take {query.dtype}"
     elif accelerator == "cuda" and query.dtype == "float32" and query.shape and query.shape[-1] % 4:

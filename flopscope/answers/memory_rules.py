@@ -71,7 +71,7 @@ def cast(analysis: Analysis) -> Iterator[Finding]:
     if not ops:
         return
     share = sum(op.cast for op in ops) / sum(op.time for op in ops)
-    named = next((op for op in ops if op.dtypes[0] != op.dtypes[1]), None)
+    named = next((op for op in ops if len(set(op.dtypes[:2])) == 2), None)
     yield Finding(
         Casts(
             calls=sum(op.casts for op in ops),

@@ -42,6 +42,8 @@ OTHERS: Sequence[Callable[[Analysis], Iterator[Finding]]] = (
 BY_INDEX = {"kept": 0.5, "narrow": 0.15}
 """Shares of the time of index_add_, and of gathers of narrow rows, that the other way takes: scatter_add_ 0.41 to 0.55,
 a contiguous index 0.06 for rows of 16 bytes (benchmarks/results/nvidia-h200/slow_kernels.json)."""
+MANY = 128
+"""Blocks for each multiprocessor, above which starting them takes the time."""
 WIDE = 64
 """Elements of a row from which on scatter_add_ was the faster of the two."""
 NARROW = 64
@@ -67,7 +69,7 @@ class Cause(NamedTuple):
 def _least_size(op: Op) -> int:
     """Return the least of M, N and K of a product on tensor cores whose FLOPs take longer than its bytes; else 0."""
     sizes = product_sizes(op) if str(op.unit).endswith("_tensor") else None
-    if sizes is None or is_attention(op) or is_convolution(op) or op.compute < op.memory:
+    if sizes is None or is_attention(op) or is_convolution(op) or op.ideal <= 0 or op.compute < op.memory:
         return 0
     return min(sizes[1:])
 
@@ -127,7 +129,9 @@ def _add_by_index(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Ca
 
 
 def _narrow_gather(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Cause | None:
-    if "vectorized_gather_kernel" not in kernel.name or kernel.blocks < 4 * kernel.resident or op.calls <= 0:
+    if "vectorized_gather_kernel" not in kernel.name or op.calls <= 0 or op.row < 0:
+        return None
+    if kernel.blocks < MANY * max(analysis.sm_counts.get(op.device, 0), 1):
         return None
     written = float(analysis.columns["bytes_written"][op.row]) / (op.calls * analysis.step_count)
     if not 0 < written / kernel.blocks <= NARROW:

@@ -27,7 +27,7 @@ class Casts(NamedTuple):
 
     def __str__(self) -> str:
         longest = f" ({self.source} to {self.target} the longest)" if self.target else ""
-        how = ["where an op needs the wider dtype, a fused op or torch.compile casts within its kernel"]
+        how = ["where an op needs the wider dtype, a fused op or torch.compile casts while it computes"]
         if self.autocast:
             how = ["where autocast casts, keep its cache enabled, and one autocast region around all of a step"]
         elif self.target in ("float16", "bfloat16"):

@@ -51,8 +51,7 @@ class MathPath(NamedTuple):
         )
         return (
             f"scaled_dot_product_attention took its math path in {plural(self.calls, 'call')} {self.per} "
-            f"({short_time_text(self.time)}), {why}. The math path writes the scores to memory; a fused kernel does "
-            "not."
+            f"({short_time_text(self.time)}), {why}. The math path writes the scores to memory; the fused ones do not."
         )
 
 
