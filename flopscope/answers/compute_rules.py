@@ -18,7 +18,16 @@ from flopscope.answers.findings import (
     product_sizes,
     where,
 )
-from flopscope.answers.premises import Argument, arguments, groups_of, names_around, ran_as, tensors
+from flopscope.answers.premises import (
+    Argument,
+    accelerator_of,
+    arguments,
+    groups_of,
+    is_gpu,
+    names_around,
+    ran_as,
+    tensors,
+)
 from flopscope.sentences.compute import Attention, LowPrecision, MathPath, Padded, Small, Tf32
 from flopscope.support.kernel_names import short_names
 
@@ -71,7 +80,7 @@ def align(analysis: Analysis) -> Iterator[Finding]:
     Source: NVIDIA, Matrix Multiplication Background User's Guide, "Requirements to use Tensor Cores". Premises: the
     shapes, and for the rows of the operands their strides (record_shapes); tensor cores of a device with CUDA.
     """
-    if getattr(analysis, "accelerator", "cuda") != "cuda":
+    if accelerator_of(analysis) != "cuda":
         return
     aligned: list[float] = []
     found: list[tuple[Op, list[str], list[str]]] = []
@@ -165,7 +174,7 @@ def tf32(analysis: Analysis) -> Iterator[Finding]:
     Source: PyTorch, "CUDA semantics", TensorFloat-32. Premises: shapes and dtypes (record_shapes); FLOPs that take
     longer than the bytes; no kernel of TF32 by its name; of convolutions, one group, and none that was allowed TF32.
     """
-    if getattr(analysis, "accelerator", "cuda") != "cuda":
+    if accelerator_of(analysis) != "cuda":
         return
     claims, chosen = [], None
     for op in analysis.ops:
@@ -201,8 +210,7 @@ def low_precision(analysis: Analysis) -> Iterator[Finding]:
     The estimate keeps the share of the limit that the products reach now. Premises: shapes and dtypes (record_shapes);
     of convolutions, one group; a device with peaks in bfloat16.
     """
-    accelerator = getattr(analysis, "accelerator", "cuda")
-    if accelerator not in ("cuda", "hip"):
+    if not is_gpu(analysis):
         return
     claims = []
     for op in analysis.ops:
@@ -330,7 +338,7 @@ def _reasons(analysis: Analysis, given: Sequence[Argument]) -> Iterator[str]:
     if len(given) < 5 or given[0].shape is None:
         return
     query, dropout = given[0], given[4].text
-    accelerator = getattr(analysis, "accelerator", "cuda") if analysis.on_device else "cpu"
+    accelerator = accelerator_of(analysis)
     try:
         probability = float(dropout or 0)
     except ValueError:
@@ -381,6 +389,8 @@ def small(analysis: Analysis) -> Iterator[Finding]:
     """
     claims: list[tuple[Op, float]] = []
     kernels: dict[int, Kernel] = {}
+    if not is_gpu(analysis):
+        return
     for op in analysis.ops:
         if op.part in ("communication", "copy") or op.device < 0:
             continue

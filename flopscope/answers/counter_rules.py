@@ -31,7 +31,8 @@ def _counted(analysis: Analysis, op: Op, name: str) -> float:
 def traffic(analysis: Analysis) -> Iterator[Finding]:
     """Memory-bound ops whose counted bytes exceed those that they must move by 30 % or more.
 
-    The estimate is the share of their time that the bytes beyond the model take.
+    The estimate is the share of their time that the bytes beyond the model take. Premises: counters of the memory, and
+    the shapes (record_shapes), from which the model has its bytes.
     """
     found: list[tuple[Op, float]] = []
     for op in analysis.ops:
@@ -96,7 +97,8 @@ def _real_bound(analysis: Analysis, op: Op) -> str:
 def padding(analysis: Analysis) -> Iterator[Finding]:
     """Products that keep tensor cores much busier than their FLOPs explain: tiles are padded.
 
-    The estimate is the share of their time beyond that of the FLOPs of the model.
+    The estimate is the share of their time beyond that of the FLOPs of the model. Premises: counters of the tensor
+    cores, and the shapes (record_shapes).
     """
     found: list[tuple[Op, float]] = []
     for op in _products(analysis):
@@ -118,7 +120,7 @@ def padding(analysis: Analysis) -> Iterator[Finding]:
 def tensor(analysis: Analysis) -> Iterator[Finding]:
     """Compute-bound products whose tensor cores work in less than 60 % of the cycles.
 
-    The estimate is their time at 85 %.
+    The estimate is their time at 85 %. Premises: counters of the tensor cores, and the shapes (record_shapes).
     """
     found = [op for op in _products(analysis) if _counted(analysis, op, "tensor_active") < LOW_TENSOR]
     if not found:

@@ -8,7 +8,18 @@ from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis, Op
 
-__all__ = ["COMPILED", "Argument", "arguments", "groups_of", "is_compiled", "names_around", "ran_as", "tensors"]
+__all__ = [
+    "COMPILED",
+    "Argument",
+    "accelerator_of",
+    "arguments",
+    "groups_of",
+    "is_compiled",
+    "is_gpu",
+    "names_around",
+    "ran_as",
+    "tensors",
+]
 
 COMPILED = re.compile(r"Torch-Compiled Region|CompiledFunction|CompiledFxGraph|torch/_inductor|^triton_")
 """Names around the ops and kernels of code that torch.compile made."""
@@ -50,6 +61,16 @@ def is_compiled(analysis: Analysis, op: Op) -> bool:
 def ran_as(op: Op, pattern: re.Pattern[str]) -> bool:
     """Return whether a kernel of an op has a name that matches."""
     return any(pattern.search(kernel.name) for kernel in op.kernels)
+
+
+def accelerator_of(analysis: Analysis) -> str:
+    """Return where the work ran: "cuda", "hip", another accelerator, or "cpu"."""
+    return getattr(analysis, "accelerator", "cuda") if analysis.on_device else "cpu"
+
+
+def is_gpu(analysis: Analysis) -> bool:
+    """Return whether the work ran on GPUs that have grids, tensor cores and streams as those of CUDA do."""
+    return accelerator_of(analysis) in ("cuda", "hip")
 
 
 def groups_of(op: Op) -> int | None:

@@ -12,7 +12,7 @@ from flopscope.answers import compute_rules, counter_rules, host_rules, memory_r
 from flopscope.answers.analysis import Analysis, Kernel, Op
 from flopscope.answers.compute_rules import SHORTEST, USUAL_SHARE, reached
 from flopscope.answers.findings import Finding, evidence, is_attention, is_convolution, product_sizes, where
-from flopscope.answers.premises import Argument, tensors
+from flopscope.answers.premises import Argument, is_gpu, tensors
 from flopscope.sentences.compute import FarFromRoof, FarOp
 from flopscope.support.kernel_names import short_names
 
@@ -192,7 +192,7 @@ def far_from_roof(analysis: Analysis) -> Iterator[Finding]:
     the kernels' names and grids; FLOPs and bytes, thus shapes (record_shapes), except for a kernel of one block; no
     other rule explains the op.
     """
-    if not analysis.on_device:
+    if not is_gpu(analysis):
         return
     explained: dict[int, float] = {}
     for rule in OTHERS:
