@@ -14,14 +14,12 @@ measured by then is reported.
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import json
 import math
 import os
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -31,7 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import Report, arguments, spread
+from harness import Report, arguments, run_for, spread
 
 import flopscope as fs
 from flopscope import _core
@@ -121,26 +119,6 @@ def run_parts(parts: Mapping[str, float], report: Report, command: Callable[[str
             take(path, report)
             if problem:
                 report.note(f"{name} failed: {problem}")
-
-
-def run_for(command: Sequence[str], seconds: float) -> str:
-    """Run a program and all that it starts for at most that time. Return what went wrong, or ""."""
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, stdout=errors, stderr=errors, start_new_session=True)
-        try:
-            code: int | None = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # ncu's children as well
-            process.wait()
-        if code == 0:
-            return ""
-        errors.seek(0)
-        lines = errors.read().decode(errors="replace").strip().splitlines()
-    why = f"it took more than {seconds:g} s" if code is None else f"exit status {code}"
-    return f"{why}: {lines[-1]}" if lines else why
 
 
 def take(path: Path, report: Report) -> None:

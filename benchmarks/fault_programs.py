@@ -6,7 +6,7 @@ the program: from `mended` to a function that runs one step. Programs that torch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-DEVICE = "cuda"
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 BF16 = torch.bfloat16
 
 Step = Callable[[], object]
@@ -48,11 +48,11 @@ def fault(what: str, *rules: str) -> Callable[[Callable[[bool], Step]], Callable
 
 
 class Block(nn.Module):
-    """A causal transformer block. With ``written_out``, attention materializes the matrix of scores."""
+    """A transformer block, causal or not. With ``written_out``, causal attention materializes the matrix of scores."""
 
-    def __init__(self, width: int, heads: int, written_out: bool) -> None:
+    def __init__(self, width: int, heads: int, written_out: bool = False, causal: bool = True) -> None:
         super().__init__()
-        self.heads, self.written_out = heads, written_out
+        self.heads, self.written_out, self.causal = heads, written_out, causal
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
@@ -66,7 +66,7 @@ class Block(nn.Module):
             future = torch.ones(tokens, tokens, dtype=torch.bool, device=x.device).triu(1)
             y = scores.masked_fill(future, float("-inf")).softmax(-1) @ v
         else:
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         x = x + self.out(y.transpose(1, 2).reshape(batch, tokens, width))
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
@@ -244,19 +244,20 @@ def batch(mended: bool) -> Step:
     return step
 
 
-def prefetched(batches: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Yield the batches in a cycle. The next one is copied on another stream while the caller uses the current one."""
+def prefetched(batches: Iterator[Tensor]) -> Iterator[Tensor]:
+    """Yield the batches. The next one is copied on another stream while the caller uses the current one."""
     stream = torch.cuda.Stream()
 
-    def fetch(batch: Tensor) -> Tensor:
+    def fetch() -> Tensor:
+        batch = next(batches)
         stream.wait_stream(torch.cuda.current_stream())  # at most one batch ahead
         with torch.cuda.stream(stream):
             return batch.to(DEVICE, non_blocking=True)
 
-    following = fetch(batches[0])
-    for batch in cycle([*batches[1:], batches[0]]):
+    following = fetch()
+    while True:
         torch.cuda.current_stream().wait_stream(stream)
-        current, following = following, fetch(batch)
+        current, following = following, fetch()
         current.record_stream(torch.cuda.current_stream())
         yield current
 
@@ -265,7 +266,7 @@ def prefetched(batches: Sequence[Tensor]) -> Iterator[Tensor]:
 def copy_pageable(mended: bool) -> Step:
     model = perceptron(depth=4, width=4096).to(BF16)
     hosts = [torch.randn(8192, 4096, pin_memory=mended) for _ in range(3)]
-    batches = prefetched(hosts) if mended else (host.to(DEVICE) for host in cycle(hosts))
+    batches = prefetched(cycle(hosts)) if mended else (host.to(DEVICE) for host in cycle(hosts))
 
     def loss() -> Tensor:
         x = next(batches).to(BF16)

@@ -20,6 +20,7 @@ import argparse
 import gc
 import gzip
 import json
+import math
 import shutil
 import statistics
 import sys
@@ -30,12 +31,17 @@ from typing import Any
 import fault_programs
 import held_out_programs
 import torch
+import torch.profiler
 from fault_programs import Fault, Step
-from torch.profiler import ProfilerActivity, profile, schedule
 
 WARMUP_STEPS, WARMUP_SECONDS = 5, 0.3  # both are reached
 REPETITIONS, STEPS = 5, 20
-TRACED_STEPS = 3
+
+
+def wait() -> None:
+    """Wait for the device, if there is one."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def warm_up(step: Step) -> None:
@@ -44,7 +50,7 @@ def warm_up(step: Step) -> None:
     steps = 1
     while steps < WARMUP_STEPS or time.perf_counter() - start < WARMUP_SECONDS:
         step()
-        torch.cuda.synchronize()
+        wait()
         steps += 1
 
 
@@ -53,38 +59,47 @@ def back_to_back(step: Step, steps: int) -> float:
     start = time.perf_counter()
     for _ in range(steps):
         step()
-    torch.cuda.synchronize()
+    wait()
     return 1e3 * (time.perf_counter() - start) / steps
 
 
-def traced(step: Step, path: Path, details: bool) -> float:
-    """Write a compressed trace of some steps. Return milliseconds per step under the profiler.
+def traced(
+    step: Step, path: Path, shapes: bool, memory: bool, steps: int = 3, marked: bool = True, tools: Any = torch.profiler
+) -> float:
+    """Write a compressed trace of some steps. Return milliseconds per step under the profiler, NaN without a GPU.
 
     CUDA events take the time, since a wait at the end would be part of the last step in the trace.
+
+    marked: the trace has steps, and begins after a step that is not recorded.
+    tools: the module that records, with ``profile`` and ``schedule`` as in torch.profiler.
     """
     plain = path.with_suffix("")
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    with profile(
-        activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
-        schedule=schedule(wait=0, warmup=1, active=TRACED_STEPS, repeat=1),
+    gpu = torch.cuda.is_available()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2)) if gpu else (None, None)
+    with tools.profile(
+        activities=[tools.ProfilerActivity.CPU, *([tools.ProfilerActivity.CUDA] if gpu else [])],
+        schedule=tools.schedule(wait=0, warmup=1, active=steps, repeat=1) if marked else None,
         on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(plain)),
-        record_shapes=details,
-        profile_memory=details,
+        record_shapes=shapes,
+        profile_memory=memory,
     ) as profiler:
-        step()
-        torch.cuda.synchronize()
-        profiler.step()
-        start.record()
-        for i in range(TRACED_STEPS):
+        if marked:
             step()
-            if i + 1 == TRACED_STEPS:
-                end.record()
+            wait()
             profiler.step()
-    end.synchronize()
+        if start:
+            start.record()
+        for i in range(steps):
+            step()
+            if end and i + 1 == steps:
+                end.record()
+            if marked:
+                profiler.step()
     with open(plain, "rb") as source, gzip.open(path, "wb", 9) as target:
         shutil.copyfileobj(source, target)
     plain.unlink()
-    return start.elapsed_time(end) / TRACED_STEPS
+    wait()
+    return start.elapsed_time(end) / steps if start else math.nan
 
 
 def measured(name: str, fault: Fault, mended: bool, out: Path) -> dict[str, Any]:
@@ -99,10 +114,10 @@ def measured(name: str, fault: Fault, mended: bool, out: Path) -> dict[str, Any]
         f"{word}_ms_waiting": statistics.median(back_to_back(step, 1) for _ in range(STEPS)),
         f"{word}_samples_ms": samples,
         f"{word}_peak_mb": torch.cuda.max_memory_allocated() / 1e6,
-        f"{word}_profiled_ms": traced(step, out / f"{name}_{word}.json.gz", details=True),
+        f"{word}_profiled_ms": traced(step, out / f"{name}_{word}.json.gz", True, True),
     }
     if not mended:
-        row["light_profiled_ms"] = traced(step, out / f"{name}_light.json.gz", details=False)
+        row["light_profiled_ms"] = traced(step, out / f"{name}_light.json.gz", False, False)
     return row
 
 
@@ -111,7 +126,7 @@ def reset() -> None:
     gc.collect()
     torch.compiler.reset()
     torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = True, False
     torch.manual_seed(0)
     torch.cuda.empty_cache()
 

@@ -16,6 +16,7 @@ import os
 import platform
 import shlex
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -289,14 +290,14 @@ class Report:
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Return a description of the machine and the versions."""
+    """Return a description of the machine and the versions. Without CUDA, flopscope describes no GPU."""
     by_kind: dict[str, fs.Device] = {candidate.kind: candidate for candidate in reversed(fs.devices())}
-    chosen = by_kind[device]
-    properties = dict(chosen.properties)
+    chosen = by_kind.get(device)
+    properties = dict(chosen.properties) if chosen else {}
     properties.pop("uuid", None)
     torch = sys.modules.get("torch")
     return {
-        "device": chosen.name,
+        "device": chosen.name if chosen else None,
         "device_properties": properties,
         "cpu": by_kind["cpu"].name,
         "cpus": len(os.sched_getaffinity(0)),
@@ -382,9 +383,32 @@ def build_c_library(source: Path, folder: Path) -> Path:
     return library
 
 
+# Processes ------------------------------------------------------------------------------------------------------------
+
+
 def run(command: Sequence[str]) -> str:
     """Run a program and return its output. Raise RuntimeError with its errors if it fails."""
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"{shlex.join(command)} exited with {done.returncode}:\n{done.stderr}")
     return done.stdout
+
+
+def run_for(command: Sequence[str], seconds: float) -> str:
+    """Run a program and all that it starts for at most that time. Return what went wrong, or ""."""
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, stdout=errors, stderr=errors, start_new_session=True)
+        try:
+            code: int | None = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # its children as well
+            process.wait()
+        if code == 0:
+            return ""
+        errors.seek(0)
+        lines = errors.read().decode(errors="replace").strip().splitlines()
+    why = f"it took more than {seconds:g} s" if code is None else f"exit status {code}"
+    return f"{why}: {lines[-1]}" if lines else why

@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
-from fault_programs import Step
+from fault_programs import DEVICE, Step
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
-
-DEVICE = "cuda"
 
 
 def place(model: nn.Module, dtype: torch.dtype = torch.float32) -> nn.Module:

@@ -33,6 +33,39 @@ def late(*, data: bool = False, wait: bool = False, malloc: bool = False) -> Pro
     return program
 
 
+def piecewise(count: int = 8, *, calls: bool = True, graph: bool = False) -> Program:
+    """Return a program that launches kernels of 10 µs every 50 µs. ``graph``: one launch replays all of a step."""
+    program = Program()
+    for number in range(2):
+        at = 50 * (count + 1) * number
+        program.step(number, at, 50 * (count + 1))
+        program.run("made::first", at + 2, at + 10, 30)
+        for place in range(count - 1):
+            begin = at + 60 + 50 * place
+            if graph and place:
+                program.work("kernel", begin, 10, correlation=program.correlation)
+            else:
+                program.run("made::op", begin - 5, begin, 10)
+    if not calls:
+        program.events = [event for event in program.events if event["cat"] != "cuda_runtime"]
+    return program
+
+
+def compiling(*later: int, length: float = 800) -> Program:
+    """Return a program of four steps that compiles in the first and in ``later`` ones."""
+    program = Program()
+    for number in range(4):
+        at = 4000 * number
+        program.step(number, at, 3990)
+        program.run("made::first", at + 2, at + 10, 490)
+        if number in (0, *later):
+            program.op("_compile.compile_inner (dynamo_timed)", at + 510, length)
+            program.run("made::second", at + 515 + length, at + 520 + length, 3400 - length)
+        else:
+            program.run("made::second", at + 6, at + 500, 3400)
+    return program
+
+
 def collectives(*durations: float, overlapped: bool = False) -> Program:
     """Return a program that reduces the same number of elements again and again, beside or after its computation."""
     program = Program()
@@ -119,6 +152,7 @@ def counted(program: Program, gbytes_per_s: float, tensor_active: float) -> Prog
 
 
 CASES: dict[str, tuple[Callable[[], Program], Callable[[], Program]]] = {
+    "warmup": (compiling, lambda: in_a_row(FILL)),
     "data": (lambda: late(data=True), late),
     "copy": (lambda: uploads(PAGEABLE, 7), lambda: uploads(PINNED, 8)),
     "memory": (lambda: late(malloc=True), late),
@@ -165,6 +199,6 @@ CASES: dict[str, tuple[Callable[[], Program], Callable[[], Program]]] = {
         lambda: product("aten::_int_mm", "sm90_xmma_gemm_i8i32_i8i32_i32_tn_n", INT8, 1_300),
     ),
     "fuse": (lambda: chain(SIZE, SIZE, SIZE), lambda: chain(SIZE, SIZE // 2)),
-    "launch": (late, lambda: in_a_row(FILL)),
+    "launch": (piecewise, lambda: piecewise(graph=True)),
 }
 """By rule: a program that has the fault, and one that has not."""

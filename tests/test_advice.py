@@ -8,7 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_programs import CASES, COLLECTIVE, SIZE, attention, chain, contiguous, counted, late, product, transposed
+from faulty_programs import (
+    CASES,
+    COLLECTIVE,
+    FILL,
+    SIZE,
+    attention,
+    chain,
+    contiguous,
+    counted,
+    late,
+    product,
+    transposed,
+)
 from hand_traces import BF16, FLOAT, NCCL, PEAKS, Program, in_a_row
 
 import flopscope as fs
@@ -46,10 +58,12 @@ def check(trace: Any) -> AdviceTable:
         assert row.saving_pct == pytest.approx(100 * row.saving_us / unobserved)
         assert row.evidence
         for entry in row.evidence:
-            assert set(entry) == {"op", "shapes", "dtypes", "time", "calls"}
+            assert set(entry) == {"op", "shapes", "dtypes", "time", "calls"} and entry["calls"] != 0
         assert [entry["time"] for entry in row.evidence] == sorted((e["time"] for e in row.evidence), reverse=True)
     assert all(len(line) <= 100 for line in str(advice).splitlines())
-    assert [row["rule"] for row in json.loads(json.dumps(advice.to_dicts()))] == [row.rule for row in advice]
+    assert [row["rule"] for row in json.loads(json.dumps(advice.to_dicts(), allow_nan=False))] == [
+        row.rule for row in advice
+    ]
     return advice
 
 
@@ -89,20 +103,6 @@ def test_parts_and_savings_of_recorded_programs_fit_into_a_step(name: str) -> No
     assert (parts >= 0).all().all() and parts.sum(axis=1).to_list() == pytest.approx(steps["total"].to_list())
 
 
-@pytest.mark.parametrize(("length", "named"), [(800, True), (100, False)])
-def test_compilation_is_told_from_other_work_of_the_host(length: int, named: bool) -> None:
-    program = Program()
-    for number, at in enumerate((0, 4000)):
-        program.step(number, at, 3990)
-        program.run("made::first", at + 2, at + 10, 490)
-        program.op("_compile.compile_inner (dynamo_timed)", at + 30, length)
-        program.run("made::second", at + 3390, at + 3400, 590)
-    whats = [row.what for row in program.load().advice() if row.rule == "launch"]
-    found = [what for what in whats if what.startswith("Warm up before you record: torch.compile compiled for")]
-    assert len(found) == named and all("800us a step" in what for what in found)
-    assert any(what.startswith("Take work off") for what in whats) != named
-
-
 def test_copies_of_one_dimension_keep_their_order() -> None:
     assert "layout" in savings(contiguous(True).load().advice())
     assert "layout" not in savings(contiguous(True, (SIZE,)).load().advice())
@@ -139,7 +139,7 @@ def test_a_note_names_steps_that_distort_the_means(longest: int, noted: bool) ->
     notes = [note for note in program.load().advice().notes if "Times of a step are means" in note]
     assert len(notes) == noted
     if noted:
-        assert "ProfilerStep#0 (40.0ms)" in notes[0] and "81.6%" in notes[0] and "median step takes 1.00ms" in notes[0]
+        assert "means of 9 steps: ProfilerStep#0 took 40 times as long as the median" in notes[0]
 
 
 def test_tf32_saves_the_difference_to_the_tensor_cores() -> None:
@@ -160,9 +160,10 @@ def test_communication_hides_no_longer_than_the_device_computes() -> None:
     program = Program()
     program.step(0, 0, 20)
     program.run("made::forward", 1, 5, 200)
-    program.op("nccl:all_reduce", 4, 2)
-    program.call("cudaLaunchKernelExC", 5, 1, correlation=1)
-    program.work(NCCL, 205, 1000, correlation=1, **COLLECTIVE)
+    for place in range(3):
+        program.op("nccl:all_reduce", 4 + 3 * place, 2)
+        program.call("cudaLaunchKernelExC", 5 + 3 * place, 1, correlation=place)
+        program.work(NCCL, 205 + 400 * place, 400, correlation=place, **COLLECTIVE)
     assert savings(program.load().advice())["communication"] == pytest.approx(0.8 * 200)
 
 
@@ -339,5 +340,5 @@ def test_names_are_escaped_in_html_and_text() -> None:
 
 
 def test_nothing_to_gain_is_said() -> None:
-    advice = CASES["launch"][1]().load().advice()
+    advice = in_a_row(FILL).load().advice()
     assert len(advice) == 0 and "No rule found a saving of at least 1%" in str(advice)

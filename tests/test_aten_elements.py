@@ -260,6 +260,25 @@ def test_in_place_triton_kernels_read_and_write_their_buffer() -> None:
     assert moved_by("triton_per_fused_mul_sum_2", F(64, 8), F(64, 8), F(128), 64, 8) == 2 * 4 * 512 + 4 * 128
 
 
+def test_operands_that_no_result_can_be_prove_an_in_place_triton_kernel() -> None:
+    """in_out_ptr0, in_ptr0, …: a mask, or a float narrower than the first, is not what the ops give."""
+    big, narrow, mask, N = F(6, 10), T("c10::BFloat16", (6, 10)), B(6, 10), 60
+    assert moved_by("triton_poi_fused_add_0", big, narrow, 60) == (2 * 4 + 2) * N
+    assert moved_by("triton_poi_fused_add_mul_0", big, narrow, narrow, 60) == (2 * 4 + 2 * 2) * N
+    assert moved_by("triton_poi_fused_add_native_dropout_backward_1", big, narrow, mask, 60) == (2 * 4 + 2 + 1) * N
+    assert moved_by("triton_poi_fused_masked_fill_mul_1", big, mask, 60) == (2 * 4 + 1) * N
+    for name, last, each in (
+        ("triton_poi_fused__to_copy_add_0", narrow, 2),  # the result is cast
+        ("triton_poi_fused_native_layer_norm_0", narrow, 2),  # statistics are float32 whatever the input
+        ("triton_poi_fused_add_0", big, 4),  # the result, or an operand
+        ("triton_poi_fused_gt_0", mask, 1),
+        ("triton_poi_fused_native_dropout_0", mask, 1),
+        ("triton_poi_fused_full_like_0", mask, 1),
+    ):
+        assert moved_by(name, big, last, 60) == (4 + each) * N, name
+    assert moved_by("triton_poi_fused_add_0", narrow, big, 60) == (2 + 4) * N  # bfloat16 plus a float32 number
+
+
 def test_the_last_scalars_are_the_points_of_a_triton_kernel() -> None:
     table, rows = F(50257, 8), F(60, 8)
     assert moved_by("triton_poi_fused_embedding_1", I(60), table, rows, 480) == 8 * 60 + 2 * 4 * 480

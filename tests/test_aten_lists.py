@@ -89,3 +89,80 @@ def test_the_work_of_cat_is_unknown_without_its_list() -> None:
 def test_work_is_unknown_if_no_kernel_name_gives_the_dtype() -> None:
     row, _ = row_of("aten::_foreach_add_", [[100]], ["somebodys_kernel"])
     assert math.isnan(row.flops) and math.isnan(row.bytes_total_moved)
+
+
+# work() ---------------------------------------------------------------------------------------------------------------
+
+MB = 1 << 20
+SQUARE = (1024, 1024)
+
+
+class Tensor:
+    """Stands for a tensor of torch, or of any other library."""
+
+    def __init__(self, *shape: int, dtype: str = "torch.float32") -> None:
+        self.shape, self.dtype = shape, dtype
+
+
+def moved(name: str, *args: Any) -> tuple[float, float, float]:
+    found = fs.work(name, *args)
+    return found.flops, found.bytes_read, found.bytes_written
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        [SQUARE, SQUARE],
+        (SQUARE, SQUARE),
+        [[1024, 1024], [1024, 1024]],
+        [Tensor(*SQUARE), Tensor(*SQUARE)],
+        (Tensor(*SQUARE), SQUARE),
+        {"a": Tensor(*SQUARE), "b": Tensor(*SQUARE)}.values(),
+        [fs.zeros(SQUARE, device="cpu")] * 2,
+    ],
+    ids=["shapes", "tuple", "lists", "tensors", "mixed", "values", "own"],
+)
+def test_lists_of_tensors_are_taken_as_they_come(tensors: Any) -> None:
+    assert moved("aten::cat", [tensors, 0]) == (0, 8 * MB, 8 * MB)
+    assert moved("aten::stack", [iter(tensors), 0]) == (0, 8 * MB, 8 * MB)
+
+
+def test_the_dtypes_of_a_list_are_one_or_one_for_each() -> None:
+    pair = [SQUARE, SQUARE]
+    assert moved("aten::cat", [pair, 0], "bfloat16") == (0, 4 * MB, 4 * MB)
+    assert moved("aten::cat", [pair, 0], ["float16", None]) == (0, 4 * MB, 4 * MB)
+    mixed = (0, 6 * MB, 8 * MB)  # the result is float32
+    assert moved("aten::cat", [pair, 0], [["bfloat16", "float32"], None]) == mixed
+    assert moved("aten::cat", [[Tensor(*SQUARE, dtype="torch.bfloat16"), SQUARE], 0]) == mixed
+    with pytest.raises(ValueError, match="3 dtypes for a list of 2 tensors"):
+        fs.work("aten::cat", [pair], [["float32"] * 3])
+    with pytest.raises(ValueError, match="dtype must be one of"):
+        fs.work("aten::cat", [pair], [None])
+    with pytest.raises(TypeError, match="a shape is a sequence of integers"):
+        fs.work("aten::cat", [[SQUARE, 3]])
+
+
+def test_ops_over_lists_count_each_of_them() -> None:
+    small = [(100,), (20, 10)]
+    for name in ("concat", "concatenate", "hstack", "vstack", "dstack", "column_stack", "row_stack"):
+        assert moved(f"aten::{name}", [[SQUARE] * 3]) == (0, 12 * MB, 12 * MB), name
+    assert moved("aten::_foreach_add_", [small, small, 1.0]) == (300, 2 * 1200, 1200)
+    assert moved("aten::_foreach_sqrt", [small], "float64") == (300, 2400, 2400)
+    assert moved("aten::_foreach_mul", [small, 2], "int64") == (0, 2400, 2400)  # integers
+    assert moved("aten::_foreach_copy_", [small, small], ["bfloat16", "float32"]) == (0, 1200, 600)
+    assert moved("aten::_foreach_norm", [small]) == (600, 1200, 0)
+    numbers = (None, 1e-3, 0.9, 0.999, 0.0, 1e-8, False, False)
+    values = [None] * 5 + list(numbers)
+    assert moved("aten::_fused_adam_", [small] * 4 + [[], []], "float32", values) == (7 * 300, 4 * 1200, 3 * 1200)
+
+
+def test_blocks_on_a_diagonal_are_written_with_the_zeros_around_them() -> None:
+    blocks = [(2, 3), (4,), ()]  # the last two have one row
+    assert moved("aten::block_diag", [blocks]) == (0, 4 * (6 + 4 + 1), 4 * (2 + 1 + 1) * (3 + 4 + 1))
+
+
+def test_work_that_only_kernels_tell_is_unknown_without_them() -> None:
+    for args in ([(1000, 64), [None, (10,)]], [(1000, 64), [(10,)]]):
+        found = fs.work("aten::index", args, ["float32", "int64"])
+        assert math.isnan(found.bytes) and found.why and "gives no work for these arguments" in found.why
+    assert math.isnan(fs.work("aten::cat", [[], 0]).bytes)

@@ -158,18 +158,53 @@ def test_gradients_of_a_convolution_follow_the_mask() -> None:
 
 Q = (BF16, (8, 16, 4096, 128))
 FULL = 2 * 8 * 16 * 4096 * 4096 * (128 + 128)
+CAUSAL = (4096 + 1) / 2 / 4096  # the share of the pairs on and below the diagonal
 
 
 def attention(causal: str, query: Any = Q, key: Any = Q, value: Any = Q) -> dict[str, Any]:
     return work("aten::_scaled_dot_product_flash_attention", query, key, value, "0.", causal, "False", None)
 
 
-def test_attention_is_two_products_and_causal_attention_half_of_them() -> None:
+def test_attention_is_two_products_and_a_causal_mask_leaves_the_pairs_up_to_its_diagonal() -> None:
     log_sum_exp = 8 * 16 * 4096 * 4
     check(attention("False"), FULL, 3 * bytes_of(BF16, Q[1]), bytes_of(BF16, Q[1]) + log_sum_exp)
-    assert attention("True")["flops"] == FULL / 2
-    longer = (BF16, (8, 16, 8192, 128))  # the last query attends to all keys: B H (2 Skv - Sq) Sq D for each product
-    assert attention("True", key=longer, value=longer)["flops"] == 2 * 8 * 16 * (2 * 8192 - 4096) * 4096 * 128
+    assert attention("True")["flops"] == FULL * CAUSAL
+    longer = (BF16, (8, 16, 8192, 128))  # the last query attends to all keys, here in flash attention on CUDA
+    pairs = 4096 * 8192 - 4096 * 4095 / 2
+    assert attention("True", key=longer, value=longer)["flops"] == 4 * 8 * 16 * pairs * 128
+
+
+def visible(lengths: tuple[int, int]) -> int:
+    """Count the pairs of queries and keys with a non-zero weight in torch's own causal attention."""
+    torch = pytest.importorskip("torch")
+    rows, columns = lengths
+    query, key = (torch.randn(1, 1, n, columns, dtype=torch.float64) for n in lengths)
+    value = torch.eye(columns, dtype=torch.float64)[None, None]  # the result has the weights
+    result = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    assert result.shape[2:] == (rows, columns)
+    return int((result != 0).sum())
+
+
+@pytest.mark.parametrize("lengths", [(128, 256), (256, 128), (64, 64), (1, 7)])
+def test_causal_masks_of_torch_begin_at_the_first_query_and_key(lengths: tuple[int, int]) -> None:
+    query, key = ((F32, (4, 8, length, 64)) for length in lengths)
+    flops = 4 * 4 * 8 * visible(lengths) * 64
+    three = (query, key, key)
+    aten, scaled = "aten::scaled_dot_product_attention", "aten::_scaled_dot_product"
+    assert work(aten, *three, None, "0.", "True", None, "False")["flops"] == flops
+    assert work(f"{scaled}_attention_math", *three, None, "0.", "True", None, None, "False")["flops"] == flops
+    cpu = f"{scaled}_flash_attention_for_cpu"
+    assert work(cpu, *three, "0.", "True", None, None)["flops"] == flops
+    back = work(f"{cpu}_backward", query, *three, query, (F32, (4, 8, lengths[0])), "0.", "True", None, None)
+    assert back["flops"] == 2.5 * flops
+    for name in ("efficient", "cudnn"):
+        rest = ("0.", "True", "False", None) if name == "cudnn" else ("0.", "True", None)
+        assert work(f"{scaled}_{name}_attention", *three, None, "True", *rest)["flops"] == flops
+    packed = [(F32, (4, length, 8, 64)) for length in (lengths[0], lengths[1], lengths[1])]
+    kernel = [*packed, *[None] * 5, "0.", "1", "True", None, None, None]
+    assert work("aten::_efficient_attention_forward", *kernel)["flops"] == flops
+    kernel[9] = "2"  # causal_lower_right
+    assert work("aten::_efficient_attention_forward", *kernel)["flops"] == 4 * 4 * 8 * windowed(*lengths, -1, 0) * 64
 
 
 def test_keys_of_grouped_queries_are_read_once() -> None:
@@ -271,9 +306,9 @@ def test_flops_are_unknown_if_a_flag_was_not_recorded() -> None:
 def test_positions_of_flags_depend_on_the_version_of_the_op() -> None:
     """torch 2.0 had no bias; torch 2.13 can take scales first."""
     small = (BF16, (2, 4, 64, 32))
-    full, log_sum_exp = 2 * 2 * 2 * 4 * 64 * 64 * 32, 2 * 4 * 64 * 4
+    log_sum_exp = 2 * 4 * 64 * 4
     for causal in ("False", "True"):
-        flops = full / 2 if causal == "True" else full
+        flops = 2 * 2 * 2 * 4 * (64 * 65 / 2 if causal == "True" else 64 * 64) * 32
         name = "aten::_scaled_dot_product_efficient_attention"
         old = work(name, small, small, small, "True", causal)
         assert (old["flops"], old["bytes_written"]) == (flops, bytes_of(BF16, small[1]) + log_sum_exp)
@@ -312,7 +347,7 @@ def test_flash_attention_is_counted_under_its_own_names(causal: str) -> None:
     query, packed = (BF16, (8, 4096, 16, 128)), (BF16, (8 * 4096, 16, 128))
     offsets, log_sum_exp, all_keys = ("int", (9,)), (F32, (8, 16, 4096)), ("-1", "-1")
     three, five = [query] * 3, [query] * 5
-    part = 1 / 2 if causal == "True" else 1
+    part = CAUSAL if causal == "True" else 1
     scale = ("0.", "0.08")
     calls = {
         "flash_attn::_flash_attn_forward": (*three, *scale, causal, *all_keys),

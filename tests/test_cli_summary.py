@@ -26,13 +26,13 @@ def test_it_prints_accounting_advice_and_the_rest(capsys: pytest.CaptureFixture[
 
 def test_json_holds_accounting_and_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "summary.json"
-    assert main(["summary", str(FAULTS / "graph_after.json.gz"), "--json", str(target)]) == 0
+    assert main(["summary", str(FAULTS / "graph_before.json.gz"), "--json", str(target)]) == 0
     content = json.loads(target.read_text())
     assert content["device"] == {"kind": "cuda", "name": "NVIDIA H200"}
     assert [row["step"] for row in content["accounting"]] == [*(f"ProfilerStep#{i}" for i in (1, 2, 3)), None]
     for row in content["accounting"]:
         assert sum(row[part] for part in PARTS) == pytest.approx(row["total"])
-    assert {"rule", "saving_us", "saving_pct", "what", "evidence", "where"} == set(content["advice"][0])
+    assert {"rule", "saving_us", "saving_pct", "what", "evidence", "where", "facts"} == set(content["advice"][0])
     assert capsys.readouterr().err == ""
 
 

@@ -124,7 +124,7 @@ def test_idle_times_are_those_of_the_accounting(trace: fs.Trace, tmp_path: Path)
     for device, cause, time in zip(gaps["device"].tolist(), gaps["cause"].tolist(), gaps["time"].tolist(), strict=True):
         expected[device, _core.idle_causes[cause]] += time
     found = {
-        (lane["device"], timeline.data["idle_causes"][lane["depth"]]): int(timeline.duration[a:b].sum())
+        (lane["device"], list(_core.idle_causes)[lane["depth"]]): int(timeline.duration[a:b].sum())
         for (a, b), lane in zip(timeline.spans, timeline.lanes, strict=True)
         if lane["role"] == "idle"
     }

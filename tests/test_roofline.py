@@ -57,10 +57,16 @@ def test_the_roofline_times_of_stated_work(
         (1e6, 1e7, 80.0, "cupti", "cache"),
         (1e6, 1e7, 96.0, "cupti", "memory"),  # 104 %: within the measurement error
         (1e6, 1e7, 999.0, "cupti", "memory"),  # 10.01 % of the roofline
-        (1e6, 1e7, 1001.0, "cupti", "latency"),
-        (1e8, 1e6, 1001.0, "cupti", "latency"),
+        (1e6, 1e7, 1001.0, "cupti", "inefficient"),
+        (1e8, 1e6, 1001.0, "cupti", "inefficient"),
+        (1e6, 4e5, 49.0, "cupti", "latency"),  # 8.2 % of the roofline
+        (1e6, 4e5, 51.0, "cupti", "inefficient"),  # over 50 µs
         (1e3, 1e3, 1.9, "cupti", "launch"),  # less than twice the shortest kernel
         (1e3, 1e3, 2.1, "cupti", "latency"),
+        (1e3, 3e5, 2.0, "cupti", "cache"),  # 150 %, as short as a launch
+        (1e6, 1e7, 10.1, "cupti", "cache"),  # 990 %
+        (1e6, 1e7, 9.9, "cupti", "unknown"),  # 1010 %: the bytes are wrong
+        (1e6, 1e7, 9.9, "cpu", "cache"),  # the caches of all cores may be that fast
         (1e3, 1e3, 9.9, "event", "launch"),  # less than twice an empty launch, timed from the host
         (1e3, 1e3, 1.9, "cpu", "launch"),
         (NAN, 1e7, 200.0, "cupti", "memory"),
@@ -120,6 +126,26 @@ def test_the_times_of_launches_add_up() -> None:
     assert _core.rate(three, 1e3, 1e3, 5.9, "cupti")["bound"] == "launch"
     assert _core.rate(three, 1e3, 1e3, 6.1, "cupti")["bound"] == "latency"
     assert _core.rate(three, 1e3, 1e3, 99.0, "cupti", 50.0)["bound"] == "launch", "the caller states the launch time"
+
+
+def test_a_time_is_long_by_its_launches() -> None:
+    """Work of 0.1 µs at the peaks: 100 launches of 49 µs each are short, those of 51 µs are not."""
+    roof = _core.roof(1e5, 1e3, "fp32", PEAKS, 100)
+    assert roof.launches == 100
+    assert _core.rate(roof, 1e5, 1e3, 4900.0, "cupti")["bound"] == "latency"
+    assert _core.rate(roof, 1e5, 1e3, 5100.0, "cupti")["bound"] == "inefficient"
+
+
+def test_every_bound_has_a_meaning_a_colour_and_a_shape() -> None:
+    from flopscope.views.plots import BOUNDS
+
+    page = Path(fs.__file__).parent / "report" / "page"
+    styles = [(page / name).read_text(encoding="utf-8") for name in ("style.css", "sections.css", "canvas.css")]
+    rows = (page / "timeline_rows.js").read_text(encoding="utf-8")
+    assert _core.bounds().keys() == BOUNDS.keys() and all(_core.bounds().values())
+    for bound in _core.bounds():
+        assert all(f".bound-{bound} {{" in style for style in styles), bound
+        assert styles[0].count(f"--bound-{bound}: #") == 2 and f'"{bound}"' in rows, bound  # light and dark
 
 
 def test_as_an_op_grows_its_bound_changes_once() -> None:

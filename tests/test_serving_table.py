@@ -256,9 +256,16 @@ def test_an_op_moves_the_sum_of_its_tensors(
     assert numbers(found) == pytest.approx((flops, size(*read), size(*written)), nan_ok=True)
 
 
+def test_group_norms_of_aiter_with_and_without_a_given_result() -> None:
+    x, w, work_space = B(4, 64, 32, 32), B(64), F(8192)
+    given = (7 * 4 * 64 * 32 * 32, size(x, w, w), size(x))
+    assert numbers(work("aiter::_groupnorm_run", x, "8", w, w, "1e-05")) == given
+    assert numbers(work("aiter::_groupnorm_run", x, work_space, x, "8", w, w, "1e-05")) == given
+
+
 def test_cached_keys_in_any_order_are_bounded_by_new_tokens() -> None:
     q, cache, ends = B(T, 8, 64), B(9000, 2, 64), N4(3)
     numbers_of_it = ["8", "99", "0.", "0.1", "0.", "False", "True"]
     found = work("aiter::mha_batch_prefill", q, cache, cache, ends, ends, N4(99), *numbers_of_it)
-    assert found["flops"] == 4 * 8 * 64 * T / 2 and found["at_most"]
+    assert found["flops"] == 4 * 8 * 64 * T and found["at_most"]
     assert found["bytes_read"] == size(q, ends, ends) + 2 * T * 2 * 64 * 2 and found["bytes_written"] == size(q)

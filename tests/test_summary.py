@@ -55,6 +55,8 @@ def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
     edges = np.sort(rng.choice(np.arange(200, 3800), 4, replace=False))
     for i in range(3):
         _core._append(core, "step", f"ProfilerStep#{i}", int(edges[i]), int(edges[i + 1] - edges[i]))
+        _core._append(core, "op", "aten::add", int(edges[i]), 1)  # a step without any work may be none
+        running["other_cpu"][edges[i]] = True
     inside = np.zeros(span, bool)
     inside[edges[0] : edges[3]] = True
 

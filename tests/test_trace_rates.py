@@ -128,7 +128,7 @@ def test_an_op_of_many_small_kernels_is_launch_bound() -> None:
     row = load(*launched(1, 0, *many), **H200)["aten::sin"]
     assert row.device_busy_time == pytest.approx(sum(many)) and row.bound == "launch"
     alone = load(*launched(1, 0, 1.0), *launched(2, 9000, 900.0), **H200)["aten::sin"]
-    assert alone.bound == "latency", "launches explain 2 of 901 µs, and the bytes 4"
+    assert alone.bound == "inefficient", "launches explain 2 of 901 µs, and the bytes 4"
 
 
 # Sums -----------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tables import DATA, make_table, recorded_rows
 
+from flopscope import _core
 from flopscope.results.table import COLUMNS, EventTable
 from flopscope.support import units
 
@@ -106,6 +107,23 @@ def test_shares_above_the_roofline_are_marked_and_explained() -> None:
     assert cells(over.table())["% Roofline"] == "131.0%*" and "* more than the roofline" in over.table()
     assert "* more" not in make_table(ADD).table()
     assert "* more" not in over.table(row_limit=0)
+
+
+def test_rates_above_their_peak_are_marked_too() -> None:
+    """The column of the share may give way in a narrow table; 114 TB/s is no rate of an H200."""
+    wrong = {**ADD, "gbytes_per_s": 114e3, "pct_peak_bandwidth": 2375.0, "pct_roofline": 2375.0, "bound": "unknown"}
+    table = make_table(wrong, {**ADD, "key": "b", "tflops_per_s": 70.0, "pct_peak_flops": 104.6, "pct_roofline": 104.6})
+    first, second = cells(table.table()), cells(table.table(), 1)
+    assert (first["GB/s"], first["TFLOP/s"], first["% Roofline"]) == ("114000*", "0.369", "2375.0%*")
+    assert (second["GB/s"], second["TFLOP/s"]) == ("4425", "70.00*")
+    fitted = table.table(width=200)
+    assert "114 T*" in fitted and "70.0 T*" in fitted and "* more than the roofline" in fitted
+    assert "114 T*" in table._repr_html_()
+
+
+def test_the_tooltip_of_a_bound_says_what_it_means() -> None:
+    page = make_table({**ADD, "bound": "inefficient"})._repr_html_()
+    assert f'title="{_core.bounds()["inefficient"]}"' in page
 
 
 def test_devices_with_the_same_peaks_share_a_footnote() -> None:

@@ -17,10 +17,12 @@
 
 #define NAME_OF(NAME, name, prose) #name,
 const char *const fs_work_class_names[] = {FS_WORK_CLASS_LIST(NAME_OF)};
-#define CAUSE_OF(NAME, name, part, prose) #name,
+#define CAUSE_OF(NAME, name, part, label, prose) #name,
 const char *const fs_idle_cause_names[] = {FS_IDLE_CAUSE_LIST(CAUSE_OF)};
-#define PART_OF(NAME, name, part, prose) #part,
+#define PART_OF(NAME, name, part, label, prose) #part,
 const char *const fs_idle_cause_parts[] = {FS_IDLE_CAUSE_LIST(PART_OF)};
+#define LABEL_OF(NAME, name, part, label, prose) label,
+const char *const fs_idle_cause_labels[] = {FS_IDLE_CAUSE_LIST(LABEL_OF)};
 
 typedef struct {
     const fs_store *store;
@@ -28,6 +30,7 @@ typedef struct {
     const fs_steps *steps;
     fs_api_calls calls;
     fs_names names;
+    fs_host host;
     fs_idle idle;
     /* By work. */
     int64_t *budgets; /* ns of its ideal time that are not yet spent; -1: unknown */
@@ -127,10 +130,12 @@ static fs_status look_at_works(accountant *all, uint32_t counts[FS_DEVICE_LIMIT 
         const fs_chunk *chunk = fs_event_chunk(all->store, work->event, &at);
         all->classes[i] = (uint8_t)class_of(all, chunk, at);
         counts[fs_event_device(chunk, at) + 1]++;
-        if (chunk->kind[at] == FS_EVENT_KERNEL) FS_TRY(fs_idle_note_launch(&all->idle, chunk->correlation[at], err));
+        if (chunk->kind[at] == FS_EVENT_KERNEL)
+            FS_TRY(fs_host_note_launch(&all->host, &all->calls, chunk->correlation[at], err));
         if (work->row != FS_NONE && work->own_row != FS_NONE && all->owners[work->own_row] == FS_NONE)
             all->owners[work->own_row] = i;
     }
+    fs_host_end_launches(&all->host);
     for (uint32_t i = 0; i < table->work_count; i++) { /* now that all owners are known */
         FS_POLL(i, err);
         all->budgets[i] = budget_of(&table->works[i], model_of(all, &table->works[i]));
@@ -348,16 +353,17 @@ static fs_status build(fs_accounting *accounting, const fs_store *store, const f
         goto done;
     }
     FS_TRY_GOTO(status,
-                fs_idle_prepare(&all->idle, store, table, all->steps, &all->calls, &all->names, accounting->hosts, err),
+                fs_host_prepare(&all->host, store, table, all->steps, &all->calls, &all->names, accounting->hosts, err),
                 done);
-    all->idle.lists = list;
+    all->idle = (fs_idle){store, table, all->steps, &all->calls, &all->host, .lists = list};
     FS_TRY_GOTO(status, account_all(all, err), done);
     fs_idle_take_spans(&all->idle, accounting);
-    accounting->launch_median = fs_idle_launch_median(&all->idle);
+    accounting->launch_median = all->host.launch_median;
     fs_sums_take(&all->sums, accounting);
 done:
     fs_api_calls_clear(&all->calls);
     fs_names_clear(&all->names);
+    fs_host_clear(&all->host);
     fs_idle_clear(&all->idle);
     fs_sums_clear(&all->sums);
     for (int class = 0; class < FS_WORK_CLASS_COUNT; class++) fs_intervals_clear(&all->lists[class]);

@@ -28,23 +28,25 @@ typedef enum {
         FS_WORK_CLASS_COUNT
 } fs_work_class;
 
-/* Why a device is idle, and the part of the accounting that such time belongs to. The call is the one that launched the
- * next work. X(NAME, name, part, description) */
-#define FS_IDLE_CAUSE_LIST(X)                                                                                      \
-    X(HOST, host, host, "the call had not returned, or the launch had not arrived, when the device became idle")   \
-    X(SYNC, sync, sync,                                                                                            \
+/* Why a device is idle, and the part of the accounting that such time belongs to. "The call" launched the next work.
+ * X(NAME, name, part, label, description) */
+#define FS_IDLE_CAUSE_LIST(X)                                                                                       \
+    X(HOST, host, host, "the host launches late",                                                                   \
+      "the call had not returned, or the launch had not arrived, when the device became idle")                      \
+    X(SYNC, sync, sync, "after a wait of the host",                                                                 \
       "the same, at most 0.5 ms of it, after the host had waited for the device, or before it does in the same op") \
-    X(DATA, data, data, "the same, while the host waited for a DataLoader")                                        \
-    X(COMPILE, compile, host, "the same, while torch.compile compiled")                                            \
-    X(RECORDING, recording, recording, "the same, while the profiler itself worked")                               \
-    X(EDGES, edges, edges, "before the first work and after the last of a profile without steps")                  \
-    X(LOADING, loading, other, "code was loaded for the next work's launch")                                       \
-    X(BLOCKED, blocked, other, "the call itself lasted much longer than such calls do")                            \
-    X(STREAM_WAIT, stream_wait, other, "the call had returned; its stream had been told to wait for an event")     \
-    X(OTHER, other, other, "the call had returned, or was not recorded")
+    X(DATA, data, data, "data is loaded", "the same, while the host waited for a DataLoader")                       \
+    X(COMPILE, compile, host, "torch.compile compiles", "the same, while torch.compile compiled")                   \
+    X(RECORDING, recording, recording, "the profiler works", "the same, while the profiler itself worked")          \
+    X(EDGES, edges, edges, "before or after all work", "around the work of a profile without steps")                \
+    X(LOADING, loading, other, "code is loaded", "the same as host, while the code of kernels was made or loaded")  \
+    X(BLOCKED, blocked, other, "the launch call blocks", "the call itself lasted much longer than such calls do")   \
+    X(STREAM_WAIT, stream_wait, other, "a stream waits for an event",                                               \
+      "the call had returned; before it, since the launch before, a stream had been told to wait for an event")     \
+    X(OTHER, other, other, "unknown", "the call had returned, or was not recorded")
 
 typedef enum {
-#define FS_IDLE_CAUSE_ENUM(NAME, name, part, prose) FS_IDLE_##NAME,
+#define FS_IDLE_CAUSE_ENUM(NAME, name, part, label, prose) FS_IDLE_##NAME,
     FS_IDLE_CAUSE_LIST(FS_IDLE_CAUSE_ENUM)
 #undef FS_IDLE_CAUSE_ENUM
         FS_IDLE_CAUSE_COUNT
@@ -53,6 +55,7 @@ typedef enum {
 extern const char *const fs_work_class_names[FS_WORK_CLASS_COUNT];
 extern const char *const fs_idle_cause_names[FS_IDLE_CAUSE_COUNT];
 extern const char *const fs_idle_cause_parts[FS_IDLE_CAUSE_COUNT];
+extern const char *const fs_idle_cause_labels[FS_IDLE_CAUSE_COUNT];
 
 /* The columns of each result. X(type, name, description); times in ns. Rows are those of the table, -1: unknown. */
 #define FS_CELL_LIST(X)                                                                          \
@@ -108,8 +111,10 @@ typedef struct {
 
 /* What the host did in a step. */
 typedef struct {
-    int64_t waits;                       /* ns in which some thread waited for a device */
-    int64_t events[FS_EVENT_KIND_COUNT]; /* host events that began in it, by kind */
+    int64_t waits; /* ns in which some thread waited for a device */
+    /* Host events that were recorded in it, by kind; not those that replays of a graph have from its capture. */
+    int64_t events[FS_EVENT_KIND_COUNT];
+    int64_t described; /* of the ops: those of which what they were called with was recorded */
 } fs_host_step;
 
 /* An idle time of a device within a step that has one cause: the gaps' times, each for itself. */

@@ -443,18 +443,6 @@ static PyMethodDef functions[] = {
 
 /* Facts of the core's tables, which Python code takes from here ------------------------------------------------- */
 
-/* {"float64": 8, …} */
-static PyObject *dtype_bytes(void)
-{
-    PyObject *sizes = PyDict_New();
-    for (fs_dtype dtype = 0; sizes != NULL && dtype < FS_DTYPE_COUNT; dtype++) {
-        PyObject *size = PyLong_FromSize_t(fs_dtypes[dtype].size);
-        if (size == NULL || PyDict_SetItemString(sizes, fs_dtypes[dtype].name, size) < 0) Py_CLEAR(sizes);
-        Py_XDECREF(size);
-    }
-    return sizes;
-}
-
 static PyObject *float_dtypes(void)
 {
     PyObject *names = PyList_New(0);
@@ -499,7 +487,6 @@ static const struct {
     const char *name;
     PyObject *(*make)(void);
 } facts[] = {
-    {"dtype_bytes", dtype_bytes},
     {"float_dtypes", float_dtypes},
     {"compute_units", compute_units},
     {"fallback_units", fallback_units},

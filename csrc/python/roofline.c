@@ -69,6 +69,7 @@ static PyStructSequence_Field roof_fields[] = {
     {"unit", "the compute unit that executes the FLOPs; None if there are no FLOPs or the unit is unknown"},
     {"unit_flops", "FLOPs that the unit executes"},
     {"partial", "whether only the FLOPs or only the bytes are known"},
+    {"launches", "how many launches do the work"},
     {NULL, NULL},
 };
 static PyStructSequence_Desc roof_description = {
@@ -76,7 +77,7 @@ static PyStructSequence_Desc roof_description = {
     .doc = "The minimum times of some work at the peaks: the result of roof() and of a Profiler's tables, and an "
            "argument of rate().",
     .fields = roof_fields,
-    .n_in_sequence = 8,
+    .n_in_sequence = 9,
 };
 static PyTypeObject *roof_type;
 
@@ -86,7 +87,7 @@ PyObject *fs_roof_object(const fs_roof *roof)
     PyObject *values[] = {
         PyFloat_FromDouble(roof->compute_ns), PyFloat_FromDouble(roof->memory_ns), PyFloat_FromDouble(roof->least_ns),
         PyFloat_FromDouble(roof->launch_ns),  PyFloat_FromDouble(roof->kernel_ns), fs_unit_object(roof->unit),
-        PyFloat_FromDouble(roof->unit_flops), PyBool_FromLong(roof->partial),
+        PyFloat_FromDouble(roof->unit_flops), PyBool_FromLong(roof->partial),      PyFloat_FromDouble(roof->launches),
     };
     bool good = object != NULL;
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
@@ -112,6 +113,7 @@ static bool take_roof(PyObject *object, fs_roof *roof)
     roof->unit = name == NULL ? FS_UNIT_NONE : fs_unit_find(name);
     roof->unit_flops = PyFloat_AsDouble(PyStructSequence_GetItem(object, 6));
     roof->partial = PyStructSequence_GetItem(object, 7) == Py_True;
+    roof->launches = PyFloat_AsDouble(PyStructSequence_GetItem(object, 8));
     return !PyErr_Occurred();
 }
 
@@ -136,6 +138,7 @@ static PyObject *roof(PyObject *module, PyObject *args)
     fs_roof one = fs_roof_of(&work, &limits);
     one.launch_ns *= launches;
     one.kernel_ns *= launches;
+    one.launches = launches;
     return fs_roof_object(&one);
 }
 

@@ -56,8 +56,9 @@ static PyObject *step_tuple(const fs_store *store, const fs_step *step, const fs
         PyObject *number = PyLong_FromLongLong(host->events[kind]);
         if (!fs_put_column(events, fs_event_kind_names[kind], number)) Py_CLEAR(events);
     }
-    return Py_BuildValue("(NLLLLN)", name, (long long)step->begin, (long long)step->end,
-                         (long long)fs_sub_saturated(step->host_end, step->host_begin), (long long)host->waits, events);
+    return Py_BuildValue("(NLLLLNL)", name, (long long)step->begin, (long long)step->end,
+                         (long long)fs_sub_saturated(step->host_end, step->host_begin), (long long)host->waits, events,
+                         (long long)host->described);
 }
 
 static PyObject *steps_of(const fs_store *store, const fs_accounting *accounting)
@@ -202,5 +203,7 @@ int fs_add_accounting_names(PyObject *module)
     if (fs_add_constant(module, "work_classes", fs_names_object(fs_work_class_names, FS_WORK_CLASS_COUNT)) < 0)
         return -1;
     if (fs_add_constant(module, "idle_parts", fs_names_object(fs_idle_cause_parts, FS_IDLE_CAUSE_COUNT)) < 0) return -1;
+    if (fs_add_constant(module, "idle_labels", fs_names_object(fs_idle_cause_labels, FS_IDLE_CAUSE_COUNT)) < 0)
+        return -1;
     return fs_add_constant(module, "idle_causes", fs_names_object(fs_idle_cause_names, FS_IDLE_CAUSE_COUNT));
 }

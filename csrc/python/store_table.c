@@ -12,6 +12,7 @@
 #include "store/signature.h"
 #include "store/torch_signature.h"
 #include "table/table.h"
+#include "work/category.h"
 
 /* Peaks by device: {"cpu": …, "cuda:0": …} ---------------------------------------------------------------------- */
 
@@ -207,6 +208,31 @@ static PyObject *list_of(const fs_store *store, const fs_table *table, row_value
     return list;
 }
 
+/* The categories of the rows, by their names: names recur in rows of several shapes, so the last few are kept. */
+static PyObject *categories_of(const fs_table *table)
+{
+    enum { KEPT = 256 };
+    struct {
+        const char *key;
+        bool on_device;
+        fs_category category;
+    } kept[KEPT] = {{NULL, false, FS_CATEGORY_OTHER}};
+    PyObject *list = PyList_New(table->row_count);
+    for (uint32_t i = 0; list != NULL && i < table->row_count; i++) {
+        const fs_row *row = &table->rows[i];
+        size_t place = ((uintptr_t)row->key >> 3 ^ (uintptr_t)row->key >> 11) % KEPT;
+        if (kept[place].key != row->key || kept[place].on_device != row->on_device) {
+            kept[place].key = row->key;
+            kept[place].on_device = row->on_device;
+            kept[place].category = fs_category_of(row->key, row->on_device);
+        }
+        PyObject *name = PyUnicode_InternFromString(fs_categories[kept[place].category].name);
+        if (name == NULL) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, name);
+    }
+    return list;
+}
+
 /* One empty list for all rows. */
 static PyObject *list_of_nothing(const fs_table *table)
 {
@@ -299,6 +325,7 @@ static PyObject *columns_of(const fs_store *store, const fs_table *table, const 
     for (int i = 0; good && i < NUMERIC_COLUMNS; i++) {
         good = fs_put_column(columns, numeric_columns[i].name, numbers_of(table, i));
     }
+    good = good && fs_put_column(columns, "category", categories_of(table));
     if (!good) Py_CLEAR(columns);
     return columns;
 }

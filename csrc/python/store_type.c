@@ -6,6 +6,7 @@
 #include "store/event.h"
 #include "store/extend.h"
 #include "store/signature.h"
+#include "store/step_marks.h"
 #include "store/torch_signature.h"
 
 PyTypeObject *fs_store_type;
@@ -226,6 +227,14 @@ static PyObject *get_has_shapes(PyObject *object, void *unused)
     Py_RETURN_FALSE;
 }
 
+static PyObject *undo_step(PyObject *object, PyObject *name)
+{
+    const char *text = PyUnicode_AsUTF8(name);
+    if (text == NULL) return NULL;
+    fs_step_marks_undo(((fs_store_object *)object)->store, text);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"table", reading_table, METH_VARARGS,
      "table($self, by_shape, stack_n, peaks, cpu_alone=False, account=False, groupings=(), brief=False, /)\n--\n\n"
@@ -262,6 +271,8 @@ static PyMethodDef methods[] = {
     {"add_samples", fs_store_object_add_samples, METH_VARARGS,
      "add_samples($self, device, metric, start, end, value, /)\n--\n\nAppend samples to a track, in order of start, "
      "times in ns; how many were left out because they overlap or are not finite."},
+    {"undo_step", undo_step, METH_O,
+     "Make ranges of the steps of a name, amid which the recording began or ended. Not while it grows."},
     {"extend", extend_from, METH_VARARGS,
      "extend($self, other, shift=0, /)\n--\n\nAppend the events of a later recording of the process, shift ns later."},
     {"join_replays", fs_store_object_join_replays, METH_VARARGS,

@@ -4,6 +4,8 @@
 #include "store/signature.h"
 #include "python/roofline.h"
 #include "store/torch_signature.h"
+#include "work/aten/multiply.h"
+#include "work/category.h"
 #include "work/libraries/libraries.h"
 #include "work/libraries/schema.h"
 #include "work/registered.h"
@@ -52,13 +54,17 @@ static bool add_tensor(fs_torch_builder *builder, fs_torch_dtype dtype, PyObject
     return false;
 }
 
-static bool add_list(fs_torch_builder *builder, PyObject *dims, PyObject *strides)
+/* types: the dtype of each tensor, or a text: none is known. */
+static bool add_list(fs_torch_builder *builder, PyObject *dims, PyObject *types, PyObject *strides)
 {
     fs_error err;
     if (fs_torch_add_list(builder, &err) != FS_OK) return fs_raise(&err), false;
     for (Py_ssize_t i = 0; i < PySequence_Size(dims); i++) {
         PyObject *shape = PySequence_GetItem(dims, i), *steps = item_of(strides, i);
-        bool added = shape != NULL && steps != NULL && add_tensor(builder, FS_TORCH_DTYPE_NONE, shape, steps);
+        const char *name =
+            PyList_Check(types) && i < PyList_GET_SIZE(types) ? PyUnicode_AsUTF8(PyList_GET_ITEM(types, i)) : "";
+        bool added = shape != NULL && steps != NULL && name != NULL &&
+                     add_tensor(builder, fs_torch_dtype_find(name, strlen(name)), shape, steps);
         Py_XDECREF(shape);
         Py_XDECREF(steps);
         if (!added) return false;
@@ -71,12 +77,13 @@ static bool add_list(fs_torch_builder *builder, PyObject *dims, PyObject *stride
 static bool add_argument(fs_torch_builder *builder, PyObject *dims, PyObject *type, PyObject *strides,
                          PyObject *concrete)
 {
+    if (PyList_Check(type)) return add_list(builder, dims, type, strides);
     const char *name = type == Py_None ? "" : PyUnicode_AsUTF8(type);
     const char *text = concrete == Py_None ? "" : PyUnicode_AsUTF8(concrete);
     fs_error err;
     if (name == NULL || text == NULL) return false;
     fs_torch_dtype dtype = fs_torch_dtype_find(name, strlen(name));
-    if (is_nested(dims) || strcmp(name, "TensorList") == 0) return add_list(builder, dims, strides);
+    if (is_nested(dims) || strcmp(name, "TensorList") == 0) return add_list(builder, dims, type, strides);
     Py_ssize_t ndim = PySequence_Size(dims);
     if (ndim < 0) return false;
     if (ndim > 0 || dtype != FS_TORCH_DTYPE_NONE) return add_tensor(builder, dtype, dims, strides);
@@ -273,7 +280,19 @@ static PyObject *library_rules(PyObject *module, PyObject *unused)
     return list;
 }
 
+static PyObject *category_of(PyObject *module, PyObject *args)
+{
+    (void)module;
+    const char *name;
+    int on_device = 0;
+    if (!PyArg_ParseTuple(args, "s|p:category_of", &name, &on_device)) return NULL;
+    return PyUnicode_InternFromString(fs_categories[fs_category_of(name, on_device)].name);
+}
+
 static PyMethodDef functions[] = {
+    {"category_of", category_of, METH_VARARGS,
+     "category_of($module, name, on_device=False, /)\n--\n\nReturn the category of an op or a range or, on_device, of "
+     "a kernel, copy or fill by its name: one of those in categories."},
     {"_library_rules", library_rules, METH_NOARGS,
      "_library_rules(): (name, argument list, whether it can be parsed) of each rule for an op of another library than "
      "torch."},
@@ -284,9 +303,42 @@ static PyMethodDef functions[] = {
      "stop."},
     {"_work_of_torch", work_of_torch, METH_VARARGS,
      "_work_of_torch(name, dims, types, strides=None, concrete=None): return the work of one call. Arguments are as "
-     "in Kineto."},
+     "in Kineto; the type of a list of tensors may be a list of theirs."},
     {NULL, NULL, 0, NULL},
 };
+
+/* Their bytes per element and their kinds of numbers. */
+static PyObject *dtype_sizes(void)
+{
+    static const char *const kinds[] = {[FS_TORCH_FLOAT] = "float",
+                                        [FS_TORCH_FLOAT8] = "float8",
+                                        [FS_TORCH_FLOAT4] = "float4",
+                                        [FS_TORCH_INTEGER] = "integer",
+                                        [FS_TORCH_COMPLEX] = "complex"};
+    PyObject *sizes = PyDict_New();
+    for (int i = 0; sizes != NULL && i < FS_TORCH_DTYPE_COUNT; i++) {
+        const fs_torch_dtype_row *row = &fs_torch_dtypes[i];
+        PyObject *pair = Py_BuildValue("(is)", row->size, kinds[row->kind]);
+        if (pair == NULL || PyDict_SetItemString(sizes, row->name, pair) < 0) Py_CLEAR(sizes);
+        Py_XDECREF(pair);
+    }
+    return sizes;
+}
+
+/* The compute units of matrix products by the dtype of their factors, of float dtypes that have one. */
+static PyObject *product_units(void)
+{
+    PyObject *units = PyDict_New();
+    for (unsigned i = 0; units != NULL && i < FS_TORCH_DTYPE_COUNT; i++) {
+        fs_torch_kind kind = fs_torch_dtypes[i].kind;
+        fs_unit unit = fs_products_unit(i).preferred;
+        if ((kind != FS_TORCH_FLOAT && kind != FS_TORCH_FLOAT8) || unit == FS_UNIT_NONE) continue;
+        PyObject *name = fs_unit_object(unit);
+        if (name == NULL || PyDict_SetItemString(units, fs_torch_dtypes[i].name, name) < 0) Py_CLEAR(units);
+        Py_XDECREF(name);
+    }
+    return units;
+}
 
 /* Kineto's names of dtypes by torch's. */
 static int add_dtypes(PyObject *module)
@@ -301,12 +353,31 @@ static int add_dtypes(PyObject *module)
             status = PyDict_SetItemString(names, row->name, kineto);
         Py_XDECREF(kineto);
     }
+    PyObject *sizes = status == 0 ? dtype_sizes() : NULL;
+    if (sizes == NULL) status = -1;
     if (status == 0) status = PyModule_AddObjectRef(module, "torch_dtypes", names);
+    if (status == 0) status = PyModule_AddObjectRef(module, "torch_dtype_sizes", sizes);
+    Py_XDECREF(sizes);
     Py_XDECREF(names);
     return status;
 }
 
+/* (name, number of its series, how much darker it is, description) of each category, in the order of legends. */
+static PyObject *categories_object(void)
+{
+    PyObject *tuple = PyTuple_New(FS_CATEGORY_COUNT - 1);
+    for (int i = 0; tuple != NULL && i < FS_CATEGORY_COUNT - 1; i++) {
+        const fs_category_row *row = &fs_categories[i + 1];
+        PyObject *entry = Py_BuildValue("(sids)", row->name, row->series, row->dark, row->prose);
+        if (entry == NULL) Py_CLEAR(tuple);
+        else PyTuple_SET_ITEM(tuple, i, entry);
+    }
+    return tuple;
+}
+
 int fs_add_work(PyObject *module)
 {
-    return add_dtypes(module) < 0 ? -1 : PyModule_AddFunctions(module, functions);
+    if (add_dtypes(module) < 0 || fs_add_constant(module, "categories", categories_object()) < 0) return -1;
+    if (fs_add_constant(module, "product_units", product_units()) < 0) return -1;
+    return PyModule_AddFunctions(module, functions);
 }

@@ -8,6 +8,9 @@ const char *const fs_bound_names[FS_BOUND_COUNT] = {FS_BOUND_LIST(BOUND_NAME)};
 /* Above this share of the peak bandwidth, in percent, the excess is not a measuring error: the data was in the
  * cache. */
 static const double cache_percent = 105;
+/* Above this share no cache that all of a GPU reads from explains it, as the largest L2s reach a few times the
+ * bandwidth of the memory: the bytes are wrong. */
+static const double impossible_percent = 1000;
 /* A launch that takes less than this factor times the sum of an empty one and the work is bound by the launch. */
 static const double launch_factor = 2;
 /* If only the FLOPs or only the bytes are known, they bound the time only above this share of it, in percent. Below,
@@ -17,8 +20,11 @@ static const double majority_percent = 50;
  * streaming code, one 4-byte element out of each 32-byte sector, reaches an eighth of the bandwidth. Anything below a
  * tenth waits for something else, such as dependent steps, synchronisation or too little parallelism. */
 static const double latency_percent = 10;
+/* A launch longer than this is not waiting for the fixed costs of a launch and a few dependent accesses to memory, of a
+ * microsecond or two each: it uses the device badly throughout. */
+static const double long_ns = 50e3;
 
-const fs_roof fs_roof_unknown = {NAN, NAN, NAN, NAN, NAN, FS_UNIT_NONE, 0, false};
+const fs_roof fs_roof_unknown = {NAN, NAN, NAN, NAN, NAN, FS_UNIT_NONE, 0, false, 1};
 
 /* The term of no work is 0 for any peak. */
 static double term_ns(double amount, double rate)
@@ -91,12 +97,13 @@ void fs_roof_sum_launch(fs_roof_sum *sum, const fs_roof *roof, double count)
 {
     sum->launch_ns += count * roof->launch_ns;
     sum->kernel_ns += count * roof->kernel_ns;
+    sum->launches += count * roof->launches;
 }
 
 fs_roof fs_roof_sum_total(const fs_roof_sum *sum)
 {
     fs_roof total = {sum->compute_ns, sum->memory_ns, sum->least_ns, sum->launch_ns, sum->kernel_ns, FS_UNIT_NONE, 0,
-                     sum->partial};
+                     sum->partial,    sum->launches};
     for (int unit = 0; unit < FS_UNIT_COUNT; unit++) {
         if (sum->unit_flops[unit] <= total.unit_flops) continue;
         total.unit = (fs_unit)unit;
@@ -127,11 +134,15 @@ static fs_bound bound_of(const fs_roof *roof, const fs_rating *rating, double ti
     /* Work that takes longer than the launch is never bound by it, however short. Otherwise the bound would alternate
      * with small changes in time. */
     double empty = empty_ns(roof, timing);
+    fs_bound bound = larger_term(roof);
+    if (bound == FS_BOUND_MEMORY && rating->pct_peak_bandwidth > cache_percent)
+        return rating->pct_peak_bandwidth > impossible_percent && timing != FS_TIMING_CPU ? FS_BOUND_UNKNOWN
+                                                                                          : FS_BOUND_CACHE;
     if (roof->least_ns <= empty && time_ns <= launch_factor * (empty + roof->least_ns)) return FS_BOUND_LAUNCH;
     if (roof->partial && rating->pct_roofline < majority_percent) return FS_BOUND_UNKNOWN;
-    if (rating->pct_roofline < latency_percent) return FS_BOUND_LATENCY;
-    fs_bound bound = larger_term(roof);
-    return bound == FS_BOUND_MEMORY && rating->pct_peak_bandwidth > cache_percent ? FS_BOUND_CACHE : bound;
+    if (rating->pct_roofline < latency_percent)
+        return time_ns > long_ns * fmax(roof->launches, 1) ? FS_BOUND_INEFFICIENT : FS_BOUND_LATENCY;
+    return bound;
 }
 
 fs_rating fs_roof_rate(const fs_roof *roof, double flops, double bytes, double time_ns, fs_timing timing)

@@ -14,12 +14,13 @@
 #include "work/work.h"
 
 /* What bounds a time. X(NAME, name, description) */
-#define FS_BOUND_LIST(X)                                                                                      \
-    X(UNKNOWN, unknown, "the work, or the peaks of its device, are unknown")                                  \
-    X(COMPUTE, compute, "the FLOPs at the peak rate of their unit take longest")                              \
-    X(MEMORY, memory, "the bytes at the peak bandwidth take longest")                                         \
-    X(LAUNCH, launch, "each launch takes little longer than an empty kernel, or on a CPU than an empty call") \
-    X(LATENCY, latency, "neither the FLOPs, nor the bytes, nor the launches explain the time")                \
+#define FS_BOUND_LIST(X)                                                                                       \
+    X(UNKNOWN, unknown, "the work or its device's peaks are unknown, or no device does that much in the time") \
+    X(COMPUTE, compute, "the FLOPs at the peak rate of their unit take longest")                               \
+    X(MEMORY, memory, "the bytes at the peak bandwidth take longest")                                          \
+    X(LAUNCH, launch, "each launch takes little longer than an empty kernel, or on a CPU than an empty call")  \
+    X(LATENCY, latency, "below 10 % of the roofline, in launches as short as a few dependent steps")           \
+    X(INEFFICIENT, inefficient, "below 10 % of the roofline, though each launch takes long: over 50 µs")       \
     X(CACHE, cache, "the bandwidth exceeds the memory's peak: the data was in the cache")
 
 typedef enum {
@@ -44,6 +45,7 @@ typedef struct {
     fs_unit unit;      /* executes the FLOPs; FS_UNIT_NONE if there are none or the unit is unknown */
     double unit_flops; /* executed by the unit */
     bool partial;      /* only the FLOPs or only the bytes are known: the other may take longer */
+    double launches;   /* of the work, 1 if it is one call */
 } fs_roof;
 
 /* All fields unknown. */
@@ -54,7 +56,7 @@ fs_roof fs_roof_of(const fs_work *work, const fs_peaks *peaks);
 
 /* The sum of several calls' roofs. An all-zero struct is an empty sum. */
 typedef struct {
-    double compute_ns, memory_ns, least_ns, launch_ns, kernel_ns;
+    double compute_ns, memory_ns, least_ns, launch_ns, kernel_ns, launches;
     double unit_flops[FS_UNIT_COUNT];
     bool partial;
 } fs_roof_sum;

@@ -11,28 +11,33 @@ const fs_collective fs_collective_missing = {
 
 static const struct {
     const char *name;
-    int32_t size;
-    const char *torch_name;
+    fs_torch_dtype dtype;
 } dtypes[] = {
-#define FS_COLLECTIVE_DTYPE(name, size, torch_name) {name, size, torch_name},
+#define FS_COLLECTIVE_DTYPE(name, DTYPE) {name, FS_TORCH_##DTYPE},
 #include "store/collective_dtypes.def"
 #undef FS_COLLECTIVE_DTYPE
 };
 
 static int32_t size_of(const char *dtype)
 {
+    if (strcmp(dtype, "bytes") == 0) return 1; /* of elements whose dtype is unknown, but not their bytes */
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
-        if (strcmp(dtypes[i].name, dtype) == 0) return dtypes[i].size;
+        if (strcmp(dtypes[i].name, dtype) == 0) return fs_torch_dtypes[dtypes[i].dtype].size;
     }
     return 0;
 }
 
 void fs_collective_set_dtype(fs_collective *collective, const char *torch_name)
 {
+    if (*torch_name == 0) {
+        collective->dtype = (fs_collective_text){"bytes", strlen("bytes")};
+        collective->element_size = 1;
+    }
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
-        if (strcmp(dtypes[i].torch_name, torch_name) != 0) continue;
+        const fs_torch_dtype_row *row = &fs_torch_dtypes[dtypes[i].dtype];
+        if (strcmp(row->name, torch_name) != 0) continue;
         collective->dtype = (fs_collective_text){dtypes[i].name, strlen(dtypes[i].name)};
-        collective->element_size = dtypes[i].size;
+        collective->element_size = row->size;
         return;
     }
 }

@@ -7,6 +7,7 @@
 #include "base/saturate.h"
 #include "store/api_calls.h"
 #include "store/event.h"
+#include "summaries/arrival.h"
 #include "summaries/intervals.h"
 #include "base/statistics.h"
 
@@ -19,16 +20,35 @@ typedef struct {
     /* Of the current device: */
     fs_intervals launches; /* from the start of the call to that of its first kernel, in order of the latter */
     int64_t *samples;      /* room for a number of each launch */
-    int64_t kernels, with_past, bound, lost, busy_until;
+    fs_intervals late;     /* idle times of the device that end with work whose call, the tag, returned in them */
+    int64_t kernels, with_past, bound, busy_until;
 } counting;
 
-static void add_launch(counting *all, const fs_interval *work, int64_t stream_end, const fs_chunk *call, uint32_t at)
+static int64_t end_of(const counting *all, uint32_t event)
 {
-    if (stream_end == FS_MISSING) return;
-    all->with_past++;
-    if (stream_end > fs_event_end(call, at)) return;
-    all->bound++;
-    if (work->begin > all->busy_until) fs_add_to(&all->lost, fs_sub_saturated(work->begin, all->busy_until));
+    uint32_t at;
+    const fs_chunk *chunk = fs_event_chunk(all->store, event, &at);
+    return fs_event_end(chunk, at);
+}
+
+/* Return the idle time of the device until the launches that came late had arrived. */
+static fs_status count_lost(counting *all, double *lost, fs_error *err)
+{
+    uint32_t count = all->late.count;
+    int64_t sum = 0, *delays = fs_malloc((count + (size_t)1) * sizeof *delays);
+    if (delays == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the delays of %u launches", count);
+    for (uint32_t i = 0; i < count; i++)
+        delays[i] = fs_sub_saturated(all->late.items[i].end, end_of(all, all->late.items[i].tag));
+    int64_t arrival = fs_arrival_of(delays, count);
+    for (uint32_t i = 0; i < count; i++) {
+        const fs_interval *idle = &all->late.items[i];
+        int64_t arrived = end_of(all, idle->tag);
+        fs_add_to(&arrived, arrival);
+        fs_add_to(&sum, fs_sub_saturated(arrived < idle->end ? arrived : idle->end, idle->begin));
+    }
+    fs_free(delays);
+    *lost = (double)sum;
+    return FS_OK;
 }
 
 static fs_status add_work(counting *all, int device, const fs_interval *work, fs_error *err)
@@ -36,15 +56,18 @@ static fs_status add_work(counting *all, int device, const fs_interval *work, fs
     uint32_t at, call_at;
     const fs_chunk *chunk = fs_event_chunk(all->store, work->tag, &at);
     int64_t *stream_end = chunk->lane[at] == FS_NONE ? NULL : &all->stream_ends[chunk->lane[at]];
-    uint32_t call =
-        chunk->kind[at] == FS_EVENT_KERNEL ? fs_api_calls_find(&all->calls, chunk->correlation[at]) : FS_NONE;
-    if (call != FS_NONE) {
+    uint32_t call = fs_api_calls_find(&all->calls, chunk->correlation[at]);
+    if (call != FS_NONE && work->begin > all->busy_until && end_of(all, call) > all->busy_until)
+        FS_TRY(fs_intervals_add(&all->late, all->busy_until, work->begin, call, err));
+    if (call != FS_NONE && chunk->kind[at] == FS_EVENT_KERNEL) {
         all->kernels++;
         if (all->launched[call] != device + 1) {
             all->launched[call] = (uint8_t)(device + 1);
             const fs_chunk *from = fs_event_chunk(all->store, call, &call_at);
             FS_TRY(fs_intervals_add(&all->launches, from->start[call_at], work->begin, call, err));
-            add_launch(all, work, stream_end == NULL ? FS_MISSING : *stream_end, from, call_at);
+            bool has_past = stream_end != NULL && *stream_end != FS_MISSING;
+            all->with_past += has_past;
+            all->bound += has_past && *stream_end <= fs_event_end(from, call_at);
         }
     }
     if (stream_end != NULL && work->end > *stream_end) *stream_end = work->end;
@@ -78,7 +101,8 @@ static fs_status fill_row(counting *all, fs_launch_statistics *row, fs_error *er
     row->kernels = (double)all->kernels;
     row->launches = count;
     row->launch_bound_pct = all->with_past > 0 ? 100 * (double)all->bound / (double)all->with_past : NAN;
-    row->idle_lost = all->with_past > 0 ? (double)all->lost : NAN;
+    row->idle_lost = NAN;
+    if (all->with_past > 0) FS_TRY(count_lost(all, &row->idle_lost, err));
     FS_TRY(count_queue(all, row, err));
 
     uint32_t negative = 0;
@@ -105,7 +129,7 @@ static fs_status count_device(counting *all, int device, const fs_intervals *wor
                               fs_error *err)
 {
     fs_status status = FS_OK;
-    all->kernels = all->with_past = all->bound = all->lost = 0;
+    all->kernels = all->with_past = all->bound = 0;
     all->busy_until = work->items[0].begin;
     row->device = device;
     for (uint32_t i = 0; i < work->count; i++) {
@@ -115,6 +139,7 @@ static fs_status count_device(counting *all, int device, const fs_intervals *wor
     status = fill_row(all, row, err);
 done:
     fs_intervals_clear(&all->launches);
+    fs_intervals_clear(&all->late);
     fs_free(all->samples);
     all->samples = NULL;
     return status;

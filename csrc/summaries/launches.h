@@ -27,7 +27,7 @@
     X(launch_bound_pct, 1,                                                                                          \
       "percentage of launches, onto a stream with earlier work, for which the stream ran dry before the call that " \
       "launched new work returned")                                                                                 \
-    X(idle_lost, 1000, "time during which the whole device was idle until such a launch")
+    X(idle_lost, 1000, "time during which the whole device was idle until work whose call returned late had arrived")
 
 typedef struct {
     int device;

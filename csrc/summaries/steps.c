@@ -4,9 +4,9 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
-#include "base/sort.h"
 #include "base/saturate.h"
 #include "store/event.h"
+#include "store/step_marks.h"
 #include "summaries/intervals.h"
 #include "work/names.h"
 
@@ -15,100 +15,48 @@ const char *const fs_step_part_names[FS_STEP_PART_COUNT] = {FS_STEP_PART_LIST(PA
 
 /* Boundaries of steps ---------------------------------------------------------------------------------------------- */
 
-/* A step on the host. */
-typedef struct {
-    uint32_t event, name;
-    int64_t begin, end;
-    int64_t work_end; /* of the last device work launched inside; FS_MISSING, the smallest value, if there is none */
-} host_step;
-
 typedef struct {
     const fs_store *store;
     uint32_t events;
-    host_step *steps; /* by begin */
-    uint32_t count;
-    uint32_t *step_of; /* by event: index in `steps` of the step around it, or FS_NONE */
-    const fs_api_calls *calls;
+    fs_step_marks marks;
+    int64_t *work_ends; /* by mark: of the last device work launched inside; FS_MISSING, the smallest, if none */
+    uint32_t *mark_of;  /* by event: index of the mark around it, or FS_NONE */
 } finding;
-
-static bool is_host_step(const fs_chunk *chunk, uint32_t at)
-{
-    return chunk->kind[at] == FS_EVENT_STEP && chunk->device[at] < 0 && chunk->start[at] != FS_MISSING;
-}
-
-static int compare_steps(const void *left, const void *right)
-{
-    const host_step *a = left, *b = right;
-    if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
-    return (a->event > b->event) - (a->event < b->event);
-}
-
-static fs_status list_host_steps(finding *found, fs_error *err)
-{
-    uint32_t count = 0, at;
-    const fs_chunk *chunk = NULL;
-    for (uint32_t index = 0; index < found->events; index++) {
-        FS_POLL(index, err);
-        chunk = fs_event_next_chunk(found->store, index, chunk, &at);
-        found->count += is_host_step(chunk, at);
-    }
-    if (found->count == 0) return FS_OK;
-    found->steps = fs_malloc(found->count * sizeof *found->steps);
-    found->step_of = fs_malloc(found->events * sizeof *found->step_of);
-    if (found->steps == NULL || found->step_of == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to find %u steps in %u events", found->count, found->events);
-    for (uint32_t index = 0; index < found->events; index++) {
-        FS_POLL(index, err);
-        chunk = fs_event_next_chunk(found->store, index, chunk, &at);
-        if (!is_host_step(chunk, at)) continue;
-        found->steps[count++] =
-            (host_step){index, chunk->name[at], chunk->start[at], fs_event_end(chunk, at), FS_MISSING};
-    }
-    return fs_sort(found->steps, count, sizeof *found->steps, compare_steps, "steps", err);
-}
 
 /* Parents precede their children, so one pass propagates the enclosing step. */
 static void mark_events(finding *found)
 {
     uint32_t at;
     const fs_chunk *chunk = NULL;
-    memset(found->step_of, 0xff, found->events * sizeof *found->step_of); /* FS_NONE */
-    for (uint32_t i = 0; i < found->count; i++) found->step_of[found->steps[i].event] = i;
+    memset(found->mark_of, 0xff, found->events * sizeof *found->mark_of); /* FS_NONE */
+    for (uint32_t i = 0; i < found->marks.count; i++) found->mark_of[found->marks.marks[i].event] = i;
     for (uint32_t index = 0; index < found->events; index++) {
         chunk = fs_event_next_chunk(found->store, index, chunk, &at);
         uint32_t parent = chunk->parent[at];
-        if (parent < index && found->step_of[index] == FS_NONE) found->step_of[index] = found->step_of[parent];
+        if (parent < index && found->mark_of[index] == FS_NONE) found->mark_of[index] = found->mark_of[parent];
     }
-}
-
-/* Return the last step that was running on the host at a time, or FS_NONE. */
-static uint32_t step_at(const finding *found, int64_t time)
-{
-    uint32_t low = 0, high = found->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (found->steps[middle].begin <= time) low = middle + 1;
-        else high = middle;
-    }
-    return low > 0 && time < found->steps[low - 1].end ? low - 1 : FS_NONE;
 }
 
 /* Return the step that launched a piece of device work: the one around its API call or launcher, or else the one
  * running at that time (torch's backward pass has its own thread, without steps). */
 static uint32_t launching_step(const finding *found, const fs_chunk *chunk, uint32_t at)
 {
-    uint32_t from = fs_api_calls_find(found->calls, chunk->correlation[at]), place;
-    if (from == FS_NONE) from = chunk->launcher[at];
+    uint32_t from = fs_step_marks_launch(&found->marks, chunk, at), place;
     if (from >= found->events) return FS_NONE;
-    if (found->step_of[from] != FS_NONE) return found->step_of[from];
+    if (found->mark_of[from] != FS_NONE) return found->mark_of[from];
     const fs_chunk *host = fs_event_chunk(found->store, from, &place);
-    return host->start[place] == FS_MISSING ? FS_NONE : step_at(found, host->start[place]);
+    return host->start[place] == FS_MISSING ? FS_NONE : fs_step_marks_at(&found->marks, host->start[place]);
 }
 
 static fs_status find_work_ends(finding *found, fs_error *err)
 {
-    uint32_t at;
+    uint32_t at, count = found->marks.count;
     const fs_chunk *chunk = NULL;
+    found->work_ends = fs_malloc(count * sizeof *found->work_ends);
+    found->mark_of = fs_malloc(found->events * sizeof *found->mark_of);
+    if (found->work_ends == NULL || found->mark_of == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to find %u steps in %u events", count, found->events);
+    for (uint32_t i = 0; i < count; i++) found->work_ends[i] = FS_MISSING;
     mark_events(found);
     for (uint32_t index = 0; index < found->events; index++) {
         FS_POLL(index, err);
@@ -117,7 +65,7 @@ static fs_status find_work_ends(finding *found, fs_error *err)
         uint32_t step = launching_step(found, chunk, at);
         if (step == FS_NONE) continue;
         int64_t end = fs_event_end(chunk, at);
-        if (end > found->steps[step].work_end) found->steps[step].work_end = end;
+        if (end > found->work_ends[step]) found->work_ends[step] = end;
     }
     return FS_OK;
 }
@@ -130,12 +78,13 @@ static int64_t later(int64_t a, int64_t b)
 static void place_steps(const finding *found, fs_step *steps)
 {
     int64_t previous = FS_MISSING, host_previous = FS_MISSING;
-    for (uint32_t i = 0; i < found->count; i++) {
-        const host_step *step = &found->steps[i];
+    for (uint32_t i = 0; i < found->marks.count; i++) {
+        const fs_step_mark *step = &found->marks.marks[i];
         int64_t begin = later(step->begin, previous), host_begin = later(step->begin, host_previous);
-        previous = later(begin, later(step->end, step->work_end));
+        previous = later(begin, later(step->end, found->work_ends[i]));
         host_previous = later(host_begin, step->end);
-        steps[i] = (fs_step){step->name, begin, previous, host_begin, host_previous, {0}};
+        steps[i] = (fs_step){
+            .name = step->name, .begin = begin, .end = previous, .host_begin = host_begin, .host_end = host_previous};
     }
 }
 
@@ -159,7 +108,11 @@ static bool place_all(const fs_store *store, uint32_t events, fs_step *step)
     fs_store_window(store, &begin, &end);
     if (begin == FS_MISSING) begin = first;
     end = end == FS_MISSING ? last : later(end, last_work);
-    *step = (fs_step){FS_NONE, begin, later(begin, end), begin, later(begin, last_host), {0}};
+    *step = (fs_step){.name = FS_NONE,
+                      .begin = begin,
+                      .end = later(begin, end),
+                      .host_begin = begin,
+                      .host_end = later(begin, last_host)};
     return true;
 }
 
@@ -171,24 +124,24 @@ fs_status fs_steps_find(fs_steps *steps, const fs_store *store, fs_error *err)
 fs_status fs_steps_find_with(fs_steps *steps, const fs_store *store, const fs_api_calls *calls, fs_error *err)
 {
     fs_status status;
-    fs_api_calls own = {0};
-    finding found = {.store = store, .events = fs_store_count(store), .calls = calls != NULL ? calls : &own};
+    finding found = {.store = store, .events = fs_store_count(store)};
     *steps = (fs_steps){0};
-    FS_TRY_GOTO(status, list_host_steps(&found, err), done);
-    if (found.count > 0 && calls == NULL) FS_TRY_GOTO(status, fs_api_calls_create(&own, store, err), done);
-    if (found.count > 0) FS_TRY_GOTO(status, find_work_ends(&found, err), done);
-    steps->steps = fs_calloc(found.count + 1, sizeof *steps->steps);
+    FS_TRY(fs_step_marks_find(&found.marks, store, calls, err));
+    uint32_t count = found.marks.count;
+    if (count > 0) FS_TRY_GOTO(status, find_work_ends(&found, err), done);
+    steps->steps = fs_calloc(count + (size_t)1, sizeof *steps->steps);
     if (steps->steps == NULL) {
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u steps", found.count);
+        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u steps", count);
         goto done;
     }
-    steps->count = found.count;
-    if (found.count > 0) place_steps(&found, steps->steps);
+    steps->count = count;
+    if (count > 0) place_steps(&found, steps->steps);
     else steps->count = place_all(store, found.events, steps->steps);
+    status = FS_OK;
 done:
-    fs_api_calls_clear(&own);
-    fs_free(found.steps);
-    fs_free(found.step_of);
+    fs_step_marks_clear(&found.marks);
+    fs_free(found.work_ends);
+    fs_free(found.mark_of);
     return status;
 }
 
@@ -213,7 +166,8 @@ static fs_step_part part_of(fs_names *names, const fs_chunk *chunk, uint32_t at)
     uint8_t kind = chunk->kind[at];
     fs_step_part part = part_of_kind[kind];
     if (kind == FS_EVENT_RANGE && chunk->device[at] >= 0) return FS_PART_OTHER; /* repeats the work that ran there */
-    if (part == FS_PART_OTHER_CPU && fs_names_load_data(names, chunk->name[at])) return FS_PART_DATA_LOADING;
+    if (part == FS_PART_OTHER_CPU && fs_names_host_kind(names, chunk->name[at]) == FS_HOST_LOADS_DATA)
+        return FS_PART_DATA_LOADING;
     if (part == FS_PART_KERNEL && fs_names_communicate(names, chunk->name[at])) return FS_PART_COMMUNICATION;
     return part;
 }

@@ -68,7 +68,7 @@ typedef struct {
 /* What rates a single node; see fs_table_rated. */
 typedef struct {
     double flops, bytes_read, bytes_written, bytes_moved; /* of the node's own work */
-    double launch_ns, kernel_ns;                          /* of all of its launches */
+    double launch_ns, kernel_ns, launches;                /* of all of its launches */
     int64_t busy_ns, busy_until;                          /* union of its device work so far */
     uint8_t timing;                                       /* of its device work; FS_TIMING_COUNT: none */
     bool partial, estimated, timed;

@@ -118,6 +118,28 @@ static fs_status find_results(fs_calls *set, gradients *from, fs_error *err)
     return FS_OK;
 }
 
+/* Find the work of gradients whose op of the forward pass the trace does not tell: of those whose result has the shape
+ * of the gradient, the one with the most work gives a bound. */
+static fs_status find_forwards(fs_calls *set, gradients *of, fs_error *err)
+{
+    fs_torch_call gradient, forward;
+    for (uint32_t i = 0; i < of->count; i++) {
+        fs_call *call = &set->calls[of->ids[i]];
+        if (!call->work.of_forward || !fs_calls_decode(set, call, &gradient)) continue;
+        for (uint32_t id = 0; id < set->count; id++) {
+            FS_POLL(of->looked++, err);
+            const fs_call *from = &set->calls[id];
+            if (from->text == NULL || from->on_device || !fs_calls_decode(set, from, &forward)) continue;
+            if (fs_work_result_told(call->text, &gradient, from->text, &forward) == NULL) continue;
+            gradient.outer_name = from->text;
+            gradient.outer = &forward;
+            fs_work work = fs_work_of_torch(call->text, &gradient);
+            if (call->work.of_forward || work.bytes_moved > call->work.bytes_moved) call->work = work;
+        }
+    }
+    return FS_OK;
+}
+
 fs_status fs_build_infer(fs_build *build, fs_error *err)
 {
     fs_calls *set = &build->calls;
@@ -131,6 +153,7 @@ fs_status fs_build_infer(fs_build *build, fs_error *err)
     for (uint32_t id = 0; id < set->count; id++)
         if (set->calls[id].gradient) all.ids[all.count++] = id;
     fs_status status = find_results(set, &all, err);
+    if (status == FS_OK) status = find_forwards(set, &all, err);
     fs_free(all.ids);
     return status;
 }

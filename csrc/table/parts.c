@@ -4,18 +4,11 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
-#include "base/sort.h"
-#include "store/api_calls.h"
+#include "store/step_marks.h"
 #include "table/modules.h"
 
 /* The first id of a table's stacks: the empty stack. */
 enum { NO_STACK };
-
-/* A step on the host. */
-typedef struct {
-    int64_t begin, end;
-    uint32_t event;
-} host_step;
 
 typedef struct {
     fs_build *build;
@@ -23,11 +16,9 @@ typedef struct {
     uint32_t *frames, *stacks, *lines, *steps, *modules;
     uint32_t *entries; /* buffer for one stack */
     uint32_t entry_capacity;
-    host_step *host_steps; /* by begin */
-    uint32_t host_step_count;
-    fs_api_calls calls; /* if `steps` */
-    uint8_t *programs;  /* if `lines`, by name: FRAME_… */
-    fs_table_part last; /* of the previous event */
+    fs_step_marks marks; /* if `steps` */
+    uint8_t *programs;   /* if `lines`, by name: FRAME_… */
+    fs_table_part last;  /* of the previous event */
     uint32_t last_id;
 } parting;
 
@@ -126,52 +117,11 @@ static void find_line(const parting *all, uint32_t around, const fs_chunk *chunk
 
 /* Steps ------------------------------------------------------------------------------------------------------------ */
 
-static int compare_steps(const void *left, const void *right)
-{
-    const host_step *a = left, *b = right;
-    if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
-    return (a->event > b->event) - (a->event < b->event);
-}
-
-static bool is_host_step(const fs_chunk *chunk, uint32_t at)
-{
-    return chunk->kind[at] == FS_EVENT_STEP && chunk->device[at] < 0 && chunk->start[at] != FS_MISSING;
-}
-
-static fs_status list_steps(parting *all, fs_error *err)
-{
-    const fs_build *build = all->build;
-    uint32_t count = 0, at;
-    for (uint32_t index = 0; index < build->count; index++) {
-        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
-        FS_POLL(index, err);
-        all->host_step_count += is_host_step(chunk, at);
-    }
-    if (all->host_step_count == 0) return FS_OK;
-    all->host_steps = fs_malloc(all->host_step_count * sizeof *all->host_steps);
-    if (all->host_steps == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to find %u steps", all->host_step_count);
-    for (uint32_t index = 0; index < build->count; index++) {
-        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
-        FS_POLL(index, err);
-        if (!is_host_step(chunk, at)) continue;
-        all->host_steps[count++] = (host_step){chunk->start[at], fs_event_end(chunk, at), index};
-    }
-    FS_TRY(fs_sort(all->host_steps, count, sizeof *all->host_steps, compare_steps, "steps", err));
-    return fs_api_calls_create(&all->calls, build->store, err);
-}
-
 /* Return the name of the last step that was running on the host at a time, or FS_NONE. */
 static uint32_t step_at(const parting *all, int64_t time)
 {
-    uint32_t low = 0, high = all->host_step_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (all->host_steps[middle].begin <= time) low = middle + 1;
-        else high = middle;
-    }
-    if (low == 0 || time >= all->host_steps[low - 1].end) return FS_NONE;
-    return FS_EVENT_AT(all->build->store, all->host_steps[low - 1].event, name);
+    uint32_t mark = fs_step_marks_at(&all->marks, time);
+    return mark == FS_NONE ? FS_NONE : all->marks.marks[mark].name;
 }
 
 /* Find the step around a host event, or around the launch of device work. An event of another thread, such as torch's
@@ -180,13 +130,14 @@ static void find_step(const parting *all, const fs_chunk *chunk, uint32_t at, ui
 {
     uint32_t *step = &all->steps[index], around = chunk->parent[at];
     *step = FS_NONE;
+    if (index == all->marks.first || index == all->marks.last) return;
     if (chunk->kind[at] == FS_EVENT_STEP) {
         *step = chunk->name[at];
         return;
     }
     bool on_device = fs_build_is_device(chunk, at);
     if (on_device) {
-        around = fs_api_calls_find(&all->calls, chunk->correlation[at]);
+        around = fs_step_marks_launch(&all->marks, chunk, at);
         if (around >= index) around = chunk->launcher[at];
     }
     if (around < index) *step = all->steps[around];
@@ -223,7 +174,7 @@ static fs_status prepare(parting *all, fs_error *err)
     }
     uint32_t first;
     if (stacks) FS_TRY(fs_intern_bytes(&build->table->stacks, "", 0, &first, err));
-    if (all->steps != NULL) FS_TRY(list_steps(all, err));
+    if (all->steps != NULL) FS_TRY(fs_step_marks_find(&all->marks, build->store, NULL, err));
     return all->modules != NULL ? fs_build_modules(build, all->modules, err) : FS_OK;
 }
 
@@ -276,7 +227,6 @@ fs_status fs_build_parts(fs_build *build, fs_error *err)
     uint32_t *arrays[] = {all.frames, all.stacks, all.lines, all.steps, all.modules, all.entries};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) fs_free(arrays[i]);
     fs_free(all.programs);
-    fs_free(all.host_steps);
-    fs_api_calls_clear(&all.calls);
+    fs_step_marks_clear(&all.marks);
     return status;
 }

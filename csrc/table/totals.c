@@ -74,6 +74,7 @@ static void add_roof(fs_build *build, const fs_node *node, fs_call *call)
     rate->timed = node->device >= 0 && !node->buried;
     rate->launch_ns = launches * roof->launch_ns;
     rate->kernel_ns = launches * roof->kernel_ns;
+    rate->launches = launches;
 }
 
 static bool is_unrated(const fs_build *build, const fs_node *node, const fs_call *call)

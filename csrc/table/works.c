@@ -90,7 +90,7 @@ static fs_rating rate_of(const fs_build *build, const fs_node *node, const fs_no
     const fs_node_roofs *roofs = &build->roofs[node - build->nodes];
     fs_roof roof = {
         roofs->compute_ns, roofs->memory_ns, roofs->least_ns, rate->launch_ns, rate->kernel_ns, FS_UNIT_NONE, 0,
-        rate->partial};
+        rate->partial,     rate->launches};
     bool known = rate->timed && !build->table->device_unseen;
     if (rate->timing != FS_TIMING_COUNT) timing = rate->timing;
     double time = known ? (double)rate->busy_ns : (double)NAN;

@@ -7,23 +7,24 @@
 #include "device/occupancy.h"
 #include "ops/dtype.h"
 #include "store/signature.h"
+#include "store/torch_signature.h"
 #include "views/trace.h"
 #include "work/work.h"
 
-/* The names of the dtypes in torch's traces. */
-static const char *const type_names[FS_DTYPE_COUNT + 1] = {
-    [FS_FLOAT64] = "\"double\"",         [FS_FLOAT32] = "\"float\"",       [FS_FLOAT16] = "\"c10::Half\"",
-    [FS_BFLOAT16] = "\"c10::BFloat16\"", [FS_INT64] = "\"long int\"",      [FS_INT32] = "\"int\"",
-    [FS_INT8] = "\"signed char\"",       [FS_UINT8] = "\"unsigned char\"", [FS_BOOL] = "\"bool\"",
-    [FS_DTYPE_NONE] = "\"Scalar\"",
-};
-
 /* Ops -------------------------------------------------------------------------------------------------------------- */
 
+/* As Kineto writes it. */
 static void put_type(fs_json *json, const fs_argument *argument)
 {
-    const char *name = type_names[argument->dtype];
+    static const fs_torch_dtype types[FS_DTYPE_COUNT] = {
+#define TORCH_TYPE(NAME, name, bytes, ctype, dl) [FS_##NAME] = FS_TORCH_##NAME,
+        FS_DTYPE_LIST(TORCH_TYPE)
+#undef TORCH_TYPE
+    };
+    const char *name = argument->dtype == FS_DTYPE_NONE ? "Scalar" : fs_torch_dtypes[types[argument->dtype]].kineto;
+    FS_JSON_LITERAL(json, "\"");
     fs_json_put(json, name, strlen(name));
+    FS_JSON_LITERAL(json, "\"");
 }
 
 static void put_sizes(fs_json *json, const int64_t *sizes, int count)

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "work/pattern.h"
+
 static const struct {
     fs_kernel_class class;
     const char *pattern;
@@ -14,66 +16,6 @@ static const struct {
 #include "work/kernel_class.def"
 #undef FS_KERNEL_PATTERN
 };
-
-/* Find the first occurrence of a piece of `size` bytes in the text, or NULL. */
-static const char *find_piece(const char *text, const char *piece, size_t size)
-{
-    for (; (text = strchr(text, *piece)) != NULL; text++) {
-        if (strncmp(text, piece, size) == 0) return text;
-    }
-    return NULL;
-}
-
-static bool fits(const char *name, const char *pattern)
-{
-    if (*pattern == '^') {
-        size_t size = strcspn(++pattern, "*");
-        if (strncmp(name, pattern, size) != 0) return false;
-        name += size;
-        pattern += size;
-    }
-    while (*pattern != '\0') {
-        pattern += *pattern == '*';
-        size_t size = strcspn(pattern, "*");
-        const char *found = find_piece(name, pattern, size);
-        if (found == NULL) return false;
-        name = found + size;
-        pattern += size;
-    }
-    return true;
-}
-
-/* The pairs of adjacent characters of a name, as bits of their hashes. A name lacks a pair of most patterns, which need
- * not be tried then. */
-enum { PAIR_BITS = 10 };
-typedef struct {
-    uint64_t bits[(1 << PAIR_BITS) / 64];
-} pairs_of_name;
-
-static unsigned hash_of_pair(const char *text)
-{
-    return ((unsigned char)text[0] * 37u + (unsigned char)text[1]) & ((1u << PAIR_BITS) - 1);
-}
-
-static pairs_of_name pairs_of(const char *name)
-{
-    pairs_of_name pairs = {{0}};
-    for (; name[0] != '\0' && name[1] != '\0'; name++) {
-        unsigned hash = hash_of_pair(name);
-        pairs.bits[hash / 64] |= UINT64_C(1) << (hash % 64);
-    }
-    return pairs;
-}
-
-static bool may_fit(const pairs_of_name *pairs, const char *pattern)
-{
-    for (pattern += *pattern == '^'; pattern[0] != '\0' && pattern[1] != '\0'; pattern++) {
-        unsigned hash = hash_of_pair(pattern);
-        if (pattern[0] == '*' || pattern[1] == '*') continue;
-        if ((pairs->bits[hash / 64] >> (hash % 64) & 1) == 0) return false;
-    }
-    return true;
-}
 
 /* The demangled name of a template includes its return type. */
 static const char *without_return(const char *name)
@@ -85,9 +27,9 @@ static const char *without_return(const char *name)
 fs_kernel_class fs_kernel_class_of(const char *name)
 {
     name = without_return(name);
-    pairs_of_name pairs = pairs_of(name);
+    fs_name_pairs pairs = fs_pattern_pairs(name);
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
-        if (may_fit(&pairs, patterns[i].pattern) && fits(name, patterns[i].pattern)) return patterns[i].class;
+        if (fs_pattern_fits(patterns[i].pattern, name, &pairs)) return patterns[i].class;
     }
     return FS_KERNEL_OTHER;
 }
@@ -102,9 +44,9 @@ fs_torch_dtype fs_kernel_dtype(const char *name)
 #include "work/kernel_dtype.def"
 #undef FS_KERNEL_DTYPE
     };
-    pairs_of_name pairs = pairs_of(name);
+    fs_name_pairs pairs = fs_pattern_pairs(name);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (may_fit(&pairs, types[i].pattern) && fits(name, types[i].pattern)) return types[i].dtype;
+        if (fs_pattern_fits(types[i].pattern, name, &pairs)) return types[i].dtype;
     return FS_TORCH_DTYPE_NONE;
 }
 
@@ -123,24 +65,9 @@ bool fs_kernel_saves_flops(const char *name)
 /* Return the bytes of the type with which the text begins; 0: not recognized. */
 static int size_of_type(const char *name)
 {
-    static const struct {
-        const char *type;
-        int size;
-    } types[] = {{"float", 4},
-                 {"c10::BFloat16", 2},
-                 {"c10::Half", 2},
-                 {"c10::Float8_", 1},
-                 {"double", 8},
-                 {"c10::complex<float>", 8},
-                 {"c10::complex<double>", 16},
-                 {"bool", 1},
-                 {"signed char", 1},
-                 {"unsigned char", 1},
-                 {"short", 2},
-                 {"int", 4},
-                 {"long", 8}};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strncmp(name, types[i].type, strlen(types[i].type)) == 0) return types[i].size;
+    for (int i = 0; i < FS_TORCH_DTYPE_COUNT; i++)
+        if (strncmp(name, fs_torch_dtypes[i].kineto, strlen(fs_torch_dtypes[i].kineto)) == 0)
+            return fs_torch_dtypes[i].size;
     return 0;
 }
 

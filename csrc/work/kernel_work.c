@@ -27,12 +27,17 @@ static double bytes_of(const char *dtype, size_t size)
 {
     static const struct {
         const char *name;
-        double bytes;
-    } dtypes[] = {{"bf16", 2},      {"fp16", 2},    {"f16", 2},        {"fp32", 4},  {"f32", 4},
-                  {"fp8e4m3", 1},   {"fp8", 1},     {"fp8e5m2", 1},    {"fp8e4", 1}, {"fp8e5", 1},
-                  {"mxfp8e4m3", 1}, {"fp8e4nv", 1}, {"mxfp4", 0.53125}}; /* 4 bits, and a byte of scale for 32 */
+        fs_torch_dtype dtype;
+    } dtypes[] = {
+        {"bf16", FS_TORCH_BFLOAT16},     {"fp16", FS_TORCH_FLOAT16},          {"f16", FS_TORCH_FLOAT16},
+        {"fp32", FS_TORCH_FLOAT32},      {"f32", FS_TORCH_FLOAT32},           {"fp8e4m3", FS_TORCH_FLOAT8_E4M3FN},
+        {"fp8", FS_TORCH_FLOAT8_E4M3FN}, {"fp8e5m2", FS_TORCH_FLOAT8_E5M2},   {"fp8e4", FS_TORCH_FLOAT8_E4M3FN},
+        {"fp8e5", FS_TORCH_FLOAT8_E5M2}, {"fp8e4nv", FS_TORCH_FLOAT8_E4M3FN}, {"mxfp8e4m3", FS_TORCH_FLOAT8_E4M3FN}};
+    static const char mxfp4[] = "mxfp4";
+    if (size == sizeof mxfp4 - 1 && strncmp(dtype, mxfp4, size) == 0) return 0.53125; /* a byte of scale for 32 */
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        if (strlen(dtypes[i].name) == size && strncmp(dtype, dtypes[i].name, size) == 0) return dtypes[i].bytes;
+        if (strlen(dtypes[i].name) == size && strncmp(dtype, dtypes[i].name, size) == 0)
+            return fs_torch_dtypes[dtypes[i].dtype].size;
     return NAN;
 }
 

@@ -4,16 +4,32 @@
 
 #include "base/memory.h"
 
-/* torch/utils/data: enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__, enumerate(DataPipe)#…. */
-static const char *const loading[] = {"DataLoader", "enumerate(DataPipe)"};
+/* A part of the name, and what the host does then; the first row that matches decides. */
+static const struct {
+    const char *part;
+    fs_host_kind kind;
+} host_kinds[] = {
+    {"Synchronize", FS_HOST_WAITS},
+    {"Memcpy", FS_HOST_WAITS},
+    {"Launch", FS_HOST_LAUNCHES},
+    {"Memset", FS_HOST_LAUNCHES},
+    {"StreamWaitEvent", FS_HOST_ORDERS_STREAMS},
+    {"ModuleLoad", FS_HOST_LOADS_CODE}, /* cuModuleLoadData, hipModuleLoadDataEx */
+    {"LibraryLoad", FS_HOST_LOADS_CODE},
+    {"Module Loading", FS_HOST_LOADS_CODE}, /* CUPTI: Runtime Triggered Module Loading */
+    {"Lazy Function Loading", FS_HOST_LOADS_CODE},
+    {"Driver Compiler", FS_HOST_LOADS_CODE},
+    {"DataLoader", FS_HOST_LOADS_DATA}, /* torch: enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__ */
+    {"enumerate(DataPipe)", FS_HOST_LOADS_DATA},
+    {"(dynamo_timed)", FS_HOST_COMPILES}, /* torch/_dynamo/utils.py, dynamo_timed */
+};
 
 fs_status fs_names_create(fs_names *names, const fs_store *store, fs_error *err)
 {
     size_t count = fs_store_name_count(store);
-    *names = (fs_names){.store = store, .kernel_classes = fs_calloc(3 * count + 1, sizeof *names->kernel_classes)};
+    *names = (fs_names){.store = store, .kernel_classes = fs_calloc(2 * count + 1, sizeof *names->kernel_classes)};
     if (names->kernel_classes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to classify %zu names", count);
-    names->loading = names->kernel_classes + count;
-    names->waiting = names->loading + count;
+    names->host_kinds = names->kernel_classes + count;
     return FS_OK;
 }
 
@@ -36,27 +52,19 @@ bool fs_names_communicate(fs_names *names, uint32_t name)
     return fs_names_kernel_class(names, name) == FS_KERNEL_COMMUNICATION;
 }
 
-bool fs_names_wait(fs_names *names, uint32_t name)
+static fs_host_kind host_kind_of(const char *text)
 {
-    if (name == FS_NONE) return false;
-    if (names->waiting[name] == 0) {
-        const char *text = fs_store_name_text(names->store, name);
-        names->waiting[name] = strstr(text, "Synchronize") != NULL || strstr(text, "Memcpy") != NULL ? 2 : 1;
-    }
-    return names->waiting[name] == 2;
+    for (size_t i = 0; i < sizeof host_kinds / sizeof *host_kinds; i++)
+        if (strstr(text, host_kinds[i].part) != NULL) return host_kinds[i].kind;
+    return FS_HOST_OTHER;
 }
 
-bool fs_names_load_data(fs_names *names, uint32_t name)
+fs_host_kind fs_names_host_kind(fs_names *names, uint32_t name)
 {
-    if (name == FS_NONE) return false;
-    if (names->loading[name] == 0) {
-        const char *text = fs_store_name_text(names->store, name);
-        names->loading[name] = 1;
-        for (size_t i = 0; i < sizeof loading / sizeof *loading; i++) {
-            if (strstr(text, loading[i]) != NULL) names->loading[name] = 2;
-        }
-    }
-    return names->loading[name] == 2;
+    if (name == FS_NONE) return FS_HOST_OTHER;
+    if (names->host_kinds[name] == 0)
+        names->host_kinds[name] = (uint8_t)(1 + host_kind_of(fs_store_name_text(names->store, name)));
+    return (fs_host_kind)(names->host_kinds[name] - 1);
 }
 
 static bool begins(const char *text, const char *with)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,20 +21,27 @@ if TYPE_CHECKING:
 __all__ = ["accounting_columns", "accounting_frame", "accounting_lines", "joined_columns", "part_columns"]
 
 BAR = 40
+WORTH = 0.005
+"""Of the total time: a cause of idleness below it is not worth a mention."""
 MOSTLY = 0.9
 """Of the work, the share that was counted from which on it is not worth mentioning."""
 
 
-def accounting_columns(analysis: Analysis) -> dict[str, list[Any]]:
-    """Return the columns of the accounting, times in µs: a row per device and step, and one for the whole."""
-    return part_columns(analysis, part_times(analysis), work_times(analysis))
+def accounting_columns(analysis: Analysis, *, alike: bool = False) -> dict[str, list[Any]]:
+    """Return the columns of the accounting, times in µs: a row per device and step, and one for the whole.
+
+    alike: without the first steps that are left out of means, also in the whole, which is then to be divided by
+    len(analysis.alike).
+    """
+    return part_columns(analysis, part_times(analysis), work_times(analysis), analysis.apart if alike else 0)
 
 
 def part_columns(
-    analysis: Analysis, parts: npt.NDArray[np.int64], work: npt.NDArray[np.float64]
+    analysis: Analysis, parts: npt.NDArray[np.int64], work: npt.NDArray[np.float64], first: int = 0
 ) -> dict[str, list[Any]]:
-    """Return the columns for parts by device, step and part, and for the result of work_times()."""
-    steps, devices = analysis.steps, analysis.devices
+    """Return the columns for parts by device, step and part, and for the result of work_times(). first: a step."""
+    steps, devices = analysis.steps[first:], analysis.devices
+    parts, work = parts[:, first:], work[:, first:]
     rated = bool(analysis.peaks)  # work that no rule knows adds nothing
     rows: list[dict[str, Any]] = []
     for d, device in enumerate(devices):
@@ -119,10 +127,19 @@ def accounting_frame(analysis: Analysis) -> pandas.DataFrame:
     return pandas.DataFrame(accounting_columns(analysis))
 
 
-def accounting_lines(columns: dict[str, list[Any]], steps: int, delay: float, hfu: Hfu | None = None) -> list[str]:
+def accounting_lines(
+    columns: dict[str, list[Any]],
+    steps: int,
+    delay: float,
+    hfu: Hfu | None = None,
+    causes: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
+    apart: int = 0,
+) -> list[str]:
     """Return the accounting of the whole as text: a sentence, and a bar for each part that is not empty.
 
-    steps: their number, 0 for none. delay: estimated µs per step that recording added. hfu: as it was counted.
+    steps: the number in the columns, 0 for none. delay: estimated µs per step that recording added. hfu: as it was
+    counted. causes: of parts, their idle time in µs per step by the label of its cause. apart: of further steps, which
+    are left out.
     """
     if not columns["total"]:
         return []
@@ -131,7 +148,8 @@ def accounting_lines(columns: dict[str, list[Any]], steps: int, delay: float, hf
     a_step = " a step" if steps else ""
     devices = len(set(columns["device"][:-1]))
     summed = f", summed over {devices} devices" if devices > 1 else ""
-    head = f"{short_time_text(whole['total'] / per)}{a_step}{summed}"
+    means = f" (mean of {steps} of {steps + apart} steps)" if apart else ""
+    head = f"{short_time_text(whole['total'] / per)}{a_step}{means}{summed}"
     if whole["ideal"] > 0 and whole["mfu"] == whole["mfu"]:
         head += (
             f"; {short_time_text(whole['ideal'] / per)} at the device's limits; "
@@ -154,4 +172,8 @@ def accounting_lines(columns: dict[str, list[Any]], steps: int, delay: float, hf
         lines.append(
             f"  {part:<14}{short_time_text(whole[part] / per):>9}  {percent_text(100 * share):>6}  {bar}".rstrip()
         )
+        known = {label: time for label, time in causes.get(part, {}).items() if time > WORTH * whole["total"] / per}
+        if len(causes.get(part, {})) > 1 and known:
+            of_it = ", ".join(f"{label} {short_time_text(time)}" for label, time in known.items())
+            lines.append(f"{'':16}of it: {of_it}")
     return lines

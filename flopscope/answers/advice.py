@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import statistics
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope.answers.analysis import Analysis, Gap, Op
 from flopscope.answers.counter_rules import cached
-from flopscope.answers.findings import Finding, plural
+from flopscope.answers.findings import Finding
+from flopscope.answers.host_rules import pauses
 from flopscope.answers.memory_rules import unordered
 from flopscope.answers.rules import RULES
+from flopscope.answers.step_kinds import notes_of
 from flopscope.support.safe import markup, printable
-from flopscope.support.units import percent_text, short_time_text
+from flopscope.support.units import percent_text, plural, short_time_text
 
 if TYPE_CHECKING:
     import pandas
@@ -41,6 +42,8 @@ class Advice(NamedTuple):
     """The rows it rests on: op, shapes, dtypes, time (µs per step) and calls (per step)."""
     where: str | None
     """Module or source line, where one was recorded."""
+    facts: dict[str, Any]
+    """What ``what`` is made from: numbers, names and flags, of values that JSON can hold."""
 
 
 class AdviceTable(Sequence[Advice]):
@@ -134,6 +137,7 @@ class Pools:
     def __init__(self, analysis: Analysis) -> None:
         self.times = {id(op): op.time for op in analysis.ops}
         self.times |= {id(gap): analysis.gap_unobserved(gap) for gap in analysis.gaps}
+        self.wholes = dict(self.times)
         self.slack, self.host_of = analysis.slack, analysis.host_of
         self.left = analysis.unobserved
 
@@ -153,6 +157,10 @@ class Pools:
             device = slack
         return min(device + idle, self.left), claims
 
+    def whole(self, finding: Finding) -> float:
+        """Return the whole time, without recording, of the ops and idle times from which a finding claims."""
+        return sum(self.wholes[source] for source in {id(source) for source, _ in finding.claims})
+
     def take(self, saving: float, claims: Sequence[tuple[Op | Gap, float]]) -> None:
         for source, granted in claims:
             self.times[id(source)] -= granted
@@ -168,35 +176,32 @@ def advise(analysis: Analysis) -> AdviceTable:
             saving, claims = pools.offer(finding)
             if saving < LEAST_SHARE * analysis.unobserved:
                 continue
+            assert saving <= pools.whole(finding) * (1 + 1e-9), f"{name} saves more than the parts that it comes from"
             pools.take(saving, claims)
-            share = 100 * saving / analysis.unobserved
-            rows.append(Advice(name, saving, share, str(finding.facts), finding.evidence, finding.where))
+            share, what, facts = 100 * saving / analysis.unobserved, str(finding.facts), _plain(finding.facts)
+            rows.append(Advice(name, saving, share, what, finding.evidence, finding.where, facts))
     rows.sort(key=lambda row: -row.saving_us)
-    return AdviceTable(
-        rows, analysis.has_steps, [*outlying(analysis), *cached(analysis), *unordered(analysis), *missing(analysis)]
-    )
+    notes = [*outlying(analysis), *cached(analysis), *pauses(analysis), *unordered(analysis), *missing(analysis)]
+    return AdviceTable(rows, analysis.has_steps, notes)
 
 
-LONG, HEAVY = 3.0, 0.2
-"""Times the median step, and share of all steps' time, above which long steps are worth a note."""
+def _plain(facts: object) -> dict[str, Any]:
+    """Return a record of facts as values that JSON can hold: lists for tuples, None for NaN."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, (tuple, list)):
+            return [plain(one) for one in value]
+        return None if value != value else value
+
+    names: dict[str, Any] = facts._asdict() if isinstance(facts, tuple) and hasattr(facts, "_asdict") else {}
+    return {name: plain(value) for name, value in names.items()}
 
 
 def outlying(analysis: Analysis) -> list[str]:
-    """Return a note if a few long steps, such as the first and the last of a program, weigh heavily in the means."""
+    """Return notes on steps that take much longer than the others."""
     if not analysis.has_steps:
         return []
-    times = [(step.end - step.begin) / 1000 for step in analysis.steps]
-    median = statistics.median(times)
-    long = [(step.name or "", time) for step, time in zip(analysis.steps, times, strict=True) if time > LONG * median]
-    share = sum(time for _, time in long) / max(sum(times), 1.0)
-    if share < HEAVY or 2 * len(long) > len(times):
-        return []
-    named = ", ".join(f"{name} ({short_time_text(time)})" for name, time in long[:2]) + ("…" if len(long) > 2 else "")
-    return [
-        f"Times of a step are means, {percent_text(100 * share)} of them from {plural(len(long), 'long step')}: "
-        f"{named}; the median step takes {short_time_text(median)}. Leave them out: record later steps, by a "
-        "schedule or flopscope run --steps."
-    ]
+    return notes_of([step.name or "" for step in analysis.steps], [step.time for step in analysis.steps])
 
 
 def missing(analysis: Analysis) -> list[str]:

@@ -7,6 +7,7 @@ of the profile if it has no steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from flopscope import _core
-from flopscope.answers.recording import Recording, recording_cost
+from flopscope.answers.recording import LATE, Recording, recording_cost
+from flopscope.answers.step_kinds import first_apart
 
 if TYPE_CHECKING:
     from flopscope._core import Store
@@ -32,7 +34,15 @@ IDLE_PARTS = _core.idle_parts
 PARTS = (*WORK_PARTS, *dict.fromkeys(IDLE_PARTS))
 COPIED = ("cast", "casts", "reordered", "reorders")
 BEYOND = {"compute": "compute", "memory": "memory", "cache": "memory", "latency": "latency", "launch": "launch"}
-"""The part of the time beyond the ideal, by the bound of the row; "unmodelled" for others."""
+"""The part of the time beyond the ideal, by the bound of the row; "unmodelled" for others. What is inefficient belongs
+to the larger term of its roofline."""
+
+
+def _beyond(bound: str, flops: float, bandwidth: float) -> str:
+    """Return the part of the time beyond the ideal of a row, by its bound and its shares of the peaks."""
+    if bound == "inefficient":
+        return "compute" if flops > bandwidth or math.isnan(bandwidth) else "memory"
+    return BEYOND.get(bound, "unmodelled")
 
 
 class Step(NamedTuple):
@@ -46,7 +56,14 @@ class Step(NamedTuple):
     waits: int
     """Part of it during which the host waited for a device."""
     events: Mapping[str, int]
-    """Host events that began in it, by kind."""
+    """Host events that were recorded in it, by kind; not those that replays of a graph have from its capture."""
+    described: int
+    """Number of the ops among them with shapes."""
+
+    @property
+    def time(self) -> float:
+        """Its duration in µs."""
+        return (self.end - self.begin) / 1000
 
 
 @dataclass
@@ -96,6 +113,8 @@ class Op:
     reorders: float = 0.0
     """Number of them per step."""
     kernels: list[Kernel] = field(default_factory=list)
+    category: str = "other"
+    """One of _core.categories: of the op or, where it is unknown, of its kernel."""
 
     @property
     def beyond(self) -> float:
@@ -142,7 +161,9 @@ class Analysis:
         self.launch_time: float = content["launch_median"]
         """Median duration of the API calls that launch kernels, in µs; NaN without any."""
         self._ops_around: dict[int, str] = {}
-        self.scale = 1 / (1000 * self.step_count)  # from ns of the profile to µs per step
+        self.apart = first_apart([step.time for step in self.steps])
+        """Number of first steps that are left out of what is per step, as they are unlike the others."""
+        self.scale = 1 / (1000 * max(len(self.alike), 1))  # from ns of the steps that are alike to µs per step
 
     @property
     def has_steps(self) -> bool:
@@ -151,8 +172,13 @@ class Analysis:
 
     @property
     def step_count(self) -> int:
-        """Number of steps; 1 for a profile without any, whose times are those of the whole."""
+        """Number of all steps, to divide the table's columns by; 1 for a profile without any."""
         return max(len(self.steps), 1)
+
+    @property
+    def alike(self) -> Sequence[Step]:
+        """The steps over which times are means; all of a profile without steps."""
+        return self.steps[self.apart :]
 
     @property
     def per(self) -> str:
@@ -177,13 +203,13 @@ class Analysis:
     @cached_property
     def total(self) -> float:
         """µs of a step, or of the profile; summed over the devices if there are several."""
-        return self.scale * sum(step.end - step.begin for step in self.steps) * max(len(self.devices), 1)
+        return self.scale * sum(step.end - step.begin for step in self.alike) * max(len(self.devices), 1)
 
     def cell_parts(self) -> npt.NDArray[np.int64]:
         """Return for each cell the index in PARTS of the time beyond its ideal time."""
-        bounds = self.columns["bound"]
+        terms = zip(*(self.columns[name] for name in ("bound", "pct_peak_flops", "pct_peak_bandwidth")), strict=True)
         by_row = np.array(
-            [PARTS.index(BEYOND.get(bound, "unmodelled")) for bound in bounds] + [PARTS.index("unmodelled")],
+            [PARTS.index(_beyond(*term)) for term in terms] + [PARTS.index("unmodelled")],
             dtype=np.int64,
         )
         parts: npt.NDArray[np.int64] = by_row[self.cells["row"]]  # row -1 is the last entry
@@ -204,11 +230,20 @@ class Analysis:
 
     @cached_property
     def ops(self) -> list[Op]:
-        """The ops with work, longest first."""
+        """The ops with work in the steps that are alike, longest first."""
+        return self._ops_of(self.cells["step"] >= self.apart)
+
+    @cached_property
+    def all_ops(self) -> list[Op]:
+        """The ops with work in any step."""
+        return self._ops_of(self.cells["step"] >= 0) if self.apart else self.ops
+
+    def _ops_of(self, alike: npt.NDArray[np.bool_]) -> list[Op]:
+        """Return the ops of the cells of a mask."""
         cells, scale = self.cells, self.scale
-        parts, ideals = self.cell_parts().tolist(), self.cell_ideals().tolist()
+        parts, ideals = self.cell_parts()[alike].tolist(), self.cell_ideals()[alike].tolist()
         names = ("device", "row", "kernel", "blocks", "resident", "event", "owner", "count", "exclusive")
-        columns = [cells[name].tolist() for name in (*names, *COPIED, "compute", "memory")]
+        columns = [cells[name][alike].tolist() for name in (*names, *COPIED, "compute", "memory")]
         ops: dict[tuple[int, int, int], Op] = {}
         kernels: dict[tuple[int, int, int, int], Kernel] = {}
         rows = zip(*columns, parts, ideals, strict=True)
@@ -218,7 +253,7 @@ class Analysis:
             op = ops.get(place)
             if op is None:
                 op = ops[place] = self._op(row, kernel, device, PARTS[part], owner if owner >= 0 else event)
-            op.count += count / self.step_count
+            op.count += count * 1000 * scale
             op.time += scale * time
             op.ideal += scale * ideal
             op.compute += compute * scale
@@ -231,7 +266,7 @@ class Analysis:
             if one is None:
                 one = kernels[(*place, kernel)] = Kernel(self._key(kernel), blocks=blocks, resident=resident)
                 op.kernels.append(one)
-            one.count += count / self.step_count
+            one.count += count * 1000 * scale
             one.time += scale * time
         for op in ops.values():
             op.kernels.sort(key=lambda one: -one.time)
@@ -242,27 +277,41 @@ class Analysis:
 
     def _op(self, row: int, kernel: int, device: int, part: str, event: int) -> Op:
         if row < 0:
-            return Op(row, self._key(kernel), [], [], None, device, part, event)
+            name = self._key(kernel)
+            category = _core.category_of(name, device >= 0)
+            return Op(row, name, [], [], None, device, part, event, category=category)
         columns = self.columns
         calls = int(columns["count"][row]) / self.step_count
         shapes, dtypes = columns["input_shapes"][row], columns["input_dtypes"][row]
-        return Op(row, self._key(row), shapes, dtypes, columns["unit"][row], device, part, event, calls)
+        unit, category = columns["unit"][row], columns["category"][row]
+        return Op(row, self._key(row), shapes, dtypes, unit, device, part, event, calls, category=category)
 
     @cached_property
     def gaps(self) -> list[Gap]:
         """The idle times, longest first."""
-        cells, steps = self.gap_cells, self.step_count
+        cells = self.gap_cells
+        alike = cells["step"] >= self.apart
         sums: dict[tuple[int, int, int], list[float]] = {}
         names = ("cause", "row", "wait", "event", "time", "count")
         waits: dict[str, int] = {}
-        for cause, row, wait, event, time, count in zip(*(cells[name].tolist() for name in names), strict=True):
+        for cause, row, wait, event, time, count in zip(*(cells[name][alike].tolist() for name in names), strict=True):
             if wait >= 0:  # waits of one op in several steps are one entry
                 wait = waits.setdefault(self.op_around(wait), wait)
             entry = sums.setdefault((cause, row, wait), [event, 0.0, 0.0])
             entry[1] += self.scale * time
-            entry[2] += count / steps
+            entry[2] += count * 1000 * self.scale
         found = (Gap(CAUSES[c], row, wait, int(s[0]), s[1], s[2]) for (c, row, wait), s in sums.items())
         return sorted(found, key=lambda gap: -gap.time)
+
+    def causes_of(self, part: str) -> Mapping[str, float]:
+        """Return the idle time of a part by the label of its cause, µs per step, longest first."""
+        times: dict[str, float] = {}
+        for gap in self.gaps:
+            cause = CAUSES.index(gap.cause)
+            if IDLE_PARTS[cause] == part:
+                label = _core.idle_labels[cause]
+                times[label] = times.get(label, 0.0) + gap.time
+        return dict(sorted(times.items(), key=lambda item: -item[1]))
 
     def idle(self, *causes: str) -> float:
         """Return the idle time of these causes, µs per step."""
@@ -300,21 +349,22 @@ class Analysis:
     @cached_property
     def _late_unobserved(self) -> float:
         """The share of the idle time by host or wait that there would be without recording."""
-        late = self.idle("host", "sync")
-        return 1 - self.recording.delay / late if late > 0 else 0.0
+        late = self.idle(*LATE)
+        return 1 - self.recording.slowed / late if late > 0 else 0.0
 
-    def idle_unobserved(self, time: float) -> float:
-        """Return idle time by host or wait as it would be without recording."""
-        return time * self._late_unobserved
+    def unobserved_share(self, cause: str) -> float:
+        """Return the share of the idle time of a cause that there would be without recording."""
+        return self._late_unobserved if cause in LATE else float(cause != "recording")
 
     def gap_unobserved(self, gap: Gap) -> float:
         """Return an idle time as it would be without recording, which delays only what the host causes."""
-        return self.idle_unobserved(gap.time) if gap.cause in ("host", "sync") else gap.time
+        return gap.time * self.unobserved_share(gap.cause)
 
     @cached_property
     def host(self) -> float:
         """Estimated µs per step that the host works, without its waits and without recording."""
-        host = sum(step.host - step.waits for step in self.steps) * self.scale - self.recording.host
+        host = sum(step.host - step.waits for step in self.alike) * self.scale
+        host -= self.recording.host + self.recording.idle
         return min(max(host, 0.0), self.unobserved)
 
     def host_of(self, ops: Sequence[Op]) -> float:

@@ -20,16 +20,8 @@ from flopscope.support.suggest import did_you_mean
 __all__ = ["Change", "change_of", "checked_rules"]
 
 MEMORY = "memory"
-PRODUCT_UNITS = {
-    "float64": "fp64_tensor",
-    "float32": "fp32",
-    "bfloat16": "bf16_tensor",
-    "float16": "fp16_tensor",
-    "float8_e4m3fn": "fp8_tensor",
-    "float8_e5m2": "fp8_tensor",
-}
+PRODUCT_UNITS = _core.product_units
 """The compute unit of products by dtype. Float32 products use "tf32_tensor" where the profile has such products."""
-FLOAT_BYTES = {name: 1 if "8" in name else 8 if "64" in name else 4 if "32" in name else 2 for name in PRODUCT_UNITS}
 
 
 @dataclass(frozen=True)
@@ -48,8 +40,8 @@ class Change:
 
     def factors(self, analysis: Analysis) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return the new least time over the old one for the FLOPs and for the bytes of each cell; NaN: unknown."""
-        ops = {(op.device, op.row): op for op in analysis.ops}
-        tf32 = any(op.unit == "tf32_tensor" for op in analysis.ops)
+        ops = {(op.device, op.row): op for op in analysis.all_ops}
+        tf32 = any(op.unit == "tf32_tensor" for op in analysis.all_ops)
         found = {place: self._factors_of(analysis, op, tf32) for place, op in ops.items()}
         places = zip(analysis.cells["device"].tolist(), analysis.cells["row"].tolist(), strict=True)
         both = np.array([found[place] for place in places], dtype=np.float64).reshape(-1, 2)
@@ -80,18 +72,19 @@ def _rate(unit: str, rates: Mapping[str, float]) -> float:
 
 
 def _bytes_share(op: Op, dtype: str) -> float:
-    """Return the bytes of an op's float tensors in another dtype over those now, integer tensors included in both."""
+    """Return the bytes of an op's float tensors in another dtype over those now, other tensors included in both.
+
+    NaN if the dtype of a tensor is unknown. Complex numbers, and floats of which two share a byte, stay as they are.
+    """
     now = then = 0.0
     for shape, old in zip(op.shapes, op.dtypes, strict=False):
         if not shape:
             continue
         elements = math.prod(shape)
-        now += elements * FLOAT_BYTES.get(old, _OTHER_BYTES.get(old, 0))
-        then += elements * (FLOAT_BYTES[dtype] if old in FLOAT_BYTES else _OTHER_BYTES.get(old, 0))
-    return then / now if now > 0 else 1.0
-
-
-_OTHER_BYTES = {"int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
+        size, kind = _core.torch_dtype_sizes.get(old, (math.nan, ""))
+        now += elements * size
+        then += elements * (_core.torch_dtype_sizes[dtype][0] if kind in ("float", "float8") else size)
+    return then / now if now != 0 else 1.0
 
 
 # Arguments ------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from statistics import median
 
 from flopscope.answers.analysis import Analysis, Kernel, Op
 from flopscope.answers.findings import (
+    WITH_ADDEND,
     Finding,
     claim_all,
     evidence,
@@ -65,7 +66,7 @@ def _row_lengths(analysis: Analysis, op: Op) -> str:
     """Return which of M, N and K are the lengths of rows in memory: N of the result, and what the strides tell."""
     lengths = {"N"}
     matrices = tensors(analysis, op, 2)
-    if op.key in ("aten::addmm", "aten::baddbmm", "aten::_addmm_activation") and len(matrices) > 2:
+    if op.key in WITH_ADDEND and len(matrices) > 2:
         matrices = matrices[1:]
     for matrix, names in zip(matrices[:2], ("MK", "NK" if op.key == "aten::linear" else "KN"), strict=False):
         if matrix.strides is not None:

@@ -37,7 +37,7 @@ def traffic(analysis: Analysis) -> Iterator[Finding]:
     found: list[tuple[Op, float]] = []
     for op in analysis.ops:
         ratio = _counted(analysis, op, "traffic_ratio")
-        if ratio >= MOST_TRAFFIC and op.memory * ratio >= TRAFFIC_SHARE * op.time and not is_product(op):
+        if op.category != "matrix product" and ratio >= MOST_TRAFFIC and op.memory * ratio >= TRAFFIC_SHARE * op.time:
             found.append((op, ratio))
     if not found:
         return

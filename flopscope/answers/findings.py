@@ -11,9 +11,11 @@ from flopscope.answers.analysis import Analysis, Gap, Op
 from flopscope.support.units import plural
 
 __all__ = [
+    "WITH_ADDEND",
     "Finding",
     "claim_all",
     "claim_removed",
+    "entry",
     "evidence",
     "gap_evidence",
     "is_attention",
@@ -57,15 +59,18 @@ def evidence(ops: Iterable[Op]) -> list[dict[str, Any]]:
 
 
 def gap_evidence(analysis: Analysis, gaps: Iterable[Gap]) -> list[dict[str, Any]]:
-    """Return the evidence of idle times: the op that launched the next work, or that waited."""
-    sums: dict[str, list[float]] = {}
+    """Return the evidence of idle times: the op that launched the next work, or that waited, with all of its calls."""
+    times: dict[str, float] = {}
     for gap in gaps:
         name = analysis.op_around(gap.wait if gap.wait >= 0 else gap.event) or "(end of the step)"
-        entry = sums.setdefault(name, [0.0, 0.0])
-        entry[0] += gap.time
-        entry[1] += gap.count
-    ordered = sorted(sums.items(), key=lambda item: -item[1][0])
-    return [{"op": name, "shapes": [], "dtypes": [], "time": t, "calls": n} for name, (t, n) in ordered[:10]]
+        times[name] = times.get(name, 0.0) + gap.time
+    ordered = sorted(times.items(), key=lambda item: -item[1])
+    return [entry(name, time, analysis.row_sum(name, "count") or None) for name, time in ordered[:10]]
+
+
+def entry(name: str, time: float, calls: float | None) -> dict[str, Any]:
+    """Return one piece of evidence without shapes; ``calls`` is None where they are unknown."""
+    return {"op": name, "shapes": [], "dtypes": [], "time": time, "calls": calls}
 
 
 def claim_all(ops: Iterable[Op], share: float = 1.0) -> list[tuple[Op | Gap, float]]:
@@ -96,31 +101,32 @@ def where(analysis: Analysis, event: int) -> str | None:
     return module
 
 
-PRODUCTS = re.compile(
-    r"^(?:aten::(?:mm|bmm|addmm|baddbmm|addbmm|linear|_scaled_mm|_addmm_activation|matmul|mm_out)|flopscope::matmul)$"
-)
-CONVOLUTIONS = re.compile(r"^aten::(?:\w*conv\w*)$")
+TORCH = ("aten::", "flopscope::")
+"""Namespaces of the ops that switches of torch reach: products of other libraries have their own."""
 
 
 def is_product(op: Op) -> bool:
-    """Return whether an op multiplies matrices."""
-    return bool(PRODUCTS.match(op.key))
+    """Return whether an op of torch multiplies matrices."""
+    return op.category == "matrix product" and op.key.startswith(TORCH)
 
 
 def is_convolution(op: Op) -> bool:
-    """Return whether an op convolves, forward or backward."""
-    return bool(CONVOLUTIONS.match(op.key))
+    """Return whether an op of torch convolves, forward or backward."""
+    return op.category == "convolution" and op.key.startswith(TORCH)
 
 
 def is_attention(op: Op) -> bool:
-    """Return whether an op computes fused attention, forward or backward."""
-    return op.key.startswith("aten::") and "attention" in op.key
+    """Return whether an op of torch computes fused attention, forward or backward."""
+    return op.category == "attention" and op.key.startswith(TORCH)
+
+
+WITH_ADDEND = ("aten::addmm", "aten::baddbmm", "aten::addbmm", "aten::_addmm_activation", "flopscope::addmm")
 
 
 def product_sizes(op: Op) -> tuple[int, int, int, int] | None:
     """Return (batch, M, N, K) of a matrix product, or None if its shapes are unknown."""
     matrices = [shape for shape in op.shapes if len(shape) >= 2]
-    if op.key in ("aten::addmm", "aten::baddbmm", "aten::_addmm_activation") and len(matrices) > 2:
+    if op.key in WITH_ADDEND and len(matrices) > 2:
         matrices = matrices[1:]
     if len(matrices) < 2:
         return None

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from flopscope.answers.analysis import Analysis
 
-__all__ = ["Recording", "recording_cost"]
+__all__ = ["LATE", "Recording", "recording_cost"]
+
+LATE = ("host", "compile", "sync")
+"""The causes of idleness of a device that waits for a host that recording slows."""
 
 COST = {"op": 3.2, "runtime": 2.0, "memory": 1.2, "frame": 1.0}
 """µs of host time for each recorded event, on a host on which a kernel launch takes CALL µs. Fitted to the programs of
@@ -25,26 +28,34 @@ class Recording(NamedTuple):
     """µs per step."""
 
     host: float
-    """Host time spent on recording."""
-    delay: float
+    """Host time spent on recording, as estimated from the number of events."""
+    slowed: float
     """Part of it by which the step is longer than without recording."""
+    idle: float
+    """Time in which the device waited for the profiler's own work, which the trace has as such."""
+
+    @property
+    def delay(self) -> float:
+        """Time by which the step is longer than without recording."""
+        return self.slowed + self.idle
 
 
 def recording_cost(analysis: Analysis) -> Recording:
     """Estimate the cost of recording from the number of recorded events of each kind.
 
-    The host's time becomes the program's only where the device waited for the host: the delay is at most the idle time
-    for which the host is the cause.
+    The host's time becomes the program's only where the device waited for the host: it slows the step by at most the
+    idle time for which the host is the cause.
     """
-    steps = analysis.step_count
+    steps = analysis.alike
     recorded = "trace" in analysis.columns["timing_source"]
     costs = COST if recorded else OWN
-    events = {kind: sum(step.events.get(kind, 0) for step in analysis.steps) / steps for kind in costs}
+    events = {kind: sum(step.events.get(kind, 0) for step in steps) / max(len(steps), 1) for kind in costs}
     host = sum(cost * events[kind] for kind, cost in costs.items())
     if recorded:
-        host = (host + SHAPES * events["op"] * analysis.has_shapes) * _slowness(analysis)
-    idle = analysis.idle("host", "sync") if analysis.on_device else 0.0
-    return Recording(host, min(host, idle))
+        shapes = SHAPES * any(step.described for step in steps)  # fitted to all ops, also to those without inputs
+        host = (host + shapes * events["op"]) * _slowness(analysis)
+    late = analysis.idle(*LATE) if analysis.on_device else 0.0
+    return Recording(host, min(host, late), analysis.idle("recording"))
 
 
 def _slowness(analysis: Analysis) -> float:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from flopscope.answers import compute_rules, counter_rules, host_rules, memory_rules
 from flopscope.answers.analysis import Analysis, Kernel, Op
 from flopscope.answers.compute_rules import SHORTEST, USUAL_SHARE, reached
-from flopscope.answers.findings import Finding, evidence, is_attention, is_convolution, product_sizes, where
+from flopscope.answers.findings import Finding, evidence, product_sizes, where
 from flopscope.answers.premises import Argument, is_gpu, tensors
 from flopscope.sentences.compute import FarFromRoof, FarOp
 from flopscope.support.kernel_names import short_names
@@ -68,8 +68,9 @@ class Cause(NamedTuple):
 
 def _least_size(op: Op) -> int:
     """Return the least of M, N and K of a product on tensor cores whose FLOPs take longer than its bytes; else 0."""
-    sizes = product_sizes(op) if str(op.unit).endswith("_tensor") else None
-    if sizes is None or is_attention(op) or is_convolution(op) or op.ideal <= 0 or op.compute < op.memory:
+    product = op.category == "matrix product" and str(op.unit).endswith("_tensor")
+    sizes = product_sizes(op) if product else None
+    if sizes is None or op.ideal <= 0 or op.compute < op.memory:
         return 0
     return min(sizes[1:])
 

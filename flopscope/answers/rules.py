@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from flopscope.answers import compute_rules, counter_rules, host_rules, memory_rules, roof_rules
+from flopscope.answers import collective_rules, compute_rules, counter_rules, host_rules, memory_rules, roof_rules
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import Finding
 
 __all__ = ["RULES"]
 
 RULES: Mapping[str, Callable[[Analysis], Iterator[Finding]]] = {
+    "warmup": host_rules.warmup,
     "data": host_rules.data,
     "copy": host_rules.copy,
     "memory": host_rules.memory,
     "sync": host_rules.sync,
     "optimizer": host_rules.optimizer,
-    "straggler": host_rules.straggler,
-    "communication": host_rules.communication,
+    "straggler": collective_rules.straggler,
+    "communication": collective_rules.communication,
     "attention": compute_rules.attention,
     "tf32": compute_rules.tf32,
     "low_precision": compute_rules.low_precision,

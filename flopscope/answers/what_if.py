@@ -1,8 +1,8 @@
 """What if: the accounting as it would be after a change of the program, of its host or of its device.
 
 The model: a row that compute or memory bounds keeps the share of its limit that it reaches, so its time changes as its
-least time does. Time beyond the limits of other rows, communication and copies stay. A device that works less waits for
-the host where the host's own time then limits the step (Analysis.slack).
+least time does. Time beyond the limits of other rows, inefficient ones included, communication and copies stay. A
+device that works less waits for the host where the host's own time then limits the step (Analysis.slack).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Model:
         self.part = analysis.cell_parts().copy()
         self.compute = np.array(cells["compute"], dtype=np.float64)
         self.memory = np.array(cells["memory"], dtype=np.float64)
-        by_cause = np.array([analysis.idle_unobserved(1.0) if c in ("host", "sync") else 1.0 for c in CAUSES])
+        by_cause = np.array([analysis.unobserved_share(cause) for cause in CAUSES])
         self.idle = gaps["time"] * by_cause[gaps["cause"]]
         self.freed = 0.0
         """µs per step that the host no longer needs."""
@@ -129,9 +129,10 @@ class Model:
         for op in self.analysis.ops:
             time, ideal = left[id(op)]
             shares[op.device, op.row, op.part] = (_ratio(time, op.time), _ratio(ideal, op.ideal))
+        every = (1.0, 1.0)  # of ops that only steps apart have
         cells = self.analysis.cells
         names = zip(cells["device"].tolist(), cells["row"].tolist(), self.part.tolist(), strict=True)
-        kept = np.array([shares[device, row, PARTS[part]] for device, row, part in names]).reshape(-1, 2)
+        kept = np.array([shares.get((device, row, PARTS[part]), every) for device, row, part in names]).reshape(-1, 2)
         self.time = self.time * kept[:, 0]
         self.ideal = np.minimum(self.ideal * kept[:, 1], self.time)
 
@@ -168,7 +169,8 @@ class Model:
         least = np.maximum(compute, memory)
         ratio = np.where(known & (least > 0), np.maximum(new_compute, new_memory) / np.where(least > 0, least, 1), 1.0)
         lost = np.isnan(ratio)
-        limited = (self.part == COMPUTE) | (self.part == MEMORY)
+        bounds = np.array([*self.analysis.columns["bound"], "unknown"])[cells["row"]]  # row -1 is the last entry
+        limited = ((self.part == COMPUTE) | (self.part == MEMORY)) & (bounds != "inefficient")
         turned = limited & ((compute > memory) != (new_compute > new_memory)) & ~lost
         self.part[turned] = np.where(new_compute > new_memory, COMPUTE, MEMORY)[turned]
         beyond = np.where(limited & ~lost, ratio, 1.0) * (self.time - self.ideal)
@@ -201,7 +203,8 @@ class Model:
         saved = before - parts.sum(axis=-1)
         np.add.at(parts, (analysis.places(gaps), gaps["step"], analysis.gap_parts()), self.idle)
         if analysis.on_device:
-            self._wait_for_host(parts, saved, host_us_per_launch)
+            alike = np.s_[:, analysis.apart :]  # the host's time is known per step of these
+            self._wait_for_host(parts[alike], saved[alike], host_us_per_launch)
         return np.rint(np.maximum(parts, 0.0)).astype(np.int64)
 
     def _wait_for_host(self, parts: Floats, saved: Floats, host_us_per_launch: float | None) -> None:

@@ -174,7 +174,7 @@ _SENTENCES = (
 
 
 def _limit(row: EventRow) -> str:
-    far = row.bound == "latency" or (row.bound == "memory" and row.pct_roofline < _FAR_BELOW)
+    far = row.bound in ("latency", "inefficient") or (row.bound == "memory" and row.pct_roofline < _FAR_BELOW)
     return "instructions" if far else str(row.bound)
 
 
@@ -247,7 +247,7 @@ def _beats(row: EventRow, device: Device) -> bool:
 def _suitable_size(device: Device, peaks: Peaks, dtype: str, repeat: int) -> int:
     """Return the largest side that fits into memory and, by the peaks, takes a few seconds in all."""
     seconds = GPU_SECONDS if device.kind == "cuda" else CPU_SECONDS
-    item = _core.dtype_bytes.get(dtype, 2)  # what is no dtype is refused when the tensors are made
+    item, _ = _core.torch_dtype_sizes.get(dtype, (2, ""))  # what is no dtype is refused when the tensors are made
     rate = min((peaks.flops[unit] for unit in ("fp64" if item == 8 else "fp32",) if unit in peaks.flops), default=1e9)
     bandwidth = peaks.bandwidth or 1e9
     memory = free_bytes(device)

@@ -113,7 +113,8 @@ class Check:
         return self._check_all("at most", most)
 
     def bound(self, *kinds: str) -> Check:
-        """Check that the call is bound by one of these: "memory", "compute", "cache", "launch", "latency"."""
+        """Check that the call is bound by one of these: "memory", "compute", "cache", "launch", "latency",
+        "inefficient"."""
         wrong = [kind for kind in kinds if kind not in BOUNDS]
         if wrong or not kinds:
             raise LimitError(f"bound({_quoted(wrong)}): the bound must be one of {', '.join(BOUNDS)}")

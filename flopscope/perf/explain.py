@@ -19,6 +19,7 @@ _NO_INTERVAL = "a single sample has no confidence interval: measure for longer, 
 _MOVED = "the last two measurements disagree by more than their intervals: other programs are running, or clocks vary"
 _LAUNCH = "launch-bound: do more work per launch, or use a CUDA graph"
 _LATENCY = "latency-bound: dependent steps, synchronization or too little parallelism determine the time"
+_INEFFICIENT = "far below the roofline for long: the device works at a small part of its rate throughout"
 _NOISY = "the samples vary widely: other programs are running, or clocks vary"
 _UNKNOWN = "unknown from these numbers: the code has changed, or the limit was written for another device"
 _SLOW_MEMORY = "far below the roofline: more bytes are moved than necessary, or accesses are strided, narrow or too few"
@@ -73,6 +74,7 @@ _REASONS: tuple[tuple[Callable[[Any, LimitResult], bool], str], ...] = (
     (lambda m, result: m.bound == "launch", _LAUNCH),
     (lambda m, result: known(m.iqr) and m.iqr > NOISY * m.median, _NOISY),
     (lambda m, result: m.bound == "latency", _LATENCY),
+    (lambda m, result: m.bound == "inefficient", _INEFFICIENT),
     (lambda m, result: m.bound == "cache", "the data was in cache: this size does not test the memory bandwidth"),
     (lambda m, result: m.bound == "memory" and _is_far(m), _SLOW_MEMORY),
     (lambda m, result: m.bound == "compute" and _is_far(m), _SLOW_COMPUTE),

@@ -11,6 +11,7 @@ from flopscope.answers.collective_kinds import CollectiveKind, kinds_of
 from flopscope.report.encode import Columns
 
 if TYPE_CHECKING:
+    from flopscope.answers.analysis import Analysis
     from flopscope.report.profile import Profile
 
 __all__ = ["section"]
@@ -40,7 +41,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
         "devices": max(len(analysis.devices), 1),
         "time": time,
         "exposed": exposed,
-        "exposed_pct_of_total": _percent(exposed, analysis.total * analysis.step_count),
+        "exposed_pct_of_total": _percent(exposed, _time(analysis)),
         "sizes": [_kind(sizes[i], ("collective", "message_bytes")) for i in sorted(longest)],
         "sizes_left_out": len(sizes) - len(longest),
         "calls": {
@@ -49,6 +50,11 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
             "start": columns.add(starts),
         },
     }
+
+
+def _time(analysis: Analysis) -> float:
+    """Return the time of all steps on all devices, in µs."""
+    return sum(step.time for step in analysis.steps) * max(len(analysis.devices), 1)
 
 
 _NUMBERS = (

@@ -22,11 +22,11 @@ MOST_ROWS = 20_000
 """Of a grouping: those with the most time are kept."""
 
 _FLAT = {  # groupings whose rows keep their names: words of key_averages(), and the title
-    "dtype": (("name", "dtype", "category"), "Name and dtype"),
-    "stack": (("name", "stack", "category"), "Name and stack"),
-    "line": (("name", "line", "category"), "Name and line"),
-    "step": (("name", "step", "category"), "Name and step"),
-    "stream": (("name", "stream", "category"), "Name and stream"),
+    "dtype": (("name", "dtype"), "Name and dtype"),
+    "stack": (("name", "stack"), "Name and stack"),
+    "line": (("name", "line"), "Name and line"),
+    "step": (("name", "step"), "Name and step"),
+    "stream": (("name", "stream"), "Name and stream"),
 }
 
 
@@ -60,7 +60,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
         hosts = names.columns["device_type"]
         inside = [
             of.get(word, -1) if host == "cpu" else -1
-            for word, host in zip(names._groups["category"], hosts, strict=True)
+            for word, host in zip(names.columns["category"], hosts, strict=True)
         ]
         children = _below(inside, len(category), own_times(names), "name", columns)
         groupings.append(_grouping("category", "Category", category, columns, children=children))

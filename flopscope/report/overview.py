@@ -47,6 +47,11 @@ PART_TEXTS: Mapping[str, tuple[str, str]] = {  # of each part: what it is in a s
     "host": ("idle time because the host came late", "Idle, because the host launched the next work late."),
     "sync": ("idle time after the host had waited", "Idle, shortly after the host had waited for the device."),
     "data": ("idle time while data loaded", "Idle, while the program waited for a DataLoader."),
+    "recording": ("what the profiler itself did", "Idle, while the profiler itself worked: its buffers."),
+    "edges": (
+        "time before the first work and after the last",
+        "Before the first work and after the last one: start-up, loading libraries, the end of the program.",
+    ),
     "other": ("idle time of another reason", "Idle for another or an unknown reason."),
 }
 _ON_HOST = {"host": ("time in which no op ran", "Time in which no op ran on the CPU.")}
@@ -89,7 +94,7 @@ def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
         name: columns.add(np.array(values, dtype=np.float64)) for name, values in found.items() if name not in TEXTS
     }
     texts = {name: columns.texts(found[name]) for name in TEXTS}
-    whole = {name: values[-1] for name, values in found.items()}
+    whole, per = source.means
     parts = [
         {
             "name": name,
@@ -103,7 +108,7 @@ def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
         "columns": {**texts, **numbers},
         "whole": whole,
         "parts": parts,
-        "per": max(source.steps, 1),
+        "per": per,
         "devices": len(source.main.analysis.devices),
     }
 
@@ -191,8 +196,8 @@ def headline_of(source: Profile) -> str:
     columns, steps = source.accounting, source.steps
     if not columns["total"] or not columns["total"][-1] > 0:
         return "No op and no work of a device was recorded." if not len(source.results) else ""
-    whole = {name: values[-1] for name, values in columns.items()}
-    per, unit, of = max(steps, 1), "a step" if steps else "in the profile", "step" if steps else "time"
+    whole, per = source.means
+    unit, of = ("a step", "step") if steps else ("in the profile", "time")
     lost = max((part for part in PARTS if part != "ideal"), key=lambda part: whole[part])
     devices = len(set(columns["device"][:-1]))
     summed = f", summed over {devices} devices" if devices > 1 else ""

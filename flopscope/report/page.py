@@ -11,6 +11,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from flopscope import _core
 from flopscope.report.encode import Columns, cut, json_text
 from flopscope.support.files import replacing
 from flopscope.support.package import VERSION
@@ -95,6 +96,10 @@ class Page:
             "flopscope": VERSION,
             "made": self.made.isoformat(timespec="seconds"),
             "title": cut(self.title),
+            "bounds": _core.bounds(),
+            "categories": [
+                {"name": name, "series": series, "dark": dark} for name, series, dark, _ in _core.categories
+            ],
             "rows": self.rows,
             "sections": {name: self.sections[name] for name in SECTIONS if name in self.sections},
             "strings": self.columns.strings,

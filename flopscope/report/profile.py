@@ -53,13 +53,22 @@ class Profile:
     @cached_property
     def main(self) -> Profile:
         """The window with the most time."""
-        return max(self.windows, key=lambda window: window.analysis.total * window.analysis.step_count)
+        return max(self.windows, key=lambda window: sum(step.time for step in window.analysis.steps))
 
     @cached_property
     def accounting(self) -> dict[str, list[Any]]:
         """The columns of accounting(); of several windows, those of each, and then the whole."""
         found = [accounting_columns(window.analysis) for window in self.windows]
         return found[0] if len(found) == 1 else joined_columns(found)
+
+    @cached_property
+    def means(self) -> tuple[dict[str, Any], int]:
+        """The last row of the accounting, without the first steps that are unlike the others; and the number of steps
+        to divide it by, at least 1."""
+        found = [accounting_columns(window.analysis, alike=True) for window in self.windows]
+        columns = found[0] if len(found) == 1 else joined_columns(found)
+        alike = sum(len(window.analysis.alike) for window in self.windows) if self.steps else 1
+        return {name: values[-1] for name, values in columns.items()}, alike
 
     @property
     def steps(self) -> int:
@@ -83,7 +92,7 @@ class Profile:
     @cached_property
     def names(self) -> EventTable:
         """The table by name and device, with the kernels of each row and its category."""
-        return self.results.key_averages(group_by=("name", "category"), peaks=self.peaks, kernels=True)
+        return self.results.key_averages(peaks=self.peaks, kernels=True)
 
     @cached_property
     def has_shape_rows(self) -> bool:
@@ -100,7 +109,7 @@ class Profile:
         """
         names = self.names  # raises what is wrong
         if self.has_shape_rows:
-            return self.results.key_averages(group_by=("name", "shape", "category"), peaks=self.peaks, kernels=True)
+            return self.results.key_averages(group_by=("name", "shape"), peaks=self.peaks, kernels=True)
         return names if self._names_kept is None else names._select(self._names_kept)
 
     @cached_property

@@ -85,7 +85,8 @@ def timeline_of(parts: Sequence[Part], columns: Columns, limit: int = MOST_BLOCK
     merged = any(one.facts["merged_ns"] for one in found)
     return {
         "lanes": lanes,
-        "idle_causes": list(_core.idle_causes),
+        "idle_labels": list(_core.idle_labels),
+        "idle_parts": list(_core.idle_parts),
         "start": _differences(start, firsts, columns),
         "duration": _amounts(duration, columns),
         **_labels(found, columns),

@@ -1,85 +1,29 @@
-"""Categories of ops: matrix product, attention, convolution, …
+"""Sums of the rows of a table by the category of their ops: matrix product, attention, convolution, …
 
-One table of patterns assigns them by the names of the ops alone.
+The core assigns the categories: csrc/work/category.h.
 """
 
 from __future__ import annotations
 
-import functools
 import math
-import re
 from collections.abc import Iterable, Sequence
-from fnmatch import translate
 from typing import TYPE_CHECKING, Any
 
+from flopscope import _core
 from flopscope.views.entries import NO_OP
 
 if TYPE_CHECKING:
     from flopscope.results.table import EventRow, EventTable
 
-__all__ = ["CATEGORIES", "by_category", "category_of", "sum_rows"]
+__all__ = ["CATEGORIES", "OTHER", "by_category", "category_of", "sum_rows"]
 
-# Each category with the names of its ops as shell patterns, without namespace and without leading or trailing
-# underscores. The first match decides. Inductor puts the kind of a generated kernel into its name.
-CATEGORIES: tuple[tuple[str, str], ...] = (
-    ("pointwise", "triton_poi_* triton_for_*"),
-    ("reduction", "triton_red_* triton_per_*"),
-    ("matrix product", "triton_tem_* triton_mm* triton_bmm*"),
-    (
-        "communication",
-        "nccl:* gloo:* mpi:* c10d::* record_param_comms *all_reduce* *allreduce* *all_gather* *allgather* "
-        "*reduce_scatter* *all_to_all* *alltoall*",
-    ),
-    ("attention", "*attention* *flash_attn* *sdpa*"),
-    (
-        "convolution",
-        "conv conv[123]d conv_transpose* convolution* *_convolution* *conv_depthwise* *conv[23]d* col2im im2col",
-    ),
-    (
-        "matrix product",
-        "mm *_mm *_mm_* addmm bmm baddbmm addbmm matmul mv addmv dot vdot inner outer ger addr linear "
-        "linear_backward einsum tensordot bilinear *lstm* *gru* *rnn* linalg_*",
-    ),
-    (
-        "normalisation",
-        "*norm_backward* *batch_norm* *layer_norm* *layernorm* *group_norm* *instance_norm* *rms_norm* "
-        "local_response_norm *softmax*",
-    ),
-    (
-        "copies",
-        "copy *_copy to clone contiguous cat stack chunk_cat pad *_pad[123]d constant_pad_nd repeat "
-        "repeat_interleave tile roll flip pin_memory cast Memcpy* fill zero full ones zeros *_like new_* eye "
-        "arange linspace foreach_zero Memset* index index_* gather* scatter* select_scatter slice_scatter "
-        "take take_along_dim put masked_* embedding* where nonzero one_hot local_scalar_dense",
-    ),
-    (
-        "reduction",
-        "sum mean nansum nanmean prod amax amin aminmax max min argmax argmin any all var std var_mean "
-        "std_mean norm *vector_norm foreach_norm logsumexp count_nonzero median mode cum* logcumsumexp "
-        "*_loss* *cross_entropy* *pool[123]d* kl_div sort argsort topk unique* histc bincount searchsorted",
-    ),
-    (
-        "pointwise",
-        "add sub rsub mul div true_divide neg abs exp* log* sqrt rsqrt sin* cos* tan* asin* acos* atan* erf* "
-        "pow square reciprocal relu* gelu* silu* elu* selu celu mish* sigmoid* hard* leaky_relu* threshold* "
-        "softplus* clamp* lerp addcmul addcdiv maximum minimum fmax fmin fmod remainder floor* ceil round "
-        "trunc frac sign sgn eq ne lt le gt ge logical_* bitwise_* isnan isinf isfinite nan_to_num hypot "
-        "xlogy tril triu *dropout* glu* prelu* foreach_* fused_* rand* normal uniform bernoulli exponential "
-        "random amp_* result_type",
-    ),
-)
+CATEGORIES: tuple[str, ...] = tuple(name for name, *_ in _core.categories)
+"""The names, in the order of legends; what each holds: csrc/work/category.h."""
 OTHER = "other"
-_PATTERNS = [(category, re.compile("|".join(map(translate, names.split()))).match) for category, names in CATEGORIES]
+category_of = _core.category_of
 _OWN = ("self_cpu_time_total", "self_device_time_total", "self_cpu_memory_usage", "self_device_memory_usage")
 _WORK = ("flops", "bytes_read", "bytes_written", "bytes_total_moved")
 _BUSY = "device_busy_time"
-
-
-@functools.cache
-def category_of(name: str) -> str:
-    """Return the category of an op ("aten::add_"): one of CATEGORIES, or "other"."""
-    bare = name.rpartition("::")[2].strip("_") if name.startswith(("aten::", "flopscope::", "torch::")) else name
-    return next((category for category, matches in _PATTERNS if matches(bare)), OTHER)
 
 
 def by_category(table: EventTable) -> EventTable:
@@ -90,8 +34,10 @@ def by_category(table: EventTable) -> EventTable:
     nest; statistics per call are unknown. Rates and shares refer to the time of the rows that have them. Work that the
     program states for a range is the work of the ops in it, so it counts only if no op's work is known.
     """
-    summed = sum_rows(table, [category_of(key) for key in table.columns["key"]])
-    return table.with_rows([{**row, "key": NO_OP if name is None else name} for name, row in summed.items()])
+    summed = sum_rows(table, table.columns["category"])
+    return table.with_rows(
+        [{**row, "key": NO_OP if name is None else name, "category": name} for name, row in summed.items()]
+    )
 
 
 def sum_rows(table: EventTable, keys: Sequence[Any]) -> dict[Any, dict[str, Any]]:

@@ -41,16 +41,24 @@ COLUMNS = (
         "None if nothing computes or the unit is unknown",
     ),
     *_NUMBERS[_BEFORE_UNIT:_COUNTED],
-    Column("bound", "", f"what bounds the row: {', '.join(_core.bounds())}"),
+    Column(
+        "bound",
+        "",
+        "what bounds the row; " + "; ".join(f"{name}: {meaning}" for name, meaning in _core.bounds().items()),
+    ),
     *_NUMBERS[_COUNTED:],
     Column("timing_source", "", 'source of the device times: "cupti", "event", "trace", or "cpu" for host times'),
+    Column(
+        "category",
+        "",
+        f"kind of op, by its name: {', '.join(name for name, *_ in _core.categories)}; None for sums over several",
+    ),
 )
 
 # Columns that only some tables have, each a value for every row: EventRow has attributes for them.
 RANK = Column("rank", "", "rank of the process of a distributed program", "int64")
 STACK = Column("stack", "", "Python calls that enclose the events, innermost first", "texts")
 GROUPS = (
-    Column("category", "", "kind of op"),
     Column("step", "", "name of the step around the events or their launch"),
     Column("stream", "", "device and stream of device work"),
     Column("line", "", "innermost Python function of the program around the events"),

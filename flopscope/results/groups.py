@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope.results import categories, modules
-from flopscope.results.categories import category_of
 from flopscope.views.entries import NO_OP
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def grouped(table: EventTable, words: Sequence[str], rank: int | None) -> EventT
     if "stream" in found:
         found["stream"] = [None if value is None else f"cuda:{value[0]} stream {value[1]}" for value in found["stream"]]
     if "category" in words:
-        found["category"] = [category_of(key) for key in table.columns["key"]]
+        found["category"] = table.columns["category"]
     tree = modules.Tree(table._meta.pop("modules")) if "module" in words else None
     if sums_names(words):
         table = _summed(table, found, tree)
@@ -124,16 +123,17 @@ def _summed(table: EventTable, found: Mapping[str, list[Any]], tree: modules.Tre
         return modules.by_module(table, found["module"], tree)
     keys = list(zip(*found.values(), strict=True))
     sums = categories.sum_rows(table, keys)
-    unlinked = tuple(NO_OP if word == "category" else None for word in found)
     labels: dict[str, list[Any]] = {
-        word: [(unlinked if key is None else key)[i] for key in sums] for i, word in enumerate(found)
+        word: [None if key is None else key[i] for key in sums] for i, word in enumerate(found)
     }
     if tree is not None:
         labels["module"] = [tree.path(module) for module in labels["module"]]
-    if "category" in labels:
-        names = labels.pop("category")
+    categories_of = labels.pop("category", [None] * len(sums))
+    if "category" in found:
+        names = [NO_OP if name is None else name for name in categories_of]
     else:
         paths = zip(sums, labels["module"], strict=True)
         names = [NO_OP if key is None else path or modules.NO_MODULE for key, path in paths]
-    named = [{**row, "key": name} for row, name in zip(sums.values(), names, strict=True)]
+    values = zip(sums.values(), names, categories_of, strict=True)
+    named = [{**row, "key": name, "category": category} for row, name, category in values]
     return table.with_rows(named)._with_groups(labels)

@@ -63,15 +63,15 @@ def _overview(profile: Results) -> Any:
 
 
 def _accounting(analysis: Analysis) -> tuple[dict[str, float], dict[str, Any]]:
-    """Return the parts in µs (per step), and the row of the whole."""
+    """Return the parts in µs (per step), and the row of the whole of the steps that are alike."""
     from flopscope.answers.accounting import accounting_columns
     from flopscope.answers.analysis import PARTS
 
-    columns = accounting_columns(analysis)
+    columns = accounting_columns(analysis, alike=True)
     if not columns["total"]:
         return {}, {}
     whole = {name: values[-1] for name, values in columns.items()}
-    per = max(len(analysis.steps) if analysis.has_steps else 0, 1)
+    per = max(len(analysis.alike) if analysis.has_steps else 0, 1)
     return {part: whole[part] / per for part in PARTS}, whole
 
 
@@ -86,7 +86,7 @@ def _head(profile: Results, analysis: Analysis, whole: dict[str, Any]) -> list[s
     if steps:
         head.append(f"{steps} step{'s' * (steps > 1)}")
     if whole:
-        head.append(f"{short_time_text(whole['total'] / max(steps, 1))}{' a step' if steps else ''}")
+        head.append(f"{short_time_text(whole['total'] / max(steps - analysis.apart, 1))}{' a step' if steps else ''}")
         if whole["mfu"] == whole["mfu"]:
             head.append(f"MFU {percent_text(whole['mfu'])}")
     sources = " and ".join(sorted({known["source"] for known in peaks.values()}))

@@ -302,10 +302,10 @@ class Results(Summaries):
         from flopscope.views.waterfall import plot_waterfall
 
         analysis = self._analysis("accounting", peaks)
-        columns = accounting_columns(analysis)
+        columns = accounting_columns(analysis, alike=True)
         names = {known["name"] for known in analysis.meta["peaks"].values()}
         model = names.pop() if len(names) == 1 else ""
-        steps = len(analysis.steps) if analysis.has_steps else 0
+        steps = len(analysis.alike) if analysis.has_steps else 0
         sources = " and ".join(sorted({known["source"] for known in analysis.meta["peaks"].values()}))
         return plot_waterfall(columns, steps, model, ax, program=self._program, peaks=sources)
 

@@ -71,7 +71,7 @@ class Summaries:
         queue_mean, queue_max: number of earlier launches whose kernel had not started when a call began.
         launch_bound_pct: share of late launches among those onto a stream that had worked before: the stream's work had
             ended before the call returned, so the device waited for the host.
-        idle_lost: time in which the device had no work before late launches.
+        idle_lost: time in which the device was idle until work that was launched late had arrived.
         """
         from flopscope.results import summary
 

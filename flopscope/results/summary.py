@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from flopscope.answers.collective_kinds import kinds_of
 from flopscope.answers.counted import Counted, used
 from flopscope.answers.launches import skewed_clocks
+from flopscope.answers.step_kinds import first_apart
 from flopscope.support.columns import aligned_lines
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text, number_text, percent_text, short_time_text, tenths_text
@@ -81,10 +82,18 @@ def text(core: Store, analysis: Analysis, energy: Mapping[str, Energy] | None = 
     rest = "\n".join(filter(None, [details(core, counted), _energy_section(energy or {}, analysis)]))
     if not analysis.devices:
         return rest
-    steps = len(analysis.steps) if analysis.has_steps else 0
-    columns = accounting_columns(analysis)
+    steps = len(analysis.alike) if analysis.has_steps else 0
+    hfu = counted.hfu(accounting_columns(analysis))
+    columns = accounting_columns(analysis, alike=True)
     answers = [
-        *accounting_lines(columns, steps, analysis.recording.delay, counted.hfu(columns)),
+        *accounting_lines(
+            columns,
+            steps,
+            analysis.recording.delay,
+            hfu,
+            {part: analysis.causes_of(part) for part in ("host", "other")},
+            analysis.apart,
+        ),
         "",
         "Advice",
         *(f"  {line}" for line in advise(analysis).lines()),
@@ -151,13 +160,15 @@ def _step_section(steps: Columns) -> list[str]:
     names = [_short("all" if name is None else name) for name in steps["step"]]
     shown = STEPS_SHOWN if len(names) > STEPS_SHOWN + 1 else len(names)
     columns = ("total", *(part for part in PARTS if any(steps[part]) or part in ("kernel", "other")))
-    sums = {name: sum(steps[name]) for name in columns}
+    apart = first_apart(steps["total"])
+    sums = {name: sum(steps[name][apart:]) for name in columns}
     rows = [("step", *(LABELS.get(name, name) for name in columns))]
     rows += [(names[i], *(short_time_text(steps[name][i]) for name in columns)) for i in range(shown)]
     if shown < len(names):
         rows.append((f"… {len(names) - shown} more", *("" for _ in columns)))
     if len(names) > 1:
-        rows.append(("mean", *(short_time_text(sums[name] / len(names)) for name in columns)))
+        mean = f"mean of the last {len(names) - apart}" if apart else "mean"
+        rows.append((mean, *(short_time_text(sums[name] / (len(names) - apart)) for name in columns)))
     rows.append(
         ("share", *(percent_text(100 * sums[name] / sums["total"] if sums["total"] else math.nan) for name in columns))
     )

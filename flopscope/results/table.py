@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
+from flopscope import _core
 from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column
 from flopscope.results.row import COLUMN_NAMES, EventRow, is_array
 from flopscope.support import units
@@ -30,11 +31,12 @@ SORT_KEYS = (*COLUMN_NAMES, "cpu_time", "device_time")
 
 
 # The value of a column that with_rows() is given no value for.
+_BLANK_TEXTS = {"device_type": "cpu", "bound": "unknown", "timing_source": "cpu", "unit": None, "category": None}
 _BLANK: dict[str, Callable[[Column], Any]] = {
     "int64": lambda c: 0,
     "float64": lambda c: math.nan,
     "bool": lambda c: False,
-    "text": lambda c: {"device_type": "cpu", "bound": "unknown", "timing_source": "cpu", "unit": None}.get(c.name, ""),
+    "text": lambda c: _BLANK_TEXTS.get(c.name, ""),
     "texts": lambda c: [],
 }
 
@@ -44,6 +46,8 @@ def _sort_value(value: Any) -> tuple[bool, Any]:
     known = not (isinstance(value, float) and math.isnan(value))
     return known, str(value) if isinstance(value, list) else value if known and value is not None else 0
 
+
+_NAMED = ("key", "device_type", "category")
 
 # Entries of `meta` with a value for each row.
 _PARTS = ("top_level", "stacks", "ranks", "kernels")
@@ -76,7 +80,8 @@ class EventTable:
 
     It is not a subclass of collections.abc.Sequence: polars treats those as lists of objects rather than as tables.
 
-    columns: the values of each column by name, in the order and the units of COLUMNS; all of one length.
+    columns: the values of each column by name, in the order and the units of COLUMNS; all of one length. NaN as a
+        category: that of the name.
     meta: facts about the whole table; the attributes of the same names document them. Optional entries have a value for
         each row: "top_level" (whether some event has no parent; default True), "stacks" (EventRow.stack, if rows are
         grouped by stack) and "ranks" (EventRow.rank, in a table of several ranks).
@@ -89,6 +94,10 @@ class EventTable:
         self._sources: dict[str, Any] = {
             name: values if is_array(values) else list(values) for name, values in columns.items()
         }
+        self._sources["category"] = [
+            _core.category_of(key, device_type != "cpu") if category != category else category
+            for key, device_type, category in zip(*(self._sources[name] for name in _NAMED), strict=False)
+        ]
         self._columns = _Columns(self._sources)
         self._meta = dict(meta)
         lengths = {len(values) for values in self._sources.values()}

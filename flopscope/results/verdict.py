@@ -34,9 +34,11 @@ IDLE = {
     "host": "device idle until the next launch",
     "sync": "device idle after the host waited for it",
     "data": "device idle during a wait for data",
+    "recording": "device idle while the profiler worked",
+    "edges": "time before the first work and after the last",
     "other": "device idle between kernels",
 }
-HOST_IDLE = {"host": "time outside ops"}
+HOST_IDLE = {"host": "time between ops", "edges": "time before the first op and after the last"}
 
 
 @dataclass(frozen=True)

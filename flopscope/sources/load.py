@@ -243,6 +243,8 @@ def load_with(
         raise ImportError(printable(f"{name}: {problem}")) from problem
     problems.warn(report)
     metadata = _metadata(report["head"])
+    for step in _unfinished(metadata):
+        core.undo_step(step)
     given = GraphCaptures([], []) if captures is None else captures()
     rank = Trace(name, core, report, metadata).rank if given.annotations else None
     names = merged(given.annotations, rank)
@@ -390,6 +392,12 @@ def _metadata(head: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return members if isinstance(members, dict) else {}
+
+
+def _unfinished(metadata: Mapping[str, Any]) -> list[str]:
+    """Return the names of the steps amid which the recording of ``flopscope run`` began or ended."""
+    names = metadata.get("unfinishedSteps")
+    return [name for name in names if isinstance(name, str) and name.isascii()] if isinstance(names, list) else []
 
 
 def _integer(text: str) -> int | float:

@@ -72,6 +72,8 @@ class Recording:
         self._torch: Any = None
         self._starter: int | None = None  # the thread that starts a profiler for us
         self._step: Any = None
+        self._step_name = ""
+        self._unfinished: list[str] = []  # steps amid which the recording began or ended
         self._steps = StepCounter(self._step_ended, self._step_expected)
         self._expects_steps = False  # the program has created an optimizer
         self._lacks_first = False  # step 0 was recorded, and not marked
@@ -148,8 +150,8 @@ class Recording:
     def _keep_time(self) -> None:
         window = self._window
         assert window is not None
-        if not self._over.wait(self._began + window.begin - time.monotonic()):
-            self._safely(self._open)
+        if window.begin > 0 and not self._over.wait(self._began + window.begin - time.monotonic()):
+            self._safely(self._open_amid_step)
         if not math.isinf(window.end) and not self._over.wait(self._began + window.end - time.monotonic()):
             self._safely(self._close)
 
@@ -159,7 +161,7 @@ class Recording:
         by_steps = self._window is not None and self._window.unit == "steps"
         if not (self._steps.count or by_steps or self._expects_steps):
             return  # a program without steps shall have none; steps are seen at their end
-        name = f"ProfilerStep#{self._steps.count}"
+        self._step_name = name = f"ProfilerStep#{self._steps.count}"
         if isinstance(self._prof, profile):
             live = self._prof._live
             index = None if live is None else live.begin_range(name, True)
@@ -204,6 +206,11 @@ class Recording:
             self._disarm = _when_used(self._torch, functools.partial(self._safely, self._start_torch))
         else:
             self._start_torch()
+
+    def _open_amid_step(self) -> None:
+        self._open()
+        if self._step is not None:
+            self._unfinished.append(self._step_name)
 
     def _start_torch(self) -> None:
         """Start torch's profiler."""
@@ -251,14 +258,26 @@ class Recording:
         """Stop recording, at the end of the window or of the program."""
         self._disarm()
         if self._state == "recording":
-            self._end_step()
+            self._leave_step()
             self._name_rank()
             self._prof.stop()
+            if isinstance(self._prof, profile) and self._prof._core is not None:
+                for name in self._unfinished:
+                    self._prof._core.undo_step(name)
             self._end_arguments()
         elif self._state == "armed":
             self._why = _UNUSED
         self._state = "ended"
         end_background()
+
+    def _leave_step(self) -> None:
+        """End the open step, which its program has not ended, and put into the trace which steps are unfinished."""
+        if self._step is not None:
+            self._unfinished.append(self._step_name)
+            self._end_step()
+        if self._unfinished:
+            with suppress(Exception):
+                self._prof.add_metadata_json("unfinishedSteps", json.dumps(self._unfinished))
 
     def _name_rank(self) -> None:
         """Put the rank into the trace, which torch does only if its process group existed at the start."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any
 
 from flopscope import _core
@@ -51,9 +52,10 @@ def work(
 
     name: the op's name with its namespace, as in tables: "aten::mm", "_C::silu_and_mul", or one with a registered rule.
     shapes: one entry per argument of the op's schema: the shape of a tensor, or a tensor or array itself, whose dtype
-        counts then; a list of shapes for a list of tensors; a number or a bool for such an argument; None for any
+        counts then; for a list of tensors, a list of these; a number or a bool for such an argument; None for any
         other. Trailing arguments without a value may be left out.
-    dtypes: the dtype of all tensors, or a list of one per argument: "bfloat16", torch.bfloat16, numpy.float32, …
+    dtypes: the dtype of all tensors, or a list of one per argument: "bfloat16", torch.bfloat16, numpy.float32, …; for a
+        list of tensors that of all, or a list of one per tensor.
     values: one per argument: a number, a bool, a string or a list of these; None for a tensor and for no value.
 
     What the rules cannot tell from these arguments is NaN, and ``why`` says what was wrong. Raise ValueError for an
@@ -69,13 +71,12 @@ def work(
     count = max(len(shapes), len(values), len(dtypes) if per_argument else 0)
     entries = [*shapes, *[None] * (count - len(shapes))]
     kinds = [*dtypes, *[None] * (count - len(dtypes))] if per_argument else [dtypes] * count
-    kinds = [_dtype(getattr(e, "dtype", kind)) for e, kind in zip(entries, kinds, strict=True)]
     given = [*values, *[None] * (count - len(values))]
-    given = [e if isinstance(e, (bool, int, float)) else value for e, value in zip(entries, given, strict=True)]
-    dims = [None if isinstance(e, (bool, int, float)) else _dims(getattr(e, "shape", e)) for e in entries]
-    types = [_type(*argument) for argument in zip(dims, kinds, given, strict=True)]
-    concrete = [_text(value) if shape is None else "" for shape, value in zip(dims, given, strict=True)]
-    found = _core._work_of_torch(name, [shape or [] for shape in dims], types, [[] for _ in dims], concrete)
+    arguments = [_argument(*each) for each in zip(entries, kinds, given, strict=True)]
+    dims, types, concrete = (list(column) for column in zip(*arguments, strict=True)) if arguments else ([], [], [])
+    found = _core._work_of_torch(name, dims, types, [[] for _ in dims], concrete)
+    if found["of_launched"]:  # only its kernels would tell
+        found |= dict.fromkeys(("flops", "bytes_read", "bytes_written", "bytes_moved"), math.nan)
     return Work(
         flops=found["flops"],
         bytes_read=found["bytes_read"],
@@ -157,30 +158,53 @@ def _dtype(dtype: Any) -> str | None:
     return name if isinstance(name, str) else str(dtype).removeprefix("torch.")
 
 
-def _dims(shape: Any) -> list[Any] | None:
-    if shape is None:
-        return None
+def _argument(entry: Any, dtype: Any, value: Any) -> tuple[list[Any], Any, str]:
+    """Return an argument as a trace has it: its dims, its type, the text of its value."""
+    if entry is None:
+        kind = "" if value is None else "ScalarList" if isinstance(value, (list, tuple)) else "Scalar"
+        return [], kind, _text(value)
+    if isinstance(entry, (bool, int, float)):
+        return [], "Scalar", _text(entry)
+    if not hasattr(entry, "shape") and isinstance(entry, Iterable) and not isinstance(entry, (str, bytes)):
+        entry = list(entry)
+        if any(one is None or _is_tensor(one) for one in entry):
+            return *_tensors(entry, dtype), ""
+    return *_tensor(entry, dtype), ""
+
+
+def _is_tensor(entry: Any) -> bool:
+    """Return whether an entry is a tensor or a shape, and not a size."""
+    return not isinstance(entry, (Number, str)) and (hasattr(entry, "shape") or isinstance(entry, Sequence))
+
+
+def _tensors(entries: list[Any], dtypes: Any) -> tuple[list[Any], list[str]]:
+    """Return the dims and the types of a list of tensors; None is no tensor."""
+    if not isinstance(dtypes, (list, tuple)):
+        dtypes = [dtypes] * len(entries)
+    if len(dtypes) != len(entries):
+        raise ValueError(f"{len(dtypes)} dtypes for a list of {len(entries)} tensors")
+    pairs = [([], "") if e is None else _tensor(e, dtype) for e, dtype in zip(entries, dtypes, strict=True)]
+    return [dims for dims, _ in pairs], [kind for _, kind in pairs]
+
+
+def _tensor(entry: Any, dtype: Any) -> tuple[list[int], str]:
+    """Return the dims and the type of a tensor, or of its shape."""
+    name = _dtype(getattr(entry, "dtype", dtype))
+    dims = _dims(getattr(entry, "shape", entry))
+    if name not in _core.torch_dtypes:
+        raise ValueError(f"dtype must be one of {', '.join(_core.torch_dtypes)}, not {name!r}")
+    return dims, _core.torch_dtypes[name]
+
+
+def _dims(shape: Any) -> list[int]:
     if isinstance(shape, str) or not isinstance(shape, Sequence):
         raise TypeError(f"a shape is a sequence of integers, not {shape!r}")
-    if shape and isinstance(shape[0], Sequence):
-        return [_dims(one) for one in shape]
     for size in shape:
         if isinstance(size, bool) or not isinstance(size, int):
             raise TypeError(f"a shape is a sequence of integers, not {shape!r}")
         if size < 0:
             raise ValueError(f"the shape {shape!r} has a negative size")
     return list(shape)
-
-
-def _type(shape: list[Any] | None, dtype: str | None, value: Any) -> str:
-    """Return the type of an argument as a trace has it."""
-    if shape is None:
-        return "" if value is None else "ScalarList" if isinstance(value, (list, tuple)) else "Scalar"
-    if shape and isinstance(shape[0], list):
-        return "TensorList"
-    if dtype not in _core.torch_dtypes:
-        raise ValueError(f"dtype must be one of {', '.join(_core.torch_dtypes)}, not {dtype!r}")
-    return _core.torch_dtypes[dtype]
 
 
 def _text(value: Any) -> str:

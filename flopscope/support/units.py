@@ -159,7 +159,12 @@ def ratio_text(ratio: float) -> str:
 
 def roofline_text(percent: float) -> str:
     """Format a share of the roofline in percent; above 100, add the asterisk that a footnote explains."""
-    return f"{percent_text(percent)}{'*' if percent > 100 else ''}"
+    return marked(percent_text(percent), percent)
+
+
+def marked(text: str, percent: float) -> str:
+    """Return the text of a rate or share with an asterisk if it is over its peak, of which it is so many percent."""
+    return f"{text}*" if percent > 100 else text
 
 
 def bound_text(bound: str) -> str:

@@ -19,7 +19,7 @@ from flopscope.timing.distribution import Distribution
 
 __all__ = ["Bound", "Measurement", "Shares", "plain"]
 
-Bound = Literal["compute", "memory", "launch", "latency", "cache", "unknown"]
+Bound = Literal["compute", "memory", "launch", "latency", "inefficient", "cache", "unknown"]
 SOURCES = {"cupti": "device times from CUPTI", "event": "CUDA events", "cpu": "the monotonic clock"}
 
 
@@ -150,6 +150,7 @@ class Measurement(Distribution):
             "memory": f"{share}, bound by memory at {_rate(self.gbytes_per_s, 'GB/s')}",
             "compute": f"{share}, bound by compute at {_flop_rate(self.tflops_per_s)}",
             "latency": f"{share}: neither its bytes nor its FLOPs explain the time",
+            "inefficient": f"{share}: neither its bytes nor its FLOPs explain the time, which is no short launch's",
             "cache": f"{_rate(self.gbytes_per_s, 'GB/s')} exceeds the memory bandwidth, so the data was in cache",
             "unknown": self._unknown(),
         }[self.bound]
@@ -157,6 +158,8 @@ class Measurement(Distribution):
     def _unknown(self) -> str:
         if self.flops == 0 and self.bytes_total_moved == 0:
             return "it does no FLOPs and moves no bytes"
+        if self.pct_roofline > 100:
+            return f"{self.pct_roofline:.0f} % of the roofline, which no cache explains: its bytes are wrong"
         if math.isnan(self.flops) and math.isnan(self.bytes_total_moved):
             return f"share of the roofline unknown: {self.why_unknown}"
         rates = [_rate(self.gbytes_per_s, "GB/s"), _flop_rate(self.tflops_per_s)]

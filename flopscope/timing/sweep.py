@@ -392,11 +392,8 @@ def _default_sizes(subject: _Subject, dtypes: Sequence[str]) -> list[Size]:
 
 
 def _item_bytes(dtype: str) -> int:
-    """Return the bytes per element of a dtype; of one that only make() knows, such as "int16", from its digits."""
-    if dtype in _core.dtype_bytes:
-        return _core.dtype_bytes[dtype]
-    bits = "".join(letter for letter in dtype if letter.isdigit())
-    return max(int(bits) // 8, 1) if bits else 8
+    """Return the bytes per element of a dtype; 8 for one that only make() knows."""
+    return _core.torch_dtype_sizes.get(dtype, (8, ""))[0]
 
 
 def cache_sizes(device: Device) -> dict[str, float]:

@@ -246,18 +246,18 @@ COLUMNS = [
     ViewColumn(
         "TFLOP/s",
         "tflops_per_s",
-        lambda r, at: units.number_text(r.tflops_per_s),
+        lambda r, at: units.marked(units.number_text(r.tflops_per_s), r.pct_peak_flops),
         "roofline",
         7,
-        fit=Fit("FLOP/s", 8, lambda r, t: units.prefixed_text(r.tflops_per_s * 1e12)),
+        fit=Fit("FLOP/s", 8, lambda r, t: units.marked(units.prefixed_text(r.tflops_per_s * 1e12), r.pct_peak_flops)),
     ),
     ViewColumn(
         "GB/s",
         "gbytes_per_s",
-        lambda r, at: units.number_text(r.gbytes_per_s),
+        lambda r, at: units.marked(units.number_text(r.gbytes_per_s), r.pct_peak_bandwidth),
         "roofline",
         7,
-        fit=Fit("B/s", 9, lambda r, t: units.prefixed_text(r.gbytes_per_s * 1e9)),
+        fit=Fit("B/s", 9, lambda r, t: units.marked(units.prefixed_text(r.gbytes_per_s * 1e9), r.pct_peak_bandwidth)),
     ),
     ViewColumn(
         "FLOP/B",

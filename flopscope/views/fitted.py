@@ -36,7 +36,8 @@ NO_BREAK = "\u00a0"
 STACK_INDENT = "    "
 WHOLE_WIDTH = 10**6
 
-STYLES = {"compute": "cyan", "memory": "blue", "cache": "blue", "launch": "magenta", "latency": "magenta"}
+STYLES = dict.fromkeys(("memory", "cache"), "blue") | dict.fromkeys(("launch", "latency"), "magenta")
+STYLES |= {"compute": "cyan", "inefficient": "yellow"}
 """Colours of bounds, as rich names them."""
 SHARE_STYLES = ((75.0, "green"), (40.0, "yellow"), (0.0, "red"))
 """Colours of shares of the roofline, from a share in percent on."""

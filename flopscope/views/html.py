@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from flopscope import _core
 from flopscope.support.safe import markup, printable
 from flopscope.views.columns import NOTHING
 from flopscope.views.entries import Entry, list_entries
@@ -51,6 +52,8 @@ def _cell(column: FittedColumn, i: int, entry: Entry, table: EventTable) -> str:
     style = ""
     if column.is_text:
         style = f' class="name" title="{markup(column.fit.cell(entry.row, table))}"'
+    elif column.column.attribute == "bound":
+        style = f' title="{markup(_core.bounds()[entry.row.bound])}"'
     elif column.fit.share is not None and shown not in NOTHING:
         share = min(max(100 * column.fit.share(entry.row, table), 0.0), 100.0)
         style = f' style="{BAR.format(share)}"' if share == share else ""

@@ -32,7 +32,7 @@ def footnotes(
     name, time: return the text of a name and of a time in µs.
     """
     rows = list(rows)
-    if any(row.pct_roofline > 100 for row in rows):
+    if any(share > 100 for row in rows for share in (row.pct_roofline, row.pct_peak_flops, row.pct_peak_bandwidth)):
         yield "* more than the roofline: the data sat in cache (bound: cache), the clock was higher than when the peak"
         yield "  was measured (uniform data draws less power), or a work rule is wrong."
     if table.device_unseen:

@@ -25,6 +25,7 @@ BOUNDS = {  # colour and marker
     "cache": ("#009E73", "D"),
     "memory": ("#0072B2", "o"),
     "compute": ("#D55E00", "s"),
+    "inefficient": ("#8C510A", "<"),
     "latency": ("#E69F00", "v"),
     "unknown": ("#808080", "X"),
 }

@@ -25,6 +25,8 @@ LOOKS: Mapping[str, tuple[str, str, str]] = {  # of each part: label, colour, ha
     "host": ("idle: host late", PAPER, "////"),
     "sync": ("idle: after a wait", PAPER, "\\\\\\\\"),
     "data": ("idle: data loading", PAPER, "...."),
+    "recording": ("idle: the profiler works", PAPER, "++++"),
+    "edges": ("idle: before and after all work", PAPER, ""),
     "other": ("idle: other", PAPER, "xxxx"),
     "ideal": ("ideal", "#56B4E9", ""),
 }

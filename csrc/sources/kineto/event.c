@@ -25,6 +25,7 @@ typedef struct {
 static const category categories[] = {
     CATEGORY("cpu_op", HOST, OP),
     CATEGORY("Operator", HOST, OP),
+    CATEGORY("operator", HOST, OP),
     CATEGORY("user_annotation", HOST, RANGE),
     CATEGORY("cuda_runtime", HOST, RUNTIME),
     CATEGORY("cuda_driver", HOST, RUNTIME),
@@ -256,9 +257,16 @@ static uint8_t graph_flags(int64_t written)
     return written == 0 ? 0 : FS_EVENT_REPLAYED | (written == FS_EVENT_MARK ? FS_EVENT_MARK : 0);
 }
 
+/* Return whether a record is the mark of a step; old versions of torch wrote it as an op. */
+static bool marks_step(const fs_record *record, const fs_scan_span *name)
+{
+    if (record->kind != FS_EVENT_RANGE && record->kind != FS_EVENT_OP) return false;
+    return begins(name, "ProfilerStep#") || is(name, "ProfilerStep*");
+}
+
 static fs_status keep_host(fs_piece *piece, const event_text *event, fs_record *record, fs_error *err)
 {
-    if (record->kind == FS_EVENT_RANGE && begins(&event->name, "ProfilerStep#")) record->kind = FS_EVENT_STEP;
+    if (marks_step(record, &event->name)) record->kind = FS_EVENT_STEP;
     record->graph = graph_flags(number(event, FS_ARG_REPLAYED, 0));
     record->communication = record->kind == FS_EVENT_RANGE && fs_scan_is_communication(&event->name);
     FS_TRY(find_lane(piece, -1, number(event, FS_ARG_THREAD, event->thread.number), event, &record->lane, err));
@@ -287,7 +295,7 @@ static fs_status keep_device(fs_piece *piece, const event_text *event, fs_record
     }
     record->device = (int8_t)device;
     if (record->kind == FS_EVENT_SYNC) record->device = -1;
-    if (record->kind == FS_EVENT_RANGE && begins(&event->name, "ProfilerStep#")) record->kind = FS_EVENT_STEP;
+    if (marks_step(record, &event->name)) record->kind = FS_EVENT_STEP;
     record->bytes = bytes_of(event, FS_ARG_BYTES);
     FS_TRY(find_lane(piece, device, stream, event, &record->lane, err));
     if (!fs_event_kind_on_device[record->kind] || record->kind == FS_EVENT_INTERVAL) return FS_OK;

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "ops/op.h"
 #include "work/aten/elements.h"
 #include "work/aten/generated.h"
 #include "work/aten/products.h"
@@ -84,7 +85,7 @@ static const char *without(const char *name, const char *prefix)
 static fs_aten_rule find_like(const char *name)
 {
     static const char foreach[] = "_foreach_", special[] = "special_", backward[] = "_backward";
-    const fs_aten_rule nothing = {NULL, NULL, 0, 0, NULL};
+    const fs_aten_rule nothing = {.name = NULL};
     size_t size = strcspn(name, "."); /* the rest is the overload */
     const fs_aten_rule *rule = find_form(name, size);
     if (rule != NULL) return *rule;
@@ -122,7 +123,15 @@ static fs_aten_rule find_rule(const char *name)
         const char *rest = without(name, namespaces[i]);
         if (rest != NULL) return find_like(rest);
     }
-    return (fs_aten_rule){NULL, NULL, 0, 0, NULL};
+    return (fs_aten_rule){.name = NULL};
+}
+
+fs_aten_rule fs_aten_rule_of(const char *name)
+{
+    fs_aten_rule rule = find_rule(name);
+    const char *native = without(name, FS_OP_NAMESPACE);
+    if (rule.count != NULL || (native == NULL && strchr(name, ':') != NULL)) return rule;
+    return find_like(native != NULL ? native : name);
 }
 
 bool fs_work_has_one_dtype(const char *name)
@@ -211,6 +220,7 @@ static bool is_of_forward(const fs_aten_rule *rule)
 static bool is_gradient_of(const char *name, const char *forward)
 {
     static const char backward[] = "Backward";
+    if (fs_bags_is_gradient_of(name, forward)) return true;
     size_t size = strlen(forward);
     return strncmp(name, forward, size) == 0 && strcmp(name + size, backward) == 0;
 }
@@ -265,10 +275,13 @@ static fs_work work_by_rule(const char *name, const fs_torch_call *call)
     if (custom_rule != NULL && custom_rule(name, call, &work)) return work;
     if (fs_triton_is_kernel(name)) return fs_triton_count(name, call);
     fs_aten_rule rule = find_rule(name);
+    fs_torch_call forward;
     if (is_of_forward(&rule)) {
         work.of_forward = call->outer == NULL;
         if (call->outer == NULL || !is_gradient_of(name, call->outer_name)) return work;
-        call = call->outer;
+        forward = *call->outer;
+        forward.output = fs_sizes_tensor(call, 0); /* the gradient of its result */
+        call = &forward;
     }
     rule = find_fitting(rule, call);
     if (rule.count == NULL || !call->whole || !fits(&rule, call)) return fs_work_unknown;

@@ -9,6 +9,7 @@
 #define FS_WORK_ATEN_ATEN_H
 
 #include "store/torch_signature.h"
+#include "work/category.h"
 #include "work/work.h"
 
 typedef struct fs_aten_rule fs_aten_rule;
@@ -21,9 +22,17 @@ struct fs_aten_rule {
     double flops;          /* parameter of the family: FLOPs per element, … */
     int option;            /* further parameter: the place of an argument, a flag, … */
     const char *arguments; /* the argument list (libraries/schema.h), if the op is of another library; else NULL */
+    fs_category category;  /* FS_CATEGORY_OF_FAMILY: that of its family (categories.c) */
 };
 
 /* The rows of both lists; each list ends with a NULL name. */
 extern const fs_aten_rule fs_aten_product_rules[], fs_aten_element_rules[];
+
+/* Return the rule of an op by its full name, of any call; count is NULL if there is none. A name without a namespace,
+ * or in flopscope's, is one of aten. */
+fs_aten_rule fs_aten_rule_of(const char *name);
+
+/* Return the category of a rule (categories.c). */
+fs_category fs_aten_category(const fs_aten_rule *rule);
 
 #endif

@@ -23,6 +23,13 @@ static const int tables[] = {
         [sizeof places / sizeof *places] = 0,
 };
 
+static const bool begins_top_left[] = {
+#define TOP_LEFT(NAME) [FS_ATTENTION_##NAME] = true,
+    FS_TOP_LEFT_LIST(TOP_LEFT)
+#undef TOP_LEFT
+        [sizeof places / sizeof *places] = false,
+};
+
 /* Queries of [batch, heads, rows, size], keys and values of `columns` rows each, values of `value_size`. */
 typedef struct {
     const fs_torch_tensor *query, *key, *value;
@@ -123,18 +130,22 @@ static double cache_bytes(const shapes *found, const fs_torch_tensor *cache)
     return fmin(found->cached * row, fs_sizes_read(cache));
 }
 
-/* The keys visible to a query, relative to its own: how many before and after; negative: all. */
+/* The keys visible to a query, relative to its own: how many before and after; negative: all. A query's own key has its
+ * number if top_left; else the last query and the last key belong together. */
 typedef struct {
     double before, after;
-    bool known;
+    bool known, top_left;
 } mask;
+
+enum { FROM_TOP_LEFT = 1 }; /* the mask number of a causal mask; 2: from the bottom right */
 
 static mask mask_of(const fs_torch_call *call, int row)
 {
     bool by_number = places[row].layout == FS_MASKED;
     double causal =
         by_number ? fs_products_number(call, places[row].causal, 0) : fs_products_flag(call, places[row].causal);
-    mask found = {-1, -1, !isnan(causal)};
+    bool top_left = by_number ? causal == FROM_TOP_LEFT : begins_top_left[row];
+    mask found = {-1, -1, !isnan(causal), top_left};
     int window = places[row].window;
     if (window >= 0) {
         found.before = fs_sizes_number(fs_sizes_text(call, (unsigned)window), -1) - by_number;
@@ -155,15 +166,12 @@ static double reached(double rows, double columns, double shift)
     return sums[1] - sums[0];
 }
 
-/* Return the number of query-key pairs. Queries and keys are aligned at the end: the last query sees all keys. For a
- * causal mask half of the diagonal counts; for a window every key. */
+/* Return the number of query-key pairs that the mask leaves. */
 static double pairs_of(const shapes *of, mask visible)
 {
-    double rows = of->rows, columns = of->columns, offset = columns - rows;
+    double rows = of->rows, columns = of->columns, offset = visible.top_left ? 0 : columns - rows;
     if (!visible.known) return NAN;
     if (visible.before < 0 && visible.after < 0) return rows * columns;
-    if (visible.before < 0 && visible.after == 0)
-        return rows <= columns ? rows * (2 * columns - rows) / 2 : columns * columns / 2;
     double until = visible.after < 0 ? rows * columns : reached(rows, columns, offset + visible.after + 1);
     return until - (visible.before < 0 ? 0 : reached(rows, columns, offset - visible.before));
 }

@@ -28,10 +28,27 @@
  * mask number. With offsets, the sequences are concatenated: [sequence, heads, size]. */
 enum { FS_HEADS_FIRST, FS_SEQUENCE_FIRST, FS_MASKED };
 
+/* X(NAME): a causal mask begins at the first query and the first key, as torch.nn.functional.
+ * scaled_dot_product_attention documents it. The others end at the last query and the last key; so does flash attention
+ * inside torch on CUDA, which torch calls with such a mask for torch.nn.attention.bias.causal_lower_right alone. A mask
+ * number tells which: see mask_of. */
+#define FS_TOP_LEFT_LIST(X)   \
+    X(ATEN)                   \
+    X(FLASH_CPU)              \
+    X(EFFICIENT)              \
+    X(EFFICIENT_2_0)          \
+    X(CUDNN_KERNEL)           \
+    X(CPU_BACKWARD)           \
+    X(EFFICIENT_BACKWARD)     \
+    X(EFFICIENT_BACKWARD_2_0) \
+    X(CUDNN_BACKWARD)         \
+    X(FUSED_BACKWARD)
+
 #define FS_ATTENTION_LIST(X)                                                                                           \
     X(ATEN, 0, FS_HEADS_FIRST, 3, 5, FS_NOT_THERE, FS_NOT_THERE, FS_NOT_THERE, FS_NOT_THERE, 0)                        \
     X(FLASH_SCALED, 0, FS_HEADS_FIRST, FS_NOT_THERE, 7, FS_NOT_THERE, FS_NOT_THERE, FS_ALWAYS, FS_NOT_THERE, 10)       \
-    X(FLASH, 0, FS_HEADS_FIRST, 5, 4, FS_NOT_THERE, FS_NOT_THERE, FS_ALWAYS, FS_NOT_THERE, 0)                          \
+    X(FLASH, 0, FS_HEADS_FIRST, FS_NOT_THERE, 4, FS_NOT_THERE, FS_NOT_THERE, FS_ALWAYS, FS_NOT_THERE, 0)               \
+    X(FLASH_CPU, 0, FS_HEADS_FIRST, 5, 4, FS_NOT_THERE, FS_NOT_THERE, FS_ALWAYS, FS_NOT_THERE, 0)                      \
     X(EFFICIENT, 0, FS_HEADS_FIRST, 3, 6, FS_NOT_THERE, FS_NOT_THERE, 4, FS_NOT_THERE, 7)                              \
     X(EFFICIENT_2_0, 0, FS_HEADS_FIRST, FS_NOT_THERE, 4, FS_NOT_THERE, FS_NOT_THERE, 3, FS_NOT_THERE, 0)               \
     X(CUDNN_KERNEL, 0, FS_HEADS_FIRST, 3, 10, 4, 6, 8, FS_NOT_THERE, 0)                                                \

@@ -9,12 +9,17 @@
 #define P(n) (FS_PLACE * (n))
 
 const fs_aten_rule fs_aten_element_rules[] = {
-#define FS_ATEN(name, family, flops, option) {#name, fs_count_##family, flops, option, NULL},
+#define FS_ATEN_AS(CATEGORY, name, family, flops, option) \
+    {#name, fs_count_##family, flops, option, NULL, FS_CATEGORY_##CATEGORY},
+#define FS_ATEN(name, family, flops, option) FS_ATEN_AS(OF_FAMILY, name, family, flops, option)
 #include "work/aten/elements.def"
 #include "work/aten/pointwise.def"
 #undef FS_ATEN
-#define FS_ATEN_VIEW(name) {#name, fs_count_view, 0, 0, NULL},
+#undef FS_ATEN_AS
+#define FS_ATEN_VIEW_AS(CATEGORY, name) {#name, fs_count_view, 0, 0, NULL, FS_CATEGORY_##CATEGORY},
+#define FS_ATEN_VIEW(name) FS_ATEN_VIEW_AS(OF_FAMILY, name)
 #include "work/aten/views.def"
 #undef FS_ATEN_VIEW
-    {NULL, NULL, 0, 0, NULL},
+#undef FS_ATEN_VIEW_AS
+    {.name = NULL},
 };

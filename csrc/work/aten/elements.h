@@ -62,27 +62,32 @@ enum { FS_OPTIMIZER_ADAM, FS_OPTIMIZER_SGD, FS_OPTIMIZER_ADAGRAD };
 
 /* Families --------------------------------------------------------------------------------------------------------- */
 
-/* X(family). Each is documented at its definition. */
+/* X(family, CATEGORY of its ops). Each is documented at its definition. */
 /* clang-format off */
 #define FS_ATEN_FAMILIES(X)                                                                                     \
     /* pointwise.c */                                                                                           \
-    X(pointwise) X(view) X(moves) X(glu) X(glu_backward) X(loss)                                                \
+    X(pointwise, POINTWISE) X(view, OTHER) X(moves, COPIES) X(glu, POINTWISE) X(glu_backward, POINTWISE)        \
+    X(loss, REDUCTION)                                                                                          \
     /* reduce.c */                                                                                              \
-    X(reduce) X(norm) X(norm_backward)                                                                          \
+    X(reduce, REDUCTION) X(norm, NORMALISATION) X(norm_backward, NORMALISATION)                                 \
     /* windows.c */                                                                                             \
-    X(pool) X(pool_to) X(spread) X(resize) X(resize_backward) X(pad)                                            \
+    X(pool, REDUCTION) X(pool_to, REDUCTION) X(spread, REDUCTION) X(resize, POINTWISE)                          \
+    X(resize_backward, POINTWISE) X(pad, COPIES)                                                                \
     /* index.c */                                                                                               \
-    X(grid_sample) X(grid_sample_backward) X(unfold) X(fold) X(gather) X(embedding) X(embedding_backward)       \
-    X(embedding_bag)                                                                                            \
+    X(grid_sample, POINTWISE) X(grid_sample_backward, POINTWISE) X(unfold, COPIES) X(fold, COPIES)              \
+    X(gather, COPIES) X(embedding, COPIES) X(embedding_backward, COPIES) X(embedding_bag, COPIES)               \
     /* lists.c */                                                                                               \
-    X(scatter) X(index_put) X(nll) X(nll_backward) X(pick) X(range) X(index) X(list) X(join) X(chunk_cat)       \
-    X(optimizer)                                                                                                \
+    X(scatter, COPIES) X(index_put, COPIES) X(nll, REDUCTION) X(nll_backward, REDUCTION) X(pick, REDUCTION)     \
+    X(range, COPIES) X(index, COPIES) X(list, POINTWISE) X(join, COPIES) X(chunk_cat, COPIES)                   \
+    X(block_diagonal, COPIES) X(optimizer, POINTWISE)                                                           \
     /* parts.c */                                                                                               \
-    X(apart) X(triangle) X(triangle_indices) X(histogram) X(nonzero) X(select) X(unique) X(repeat) X(narrow)    \
-    X(permute) X(blocks) X(swizzle)
+    X(apart, REDUCTION) X(triangle, POINTWISE) X(triangle_indices, COPIES) X(histogram, REDUCTION)              \
+    X(nonzero, COPIES) X(select, COPIES) X(unique, REDUCTION) X(repeat, COPIES) X(narrow, COPIES)               \
+    X(permute, COPIES) X(blocks, POINTWISE) X(swizzle, COPIES)
 /* clang-format on */
 
-#define FS_COUNT_FUNCTION(family) fs_work fs_count_##family(const fs_aten_rule *rule, const fs_torch_call *call);
+#define FS_COUNT_FUNCTION(family, CATEGORY) \
+    fs_work fs_count_##family(const fs_aten_rule *rule, const fs_torch_call *call);
 FS_ATEN_FAMILIES(FS_COUNT_FUNCTION)
 #undef FS_COUNT_FUNCTION
 
@@ -97,6 +102,9 @@ const fs_torch_tensor *fs_out_tensor(const fs_aten_rule *rule, const fs_torch_ca
 
 /* Return the result's dtype, by the rule's flags, for arguments that promote to `dtype`. */
 unsigned fs_result_dtype(const fs_aten_rule *rule, unsigned dtype);
+
+/* Return the dtype to which tensors of two dtypes promote. */
+unsigned fs_promoted(unsigned a, unsigned b);
 
 /* Return the bytes of a result of so many elements and of the tensors written besides it. */
 double fs_result_bytes(const fs_aten_rule *rule, double elements, unsigned dtype);

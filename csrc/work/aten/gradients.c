@@ -4,6 +4,7 @@
 
 #include "work/aten/convolution.h"
 #include "work/aten/sizes.h"
+#include "work/libraries/libraries.h"
 
 static const struct {
     const char *name, *op;
@@ -50,13 +51,18 @@ static bool same_shape(const fs_torch_tensor *a, const fs_torch_tensor *b)
 bool fs_work_is_gradient(const char *name, const fs_torch_call *call)
 {
     fs_gradient found;
-    return fs_gradient_find(name, call, &found);
+    return fs_bags_is_gradient(name) || fs_gradient_find(name, call, &found);
 }
 
 const fs_torch_tensor *fs_work_result_told(const char *gradient_name, const fs_torch_call *gradient, const char *name,
                                            const fs_torch_call *call)
 {
     fs_gradient of;
+    if (fs_bags_is_gradient(gradient_name)) {
+        const fs_torch_tensor *result = fs_sizes_tensor(gradient, 0);
+        bool fits = fs_bags_is_gradient_of(gradient_name, name) && fs_bags_fit(name, call, result);
+        return fits ? result : NULL;
+    }
     if (!fs_gradient_find(gradient_name, gradient, &of)) return NULL;
     if (*of.op != 0 && !is_op(name, of.op)) return NULL;
     if (*of.op == 0 && strstr(name, "conv") == NULL) return NULL;

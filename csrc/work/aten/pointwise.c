@@ -88,7 +88,7 @@ static int category(unsigned dtype)
 /* FS_TORCH_DTYPE_COUNT + 1: none yet. */
 enum { NO_DTYPE = FS_TORCH_DTYPE_COUNT + 1 };
 
-static unsigned promote(unsigned a, unsigned b)
+unsigned fs_promoted(unsigned a, unsigned b)
 {
     if (a == NO_DTYPE || a == b) return b;
     if (b == NO_DTYPE) return a;
@@ -127,15 +127,15 @@ static unsigned promoted(const fs_torch_call *call, unsigned end)
         const fs_torch_tensor *tensor = fs_sizes_tensor(call, i);
         if (tensor == NULL) {
             if (call->arguments[i].type == FS_TORCH_SCALAR)
-                ranks[2] = promote(ranks[2], dtype_of_number(call->arguments[i].text));
+                ranks[2] = fs_promoted(ranks[2], dtype_of_number(call->arguments[i].text));
         } else if (may_be_number(tensor)) {
-            alone = promote(alone, tensor->dtype);
-            ranks[2] = promote(ranks[2], tensor->dtype == FS_TORCH_FLOAT64      ? (unsigned)FS_TORCH_FLOAT32
-                                         : tensor->dtype == FS_TORCH_COMPLEX128 ? (unsigned)FS_TORCH_COMPLEX64
-                                                                                : tensor->dtype);
+            alone = fs_promoted(alone, tensor->dtype);
+            ranks[2] = fs_promoted(ranks[2], tensor->dtype == FS_TORCH_FLOAT64      ? (unsigned)FS_TORCH_FLOAT32
+                                             : tensor->dtype == FS_TORCH_COMPLEX128 ? (unsigned)FS_TORCH_COMPLEX64
+                                                                                    : tensor->dtype);
         } else {
             unsigned *rank = &ranks[tensor->ndim == 0];
-            *rank = promote(*rank, tensor->dtype);
+            *rank = fs_promoted(*rank, tensor->dtype);
         }
     }
     unsigned dtype = ranks[0];
@@ -235,7 +235,7 @@ fs_work fs_count_pointwise(const fs_aten_rule *rule, const fs_torch_call *call)
 fs_aten_rule fs_aten_backward(const fs_aten_rule *rule)
 {
     bool has_gradient = rule->count == fs_count_pointwise && rule->flops > 0;
-    return (fs_aten_rule){rule->name, has_gradient ? fs_count_pointwise : NULL, 1, 0, NULL};
+    return (fs_aten_rule){rule->name, has_gradient ? fs_count_pointwise : NULL, 1, 0, NULL, fs_aten_category(rule)};
 }
 
 /* No data movement: views, allocation without filling, queries. */

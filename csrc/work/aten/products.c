@@ -11,10 +11,10 @@
 #include "work/aten/sizes.h"
 
 const fs_aten_rule fs_aten_product_rules[] = {
-#define FS_PRODUCT(name, family, option) {#name, fs_count_##family, 2, option, NULL},
+#define FS_PRODUCT(name, family, option) {#name, fs_count_##family, 2, option, NULL, FS_CATEGORY_OF_FAMILY},
 #include "work/aten/products.def"
 #undef FS_PRODUCT
-    {NULL, NULL, 0, 0, NULL},
+    {.name = NULL},
 };
 
 /* Return the size of the dimension `from_end` from the last, 1 if there is none. */

@@ -7,31 +7,32 @@
 
 #include "work/aten/aten.h"
 
-/* X(family), with the meaning of the option. */
-#define FS_PRODUCT_FAMILIES(X)                                                          \
-    X(product)        /* place of the first matrix; the addend precedes it */           \
-    X(summed_product) /* likewise; the products of a batch are summed */                \
-    X(int_product)    /* likewise; int8 with an int32 result */                         \
-    X(vectors)        /* dot product: place of the first vector */                      \
-    X(outer)          /* likewise, outer product */                                     \
-    X(linear)         /* arguments: input, weight [outputs, inputs], bias */            \
-    X(scaled)         /* unused; low-precision matrices with scales */                  \
-    X(grouped)        /* place of the offsets that divide matrices into groups */       \
-    X(packed)         /* place of the scales: [outputs], or [groups, outputs, …] */     \
-    X(distances)      /* pairwise distances of rows: 0 of two matrices, 1 within one */ \
-    X(convolution)    /* row of convolution.h */                                        \
-    X(convolution_backward)                                                             \
-    X(convolution_part) /* one gradient; the enclosing op provides its shapes */        \
-    X(attention)        /* row of attention.h */                                        \
-    X(attention_backward)                                                               \
-    X(rnn)       /* row of recurrent.c: layers of a recurrent network */                \
-    X(rnn_layer) /* oneDNN's single layer and direction; 1: its gradients */            \
-    X(cell)      /* the elementwise part of a cell: row of recurrent.c */               \
-    X(fourier)   /* 0: complex to complex, 1: real to complex, 2: complex to real */    \
-    X(factor)    /* row of linalg.h */                                                  \
-    X(spectrum)  /* eigenvalues, singular values: row of linalg.h */
+/* X(family, CATEGORY of its ops), with the meaning of the option. */
+#define FS_PRODUCT_FAMILIES(X)                                                                      \
+    X(product, PRODUCT)         /* place of the first matrix; the addend precedes it */             \
+    X(summed_product, PRODUCT)  /* likewise; the products of a batch are summed */                  \
+    X(int_product, PRODUCT)     /* likewise; int8 with an int32 result */                           \
+    X(vectors, PRODUCT)         /* dot product: place of the first vector */                        \
+    X(outer, PRODUCT)           /* likewise, outer product */                                       \
+    X(linear, PRODUCT)          /* arguments: input, weight [outputs, inputs], bias */              \
+    X(scaled, PRODUCT)          /* unused; low-precision matrices with scales */                    \
+    X(grouped, PRODUCT)         /* place of the offsets that divide matrices into groups */         \
+    X(packed, PRODUCT)          /* place of the scales: [outputs], or [groups, outputs, …] */       \
+    X(distances, REDUCTION)     /* pairwise distances of rows: 0 of two matrices, 1 within one */   \
+    X(convolution, CONVOLUTION) /* row of convolution.h */                                          \
+    X(convolution_backward, CONVOLUTION)                                                            \
+    X(convolution_part, CONVOLUTION) /* one gradient; the enclosing op provides its shapes */       \
+    X(attention, ATTENTION)          /* row of attention.h */                                       \
+    X(attention_backward, ATTENTION)                                                                \
+    X(rnn, RECURRENT)           /* row of recurrent.c: layers of a recurrent network */             \
+    X(rnn_layer, RECURRENT)     /* oneDNN's single layer and direction; 1: its gradients */         \
+    X(cell, POINTWISE)          /* the elementwise part of a cell: row of recurrent.c */            \
+    X(fourier, LINEAR_ALGEBRA)  /* 0: complex to complex, 1: real to complex, 2: complex to real */ \
+    X(factor, LINEAR_ALGEBRA)   /* row of linalg.h */                                               \
+    X(spectrum, LINEAR_ALGEBRA) /* eigenvalues, singular values: row of linalg.h */
 
-#define FS_COUNT_FUNCTION(family) fs_work fs_count_##family(const fs_aten_rule *rule, const fs_torch_call *call);
+#define FS_COUNT_FUNCTION(family, CATEGORY) \
+    fs_work fs_count_##family(const fs_aten_rule *rule, const fs_torch_call *call);
 FS_PRODUCT_FAMILIES(FS_COUNT_FUNCTION)
 #undef FS_COUNT_FUNCTION
 

@@ -47,7 +47,7 @@ fs_work fs_count_reduce(const fs_aten_rule *rule, const fs_torch_call *call)
     bool all;
     if (self == NULL) return fs_work_unknown;
     if (place > 0 && fs_sizes_tensor(call, place) != NULL) {
-        const fs_aten_rule pair = {rule->name, fs_count_pointwise, 1, FS_ARGUMENTS * 2, NULL};
+        const fs_aten_rule pair = {rule->name, fs_count_pointwise, 1, FS_ARGUMENTS * 2, NULL, FS_CATEGORY_OF_FAMILY};
         return fs_count_pointwise(&pair, call);
     }
     double left = elements_left(self, call, place, &all);

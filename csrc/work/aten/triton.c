@@ -41,6 +41,16 @@ static const char *const gradients[] = {
 /* Parts of a name for which the incoming gradient may have fewer elements. */
 static const char *const spreads[] = {"expand", "loss", "full", "scalar_tensor", "div"};
 
+/* Parts of a name that may give a result of another dtype than that to which its operands promote. */
+static const char *const casts[] = {"copy", "convert", "full", "zero", "ones",  "empty",
+                                    "rand", "arange",  "iota", "norm", "quant", "softmax"};
+
+/* Words of a name that may give bools, beside dropout and its mask. */
+static const char *const bools[] = {
+    "eq",          "ne",         "lt",          "le",          "gt",          "ge",
+    "logical_and", "logical_or", "logical_not", "logical_xor", "bitwise_and", "bitwise_or",
+    "bitwise_not", "isnan",      "isinf",       "isfinite",    "signbit",     "threshold_backward"};
+
 #define HAS(name, parts) has_any(name, parts, sizeof parts / sizeof *(parts))
 
 static bool has_any(const char *name, const char *const *parts, size_t count)
@@ -162,9 +172,34 @@ static const fs_torch_tensor *last_tensor(const fs_torch_call *call, points of)
     return last;
 }
 
+/* Return whether the name has one of the words, between underscores. */
+static bool has_word(const char *name, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t size = strlen(words[i]);
+        for (const char *at = strstr(name, words[i]); at != NULL; at = strstr(at + 1, words[i]))
+            if (at[-1] == '_' && (at[size] == '_' || at[size] == 0)) return true;
+    }
+    return false;
+}
+
+/* Return whether no result can have the dtype of the last tensor, so that it is read: a mask of an op that gives no
+ * bools; or a float narrower than the first tensor, with which it promotes. */
+static bool is_operand(const char *name, const fs_torch_tensor *first, const fs_torch_tensor *last)
+{
+    if (!fs_sizes_is_float(first->dtype)) return false;
+    if (last->dtype == FS_TORCH_BOOL) {
+        const char *dropout = strstr(name, "dropout");
+        bool draws = dropout != NULL && strncmp(dropout, "dropout_backward", strlen("dropout_backward")) != 0;
+        return !draws && !HAS(name, casts) && !has_word(name, bools, sizeof bools / sizeof *bools);
+    }
+    bool narrower = fs_sizes_is_float(last->dtype) && fs_sizes_item(last->dtype) < fs_sizes_item(first->dtype);
+    return narrower && !HAS(name, casts);
+}
+
 /* Return whether the first tensor is both read and written. By the sizes: one tensor must be written, and the last one,
- * smaller than any result, cannot be. By the name: a gradient reads two tensors and there is no third for its result;
- * or there is only one tensor, and the op reads it. */
+ * smaller than any result, cannot be. By the dtypes: likewise. By the name: a gradient reads two tensors and there is
+ * no third for its result; or there is only one tensor, and the op reads it. */
 static bool is_in_place(const char *name, const fs_torch_call *call, points of)
 {
     const fs_torch_tensor *first = fs_sizes_tensor(call, 0), *last = last_tensor(call, of);
@@ -172,6 +207,7 @@ static bool is_in_place(const char *name, const fs_torch_call *call, points of)
     double elements = fs_sizes_elements(first), of_last = fs_sizes_elements(last);
     if (elements != of.all && elements != of.left) return false;
     if (of_last < of.all && of_last != of.left) return true;
+    if (is_pointwise(name) && last != first && is_operand(name, first, last)) return true;
     int whole = 0;
     for (uint32_t i = 0; i < call->count; i++) {
         const fs_torch_tensor *tensor = fs_sizes_tensor(call, i);

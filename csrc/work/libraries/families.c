@@ -368,10 +368,10 @@ fs_work fs_count_attend_cached(const fs_aten_rule *rule, const fs_torch_call *ca
     if (!(tokens > 0)) return fs_work_unknown;
     bool known = add_lengths(call->annotation, &sums) && sums.queries <= tokens && sums.queries > 0;
     fs_traffic traffic = fs_schema_traffic(&schema, call);
-    double keys = longest > 0 ? tokens * longest : tokens, pairs = longest > 0 ? keys : tokens / 2;
+    double keys = longest > 0 ? tokens * longest : tokens, pairs = keys;
     if (known) {
         keys = sums.keys;
-        pairs = sums.products - sums.squares / 2;
+        pairs = sums.products - (sums.squares - sums.queries) / 2;
     }
     traffic.read += fs_sizes_read(q) + 2 * keys * row;
     fs_work work = with_traffic(4 * width * pairs, traffic, fs_products_unit(q->dtype));

@@ -6,7 +6,10 @@
 #include "work/aten/attention.h"
 
 const fs_aten_rule fs_library_rules[] = {
-#define FS_LIBRARY(name, family, flops, option, arguments) {name, fs_count_##family, flops, option, arguments},
+#define FS_LIBRARY_AS(CATEGORY, name, family, flops, option, arguments) \
+    {name, fs_count_##family, flops, option, arguments, FS_CATEGORY_##CATEGORY},
+#define FS_LIBRARY(name, family, flops, option, arguments) \
+    FS_LIBRARY_AS(OF_FAMILY, name, family, flops, option, arguments)
 #include "work/libraries/aiter.def"
 #include "work/libraries/apex.def"
 #include "work/libraries/aten.def"
@@ -26,5 +29,6 @@ const fs_aten_rule fs_library_rules[] = {
 #include "work/libraries/vllm.def"
 #include "work/libraries/xformers.def"
 #undef FS_LIBRARY
-    {NULL, NULL, 0, 0, NULL},
+#undef FS_LIBRARY_AS
+    {.name = NULL},
 };

@@ -17,7 +17,7 @@ flopscope.details = {
             parts.push(el("div", { class: "roof" }, draw.track(draw.bar(share / 100, bound && bound !== "unknown" ? `bound-${bound}` : "gain")),
                 el("div", { class: "legend" }, el("span", { text: `${format.percent(share)} of the roofline` }),
                     el("span", { text: `${format.time(least)} of ${format.time(least + room)}` }))));
-            if (share > 100) parts.push(el("p", { class: "note", text: "More than the limit: the data sat in cache, the clock was higher than when the peak was measured, or a work rule is wrong." }));
+            if (share > 100) parts.push(el("p", { class: "note", text: flopscope.format.OVER }));
         }
         for (const name of ["input_shapes", "input_dtypes", "stack"]) {
             const text = get(name);

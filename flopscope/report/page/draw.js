@@ -18,9 +18,9 @@ flopscope.draw = (() => {
     /* What bounds a row: a swatch and its name. */
     function bound(name) {
         if (!name || name === "unknown") {
-            return el("span", { class: "unknown", text: flopscope.format.MISSING, title: "The work, or the peaks of its device, are unknown." });
+            return el("span", { class: "unknown", text: flopscope.format.MISSING, title: flopscope.page.bounds.unknown });
         }
-        return el("span", { class: "bound" }, el("i", { class: `swatch bound-${name}` }), name);
+        return el("span", { class: "bound", title: flopscope.page.bounds[name] }, el("i", { class: `swatch bound-${name}` }), name);
     }
 
     /* A text that is cut where it does not fit, with the whole text in its title. */

@@ -43,6 +43,12 @@ flopscope.format = (() => {
         return `${value !== 0 && Math.abs(value) < 0.05 ? (value < 0 ? ">−0.1" : "<0.1") : value.toFixed(1)}%`;
     }
 
+    const OVER = "More than the peak: the data sat in cache, the clock was higher than when the peak was measured, or a work rule is wrong.";
+    const PEAKS = { gbytes_per_s: "pct_peak_bandwidth", tflops_per_s: "pct_peak_flops" };
+
+    /* Whether a share or a rate is over its peak; get(name) is the share of that name. */
+    const isOver = (name, get) => (name.startsWith("pct_") || name in PEAKS) && get(PEAKS[name] || name) > 100;
+
     const count = (value) => (known(value) ? Math.round(value).toLocaleString("en-US") : MISSING);
 
     function number(value) {
@@ -83,7 +89,7 @@ flopscope.format = (() => {
         (_, before, value, of) => `${before}${value}${SPACE}${of === "us" ? "µs" : of}`).replace(/(\d) %/g, "$1%");
 
     return {
-        MISSING, SPACE, known, time, bytes, flops, flopRate, byteRate, rate: byteRate, percent, count, number, intensity, unit,
+        MISSING, SPACE, OVER, known, isOver, time, bytes, flops, flopRate, byteRate, rate: byteRate, percent, count, number, intensity, unit,
         plural, sentence,
     };
 })();

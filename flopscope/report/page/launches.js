@@ -22,7 +22,7 @@ flopscope.section("launches", {
                 { title: "Queue, mean", doc: "Earlier launches whose kernel had not started when a call began.", text: (record) => `${format.number(record.queue_mean)} launches` },
                 { title: "Queue, most", doc: "Longest queue.", text: (record) => `${format.count(record.queue_max)} ${record.queue_max === 1 ? "launch" : "launches"}` },
                 { title: "Late", doc: "Launches onto a stream whose work had ended before the call returned: the device waited for the host.", text: (record) => format.percent(record.launch_bound_pct) },
-                time("Idle before late launches", "idle_lost", "Time in which the device had no work before late launches."),
+                time("Idle before late launches", "idle_lost", "Time in which the device was idle until work that was launched late had arrived."),
             ], "Launches of each device"));
             body.append(el("p", { class: "note", text: "Late: launches onto a stream whose work had ended before the call returned, so that the device waited for the host. A long queue means that the host is ahead; short delays and late launches, that it is not." }));
         } else {

@@ -287,8 +287,8 @@ flopscope.Ops = class {
         }
         const value = table.get(name, line.row);
         if (name === "bound") {
-            return value && value !== "unknown" ? { text: ` ${value}`, swatch: `bound-${value}` }
-                : { text: format.MISSING, name: "unknown", title: "What bounds the row is unknown: its work, or the peaks of its device." };
+            const title = flopscope.page.bounds[value || "unknown"];
+            return value && value !== "unknown" ? { text: ` ${value}`, swatch: `bound-${value}`, title } : { text: format.MISSING, name: "unknown", title };
         }
         if (table.isText(name)) {
             let text = value || "";
@@ -300,10 +300,10 @@ flopscope.Ops = class {
         const missing = known ? undefined : "Unknown: no rule knows it, or it was not recorded.";
         const unit = table.byName.has(name) ? table.byName.get(name).unit : column.unit;
         const text = format.unit(value, unit);
-        const over = name === "pct_roofline" && value > 100 ? "*" : "";
+        const over = format.isOver(name, (share) => (table.byName.has(share) ? table.get(share, line.row) : NaN)) ? "*" : "";
         return {
             text: `${text}${over}`, share: known ? this.share(table, name, value) : NaN, name: !known || value === 0 ? "unknown" : "",
-            title: missing || (over ? "More than the limit: the data sat in cache, the clock was higher than when the peak was measured, or a work rule is wrong." : `${value} ${unit || ""}`),
+            title: missing || (over ? format.OVER : `${value} ${unit || ""}`),
         };
     }
 

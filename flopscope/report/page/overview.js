@@ -112,7 +112,7 @@ flopscope.overview = {
         if (whole) {
             const { per } = data.accounting;
             const several = data.accounting.devices > 1 ? `, ${data.accounting.devices} devices` : "";
-            const means = [data.steps && "Mean over the steps", several && "summed over the devices"].filter(Boolean).join(", ");
+            const means = [data.steps && (per < data.steps ? `Mean of ${per} of the ${data.steps} steps` : "Mean over the steps"), several && "summed over the devices"].filter(Boolean).join(", ");
             tiles.push(draw.tile(`${data.steps ? "Time of a step" : "Time"}${several}`, format.time(whole.total / per), means ? `${means}.` : "From the first event to the last."));
             if (data.recording.is_delayed) {
                 tiles.push(draw.tile("Without recording", format.time(data.recording.unobserved), "Estimated: recording delays the host, and with it the device."));

@@ -109,6 +109,7 @@ flopscope.Roofline = class {
         if (bound === "compute") return path([-s, -s], [s, -s], [s, s], [-s, s]);
         if (bound === "cache") return path([0, -t], [t, 0], [0, t], [-t, 0]);
         if (bound === "launch") return path([0, -t], [t * 1.1, t * 0.75], [-t * 1.1, t * 0.75]);
+        if (bound === "inefficient") return path([-t, 0], [t * 0.75, t * 1.1], [t * 0.75, -t * 1.1]);
         if (bound === "latency") return path([0, t], [t * 1.1, -t * 0.75], [-t * 1.1, -t * 0.75]);
         if (bound === "memory") return `M${x - r} ${y}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0Z`;
         const a = t * 0.35, b = t;
@@ -270,7 +271,7 @@ flopscope.Roofline = class {
         const order = flopscope.timelineColors.BOUNDS;
         this.legend.replaceChildren(...order.filter((bound) => present.includes(bound)).map((bound) => {
             const icon = this.svg("svg", { width: 16, height: 16, "aria-hidden": "true" }, this.svg("path", { d: this.shape(bound, 8, 8, 5), class: `mark bound-${bound}` }));
-            return el("button", { type: "button", class: "roofline-key", "aria-pressed": String(!this.hidden.has(bound)), title: `Show or hide the ops whose bound is ${bound}`, on: { click: () => {
+            return el("button", { type: "button", class: "roofline-key", "aria-pressed": String(!this.hidden.has(bound)), title: `${bound}: ${flopscope.page.bounds[bound]}. Show or hide these ops`, on: { click: () => {
                 if (!this.hidden.delete(bound)) this.hidden.add(bound);
                 this.render();
                 this.legend.querySelectorAll("button")[order.filter((one) => present.includes(one)).indexOf(bound)].focus();

@@ -137,6 +137,7 @@ flopscope.Page = class {
     constructor(data) {
         this.data = data;
         this.strings = data.strings;
+        this.bounds = data.bounds; // what each means
         this.blobs = new flopscope.Blobs();
         this.rows = data.rows ? new flopscope.Table(data.rows, this) : null;
         this.ready = this.rows ? this.rows.load() : Promise.resolve(null); // sections are mounted after it

@@ -109,13 +109,13 @@ flopscope.TimelineView = class {
         this.ink = colors.named("text");
         const dark = !colors.bright(this.paper);
         const { rows } = page;
-        const categories = new Map(), unknown = colors.boundColor("unknown");
+        const categories = new Map(), unknown = colors.boundColor("unknown"), known = new Map(page.data.categories.map((one) => [one.name, one]));
         const colorOfRow = (row, name) => {
             if (mode === "name") return colors.nameColor(name, this.paper, this.ink);
             if (row < 0 || !rows) return unknown;
             if (mode === "bound") return colors.boundColor(rows.get("bound", row) || "unknown");
             const category = rows.get("category", row) || "other";
-            if (!categories.has(category)) categories.set(category, colors.categoryColor(category, this.ink));
+            if (!categories.has(category)) categories.set(category, colors.categoryColor(known.get(category), this.ink));
             return categories.get(category);
         };
         const quiet = (color) => colors.mix(color, this.paper, dark ? 0.78 : 0.82);
@@ -134,8 +134,8 @@ flopscope.TimelineView = class {
         this.labelPixels = table(labelColors);
         this.quietRows = table(rowColors, quiet);
         this.quietLabels = table(labelColors, quiet);
-        this.idlePixels = timeline.causes.map((cause) => {
-            const color = colors.idleColor(cause);
+        this.idlePixels = timeline.parts.map((part) => {
+            const color = colors.idleColor(part);
             return [colors.pixel(color), colors.pixel(colors.mix(color, this.paper, 0.55))];
         });
         this.trackPixels = new Map(timeline.tracks.map((track) => {
@@ -168,16 +168,16 @@ flopscope.TimelineView = class {
 
     sayLegend() {
         const el = flopscope.element, { timeline } = this, colors = flopscope.timelineColors;
-        const swatch = (color, text) => el("span", { class: "timeline-key" }, el("i", { class: "timeline-swatch", style: { background: colors.css(color) } }), text);
+        const swatch = (color, text, title) => el("span", { class: "timeline-key", title }, el("i", { class: "timeline-swatch", style: { background: colors.css(color) } }), text);
         const items = [];
         if (this.mode === "bound") {
             const { rows } = this.page;
             const seen = new Set(rows ? Array.from({ length: rows.count }, (_, row) => rows.get("bound", row) || "unknown") : []);
-            items.push("Bound of the op:", ...colors.BOUNDS.filter((bound) => seen.has(bound)).map((bound) => swatch(colors.boundColor(bound), bound)));
-        } else if (this.mode === "category") items.push("Category of the op:", ...[...colors.CATEGORIES.keys(), "other"].filter((name) => this.categories.has(name)).map((name) => swatch(this.categories.get(name), name)));
+            items.push("Bound of the op:", ...colors.BOUNDS.filter((bound) => seen.has(bound)).map((bound) => swatch(colors.boundColor(bound), bound, this.page.bounds[bound])));
+        } else if (this.mode === "category") items.push("Category of the op:", ...this.page.data.categories.filter(({ name }) => this.categories.has(name)).map(({ name }) => swatch(this.categories.get(name), name)));
         const idle = new Set(timeline.lanes.filter((lane) => lane.role === "idle").map((lane) => lane.depth));
         if (idle.size) items.push("Idle because of:", ...timeline.causes.map((cause, i) => (idle.has(i)
-            ? el("span", { class: "timeline-key" }, el("i", { class: `timeline-swatch idle-${cause}` }), cause) : "")));
+            ? el("span", { class: "timeline-key" }, el("i", { class: `timeline-swatch idle-${timeline.parts[i]}` }), cause) : "")));
         items.push(el("span", { class: "note", text: "Where blocks are narrower than a pixel, the height is the share of the time that the lane is busy." }));
         this.legend.replaceChildren(...items.filter(Boolean).map((item) => (typeof item === "string" ? el("b", { text: item }) : item)));
     }

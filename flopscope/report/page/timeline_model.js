@@ -12,7 +12,7 @@ flopscope.Timeline = class {
         const [label, row, link, count] = await Promise.all([
             page.column(data.label), page.column(data.row), page.column(data.link), data.count ? page.column(data.count) : null,
         ]);
-        Object.assign(timeline, { page, label, row, count, facts: data.facts, causes: data.idle_causes });
+        Object.assign(timeline, { page, label, row, count, facts: data.facts, causes: data.idle_labels, parts: data.idle_parts });
         timeline.length = label.length;
         timeline.lanes = timeline.lanesOf(data.lanes);
         timeline.start = await timeline.startsOf(data.start);

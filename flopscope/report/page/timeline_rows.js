@@ -98,24 +98,17 @@ flopscope.timelineRows = (() => {
 /* The colours of blocks: by what bounds their op, by its category, or by their name. */
 flopscope.timelineColors = (() => {
     const MODES = [["bound", "bound"], ["category", "category"], ["name", "name"]];
-    const BOUNDS = ["compute", "memory", "latency", "launch", "cache", "unknown"];
+    const BOUNDS = ["compute", "memory", "inefficient", "latency", "launch", "cache", "unknown"];
     const SERIES = 7;
     const { named, pixel, mix, css, bright } = flopscope.colors;
 
     const boundColor = (bound) => named(`bound-${BOUNDS.includes(bound) ? bound : "unknown"}`);
-    const idleColor = (cause) => named(`idle-${cause}`);
+    const idleColor = (part) => named(`idle-${part}`);
     const series = (number) => named(`series-${(number % SERIES) + 1}`);
 
-    /* The series of each category, and how much darker than it. */
-    const CATEGORIES = new Map([
-        ["matrix product", [2, 0]], ["attention", [4, 0]], ["convolution", [2, 0.4]], ["normalisation", [3, 0]], ["reduction", [6, 0]],
-        ["pointwise", [1, 0]], ["copies", [5, 0]], ["communication", [3, 0.45]],
-    ]);
-
-    /* "other" has the colour of what is unknown. */
+    /* category: an entry of the page's list, or undefined for one that it lacks. */
     function categoryColor(category, ink) {
-        const [number, dark] = CATEGORIES.get(category) || [];
-        return number === undefined ? boundColor("unknown") : mix(named(`series-${number}`), ink, dark);
+        return category && category.series ? mix(named(`series-${category.series}`), ink, category.dark) : boundColor("unknown");
     }
 
     function hash(text) {
@@ -131,5 +124,5 @@ flopscope.timelineColors = (() => {
         return shade === 0 ? color : mix(color, shade === 1 ? paper : ink, 0.35);
     }
 
-    return { MODES, BOUNDS, CATEGORIES, boundColor, categoryColor, idleColor, nameColor, pixel, mix, css, bright, named };
+    return { MODES, BOUNDS, boundColor, categoryColor, idleColor, nameColor, pixel, mix, css, bright, named };
 })();

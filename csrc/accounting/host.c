@@ -1,0 +1,247 @@
+#include "accounting/host.h"
+
+#include <string.h>
+
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "base/saturate.h"
+#include "base/statistics.h"
+#include "store/event.h"
+
+/* Times of which only the union matters, by what the host did, those that come first taking precedence. */
+enum { FOR_PROFILER, FOR_CODE, FOR_COMPILER, FOR_DATA, PURPOSES };
+static const fs_idle_cause cause_of[PURPOSES] = {FS_IDLE_RECORDING, FS_IDLE_LOADING, FS_IDLE_COMPILE, FS_IDLE_DATA};
+
+typedef struct {
+    fs_host *host;
+    fs_names *names;
+    fs_host_step *steps;
+    fs_intervals times[PURPOSES];
+    uint32_t *last;       /* by lane: its last event so far, or FS_NONE */
+    uint8_t *after_event; /* by lane: whether a stream was told to wait for an event since the last launch */
+} survey;
+
+/* Mark the calls that copy within a device. */
+static void mark_copies_inside(fs_host *host, const fs_table *table, const fs_api_calls *calls)
+{
+    uint32_t at;
+    for (uint32_t i = 0; i < table->work_count; i++) {
+        const fs_chunk *chunk = fs_event_chunk(host->store, table->works[i].event, &at);
+        if (chunk->kind[at] != FS_EVENT_MEMCPY || chunk->name[at] == FS_NONE) continue;
+        if (strstr(fs_store_name_text(host->store, chunk->name[at]), "DtoD") == NULL) continue;
+        uint32_t call = fs_api_calls_find(calls, chunk->correlation[at]);
+        if (call != FS_NONE) host->marks[call] |= FS_MARK_COPY_INSIDE;
+    }
+}
+
+static fs_status add_wait(fs_host *host, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
+{
+    if (host->ops[index] != FS_NONE) host->marks[host->ops[index]] |= FS_MARK_AROUND_WAIT;
+    return fs_intervals_add(&host->waits, chunk->start[at], fs_event_end(chunk, at), index, err);
+}
+
+/* Return the step in which the host was at a time, or FS_NONE. `last` is the result of the call before, as the events
+ * of a thread are in order. */
+static uint32_t host_step_at(const fs_steps *steps, uint32_t last, int64_t time)
+{
+    if (last != FS_NONE && time >= steps->steps[last].host_begin && time < steps->steps[last].host_end) return last;
+    uint32_t low = 0, high = steps->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (steps->steps[middle].host_begin <= time) low = middle + 1;
+        else high = middle;
+    }
+    return low > 0 && time < steps->steps[low - 1].host_end ? low - 1 : FS_NONE;
+}
+
+static void count_recorded(fs_host_step *step, const fs_chunk *chunk, uint32_t at)
+{
+    if ((chunk->flags[at] & FS_EVENT_REPLAYED) != 0) return;
+    step->events[chunk->kind[at]]++;
+    step->described += chunk->kind[at] == FS_EVENT_OP && chunk->signature[at] != FS_NONE;
+}
+
+/* Return when the thread of an event that loads code last did something else: a compiler that makes code at run time
+ * (Triton, NVRTC) works from then on, without a call, until the driver loads the result. */
+static int64_t idle_before(const survey *all, uint32_t lane, int64_t start)
+{
+    uint32_t at, index = all->last[lane];
+    int64_t since = FS_MISSING;
+    while (index != FS_NONE) {
+        const fs_chunk *chunk = fs_event_chunk(all->host->store, index, &at);
+        int64_t end = fs_event_end(chunk, at);
+        if (end > start) return chunk->start[at] > since ? chunk->start[at] : since;
+        since = end > since ? end : since;
+        index = chunk->parent[at] < index ? chunk->parent[at] : FS_NONE;
+    }
+    return since == FS_MISSING ? start : since;
+}
+
+static bool is_driver_call(const fs_store *store, uint32_t name)
+{
+    const char *text = fs_store_name_text(store, name);
+    return (strncmp(text, "cu", 2) == 0 && strncmp(text, "cuda", 4) != 0) || strncmp(text, "hipModule", 9) == 0;
+}
+
+/* Look at an event of the host that has a start. */
+static fs_status look_at(survey *all, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
+{
+    fs_host *host = all->host;
+    int64_t start = chunk->start[at], end = fs_event_end(chunk, at);
+    uint8_t kind = chunk->kind[at];
+    uint32_t lane = chunk->lane[at] < fs_store_lane_count(host->store) ? chunk->lane[at] : FS_NONE;
+    fs_host_kind does = fs_names_host_kind(all->names, chunk->name[at]);
+    if (kind == FS_EVENT_SYNC) return add_wait(host, chunk, at, index, err);
+    if (kind == FS_EVENT_OVERHEAD)
+        return fs_intervals_cover(&all->times[does == FS_HOST_LOADS_CODE ? FOR_CODE : FOR_PROFILER], start, end, err);
+    if (kind == FS_EVENT_RUNTIME) {
+        if (lane != FS_NONE && does == FS_HOST_ORDERS_STREAMS) all->after_event[lane] = true;
+        if (lane != FS_NONE && (does == FS_HOST_LAUNCHES || does == FS_HOST_WAITS)) {
+            if (all->after_event[lane]) host->marks[index] |= FS_MARK_AFTER_EVENT;
+            all->after_event[lane] = false;
+        }
+        if (does == FS_HOST_WAITS && (host->marks[index] & FS_MARK_COPY_INSIDE) == 0)
+            return add_wait(host, chunk, at, index, err);
+        if (does != FS_HOST_LOADS_CODE) return FS_OK;
+        if (lane != FS_NONE && is_driver_call(host->store, chunk->name[at])) start = idle_before(all, lane, start);
+        return fs_intervals_cover(&all->times[FOR_CODE], start, end, err);
+    }
+    if (kind != FS_EVENT_OP && kind != FS_EVENT_RANGE) return FS_OK;
+    if (does == FS_HOST_COMPILES) return fs_intervals_cover(&all->times[FOR_COMPILER], start, end, err);
+    if (does == FS_HOST_LOADS_DATA) return fs_intervals_cover(&all->times[FOR_DATA], start, end, err);
+    return FS_OK;
+}
+
+static fs_status look_at_all(survey *all, fs_error *err)
+{
+    fs_host *host = all->host;
+    uint32_t count = fs_store_count(host->store), lanes = fs_store_lane_count(host->store), at, step = FS_NONE;
+    const fs_chunk *chunk = NULL;
+    for (uint32_t index = 0; index < count; index++) {
+        FS_POLL(index, err);
+        chunk = fs_event_next_chunk(host->store, index, chunk, &at);
+        uint8_t kind = chunk->kind[at];
+        uint32_t parent = chunk->parent[at];
+        host->ops[index] = kind == FS_EVENT_OP ? index : parent < index ? host->ops[parent] : FS_NONE;
+        if (fs_event_lies_on_device(kind, chunk->device[at]) || chunk->start[at] == FS_MISSING) continue;
+        step = host_step_at(host->steps, step, chunk->start[at]);
+        if (step != FS_NONE) count_recorded(&all->steps[step], chunk, at);
+        FS_TRY(look_at(all, chunk, at, index, err));
+        if (chunk->lane[at] < lanes) all->last[chunk->lane[at]] = index;
+    }
+    return FS_OK;
+}
+
+/* Make one list of the times by purpose. */
+static fs_status order(survey *all, fs_error *err)
+{
+    fs_intervals covered = {0}, *occupied = &all->host->occupied;
+    fs_status status = FS_OK;
+    for (int purpose = 0; purpose < PURPOSES; purpose++) {
+        fs_intervals *list = &all->times[purpose];
+        if (list->count == 0) continue;
+        FS_TRY_GOTO(status, fs_intervals_unite(list, err), done);
+        if (covered.count > 0) FS_TRY_GOTO(status, fs_intervals_subtract(list, &covered, NULL, err), done);
+        for (uint32_t i = 0; i < list->count; i++) {
+            const fs_interval *one = &list->items[i];
+            FS_TRY_GOTO(status, fs_intervals_add(occupied, one->begin, one->end, cause_of[purpose], err), done);
+            FS_TRY_GOTO(status, fs_intervals_cover(&covered, one->begin, one->end, err), done);
+        }
+        FS_TRY_GOTO(status, fs_intervals_unite(&covered, err), done);
+    }
+    status = fs_intervals_sort(occupied, err);
+done:
+    fs_intervals_clear(&covered);
+    return status;
+}
+
+/* Add the time in which some thread waited to the steps. */
+static void add_waits(const fs_host *host, fs_host_step *hosts)
+{
+    const fs_steps *steps = host->steps;
+    int64_t reached = INT64_MIN;
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < host->waits.count; i++) {
+        int64_t begin = host->waits.items[i].begin, end = host->waits.items[i].end;
+        begin = begin > reached ? begin : reached;
+        if (end <= begin) continue;
+        reached = end;
+        while (first < steps->count && steps->steps[first].host_end <= begin) first++;
+        for (uint32_t step = first; step < steps->count && steps->steps[step].host_begin < end; step++) {
+            const fs_step *in = &steps->steps[step];
+            int64_t from = begin > in->host_begin ? begin : in->host_begin,
+                    to = end < in->host_end ? end : in->host_end;
+            if (to > from) fs_add_to(&hosts[step].waits, fs_sub_saturated(to, from));
+        }
+    }
+}
+
+static fs_status survey_host(survey *all, fs_error *err)
+{
+    size_t lanes = fs_store_lane_count(all->host->store) + (size_t)1;
+    all->last = fs_malloc(lanes * sizeof *all->last);
+    all->after_event = fs_calloc(lanes, sizeof *all->after_event);
+    if (all->last == NULL || all->after_event == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %zu threads", lanes);
+    memset(all->last, 0xff, lanes * sizeof *all->last); /* FS_NONE */
+    FS_TRY(look_at_all(all, err));
+    FS_TRY(order(all, err));
+    return fs_intervals_sort(&all->host->waits, err);
+}
+
+fs_status fs_host_prepare(fs_host *host, const fs_store *store, const fs_table *table, const fs_steps *steps,
+                          const fs_api_calls *calls, fs_names *names, fs_host_step *hosts, fs_error *err)
+{
+    uint32_t count = fs_store_count(store);
+    survey all = {.host = host, .names = names, .steps = hosts};
+    *host = (fs_host){.store = store, .steps = steps};
+    host->ops = fs_malloc((count + (size_t)1) * sizeof *host->ops);
+    host->marks = fs_calloc(count + (size_t)1, sizeof *host->marks);
+    if (host->ops == NULL || host->marks == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u events", count);
+    mark_copies_inside(host, table, calls);
+    fs_status status = survey_host(&all, err);
+    for (int purpose = 0; purpose < PURPOSES; purpose++) fs_intervals_clear(&all.times[purpose]);
+    fs_free(all.last);
+    fs_free(all.after_event);
+    if (status == FS_OK) add_waits(host, hosts);
+    return status;
+}
+
+void fs_host_clear(fs_host *host)
+{
+    fs_free(host->ops);
+    fs_free(host->marks);
+    fs_free(host->launches);
+    fs_intervals_clear(&host->waits);
+    fs_intervals_clear(&host->occupied);
+}
+
+fs_status fs_host_note_launch(fs_host *host, const fs_api_calls *calls, uint32_t correlation, fs_error *err)
+{
+    uint32_t call = fs_api_calls_find(calls, correlation);
+    if (call == FS_NONE || (host->marks[call] & FS_MARK_LAUNCHED) != 0) return FS_OK;
+    host->marks[call] |= FS_MARK_LAUNCHED;
+    int64_t duration = FS_EVENT_AT(host->store, call, duration);
+    if (duration == FS_MISSING) return FS_OK;
+    if (host->launch_count == host->launch_capacity) {
+        uint32_t capacity = host->launch_capacity > 0 ? host->launch_capacity * 2 : 64;
+        int64_t *launches = fs_realloc(host->launches, capacity * sizeof *launches);
+        if (launches == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the times of %u launches", capacity);
+        host->launches = launches;
+        host->launch_capacity = capacity;
+    }
+    host->launches[host->launch_count++] = duration;
+    return FS_OK;
+}
+
+void fs_host_end_launches(fs_host *host)
+{
+    host->launch_median = fs_statistics_of(host->launches, host->launch_count).median;
+}
+
+uint32_t fs_host_op_name(const fs_host *host, uint32_t index)
+{
+    uint32_t op = host->ops[index];
+    return FS_EVENT_AT(host->store, op != FS_NONE ? op : index, name);
+}

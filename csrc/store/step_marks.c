@@ -1,0 +1,132 @@
+#include "store/step_marks.h"
+
+#include <string.h>
+
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "base/sort.h"
+#include "store/event.h"
+
+static bool is_mark(const fs_chunk *chunk, uint32_t at)
+{
+    return chunk->kind[at] == FS_EVENT_STEP && chunk->device[at] < 0 && chunk->start[at] != FS_MISSING;
+}
+
+static int compare_marks(const void *left, const void *right)
+{
+    const fs_step_mark *a = left, *b = right;
+    if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
+    return (a->event > b->event) - (a->event < b->event);
+}
+
+static fs_status list_marks(fs_step_marks *marks, const fs_store *store, fs_error *err)
+{
+    uint32_t events = fs_store_count(store), count = 0, at;
+    const fs_chunk *chunk = NULL;
+    for (uint32_t index = 0; index < events; index++) {
+        FS_POLL(index, err);
+        chunk = fs_event_next_chunk(store, index, chunk, &at);
+        count += is_mark(chunk, at);
+    }
+    if (count == 0) return FS_OK;
+    marks->marks = fs_malloc(count * sizeof *marks->marks);
+    if (marks->marks == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to find %u steps in %u events", count, events);
+    for (uint32_t index = 0; index < events && marks->count < count; index++) {
+        FS_POLL(index, err);
+        chunk = fs_event_next_chunk(store, index, chunk, &at);
+        if (!is_mark(chunk, at)) continue;
+        marks->marks[marks->count++] =
+            (fs_step_mark){chunk->start[at], fs_event_end(chunk, at), index, chunk->name[at]};
+    }
+    return fs_sort(marks->marks, count, sizeof *marks->marks, compare_marks, "steps", err);
+}
+
+uint32_t fs_step_marks_at(const fs_step_marks *marks, int64_t time)
+{
+    uint32_t low = 0, high = marks->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (marks->marks[middle].begin <= time) low = middle + 1;
+        else high = middle;
+    }
+    return low > 0 && time < marks->marks[low - 1].end ? low - 1 : FS_NONE;
+}
+
+uint32_t fs_step_marks_launch(const fs_step_marks *marks, const fs_chunk *chunk, uint32_t at)
+{
+    uint32_t call = fs_api_calls_find(marks->calls, chunk->correlation[at]);
+    return call != FS_NONE ? call : chunk->launcher[at];
+}
+
+/* Return when the host began the op, the launch or the range with declared work that an event stands for; of work whose
+ * launch is unknown, when it began itself; FS_MISSING for other events. */
+static int64_t work_began(const fs_step_marks *marks, const fs_store *store, const fs_chunk *chunk, uint32_t at)
+{
+    uint8_t kind = chunk->kind[at];
+    if (kind == FS_EVENT_OP) return chunk->start[at];
+    if (kind == FS_EVENT_RANGE && chunk->device[at] < 0 && chunk->signature[at] != FS_NONE) return chunk->start[at];
+    if (!fs_event_is_placed_work(chunk, at)) return FS_MISSING;
+    uint32_t from = fs_step_marks_launch(marks, chunk, at);
+    return from < fs_store_count(store) ? FS_EVENT_AT(store, from, start) : chunk->start[at];
+}
+
+static bool contains(const fs_step_mark *mark, int64_t time)
+{
+    return time >= mark->begin && time < mark->end;
+}
+
+/* Take an empty first and last mark out of the marks. */
+static fs_status drop_empty(fs_step_marks *marks, const fs_store *store, fs_error *err)
+{
+    uint32_t events = fs_store_count(store), at;
+    const fs_chunk *chunk = NULL;
+    const fs_step_mark *first = &marks->marks[0], *last = &marks->marks[marks->count - 1];
+    bool some = false, in_first = false, in_last = false;
+    for (uint32_t index = 0; index < events && !(in_first && in_last); index++) {
+        FS_POLL(index, err);
+        chunk = fs_event_next_chunk(store, index, chunk, &at);
+        /* Work is launched before it starts, so this is not of the last mark. */
+        if (in_first && chunk->start[at] < last->begin) continue;
+        int64_t began = work_began(marks, store, chunk, at);
+        if (began == FS_MISSING) continue;
+        in_first = in_first || contains(first, began);
+        in_last = in_last || contains(last, began);
+        some = some || fs_step_marks_at(marks, began) != FS_NONE;
+    }
+    if (!some) return FS_OK;
+    if (!in_last) marks->last = marks->marks[--marks->count].event;
+    if (in_first) return FS_OK;
+    marks->first = first->event;
+    memmove(marks->marks, marks->marks + 1, --marks->count * sizeof *marks->marks);
+    return FS_OK;
+}
+
+fs_status fs_step_marks_find(fs_step_marks *marks, const fs_store *store, const fs_api_calls *calls, fs_error *err)
+{
+    *marks = (fs_step_marks){.first = FS_NONE, .last = FS_NONE, .calls = calls != NULL ? calls : &marks->own};
+    fs_status status = list_marks(marks, store, err);
+    if (status == FS_OK && marks->count > 0 && calls == NULL) status = fs_api_calls_create(&marks->own, store, err);
+    if (status == FS_OK && marks->count > 1) status = drop_empty(marks, store, err);
+    if (status != FS_OK) fs_step_marks_clear(marks);
+    return status;
+}
+
+void fs_step_marks_undo(fs_store *store, const char *name)
+{
+    for (uint32_t index = 0; index < fs_store_count(store); index++) {
+        fs_event event;
+        if (FS_EVENT_AT(store, index, kind) != FS_EVENT_STEP) continue;
+        fs_store_get(store, index, &event);
+        if (event.name == FS_NONE || strcmp(fs_store_name_text(store, event.name), name) != 0) continue;
+        event.kind = FS_EVENT_RANGE;
+        fs_store_set(store, index, &event);
+    }
+}
+
+void fs_step_marks_clear(fs_step_marks *marks)
+{
+    fs_api_calls_clear(&marks->own);
+    fs_free(marks->marks);
+    *marks = (fs_step_marks){.first = FS_NONE, .last = FS_NONE};
+}

@@ -1,0 +1,142 @@
+"""Rules about other ranks, from the trace of one: waiting for a slow rank, and transfers that nothing hides."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from flopscope.answers.analysis import Analysis
+from flopscope.answers.findings import Finding, evidence, where
+from flopscope.sentences.collectives import SMALL_MESSAGE, ExposedTransfers, WaitsForRanks
+
+__all__ = ["communication", "straggler"]
+
+SLOW = 2.0
+"""Times the time that its bytes need, above which a collective waited for another rank."""
+FEWEST = 3
+"""Collectives of a communicator from which their best rate is known."""
+ALIKE = 4
+"""Times the size of a message up to which its rate is comparable."""
+HIDDEN = 0.8
+"""Share of a transfer that overlaps with computation once it can."""
+
+
+class Call(NamedTuple):
+    """A collective of a known size. Times in µs."""
+
+    kind: str
+    size: float
+    duration: float
+    exposed: float
+    bus: float
+    """Bus bandwidth, NaN where its kind has none."""
+
+
+def _calls(analysis: Analysis) -> tuple[list[tuple[Call, float]], float]:
+    """Return the collectives of the steps with their least times, and the exposed time of those of any size.
+
+    A least time follows from the collectives of the same communicator: one of the same kind that moves no fewer bytes
+    takes no less, and rates are alike up to four times the size, of messages that latency does not limit.
+    """
+    columns = analysis.core.collectives()[0]
+    names = ("collective", "message_bytes", "duration", "exposed", "bus_gbytes_per_s")
+    groups: dict[tuple[object, ...], list[Call]] = {}
+    exposed = 0.0
+    places = zip(*(columns[name] for name in ("device", "stream", "group", "group_size", "start")), strict=True)
+    for row, (*place, start) in zip(zip(*(columns[name] for name in names), strict=True), places, strict=True):
+        call = Call(*row)
+        if not any(step.begin <= start < step.end for step in analysis.steps):
+            continue
+        exposed += call.exposed
+        if call.size > 0 and call.duration > 0:
+            groups.setdefault(tuple(place), []).append(call)
+    return [pair for calls in groups.values() if len(calls) >= FEWEST for pair in _least(calls)], exposed
+
+
+def _least(calls: Sequence[Call]) -> Iterator[tuple[Call, float]]:
+    """Yield collectives of one communicator with the least time that their bytes need, as far as they show it."""
+    ordered = sorted(calls, key=lambda call: call.size)
+    sizes = [call.size for call in ordered]
+    bus = _running_max([call.bus if call.bus == call.bus else 0.0 for call in ordered])
+    for kind in dict.fromkeys(call.kind for call in ordered):
+        same = [call for call in ordered if call.kind == kind]
+        rates = _running_max([call.size / call.duration for call in same])
+        shortest = _running_max([-call.duration for call in reversed(same)])[::-1]
+        own = [call.size for call in same]
+        for call in same:
+            near = call.size * (ALIKE if call.size >= SMALL_MESSAGE else 1)
+            least = min(
+                call.duration,
+                -shortest[bisect.bisect_left(own, call.size)],
+                call.size / rates[bisect.bisect_right(own, near) - 1],
+            )
+            best = bus[bisect.bisect_right(sizes, near) - 1]
+            if call.bus == call.bus and best > 0:
+                least = min(least, call.duration * call.bus / best)
+            yield call, least
+
+
+def _running_max(values: Sequence[float]) -> list[float]:
+    found, best = [], -math.inf
+    for value in values:
+        best = max(best, value)
+        found.append(best)
+    return found
+
+
+def _waited(call: Call, least: float) -> float:
+    """Return the exposed time in which a collective waited for other ranks."""
+    return min(call.duration - least, call.exposed) if call.duration > SLOW * least else 0.0
+
+
+def straggler(analysis: Analysis) -> Iterator[Finding]:
+    """Collectives that last longer than their bytes need: this rank waits for another one.
+
+    Premises: the sizes of at least three collectives of a communicator were recorded, and one took more than twice its
+    least time, which follows from the best rate among them. The estimate is the exposed part of the time beyond.
+    """
+    ops = [op for op in analysis.ops if op.part == "communication"]
+    calls, exposed = _calls(analysis) if ops else ([], 0.0)
+    waits = [waited for call, least in calls if (waited := _waited(call, least)) > 0]
+    if not waits:
+        return
+    steps, share = analysis.step_count, min(sum(waits) / exposed, 1.0)
+    yield Finding(
+        WaitsForRanks(
+            share * sum(op.time for op in ops), analysis.per, len(waits) / steps, sum(op.count for op in ops)
+        ),
+        [(op, op.time * share) for op in ops],
+        evidence(ops),
+        None,
+    )
+
+
+def communication(analysis: Analysis) -> Iterator[Finding]:
+    """Transfers of collectives during which the device computes nothing.
+
+    Premises: as for `straggler`; what a collective waits for other ranks is none of its transfer. The estimate is 80 %
+    of the transfers, as far as the computation of a step lasts.
+    """
+    ops = [op for op in analysis.ops if op.part == "communication"]
+    calls, exposed = _calls(analysis) if ops else ([], 0.0)
+    transfers = sum(call.exposed - _waited(call, least) for call, least in calls)
+    if not transfers:
+        return
+    share, total = min(transfers / exposed, 1.0), sum(op.time for op in ops)
+    computing = sum(op.time for op in analysis.ops if op.part not in ("copy", "communication"))
+    keys = set(analysis.columns["key"])
+    yield Finding(
+        ExposedTransfers(
+            share * total,
+            analysis.per,
+            median(call.size for call, _ in calls),
+            any(key.startswith("autograd::engine") for key in keys),
+            any("DistributedDataParallel" in key for key in keys),
+        ),
+        [(op, op.time * min(share, computing / total) * HIDDEN) for op in ops],
+        evidence(ops),
+        where(analysis, ops[0].event),
+    )

@@ -1,0 +1,226 @@
+"""What the host did while a device, or the program, waited: the facts of a finding, whose text is its sentence.
+
+Times are in µs, ``per`` says of what: "a step" or "in the profile".
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from flopscope.support.units import percent_text, plural, short_time_text
+
+__all__ = ["Allocations", "Copies", "DataWait", "HostWork", "Launches", "OptimizerOps", "Waits", "Warmup"]
+
+
+class Warmup(NamedTuple):
+    """Idle time that the first use of code caused."""
+
+    compiling: float
+    loading: float
+    per: str
+    on_device: bool
+    tuning: tuple[str, ...]
+    """Ranges in which a library tried which of its kernels is the fastest."""
+    later: int
+    """Steps after the first in which torch.compile compiled."""
+
+    def __str__(self) -> str:
+        idle = "the device idles" if self.on_device else "no op runs for"
+        parts = [
+            f"{short_time_text(time)} {self.per} while {what}"
+            for time, what in (
+                (self.compiling, "torch.compile compiles"),
+                (self.loading, "code is loaded for the first launch of a kernel"),
+            )
+            if time > 0
+        ]
+        tuned = f" Kernels were tuned as well: {', '.join(self.tuning[:3])}." if self.tuning else ""
+        again = (
+            f" torch.compile compiled in {self.later} later steps too: keep shapes and Python values that it guards "
+            "from changing, or mark them dynamic (torch._dynamo.mark_dynamic, dynamic=True)."
+            if self.later >= RECOMPILES
+            else ""
+        )
+        return (
+            f"Leave the first steps out of the recording (flopscope run --steps, or schedule(skip_first=…)): {idle} "
+            f"{', and '.join(parts)}.{tuned}{again}"
+        )
+
+
+RECOMPILES = 2
+"""Later steps in which torch.compile compiles before that is told."""
+
+
+class DataWait(NamedTuple):
+    """The time for which the program waited for a DataLoader."""
+
+    waited: float
+    per: str
+    workers: bool | None
+    """Whether the loader has worker processes; None: unknown."""
+    starting: float
+    """Part of the wait, left out of ``waited``, in which the workers started."""
+    on_device: bool
+    pageable: bool
+    """Whether copies from pageable memory to the device were recorded."""
+
+    def __str__(self) -> str:
+        who = "the device" if self.on_device else "the program"
+        waits = f"{who} waits {short_time_text(self.waited)} {self.per}"
+        pin = " Copies to the device come from pageable memory: add pin_memory=True." if self.pageable else ""
+        start = (
+            f" (The first batch, for which the workers start, takes {short_time_text(self.starting)} more.)"
+            if self.starting > 0
+            else ""
+        )
+        if self.workers:
+            return (
+                f"Make the DataLoader's workers faster: {waits} for batches that its worker processes have not "
+                f"finished. Do less per sample, or use more workers if the machine has idle cores.{start}{pin}"
+            )
+        if self.workers is None:
+            return f"Load data ahead of its use: {waits} for the DataLoader. Do less per sample, or load ahead.{pin}"
+        return (
+            f"Load data in the background: {waits} while the DataLoader loads in the program's own process. Give it "
+            f"worker processes (num_workers, 0 now), or do less per sample.{pin}"
+        )
+
+
+class Copies(NamedTuple):
+    """Copies between host and device beside which nothing computed."""
+
+    exposed: float
+    per: str
+    to_device: bool
+    to_host: bool
+    pageable: float
+    """Share of the time of copies whose memory on the host is pageable."""
+
+    def __str__(self) -> str:
+        both = self.to_device and self.to_host
+        way = "between host and device" if both else "to the device" if self.to_device else "to the host"
+        kind = "pageable " if self.pageable > 0.5 else ""
+        pinned = "Use pinned memory (pin_memory) and non_blocking=True" if kind else "Use non_blocking=True"
+        ahead = ", and copy on another stream before the computation needs the data" if self.to_device else ""
+        later = ", and read the result after more work has been launched" if self.to_host else ""
+        return (
+            f"Copy in the background: {short_time_text(self.exposed)} {self.per} of {kind}copies {way} overlap with no "
+            f"computation. {pinned}{ahead}{later}."
+        )
+
+
+class Allocations(NamedTuple):
+    """Calls with which the driver allocated or freed device memory in the steps."""
+
+    calls: float
+    names: tuple[str, ...]
+    time: float
+    per: str
+    frees: bool
+
+    def __str__(self) -> str:
+        cause = "Remove torch.cuda.empty_cache(), avoid" if self.frees else "Avoid"
+        return (
+            f"Keep device memory between steps: {plural(self.calls, 'call')} {self.per} of {', '.join(self.names)} "
+            f"{'takes' if self.calls == 1 else 'take'} {short_time_text(self.time)}. {cause} sizes that change with "
+            "each step, or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
+        )
+
+
+READ = (
+    "Keep results on the device (accumulate losses and norms as tensors), and read them every few steps, with one "
+    ".item() or a non_blocking copy."
+)
+SIZED = (
+    "The size of its result depends on the data, so the host must read it: use torch.where or masks, whose sizes are "
+    "fixed, or give output_size where the op takes it."
+)
+SYNCHRONIZE = "Leave out the synchronize() that the program does not need, and wait for single events."
+SIZED_OPS = ("nonzero", "masked_select", "_unique2", "unique_dim", "repeat_interleave", "bincount")
+
+
+class Waits(NamedTuple):
+    """A call in which the host waits for the device, which then has nothing to do."""
+
+    call: str
+    around: str
+    """The outermost op around the call, or the call."""
+    calls: float
+    """Of the call."""
+    idle: float
+    per: str
+
+    def __str__(self) -> str:
+        inside = f" (in {self.around})" if self.around != self.call else ""
+        names = {name.removeprefix("aten::") for name in (self.call, self.around)}
+        own = self.call == self.around and self.call.endswith("Synchronize")
+        remedy = SYNCHRONIZE if own else SIZED if not names.isdisjoint(SIZED_OPS) else READ
+        return (
+            f"Do not wait for the device: {self.call}{inside} waits for it, {plural(self.calls, 'call')} {self.per}, "
+            f"and the device then idles {short_time_text(self.idle)} {self.per} until the host has launched again. "
+            f"{remedy}"
+        )
+
+
+class OptimizerOps(NamedTuple):
+    """An optimizer's step of separate ops."""
+
+    name: str
+    by_lists: bool
+    """Whether an op takes a list of tensors (foreach)."""
+    pieces: float
+    """Kernels, or ops on the CPU, of a step."""
+    on_device: bool
+    per: str
+    passes: float | None
+    """Arrays of the parameters' size that its ops read and write; None: unknown."""
+    fused: int | None
+    """The same of the fused step."""
+
+    def __str__(self) -> str:
+        how = "a list of tensors at a time (foreach)" if self.by_lists else "tensor by tensor"
+        pieces = plural(self.pieces, "kernel" if self.on_device else "op")
+        passes = (
+            f", which read and write about {self.passes:.0f} arrays of the parameters' size; the fused step does with "
+            f"{self.fused}"
+            if self.passes is not None and self.fused is not None and self.passes > self.fused
+            else ""
+        )
+        return f"Use torch.optim.{self.name}(..., fused=True): the step runs {how}, in {pieces} {self.per}{passes}."
+
+
+class Launches(NamedTuple):
+    """Launches, piece by piece, that came after the device had become idle."""
+
+    idle: float
+    per: str
+    launches: float
+    """API calls that launched work."""
+    late: float
+    """Those that came late."""
+
+    def __str__(self) -> str:
+        return (
+            f"Launch more work at once: the device waits {short_time_text(self.idle)} {self.per} for the host, which "
+            f"makes {plural(self.launches, 'launch', 'launches')} {self.per}, "
+            f"{percent_text(100 * self.late / self.launches)} of them after the device has become idle. Use a CUDA "
+            'graph or torch.compile(mode="reduce-overhead"), or larger batches.'
+        )
+
+
+class HostWork(NamedTuple):
+    """Work of the host, other than launching, while the device idled."""
+
+    idle: float
+    per: str
+    names: tuple[str, ...]
+    """Ops, ranges and lines that the host was in for most of that time."""
+    covered: float
+    """Part of ``idle`` that the recorded ones take."""
+
+    def __str__(self) -> str:
+        return (
+            f"Take work off the thread that launches: the device idles {short_time_text(self.idle)} {self.per} in long "
+            f"pauses between launches; the host was in {', '.join(self.names)} for {short_time_text(self.covered)} of "
+            "it. Do that in another thread or process, on the device, or while the device has work."
+        )
