@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
-from hand_traces import BF16, DOUBLE, FLOAT, NCCL, PAGEABLE, PINNED, Program, in_a_row
+from hand_traces import BF16, DOUBLE, FLOAT, INT8, NCCL, PAGEABLE, PINNED, Program, in_a_row
 
 SIZE = 1 << 26
-FILL = ("aten::mm", 4000.0, ([8192, 8192], [8192, 8192]), {"dtype": BF16, "kernel": "nvjet_sm90_tst"})
+FILL = ("aten::mm", 2000.0, ([8192, 8192], [8192, 8192]), {"dtype": BF16, "kernel": "nvjet_sm90_tst"})
 """Work that leaves little to gain."""
 COLLECTIVE = {"Collective name": "allreduce", "dtype": "Float", "Process Group Name": "0", "Group size": 2}
 COLLECTIVE |= {"In msg nelems": 1 << 14, "Out msg nelems": 1 << 14}
@@ -84,13 +85,19 @@ def product(name: str, kernel: str, dtype: str, duration: float, *sizes: int) ->
     return in_a_row((name, duration, ([m, k], [k, n]), {"dtype": dtype, "kernel": kernel}))
 
 
+def transposed(shape: Sequence[int]) -> list[list[int]]:
+    """Return the strides of two tensors of a shape, of which the second has its dimensions in reverse order."""
+    rows = [math.prod(shape[place + 1 :]) for place in range(len(shape))]
+    return [rows, [math.prod(shape[:place]) for place in range(len(shape))]]
+
+
 def contiguous(copies: bool, shape: Sequence[int] = (8192, 8192)) -> Program:
     """Return a program that reorders a tensor, or that adds to it."""
     program = Program()
     program.step(0, 0, 20)
     program.op("aten::contiguous" if copies else "made::op", 1, 10, list(shape))
     name, kernel = ("aten::copy_", "direct_copy_kernel") if copies else ("aten::add", "elementwise_kernel")
-    program.run(name, 2, 12, 200, list(shape), list(shape), kernel=kernel)
+    program.run(name, 2, 12, 200, list(shape), list(shape), kernel=kernel, strides=transposed(shape))
     return program
 
 
@@ -186,6 +193,10 @@ CASES: dict[str, tuple[Callable[[], Program], Callable[[], Program]]] = {
     "small": (
         lambda: in_a_row(("made::scan", 500.0, ([8, SIZE],), {"blocks": 8})),
         lambda: in_a_row(("made::scan", 500.0, ([8, SIZE],))),
+    ),
+    "far_from_roof": (
+        lambda: product("aten::_int_mm", "cutlass_80_wmma_tensorop_i161616gemm_s8_nn_align4", INT8, 8_000),
+        lambda: product("aten::_int_mm", "sm90_xmma_gemm_i8i32_i8i32_i32_tn_n", INT8, 1_300),
     ),
     "fuse": (lambda: chain(SIZE, SIZE, SIZE), lambda: chain(SIZE, SIZE // 2)),
     "launch": (piecewise, lambda: piecewise(graph=True)),

@@ -18,7 +18,7 @@ H200 = {
 PEAKS = {"bf16_tensor": 989.4e12, "tf32_tensor": 494.7e12, "fp32": 66.9e12}  # FLOP/s of the datasheet
 BANDWIDTH = 4.8e12  # bytes/s
 BLOCKS = 132 * 8  # of a grid that fills the device evenly
-BF16, HALF, FLOAT, DOUBLE = "c10::BFloat16", "c10::Half", "float", "double"
+BF16, HALF, FLOAT, DOUBLE, INT8 = "c10::BFloat16", "c10::Half", "float", "double", "signed char"
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 PAGEABLE = "Memcpy HtoD (Pageable -> Device)"
 PINNED = "Memcpy HtoD (Pinned -> Device)"
@@ -48,7 +48,8 @@ class Program:
     def op(
         self, name: str, ts: float, dur: float, *shapes: list[int], dtype: Any = FLOAT, tid: int = 1, **args: Any
     ) -> None:
-        """Add an op; ``dtype`` is that of all arguments, or a list."""
+        """Add an op; ``dtype`` is that of all arguments, or a list; ``strides`` and ``values`` are lists, too."""
+        args |= {"Input_Strides": args.pop("strides", None), "Concrete_Inputs": args.pop("values", None)}
         if shapes:
             types = list(dtype) if isinstance(dtype, (list, tuple)) else [dtype] * len(shapes)
             args |= {"Input_Dims": [list(shape) for shape in shapes], "Input_type": types}
@@ -78,12 +79,14 @@ class Program:
         kernel: str = "kernel",
         dtype: Any = FLOAT,
         tid: int = 1,
+        strides: Any = None,
+        values: Any = None,
         **more: Any,
     ) -> None:
         """Add an op that lasts 2 µs from ``launched``, its launch, which returns with it, and its kernel."""
         self.correlation += 1
         cat = next((cat for prefix, cat in CATEGORIES.items() if kernel.startswith(prefix)), "kernel")
-        self.op(name, launched, 2, *shapes, dtype=dtype, tid=tid)
+        self.op(name, launched, 2, *shapes, dtype=dtype, tid=tid, strides=strides, values=values)
         self.call(CALLS[cat], launched + 1, 1, tid, self.correlation)
         self.work(kernel, begin, dur, correlation=self.correlation, **more)
 

@@ -8,7 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_programs import CASES, COLLECTIVE, FILL, SIZE, attention, chain, contiguous, counted, late, product
+from faulty_programs import (
+    CASES,
+    COLLECTIVE,
+    FILL,
+    SIZE,
+    attention,
+    chain,
+    contiguous,
+    counted,
+    late,
+    product,
+    transposed,
+)
 from hand_traces import BF16, FLOAT, NCCL, PEAKS, Program, in_a_row
 
 import flopscope as fs
@@ -102,7 +114,16 @@ def test_ops_that_are_left_out_save_no_more_idle_time_than_the_host_takes_for_th
     shape = [1024, 1024]
     for at in (0, 2000):
         program.op("aten::contiguous", at + 1370, 15, shape)
-        program.run("aten::copy_", at + 1372, at + 1385, 10, shape, shape, kernel="direct_copy_kernel")
+        program.run(
+            "aten::copy_",
+            at + 1372,
+            at + 1385,
+            10,
+            shape,
+            shape,
+            kernel="direct_copy_kernel",
+            strides=transposed(shape),
+        )
     found = savings(program.load().advice())["layout"]
     assert 0.9 * 10 < found <= 0.9 * (10 + 2000 / 3), "one of three launches in the host's 2000 µs a step"
 

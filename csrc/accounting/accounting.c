@@ -12,6 +12,7 @@
 #include "base/saturate.h"
 #include "device/occupancy.h"
 #include "store/event.h"
+#include "work/copying.h"
 #include "work/names.h"
 
 #define NAME_OF(NAME, name, prose) #name,
@@ -37,12 +38,26 @@ typedef struct {
     uint32_t *order;  /* the works by device; one device's are in the order of the table; NULL: one device has all */
     uint8_t *classes;
     uint32_t *owners; /* by row of a kernel: a work with an owner, or FS_NONE */
+    uint8_t *copying; /* by signature: an fs_copying + 1; 0: not yet known */
     fs_sums sums;
     fs_intervals lists[FS_WORK_CLASS_COUNT]; /* of one device: its exclusive times; tags are works */
     fs_intervals works;                      /* of one device, by start; tags are works */
     fs_intervals busy;                       /* of one device */
     uint32_t *last_rows;                     /* by lane: row of the last work, or FS_NONE */
 } accountant;
+
+/* What the op of a work copies besides the place of elements, as far as it was recorded. */
+static fs_copying copying_of(accountant *all, const fs_table_work *work)
+{
+    uint32_t signature = work->owner != FS_NONE ? FS_EVENT_AT(all->store, work->owner, signature) : FS_NONE;
+    if (signature == FS_NONE) return FS_COPY_PLAIN;
+    uint8_t *seen = &all->copying[signature];
+    if (*seen == 0) {
+        fs_span bytes = fs_store_signature_bytes(all->store, signature);
+        *seen = (uint8_t)(fs_work_copying(bytes.bytes, bytes.size) + 1);
+    }
+    return (fs_copying)(*seen - 1);
+}
 
 static fs_work_class class_of(accountant *all, const fs_chunk *chunk, uint32_t at)
 {
@@ -93,9 +108,10 @@ static fs_status allocate(accountant *all, fs_error *err)
     all->cells = fs_malloc(works * sizeof *all->cells);
     all->classes = fs_malloc(works * sizeof *all->classes);
     all->owners = fs_malloc(rows * sizeof *all->owners);
+    all->copying = fs_calloc(fs_store_signature_count(all->store) + (size_t)1, sizeof *all->copying);
     all->last_rows = fs_malloc(lanes * sizeof *all->last_rows);
     if (all->budgets == NULL || all->cells == NULL || all->classes == NULL || all->owners == NULL ||
-        all->last_rows == NULL)
+        all->copying == NULL || all->last_rows == NULL)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u pieces of work", table->work_count);
     memset(all->cells, 0xff, works * sizeof *all->cells);
     memset(all->owners, 0xff, rows * sizeof *all->owners);
@@ -163,7 +179,7 @@ static fs_status cell_of(accountant *all, int device, uint32_t step, uint32_t ta
     cell->kernel = row_number(work->own_row);
     describe_grid(all, device, FS_EVENT_AT(all->store, work->event, signature), cell);
     cell->event = work->event;
-    cell->owner = row_number(work->owner);
+    cell->owner = row_number(model_of(all, work)->owner);
     cell->ideal = all->budgets[tag] < 0 ? -1 : 0;
     return FS_OK;
 }
@@ -175,6 +191,9 @@ static fs_status count_work(accountant *all, int device, uint32_t step, uint32_t
     FS_TRY(cell_of(all, device, step, tag, &all->cells[tag], err));
     fs_cell *cell = &all->sums.cells[all->cells[tag]];
     cell->count++;
+    fs_copying copying = copying_of(all, work);
+    cell->casts += copying == FS_COPY_CASTS;
+    cell->reorders += copying == FS_COPY_REORDERS;
     fs_add_to(&cell->busy, length_of(work));
     if (!isnan(work->compute_ns)) cell->compute += work->compute_ns;
     if (!isnan(work->memory_ns)) cell->memory += work->memory_ns;
@@ -201,6 +220,9 @@ static fs_status add_pieces(accountant *all, int device, fs_work_class class, fs
                 FS_TRY(cell_of(all, device, step, piece->tag, &index, err));
             fs_cell *cell = &all->sums.cells[index];
             fs_add_to(&cell->exclusive, time);
+            fs_copying copying = copying_of(all, &all->table->works[piece->tag]);
+            if (copying == FS_COPY_CASTS) fs_add_to(&cell->cast, time);
+            if (copying == FS_COPY_REORDERS) fs_add_to(&cell->reordered, time);
             if (*budget < 0 || cell->ideal < 0) continue;
             int64_t spent = time < *budget ? time : *budget;
             *budget -= spent;
@@ -352,6 +374,7 @@ done:
     fs_free(all->order);
     fs_free(all->classes);
     fs_free(all->owners);
+    fs_free(all->copying);
     fs_free(all->last_rows);
     fs_free(all);
     if (status != FS_OK) fs_accounting_clear(accounting);

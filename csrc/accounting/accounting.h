@@ -5,8 +5,9 @@
  *   stream 2        ▒▒▒▒▒▒▒▒▒                          ▒ exclusive from where the kernel of stream 1 ends
  *
  * An instant at which several pieces of work run belongs to the first class of computation, communication, copies, and
- * within a class to the work that began first. In a store without device work the ops on the CPU are the work, the
- * innermost of each thread, and an instant of several threads belongs to the op that began, or resumed, first. */
+ * within a class to the work that began first. In a store without device work the ops on the CPU are the work, and the
+ * ranges with declared work in which no op ran: the innermost of each thread, and an instant of several threads belongs
+ * to the one that began, or resumed, first. */
 #ifndef FS_ACCOUNTING_ACCOUNTING_H
 #define FS_ACCOUNTING_ACCOUNTING_H
 
@@ -66,11 +67,15 @@ extern const char *const fs_idle_cause_labels[FS_IDLE_CAUSE_COUNT];
     X(int64_t, blocks, "of the grid of the first kernel; 0: unknown")                            \
     X(int64_t, resident, "blocks of it that the device can hold at once; 0: unknown")            \
     X(int64_t, event, "the first piece of work")                                                 \
-    X(int64_t, owner, "the event of its op")                                                     \
+    X(int64_t, owner, "the event of its op, or of a like one")                                   \
     X(int64_t, count, "pieces of work that began in the step")                                   \
     X(int64_t, busy, "their durations")                                                          \
     X(int64_t, exclusive, "the part of the step that belongs to this work")                      \
     X(int64_t, ideal, "the part of `exclusive` that the peaks require; -1: the work is unknown") \
+    X(int64_t, cast, "the part of `exclusive` of calls that cast from float to float")           \
+    X(int64_t, casts, "pieces of such work")                                                     \
+    X(int64_t, reordered, "the part of `exclusive` of calls that only reorder elements")         \
+    X(int64_t, reorders, "pieces of such work")                                                  \
     X(double, compute, "time of the FLOPs at the peak of their unit; unknown work adds nothing") \
     X(double, memory, "time of the bytes at the peak bandwidth; unknown work adds nothing")
 

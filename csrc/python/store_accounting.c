@@ -1,10 +1,11 @@
-/* The accounting of a table's time as dicts of NumPy arrays. */
+/* The accounting of a table's time as dicts of NumPy arrays, and what is asked of single events beside it. */
 #include <stddef.h>
 #include <string.h>
 
 #include "accounting/accounting.h"
 #include "python/store_type.h"
 #include "store/event.h"
+#include "store/torch_signature.h"
 
 typedef struct {
     const char *name;
@@ -71,8 +72,20 @@ static PyObject *steps_of(const fs_store *store, const fs_accounting *accounting
     return list;
 }
 
-/* The multiprocessors of each device that worked. */
-static PyObject *sm_counts(const fs_store *store, const fs_accounting *accounting)
+static int64_t sm_count_of(const fs_device_facts *facts)
+{
+    return facts->sm_count;
+}
+
+/* Compute capability 9.0 as 90; -1: unknown. */
+static int64_t capability_of(const fs_device_facts *facts)
+{
+    return facts->compute_major < 0 || facts->compute_minor < 0 ? -1 : 10 * facts->compute_major + facts->compute_minor;
+}
+
+/* A fact of each device that worked, by index. */
+static PyObject *facts_of(const fs_store *store, const fs_accounting *accounting,
+                          int64_t (*of)(const fs_device_facts *facts))
 {
     PyObject *result = PyDict_New();
     bool known[FS_DEVICE_LIMIT] = {false};
@@ -80,11 +93,12 @@ static PyObject *sm_counts(const fs_store *store, const fs_accounting *accountin
         int device = (int)accounting->cells[i].device;
         if (device < 0 || known[device]) continue;
         known[device] = true;
+        fs_device_facts facts = fs_store_device(store, device);
         PyObject *key = PyLong_FromLong(device);
-        PyObject *count = PyLong_FromLongLong((long long)fs_store_device(store, device).sm_count);
-        if (key == NULL || count == NULL || PyDict_SetItem(result, key, count) < 0) Py_CLEAR(result);
+        PyObject *value = PyLong_FromLongLong((long long)of(&facts));
+        if (key == NULL || value == NULL || PyDict_SetItem(result, key, value) < 0) Py_CLEAR(result);
         Py_XDECREF(key);
-        Py_XDECREF(count);
+        Py_XDECREF(value);
     }
     return result;
 }
@@ -111,11 +125,71 @@ PyObject *fs_store_object_enclosing(PyObject *object, PyObject *args)
     return list;
 }
 
+static PyObject *tuple_of(const int64_t *values, uint32_t count)
+{
+    if (values == NULL) return Py_NewRef(Py_None);
+    PyObject *tuple = PyTuple_New(count);
+    for (uint32_t i = 0; tuple != NULL && i < count; i++) {
+        PyObject *value = PyLong_FromLongLong(values[i]);
+        if (value == NULL) Py_CLEAR(tuple);
+        else PyTuple_SET_ITEM(tuple, i, value);
+    }
+    return tuple;
+}
+
+static PyObject *argument_tuple(const fs_torch_argument *argument)
+{
+    if (argument->type != FS_TORCH_TENSOR)
+        return Py_BuildValue("(OOON)", Py_None, Py_None, Py_None, fs_text_object(argument->text));
+    const fs_torch_tensor *tensor = &argument->tensor;
+    return Py_BuildValue("(sNNs)", fs_torch_dtypes[tensor->dtype].name, tuple_of(tensor->shape, tensor->ndim),
+                         tuple_of(tensor->strides, tensor->ndim), "");
+}
+
+/* The innermost of an event and those around it with that name (NULL: any), or FS_NONE. */
+static uint32_t named_event(const fs_store *store, uint32_t event, const char *name)
+{
+    uint32_t at;
+    for (int depth = 0; event != FS_NONE && depth < FS_MOST_ENCLOSING; depth++) {
+        const fs_chunk *chunk = fs_event_chunk(store, event, &at);
+        if (name == NULL) return event;
+        if (chunk->name[at] != FS_NONE && strcmp(fs_store_name_text(store, chunk->name[at]), name) == 0) return event;
+        uint32_t next = fs_event_kind_on_device[chunk->kind[at]] ? chunk->launcher[at] : chunk->parent[at];
+        event = next < event ? next : FS_NONE;
+    }
+    return FS_NONE;
+}
+
+PyObject *fs_store_object_arguments(PyObject *object, PyObject *args)
+{
+    const fs_store *store = ((fs_store_object *)object)->store;
+    unsigned long index;
+    const char *name = NULL;
+    if (!PyArg_ParseTuple(args, "k|z:arguments", &index, &name)) return NULL;
+    if (index >= fs_store_count(store))
+        return PyErr_Format(PyExc_IndexError, "there is no event %lu: the profile has %lu", index,
+                            (unsigned long)fs_store_count(store));
+    uint32_t event = named_event(store, (uint32_t)index, name);
+    uint32_t signature = event != FS_NONE ? FS_EVENT_AT(store, event, signature) : FS_NONE;
+    if (signature == FS_NONE) Py_RETURN_NONE;
+    fs_span bytes = fs_store_signature_bytes(store, signature);
+    fs_torch_call call;
+    if (!fs_torch_decode(bytes.bytes, bytes.size, &call)) Py_RETURN_NONE;
+    PyObject *list = PyList_New(call.count);
+    for (uint32_t i = 0; list != NULL && i < call.count; i++) {
+        PyObject *item = argument_tuple(&call.arguments[i]);
+        if (item == NULL) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, item);
+    }
+    return list;
+}
+
 PyObject *fs_accounting_object(const fs_store *store, const fs_accounting *accounting)
 {
     PyObject *result = PyDict_New();
     bool good = result != NULL && fs_put_column(result, "steps", steps_of(store, accounting)) &&
-                fs_put_column(result, "sm_counts", sm_counts(store, accounting)) &&
+                fs_put_column(result, "sm_counts", facts_of(store, accounting, sm_count_of)) &&
+                fs_put_column(result, "capabilities", facts_of(store, accounting, capability_of)) &&
                 fs_put_column(result, "launch_median", PyFloat_FromDouble(accounting->launch_median / 1000)) &&
                 fs_put_column(result, "cells", ARRAYS(accounting->cells, accounting->cell_count, cell_fields)) &&
                 fs_put_column(result, "gaps", ARRAYS(accounting->gaps, accounting->gap_count, gap_fields)) &&

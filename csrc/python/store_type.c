@@ -87,6 +87,7 @@ static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what
 #define READING_METHODS(X)              \
     X(table, "table")                   \
     X(enclosing, "enclosing events")    \
+    X(arguments, "arguments")           \
     X(events, "events")                 \
     X(gpu_summary, "GPU summary")       \
     X(step_breakdown, "step breakdown") \
@@ -272,6 +273,10 @@ static PyMethodDef methods[] = {
      "enclosing($self, event, /)\n--\n\n(kind, name) of the event and of up to 511 that enclose it, innermost first."},
     {"device_name", get_device_name, METH_O,
      "device_name($self, device, /)\n--\n\nThe name of a device by its index, such as \"cuda:0\"; -1: \"cpu\"."},
+    {"arguments", reading_arguments, METH_VARARGS,
+     "arguments($self, event, name=None, /)\n--\n\n(dtype, shape, strides, text) of each argument of a torch op, or of "
+     "the innermost op of that name around it; None where they were not recorded. Strides are None if missing; what is "
+     "not a tensor has its text alone."},
     {"events", reading_events, METH_NOARGS,
      "(columns, names, kinds, begin): each event in integers, what name and kind count in, the window's begin in ns."},
     {"gpu_summary", reading_gpu_summary, METH_VARARGS,

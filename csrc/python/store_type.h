@@ -53,6 +53,7 @@ static inline int64_t fs_store_object_dropped(const fs_store_object *self)
  */
 PyObject *fs_store_object_table(PyObject *self, PyObject *args);
 PyObject *fs_store_object_enclosing(PyObject *self, PyObject *args);
+PyObject *fs_store_object_arguments(PyObject *self, PyObject *args);
 PyObject *fs_store_object_events(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_gpu_summary(PyObject *self, PyObject *args);
 PyObject *fs_store_object_step_breakdown(PyObject *self, PyObject *unused);

@@ -44,11 +44,19 @@ static bool take_device_work(fs_build *build, const fs_chunk *chunk, uint32_t at
     return true;
 }
 
-static bool take_op(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_table_work *work)
+/* Whether the event is a range with declared work in which no op ran: code of another library. */
+static bool is_foreign_work(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index)
 {
-    if (chunk->kind[at] != FS_EVENT_OP || chunk->start[at] == FS_MISSING) return false;
+    if (!fs_build_call(build, index)->stated || fs_event_is_asynchronous(chunk, at)) return false;
+    return (fs_build_node(build, index)->flags & (FS_NODE_FLOPS | FS_NODE_OBSCURE)) == 0;
+}
+
+static bool take_host_work(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_table_work *work)
+{
+    if (chunk->start[at] == FS_MISSING) return false;
+    if (chunk->kind[at] != FS_EVENT_OP && chunk->kind[at] != FS_EVENT_RANGE) return false;
     const fs_call *call = fs_build_call(build, index);
-    if (call->wraps) return false;
+    if (chunk->kind[at] == FS_EVENT_OP ? call->wraps : !is_foreign_work(build, chunk, at, index)) return false;
     *work = no_work;
     work->event = work->owner = index;
     work->start = chunk->start[at];
@@ -71,7 +79,7 @@ fs_status fs_build_works(fs_build *build, fs_error *err)
         chunk = fs_event_next_chunk(build->store, index, chunk, &at);
         fs_table_work *next = &table->works[table->work_count];
         table->work_count +=
-            on_device ? take_device_work(build, chunk, at, index, next) : take_op(build, chunk, at, index, next);
+            on_device ? take_device_work(build, chunk, at, index, next) : take_host_work(build, chunk, at, index, next);
     }
     return FS_OK;
 }

@@ -10,6 +10,7 @@ from flopscope.answers.analysis import Analysis, Gap, Op
 from flopscope.answers.counter_rules import cached
 from flopscope.answers.findings import Finding
 from flopscope.answers.host_rules import pauses
+from flopscope.answers.memory_rules import unordered
 from flopscope.answers.rules import RULES
 from flopscope.answers.step_kinds import notes_of
 from flopscope.support.safe import markup, printable
@@ -183,7 +184,7 @@ def advise(analysis: Analysis) -> AdviceTable:
             share, what, facts = 100 * saving / analysis.unobserved, str(finding.facts), _plain(finding.facts)
             rows.append(Advice(name, saving, share, what, finding.evidence, finding.where, facts))
     rows.sort(key=lambda row: -row.saving_us)
-    notes = [*outlying(analysis), *cached(analysis), *pauses(analysis), *missing(analysis)]
+    notes = [*outlying(analysis), *cached(analysis), *pauses(analysis), *unordered(analysis), *missing(analysis)]
     return AdviceTable(rows, analysis.has_steps, notes)
 
 

@@ -32,6 +32,7 @@ WORK_PARTS = ("ideal", "compute", "memory", "latency", "launch", "unmodelled", "
 IDLE_PARTS = _core.idle_parts
 """The part of the accounting to which each cause of idleness belongs."""
 PARTS = (*WORK_PARTS, *dict.fromkeys(IDLE_PARTS))
+COPIED = ("cast", "casts", "reordered", "reorders")
 BEYOND = {"compute": "compute", "memory": "memory", "cache": "memory", "latency": "latency", "launch": "launch"}
 """The part of the time beyond the ideal, by the bound of the row; "unmodelled" for others. What is inefficient belongs
 to the larger term of its roofline."""
@@ -105,6 +106,14 @@ class Op:
     ideal: float = 0.0
     compute: float = 0.0
     memory: float = 0.0
+    cast: float = 0.0
+    """Time of the calls that cast from one float dtype to another."""
+    casts: float = 0.0
+    """Number of them per step."""
+    reordered: float = 0.0
+    """Time of the calls that copy to another order of elements in memory, by the strides that were recorded."""
+    reorders: float = 0.0
+    """Number of them per step."""
     kernels: list[Kernel] = field(default_factory=list)
     category: str = "other"
     """One of _core.categories: of the op or, where it is unknown, of its kernel."""
@@ -149,6 +158,8 @@ class Analysis:
         self.gap_cells: Mapping[str, Any] = content["gaps"]
         self.pair_cells: Mapping[str, Any] = content["pairs"]
         self.sm_counts: Mapping[int, int] = content["sm_counts"]
+        self.capabilities: Mapping[int, int] = content["capabilities"]
+        """The compute capability by device: 90 for 9.0; below 0 where it is unknown."""
         self.launch_time: float = content["launch_median"]
         """Median duration of the API calls that launch kernels, in µs; NaN without any."""
         self._ops_around: dict[int, str] = {}
@@ -239,11 +250,12 @@ class Analysis:
         cells, scale = self.cells, self.scale
         parts, ideals = self.cell_parts()[alike].tolist(), self.cell_ideals()[alike].tolist()
         names = ("device", "row", "kernel", "blocks", "resident", "event", "owner", "count", "exclusive")
-        columns = [cells[name][alike].tolist() for name in (*names, "compute", "memory")]
+        columns = [cells[name][alike].tolist() for name in (*names, *COPIED, "compute", "memory")]
         ops: dict[tuple[int, int, int], Op] = {}
         kernels: dict[tuple[int, int, int, int], Kernel] = {}
         rows = zip(*columns, parts, ideals, strict=True)
-        for device, row, kernel, blocks, resident, event, owner, count, time, compute, memory, part, ideal in rows:
+        for device, row, kernel, blocks, resident, event, owner, count, time, *work, part, ideal in rows:
+            cast, casts, reordered, reorders, compute, memory = work
             place = (device, row, part)
             op = ops.get(place)
             if op is None:
@@ -253,6 +265,10 @@ class Analysis:
             op.ideal += scale * ideal
             op.compute += compute * scale
             op.memory += memory * scale
+            op.cast += cast * scale
+            op.casts += casts / self.step_count
+            op.reordered += reordered * scale
+            op.reorders += reorders / self.step_count
             one = kernels.get((*place, kernel))
             if one is None:
                 one = kernels[(*place, kernel)] = Kernel(self._key(kernel), blocks=blocks, resident=resident)

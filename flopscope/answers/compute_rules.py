@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 from flopscope.answers.analysis import Analysis, Kernel, Op
 from flopscope.answers.findings import (
+    WITH_ADDEND,
     Finding,
     claim_all,
     evidence,
     is_attention,
     is_convolution,
     is_product,
-    plural,
     product_sizes,
     where,
 )
-from flopscope.support.units import percent_text, short_time_text
+from flopscope.answers.premises import (
+    Argument,
+    accelerator_of,
+    arguments,
+    groups_of,
+    is_gpu,
+    names_around,
+    ran_as,
+    tensors,
+)
+from flopscope.sentences.compute import Attention, LowPrecision, MathPath, Padded, Small, Tf32
+from flopscope.support.kernel_names import short_names
 
-__all__ = ["align", "attention", "low_precision", "small", "tf32"]
+__all__ = ["USUAL_SHARE", "align", "attention", "low_precision", "reached", "small", "tf32"]
 
 USUAL_SHARE = 0.7
 """Share of the peak that large aligned products reach on tensor cores (benchmarks/results, matmul)."""
@@ -36,7 +48,7 @@ FLASH_EXTRA = 1.2
 """FLOPs of fused attention, which computes the scores again in the backward pass, over those of the written-out one."""
 
 
-def _share(op: Op) -> float:
+def reached(op: Op) -> float:
     """Return the share of the limit that an op reaches."""
     return op.ideal / op.time if op.time > 0 else math.nan
 
@@ -50,12 +62,27 @@ def _item_bytes(op: Op) -> int:
     return min(sizes) if sizes else 2
 
 
+def _row_lengths(analysis: Analysis, op: Op) -> str:
+    """Return which of M, N and K are the lengths of rows in memory: N of the result, and what the strides tell."""
+    lengths = {"N"}
+    matrices = tensors(analysis, op, 2)
+    if op.key in WITH_ADDEND and len(matrices) > 2:
+        matrices = matrices[1:]
+    for matrix, names in zip(matrices[:2], ("MK", "NK" if op.key == "aten::linear" else "KN"), strict=False):
+        if matrix.strides is not None:
+            lengths |= {name for name, stride in zip(names, matrix.strides[-2:], strict=True) if stride == 1}
+    return "".join(sorted(lengths))
+
+
 def align(analysis: Analysis) -> Iterator[Finding]:
-    """Products whose sizes are not multiples of 16 bytes, which keeps them off the fast kernels.
+    """Products with rows that are not multiples of 16 bytes, which keeps them off the fast kernels.
 
     The estimate is the time at the share of the peak that the aligned products of the profile reach, or 70 %.
-    Source: NVIDIA, Matrix Multiplication Background User's Guide, "Requirements to use Tensor Cores".
+    Source: NVIDIA, Matrix Multiplication Background User's Guide, "Requirements to use Tensor Cores". Premises: the
+    shapes, and for the rows of the operands their strides (record_shapes); tensor cores of a device with CUDA.
     """
+    if accelerator_of(analysis) != "cuda":
+        return
     aligned: list[float] = []
     found: list[tuple[Op, list[str], list[str]]] = []
     for op in analysis.ops:
@@ -63,10 +90,12 @@ def align(analysis: Analysis) -> Iterator[Finding]:
         if sizes is None:
             continue
         multiple = ALIGNMENT // _item_bytes(op)
-        odd = {name: size for name, size in zip("MNK", sizes[1:], strict=True) if size % multiple and size > 1}
+        lengths = _row_lengths(analysis, op)
+        by_name = zip("MNK", sizes[1:], strict=True)
+        odd = {name: size for name, size in by_name if name in lengths and size % multiple and size > 1}
         if not odd:
             if op.time > 0.01 * analysis.total:
-                aligned.append(_share(op))
+                aligned.append(reached(op))
             continue
         padded = {name: -(-size // multiple) * multiple for name, size in odd.items()}
         if max(padded[name] / size for name, size in odd.items()) > 1.15:  # padding would cost too much
@@ -78,12 +107,19 @@ def align(analysis: Analysis) -> Iterator[Finding]:
     if not claims:
         return
     ops = [op for op, _ in claims]
-    op, names, padded_names = max(found, key=lambda one: one[0].time)
+    op, names, padded_names = next(one for one in found if one[0] is ops[0])
     yield Finding(
-        f"Pad {' and '.join(names)} of {op.key} to {' and '.join(padded_names)} (or a larger multiple of "
-        f"{ALIGNMENT // _item_bytes(op)}): rows that are not multiples of {ALIGNMENT} bytes keep "
-        f"{len(ops)} product{'s' * (len(ops) > 1)} off the fast kernels, at {percent_text(100 * _share(op))} of the "
-        f"limit instead of about {100 * usual:.0f}%.",
+        Padded(
+            op=op.key,
+            sizes=tuple(names),
+            padded=tuple(padded_names),
+            multiple=ALIGNMENT // _item_bytes(op),
+            alignment=ALIGNMENT,
+            products=sum(one.calls for one in ops),
+            per=analysis.per,
+            share=100 * reached(op),
+            usual=100 * usual,
+        ),
         claims,
         evidence(ops),
         where(analysis, op.event),
@@ -112,52 +148,94 @@ def _faster(analysis: Analysis, op: Op, unit: str, bytes_share: float, reached: 
     return max(compute * now / then / reached, op.memory * bytes_share / USUAL_SHARE)
 
 
+TF32_KERNEL = re.compile(r"tf32|s1688|s161616|bf16x\d|emulat", re.IGNORECASE)
+"""Kernels that computed on tensor cores, whatever the unit of their row."""
+ALLOWS_TF32 = {"aten::cudnn_convolution": 8, "aten::_convolution": 12, "aten::cudnn_convolution_transpose": 9}
+"""The argument that says whether cuDNN was allowed TF32."""
+
+
+def _is_served(op: Op) -> bool:
+    """Return whether tensor cores could do an op: a product, or a convolution that is known not to be grouped."""
+    return is_product(op) or (is_convolution(op) and groups_of(op) == 1)
+
+
+def _allows_tf32(analysis: Analysis) -> bool:
+    """Return whether some convolution was recorded to be allowed TF32: cuDNN chose another kernel itself."""
+    for op in analysis.ops:
+        place = ALLOWS_TF32.get(op.key)
+        given = arguments(analysis, op) if place is not None else []
+        if place is not None and place < len(given) and given[place].text == "True":
+            return True
+    return False
+
+
 def tf32(analysis: Analysis) -> Iterator[Finding]:
     """Float32 products on the CUDA cores of a device whose tensor cores could do them in TF32.
 
-    Source: PyTorch, "CUDA semantics", TensorFloat-32.
+    Source: PyTorch, "CUDA semantics", TensorFloat-32. Premises: shapes and dtypes (record_shapes); FLOPs that take
+    longer than the bytes; no kernel of TF32 by its name; of convolutions, one group, and none that was allowed TF32.
     """
-    claims = []
+    if accelerator_of(analysis) != "cuda":
+        return
+    claims, chosen = [], None
     for op in analysis.ops:
-        if op.unit == "fp32" and (is_product(op) or is_convolution(op)):
-            saving = op.time - _faster(analysis, op, "tf32_tensor", 1.0, USUAL_SHARE)
-            if saving > 0:
-                claims.append((op, saving))
+        if op.unit != "fp32" or not _is_served(op) or ran_as(op, TF32_KERNEL):
+            continue
+        if _compute(analysis, op) < op.memory:
+            continue
+        if is_convolution(op):
+            chosen = _allows_tf32(analysis) if chosen is None else chosen
+            if chosen:
+                continue
+        saving = op.time - _faster(analysis, op, "tf32_tensor", 1.0, USUAL_SHARE)
+        if saving > 0:
+            claims.append((op, saving))
     if not claims:
         return
     ops = [op for op, _ in claims]
+    convolved = sum(op.time for op in ops if is_convolution(op))
     yield Finding(
-        'Allow TF32: torch.set_float32_matmul_precision("high") lets float32 products run on the tensor cores '
-        f"(inputs keep 10 bits of mantissa); {short_time_text(sum(op.time for op in ops))} of them run on CUDA cores.",
+        Tf32(products=sum(op.time for op in ops if not is_convolution(op)), convolutions=convolved),
         claims,
         evidence(ops),
         where(analysis, ops[0].event),
     )
 
 
+UNITS = {"fp32": "float32", "tf32_tensor": "TF32"}
+
+
 def low_precision(analysis: Analysis) -> Iterator[Finding]:
     """Products in TF32, or in float32 where there is no TF32, that could run in bfloat16.
 
-    The estimate keeps the share of the limit that the products reach now.
+    The estimate keeps the share of the limit that the products reach now. Premises: shapes and dtypes (record_shapes);
+    of convolutions, one group; a device with peaks in bfloat16.
     """
+    if not is_gpu(analysis):
+        return
     claims = []
     for op in analysis.ops:
         fused = is_attention(op)
-        if op.unit not in ("tf32_tensor", "fp32") or not (is_product(op) or is_convolution(op) or fused):
+        if op.unit not in UNITS or not (_is_served(op) or fused):
             continue
         if op.unit == "fp32" and _rate(analysis, op, "tf32_tensor") > 0:
             continue  # first allow TF32
-        reached = FLASH_SHARE if fused else min(max(_share(op), 0.3), 0.85)
-        saving = op.time - _faster(analysis, op, "bf16_tensor", 0.5, reached)
+        share = FLASH_SHARE if fused else min(max(reached(op), 0.3), 0.85)
+        saving = op.time - _faster(analysis, op, "bf16_tensor", 0.5, share)
         if saving > 0:
             claims.append((op, saving))
     if not claims:
         return
     ops = [op for op, _ in claims]
+    unit = str(ops[0].unit)
     yield Finding(
-        'Run the products in bfloat16 (torch.autocast("cuda", dtype=torch.bfloat16), or a bfloat16 model): the tensor '
-        f"cores do twice as many FLOPs as in TF32 and half of the bytes move; {len(ops)} products take "
-        f"{short_time_text(sum(op.time for op in ops))}.",
+        LowPrecision(
+            calls=sum(op.calls for op in ops),
+            per=analysis.per,
+            time=sum(op.time for op in ops),
+            unit=UNITS[unit],
+            ratio=_rate(analysis, ops[0], "bf16_tensor") / _rate(analysis, ops[0], unit),
+        ),
         claims,
         evidence(ops),
         where(analysis, ops[0].event),
@@ -166,15 +244,20 @@ def low_precision(analysis: Analysis) -> Iterator[Finding]:
 
 BATCHED = ("aten::bmm", "aten::baddbmm")
 SOFTMAX = ("aten::_softmax", "aten::_softmax_backward_data", "aten::_safe_softmax", "aten::softmax")
+SDPA, MATH = "aten::scaled_dot_product_attention", "aten::_scaled_dot_product_attention_math"
+FUSED_FLOATS = {"cuda": ("float16", "bfloat16", "float32"), "cpu": ("float16", "bfloat16", "float32", "float64")}
+"""The dtypes that fused kernels take (aten/src/ATen/native/transformers, sdp_utils)."""
+
+
+def _flat(shape: Sequence[int]) -> tuple[int, int, int]:
+    return math.prod(shape[:-2]), shape[-2], shape[-1]
 
 
 def _score_shapes(analysis: Analysis) -> set[tuple[int, int, int]]:
     """Return the (matrices, rows, columns) of the arguments of softmax that are also those of a batched product."""
-    softmaxes = set()
-    for op in analysis.ops:
-        if op.key in SOFTMAX and op.shapes and len(op.shapes[0]) >= 3:
-            shape = op.shapes[0]
-            softmaxes.add((math.prod(shape[:-2]), shape[-2], shape[-1]))
+    softmaxes = {
+        _flat(op.shapes[0]) for op in analysis.ops if op.key in SOFTMAX and op.shapes and len(op.shapes[0]) >= 3
+    }
     products = set()
     for op in analysis.ops:
         sizes = product_sizes(op) if op.key in BATCHED else None
@@ -183,54 +266,110 @@ def _score_shapes(analysis: Analysis) -> set[tuple[int, int, int]]:
     return softmaxes & products
 
 
-def attention(analysis: Analysis) -> Iterator[Finding]:
-    """Attention written out: products, mask and softmax that move the scores through memory.
-
-    The estimate is the products' FLOPs at half of the peak, as fused attention reaches them.
-    """
-    shapes = _score_shapes(analysis)
-    if not shapes:
-        return
-    sizes = {math.prod(shape) for shape in shapes}
-    ops: list[Op] = []
-    compute = 0.0
+def _touching(analysis: Analysis, shapes: set[tuple[int, int, int]]) -> list[Op]:
+    """Return the products that make or read scores, and the other ops with an argument of their shape."""
+    ops = []
     for op in analysis.ops:
         product = product_sizes(op) if op.key in BATCHED else None
         if product is not None:
             batch, m, n, k = product
-            touches = (batch, m, n) in shapes or any((batch, *pair) in shapes for pair in ((m, k), (k, m), (k, n)))
-            if not touches:
-                continue
-            compute += op.compute
+            if (batch, m, n) in shapes or any((batch, *pair) in shapes for pair in ((m, k), (k, m), (k, n))):
+                ops.append(op)
+        elif op.row >= 0 and any(_flat(shape) in shapes for shape in op.shapes if len(shape) >= 3):
             ops.append(op)
-        elif op.row >= 0 and any(math.prod(shape) in sizes for shape in op.shapes if len(shape) >= 3):
-            ops.append(op)
-    time = sum(op.time for op in ops)
-    fused = compute * FLASH_EXTRA / FLASH_SHARE
+    return ops
+
+
+def _fused_time(ops: Sequence[Op]) -> float:
+    """Return the time of attention in a fused kernel; where no peak is known, that of its products."""
+    products = [op for op in ops if op.key in BATCHED]
+    if all(op.compute > 0 for op in products):
+        return sum(op.compute for op in products) * FLASH_EXTRA / FLASH_SHARE
+    return sum(op.time for op in products)
+
+
+def attention(analysis: Analysis) -> Iterator[Finding]:
+    """Attention in products, mask and softmax that move the scores through memory.
+
+    The estimate is the products' FLOPs at half of the peak, as fused attention reaches them; without known peaks, the
+    time of the products. Premises: the shapes (record_shapes). Where scaled_dot_product_attention encloses the ops, it
+    took its math path, and only what its recorded arguments prove is named as the reason.
+    """
+    shapes = _score_shapes(analysis)
+    if not shapes:
+        return
+    written: list[Op] = []
+    fallen: list[Op] = []
+    for op in _touching(analysis, shapes):
+        (fallen if {SDPA, MATH} & set(names_around(analysis, op)) else written).append(op)
+    softmaxes = [op for op in fallen if op.key in SOFTMAX]
+    if softmaxes:  # its backward pass is not within the op
+        inside = [op for op in analysis.ops if op not in fallen and {SDPA, MATH} & set(names_around(analysis, op))]
+        fallen, written = [*fallen, *inside, *written], []
+    ops = fallen if softmaxes else written
+    time, fused = sum(op.time for op in ops), _fused_time(ops)
     if time <= 0 or fused > 0.8 * time:
         return
-    batch, rows, columns = max(shapes, key=math.prod)
-    softmaxes = [op for op in ops if op.key in SOFTMAX]
-    yield Finding(
-        "Use torch.nn.functional.scaled_dot_product_attention: attention is written out as products, mask and softmax, "
-        f"which move {batch} matrices of {rows} x {columns} scores through memory in {len(ops)} ops.",
-        claim_all(ops, 1 - fused / time),
-        evidence(ops),
-        where(analysis, softmaxes[0].event if softmaxes else ops[0].event),
-        ops,
-    )
+    if softmaxes:
+        facts: object = MathPath(
+            calls=softmaxes[0].calls,
+            per=analysis.per,
+            time=time,
+            reasons=tuple(_reasons(analysis, arguments(analysis, softmaxes[0], SDPA))),
+        )
+    else:
+        softmaxes = [op for op in ops if op.key in SOFTMAX]
+        batch, rows, columns = max(shapes, key=math.prod)
+        facts = Attention(batch, rows, columns, len(ops), _needs_weights(analysis, ops))
+    event = softmaxes[0].event if softmaxes else ops[0].event
+    yield Finding(facts, claim_all(ops, 1 - fused / time), evidence(ops), where(analysis, event), ops)
+
+
+def _needs_weights(analysis: Analysis, ops: Sequence[Op]) -> bool:
+    """Return whether nn.MultiheadAttention averages the scores over its heads, which it does to return them."""
+    averaged = (op for op in ops if op.key in ("aten::mean", "aten::sum") and len(op.shapes[0]) == 4)
+    return any("MultiheadAttention" in name for op in averaged for name in names_around(analysis, op))
+
+
+def _reasons(analysis: Analysis, given: Sequence[Argument]) -> Iterator[str]:
+    """Yield what rules the fused kernels out: query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa.
+
+    Seen with torch 2.11 on an H200 and with torch 2.13 on a CPU.
+    """
+    if len(given) < 5 or given[0].shape is None:
+        return
+    query, dropout = given[0], given[4].text
+    accelerator = accelerator_of(analysis)
+    try:
+        probability = float(dropout or 0)
+    except ValueError:
+        probability = 0.0
+    if accelerator == "cpu" and probability > 0:
+        yield f"dropout_p is {probability:g}, which the fused one of the CPU does not have (0 where nothing trains)"
+    if query.dtype not in FUSED_FLOATS.get(accelerator, (query.dtype,)):
+        yield f"the fused kernels do not take {query.dtype}"
+    elif accelerator == "cuda" and query.dtype == "float32" and query.shape and query.shape[-1] % 4:
+        yield f"the fused kernel of float32 needs a head size that is a multiple of 4, not {query.shape[-1]}"
+    elif accelerator == "cuda" and query.dtype == "float32" and len(given) > 7 and given[7].text == "True":
+        yield "the fused kernel of float32 does not take enable_gqa"
 
 
 SHORTEST = 20.0
 """µs: shorter kernels are limited by their launch, whatever their grid."""
 FILLED = 0.5
 """A grid with fewer blocks than this share of the multiprocessors does not fill the device."""
+PER_PROCESSOR = 1024
+"""Elements for each multiprocessor without which a kernel cannot fill the device: a block of the largest size."""
+
+
+def _elements(op: Op) -> int:
+    return max((math.prod(shape) for shape in op.shapes if shape), default=0)
 
 
 def _unfilled(analysis: Analysis, op: Op, kernel: Kernel) -> float:
     """Return the share of a kernel's time that more blocks would save; 0 where its launches may have several grids."""
     processors = analysis.sm_counts.get(op.device, 0)
-    if op.row >= 0 and kernel.count > 1.01 * op.calls:
+    if op.row < 0 or kernel.count > 1.01 * op.calls or _elements(op) < PER_PROCESSOR * processors:
         return 0.0
     if kernel.blocks <= 0 or processors <= 0 or kernel.count <= 0 or kernel.time / kernel.count < SHORTEST:
         return 0.0
@@ -246,27 +385,36 @@ def small(analysis: Analysis) -> Iterator[Finding]:
     """Long kernels whose grid does not fill the device: fewer blocks than multiprocessors, or a nearly empty last wave.
 
     Source: NVIDIA, Deep Learning Performance Guide, "Wave quantization"; CUDA C++ Best Practices Guide, "Occupancy".
+    Premises: the grid and the device's multiprocessors (deviceProperties), and shapes (record_shapes) of an argument
+    with 1,024 elements for each multiprocessor; not communication.
     """
-    claims, evidence_ops, fewest = [], [], math.inf
+    claims: list[tuple[Op, float]] = []
+    kernels: dict[int, Kernel] = {}
+    if not is_gpu(analysis):
+        return
     for op in analysis.ops:
         if op.part in ("communication", "copy") or op.device < 0:
             continue
-        saving = sum(kernel.time * _unfilled(analysis, op, kernel) for kernel in op.kernels)
-        saving = min(saving, op.beyond) if op.ideal > 0 else saving
+        savings = [kernel.time * _unfilled(analysis, op, kernel) for kernel in op.kernels]
+        saving = min(sum(savings), op.beyond) if op.ideal > 0 else sum(savings)
         if saving <= 0:
             continue
         claims.append((op, saving))
-        evidence_ops.append(op)
-        fewest = min(fewest, *(kernel.blocks for kernel in op.kernels if kernel.blocks > 0))
+        kernels[id(op)] = op.kernels[savings.index(max(savings))]
     if not claims:
         return
-    main = max(claims, key=lambda claim: claim[1])[0]
-    processors = analysis.sm_counts[main.device]
+    op = max(claims, key=lambda claim: claim[1])[0]
+    kernel = kernels[id(op)]
     yield Finding(
-        f"Give {main.key} more parallel work: its kernels run with as few as {plural(fewest, 'block')} on {processors} "
-        "multiprocessors. Process more independent rows at once (a larger batch), or split the long dimension and "
-        "combine the parts.",
+        Small(
+            op=op.key,
+            kernel=short_names([kernel.name])[kernel.name],
+            blocks=kernel.blocks,
+            processors=analysis.sm_counts[op.device],
+            resident=kernel.resident,
+            ops=len(claims),
+        ),
         claims,
-        evidence(evidence_ops),
-        where(analysis, main.event),
+        evidence(one for one, _ in claims),
+        where(analysis, op.event),
     )

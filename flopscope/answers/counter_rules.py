@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator
 
 from flopscope.answers.analysis import Analysis, Op
-from flopscope.answers.findings import Finding, evidence, is_product, plural, where
-from flopscope.support.units import percent_text, short_time_text
+from flopscope.answers.findings import Finding, evidence, is_product, where
+from flopscope.sentences.bytes import PaddedTiles, StarvedTensorCores, Traffic
+from flopscope.support.units import plural
 
 __all__ = ["cached", "padding", "tensor", "traffic"]
 
@@ -30,7 +31,8 @@ def _counted(analysis: Analysis, op: Op, name: str) -> float:
 def traffic(analysis: Analysis) -> Iterator[Finding]:
     """Memory-bound ops whose counted bytes exceed those that they must move by 30 % or more.
 
-    The estimate is the share of their time that the bytes beyond the model take.
+    The estimate is the share of their time that the bytes beyond the model take. Premises: counters of the memory, and
+    the shapes (record_shapes), from which the model has its bytes.
     """
     found: list[tuple[Op, float]] = []
     for op in analysis.ops:
@@ -42,12 +44,8 @@ def traffic(analysis: Analysis) -> Iterator[Finding]:
     op, ratio = max(found, key=lambda pair: pair[0].time)
     must = _counted(analysis, op, "bytes_read")
     reads = _counted(analysis, op, "dram_bytes_read") / must if must > 0 else math.nan
-    why = f" (it reads {reads:.1f} × its input)" if reads >= MOST_TRAFFIC else ""
     yield Finding(
-        f"Move fewer bytes: the GPU's counters saw {op.key} move {ratio:.1f} × the bytes that it must{why}. Strided "
-        "access fetches whole sectors for a part of them: make the last dimension contiguous. A kernel that needs its "
-        "input twice reads it again if a row exceeds the multiprocessor's memory: a fused kernel (torch.compile) or "
-        "shorter rows read it once.",
+        Traffic(op=op.key, ratio=ratio, reads=reads if reads >= MOST_TRAFFIC else math.nan),
         [(one, min(one.time * (1 - 1 / more), max(one.beyond, 0.0))) for one, more in found],
         evidence(one for one, _ in found),
         where(analysis, op.event),
@@ -99,7 +97,8 @@ def _real_bound(analysis: Analysis, op: Op) -> str:
 def padding(analysis: Analysis) -> Iterator[Finding]:
     """Products that keep tensor cores much busier than their FLOPs explain: tiles are padded.
 
-    The estimate is the share of their time beyond that of the FLOPs of the model.
+    The estimate is the share of their time beyond that of the FLOPs of the model. Premises: counters of the tensor
+    cores, and the shapes (record_shapes).
     """
     found: list[tuple[Op, float]] = []
     for op in _products(analysis):
@@ -110,11 +109,8 @@ def padding(analysis: Analysis) -> Iterator[Finding]:
     if not found:
         return
     op, ratio = max(found, key=lambda pair: pair[0].time)
-    calls = sum(one.calls for one, _ in found)
     yield Finding(
-        f"Choose sizes that fill the tiles of the tensor cores: {plural(calls, 'product')} {analysis.per} occupied "
-        f"them for {ratio:.1f} × what the FLOPs need. Tiles are 64 to 256 rows and columns: pad or batch small "
-        "dimensions.",
+        PaddedTiles(calls=sum(one.calls for one, _ in found), per=analysis.per, ratio=ratio),
         [(one, min(one.time * (1 - 1 / more), max(one.beyond, 0.0))) for one, more in found],
         evidence(one for one, _ in found),
         where(analysis, op.event),
@@ -124,7 +120,7 @@ def padding(analysis: Analysis) -> Iterator[Finding]:
 def tensor(analysis: Analysis) -> Iterator[Finding]:
     """Compute-bound products whose tensor cores work in less than 60 % of the cycles.
 
-    The estimate is their time at 85 %.
+    The estimate is their time at 85 %. Premises: counters of the tensor cores, and the shapes (record_shapes).
     """
     found = [op for op in _products(analysis) if _counted(analysis, op, "tensor_active") < LOW_TENSOR]
     if not found:
@@ -132,10 +128,7 @@ def tensor(analysis: Analysis) -> Iterator[Finding]:
     op = max(found, key=lambda one: one.time)
     active = _counted(analysis, op, "tensor_active")
     yield Finding(
-        f"Keep the tensor cores busy: in products of {short_time_text(sum(one.time for one in found))} {analysis.per} "
-        f"they work in {percent_text(active)} of the cycles (the longest). Products of few tiles, short inner "
-        "dimensions and unfused epilogues starve them: batch the calls, or let torch.compile(mode='max-autotune') "
-        "choose the kernel.",
+        StarvedTensorCores(time=sum(one.time for one in found), per=analysis.per, active=active),
         [
             (one, min(one.time * (1 - _counted(analysis, one, "tensor_active") / USUAL_TENSOR), max(one.beyond, 0.0)))
             for one in found

@@ -11,6 +11,7 @@ from flopscope.answers.analysis import Analysis, Gap, Op
 from flopscope.support.units import plural
 
 __all__ = [
+    "WITH_ADDEND",
     "Finding",
     "claim_all",
     "claim_removed",

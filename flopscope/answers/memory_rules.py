@@ -4,56 +4,99 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from flopscope.answers.analysis import Analysis, Gap, Op
-from flopscope.answers.findings import Finding, claim_removed, evidence, is_convolution, plural, where
+from flopscope.answers.findings import Finding, claim_removed, evidence, is_convolution, where
+from flopscope.answers.premises import COMPILED, is_compiled, names_around, tensors
+from flopscope.sentences.bytes import Casts, Chains, ChannelsLast, Reordered
 from flopscope.support.units import short_time_text
 
-__all__ = ["cast", "fuse", "layout"]
+__all__ = ["cast", "fuse", "is_fusable", "layout", "unordered"]
 
-FLOATS = {"double", "float", "float32", "float64", "float16", "bfloat16", "half", "c10::half", "c10::bfloat16"}
 KEPT = 0.9
 """Share of the time of a copy or cast that leaving it out gains: what reads its result reads the original instead."""
+LEAST_NOTED = 0.01
+"""Of the step: copies that take less are not worth a note."""
+WHOLE = 0.99
+"""Of the time of a row: the rest are roundings."""
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+CASTS = ("aten::to", "aten::_to_copy")
+AUTOCAST_OPS = re.compile(
+    r"^aten::(?:linear|conv\w*|matmul|mm|bmm|addmm|baddbmm|addbmm|scaled_dot_product_attention|layer_norm|\w*loss\w*)$"
+)
+"""Ops that cast no arguments of their own, and that autocast serves (PyTorch, "Autocast Op Reference")."""
 
 
 def _is_copy(op: Op) -> bool:
     return op.key in ("aten::copy_", "aten::_to_copy", "aten::to", "aten::clone", "aten::contiguous")
 
 
-def _names_around(analysis: Analysis, op: Op) -> list[str]:
-    return [name for _, name in analysis.enclosing(op.event)]
+def _host(analysis: Analysis, ops: Sequence[Op]) -> float:
+    """Return the host's µs of ops on a device; NaN in a CPU program, where they are the ops' own time."""
+    return analysis.host_of(ops) if analysis.on_device else math.nan
 
 
-def _costs(analysis: Analysis, ops: Sequence[Op]) -> str:
-    """Return what ops that could be left out take, as text."""
-    device = short_time_text(sum(op.time for op in ops))
-    return f"{device} of the device's time and about {short_time_text(analysis.host_of(ops))} of the host's"
+def _claims(analysis: Analysis, ops: Sequence[Op], times: Sequence[float]) -> list[tuple[Op | Gap, float]]:
+    """Claim what leaving out these times of copies gains, and the idle time until the host had launched them."""
+    share = sum(times) / sum(op.time for op in ops)
+    gaps = [claim for claim in claim_removed(analysis, ops, KEPT * share) if isinstance(claim[0], Gap)]
+    return [*((op, KEPT * time) for op, time in zip(ops, times, strict=True)), *gaps]
+
+
+def _by_autocast(analysis: Analysis, op: Op) -> bool:
+    """Return whether autocast made a cast: it casts the arguments of an op within that op's call."""
+    names = names_around(analysis, op)
+    callers = [name for name in names[1:] if name not in CASTS]
+    inside = len(callers) < len(names) - 1
+    return any("autocast" in name for name in names) or (inside and bool(callers and AUTOCAST_OPS.match(callers[0])))
 
 
 def cast(analysis: Analysis) -> Iterator[Finding]:
-    """Casts between float dtypes that recur in each step.
+    """Casts between float dtypes of tensors.
 
-    The estimate is 90 % of their time: the tensors could be kept in the dtype in which they are used.
+    The estimate is 90 % of their time: the tensors could be kept in the dtype in which they are used. Premises: both
+    dtypes and the shapes of each call (record_shapes), not of a single number; not the casts by autocast of a parameter
+    and of its gradient, once a step each, which training in mixed precision needs. Autocast is named where its casts
+    lie within the calls of the ops that it serves.
     """
+    trained = _trained(analysis)
     ops = []
     for op in analysis.ops:
-        dtypes = [dtype.lower() for dtype in op.dtypes[:2]]
-        if _is_copy(op) and len(dtypes) == 2 and len(set(dtypes)) == 2 and set(dtypes) <= FLOATS and op.part != "copy":
-            ops.append(op)
+        if not _is_copy(op) or op.cast <= 0 or op.part == "copy":
+            continue
+        if _by_autocast(analysis, op) and op.casts <= 2.01 * trained.get(tuple(op.shapes[0]), 0.0):
+            continue
+        ops.append(op)
     if not ops:
         return
-    calls = sum(op.calls for op in ops)
+    share = sum(op.cast for op in ops) / sum(op.time for op in ops)
+    named = next((op for op in ops if len(set(op.dtypes[:2])) == 2), None)
     yield Finding(
-        f"Keep tensors in the dtype in which they are used: {plural(calls, 'cast')} {analysis.per} take "
-        f"{_costs(analysis, ops)} ({ops[0].dtypes[1]} to {ops[0].dtypes[0]} the longest). "
-        "Convert weights once with .to(torch.bfloat16) for inference; keep autocast's cache enabled, and one autocast "
-        "region around all of a step.",
-        claim_removed(analysis, ops, KEPT),
+        Casts(
+            calls=sum(op.casts for op in ops),
+            per=analysis.per,
+            time=sum(op.cast for op in ops),
+            host=share * _host(analysis, ops),
+            source=named.dtypes[1] if named else "",
+            target=named.dtypes[0] if named else "",
+            autocast=any(_by_autocast(analysis, op) for op in ops),
+        ),
+        _claims(analysis, ops, [op.cast for op in ops]),
         evidence(ops),
         where(analysis, ops[0].event),
-        ops,
+        ops if share > WHOLE else (),
     )
+
+
+def _trained(analysis: Analysis) -> Mapping[tuple[int, ...], float]:
+    """Return how many parameters of each shape got a gradient per step."""
+    counts: dict[tuple[int, ...], float] = {}
+    for row, key in enumerate(analysis.columns["key"]):
+        shapes = analysis.columns["input_shapes"][row]
+        if key == ACCUMULATE and len(shapes) > 0:
+            counts[tuple(shapes[0])] = int(analysis.columns["count"][row]) / analysis.step_count
+    return counts
 
 
 CONVERSION = re.compile(
@@ -62,45 +105,75 @@ CONVERSION = re.compile(
 MAKES_CONTIGUOUS = ("aten::contiguous", "aten::clone", "aten::reshape", "aten::_reshape_alias")
 
 
-def _reorders(op: Op) -> bool:
-    """Return whether an op may copy a tensor of several dimensions on the device without changing its dtype."""
-    same = len(set(op.dtypes[:2])) == 1 or len(op.dtypes) < 2
-    several = not op.shapes or sum(size != 1 for size in op.shapes[0]) > 1
-    return op.key in ("aten::copy_", "aten::clone", "aten::contiguous") and same and several and op.part != "copy"
+def _is_channels_last(analysis: Analysis, op: Op) -> bool:
+    """Return whether an argument of a convolution is known to be in NHWC already."""
+    return any(
+        one.strides is not None and one.shape is not None and one.shape[1] > 1 and one.strides[1] == 1
+        for one in tensors(analysis, op, 4)
+        if math.prod(one.shape[2:] if one.shape else ()) > 1
+    )
+
+
+def _copier(analysis: Analysis, op: Op) -> str | None:
+    """Return the outermost op around a copy that makes its result contiguous."""
+    return next((name for name in reversed(names_around(analysis, op)) if name in MAKES_CONTIGUOUS), None)
 
 
 def layout(analysis: Analysis) -> Iterator[Finding]:
     """Copies that only change the order of elements in memory: contiguous(), transposes, NCHW and NHWC conversions.
 
-    The estimate is 90 % of their time. Source: PyTorch, "Channels Last Memory Format" tutorial.
+    The estimate is 90 % of their time. Source: PyTorch, "Channels Last Memory Format" tutorial. Premises: of copies,
+    the strides of both sides (record_shapes, in traces of torch 2.2 and later), which order the dimensions differently,
+    and none of which is 0, as those of a broadcast are; of convolutions, kernels that convert by their names, and
+    arguments that are not in NHWC already.
     """
     conversions: list[tuple[Op | Gap, float]] = []
     convolved, copied = [], []
     for op in analysis.ops:
         time = sum(kernel.time for kernel in op.kernels if CONVERSION.search(kernel.name))
-        if is_convolution(op) and time > 0:
+        if is_convolution(op) and time > 0 and not _is_channels_last(analysis, op):
             conversions.append((op, KEPT * time))
             convolved.append(op)
-        if _reorders(op) and any(name in MAKES_CONTIGUOUS for name in _names_around(analysis, op)):
+        if op.reordered > 0 and _is_copy(op) and op.part != "copy" and _copier(analysis, op):
             copied.append(op)
     if convolved:
         yield Finding(
-            "Use channels_last for the model and its input (.to(memory_format=torch.channels_last)): convolutions "
-            f"convert between NCHW and NHWC for {short_time_text(sum(time for _, time in conversions) / KEPT)}.",
+            ChannelsLast(
+                time=sum(time for _, time in conversions) / KEPT,
+                calls=sum(op.calls for op in convolved),
+                per=analysis.per,
+            ),
             conversions,
             evidence(convolved),
             where(analysis, convolved[0].event),
         )
     if copied:
-        calls = sum(op.calls for op in copied)
+        share = sum(op.reordered for op in copied) / sum(op.time for op in copied)
         yield Finding(
-            f"Keep one memory layout: {plural(calls, 'copy', 'copies')} {analysis.per} only reorder elements "
-            f"(contiguous(), reshape() or clone() of a permuted tensor) and take {_costs(analysis, copied)}. Choose "
-            "the layout that the next op reads, or permute the weights instead.",
-            claim_removed(analysis, copied, KEPT),
+            Reordered(
+                calls=sum(op.reorders for op in copied),
+                per=analysis.per,
+                time=sum(op.reordered for op in copied),
+                host=share * _host(analysis, copied),
+                caller=_copier(analysis, copied[0]) or "",
+            ),
+            _claims(analysis, copied, [op.reordered for op in copied]),
             evidence(copied),
             where(analysis, copied[0].event),
-            copied,
+            copied if share > WHOLE else (),
+        )
+
+
+def unordered(analysis: Analysis) -> Iterator[str]:
+    """Yield a note if copies could be reorderings, but their strides were not recorded."""
+    copies = [op for op in analysis.ops if op.key == "aten::copy_" and len(op.shapes) > 1 and op.part != "copy"]
+    unknown = [op for op in copies if op.reorders + op.casts < op.calls and _copier(analysis, op)]
+    unknown = [op for op in unknown if all(one.strides is None for one in tensors(analysis, op))]
+    time = sum(op.time for op in unknown)
+    if time > LEAST_NOTED * analysis.unobserved:
+        yield (
+            f"Copies of {short_time_text(time)} {analysis.per} may reorder elements, which cannot be judged without "
+            "their strides: newer versions of torch record these with record_shapes=True."
         )
 
 
@@ -113,6 +186,8 @@ POINTWISE = re.compile(
 )
 NORM = re.compile(r"^aten::(?:native_layer_norm|_fused_rms_norm|_softmax|_log_softmax)$")
 REDUCTION = re.compile(r"^aten::(?:sum|mean|var|var_mean|std|std_mean|amax|amin|norm|linalg_vector_norm)$")
+FILL = re.compile(r"^(?:aten|flopscope)::(?:fill|zero|bernoulli)_?$")
+"""Pointwise ops that write without reading what an earlier one wrote."""
 FUSED_SHARE = 0.85
 """Of the bandwidth that the separate kernels reach, in a fused one with more operands."""
 SAVED_FOR_BACKWARD = 0.8
@@ -128,10 +203,12 @@ def fuse(analysis: Analysis) -> Iterator[Finding]:
 
     Of each neighbouring pair, the bytes that the first writes (or, if it reduces, reads) and the second reads again are
     saved, at the bandwidth that the two reach now; 80 % of them where a backward pass needs some intermediates.
+    Premises: both shapes (record_shapes), and kernels that follow each other on one stream; neither op ran in code that
+    torch.compile made, and the bytes of both bound them or come near, not the launch of their kernels.
     """
     by_row: dict[int, Op] = {}
     for op in analysis.ops:
-        if op.row >= 0 and op.part in ("memory", "latency", "launch", "compute"):
+        if op.row >= 0 and op.part in ("memory", "latency", "compute") and not is_compiled(analysis, op):
             by_row.setdefault(op.row, op)
     counts: dict[tuple[int, int], int] = {}
     pairs = (analysis.pair_cells[name].tolist() for name in ("before", "after", "count"))
@@ -145,7 +222,7 @@ def fuse(analysis: Analysis) -> Iterator[Finding]:
     written, moved = (list(map(float, analysis.columns[name])) for name in ("bytes_written", "bytes_total_moved"))
     for (before, after), count in counts.items():
         first, second = by_row.get(before), by_row.get(after)
-        if first is None or second is None or not _fusable(first, second):
+        if first is None or second is None or not _are_fusable(first, second):
             continue
         if not (moved[before] > 0 and moved[after] > 0 and written[before] > 0):
             continue
@@ -161,21 +238,28 @@ def fuse(analysis: Analysis) -> Iterator[Finding]:
     if not claims:
         return
     ops = sorted(chained.values(), key=lambda op: -op.time)
-    names = ", ".join(dict.fromkeys(op.key.removeprefix("aten::") for op in ops[:6]))
     yield Finding(
-        f"Fuse chains of memory-bound ops with torch.compile (or one kernel of your own): {names} run one after "
-        "another over as many elements; their intermediates, "
-        f"{short_time_text(sum(time for _, time in claims))} of traffic, need not reach memory.",
+        Chains(
+            names=tuple(dict.fromkeys(op.key.removeprefix("aten::") for op in ops[:6])),
+            time=sum(time for _, time in claims),
+            compiled=any(COMPILED.search(key) for key in analysis.columns["key"]),
+        ),
         claims,
         evidence(ops),
         where(analysis, ops[0].event),
     )
 
 
-def _fusable(first: Op, second: Op) -> bool:
+def is_fusable(op: Op) -> bool:
+    """Return whether a compiler fuses an op with its neighbours."""
+    return any(kind.match(op.key) for kind in (POINTWISE, NORM, REDUCTION))
+
+
+def _are_fusable(first: Op, second: Op) -> bool:
     """Return whether the second op may read in the same kernel what the first one wrote or read."""
-    ends = POINTWISE.match(second.key) or NORM.match(second.key) or REDUCTION.match(second.key)
-    if not ends or not (POINTWISE.match(first.key) or (REDUCTION.match(first.key) and POINTWISE.match(second.key))):
+    if not is_fusable(second) or FILL.match(second.key):
+        return False
+    if not (POINTWISE.match(first.key) or (REDUCTION.match(first.key) and POINTWISE.match(second.key))):
         return False
     elements = _elements(first)
     return elements > 0 and elements == _elements(second)

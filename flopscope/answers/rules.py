@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from flopscope.answers import collective_rules, compute_rules, counter_rules, host_rules, memory_rules
+from flopscope.answers import collective_rules, compute_rules, counter_rules, host_rules, memory_rules, roof_rules
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import Finding
 
@@ -29,6 +29,7 @@ RULES: Mapping[str, Callable[[Analysis], Iterator[Finding]]] = {
     "padding": counter_rules.padding,
     "tensor": counter_rules.tensor,
     "small": compute_rules.small,
+    "far_from_roof": roof_rules.far_from_roof,
     "fuse": memory_rules.fuse,
     "launch": host_rules.launch,
 }

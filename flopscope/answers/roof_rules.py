@@ -1,0 +1,255 @@
+"""The rule about ops far from their roof, which no other rule explains."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+from flopscope.answers import compute_rules, counter_rules, host_rules, memory_rules
+from flopscope.answers.analysis import Analysis, Kernel, Op
+from flopscope.answers.compute_rules import SHORTEST, USUAL_SHARE, reached
+from flopscope.answers.findings import Finding, evidence, product_sizes, where
+from flopscope.answers.premises import Argument, is_gpu, tensors
+from flopscope.sentences.compute import FarFromRoof, FarOp
+from flopscope.support.kernel_names import short_names
+
+__all__ = ["far_from_roof"]
+
+LEAST_SHARE = 0.05
+"""Of the device's time: less is no finding."""
+FAR = 0.5
+"""Of what such ops reach: more is no finding."""
+COMPARABLE = 0.01
+"""Of the device's time: rows with less say nothing about what ops reach."""
+EXPLAINED = 0.1
+"""Of its time: an op of which another rule claims more is explained by it."""
+OTHERS: Sequence[Callable[[Analysis], Iterator[Finding]]] = (
+    host_rules.optimizer,
+    compute_rules.attention,
+    compute_rules.tf32,
+    compute_rules.low_precision,
+    compute_rules.align,
+    compute_rules.small,
+    memory_rules.cast,
+    memory_rules.layout,
+    counter_rules.traffic,
+    counter_rules.padding,
+    counter_rules.tensor,
+)
+BY_INDEX = {"kept": 0.5, "narrow": 0.15}
+"""Shares of the time of index_add_, and of gathers of narrow rows, that the other way takes: scatter_add_ 0.41 to 0.55,
+a contiguous index 0.06 for rows of 16 bytes (benchmarks/results/nvidia-h200/slow_kernels.json)."""
+MANY = 128
+"""Blocks for each multiprocessor, above which starting them takes the time."""
+WIDE = 64
+"""Elements of a row from which on scatter_add_ was the faster of the two."""
+NARROW = 64
+"""Bytes of a row, for which a block of its own is too much."""
+LARGE = 1024
+"""Rows, columns and inner dimension from which on a product reaches the usual share."""
+INT8_SHARE = 0.43
+"""Of the peak of int8, what torch._int_mm reaches with a column-major second matrix (the same measurement)."""
+ARCHITECTURE = re.compile(r"(?:sm|cutlass_)(\d\d)(?=[_a-z])|(ampere|turing|volta|maxwell)_")
+GENERATIONS = {"ampere": 80, "turing": 75, "volta": 70, "maxwell": 50}
+
+
+class Cause(NamedTuple):
+    """Why an op is slow, what such ops reach, and how much of its time is to be gained."""
+
+    saving: float
+    usual: float
+    such: str
+    text: str
+    remedy: str
+
+
+def _least_size(op: Op) -> int:
+    """Return the least of M, N and K of a product on tensor cores whose FLOPs take longer than its bytes; else 0."""
+    product = op.category == "matrix product" and str(op.unit).endswith("_tensor")
+    sizes = product_sizes(op) if product else None
+    if sizes is None or op.ideal <= 0 or op.compute < op.memory:
+        return 0
+    return min(sizes[1:])
+
+
+def _older(analysis: Analysis, op: Op, kernel: Kernel) -> str:
+    """Return the generation of GPUs for which a kernel was written, if the device is of a later one; or ""."""
+    match = ARCHITECTURE.search(kernel.name)
+    if match is None:
+        return ""
+    written = int(match[1]) if match[1] else GENERATIONS[match[2]]
+    return f"sm{written}" if written // 10 < analysis.capabilities.get(op.device, -1) // 10 else ""
+
+
+def _product(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Cause | None:
+    size = _least_size(op)
+    if size == 0:
+        return None
+    others = [
+        reached(one)
+        for one in analysis.ops
+        if one is not op and 0 < _least_size(one) <= 2 * size and one.time > COMPARABLE * busy
+    ]
+    if not others and size < LARGE:
+        return None
+    usual = median(others) if others else USUAL_SHARE
+    such = "other products on tensor cores in this profile" if others else "large products on tensor cores"
+    matrices = tensors(analysis, op, 2)[:2]
+    by_rows = len(matrices) == 2 and matrices[1].strides is not None and matrices[1].strides[-1] == 1
+    older = _older(analysis, op, kernel)
+    text = f"is written for {older} and runs on sm{analysis.capabilities[op.device]}" if older else "takes most of it"
+    remedy = "torch.compile(mode='max-autotune') tries other kernels."
+    if op.unit == "int8_tensor" and by_rows:
+        usual = min(usual, INT8_SHARE)
+        such = "such products with a column-major second matrix (measured on an H200)"
+        remedy = "Its second matrix is row-major: pass it column-major, as w.t() of a weight w of N rows."
+    return Cause(op.time - op.ideal / usual, usual, such, text, remedy)
+
+
+def _size(tensor: Argument) -> int:
+    return math.prod(tensor.shape or ())
+
+
+def _add_by_index(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Cause | None:
+    given = tensors(analysis, op)
+    if not op.key.endswith("::index_add_") or len(given) < 3 or _size(given[2]) < WIDE * _size(given[1]):
+        return None
+    others = [
+        one
+        for one in analysis.ops
+        if one.key.endswith("::scatter_add_") and one.time > COMPARABLE * busy and one.ideal > 0
+    ]
+    usual = median(map(reached, others)) if others else reached(op) / BY_INDEX["kept"]
+    such = "calls of scatter_add_ in this profile" if others else "calls of scatter_add_ (measured on an H200)"
+    saving = min(op.time - op.ideal / usual, BY_INDEX["kept"] * op.time) if others else BY_INDEX["kept"] * op.time
+    remedy = "Use scatter_add_ with the index expanded to the shape of the source (index[:, None].expand_as(source))."
+    return Cause(saving, usual, such, "adds with atomics", remedy)
+
+
+def _narrow_gather(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Cause | None:
+    if "vectorized_gather_kernel" not in kernel.name or op.calls <= 0 or op.row < 0:
+        return None
+    if kernel.blocks < MANY * max(analysis.sm_counts.get(op.device, 0), 1):
+        return None
+    written = float(analysis.columns["bytes_written"][op.row]) / (op.calls * analysis.step_count)
+    if not 0 < written / kernel.blocks <= NARROW:
+        return None
+    kept = BY_INDEX["narrow"]
+    index = [one for one in tensors(analysis, op) if one.dtype in ("int64", "int32")]
+    expanded = any(one.strides is not None and 0 in one.strides for one in index)
+    remedy = "Use torch.gather with a contiguous index of the result's shape."
+    if op.key == "aten::gather" and expanded:
+        remedy = "Its index is expanded (a stride is 0): make it contiguous."
+    elif op.key == "aten::gather":
+        return None
+    return Cause(
+        (1 - kept) * op.time,
+        reached(op) / kept,
+        "gathers with a contiguous index (measured on an H200)",
+        f"has a block for each row of {written / kernel.blocks:.0f} bytes",
+        remedy,
+    )
+
+
+def _one_block(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Cause | None:
+    processors = analysis.sm_counts.get(op.device, 0)
+    if kernel.blocks != 1 or processors < 2 or kernel.time < LEAST_SHARE * busy:
+        return None
+    remedy = "Split its work over more blocks, or let other work run beside it on another stream."
+    if "nms" in op.key.lower() or "gather_keep" in kernel.name:
+        remedy = "Its time grows with the number of boxes: keep those with the highest scores (topk) before nms()."
+    text = f"keeps one of {processors} multiprocessors busy"
+    return Cause(kernel.time / 2, math.nan, "", text, remedy)
+
+
+def _same_op(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Cause | None:
+    others = [
+        reached(one)
+        for one in analysis.ops
+        if one is not op
+        and one.key == op.key
+        and one.unit == op.unit
+        and one.time > COMPARABLE * busy
+        and one.ideal > 0
+    ]
+    if not others or op.ideal <= 0 or op.row < 0 or memory_rules.is_fusable(op):
+        return None
+    usual = median(others)
+    remedy = "Compare the shapes and the kernels of the two: those of the faster one may serve here."
+    return Cause(op.time - op.ideal / usual, usual, "other shapes of it in this profile", "takes most of it", remedy)
+
+
+CAUSES = (_product, _add_by_index, _narrow_gather, _one_block, _same_op)
+"""Particular causes first."""
+
+
+def far_from_roof(analysis: Analysis) -> Iterator[Finding]:
+    """Ops that take 5 % of the device's time or more at less than half of what such ops reach.
+
+    The estimate is bounded by comparable rows of the profile, or by a measurement that the sentence names. Premises:
+    the kernels' names and grids; FLOPs and bytes, thus shapes (record_shapes), except for a kernel of one block; no
+    other rule explains the op.
+    """
+    if not is_gpu(analysis):
+        return
+    explained: dict[int, float] = {}
+    for rule in OTHERS:
+        for finding in rule(analysis):
+            for source, time in finding.claims:
+                explained[id(source)] = explained.get(id(source), 0.0) + time
+    busy = sum(op.time for op in analysis.ops)
+    found: dict[tuple[str, str], list[tuple[Op, Kernel, Cause]]] = {}
+    for op in analysis.ops:
+        if op.time < LEAST_SHARE * busy:
+            break  # the ops are sorted by time
+        if op.part in ("communication", "copy") or op.time / max(op.count, 1e-9) < SHORTEST or not op.kernels:
+            continue
+        if explained.get(id(op), 0.0) > EXPLAINED * op.time:
+            continue
+        causes = (cause_of(analysis, op, op.kernels[0], busy) for cause_of in CAUSES)
+        cause = next((one for one in causes if one is not None and _is_far(op, one)), None)
+        if cause is not None:
+            found.setdefault((op.key, cause.remedy), []).append((op, op.kernels[0], cause))
+    if not found:
+        return
+    groups = sorted(found.values(), key=lambda group: -sum(cause.saving for _, _, cause in group))
+    every = [one for group in groups for one in group]
+    yield Finding(
+        FarFromRoof(tuple(map(_facts, groups)), analysis.per),
+        [(op, min(cause.saving, op.time)) for op, _, cause in every],
+        _evidence(every),
+        where(analysis, every[0][0].event),
+    )
+
+
+def _is_far(op: Op, cause: Cause) -> bool:
+    return math.isnan(cause.usual) or reached(op) <= FAR * cause.usual
+
+
+def _facts(group: Sequence[tuple[Op, Kernel, Cause]]) -> FarOp:
+    """Return the facts of the rows of one op, which have one cause: of the kernel, those of the longest."""
+    op, kernel, cause = group[0]
+    time, ideal = sum(one.time for one, _, _ in group), sum(one.ideal for one, _, _ in group)
+    return FarOp(
+        op=op.key,
+        kernel=short_names([kernel.name])[kernel.name],
+        blocks=kernel.blocks,
+        time=time,
+        share=100 * ideal / time if ideal > 0 else math.nan,
+        usual=100 * cause.usual,
+        such=cause.such,
+        cause=cause.text,
+        remedy=cause.remedy,
+    )
+
+
+def _evidence(found: Sequence[tuple[Op, Kernel, Cause]]) -> list[dict[str, Any]]:
+    """Return the ops and their kernels, the longest first."""
+    rows = evidence(op for op, _, _ in found)
+    for op, kernel, _ in found:
+        if kernel.name != op.key:
+            rows.append({"op": kernel.name, "shapes": [], "dtypes": [], "time": kernel.time, "calls": kernel.count})
+    return sorted(rows, key=lambda row: -row["time"])

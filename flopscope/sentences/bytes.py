@@ -1,0 +1,148 @@
+"""Sentences about bytes: casts, copies, chains of ops, and what counters counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from flopscope.sentences.words import cost_text
+from flopscope.support.units import percent_text, plural, short_time_text
+
+__all__ = ["Casts", "Chains", "ChannelsLast", "PaddedTiles", "Reordered", "StarvedTensorCores", "Traffic"]
+
+
+class Casts(NamedTuple):
+    """Casts between float dtypes."""
+
+    calls: float
+    per: str
+    time: float
+    host: float
+    """NaN in a CPU program."""
+    source: str
+    target: str
+    """Dtypes of the longest."""
+    autocast: bool
+    """Some lie within the calls of ops that autocast serves."""
+
+    def __str__(self) -> str:
+        longest = f" ({self.source} to {self.target} the longest)" if self.target else ""
+        how = ["where an op needs the wider dtype, a fused op or torch.compile casts while it computes"]
+        if self.autocast:
+            how = ["where autocast casts, keep its cache enabled, and one autocast region around all of a step"]
+        elif self.target in ("float16", "bfloat16"):
+            how.insert(0, f"convert what stays the same from step to step once, with .to(torch.{self.target})")
+        advice = "; ".join(how)
+        return (
+            f"Keep tensors in the dtype in which they are used: {plural(self.calls, 'cast')} {self.per} "
+            f"{'takes' if self.calls == 1 else 'take'} {cost_text(self.time, self.host)}{longest}. "
+            f"{advice[0].upper()}{advice[1:]}."
+        )
+
+
+class ChannelsLast(NamedTuple):
+    """Conversions between NCHW and NHWC around convolutions."""
+
+    time: float
+    calls: float
+    """Of the convolutions."""
+    per: str
+
+    def __str__(self) -> str:
+        return (
+            "Use channels_last for the model and its input (.to(memory_format=torch.channels_last)): "
+            f"{plural(self.calls, 'convolution')} {self.per} {'converts' if self.calls == 1 else 'convert'} between "
+            f"NCHW and NHWC for {short_time_text(self.time)}."
+        )
+
+
+class Reordered(NamedTuple):
+    """Copies that change nothing but the order of elements in memory."""
+
+    calls: float
+    per: str
+    time: float
+    host: float
+    """NaN in a CPU program."""
+    caller: str
+    """The op that copies, of the longest: "aten::contiguous"."""
+
+    def __str__(self) -> str:
+        copies = plural(self.calls, "copy", "copies")
+        verbs = ("reorders", "takes") if self.calls == 1 else ("reorder", "take")
+        return (
+            f"Keep one memory layout: {copies} {self.per} only {verbs[0]} elements (the longest in {self.caller} of a "
+            f"permuted tensor) and {verbs[1]} {cost_text(self.time, self.host)}. Choose the layout that the next op "
+            "reads, or permute the weights instead."
+        )
+
+
+class Chains(NamedTuple):
+    """Memory-bound ops over as many elements, one after another."""
+
+    names: Sequence[str]
+    time: float
+    """Of the traffic between them."""
+    compiled: bool
+    """torch.compile compiles other parts of the program."""
+
+    def __str__(self) -> str:
+        how = (
+            "Fuse chains of memory-bound ops that torch.compile did not compile in this program"
+            if self.compiled
+            else "Fuse chains of memory-bound ops with torch.compile (or one kernel of your own)"
+        )
+        return (
+            f"{how}: {', '.join(self.names)} run one after another over as many elements; what one writes and the next "
+            f"reads, {short_time_text(self.time)} of traffic, need not reach memory."
+        )
+
+
+class Traffic(NamedTuple):
+    """Bytes beyond those of the model, by the GPU's counters."""
+
+    op: str
+    ratio: float
+    reads: float
+    """Bytes read over those of its inputs; NaN: unknown, or not more."""
+
+    def __str__(self) -> str:
+        why = f" (it reads {self.reads:.1f} × its input)" if self.reads > 1 else ""
+        return (
+            f"Move fewer bytes: the GPU's counters saw {self.op} move {self.ratio:.1f} × the bytes that it must{why}. "
+            "Strided access fetches whole sectors for a part of them: make the last dimension contiguous. A kernel "
+            "that needs its input twice reads it again if a row exceeds the multiprocessor's memory: a fused kernel "
+            "(torch.compile) or shorter rows read it once."
+        )
+
+
+class PaddedTiles(NamedTuple):
+    """Products that keep tensor cores busier than their FLOPs explain."""
+
+    calls: float
+    per: str
+    ratio: float
+
+    def __str__(self) -> str:
+        return (
+            f"Choose sizes that fill the tiles of the tensor cores: {plural(self.calls, 'product')} {self.per} "
+            f"occupied them for {self.ratio:.1f} × what the FLOPs need. Tiles are 64 to 256 rows and columns: pad or "
+            "batch small dimensions."
+        )
+
+
+class StarvedTensorCores(NamedTuple):
+    """Products in which tensor cores idle."""
+
+    time: float
+    per: str
+    active: float
+    """Percent of the cycles, of the longest."""
+
+    def __str__(self) -> str:
+        return (
+            f"Keep the tensor cores busy: in products of {short_time_text(self.time)} {self.per} they work in "
+            f"{percent_text(self.active)} of the cycles (the longest). Products of few tiles, short inner dimensions "
+            "and unfused epilogues starve them: batch the calls, or let torch.compile(mode='max-autotune') choose the "
+            "kernel."
+        )

@@ -1,0 +1,188 @@
+"""Sentences about what computes: matrix products, convolutions, attention, kernels that do not fill the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from flopscope.sentences.words import listed
+from flopscope.support.units import percent_text, plural, short_time_text
+
+__all__ = ["Attention", "FarFromRoof", "FarOp", "LowPrecision", "MathPath", "Padded", "Small", "Tf32"]
+
+
+class Attention(NamedTuple):
+    """Attention that is written out."""
+
+    matrices: int
+    rows: int
+    columns: int
+    ops: int
+    """Rows of the table that touch the scores."""
+    module: bool
+    """Within nn.MultiheadAttention, which calls the fused kernel unless the weights are needed."""
+
+    def __str__(self) -> str:
+        what = "Use torch.nn.functional.scaled_dot_product_attention"
+        if self.module:
+            what = "Pass need_weights=False to nn.MultiheadAttention, which then calls scaled_dot_product_attention"
+        matrices = plural(self.matrices, "matrix", "matrices")
+        return (
+            f"{what}: attention is written out as products, mask and softmax, which move {matrices} of "
+            f"{self.rows} x {self.columns} scores through memory in {plural(self.ops, 'op')}."
+        )
+
+
+class MathPath(NamedTuple):
+    """scaled_dot_product_attention without a fused kernel."""
+
+    calls: float
+    per: str
+    time: float
+    reasons: Sequence[str]
+    """What in the arguments rules the fused kernels out; empty if nothing that was recorded does."""
+
+    def __str__(self) -> str:
+        why = (
+            f"because {listed(self.reasons)}"
+            if self.reasons
+            else "which the recorded arguments do not explain: torch.nn.attention.sdpa_kernel with one fused backend "
+            "raises with the reason"
+        )
+        return (
+            f"scaled_dot_product_attention took its math path in {plural(self.calls, 'call')} {self.per} "
+            f"({short_time_text(self.time)}), {why}. The math path writes the scores to memory; the fused ones do not."
+        )
+
+
+class Tf32(NamedTuple):
+    """Float32 products and convolutions on CUDA cores, times in µs."""
+
+    products: float
+    convolutions: float
+
+    def __str__(self) -> str:
+        switches, named = [], []
+        if self.products > 0:
+            switches.append('torch.set_float32_matmul_precision("high") for matrix products')
+            named.append(f"{short_time_text(self.products)} of float32 products")
+        if self.convolutions > 0:
+            switches.append(
+                "torch.backends.cudnn.allow_tf32 = True (torch.backends.cudnn.conv.fp32_precision = 'tf32' in newer "
+                "versions) for convolutions"
+            )
+            named.append(f"{short_time_text(self.convolutions)} of float32 convolutions")
+        return (
+            f"Allow TF32: {listed(named)} run on CUDA cores. {listed(switches)} lets tensor cores do them, with 10 "
+            "bits of the inputs' mantissa."
+        )
+
+
+class LowPrecision(NamedTuple):
+    """Products, convolutions and attention that could run in bfloat16."""
+
+    calls: float
+    per: str
+    time: float
+    unit: str
+    """In which they run: "TF32", "float32"."""
+    ratio: float
+    """FLOPs per second in bfloat16 over those in the unit."""
+
+    def __str__(self) -> str:
+        return (
+            'Run the products in bfloat16 (torch.autocast("cuda", dtype=torch.bfloat16), or a bfloat16 model): the '
+            "device "
+            f"does {self.ratio:.2g} times as many FLOPs in it as in {self.unit}, and half of the bytes move; "
+            f"{plural(self.calls, 'product')} {self.per} {'takes' if self.calls == 1 else 'take'} "
+            f"{short_time_text(self.time)} in {self.unit}."
+        )
+
+
+class Padded(NamedTuple):
+    """Products with rows that are not multiples of the vectors that fast kernels load."""
+
+    op: str
+    sizes: Sequence[str]
+    """ "N = 50257" """
+    padded: Sequence[str]
+    multiple: int
+    """Elements."""
+    alignment: int
+    """Bytes."""
+    products: float
+    per: str
+    share: float
+    """Of the limit, in percent, that the longest reaches."""
+    usual: float
+
+    def __str__(self) -> str:
+        return (
+            f"Pad {listed(self.sizes)} of {self.op} to {listed(self.padded)} (or a larger multiple of "
+            f"{self.multiple}): rows that are not multiples of {self.alignment} bytes keep "
+            f"{plural(self.products, 'product')} {self.per} off the fast kernels, at {percent_text(self.share)} of the "
+            f"limit instead of about {self.usual:.0f}%."
+        )
+
+
+class Small(NamedTuple):
+    """A kernel that leaves multiprocessors idle."""
+
+    op: str
+    kernel: str
+    blocks: int
+    processors: int
+    resident: int
+    """Blocks of it that the device can hold at once."""
+    ops: int
+
+    def __str__(self) -> str:
+        grid = f"runs in {plural(self.blocks, 'block')} on {plural(self.processors, 'multiprocessor')}"
+        if self.blocks > self.processors:
+            rest = plural(self.blocks - self.resident, "block")
+            grid = f"runs {rest} in a second wave after one of {self.resident:,}"
+        more = f" The same holds for {plural(self.ops - 1, 'more op')}." if self.ops > 1 else ""
+        return (
+            f"Give {self.op} more parallel work: its kernel {self.kernel} {grid}. Process more independent rows at "
+            f"once (a larger batch), or split the long dimension and combine the parts.{more}"
+        )
+
+
+class FarOp(NamedTuple):
+    """An op that reaches less than half of what such ops reach."""
+
+    op: str
+    kernel: str
+    blocks: int
+    """Of its grid; 0: unknown."""
+    time: float
+    share: float
+    """Of the limit, in percent; NaN: the limit is unknown."""
+    usual: float
+    """What such ops reach, in percent; NaN: unknown."""
+    such: str
+    """Which ops: "other products on tensor cores in this profile"."""
+    cause: str
+    """What the trace shows of the kernel, as a clause that follows its name."""
+    remedy: str
+    """What to try, a sentence."""
+
+    def text(self, per: str) -> str:
+        """Return the op's own sentences."""
+        usual = f", where {self.such} reach {percent_text(self.usual)}" if self.such else ""
+        reaches = "" if self.share != self.share else f" at {percent_text(self.share)} of its limit{usual}"
+        grid = f" ({plural(self.blocks, 'block')})" if self.blocks > 0 else ""
+        return (
+            f"{self.op} takes {short_time_text(self.time)} {per}{reaches}: its kernel {self.kernel}{grid} "
+            f"{self.cause}. {self.remedy}"
+        )
+
+
+class FarFromRoof(NamedTuple):
+    """The ops far from their roof, the longest first."""
+
+    ops: tuple[FarOp, ...]
+    per: str
+
+    def __str__(self) -> str:
+        return " ".join(op.text(self.per) for op in self.ops[:3])
