@@ -230,7 +230,6 @@ def test_time_on_the_cpu_belongs_to_the_innermost_op_that_has_run_longest(seed: 
             program.op(name, begin / 1000, (3999 + tid - begin) / 1000, tid=tid)
     program.events.sort(key=lambda event: event["ts"])
     expected: dict[str, int] = {}
-    busy = [one for one in running if one[2]]
     for t in range(min(one[0] for one in running), max(one[1] for one in running)):
         now_on = [one for one in running if one[0] <= t < one[1]]
         name = min(now_on)[2] if now_on else "idle"

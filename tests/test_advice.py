@@ -266,8 +266,18 @@ def test_traffic_near_the_model_is_no_cache_hit() -> None:
 
 
 def test_without_shapes_the_notes_ask_for_them() -> None:
-    advice = check(in_a_row(("aten::mm", 500.0, (), {"kernel": "nvjet_tst"})).load())
+    program = in_a_row(("aten::mm", 500.0, (), {"kernel": "nvjet_tst"}))
+    program.head["record_shapes"] = 0
+    advice = check(program.load())
     assert any("record_shapes=True" in note for note in advice.notes) and "record_shapes=True" in str(advice)
+
+
+def test_a_program_that_recorded_shapes_is_not_told_to_record_them() -> None:
+    program = Program()
+    program.work("of_a_graph", 0, 500, correlation=1)
+    program.work("of_a_graph", 500, 500, correlation=1)
+    (note,) = (note for note in check(program.load()).notes if "shapes" in note)
+    assert "although input shapes were recorded" in note and "record_shapes=True" not in note
 
 
 def test_without_steps_the_notes_ask_for_them() -> None:

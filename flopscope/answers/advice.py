@@ -182,7 +182,7 @@ def advise(analysis: Analysis) -> AdviceTable:
             assert saving <= pools.whole(finding) * (1 + 1e-9), f"{name} saves more than the parts that it comes from"
             pools.take(saving, claims)
             share, what, facts = 100 * saving / analysis.unobserved, str(finding.facts), _plain(finding.facts)
-            rows.append(Advice(name, saving, share, what, finding.evidence, finding.where, facts))
+            rows.append(Advice(name, float(saving), float(share), what, finding.evidence, finding.where, facts))
     rows.sort(key=lambda row: -row.saving_us)
     notes = [*outlying(analysis), *cached(analysis), *pauses(analysis), *unordered(analysis), *missing(analysis)]
     return AdviceTable(rows, analysis.has_steps, notes)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from statistics import median
 
+from flopscope import _core
 from flopscope.answers.analysis import Analysis, Kernel, Op
 from flopscope.answers.findings import (
     WITH_ADDEND,
@@ -21,7 +22,6 @@ from flopscope.answers.findings import (
 )
 from flopscope.answers.premises import (
     Argument,
-    accelerator_of,
     arguments,
     groups_of,
     is_gpu,
@@ -38,8 +38,6 @@ USUAL_SHARE = 0.7
 """Share of the peak that large aligned products reach on tensor cores (benchmarks/results, matmul)."""
 ALIGNMENT = 16
 """Bytes: the fast kernels of cuBLAS load rows as 16-byte vectors (NVIDIA, Matrix Multiplication Background)."""
-ITEM_BYTES = {"double": 8, "float": 4, "float32": 4, "float64": 8, "c10::half": 2, "c10::bfloat16": 2, "half": 2}
-ITEM_BYTES |= {"float16": 2, "bfloat16": 2, "int8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1}
 
 
 FLASH_SHARE = 0.5
@@ -58,8 +56,9 @@ def _on_tensor_cores(op: Op) -> bool:
 
 
 def _item_bytes(op: Op) -> int:
-    sizes = [ITEM_BYTES[dtype.lower()] for dtype in op.dtypes if dtype.lower() in ITEM_BYTES]
-    return min(sizes) if sizes else 2
+    return min(
+        (_core.torch_dtype_sizes[dtype][0] for dtype in op.dtypes if dtype in _core.torch_dtype_sizes), default=2
+    )
 
 
 def _row_lengths(analysis: Analysis, op: Op) -> str:
@@ -81,7 +80,7 @@ def align(analysis: Analysis) -> Iterator[Finding]:
     Source: NVIDIA, Matrix Multiplication Background User's Guide, "Requirements to use Tensor Cores". Premises: the
     shapes, and for the rows of the operands their strides (record_shapes); tensor cores of a device with CUDA.
     """
-    if accelerator_of(analysis) != "cuda":
+    if analysis.accelerator != "cuda":
         return
     aligned: list[float] = []
     found: list[tuple[Op, list[str], list[str]]] = []
@@ -127,7 +126,7 @@ def align(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _rate(analysis: Analysis, op: Op, unit: str) -> float:
-    peaks = analysis.peaks.get(f"cuda:{op.device}")
+    peaks = analysis.peaks.get(analysis.core.device_name(op.device))
     return peaks.flops.get(unit, 0.0) if peaks else 0.0
 
 
@@ -175,7 +174,7 @@ def tf32(analysis: Analysis) -> Iterator[Finding]:
     Source: PyTorch, "CUDA semantics", TensorFloat-32. Premises: shapes and dtypes (record_shapes); FLOPs that take
     longer than the bytes; no kernel of TF32 by its name; of convolutions, one group, and none that was allowed TF32.
     """
-    if accelerator_of(analysis) != "cuda":
+    if analysis.accelerator != "cuda":
         return
     claims, chosen = [], None
     for op in analysis.ops:
@@ -339,7 +338,7 @@ def _reasons(analysis: Analysis, given: Sequence[Argument]) -> Iterator[str]:
     if len(given) < 5 or given[0].shape is None:
         return
     query, dropout = given[0], given[4].text
-    accelerator = accelerator_of(analysis)
+    accelerator = analysis.accelerator
     try:
         probability = float(dropout or 0)
     except ValueError:

@@ -28,16 +28,12 @@ KEPT = 0.95
 """Share of idle time that removing its cause gains."""
 HANDFUL = 5
 """Launches, or late ones, up to which a graph or a fused op does not pay."""
-GRAPHED = ("cuda", "hip", "rocm")
+GRAPHED = ("cuda", "hip")
 """Accelerators whose work torch can capture in a CUDA graph."""
 
 
 def _gaps(analysis: Analysis, *causes: str) -> list[Gap]:
     return [gap for gap in analysis.gaps if gap.cause in causes]
-
-
-def _accelerator(analysis: Analysis) -> str:
-    return str(getattr(analysis, "accelerator", "cuda")) if analysis.on_device else "cpu"
 
 
 def _host_times(analysis: Analysis, names: list[str]) -> list[dict[str, Any]]:
@@ -110,7 +106,7 @@ def data(analysis: Analysis) -> Iterator[Finding]:
             workers,
             share * total,
             analysis.on_device,
-            pageable and _accelerator(analysis) in GRAPHED,
+            pageable and analysis.accelerator in GRAPHED,
         ),
         [(gap, KEPT * (1 - share) * gap.time) for gap in gaps],
         _host_times(analysis, names) or gap_evidence(analysis, gaps),
@@ -266,7 +262,7 @@ def optimizer(analysis: Analysis) -> Iterator[Finding]:
     names = [key for key in analysis.columns["key"] if key.startswith(OPTIMIZER)]
     kind = names[0].removeprefix(OPTIMIZER).split(".")[0] if names else ""
     known = OPTIMIZERS.get(kind)
-    if known is None or _accelerator(analysis) not in known.devices:
+    if known is None or analysis.accelerator not in known.devices:
         return
     ops = [op for op in analysis.ops if op.row >= 0 and _in_optimizer(analysis, op.event)]
     if not ops or any("_fused_" in op.key for op in ops):
@@ -333,7 +329,7 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
     and that part is claimed. Source: PyTorch, "CUDA semantics", CUDA Graphs.
     """
     gaps = _late(analysis)
-    if not gaps or _accelerator(analysis) not in GRAPHED:
+    if not gaps or analysis.accelerator not in GRAPHED:
         return
     short, long = _by_length(gaps)
     launches, late = _launches(analysis), sum(gap.count for gap, _ in short)

@@ -124,14 +124,14 @@ def layout(analysis: Analysis) -> Iterator[Finding]:
 
     The estimate is 90 % of their time. Source: PyTorch, "Channels Last Memory Format" tutorial. Premises: of copies,
     the strides of both sides (record_shapes, in traces of torch 2.2 and later), which order the dimensions differently,
-    and none of which is 0, as those of a broadcast are; of convolutions, kernels that convert by their names, and
-    arguments that are not in NHWC already.
+    and none of which is 0, as those of a broadcast are; of convolutions, shapes, kernels that convert by their
+    names, and arguments that are not in NHWC already.
     """
     conversions: list[tuple[Op | Gap, float]] = []
     convolved, copied = [], []
     for op in analysis.ops:
         time = sum(kernel.time for kernel in op.kernels if CONVERSION.search(kernel.name))
-        if is_convolution(op) and time > 0 and not _is_channels_last(analysis, op):
+        if is_convolution(op) and time > 0 and op.shapes and not _is_channels_last(analysis, op):
             conversions.append((op, KEPT * time))
             convolved.append(op)
         if op.reordered > 0 and _is_copy(op) and op.part != "copy" and _copier(analysis, op):
@@ -177,17 +177,11 @@ def unordered(analysis: Analysis) -> Iterator[str]:
         )
 
 
-POINTWISE = re.compile(
-    r"^(?:aten|flopscope)::(?:add|sub|rsub|mul|div|neg|abs|exp|exp2|expm1|log|log1p|log2|sqrt|rsqrt|reciprocal|sin|cos|"
-    r"tanh|sigmoid|relu|gelu|silu|mish|elu|leaky_relu|hardtanh|hardswish|softplus|pow|square|clamp|clamp_min|clamp_max|"
-    r"minimum|maximum|where|masked_fill|addcmul|addcdiv|lerp|erf|ge|gt|le|lt|eq|ne|logical_not|logical_and|"
-    r"bitwise_not|threshold|threshold_backward|gelu_backward|silu_backward|tanh_backward|sigmoid_backward|"
-    r"native_dropout|native_dropout_backward|bernoulli|copy|_to_copy|fill|sign|floor|round|atan2|fmod|remainder)_?$"
-)
-NORM = re.compile(r"^aten::(?:native_layer_norm|_fused_rms_norm|_softmax|_log_softmax)$")
-REDUCTION = re.compile(r"^aten::(?:sum|mean|var|var_mean|std|std_mean|amax|amin|norm|linalg_vector_norm)$")
-FILL = re.compile(r"^(?:aten|flopscope)::(?:fill|zero|bernoulli)_?$")
-"""Pointwise ops that write without reading what an earlier one wrote."""
+APART = re.compile(r"_foreach_|_fused_|bernoulli|sort|topk|kthvalue|median|mode|cum|pool|loss")
+"""Pointwise ops and reductions that are no links of a chain: optimizers, one that reads nothing that an earlier op
+wrote, and what looks at elements in an order or in windows of its own."""
+MOVES = ("aten::copy_", "aten::_to_copy")
+"""Copies that a compiler does while it computes."""
 FUSED_SHARE = 0.85
 """Of the bandwidth that the separate kernels reach, in a fused one with more operands."""
 SAVED_FOR_BACKWARD = 0.8
@@ -226,7 +220,7 @@ def fuse(analysis: Analysis) -> Iterator[Finding]:
             continue
         if not (moved[before] > 0 and moved[after] > 0 and written[before] > 0):
             continue
-        reduces = bool(REDUCTION.match(first.key))  # its result is small, but the next op reads its input again
+        reduces = _reduces(first)  # its result is small, but the next op reads its input again
         bytes_each = (moved[before] - written[before] if reduces else written[before]) / max(first.calls * steps, 1)
         wrote = 0.0 if reduces else written[before] / moved[before]
         once = first.time * wrote * min(count / steps / max(first.calls, 1e-9), 1)
@@ -250,16 +244,25 @@ def fuse(analysis: Analysis) -> Iterator[Finding]:
     )
 
 
+def _is_pointwise(op: Op) -> bool:
+    return (op.category == "pointwise" and not APART.search(op.key)) or op.key in MOVES
+
+
+def _reduces(op: Op) -> bool:
+    return op.category == "reduction" and not APART.search(op.key)
+
+
 def is_fusable(op: Op) -> bool:
-    """Return whether a compiler fuses an op with its neighbours."""
-    return any(kind.match(op.key) for kind in (POINTWISE, NORM, REDUCTION))
+    """Return whether a compiler fuses an op of torch or flopscope with its neighbours."""
+    forward = op.category == "normalisation" and "backward" not in op.key
+    return op.key.startswith(("aten::", "flopscope::")) and (_is_pointwise(op) or _reduces(op) or forward)
 
 
 def _are_fusable(first: Op, second: Op) -> bool:
     """Return whether the second op may read in the same kernel what the first one wrote or read."""
-    if not is_fusable(second) or FILL.match(second.key):
+    if not (is_fusable(first) and is_fusable(second) and (_is_pointwise(first) or _reduces(first))):
         return False
-    if not (POINTWISE.match(first.key) or (REDUCTION.match(first.key) and POINTWISE.match(second.key))):
+    if _reduces(first) and not _is_pointwise(second):
         return False
     elements = _elements(first)
     return elements > 0 and elements == _elements(second)

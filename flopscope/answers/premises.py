@@ -11,7 +11,6 @@ from flopscope.answers.analysis import Analysis, Op
 __all__ = [
     "COMPILED",
     "Argument",
-    "accelerator_of",
     "arguments",
     "groups_of",
     "is_compiled",
@@ -63,14 +62,9 @@ def ran_as(op: Op, pattern: re.Pattern[str]) -> bool:
     return any(pattern.search(kernel.name) for kernel in op.kernels)
 
 
-def accelerator_of(analysis: Analysis) -> str:
-    """Return where the work ran: "cuda", "hip", another accelerator, or "cpu"."""
-    return getattr(analysis, "accelerator", "cuda") if analysis.on_device else "cpu"
-
-
 def is_gpu(analysis: Analysis) -> bool:
     """Return whether the work ran on GPUs that have grids, tensor cores and streams as those of CUDA do."""
-    return accelerator_of(analysis) in ("cuda", "hip")
+    return analysis.accelerator in ("cuda", "hip")
 
 
 def groups_of(op: Op) -> int | None:

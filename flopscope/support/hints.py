@@ -43,8 +43,8 @@ HINTS = Hints(
     },
 )
 _WITHOUT_OPS = (
-    "The work of kernels is unknown, although input shapes were recorded: no op of torch launched them. Those of CUDA "
-    "graphs get ops from the capture (fs.watch_graphs(), captures=…); state the work of others by "
+    "The work of kernels is unknown, although input shapes were recorded: no op of torch launched them. Those of a "
+    "graph get ops from its capture (fs.watch_graphs(), captures=…); state the work of others by "
     "fs.record_function(…, flops=…, bytes=…)."
 )
 WITHOUT_OPS = HINTS._replace(shapes=_WITHOUT_OPS, advice=_WITHOUT_OPS)
