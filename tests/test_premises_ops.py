@@ -316,12 +316,21 @@ def test_small_is_for_kernels_that_could_fill_the_device(shape: Any, arguments: 
     assert bool(rows) == said and all("in 8 blocks on 132 multiprocessors" in row.what for row in rows)
 
 
-def test_the_last_wave_is_told_as_such() -> None:
+@pytest.mark.parametrize(
+    ("op", "shapes", "said"),
+    [
+        ("aten::mm", ([2048, 2048], [2048, 2048]), True),
+        ("aten::sin", ([8, SIZE],), False),  # its bytes bound it, and half of the blocks may use all of the bandwidth
+        ("made::scan", ([8, SIZE],), False),  # unknown
+    ],
+)
+def test_the_last_wave_is_told_of_what_computes(op: str, shapes: Any, said: bool) -> None:
     program = Program()
     program.head["deviceProperties"][0]["sharedMemPerBlockOptin"] = 232448
-    grid = {"blocks": 132 * 8 + 40, "registers per thread": 32, "shared memory": 0}
-    (row,) = told(in_a_row(("made::scan", 500.0, ([8, SIZE],), grid), program=program), "small")
-    assert "runs 40 blocks in a second wave after one of 1,056" in row.what
+    grid = {"blocks": 132 * 8 + 40, "registers per thread": 32, "shared memory": 0, "dtype": BF16}
+    rows = told(in_a_row((op, 500.0, shapes, grid), program=program), "small")
+    assert bool(rows) == said
+    assert all("runs 40 blocks in a second wave after one of 1,056" in row.what for row in rows)
 
 
 # fuse -----------------------------------------------------------------------------------------------------------------

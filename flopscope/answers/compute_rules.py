@@ -374,7 +374,8 @@ def _unfilled(analysis: Analysis, op: Op, kernel: Kernel) -> float:
         return 0.0
     if kernel.blocks <= FILLED * processors:
         return 1 - kernel.blocks / processors
-    if 0 < kernel.resident < kernel.blocks < 2 * kernel.resident:  # a second wave that is nearly empty
+    few = 0 < kernel.resident < kernel.blocks < 2 * kernel.resident  # a second wave that is nearly empty
+    if few and op.compute > op.memory:  # half of the blocks may still use all of the memory's bandwidth
         loss = 1 - kernel.blocks / (2 * kernel.resident)
         return loss / 2 if loss > 0.3 else 0.0
     return 0.0

@@ -378,6 +378,10 @@ def _by_length(gaps: list[Gap]) -> tuple[list[tuple[Gap, float]], list[tuple[Gap
     return [(gap, least if gap.time > limit * gap.count else gap.time) for gap, least in times], long
 
 
+OF_TORCH = re.compile(r"DataLoader|^TorchDynamo|^Torch-Compiled|^Pregraph|^CompiledFunction|^Optimizer\.|^autograd::")
+"""Ranges of torch that launch, and so stay on their thread, and waits for data, which have a rule of their own."""
+
+
 class Pause(NamedTuple):
     """Long idle times, in µs, and what the host was in."""
 
@@ -387,7 +391,8 @@ class Pause(NamedTuple):
     @property
     def movable(self) -> list[Activity]:
         """Return what launches nothing and is long enough for another thread."""
-        return [one for one in self.spent if not one.launches and one.time > SHORT_PAUSE * one.calls]
+        other = (one for one in self.spent if not one.launches and not OF_TORCH.search(one.name))
+        return [one for one in other if one.time > SHORT_PAUSE * one.calls]
 
 
 def _pause(analysis: Analysis, long: list[tuple[Gap, float]]) -> Pause:

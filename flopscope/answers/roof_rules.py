@@ -42,6 +42,14 @@ OTHERS: Sequence[Callable[[Analysis], Iterator[Finding]]] = (
 BY_INDEX = {"kept": 0.5, "narrow": 0.15}
 """Shares of the time of index_add_, and of gathers of narrow rows, that the other way takes: scatter_add_ 0.41 to 0.55,
 a contiguous index 0.06 for rows of 16 bytes (benchmarks/results/nvidia-h200/slow_kernels.json)."""
+ADD_REMEDIES = {
+    "": "Use scatter_add_ with the index expanded to the shape of the source (index[:, None].expand_as(source)).",
+    "aten::index_select_backward": (
+        "It is the gradient of index_select: that of torch.gather, with the index expanded to the shape of the result "
+        "(index[:, None].expand(-1, width)), is scatter_add_."
+    ),
+}
+"""What to do where the program calls index_add_ itself, or by the op named."""
 MANY = 128
 """Blocks for each multiprocessor, above which starting them takes the time."""
 WIDE = 64
@@ -117,6 +125,10 @@ def _add_by_index(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Ca
     given = tensors(analysis, op)
     if not op.key.endswith("::index_add_") or len(given) < 3 or _size(given[2]) < WIDE * _size(given[1]):
         return None
+    around = {name for kind, name in analysis.enclosing(op.event) if kind == "op" and name.startswith("aten::")}
+    remedy = ADD_REMEDIES.get(next(iter(around - {op.key}), ""))
+    if remedy is None or len(around) > 2:
+        return None  # another op of torch calls it, and the program cannot choose
     others = [
         one
         for one in analysis.ops
@@ -125,7 +137,6 @@ def _add_by_index(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Ca
     usual = median(map(reached, others)) if others else reached(op) / BY_INDEX["kept"]
     such = "calls of scatter_add_ in this profile" if others else "calls of scatter_add_ (measured on an H200)"
     saving = min(op.time - op.ideal / usual, BY_INDEX["kept"] * op.time) if others else BY_INDEX["kept"] * op.time
-    remedy = "Use scatter_add_ with the index expanded to the shape of the source (index[:, None].expand_as(source))."
     return Cause(saving, usual, such, "adds with atomics", remedy)
 
 
@@ -166,20 +177,28 @@ def _one_block(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Cause
 
 
 def _same_op(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Cause | None:
-    others = [
-        reached(one)
-        for one in analysis.ops
-        if one is not op
-        and one.key == op.key
-        and one.unit == op.unit
-        and one.time > COMPARABLE * busy
-        and one.ideal > 0
-    ]
-    if not others or op.ideal <= 0 or op.row < 0 or memory_rules.is_fusable(op):
+    if op.ideal <= 0 or op.row < 0 or memory_rules.is_fusable(op):
+        return None
+    others = [reached(one) for one in analysis.ops if one.time > COMPARABLE * busy and _is_alike(one, op)]
+    if not others:
         return None
     usual = median(others)
-    remedy = "Compare the shapes and the kernels of the two: those of the faster one may serve here."
-    return Cause(op.time - op.ideal / usual, usual, "other shapes of it in this profile", "takes most of it", remedy)
+    remedy = "Compare the kernels of the two: that of the faster one may serve here."
+    such = "calls of about the same sizes in this profile"
+    return Cause(op.time - op.ideal / usual, usual, such, "takes most of it", remedy)
+
+
+def _is_alike(one: Op, op: Op) -> bool:
+    """Return whether two rows of an op have sizes, and FLOPs per byte, that differ by less than a factor of two."""
+    if one is op or one.key != op.key or one.unit != op.unit or one.ideal <= 0 or len(one.shapes) != len(op.shapes):
+        return False
+    sizes = [
+        (a, b) for left, right in zip(one.shapes, op.shapes, strict=True) for a, b in zip(left, right, strict=False)
+    ]
+    if any(len(left) != len(right) for left, right in zip(one.shapes, op.shapes, strict=True)) or not op.memory:
+        return False
+    sizes.append((one.compute * op.memory, op.compute * one.memory))
+    return all(a == b or max(a, b) < 2 * min(a, b) for a, b in sizes)
 
 
 CAUSES = (_product, _add_by_index, _narrow_gather, _one_block, _same_op)

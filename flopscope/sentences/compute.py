@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from flopscope.sentences.words import listed
+from flopscope.sentences.words import cut, listed
 from flopscope.support.units import percent_text, plural, short_time_text
 
 __all__ = ["Attention", "FarFromRoof", "FarOp", "LowPrecision", "MathPath", "Padded", "Small", "Tf32"]
@@ -143,8 +143,8 @@ class Small(NamedTuple):
             grid = f"runs {rest} in a second wave after one of {self.resident:,}"
         more = f" The same holds for {plural(self.ops - 1, 'more op')}." if self.ops > 1 else ""
         return (
-            f"Give {self.op} more parallel work: its kernel {self.kernel} {grid}. Process more independent rows at "
-            f"once (a larger batch), or split the long dimension and combine the parts.{more}"
+            f"Give {self.op} more parallel work: its kernel {cut(self.kernel)} {grid}. Process more independent rows "
+            f"at once (a larger batch), or split the long dimension and combine the parts.{more}"
         )
 
 
@@ -173,7 +173,7 @@ class FarOp(NamedTuple):
         reaches = "" if self.share != self.share else f" at {percent_text(self.share)} of its limit{usual}"
         grid = f" ({plural(self.blocks, 'block')})" if self.blocks > 0 else ""
         return (
-            f"{self.op} takes {short_time_text(self.time)} {per}{reaches}: its kernel {self.kernel}{grid} "
+            f"{self.op} takes {short_time_text(self.time)} {per}{reaches}: its kernel {cut(self.kernel)}{grid} "
             f"{self.cause}. {self.remedy}"
         )
 

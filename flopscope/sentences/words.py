@@ -7,12 +7,17 @@ from collections.abc import Sequence
 
 from flopscope.support.units import short_time_text
 
-__all__ = ["cost_text", "listed"]
+__all__ = ["cost_text", "cut", "listed"]
 
 
 def listed(names: Sequence[str]) -> str:
     """Return names as a list: "a", "a and b", "a, b and c"."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def cut(name: str, width: int = 60) -> str:
+    """Return a name without what exceeds the width, as that of a template of C++ does."""
+    return name if len(name) <= width else f"{name[: width - 1]}…"
 
 
 def cost_text(time: float, host: float) -> str:
