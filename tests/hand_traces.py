@@ -49,7 +49,9 @@ class Program:
         self, name: str, ts: float, dur: float, *shapes: list[int], dtype: Any = FLOAT, tid: int = 1, **args: Any
     ) -> None:
         """Add an op; ``dtype`` is that of all arguments, or a list; ``strides`` and ``values`` are lists, too."""
-        args |= {"Input_Strides": args.pop("strides", None), "Concrete_Inputs": args.pop("values", None)}
+        for short, member in (("strides", "Input_Strides"), ("values", "Concrete_Inputs")):
+            if short in args:
+                args[member] = args.pop(short)
         if shapes:
             types = list(dtype) if isinstance(dtype, (list, tuple)) else [dtype] * len(shapes)
             args |= {"Input_Dims": [list(shape) for shape in shapes], "Input_type": types}

@@ -283,10 +283,14 @@ static PyObject *library_rules(PyObject *module, PyObject *unused)
 static PyObject *category_of(PyObject *module, PyObject *args)
 {
     (void)module;
-    const char *name;
+    PyObject *name;
     int on_device = 0;
-    if (!PyArg_ParseTuple(args, "s|p:category_of", &name, &on_device)) return NULL;
-    return PyUnicode_InternFromString(fs_categories[fs_category_of(name, on_device)].name);
+    if (!PyArg_ParseTuple(args, "U|p:category_of", &name, &on_device)) return NULL;
+    PyObject *bytes = PyUnicode_AsEncodedString(name, "utf-8", "replace"); /* hostile names have half pairs */
+    if (bytes == NULL) return NULL;
+    fs_category category = fs_category_of(PyBytes_AS_STRING(bytes), on_device);
+    Py_DECREF(bytes);
+    return PyUnicode_InternFromString(fs_categories[category].name);
 }
 
 static PyMethodDef functions[] = {

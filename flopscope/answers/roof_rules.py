@@ -192,7 +192,7 @@ def _is_alike(one: Op, op: Op) -> bool:
     """Return whether two rows of an op have sizes, and FLOPs per byte, that differ by less than a factor of two."""
     if one is op or one.key != op.key or one.unit != op.unit or one.ideal <= 0 or len(one.shapes) != len(op.shapes):
         return False
-    sizes = [
+    sizes: list[tuple[float, float]] = [
         (a, b) for left, right in zip(one.shapes, op.shapes, strict=True) for a, b in zip(left, right, strict=False)
     ]
     if any(len(left) != len(right) for left, right in zip(one.shapes, op.shapes, strict=True)) or not op.memory:

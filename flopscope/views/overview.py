@@ -44,6 +44,8 @@ _HATCHES = {
     "....": f"radial-gradient({_LINE} 1px, transparent 1.2px) 0 0 / 5px 5px",
     "xxxx": f"repeating-linear-gradient(135deg, {_LINE} 0 1px, transparent 1px 5px), "
     f"repeating-linear-gradient(45deg, {_LINE} 0 1px, transparent 1px 5px)",
+    "++++": f"repeating-linear-gradient(0deg, {_LINE} 0 1px, transparent 1px 5px), "
+    f"repeating-linear-gradient(90deg, {_LINE} 0 1px, transparent 1px 5px)",
 }
 
 

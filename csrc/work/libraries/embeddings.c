@@ -96,7 +96,7 @@ fs_work fs_count_embedding_bags_backward(const fs_aten_rule *rule, const fs_torc
     bags of;
     if (!find_bags(&schema, call, &of) || !(of.total > 0) || call->output == NULL) return fs_work_unknown;
     double width = of.total / of.tables, item = item_of_weights(call), state = sizeof(float);
-    double of_number = rule->option / FS_NUMBER_STATE, of_row = rule->option % FS_NUMBER_STATE;
+    int of_number = rule->option / FS_NUMBER_STATE, of_row = rule->option % FS_NUMBER_STATE;
     double updated = of.count * (width * (item + (of_number - 1) * state) + of_row * state);
     double read = fs_sizes_read(call->output) + given_indices(&of);
     bool dense = of_number == 0;
