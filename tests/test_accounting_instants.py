@@ -86,9 +86,15 @@ def steps_of(works: list[Any], waits: list[Any], doing: list[Any], edges: list[i
         every = host + [(work["begin"], work["begin"] + work["length"]) for work in works]
         begin = min(b for b, _ in every)
         return [(begin, max(e for _, e in every), max([e for _, e in host], default=begin))]
+    queued = [work for work in works if work["launch"] is None]
+    first_launched = min((work["begin"] for work in works if work["launch"]), default=-1)
     steps, previous = [], -1
+    if queued and max(work["begin"] for work in queued) < first_launched:
+        previous = max(work["begin"] + work["length"] for work in queued)
     for first, last in itertools.pairwise(edges):
         launched = [work for work in works if work["launch"] and first <= work["launch"][0] < last]
+        if first == edges[0] and previous >= max([last, *(work["begin"] + work["length"] for work in launched)]):
+            previous = -1
         begin = max(first, previous)
         previous = max([begin, last, *(work["begin"] + work["length"] for work in launched)])
         steps.append((begin, previous, last))

@@ -265,3 +265,28 @@ def test_the_trace_of_a_capture_does_not_change_what_recording_cost(tmp_path: Pa
     assert {row.key for row in joined.key_averages()} > {"aten::mm", "aten::relu"}
     costs = [trace._analysis("cost").recording for trace in (alone, joined)]
     assert costs[0] == costs[1] and costs[0].host == pytest.approx((3.2 + 2.0) * 5 / 8.5), "an op and a call"
+
+
+# Work from before the recording ---------------------------------------------------------------------------------------
+
+
+def queued(after: float | None = None) -> Program:
+    """Two steps of 100 µs whose first begins while kernels of the step before it still run, for 40 µs."""
+    program = Program()
+    for number in range(2):
+        program.step(number, 100 * number, 100)
+        program.run("made::op", 100 * number + 5, 100 * number + 45, 50)
+    program.work("from_before", -5, 25)
+    program.work("from_before", 20, 20)
+    if after is not None:
+        program.work("from_before", after, 1)
+    return program
+
+
+def test_the_first_step_begins_when_work_from_before_the_recording_ends() -> None:
+    frame = queued().load().accounting()
+    assert frame["total"].tolist() == [60, 100, 160] and frame["unmodelled"].tolist() == [50, 50, 100]
+
+
+def test_launches_of_a_kind_that_is_not_recorded_are_no_work_from_before() -> None:
+    assert queued(after=96).load().accounting()["total"].tolist() == [100, 100, 200]

@@ -130,8 +130,7 @@ static fs_status look_at_works(accountant *all, uint32_t counts[FS_DEVICE_LIMIT 
         const fs_chunk *chunk = fs_event_chunk(all->store, work->event, &at);
         all->classes[i] = (uint8_t)class_of(all, chunk, at);
         counts[fs_event_device(chunk, at) + 1]++;
-        if (chunk->kind[at] == FS_EVENT_KERNEL)
-            FS_TRY(fs_host_note_launch(&all->host, &all->calls, chunk->correlation[at], err));
+        if (chunk->kind[at] == FS_EVENT_KERNEL) FS_TRY(fs_host_note_kernel(&all->host, &all->calls, work->event, err));
         if (work->row != FS_NONE && work->own_row != FS_NONE && all->owners[work->own_row] == FS_NONE)
             all->owners[work->own_row] = i;
     }

@@ -30,19 +30,21 @@ typedef enum {
 
 /* Why a device is idle, and the part of the accounting that such time belongs to. "The call" launched the next work.
  * X(NAME, name, part, label, description) */
-#define FS_IDLE_CAUSE_LIST(X)                                                                                       \
-    X(HOST, host, host, "the host launches late",                                                                   \
-      "the call had not returned, or the launch had not arrived, when the device became idle")                      \
-    X(SYNC, sync, sync, "after a wait of the host",                                                                 \
-      "the same, at most 0.5 ms of it, after the host had waited for the device, or before it does in the same op") \
-    X(DATA, data, data, "data is loaded", "the same, while the host waited for a DataLoader")                       \
-    X(COMPILE, compile, host, "torch.compile compiles", "the same, while torch.compile compiled")                   \
-    X(RECORDING, recording, recording, "the profiler works", "the same, while the profiler itself worked")          \
-    X(EDGES, edges, edges, "before or after all work", "around the work of a profile without steps")                \
-    X(LOADING, loading, other, "code is loaded", "the same as host, while the code of kernels was made or loaded")  \
-    X(BLOCKED, blocked, other, "the launch call blocks", "the call itself lasted much longer than such calls do")   \
-    X(STREAM_WAIT, stream_wait, other, "a stream waits for an event",                                               \
-      "the call had returned; before it, since the launch before, a stream had been told to wait for an event")     \
+#define FS_IDLE_CAUSE_LIST(X)                                                                                         \
+    X(HOST, host, host, "the host launches late",                                                                     \
+      "the call had not returned, or the launch had not arrived, when the device became idle")                        \
+    X(SYNC, sync, sync, "after a wait of the host",                                                                   \
+      "the same, at most 0.5 ms of it, after the host had waited for the device, or before it does in the same op")   \
+    X(DATA, data, data, "data is loaded", "the same, while the host waited for a DataLoader")                         \
+    X(COMPILE, compile, host, "torch.compile prepares", "the same, while torch.compile compiled or recorded a graph") \
+    X(RECORDING, recording, recording, "the profiler works", "the same, while the profiler itself worked")            \
+    X(EDGES, edges, edges, "before or after all work", "around the work of a profile without steps")                  \
+    X(LOADING, loading, other, "code is loaded", "the same as host, while the code of kernels was loaded")            \
+    X(FIRST_LAUNCH, first_launch, other, "a kernel's first launch blocks",                                            \
+      "the call itself lasted much longer than launches do, and it was the first of this kernel")                     \
+    X(BLOCKED, blocked, other, "the launch call blocks", "the call itself lasted much longer than such calls do")     \
+    X(STREAM_WAIT, stream_wait, other, "a stream waits for an event",                                                 \
+      "the call had returned; before it, since the launch before, a stream had been told to wait for an event")       \
     X(OTHER, other, other, "unknown", "the call had returned, or was not recorded")
 
 typedef enum {

@@ -17,7 +17,6 @@ typedef struct {
     fs_names *names;
     fs_host_step *steps;
     fs_intervals times[PURPOSES];
-    uint32_t *last;       /* by lane: its last event so far, or FS_NONE */
     uint8_t *after_event; /* by lane: whether a stream was told to wait for an event since the last launch */
 } survey;
 
@@ -61,28 +60,6 @@ static void count_recorded(fs_host_step *step, const fs_chunk *chunk, uint32_t a
     step->described += chunk->kind[at] == FS_EVENT_OP && chunk->signature[at] != FS_NONE;
 }
 
-/* Return when the thread of an event that loads code last did something else: a compiler that makes code at run time
- * (Triton, NVRTC) works from then on, without a call, until the driver loads the result. */
-static int64_t idle_before(const survey *all, uint32_t lane, int64_t start)
-{
-    uint32_t at, index = all->last[lane];
-    int64_t since = FS_MISSING;
-    while (index != FS_NONE) {
-        const fs_chunk *chunk = fs_event_chunk(all->host->store, index, &at);
-        int64_t end = fs_event_end(chunk, at);
-        if (end > start) return chunk->start[at] > since ? chunk->start[at] : since;
-        since = end > since ? end : since;
-        index = chunk->parent[at] < index ? chunk->parent[at] : FS_NONE;
-    }
-    return since == FS_MISSING ? start : since;
-}
-
-static bool is_driver_call(const fs_store *store, uint32_t name)
-{
-    const char *text = fs_store_name_text(store, name);
-    return (strncmp(text, "cu", 2) == 0 && strncmp(text, "cuda", 4) != 0) || strncmp(text, "hipModule", 9) == 0;
-}
-
 /* Look at an event of the host that has a start. */
 static fs_status look_at(survey *all, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
 {
@@ -102,9 +79,7 @@ static fs_status look_at(survey *all, const fs_chunk *chunk, uint32_t at, uint32
         }
         if (does == FS_HOST_WAITS && (host->marks[index] & FS_MARK_COPY_INSIDE) == 0)
             return add_wait(host, chunk, at, index, err);
-        if (does != FS_HOST_LOADS_CODE) return FS_OK;
-        if (lane != FS_NONE && is_driver_call(host->store, chunk->name[at])) start = idle_before(all, lane, start);
-        return fs_intervals_cover(&all->times[FOR_CODE], start, end, err);
+        return does == FS_HOST_LOADS_CODE ? fs_intervals_cover(&all->times[FOR_CODE], start, end, err) : FS_OK;
     }
     if (kind != FS_EVENT_OP && kind != FS_EVENT_RANGE) return FS_OK;
     if (does == FS_HOST_COMPILES) return fs_intervals_cover(&all->times[FOR_COMPILER], start, end, err);
@@ -115,7 +90,7 @@ static fs_status look_at(survey *all, const fs_chunk *chunk, uint32_t at, uint32
 static fs_status look_at_all(survey *all, fs_error *err)
 {
     fs_host *host = all->host;
-    uint32_t count = fs_store_count(host->store), lanes = fs_store_lane_count(host->store), at, step = FS_NONE;
+    uint32_t count = fs_store_count(host->store), at, step = FS_NONE;
     const fs_chunk *chunk = NULL;
     for (uint32_t index = 0; index < count; index++) {
         FS_POLL(index, err);
@@ -127,7 +102,6 @@ static fs_status look_at_all(survey *all, fs_error *err)
         step = host_step_at(host->steps, step, chunk->start[at]);
         if (step != FS_NONE) count_recorded(&all->steps[step], chunk, at);
         FS_TRY(look_at(all, chunk, at, index, err));
-        if (chunk->lane[at] < lanes) all->last[chunk->lane[at]] = index;
     }
     return FS_OK;
 }
@@ -179,11 +153,8 @@ static void add_waits(const fs_host *host, fs_host_step *hosts)
 static fs_status survey_host(survey *all, fs_error *err)
 {
     size_t lanes = fs_store_lane_count(all->host->store) + (size_t)1;
-    all->last = fs_malloc(lanes * sizeof *all->last);
     all->after_event = fs_calloc(lanes, sizeof *all->after_event);
-    if (all->last == NULL || all->after_event == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %zu threads", lanes);
-    memset(all->last, 0xff, lanes * sizeof *all->last); /* FS_NONE */
+    if (all->after_event == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %zu threads", lanes);
     FS_TRY(look_at_all(all, err));
     FS_TRY(order(all, err));
     return fs_intervals_sort(&all->host->waits, err);
@@ -197,12 +168,14 @@ fs_status fs_host_prepare(fs_host *host, const fs_store *store, const fs_table *
     *host = (fs_host){.store = store, .steps = steps};
     host->ops = fs_malloc((count + (size_t)1) * sizeof *host->ops);
     host->marks = fs_calloc(count + (size_t)1, sizeof *host->marks);
-    if (host->ops == NULL || host->marks == NULL)
+    size_t firsts = (fs_store_name_count(store) + (size_t)1) * sizeof *host->first_works;
+    host->first_works = fs_malloc(firsts);
+    if (host->ops == NULL || host->marks == NULL || host->first_works == NULL)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u events", count);
+    memset(host->first_works, 0xff, firsts); /* FS_NONE */
     mark_copies_inside(host, table, calls);
     fs_status status = survey_host(&all, err);
     for (int purpose = 0; purpose < PURPOSES; purpose++) fs_intervals_clear(&all.times[purpose]);
-    fs_free(all.last);
     fs_free(all.after_event);
     if (status == FS_OK) add_waits(host, hosts);
     return status;
@@ -213,13 +186,20 @@ void fs_host_clear(fs_host *host)
     fs_free(host->ops);
     fs_free(host->marks);
     fs_free(host->launches);
+    fs_free(host->first_works);
     fs_intervals_clear(&host->waits);
     fs_intervals_clear(&host->occupied);
 }
 
-fs_status fs_host_note_launch(fs_host *host, const fs_api_calls *calls, uint32_t correlation, fs_error *err)
+fs_status fs_host_note_kernel(fs_host *host, const fs_api_calls *calls, uint32_t event, fs_error *err)
 {
-    uint32_t call = fs_api_calls_find(calls, correlation);
+    uint32_t at;
+    const fs_chunk *chunk = fs_event_chunk(host->store, event, &at);
+    if (chunk->name[at] != FS_NONE) {
+        uint32_t *first = &host->first_works[chunk->name[at]];
+        if (*first == FS_NONE || chunk->start[at] < FS_EVENT_AT(host->store, *first, start)) *first = event;
+    }
+    uint32_t call = fs_api_calls_find(calls, chunk->correlation[at]);
     if (call == FS_NONE || (host->marks[call] & FS_MARK_LAUNCHED) != 0) return FS_OK;
     host->marks[call] |= FS_MARK_LAUNCHED;
     int64_t duration = FS_EVENT_AT(host->store, call, duration);

@@ -24,7 +24,8 @@ typedef struct {
     uint8_t *marks;        /* by event */
     int64_t *launches;     /* durations of the calls with FS_MARK_LAUNCHED */
     uint32_t launch_count, launch_capacity;
-    double launch_median; /* ns: of these durations, once fs_host_end_launches was called; NaN: none */
+    double launch_median;  /* ns: of these durations, once fs_host_end_launches was called; NaN: none */
+    uint32_t *first_works; /* by name: the first kernel with it, or FS_NONE */
 } fs_host;
 
 /* Collect what the host did, and fill one description per step. FS_OUT_OF_MEMORY. fs_host_clear also accepts a zeroed
@@ -33,8 +34,8 @@ fs_status fs_host_prepare(fs_host *host, const fs_store *store, const fs_table *
                           const fs_api_calls *calls, fs_names *names, fs_host_step *hosts, fs_error *err);
 void fs_host_clear(fs_host *host);
 
-/* Note the API call that launched a kernel. FS_OUT_OF_MEMORY. */
-fs_status fs_host_note_launch(fs_host *host, const fs_api_calls *calls, uint32_t correlation, fs_error *err);
+/* Note a kernel and the API call that launched it. FS_OUT_OF_MEMORY. */
+fs_status fs_host_note_kernel(fs_host *host, const fs_api_calls *calls, uint32_t event, fs_error *err);
 void fs_host_end_launches(fs_host *host);
 
 /* Return the name of the op around an event, or of the event itself. */

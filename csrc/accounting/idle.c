@@ -27,6 +27,7 @@ typedef struct {
     int64_t blocked, unblocked; /* the call itself took unusually long; equal: it did not */
     const fs_table_work *next;  /* NULL: none */
     uint32_t wait;            /* the host's wait in progress at `dry`, or the op that launches and waits; or FS_NONE */
+    fs_idle_cause blocking;   /* why: BLOCKED, FIRST_LAUNCH */
     fs_idle_cause afterwards; /* OTHER, STREAM_WAIT */
     bool edge;                /* before the first work or after the last one of a profile without steps */
     bool late;                /* `returned` is after `dry` */
@@ -117,7 +118,7 @@ static fs_status add_part(fs_idle *idle, fs_sums *sums, int device, uint32_t ste
     if (whole->wait != FS_NONE) of.after_wait = LONGEST_AFTER_WAIT_NS;
     if (whole->edge) FS_TRY(attribute_host(&of, FS_IDLE_EDGES, end, err));
     FS_TRY(attribute_host(&of, FS_IDLE_HOST, clipped(whole->blocked, end), err));
-    FS_TRY(attribute_host(&of, FS_IDLE_BLOCKED, clipped(whole->unblocked, end), err));
+    FS_TRY(attribute_host(&of, whole->blocking, clipped(whole->unblocked, end), err));
     FS_TRY(attribute_host(&of, FS_IDLE_HOST, clipped(whole->returned, end), err));
     FS_TRY(attribute(&of, whole->afterwards, end, err));
     *occupied = of.occupied;
@@ -194,9 +195,12 @@ static void find_block(const fs_idle *idle, idle_time *whole, fs_idle_launch lau
     uint32_t at;
     const fs_chunk *chunk = fs_event_chunk(idle->store, launch.event, &at);
     int64_t duration = chunk->duration[at];
+    if (chunk->kind[at] != FS_EVENT_RUNTIME) return;
     if (duration < BLOCKED_NS || (double)duration <= BLOCKED_MEDIANS * idle->host->launch_median) return;
     whole->blocked = chunk->start[at];
     whole->unblocked = launch.returned;
+    uint32_t name = FS_EVENT_AT(idle->store, whole->next->event, name);
+    if (name != FS_NONE && idle->host->first_works[name] == whole->next->event) whole->blocking = FS_IDLE_FIRST_LAUNCH;
 }
 
 /* Find out until when the host held up the next work, and whether an op launched it that waits for it too. */
@@ -210,7 +214,7 @@ static void judge_launch(const fs_idle *idle, idle_time *whole, fs_idle_launch l
         return;
     }
     whole->returned = launch.returned <= INT64_MAX - arrival ? launch.returned + arrival : INT64_MAX;
-    if ((marks & FS_MARK_LAUNCHED) != 0) find_block(idle, whole, launch);
+    find_block(idle, whole, launch);
     uint32_t op = idle->host->ops[launch.event];
     if (whole->wait == FS_NONE && op != FS_NONE && (idle->host->marks[op] & FS_MARK_AROUND_WAIT) != 0) whole->wait = op;
 }
@@ -274,7 +278,7 @@ fs_status fs_idle_add(fs_idle *idle, fs_sums *sums, int device, const fs_interva
     if (device >= 0) FS_TRY(find_launches(idle, works, busy, &arrival, err));
     for (uint32_t i = 0; i <= busy->count; i++) { /* the idle time before busy interval i, or after the last */
         FS_POLL(i, err);
-        idle_time whole = {.wait = FS_NONE, .afterwards = FS_IDLE_OTHER};
+        idle_time whole = {.wait = FS_NONE, .afterwards = FS_IDLE_OTHER, .blocking = FS_IDLE_BLOCKED};
         whole.dry = i > 0 ? busy->items[i - 1].end : INT64_MIN;
         whole.until = i < busy->count ? busy->items[i].begin : INT64_MAX;
         whole.edge = !has_steps && (i == 0 || i == busy->count);

@@ -19,9 +19,15 @@ typedef struct {
     const fs_store *store;
     uint32_t events;
     fs_step_marks marks;
-    int64_t *work_ends; /* by mark: of the last device work launched inside; FS_MISSING, the smallest, if none */
-    uint32_t *mark_of;  /* by event: index of the mark around it, or FS_NONE */
+    int64_t *work_ends;  /* by mark: of the last device work launched inside; FS_MISSING, the smallest, if none */
+    uint32_t *mark_of;   /* by event: index of the mark around it, or FS_NONE */
+    int64_t backlog_end; /* of the work that was queued before the recording began; FS_MISSING: none */
 } finding;
+
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
 
 /* Parents precede their children, so one pass propagates the enclosing step. */
 static void mark_events(finding *found)
@@ -48,9 +54,26 @@ static uint32_t launching_step(const finding *found, const fs_chunk *chunk, uint
     return host->start[place] == FS_MISSING ? FS_NONE : fs_step_marks_at(&found->marks, host->start[place]);
 }
 
+/* Work whose launch is not in the recording was queued before it began, if all of it runs before the first work whose
+ * launch is; otherwise some way of launching was not recorded. */
+typedef struct {
+    int64_t first_launched, last_queued, queued_end;
+} backlog;
+
+static void look_for_backlog(backlog *of, bool launched, int64_t start, int64_t end)
+{
+    if (launched) {
+        of->first_launched = start < of->first_launched ? start : of->first_launched;
+    } else {
+        of->last_queued = later(of->last_queued, start);
+        of->queued_end = later(of->queued_end, end);
+    }
+}
+
 static fs_status find_work_ends(finding *found, fs_error *err)
 {
     uint32_t at, count = found->marks.count;
+    backlog queue = {INT64_MAX, FS_MISSING, FS_MISSING};
     const fs_chunk *chunk = NULL;
     found->work_ends = fs_malloc(count * sizeof *found->work_ends);
     found->mark_of = fs_malloc(found->events * sizeof *found->mark_of);
@@ -63,21 +86,22 @@ static fs_status find_work_ends(finding *found, fs_error *err)
         chunk = fs_event_next_chunk(found->store, index, chunk, &at);
         if (!fs_event_is_placed_work(chunk, at)) continue;
         uint32_t step = launching_step(found, chunk, at);
-        if (step == FS_NONE) continue;
         int64_t end = fs_event_end(chunk, at);
+        bool launched = step != FS_NONE || fs_step_marks_launch(&found->marks, chunk, at) < found->events;
+        look_for_backlog(&queue, launched, chunk->start[at], end);
+        if (step == FS_NONE) continue;
         if (end > found->work_ends[step]) found->work_ends[step] = end;
     }
+    bool is_backlog = queue.first_launched != INT64_MAX && queue.last_queued < queue.first_launched;
+    found->backlog_end = is_backlog ? queue.queued_end : FS_MISSING;
     return FS_OK;
-}
-
-static int64_t later(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 static void place_steps(const finding *found, fs_step *steps)
 {
-    int64_t previous = FS_MISSING, host_previous = FS_MISSING;
+    const fs_step_mark *first = &found->marks.marks[0];
+    bool amid = found->backlog_end < later(first->end, found->work_ends[0]);
+    int64_t previous = amid ? found->backlog_end : FS_MISSING, host_previous = FS_MISSING;
     for (uint32_t i = 0; i < found->marks.count; i++) {
         const fs_step_mark *step = &found->marks.marks[i];
         int64_t begin = later(step->begin, previous), host_begin = later(step->begin, host_previous);

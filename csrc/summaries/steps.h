@@ -5,7 +5,8 @@
  *   steps   |    step 0    |  step 1  |
  *
  * As in PyTorch's TensorBoard plugin, a step ends on the host or when the last device work launched inside it ends,
- * whichever is later, and the next step begins there. A profile without steps is one step, from the start of recording
+ * whichever is later, and the next step begins there; the first one, where work that was queued before the recording
+ * began ends. A profile without steps is one step, from the start of recording
  * (the first event if unknown) to its end or the end of the last device event.
  *
  * A first or last mark without work is no step (store/step_marks.h). Its time lies outside of the steps, as does that
