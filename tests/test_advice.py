@@ -272,12 +272,12 @@ def test_without_shapes_the_notes_ask_for_them() -> None:
     assert any("record_shapes=True" in note for note in advice.notes) and "record_shapes=True" in str(advice)
 
 
-def test_a_program_that_recorded_shapes_is_not_told_to_record_them() -> None:
+def test_work_without_any_op_is_told_as_such() -> None:
     program = Program()
     program.work("of_a_graph", 0, 500, correlation=1)
     program.work("of_a_graph", 500, 500, correlation=1)
     (note,) = (note for note in check(program.load()).notes if "shapes" in note)
-    assert "although input shapes were recorded" in note and "record_shapes=True" not in note
+    assert "no op that did it was recorded" in note and "its capture" in note
 
 
 def test_without_steps_the_notes_ask_for_them() -> None:

@@ -17,7 +17,7 @@ def test_it_prints_accounting_advice_and_the_rest(capsys: pytest.CaptureFixture[
     assert main(["summary", str(FAULTS / "pointwise_before.json.gz")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("1.37ms a step; 1.06ms at the device's limits; MFU ")
-    assert lines[1].startswith("Recording delayed it by about ")
+    assert lines[1].startswith("Recording delayed it by ")
     assert [line.split()[0] for line in lines[3:7]] == ["ideal", "memory", "host", "other"]
     assert lines.index("Advice") < lines.index("GPUs") < lines.index("Time")
     assert lines[lines.index("Advice") + 1].startswith("  1. fuse: saves about ")

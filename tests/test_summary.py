@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -179,7 +180,7 @@ def test_a_profile_without_steps_or_devices_has_one_row() -> None:
     assert frame["other_cpu"][0] == 0.5 and frame["other"][0] == 1.5 and frame["total"][0] == 2.0
     assert len(summary.gpu_summary(core)) == 0
     text = summary.details(core)
-    assert "No work on a device was recorded" in text and "Launches" not in text and "all" in text
+    assert not re.search("GPU|device|kernel|Launches", text) and "all" in text
 
 
 def test_missing_values_are_nan_and_shown_as_missing() -> None:

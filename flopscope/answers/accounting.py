@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from flopscope import _core
 from flopscope.answers.analysis import PARTS, ROUNDING, Analysis
 from flopscope.support.units import percent_text, short_time_text
 
@@ -17,10 +18,15 @@ if TYPE_CHECKING:
     import pandas
 
     from flopscope.answers.counted import Hfu
+    from flopscope.answers.recording import Recording
 
 __all__ = ["accounting_columns", "accounting_frame", "accounting_lines", "joined_columns", "part_columns"]
 
 BAR = 40
+PLAIN = {_core.idle_labels[_core.idle_causes.index(cause)] for cause in ("host", "other")}
+"""Labels of causes of idleness that say no more than the name of the part."""
+UNKNOWN = 0.1
+"""Of the total time: with more unmodelled work, MFU and MBU are said to be lower limits."""
 WORTH = 0.005
 """Of the total time: a cause of idleness below it is not worth a mention."""
 MOSTLY = 0.9
@@ -126,16 +132,15 @@ def accounting_frame(analysis: Analysis) -> pandas.DataFrame:
 def accounting_lines(
     columns: dict[str, list[Any]],
     steps: int,
-    delay: float,
+    recording: Recording,
     hfu: Hfu | None = None,
     causes: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
     apart: int = 0,
 ) -> list[str]:
     """Return the accounting of the whole as text: a sentence, and a bar for each part that is not empty.
 
-    steps: the number in the columns, 0 for none. delay: estimated µs per step that recording added. hfu: as it was
-    counted. causes: of parts, their idle time in µs per step by the label of its cause. apart: of further steps, which
-    are left out.
+    steps: the number in the columns, 0 for none. recording: what it cost. hfu: as it was counted. causes: of parts,
+    their idle time in µs per step by the label of its cause. apart: of further steps, which are left out.
     """
     if not columns["total"]:
         return []
@@ -147,19 +152,22 @@ def accounting_lines(
     means = f" (mean of {steps} of {steps + apart} steps)" if apart else ""
     head = f"{short_time_text(whole['total'] / per)}{a_step}{means}{summed}"
     if whole["ideal"] > 0 and whole["mfu"] == whole["mfu"]:
+        least = "at least " if whole["unmodelled"] > UNKNOWN * whole["total"] else ""
         head += (
             f"; {short_time_text(whole['ideal'] / per)} at the device's limits; "
-            f"MFU {percent_text(whole['mfu'])}, MBU {percent_text(whole['mbu'])}"
+            f"MFU {least}{percent_text(whole['mfu'])}, MBU {least}{percent_text(whole['mbu'])}"
         )
     if hfu is not None and not math.isnan(hfu.percent):
         head += f", HFU {percent_text(hfu.percent)} (counted"
         head += f" in {percent_text(100 * hfu.share)} of the work)" if hfu.share < MOSTLY else ")"
     lines = [f"{head}."]
+    delay = recording.delay
     if delay > 0.01 * whole["total"] / per:
         left = whole["total"] / per - delay
-        what = f"Recording delayed it by about {short_time_text(delay)}"
+        about, least = ("up to", "at least") if recording.is_bound else ("about", "about")
+        what = f"Recording delayed it by {about} {short_time_text(delay)}"
         if left > ROUNDING * delay:
-            lines.append(f"{what}: without, it takes about {short_time_text(left)}.")
+            lines.append(f"{what}: without, it takes {least} {short_time_text(left)}.")
         else:
             lines.append(f"{what}, which is all of its time: what it takes without is unknown.")
     lines.append("")
@@ -173,7 +181,7 @@ def accounting_lines(
             f"  {part:<14}{short_time_text(whole[part] / per):>9}  {percent_text(100 * share):>6}  {bar}".rstrip()
         )
         known = {label: time for label, time in causes.get(part, {}).items() if time > WORTH * whole["total"] / per}
-        if len(causes.get(part, {})) > 1 and known:
+        if any(label not in PLAIN for label in known):
             of_it = ", ".join(f"{label} {short_time_text(time)}" for label, time in known.items())
             lines.append(f"{'':16}of it: {of_it}")
     return lines

@@ -13,6 +13,7 @@ from flopscope.answers.host_rules import pauses
 from flopscope.answers.memory_rules import unordered
 from flopscope.answers.rules import RULES
 from flopscope.answers.step_kinds import notes_of
+from flopscope.support.hints import HINTS, WITHOUT_OPS
 from flopscope.support.safe import markup, printable
 from flopscope.support.units import percent_text, plural, short_time_text
 
@@ -207,18 +208,29 @@ def outlying(analysis: Analysis) -> list[str]:
     return notes_of([step.name or "" for step in analysis.steps], [step.time for step in analysis.steps])
 
 
+def graphs_lost(counts: Mapping[str, int]) -> int:
+    """Return how many pieces of work of graphs, counted as Trace.graphs, have no node of a capture."""
+    return counts.get("works", 0) - counts.get("matched", 0)
+
+
 def missing(analysis: Analysis) -> list[str]:
     """Return what could not be judged, and which recording option would bring it."""
     notes = list(analysis.meta["hints"].said)
-    if not analysis.has_shapes and analysis.ops:
-        notes.append(analysis.meta["hints"].advice)
-    if not analysis.on_device and analysis.meta["device_unseen"]:
+    hints, unseen = analysis.meta["hints"], not analysis.on_device and analysis.meta["device_unseen"]
+    unknown = any(op.part == "unmodelled" for op in analysis.ops)
+    has_ops = any("::" in op.key for op in analysis.ops if op.row >= 0)
+    if unknown and not analysis.has_shapes:
+        notes.append((hints if has_ops or hints != HINTS else WITHOUT_OPS).advice)
+    elif unknown and (lost := graphs_lost(analysis.meta["graphs"])):
+        notes.append(
+            f"The work of {plural(lost, 'kernel or copy', 'kernels and copies')} of replayed graphs is unknown, as the "
+            f"capture was not recorded. {hints.graphs}"
+        )
+    if unseen:
         notes.append("The program used a GPU, but no activity of it was recorded: profile with ProfilerActivity.CUDA.")
     if analysis.steps and not analysis.has_steps:
-        notes.append(
-            f"The profile has no steps, so times are those of the whole profile: {analysis.meta['hints'].steps}."
-        )
-    for device, why in analysis.meta.get("unknown_peaks", {}).items():
+        notes.append(f"The profile has no steps, so times are those of the whole profile: {hints.steps}.")
+    for device, why in analysis.meta.get("unknown_peaks", {}).items() if not unseen else ():
         notes.append(f"The work on {device} is unmodelled, because its peaks are unknown: {why}.")
     if analysis.meta["dropped"]:
         notes.append(f"{analysis.meta['dropped']} records were lost: times and counts are too low.")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flopscope._core import Store
     from flopscope.hardware.peaks import Peaks
 
-__all__ = ["Analysis", "Gap", "Kernel", "Op", "Step"]
+__all__ = ["Analysis", "Gap", "Kernel", "Op", "Step", "place_of"]
 
 AUTOGRAD = "autograd::engine::evaluate_function: "
 CLASSES, CAUSES = _core.work_classes, _core.idle_causes
@@ -45,6 +45,14 @@ def _beyond(bound: str, flops: float, bandwidth: float) -> str:
     if bound == "inefficient":
         return "compute" if flops > bandwidth or math.isnan(bandwidth) else "memory"
     return BEYOND.get(bound, "unmodelled")
+
+
+Place = tuple[int, int, int]
+
+
+def place_of(device: int, row: int, kernel: int, part: int) -> Place:
+    """Return what makes one Op of cells: device, row (of work without an op that of its kernel) and part."""
+    return device, row if row >= 0 else -2 - kernel, part
 
 
 class Step(NamedTuple):
@@ -115,6 +123,8 @@ class Op:
     reorders: float = 0.0
     """Number of them per step."""
     kernels: list[Kernel] = field(default_factory=list)
+    place: Place = (-1, -1, -1)
+    """As place_of() gives it."""
     category: str = "other"
     """One of _core.categories: of the op or, where it is unknown, of its kernel."""
 
@@ -130,7 +140,7 @@ class Gap:
 
     cause: str
     row: int
-    """Of the op whose launch ended it; -1: unknown, or several."""
+    """Of the op whose launch ended it, or of its work; -1: several."""
     wait: int
     """The event of the host's wait that caused it; -1: none."""
     event: int
@@ -251,15 +261,16 @@ class Analysis:
         parts, ideals = self.cell_parts()[alike].tolist(), self.cell_ideals()[alike].tolist()
         names = ("device", "row", "kernel", "blocks", "resident", "event", "owner", "count", "exclusive")
         columns = [cells[name][alike].tolist() for name in (*names, *COPIED, "compute", "memory")]
-        ops: dict[tuple[int, int, int], Op] = {}
-        kernels: dict[tuple[int, int, int, int], Kernel] = {}
+        ops: dict[Place, Op] = {}
+        kernels: dict[tuple[Place, int], Kernel] = {}
         rows = zip(*columns, parts, ideals, strict=True)
         for device, row, kernel, blocks, resident, event, owner, count, time, *work, part, ideal in rows:
             cast, casts, reordered, reorders, compute, memory = work
-            place = (device, row, part)
+            place = place_of(device, row, kernel, part)
             op = ops.get(place)
             if op is None:
                 op = ops[place] = self._op(row, kernel, device, PARTS[part], owner if owner >= 0 else event)
+                op.place = place
             op.count += count * 1000 * scale
             op.time += scale * time
             op.ideal += scale * ideal
@@ -269,9 +280,9 @@ class Analysis:
             op.casts += casts / self.step_count
             op.reordered += reordered * scale
             op.reorders += reorders / self.step_count
-            one = kernels.get((*place, kernel))
+            one = kernels.get((place, kernel))
             if one is None:
-                one = kernels[(*place, kernel)] = Kernel(self._key(kernel), blocks=blocks, resident=resident)
+                one = kernels[place, kernel] = Kernel(self._key(kernel), blocks=blocks, resident=resident)
                 op.kernels.append(one)
             one.count += count * 1000 * scale
             one.time += scale * time

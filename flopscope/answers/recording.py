@@ -33,6 +33,8 @@ class Recording(NamedTuple):
     """Part of it by which the step is longer than without recording."""
     idle: float
     """Time in which the device waited for the profiler's own work, which the trace has as such."""
+    is_bound: bool = False
+    """Whether the estimate explains all idle time by the host but that of the launches, so that it is a bound."""
 
     @property
     def delay(self) -> float:
@@ -44,7 +46,7 @@ def recording_cost(analysis: Analysis) -> Recording:
     """Estimate the cost of recording from the number of recorded events of each kind.
 
     The host's time becomes the program's only where the device waited for the host: it slows the step by at most the
-    idle time for which the host is the cause.
+    idle time for which the host is the cause, less what the launches that end it take themselves.
     """
     steps = analysis.alike
     recorded = "trace" in analysis.columns["timing_source"]
@@ -54,8 +56,15 @@ def recording_cost(analysis: Analysis) -> Recording:
     if recorded:
         shapes = SHAPES * any(step.described for step in steps)  # fitted to all ops, also to those without inputs
         host = (host + shapes * events["op"]) * _slowness(analysis)
-    late = analysis.idle(*LATE) if analysis.on_device else 0.0
-    return Recording(host, min(host, late), analysis.idle("recording"))
+    late = _late(analysis, costs["runtime"] * _slowness(analysis)) if analysis.on_device else 0.0
+    return Recording(host, min(host, late), analysis.idle("recording"), host > late > 0)
+
+
+def _late(analysis: Analysis, cost: float) -> float:
+    """Return the idle time by the host, without the time of the launches that end it. cost: µs of recording one."""
+    launch = 0.0 if math.isnan(analysis.launch_time) else max(analysis.launch_time - cost, 0.0)
+    gaps = [gap for gap in analysis.gaps if gap.cause in LATE]
+    return sum(max(gap.time - launch * gap.count, 0.0) for gap in gaps)
 
 
 def _slowness(analysis: Analysis) -> float:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from flopscope.answers.accounting import part_columns
 from flopscope.answers.advice import Pools
-from flopscope.answers.analysis import CAUSES, PARTS, Analysis, Op
+from flopscope.answers.analysis import CAUSES, PARTS, Analysis, Op, place_of
 from flopscope.answers.changes import Change, change_of, checked_rules
 from flopscope.answers.rules import RULES
 
@@ -128,11 +128,12 @@ class Model:
         shares = {}
         for op in self.analysis.ops:
             time, ideal = left[id(op)]
-            shares[op.device, op.row, op.part] = (_ratio(time, op.time), _ratio(ideal, op.ideal))
+            shares[op.place] = (_ratio(time, op.time), _ratio(ideal, op.ideal))
         every = (1.0, 1.0)  # of ops that only steps apart have
         cells = self.analysis.cells
-        names = zip(cells["device"].tolist(), cells["row"].tolist(), self.part.tolist(), strict=True)
-        kept = np.array([shares.get((device, row, PARTS[part]), every) for device, row, part in names]).reshape(-1, 2)
+        names = (cells["device"].tolist(), cells["row"].tolist(), cells["kernel"].tolist(), self.part.tolist())
+        places = (place_of(*place) for place in zip(*names, strict=True))
+        kept = np.array([shares.get(place, every) for place in places]).reshape(-1, 2)
         self.time = self.time * kept[:, 0]
         self.ideal = np.minimum(self.ideal * kept[:, 1], self.time)
 

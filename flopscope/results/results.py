@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from flopscope.hardware.device import find_device, peaks_by_name
@@ -44,6 +45,8 @@ class Results(Summaries):
     """Whether Python calls were recorded."""
     _usual_peaks = "measured"  # or "datasheet"
     _hints: Hints = HINTS
+    graphs: Mapping[str, int] = MappingProxyType({})
+    """Counts of CUDA or HIP graphs, as a loaded trace has them."""
     _is_of_program = False  # recorded by flopscope run, from its start to its end
     _cpu_alone: bool = False  # whether the program is known to have used no device
 
@@ -340,6 +343,7 @@ class Results(Summaries):
         if self._last_analysis is None or self._last_analysis[0] != key:
             columns, meta, shares = self._grouped(core, True, 0, source, account=True, brief=True)
             meta["hints"] = self._hints
+            meta["graphs"] = self.graphs
             meta["unknown_peaks"] = self._unknown_peaks(core, source, shares)
             self._last_analysis = key, Analysis(core, columns, meta, shares, has_shapes=core.has_shapes)
         return self._last_analysis[1]

@@ -64,6 +64,8 @@ def _microseconds(columns: Columns) -> dict[str, list[Any]]:
 
 # Text --------------------------------------------------------------------------------------------------------------
 
+GPUS = ("cuda", "hip")
+"""Accelerators that are called so."""
 LABELS = {"communication": "comm", "data_loading": "loading", "other_cpu": "cpu"}  # short labels of columns
 WIDTH = 100
 STEPS_SHOWN = 6
@@ -90,7 +92,7 @@ def text(core: Store, analysis: Analysis, energy: Mapping[str, Energy] | None = 
         *accounting_lines(
             columns,
             steps,
-            analysis.recording.delay,
+            analysis.recording,
             hfu,
             {part: analysis.causes_of(part) for part in ("host", "other")},
             analysis.apart,
@@ -112,9 +114,11 @@ def details(core: Store, counted: Counted | None = None) -> str:
         return "Nothing was recorded.\n"
     gpu, launches = core.gpu_summary(), core.launch_summary()
     sections = {
-        "GPUs": _gpu_section(core, gpu, "the steps" if steps["step"][0] is not None else "the profile"),
+        "GPUs" if core.accelerator in GPUS else "Devices": _gpu_section(
+            core, gpu, "the steps" if steps["step"][0] is not None else "the profile"
+        ),
         "Counters": _counter_section(counted or Counted(core)),
-        "Time": _step_section(steps),
+        "Time": _step_section(steps, bool(gpu["device"])),
         "Launches": _launch_section(core, launches),
         "Communication": _communication_section(core),
     }
@@ -123,7 +127,7 @@ def details(core: Store, counted: Counted | None = None) -> str:
 
 def _gpu_section(core: Store, gpu: Columns, whole: str) -> list[str]:
     if not gpu["device"]:
-        return ["  No work on a device was recorded."]
+        return []
     headers = ("device", "utilization", "SM efficiency", "occupancy", "tensor cores", "idle")
     facts = zip(*(gpu[name] for name in GPU_COLUMNS), strict=True)
     rows = [(core.device_name(device), *map(percent_text, shares)) for device, *shares in facts]
@@ -157,10 +161,11 @@ def _energy_section(energy: Mapping[str, Energy], analysis: Analysis) -> str:
     return "\n".join(["Energy in J, W", *table_lines(rows), *missing, ""])
 
 
-def _step_section(steps: Columns) -> list[str]:
+def _step_section(steps: Columns, on_device: bool) -> list[str]:
     names = [_short("all" if name is None else name) for name in steps["step"]]
     shown = STEPS_SHOWN if len(names) > STEPS_SHOWN + 1 else len(names)
-    columns = ("total", *(part for part in PARTS if any(steps[part]) or part in ("kernel", "other")))
+    always = {"other", "kernel"} if on_device else {"other"}
+    columns = ("total", *(part for part in PARTS if any(steps[part]) or part in always))
     apart = first_apart(steps["total"])
     sums = {name: sum(steps[name][apart:]) for name in columns}
     rows = [("step", *(LABELS.get(name, name) for name in columns))]

@@ -16,6 +16,7 @@ from flopscope.sources.agents import rank_of_process
 from flopscope.sources.counters import add_samples
 from flopscope.sources.database import Database, Query, Reading, Value, columns
 from flopscope.sources.gpu_metrics import read_metrics
+from flopscope.support.units import plural
 
 __all__ = ["is_nsys", "read_nsys", "sayings"]
 
@@ -193,7 +194,7 @@ _SEVERITIES: dict[object, str] = {0: "unknown", 1: "info", 2: "warning", 3: "err
 """As exports of 2026 name them, for those without the table of names."""
 _ORDER = ("fatal", "error", "warning")
 _INFORM = ("info", "verbose")
-_TELLS = re.compile(r"\b(no|not|cannot|failed|unable|unsupported|collected)\b", re.IGNORECASE)
+_TELLS = re.compile(r"\b(no|not|cannot|failed|unable|unsupported)\b|collected: 0\b", re.IGNORECASE)
 _MOST_SAYINGS, _MOST_TEXT = 5, 400
 
 
@@ -206,7 +207,8 @@ def sayings(nsys: Mapping[str, Any]) -> Iterable[str]:
         text = one["text"] if len(one["text"]) <= _MOST_TEXT else f"{one['text'][:_MOST_TEXT]}…"
         yield f"nsys reported while it recorded ({one['severity']}): {text}"
     if len(said) > _MOST_SAYINGS:
-        yield f'metadata["nsys"]["diagnostics"] has {len(said) - _MOST_SAYINGS} more reports of nsys'
+        more = plural(len(said) - _MOST_SAYINGS, "more report")
+        yield f'nsys said more: metadata["nsys"]["diagnostics"] has {more}.'
 
 
 def _notes(nsys: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]:

@@ -25,7 +25,7 @@ MOST_PIDS = 1 << 22
 
 _CATEGORY = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 _COPIES = ((1, "CPU", "GPU"), (2, "GPU", "CPU"), (8, "GPU", "GPU"), (9, "CPU", "CPU"))
-_HOST, _DEVICE = 7, 2  # kinds of memory
+_HOST, _DEVICE = 8, 2  # kinds of memory
 
 
 def is_rocpd(database: Database) -> bool:

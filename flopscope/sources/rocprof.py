@@ -19,7 +19,7 @@ JSON_ROOT = b'"rocprofiler-sdk-tool"'
 LEAST_COLUMNS = {"kernel_name", "start_timestamp", "end_timestamp"}
 MOST_FIELD = 1 << 20  # characters of a field of CSV
 
-_HOST, _DEVICE = 7, 2  # kinds of memory
+_HOST, _DEVICE = 8, 2  # kinds of memory
 _COPY_KINDS = {"HOST_TO_DEVICE": (1, _HOST, _DEVICE), "DEVICE_TO_HOST": (2, _DEVICE, _HOST)}
 _COPY_KINDS |= {"DEVICE_TO_DEVICE": (8, _DEVICE, _DEVICE), "HOST_TO_HOST": (9, _HOST, _HOST)}
 _KERNELS, _COUNTERS, _AGENTS = "kernel_trace.csv", "counter_collection.csv", "agent_info.csv"

@@ -43,9 +43,9 @@ HINTS = Hints(
     },
 )
 _WITHOUT_OPS = (
-    "The work of kernels is unknown, although input shapes were recorded: no op of torch launched them. Those of a "
-    "graph get ops from its capture (fs.watch_graphs(), captures=…); state the work of others by "
+    "The work is unknown, because no op that did it was recorded. ProfilerActivity.CPU with record_shapes=True records "
+    "ops; those of a replayed graph are in its capture (fs.watch_graphs(), captures=…); state other work by "
     "fs.record_function(…, flops=…, bytes=…)."
 )
 WITHOUT_OPS = HINTS._replace(shapes=_WITHOUT_OPS, advice=_WITHOUT_OPS)
-"""Of a trace of torch that was to have shapes and has none."""
+"""Of a trace of torch without ops."""

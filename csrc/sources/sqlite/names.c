@@ -21,8 +21,8 @@ static const char *const copies[] = {
     "Unified DtoD",
 };
 
-static const char *const memories[] = {"Pageable", "Pinned",        "Device",         "Array",
-                                       "Managed",  "Device Static", "Managed Static", "Host"};
+static const char *const memories[] = {"Pageable",      "Pinned",         "Device",  "Array", "Managed",
+                                       "Device Static", "Managed Static", "Unknown", "Host"};
 
 static const char *const synchronizations[] = {"Unknown Sync", "Event Sync", "Stream Wait Event", "Stream Sync",
                                                "Context Sync"};
