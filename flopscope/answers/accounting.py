@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from flopscope.answers.counted import Hfu
     from flopscope.answers.recording import Recording
 
-__all__ = ["accounting_columns", "accounting_frame", "accounting_lines", "joined_columns", "part_columns"]
+__all__ = ["accounting_columns", "accounting_frame", "accounting_lines", "cause_text", "joined_columns", "part_columns"]
 
 BAR = 40
 PLAIN = {_core.idle_labels[_core.idle_causes.index(cause)] for cause in ("host", "other")}
 """Labels of causes of idleness that say no more than the name of the part."""
 UNKNOWN = 0.1
-"""Of the total time: with more unmodelled work, MFU and MBU are said to be lower limits."""
+"""Of the total time: with more unmodelled work, MFU and MBU are said to be lower limits, and left
+out where the ideal is less than 1 %."""
 WORTH = 0.005
 """Of the total time: a cause of idleness below it is not worth a mention."""
 MOSTLY = 0.9
@@ -129,6 +130,14 @@ def accounting_frame(analysis: Analysis) -> pandas.DataFrame:
     return pandas.DataFrame(accounting_columns(analysis))
 
 
+def cause_text(causes: Mapping[str, float], total: float) -> str:
+    """Return the causes of a part's idle time, in µs by label, that are worth a mention in this time; "" for none."""
+    known = {label: time for label, time in causes.items() if time > WORTH * total}
+    if all(label in PLAIN for label in known):
+        return ""
+    return ", ".join(f"{label} {short_time_text(time)}" for label, time in known.items())
+
+
 def accounting_lines(
     columns: dict[str, list[Any]],
     steps: int,
@@ -151,8 +160,9 @@ def accounting_lines(
     summed = f", summed over {devices} devices" if devices > 1 else ""
     means = f" (mean of {steps} of {steps + apart} steps)" if apart else ""
     head = f"{short_time_text(whole['total'] / per)}{a_step}{means}{summed}"
-    if whole["ideal"] > 0 and whole["mfu"] == whole["mfu"]:
-        least = "at least " if whole["unmodelled"] > UNKNOWN * whole["total"] else ""
+    partly = whole["unmodelled"] > UNKNOWN * whole["total"]
+    if whole["ideal"] > (0.01 * whole["total"] if partly else 0) and whole["mfu"] == whole["mfu"]:
+        least = "at least " if partly else ""
         head += (
             f"; {short_time_text(whole['ideal'] / per)} at the device's limits; "
             f"MFU {least}{percent_text(whole['mfu'])}, MBU {least}{percent_text(whole['mbu'])}"
@@ -180,8 +190,6 @@ def accounting_lines(
         lines.append(
             f"  {part:<14}{short_time_text(whole[part] / per):>9}  {percent_text(100 * share):>6}  {bar}".rstrip()
         )
-        known = {label: time for label, time in causes.get(part, {}).items() if time > WORTH * whole["total"] / per}
-        if any(label not in PLAIN for label in known):
-            of_it = ", ".join(f"{label} {short_time_text(time)}" for label, time in known.items())
-            lines.append(f"{'':16}of it: {of_it}")
+        if text := cause_text(causes.get(part, {}), whole["total"] / per):
+            lines.append(f"{'':16}of it: {text}")
     return lines

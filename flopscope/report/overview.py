@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flopscope.answers.accounting import cause_text
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.findings import plural
 from flopscope.report import hardware
@@ -100,7 +101,7 @@ def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
         {
             "name": name,
             "label": _label(source, name),
-            "doc": _part_text(source, name)[1],
+            "doc": _doc(source, name),
         }
         for name in PARTS
     ]
@@ -121,6 +122,13 @@ def _label(source: Profile, part: str) -> str:
     if not source.main.analysis.on_device and part == "host":
         return "idle: no op ran"
     return LOOKS[part][0] if part in LOOKS else part
+
+
+def _doc(source: Profile, part: str) -> str:
+    """Return what a part means, and the causes of its idle time."""
+    analysis, text = source.main.analysis, _part_text(source, part)[1]
+    causes = cause_text(analysis.causes_of(part), analysis.total)
+    return f"{text} Of it: {causes}." if causes else text
 
 
 def _part_text(source: Profile, part: str) -> tuple[str, str]:

@@ -194,7 +194,7 @@ _SEVERITIES: dict[object, str] = {0: "unknown", 1: "info", 2: "warning", 3: "err
 """As exports of 2026 name them, for those without the table of names."""
 _ORDER = ("fatal", "error", "warning")
 _INFORM = ("info", "verbose")
-_TELLS = re.compile(r"\b(no|not|cannot|failed|unable|unsupported)\b|collected: 0\b", re.IGNORECASE)
+_TELLS = re.compile(r"\b(no|not|cannot|failed|unable|unsupported)\b|collected:?\s+0\b", re.IGNORECASE)
 _MOST_SAYINGS, _MOST_TEXT = 5, 400
 
 
