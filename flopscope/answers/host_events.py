@@ -54,7 +54,7 @@ class Wait(NamedTuple):
     call: str
     ops: tuple[str, ...]
     """Those around it, innermost first."""
-    count: int
+    calls: int
     """In the steps that are alike."""
     tunes: bool
     """Whether the op around it measures kernels with events, to choose the fastest."""
@@ -120,7 +120,7 @@ def waits_of(analysis: Analysis) -> list[Wait]:
         key = texts[int(columns["name"][event])], _ops_around(analysis, event)
         counts[key] = counts.get(key, 0) + 1
     found = (Wait(*key, count, bool(key[1]) and key[1][:1] in tuning) for key, count in counts.items())
-    return sorted(found, key=lambda one: -one.count)
+    return sorted(found, key=lambda one: -one.calls)
 
 
 def _ops_around(analysis: Analysis, event: int) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ def calls_in_work(analysis: Analysis, names: Collection[str], parts: int) -> lis
         return [0] * parts
     at, _ = _times_of(analysis, names)
     edges = np.linspace(columns["start"][work].min(), columns["start"][work].max() + 1, parts + 1)
-    return np.histogram(at, edges)[0].tolist()
+    return [int(count) for count in np.histogram(at, edges)[0]]
 
 
 def _working(analysis: Analysis) -> dict[int, tuple[Ints, Ints]]:
@@ -324,8 +324,8 @@ def _long_times(
     """Return the long idle times, (begin, end) in ns, by the thread that launched the work after them."""
     columns, texts, kinds, _ = analysis.events
     named = [i for i, text in enumerate(texts) if OTHERWISE.search(text)]
-    other = np.isin(columns["name"], named) & np.isin(columns["kind"], [kinds.index(k) for k in SHOWN if k != "frame"])
-    other = np.flatnonzero((other | (columns["kind"] == kinds.index("overhead"))) & on_host)
+    apart = np.isin(columns["name"], named) & np.isin(columns["kind"], [kinds.index(k) for k in SHOWN if k != "frame"])
+    other = np.flatnonzero((apart | (columns["kind"] == kinds.index("overhead"))) & on_host)
     taken = sorted(zip(columns["start"][other].tolist(), end[other].tolist(), strict=True))
     idle, found = _idle_times(analysis), dict[int, list[tuple[int, int]]]()
     long = np.flatnonzero(idle.end - idle.begin > 1000 * least)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from flopscope.answers.analysis import Analysis, Gap
 from flopscope.answers.findings import Finding, entry, gap_evidence, where
 from flopscope.answers.host_events import Activity, has_stacks, spent_while_idle
-from flopscope.answers.wait_rules import allocating
+from flopscope.answers.wait_rules import allocating, recurring
 from flopscope.sentences.host import HostWork, Launches
 from flopscope.support.units import short_time_text
 
@@ -46,11 +46,11 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
     that was recorded, and that part is claimed. Source: PyTorch, "CUDA semantics", CUDA Graphs.
     """
     gaps = late_launches(analysis)
-    if not gaps or analysis.accelerator not in GRAPHED:
+    if not gaps or analysis.accelerator not in GRAPHED or _first(analysis):
         return
     short, long, limit = _by_length(gaps)
     launches, late = _launches(analysis), sum(gap.count for gap, _ in short)
-    if launches > HANDFUL and late > HANDFUL and launches * len(analysis.alike) > FEWEST and not _first(analysis):
+    if launches > HANDFUL and late > HANDFUL and launches * len(analysis.alike) > FEWEST:
         yield Finding(
             Launches(sum(time for _, time in short), analysis.per, launches, _late_percent(analysis)),
             [(gap, KEPT * time) for gap, time in short],
@@ -71,10 +71,10 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
         )
 
 
-def late_launches(analysis: Analysis) -> list[tuple[Gap, float]]:
-    """Return the idle times that a late launch ended, and of each the part without allocations by the driver."""
+def late_launches(analysis: Analysis, *, whole: bool = False) -> list[tuple[Gap, float]]:
+    """Return the idle times that a late launch ended, and of each the whole, or what the driver did not allocate in."""
     gaps = [gap for gap in analysis.gaps if gap.cause == "host" and gap.event >= 0]
-    taken = allocating(analysis)
+    taken = {} if whole else allocating(analysis)
     parts = [(gap, gap.time - taken.get(id(gap), 0.0)) for gap in gaps]
     return [(gap, time) for gap, time in parts if time > 0]
 
@@ -167,7 +167,9 @@ def pauses(analysis: Analysis) -> list[str]:
 
     The program has not warmed up, or there are long pauses: what the host was in is told if it is known.
     """
-    gaps = late_launches(analysis) if analysis.on_device else []
+    if not analysis.on_device:
+        return []
+    gaps = late_launches(analysis, whole=not recurring(analysis))
     if sum(time for _, time in gaps) > NOTED * analysis.total and _first(analysis):
         return [
             "Most of what was recorded ran for the first time, which is slower than later times: record the program "

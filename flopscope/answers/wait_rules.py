@@ -9,9 +9,10 @@ from flopscope.answers.findings import Finding, entry, host_times, where
 from flopscope.answers.host_events import Wait, calls_in_work, calls_of, idle_in_calls, waits_of
 from flopscope.sentences.host import Allocations, Waits, remedy_of
 
-__all__ = ["COPIES", "allocating", "memory", "sync", "tuning_gaps"]
+__all__ = ["COPIES", "allocating", "memory", "recurring", "sync", "tuning_gaps"]
 
 ALLOCATIONS = ("cudaMalloc", "cudaFree", "hipMalloc", "hipFree", "cudaMallocAsync", "cudaFreeAsync")
+FREES = tuple(name for name in ALLOCATIONS if "Free" in name)
 MANY, QUARTERS = 10, 4
 """Calls of a profile without steps from which on they recur, if they do in all but one of its quarters."""
 
@@ -35,27 +36,36 @@ def allocating(analysis: Analysis) -> dict[int, float]:
     return found
 
 
+def recurring(analysis: Analysis) -> bool:
+    """Return whether the driver allocates or frees memory again and again.
+
+    In most steps after the first, which allocates in any case. Without steps a recording may be one of such a first
+    step: the driver must have freed memory, which it then allocates again, more than ten times, in the last quarter of
+    the device's work and in all but one of the others; and no call may take most of the time, as that which initialises
+    the device does.
+    """
+    steps, times = calls_of(analysis, ALLOCATIONS)
+    if analysis.has_steps:
+        return 2 * len(set(steps[steps > 0].tolist())) > analysis.step_count - 1
+    parts = calls_in_work(analysis, FREES, QUARTERS)
+    often = sum(parts) > MANY and sum(count > 0 for count in parts) >= QUARTERS - 1 and parts[-1] > 0
+    return often and 2 * int(times.max()) < int(times.sum())
+
+
 def memory(analysis: Analysis) -> Iterator[Finding]:
     """Device memory is allocated and freed by the driver again and again.
 
-    Premises: such calls were recorded in most steps after the first, which allocates in any case; of a program without
-    steps, more than ten, in all but one of the quarters of the time in which the device works. The estimate is the host
-    time of those calls, from the idle time within them first, as far as the device waits for the host. Source:
-    PyTorch, "CUDA semantics", memory management.
+    Premises: those of `recurring`. The estimate is the host time of those calls, from the idle time within them first,
+    as far as the device waits for the host. Source: PyTorch, "CUDA semantics", memory management.
     """
     gaps = [gap for gap in analysis.gaps if gap.cause in ("host", "sync")]
     rows = host_times(analysis, [name for name in ALLOCATIONS if analysis.row_sum(name, "count") > 0])
     if not gaps or not rows:
         return
     names = {row["op"] for row in rows}
-    steps, times = calls_of(analysis, names)
-    if analysis.has_steps:
-        recurs = 2 * len(set(steps[steps > 0].tolist())) > analysis.step_count - 1
-    else:
-        parts = calls_in_work(analysis, names, QUARTERS)
-        recurs = sum(parts) > MANY and sum(count > 0 for count in parts) >= QUARTERS - 1 and parts[-1] > 0
-    if not recurs:
+    if not recurring(analysis):
         return
+    steps, times = calls_of(analysis, names)
     total, calls = float(times[steps >= 0].sum()) / 1000 / analysis.step_count, int((steps >= 0).sum())
     taken = allocating(analysis)
     within = sum(taken.values())
@@ -94,7 +104,7 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
             groups.setdefault((wait.call, remedy_of(wait.call, wait.ops)[0]), []).append((gap, wait))
     for (call, op), pairs in groups.items():
         idle = sum(gap.time for gap, _ in pairs)
-        calls = sum({wait: wait.count for _, wait in pairs}.values())
+        calls = sum({wait: wait.calls for _, wait in pairs}.values())
         known = min(calls / max(len(analysis.alike), 1), analysis.row_sum(op, "count") or calls)
         yield Finding(
             Waits(call, pairs[0][1].ops, calls, len(analysis.alike), idle, analysis.per),
@@ -122,7 +132,7 @@ def _waited(analysis: Analysis) -> Iterator[tuple[Gap, Wait]]:
         name = ops[0] if ops else around[0][1]
         same = [wait for wait in waits if (wait.ops[0] if wait.ops else wait.call) == name]
         if same:
-            yield gap, min(same, key=lambda wait: ("Memcpy" in wait.call, -wait.count))
+            yield gap, min(same, key=lambda wait: ("Memcpy" in wait.call, -wait.calls))
 
 
 def _is_expected(analysis: Analysis, wait: Wait) -> bool:
