@@ -36,7 +36,7 @@ def late(*, data: bool = False, wait: bool = False, malloc: bool = False) -> Pro
 def piecewise(count: int = 8, *, calls: bool = True, graph: bool = False) -> Program:
     """Return a program that launches kernels of 10 µs every 50 µs. ``graph``: one launch replays all of a step."""
     program = Program()
-    for number in range(2):
+    for number in range(3):
         at = 50 * (count + 1) * number
         program.step(number, at, 50 * (count + 1))
         program.run("made::first", at + 2, at + 10, 30)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flopscope.answers.analysis import Analysis, Gap, Op
 from flopscope.answers.counter_rules import cached
 from flopscope.answers.findings import Finding
-from flopscope.answers.host_rules import pauses
+from flopscope.answers.launch_rules import pauses
 from flopscope.answers.memory_rules import unordered
 from flopscope.answers.rules import RULES
 from flopscope.answers.step_kinds import notes_of
@@ -84,7 +84,7 @@ class AdviceTable(Sequence[Advice]):
             for entry in row.evidence[:EVIDENCE_SHOWN]:
                 yield f"     {_evidence_text(entry, WIDTH - 7)}"
             if row.where:
-                yield textwrap.shorten(f"     at {printable(row.where)}", WIDTH - 2)
+                yield _at(printable(row.where))
         if not self._rows:
             yield "No rule found a saving of at least 1% of the time."
         for note in self.notes:
@@ -114,6 +114,12 @@ class AdviceTable(Sequence[Advice]):
             f'<style>{STYLE}</style>\n<table class="flopscope"><thead><tr>{head}</tr></thead>'
             f"<tbody>{body}</tbody></table>\n<div>{notes}</div>"
         )
+
+
+def _at(place: str) -> str:
+    """Return the line of a place, of which the end says the most."""
+    left = WIDTH - 8
+    return f"     at {place if len(place) <= left else '…' + place[1 - left :]}"
 
 
 def _title(row: Advice) -> str:

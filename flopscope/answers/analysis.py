@@ -208,6 +208,11 @@ class Analysis:
         return self.core.accelerator if self.on_device else "cpu"
 
     @cached_property
+    def events(self) -> tuple[dict[str, npt.NDArray[np.int64]], list[str], tuple[str, ...], int]:
+        """The events as columns, their texts and kinds, and the number that stands for an unknown time."""
+        return self.core.events()
+
+    @cached_property
     def devices(self) -> list[int]:
         """The devices with work, if only before the steps, by index; -1 is the CPU."""
         both = np.concatenate([self.cells["device"], self.gap_cells["device"]])

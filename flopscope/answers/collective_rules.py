@@ -20,6 +20,8 @@ FEWEST = 3
 """Collectives of a communicator from which their best rate is known."""
 ALIKE = 4
 """Times the size of a message up to which its rate is comparable."""
+SLOWEST_LINK, SLOWEST_SMALL = 2e3, 1000.0
+"""Bytes per µs, and µs of a small message: what takes longer than that at its best waits, whatever the link."""
 HIDDEN = 0.8
 """Share of a transfer that overlaps with computation once it can."""
 
@@ -35,8 +37,8 @@ class Call(NamedTuple):
     """Bus bandwidth, NaN where its kind has none."""
 
 
-def _calls(analysis: Analysis) -> tuple[list[tuple[Call, float]], float]:
-    """Return the collectives of the steps with their least times, and the exposed time of those of any size.
+def _calls(analysis: Analysis) -> tuple[list[tuple[Call, float]], float, int]:
+    """Return the collectives of the steps with their least times, and of those of any size the exposed time and number.
 
     A least time follows from the collectives of the same communicator: one of the same kind that moves no fewer bytes
     takes no less, and rates are alike up to four times the size, of messages that latency does not limit.
@@ -44,16 +46,17 @@ def _calls(analysis: Analysis) -> tuple[list[tuple[Call, float]], float]:
     columns = analysis.core.collectives()[0]
     names = ("collective", "message_bytes", "duration", "exposed", "bus_gbytes_per_s")
     groups: dict[tuple[object, ...], list[Call]] = {}
-    exposed = 0.0
+    exposed, count = 0.0, 0
     places = zip(*(columns[name] for name in ("device", "stream", "group", "group_size", "start")), strict=True)
     for row, (*place, start) in zip(zip(*(columns[name] for name in names), strict=True), places, strict=True):
         call = Call(*row)
         if not any(step.begin <= start < step.end for step in analysis.steps):
             continue
         exposed += call.exposed
+        count += 1
         if call.size > 0 and call.duration > 0:
             groups.setdefault(tuple(place), []).append(call)
-    return [pair for calls in groups.values() if len(calls) >= FEWEST for pair in _least(calls)], exposed
+    return [pair for calls in groups.values() if len(calls) >= FEWEST for pair in _least(calls)], exposed, count
 
 
 def _least(calls: Sequence[Call]) -> Iterator[tuple[Call, float]]:
@@ -92,6 +95,13 @@ def _waited(call: Call, least: float) -> float:
     return min(call.duration - least, call.exposed) if call.duration > SLOW * least else 0.0
 
 
+def _is_transfer(call: Call, least: float) -> bool:
+    """Return whether the least time of a collective is one that its bytes may need, and not itself a wait."""
+    if call.size < SMALL_MESSAGE:
+        return least < SLOWEST_SMALL
+    return call.size / least > SLOWEST_LINK
+
+
 def straggler(analysis: Analysis) -> Iterator[Finding]:
     """Collectives that last longer than their bytes need: this rank waits for another one.
 
@@ -99,15 +109,13 @@ def straggler(analysis: Analysis) -> Iterator[Finding]:
     least time, which follows from the best rate among them. The estimate is the exposed part of the time beyond.
     """
     ops = [op for op in analysis.ops if op.part == "communication"]
-    calls, exposed = _calls(analysis) if ops else ([], 0.0)
+    calls, exposed, count = _calls(analysis) if ops else ([], 0.0, 0)
     waits = [waited for call, least in calls if (waited := _waited(call, least)) > 0]
     if not waits:
         return
     steps, share = analysis.step_count, min(sum(waits) / exposed, 1.0)
     yield Finding(
-        WaitsForRanks(
-            share * sum(op.time for op in ops), analysis.per, len(waits) / steps, sum(op.count for op in ops)
-        ),
+        WaitsForRanks(share * sum(op.time for op in ops), analysis.per, len(waits), count, steps),
         [(op, op.time * share) for op in ops],
         evidence(ops),
         None,
@@ -117,14 +125,20 @@ def straggler(analysis: Analysis) -> Iterator[Finding]:
 def communication(analysis: Analysis) -> Iterator[Finding]:
     """Transfers of collectives during which the device computes nothing.
 
-    Premises: as for `straggler`; what a collective waits for other ranks is none of its transfer. The estimate is 80 %
-    of the transfers, as far as the computation of a step lasts.
+    Premises: as for `straggler`; what a collective waits for other ranks is none of its transfer. Most of the
+    collectives did not wait, and the best of a communicator is one that links have: otherwise each may have waited. The
+    estimate is 80 % of the transfers, as far as the computation of a step lasts.
     """
     ops = [op for op in analysis.ops if op.part == "communication"]
-    calls, exposed = _calls(analysis) if ops else ([], 0.0)
-    transfers = sum(call.exposed - _waited(call, least) for call, least in calls)
-    if not transfers:
+    calls, exposed, _ = _calls(analysis) if ops else ([], 0.0, 0)
+    moved = [(call, call.exposed - _waited(call, least)) for call, least in calls if _is_transfer(call, least)]
+    transfers = sum(time for _, time in moved)
+    if transfers <= 0 or 2 * sum(_waited(*pair) > 0 for pair in calls) > len(calls):
         return
+    kinds: dict[str, float] = {}
+    for call, time in moved:
+        kinds[call.kind] = kinds.get(call.kind, 0.0) + time
+    kind = max(kinds, key=lambda name: kinds[name])
     share, total = min(transfers / exposed, 1.0), sum(op.time for op in ops)
     computing = sum(op.time for op in analysis.ops if op.part not in ("copy", "communication"))
     keys = set(analysis.columns["key"])
@@ -132,7 +146,8 @@ def communication(analysis: Analysis) -> Iterator[Finding]:
         ExposedTransfers(
             share * total,
             analysis.per,
-            median(call.size for call, _ in calls),
+            kind,
+            median(call.size for call, _ in moved if call.kind == kind),
             any(key.startswith("autograd::engine") for key in keys),
             any("DistributedDataParallel" in key for key in keys),
         ),

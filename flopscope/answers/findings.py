@@ -18,6 +18,7 @@ __all__ = [
     "entry",
     "evidence",
     "gap_evidence",
+    "host_times",
     "is_attention",
     "is_convolution",
     "is_product",
@@ -58,14 +59,20 @@ def evidence(ops: Iterable[Op]) -> list[dict[str, Any]]:
     ]
 
 
-def gap_evidence(analysis: Analysis, gaps: Iterable[Gap]) -> list[dict[str, Any]]:
-    """Return the evidence of idle times: the op that launched the next work, or that waited, with all of its calls."""
+def gap_evidence(analysis: Analysis, parts: Iterable[tuple[Gap, float]]) -> list[dict[str, Any]]:
+    """Return the evidence of parts of idle times: the op that launched the next work, with all of its calls."""
     times: dict[str, float] = {}
-    for gap in gaps:
-        name = analysis.op_around(gap.wait if gap.wait >= 0 else gap.event) or "(end of the step)"
-        times[name] = times.get(name, 0.0) + gap.time
+    for gap, time in parts:
+        name = analysis.op_around(gap.event) or "(end of the step)"
+        times[name] = times.get(name, 0.0) + time
     ordered = sorted(times.items(), key=lambda item: -item[1])
     return [entry(name, time, analysis.row_sum(name, "count") or None) for name, time in ordered[:10]]
+
+
+def host_times(analysis: Analysis, names: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the evidence of ops, ranges or API calls: their time on the host, the longest first."""
+    rows = [entry(name, *(analysis.row_sum(name, part) for part in ("cpu_time_total", "count"))) for name in names]
+    return sorted((row for row in rows if row["time"] > 0), key=lambda row: -row["time"])
 
 
 def entry(name: str, time: float, calls: float | None) -> dict[str, Any]:

@@ -1,45 +1,24 @@
-"""Rules about the host: warming up, waiting for data, copies, allocations, waits, optimizers, and launches."""
+"""Rules about the host: warming up, waiting for data, copies, and optimizers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis, Gap, Op
-from flopscope.answers.findings import Finding, entry, evidence, gap_evidence, where
-from flopscope.answers.host_events import Activity, calls_of, spent_while_idle
-from flopscope.sentences.host import (
-    Allocations,
-    Copies,
-    DataWait,
-    HostWork,
-    Launches,
-    OptimizerOps,
-    Waits,
-    Warmup,
-)
-from flopscope.support.units import short_time_text
+from flopscope.answers.findings import Finding, evidence, gap_evidence, host_times, where
+from flopscope.answers.host_events import calls_of, idle_of_calls, own_streams
+from flopscope.answers.launch_rules import GRAPHED, HANDFUL, KEPT, late_launches
+from flopscope.answers.wait_rules import tuning_gaps
+from flopscope.sentences.host import Copies, DataWait, OptimizerOps, Warmup
 
-__all__ = ["copy", "data", "launch", "memory", "optimizer", "pauses", "sync", "warmup"]
-
-KEPT = 0.95
-"""Share of idle time that removing its cause gains."""
-HANDFUL = 5
-"""Launches, or late ones, up to which a graph or a fused op does not pay."""
-GRAPHED = ("cuda", "hip")
-"""Accelerators whose work torch can capture in a CUDA graph."""
+__all__ = ["copy", "data", "optimizer", "warmup"]
 
 
 def _gaps(analysis: Analysis, *causes: str) -> list[Gap]:
     return [gap for gap in analysis.gaps if gap.cause in causes]
-
-
-def _host_times(analysis: Analysis, names: list[str]) -> list[dict[str, Any]]:
-    """Return the evidence of ops, ranges or API calls: their time on the host, the longest first."""
-    rows = [entry(name, *(analysis.row_sum(name, part) for part in ("cpu_time_total", "count"))) for name in names]
-    return sorted((row for row in rows if row["time"] > 0), key=lambda row: -row["time"])
 
 
 COMPILATION = "_compile.compile_inner (dynamo_timed)"
@@ -51,13 +30,15 @@ TUNING = re.compile(r"autotun|benchmark_all_configs|cudnnFind", re.IGNORECASE)
 
 
 def warmup(analysis: Analysis) -> Iterator[Finding]:
-    """The device idles because code is compiled, or loaded for its first launch.
+    """The device idles because code is compiled, loaded or launched for the first time, or because kernels are tried.
 
-    Premises: the idle time passed in torch.compile's own ranges, or while a module was loaded (the causes `compile` and
-    `loading` of the accounting). The estimate is all of that time: later steps do not have it. Compilation in later
-    steps is told where such ranges begin in at least two of them.
+    Premises: the idle time passed in torch.compile's own ranges, while a module was loaded, or in a call that launched
+    a kernel for the first time (the causes `compile`, `loading` and `first_launch` of the accounting), or after waits
+    of an op that measures kernels with events. The estimate is all of that time: later steps do not have it.
+    Compilation in later steps is told where such ranges begin in at least two of them.
     """
-    gaps = _gaps(analysis, "compile", "loading")
+    tried = tuning_gaps(analysis)
+    gaps = [*_gaps(analysis, "compile", "loading", "first_launch"), *tried]
     if not gaps:
         return
     keys = list(dict.fromkeys(analysis.columns["key"]))
@@ -69,9 +50,18 @@ def warmup(analysis: Analysis) -> Iterator[Finding]:
     tuning = [key for key in keys if TUNING.search(key)]
     names = [key for key in keys if key == COMPILATION or LOADING.search(key)] + tuning
     yield Finding(
-        Warmup(compiling, analysis.idle("loading"), analysis.per, analysis.on_device, tuple(tuning), later),
+        Warmup(
+            compiling,
+            analysis.idle("loading"),
+            analysis.idle("first_launch"),
+            sum(gap.time for gap in tried),
+            analysis.per,
+            analysis.on_device,
+            tuple(tuning),
+            later,
+        ),
         [(gap, gap.time) for gap in gaps],
-        _host_times(analysis, names) or gap_evidence(analysis, gaps),
+        host_times(analysis, names) or gap_evidence(analysis, [(gap, gap.time) for gap in gaps]),
         where(analysis, gaps[0].event),
     )
 
@@ -80,147 +70,96 @@ WORKERS = {"_MultiProcessingDataLoaderIter": True, "_SingleProcessDataLoaderIter
 """Whether a DataLoader has worker processes, by the class that iterates it."""
 STARTING = 3.0
 """Times the median of the others that the first wait lasts for workers that start."""
+LOADER = re.compile(r"^enumerate\(Data|DataLoader.*__next__|#_.*DataLoaderIter")
+FEWEST_WAITS = 2
 
 
 def data(analysis: Analysis) -> Iterator[Finding]:
     """The program waits for a DataLoader, and its device, or the CPU, does nothing.
 
     Premises: torch records `enumerate(DataLoader)#…` around each wait, with the class that tells whether there are
-    worker processes; pinned memory is advised where copies from pageable memory to the device were recorded. The
-    estimate is 95 % of the idle time: with enough workers a batch is ready when it is needed. A first wait of workers,
-    of more than three times the median of the others, is their start and not counted.
+    worker processes; more than one wait was recorded, as the first one is also the loader's start; pinned memory is
+    advised where copies from pageable memory to the device were recorded. The estimate is 95 % of the idle time: with
+    enough workers a batch is ready when it is needed. A wait that no work follows, as at the end of the data, does not
+    count, nor does a first wait of workers, of more than three times the median of the others, which is their start.
     """
     gaps = _gaps(analysis, "data")
-    if not gaps:
+    names = [name for name in dict.fromkeys(analysis.columns["key"]) if LOADER.search(name)]
+    if not gaps or (names and len(calls_of(analysis, names)[0]) < FEWEST_WAITS):
         return
-    names = [name for name in dict.fromkeys(analysis.columns["key"]) if "DataLoader" in name]
     kinds = {known for part, known in WORKERS.items() if any(part in name for name in names)}
     workers = kinds.pop() if len(kinds) == 1 else None
     total = sum(gap.time for gap in gaps)
-    share = _starting(analysis, names) if workers else 0.0
+    each, unused = idle_of_calls(analysis, names)
+    first, *others = each or [0.0]
+    starting = first * analysis.scale * 1000 if workers and len(others) > 1 and first > STARTING * median(others) else 0
+    starting = min(starting, total)
+    waited = max(total - starting - unused * analysis.scale * 1000, 0.0)
     pageable = any("Memcpy HtoD (Pageable" in key for key in analysis.columns["key"])
+    if waited <= 0:
+        return
     yield Finding(
         DataWait(
-            (1 - share) * total,
+            waited,
             analysis.per,
             workers,
-            share * total,
+            starting,
             analysis.on_device,
             pageable and analysis.accelerator in GRAPHED,
         ),
-        [(gap, KEPT * (1 - share) * gap.time) for gap in gaps],
-        _host_times(analysis, names) or gap_evidence(analysis, gaps),
+        [(gap, KEPT * waited / total * gap.time) for gap in gaps],
+        host_times(analysis, names) or gap_evidence(analysis, [(gap, gap.time) for gap in gaps]),
         None,
     )
 
 
-def _starting(analysis: Analysis, names: list[str]) -> float:
-    """Return the share of the waits for data in which the workers started, of the steps that are alike."""
-    steps, times = calls_of(analysis, names)
-    first, *others = times[steps >= analysis.apart].tolist() or [0]
-    return first / (first + sum(others)) if len(others) > 1 and first > STARTING * median(others) else 0.0
-
-
 PINNED = {True: 0.25, False: 1.0}
 """Time of a copy from pinned memory over that of a copy from pageable memory (PCIe 5: 55 over 13 GB/s), or itself."""
-COPIES = {"aten::to", "aten::copy_", "aten::_to_copy", "cudaMemcpyAsync", "cudaMemcpy"}
+MINOR = 0.1
+"""Of the time of copies, what goes in a direction that is not mentioned."""
 
 
 def copy(analysis: Analysis) -> Iterator[Finding]:
     """Copies between host and device during which the device computes nothing.
 
     Premises: the copies' names say their direction and the kind of memory, and the accounting that nothing else ran.
-    They can overlap with the computation of the step, as far as that lasts, from pinned memory and on another stream.
+    Copies from pinned memory on a stream of their own are in the background already. Others can overlap with the
+    computation of the step, as far as that lasts, from pinned memory and on another stream.
     Source: PyTorch, "A guide on good usage of non_blocking and pin_memory()".
     """
     found: list[tuple[Op, float]] = []
-    ways = {"HtoD": 0.0, "DtoH": 0.0, "Pageable": 0.0}
+    ways = {"HtoD": 0.0, "DtoH": 0.0, "Pageable": 0.0, "HtoD (Pageable": 0.0}
+    apart: dict[str, bool] = {}
     for op in (op for op in analysis.ops if op.part == "copy"):
         copies = [one for one in op.kernels if one.name.startswith("Memcpy") and re.search("HtoD|DtoH", one.name)]
+        for one in copies:
+            if "Pageable" not in one.name and one.name not in apart:
+                apart[one.name] = own_streams(analysis, one.name)
+        copies = [one for one in copies if not apart.get(one.name)]
         for way in ways:
             ways[way] += sum(one.time for one in copies if way in one.name)
         if copies:
             found.append((op, sum(one.time for one in copies)))
     exposed = sum(time for _, time in found)
-    if not exposed:
+    computing = sum(op.time for op in analysis.ops if op.part not in ("copy", "communication"))
+    if not exposed or not computing:
         return
     pageable = ways["Pageable"] / exposed
-    computing = sum(op.time for op in analysis.ops if op.part not in ("copy", "communication"))
     left = max(exposed * (1 - pageable + PINNED[True] * pageable) - computing, 0.0)
-    keys = {op.key for op, _ in found} | COPIES
-    waits = [gap for gap in _gaps(analysis, "sync") if analysis.op_around(gap.wait) in keys]
-    waited = sum(gap.time for gap in waits)
-    share = min(exposed / waited, 1.0) if waited else 0.0  # the rest is the host's other work after the copy
     ops = [op for op, _ in found]
     yield Finding(
-        Copies(exposed, analysis.per, ways["HtoD"] > 0, ways["DtoH"] > 0, pageable),
-        [*((op, time * (1 - left / exposed)) for op, time in found), *((gap, gap.time * share) for gap in waits)],
+        Copies(
+            exposed,
+            analysis.per,
+            ways["HtoD"] > MINOR * exposed,
+            ways["DtoH"] > MINOR * exposed,
+            pageable,
+            ways["HtoD (Pageable"] > MINOR * exposed,
+        ),
+        [(op, time * (1 - left / exposed)) for op, time in found],
         evidence(ops),
         where(analysis, ops[0].event),
     )
-
-
-ALLOCATIONS = ("cudaMalloc", "cudaFree", "hipMalloc", "hipFree", "cudaMallocAsync", "cudaFreeAsync")
-
-
-def memory(analysis: Analysis) -> Iterator[Finding]:
-    """Device memory is allocated and freed by the driver within the steps.
-
-    Premises: the program marks steps, and such calls were recorded in most steps after the first, which allocates in
-    any case. The estimate is the host time of those calls, as far as the device waits for the host:
-    cudaFree waits for the device as well. Source: PyTorch, "CUDA semantics", memory management.
-    """
-    gaps = _gaps(analysis, "host", "sync")
-    late = sum(gap.time for gap in gaps)
-    if not late or not analysis.has_steps:
-        return
-    rows = _host_times(analysis, [name for name in ALLOCATIONS if analysis.row_sum(name, "count") > 0])
-    if not rows:
-        return
-    steps, times = calls_of(analysis, {row["op"] for row in rows})
-    if 2 * len(set(steps[steps > 0].tolist())) <= analysis.step_count - 1:
-        return
-    total, calls = (value / analysis.step_count for value in (times[steps >= 0].sum() / 1000, (steps >= 0).sum()))
-    names = tuple(row["op"] for row in rows)
-    yield Finding(
-        Allocations(float(calls), names, float(total), analysis.per, any("Free" in name for name in names)),
-        [(gap, gap.time * min(total / late, 1.0)) for gap in gaps],
-        rows,
-        None,
-    )
-
-
-OWN_WAITS = ("cudaDeviceSynchronize", "hipDeviceSynchronize")
-"""What the profiler itself calls when it starts and stops, twice at most."""
-
-
-def sync(analysis: Analysis) -> Iterator[Finding]:
-    """The host waits for the device and then comes late with the next launches.
-
-    Premises: the waiting call was recorded, is none of a copy to the device and none of the profiler's own, and the
-    device idled after it. The estimate is that idle time; where the host is late for longer than the calls last, it
-    would be earlier by the calls as well. Source: PyTorch, "Performance Tuning Guide", avoid unnecessary CPU-GPU
-    synchronization.
-    """
-    gaps = [gap for gap in _gaps(analysis, "sync") if gap.wait >= 0 and not _is_expected(analysis, gap)]
-    if not gaps or not analysis.on_device:
-        return
-    call, around = analysis.enclosing(gaps[0].wait)[0][1], analysis.op_around(gaps[0].wait)
-    idle, late = sum(gap.time for gap in gaps), _gaps(analysis, "host")
-    lasts, left = min(analysis.row_sum(call, "cpu_time_total"), idle), sum(gap.time for gap in late)
-    yield Finding(
-        Waits(call, around, analysis.row_sum(call, "count"), idle, analysis.per),
-        [*((gap, gap.time) for gap in gaps), *((gap, lasts * gap.time / left) for gap in late if left > lasts)],
-        gap_evidence(analysis, gaps),
-        where(analysis, gaps[0].wait),
-    )
-
-
-def _is_expected(analysis: Analysis, gap: Gap) -> bool:
-    """Return whether a wait is one of a copy to the device, or the profiler's own."""
-    name = analysis.op_around(gap.wait)
-    own = name in OWN_WAITS and (gap.count < 1 or analysis.row_sum(name, "count") * analysis.step_count <= 2)
-    return name in COPIES or own
 
 
 class Fused(NamedTuple):
@@ -272,8 +211,8 @@ def optimizer(analysis: Analysis) -> Iterator[Finding]:
     pieces, by_lists = sum(op.count for op in ops), any("_foreach_" in op.key for op in ops)
     claims: list[tuple[Op | Gap, float]] = [(op, op.time * share) for op in ops if share]
     if analysis.on_device and pieces > HANDFUL:
-        late = [gap for gap in _late(analysis) if _in_optimizer(analysis, gap.event)]
-        claims += [(gap, (LISTED if by_lists else KEPT) * gap.time) for gap in late]
+        late = [(gap, time) for gap, time in late_launches(analysis) if _in_optimizer(analysis, gap.event)]
+        claims += [(gap, (LISTED if by_lists else KEPT) * time) for gap, time in late]
     if not claims:
         return
     yield Finding(
@@ -308,126 +247,3 @@ def _passes(analysis: Analysis, known: Fused, ops: list[Op]) -> tuple[float | No
     size = next((moved[name] / arrays for name, arrays in known.unit.items() if name in moved), 0.0)
     passes = sum(moved.values()) / size if size > 0 else 0.0
     return (passes if passes > 0 else None), fused
-
-
-LONGEST_LAUNCH, OUTLYING = 500.0, 10.0
-"""A host that comes later than twice this, in µs or in times of the median late launch, did not only launch."""
-SHORT_PAUSE = 100.0
-"""µs: shorter idle times are not looked into, and shorter work is not worth another thread."""
-LATE = 0.5
-"""Percent of the launches; fewer are shown as 0 % in the table of launches."""
-COVERED = 0.1
-"""Of long idle times: what the host did in them is told where so much of them is recorded."""
-
-
-def launch(analysis: Analysis) -> Iterator[Finding]:
-    """The device waits for the host, which launches work piece by piece, or works on something else.
-
-    Premises of a graph: at least half of the pieces of work have a launch of their own, and more than five launches
-    come late; both are recorded API calls. The estimate is 95 % of the idle time before them: a CUDA graph launches a
-    step at once. Idle times much longer than a launch are told with what the host was in, as far as that was recorded,
-    and that part is claimed. Source: PyTorch, "CUDA semantics", CUDA Graphs.
-    """
-    gaps = _late(analysis)
-    if not gaps or analysis.accelerator not in GRAPHED:
-        return
-    short, long = _by_length(gaps)
-    launches, late = _launches(analysis), sum(gap.count for gap, _ in short)
-    if launches > HANDFUL and late > HANDFUL:
-        waits = [gap for gap, _ in short]
-        yield Finding(
-            Launches(sum(time for _, time in short), analysis.per, launches, min(late, launches)),
-            [(gap, KEPT * time) for gap, time in short],
-            gap_evidence(analysis, waits),
-            where(analysis, waits[0].event),
-        )
-    pause = _pause(analysis, long)
-    movable = pause.movable
-    covered = min(sum(one.time for one in movable), pause.idle)
-    if covered > COVERED * pause.idle:
-        shown = [one for one in movable if one.time >= 0.1 * movable[0].time][:5]
-        told = tuple(one.name for one in shown[:3]), min(sum(one.time for one in shown[:3]), pause.idle)
-        yield Finding(
-            HostWork(pause.idle, analysis.per, *told),
-            [(gap, KEPT * time * covered / pause.idle) for gap, time in long],
-            [entry(one.name, one.time, one.calls) for one in shown],
-            where(analysis, long[0][0].event),
-        )
-
-
-def _late(analysis: Analysis) -> list[Gap]:
-    """Return the idle times that a late launch ended."""
-    return [gap for gap in _gaps(analysis, "host") if gap.event >= 0]
-
-
-def _by_length(gaps: list[Gap]) -> tuple[list[tuple[Gap, float]], list[tuple[Gap, float]]]:
-    """Return idle times with the part of each that launching explains, and with the rest where that is much more.
-
-    A launch explains what the median one takes.
-    """
-    each = sorted((gap.time / gap.count, gap.count) for gap in gaps if gap.count > 0)
-    half, typical = sum(count for _, count in each) / 2, LONGEST_LAUNCH
-    for time, count in each:
-        half -= count
-        if half <= 0:
-            typical = time
-            break
-    limit = 2 * min(LONGEST_LAUNCH, OUTLYING * typical)
-    times = [(gap, min(typical, LONGEST_LAUNCH) * gap.count) for gap in gaps]
-    long = [(gap, gap.time - least) for gap, least in times if gap.time > limit * gap.count]
-    return [(gap, least if gap.time > limit * gap.count else gap.time) for gap, least in times], long
-
-
-OF_TORCH = re.compile(r"DataLoader|^TorchDynamo|^Torch-Compiled|^Pregraph|^CompiledFunction|^Optimizer\.|^autograd::")
-"""Ranges of torch that launch, and so stay on their thread, and waits for data, which have a rule of their own."""
-
-
-class Pause(NamedTuple):
-    """Long idle times, in µs, and what the host was in."""
-
-    idle: float
-    spent: list[Activity]
-
-    @property
-    def movable(self) -> list[Activity]:
-        """Return what launches nothing and is long enough for another thread."""
-        other = (one for one in self.spent if not one.launches and not OF_TORCH.search(one.name))
-        return [one for one in other if one.time > SHORT_PAUSE * one.calls]
-
-
-def _pause(analysis: Analysis, long: list[tuple[Gap, float]]) -> Pause:
-    idle = sum(time for _, time in long)
-    return Pause(idle, spent_while_idle(analysis, SHORT_PAUSE) if long else [])
-
-
-def _launches(analysis: Analysis) -> float:
-    """Return the launches of a step: 0 if few were late, or if most work was not launched piece by piece."""
-    columns = analysis.core.launch_summary()
-    rows = list(zip(*(columns[name] for name in ("launches", "kernels", "launch_bound_pct")), strict=True))
-    launches, kernels = (sum(row[place] for row in rows if row[place] == row[place]) for place in (0, 1))
-    kinds = zip(analysis.columns["device_type"], analysis.columns["count"], strict=True)
-    pieces = sum(int(count) for kind, count in kinds if kind != "cpu")
-    if not any(row[2] >= LATE for row in rows) or launches <= 0.5 * pieces:
-        return 0.0
-    return float(sum(op.count for op in analysis.ops) * launches / kernels)
-
-
-NOTED = 0.05
-"""Of the time: long idle times of which nothing was recorded are noted from here on."""
-
-
-def pauses(analysis: Analysis) -> list[str]:
-    """Return a note if the device idled in long pauses for which no rule has advice: what the host was in, if known."""
-    long = _by_length(_late(analysis))[1] if analysis.on_device else []
-    if sum(time for _, time in long) <= NOTED * analysis.total:
-        return []
-    pause = _pause(analysis, long)
-    if sum(one.time for one in pause.movable) > COVERED * pause.idle:
-        return []
-    named = [one for one in pause.spent if one.time > COVERED * pause.idle][:3]
-    known = f"the host was in {', '.join(f'{one.name} ({short_time_text(one.time)})' for one in named)}"
-    unknown = f"what the host did then was not recorded ({analysis.meta['hints'].options['stacks']} records it)"
-    return [
-        f"The device idles {short_time_text(pause.idle)} {analysis.per} in long pauses between launches: "
-        f"{known if named else unknown}."
-    ]

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from flopscope.answers import collective_rules, compute_rules, counter_rules, host_rules, memory_rules, roof_rules
+from flopscope.answers import (
+    collective_rules,
+    compute_rules,
+    counter_rules,
+    host_rules,
+    launch_rules,
+    memory_rules,
+    roof_rules,
+    wait_rules,
+)
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import Finding
 
@@ -14,8 +23,8 @@ RULES: Mapping[str, Callable[[Analysis], Iterator[Finding]]] = {
     "warmup": host_rules.warmup,
     "data": host_rules.data,
     "copy": host_rules.copy,
-    "memory": host_rules.memory,
-    "sync": host_rules.sync,
+    "memory": wait_rules.memory,
+    "sync": wait_rules.sync,
     "optimizer": host_rules.optimizer,
     "straggler": collective_rules.straggler,
     "communication": collective_rules.communication,
@@ -31,5 +40,5 @@ RULES: Mapping[str, Callable[[Analysis], Iterator[Finding]]] = {
     "small": compute_rules.small,
     "far_from_roof": roof_rules.far_from_roof,
     "fuse": memory_rules.fuse,
-    "launch": host_rules.launch,
+    "launch": launch_rules.launch,
 }

@@ -12,19 +12,27 @@ SMALL_MESSAGE = 1 << 20
 """Bytes: smaller messages are limited by the latency of the link (NCCL tests)."""
 
 
+OF_GRADIENTS = ("allreduce", "reducescatter")
+"""Kinds of collectives that sum gradients over ranks."""
+
+
 class WaitsForRanks(NamedTuple):
     """Time of collectives beyond what their bytes need."""
 
     waited: float
     per: str
-    calls: float
-    collectives: float
+    calls: int
+    """That waited, in all steps."""
+    collectives: int
+    steps: int
 
     def __str__(self) -> str:
+        where = f"in {self.steps} steps" if self.steps > 1 else self.per
+        excess = f"{short_time_text(self.waited)} {self.per}" if self.steps > 1 else short_time_text(self.waited)
         return (
-            f"Find out for which rank this one waits: {self.calls:.3g} of {plural(self.collectives, 'collective')} "
-            f"{self.per} took more than twice the time that so many bytes need at the best rate of the "
-            f"profile, {short_time_text(self.waited)} in excess. One rank alone does not show who is late: look at all "
+            f"Find out for which rank this one waits: {self.calls} of {plural(self.collectives, 'collective')} "
+            f"{where} took more than twice the time that so many bytes need at the best rate of the "
+            f"profile, {excess} in excess. One rank alone does not show who is late: look at all "
             "ranks (flopscope ranks), and balance their data and work."
         )
 
@@ -34,23 +42,26 @@ class ExposedTransfers(NamedTuple):
 
     exposed: float
     per: str
+    kind: str
+    """The kind of collective with the most of that time."""
     message: float
-    """Median size."""
+    """Median size of those."""
     backward: bool
     """Whether the profile has a backward pass."""
     buckets: bool
     """Whether DistributedDataParallel is in use."""
 
     def __str__(self) -> str:
+        sums = self.kind.replace("_", "").lower() in OF_GRADIENTS
         if self.message < SMALL_MESSAGE:
             tip = f"gather small messages ({bytes_text(self.message)} at the median) into larger ones"
-        elif self.buckets:
+        elif sums and self.buckets:
             tip = "send less (a communication hook that compresses gradients), or accumulate gradients over batches"
-        elif self.backward:
+        elif sums and self.backward:
             tip = "overlap them with the backward pass (DistributedDataParallel, FSDP prefetching)"
         else:
             tip = "start them before other computation, and wait where the result is needed (async_op=True)"
         return (
-            f"Hide the collectives: {short_time_text(self.exposed)} {self.per} of transfers overlap with no "
-            f"computation; {tip}."
+            f"Hide the collectives: {short_time_text(self.exposed)} {self.per} of transfers, most of them "
+            f"{self.kind}, overlap with no computation; {tip}."
         )

@@ -5,11 +5,23 @@ Times are in µs, ``per`` says of what: "a step" or "in the profile".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from flopscope.support.units import percent_text, plural, short_time_text
 
-__all__ = ["Allocations", "Copies", "DataWait", "HostWork", "Launches", "OptimizerOps", "Waits", "Warmup"]
+__all__ = [
+    "Allocations",
+    "Copies",
+    "DataWait",
+    "HostWork",
+    "Launches",
+    "OptimizerOps",
+    "Waits",
+    "Warmup",
+    "often",
+    "remedy_of",
+]
 
 
 class Warmup(NamedTuple):
@@ -17,6 +29,10 @@ class Warmup(NamedTuple):
 
     compiling: float
     loading: float
+    launching: float
+    """In calls that launch a kernel for the first time."""
+    trying: float
+    """After waits in which a library measures kernels."""
     per: str
     on_device: bool
     tuning: tuple[str, ...]
@@ -27,10 +43,12 @@ class Warmup(NamedTuple):
     def __str__(self) -> str:
         idle = "the device idles" if self.on_device else "no op runs for"
         parts = [
-            f"{short_time_text(time)} {self.per} while {what}"
+            f"{short_time_text(time)} {self.per} {what}"
             for time, what in (
-                (self.compiling, "torch.compile compiles"),
-                (self.loading, "code is loaded for the first launch of a kernel"),
+                (self.compiling, "while torch.compile compiles"),
+                (self.loading, "while code is loaded for the first launch of a kernel"),
+                (self.launching, "in calls that launch a kernel for the first time, which load its code"),
+                (self.trying, "while a library measures which of its kernels is the fastest"),
             )
             if time > 0
         ]
@@ -95,12 +113,15 @@ class Copies(NamedTuple):
     to_host: bool
     pageable: float
     """Share of the time of copies whose memory on the host is pageable."""
+    from_pageable: bool
+    """Whether copies to the device are among those."""
 
     def __str__(self) -> str:
         both = self.to_device and self.to_host
         way = "between host and device" if both else "to the device" if self.to_device else "to the host"
         kind = "pageable " if self.pageable > 0.5 else ""
-        pinned = "Use pinned memory (pin_memory) and non_blocking=True" if kind else "Use non_blocking=True"
+        memory = "pinned memory (pin_memory)" if self.from_pageable else "pinned memory on the host"
+        pinned = f"Use {memory} and non_blocking=True" if kind else "Use non_blocking=True"
         ahead = ", and copy on another stream before the computation needs the data" if self.to_device else ""
         later = ", and read the result after more work has been launched" if self.to_host else ""
         return (
@@ -112,7 +133,9 @@ class Copies(NamedTuple):
 class Allocations(NamedTuple):
     """Calls with which the driver allocated or freed device memory in the steps."""
 
-    calls: float
+    calls: int
+    """In all steps."""
+    steps: int
     names: tuple[str, ...]
     time: float
     per: str
@@ -121,10 +144,16 @@ class Allocations(NamedTuple):
     def __str__(self) -> str:
         cause = "Remove torch.cuda.empty_cache(), avoid" if self.frees else "Avoid"
         return (
-            f"Keep device memory between steps: {plural(self.calls, 'call')} {self.per} of {', '.join(self.names)} "
-            f"{'takes' if self.calls == 1 else 'take'} {short_time_text(self.time)}. {cause} sizes that change with "
-            "each step, or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
+            f"Keep device memory that was allocated: {often(self.calls, self.steps, self.per)} of "
+            f"{', '.join(self.names)} {'takes' if self.calls == self.steps else 'take'} "
+            f"{short_time_text(self.time)} {self.per}. {cause} sizes that change with each step, or set "
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
         )
+
+
+def often(calls: int, steps: int, per: str) -> str:
+    """Return how often a call was made: per step, or in all of them where that is less than once."""
+    return f"{plural(calls, 'call')} in {steps} steps" if calls < steps else f"{plural(calls / steps, 'call')} {per}"
 
 
 READ = (
@@ -135,31 +164,54 @@ SIZED = (
     "The size of its result depends on the data, so the host must read it: use torch.where or masks, whose sizes are "
     "fixed, or give output_size where the op takes it."
 )
+BRANCHED = (
+    "It decides a condition in Python: leave out the `if` or the assertion, or select with torch.where, which needs no "
+    "value on the host."
+)
+COALESCED = "Coalesce the sparse tensor once, where it is made: a tensor that is coalesced already needs no wait."
 SYNCHRONIZE = "Leave out the synchronize() that the program does not need, and wait for single events."
 SIZED_OPS = ("nonzero", "masked_select", "_unique2", "unique_dim", "repeat_interleave", "bincount")
+REMEDIES = {
+    "aten::is_nonzero": BRANCHED,
+    "aten::_coalesce": COALESCED,
+    **{f"aten::{name}": SIZED for name in SIZED_OPS},
+    **dict.fromkeys(("aten::item", "aten::tolist", "aten::_local_scalar_dense"), READ),
+}
+
+
+def remedy_of(call: str, ops: Sequence[str]) -> tuple[str, str]:
+    """Return the op to blame for a call that waits, or the call, and what to do. ops: those around it, innermost first.
+
+    The outermost op that is known to wait decides; of others, the innermost is blamed, and nothing is advised.
+    """
+    for op in reversed(ops):
+        if op in REMEDIES:
+            return op, REMEDIES[op]
+    if ops:
+        return ops[0], ""
+    return call, SYNCHRONIZE if call.endswith("Synchronize") else ""
 
 
 class Waits(NamedTuple):
     """A call in which the host waits for the device, which then has nothing to do."""
 
     call: str
-    around: str
-    """The outermost op around the call, or the call."""
-    calls: float
-    """Of the call."""
+    ops: tuple[str, ...]
+    """Those around the call, innermost first."""
+    calls: int
+    """That waited, in all steps."""
+    steps: int
     idle: float
     per: str
 
     def __str__(self) -> str:
-        inside = f" (in {self.around})" if self.around != self.call else ""
-        names = {name.removeprefix("aten::") for name in (self.call, self.around)}
-        own = self.call == self.around and self.call.endswith("Synchronize")
-        remedy = SYNCHRONIZE if own else SIZED if not names.isdisjoint(SIZED_OPS) else READ
+        op, remedy = remedy_of(self.call, self.ops)
+        inside = f" (in {op})" if op != self.call else ""
         return (
-            f"Do not wait for the device: {self.call}{inside} waits for it, {plural(self.calls, 'call')} {self.per}, "
+            f"Do not wait for the device: {self.call}{inside} waits for it, {often(self.calls, self.steps, self.per)}, "
             f"and the device then idles {short_time_text(self.idle)} {self.per} until the host has launched again. "
             f"{remedy}"
-        )
+        ).rstrip()
 
 
 class OptimizerOps(NamedTuple):
@@ -196,15 +248,16 @@ class Launches(NamedTuple):
     per: str
     launches: float
     """API calls that launched work."""
-    late: float
-    """Those that came late."""
+    late: float | None
+    """Those that came late, in percent, as in the table of launches; None: there are several devices."""
 
     def __str__(self) -> str:
+        late = "" if self.late is None else f", {percent_text(self.late)} of them late"
         return (
             f"Launch more work at once: the device waits {short_time_text(self.idle)} {self.per} for the host, which "
-            f"makes {plural(self.launches, 'launch', 'launches')} {self.per}, "
-            f"{percent_text(100 * self.late / self.launches)} of them after the device has become idle. Use a CUDA "
-            'graph or torch.compile(mode="reduce-overhead"), or larger batches.'
+            f"makes {plural(self.launches, 'launch', 'launches')} {self.per}{late}. Use a CUDA graph or "
+            'torch.compile(mode="reduce-overhead"), or larger batches. The times of the ops listed here are those for '
+            "which the device waited for their launch."
         )
 
 

@@ -1,0 +1,193 @@
+"""Rules about a host that launches late: piece by piece, or because it does something else between launches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from flopscope.answers.analysis import Analysis, Gap
+from flopscope.answers.findings import Finding, entry, gap_evidence, where
+from flopscope.answers.host_events import Activity, has_stacks, spent_while_idle
+from flopscope.answers.wait_rules import allocating, recurring
+from flopscope.sentences.host import HostWork, Launches
+from flopscope.support.units import short_time_text
+
+__all__ = ["GRAPHED", "HANDFUL", "KEPT", "late_launches", "launch", "pauses"]
+
+KEPT = 0.95
+"""Share of idle time that removing its cause gains."""
+HANDFUL = 5
+"""Launches, or late ones, up to which a graph or a fused op does not pay."""
+FEWEST = 20
+"""Launches of a whole recording up to which it says nothing of what a program repeats."""
+GRAPHED = ("cuda", "hip")
+"""Accelerators whose work torch can capture in a CUDA graph."""
+LONGEST_LAUNCH, OUTLYING = 500.0, 10.0
+"""A host that comes later than twice this, in µs or in times of the median late launch, did not only launch."""
+SHORT_PAUSE = 100.0
+"""µs: shorter idle times are not looked into, and shorter work is not worth another thread."""
+LATE = 0.5
+"""Percent of the launches; fewer are shown as 0 % in the table of launches."""
+COVERED = 0.1
+"""Of long idle times: what the host did in them is told where so much of them is recorded."""
+FIRST_USE = ("compile", "loading", "first_launch", "blocked")
+"""Causes of idleness of a program that has not warmed up."""
+GRAPH_LAUNCH = re.compile(r"GraphLaunch")
+
+
+def launch(analysis: Analysis) -> Iterator[Finding]:
+    """The device waits for the host, which launches work piece by piece, or works on something else.
+
+    Premises of a graph: at least half of the pieces of work have a launch of their own, more than five launches come
+    late, and more than twenty were recorded; they are recorded API calls, none of which launches a graph; and the
+    recording is not of a first pass, whose kernels are new. The estimate is 95 % of the idle time before them: a CUDA
+    graph launches a step at once. Idle times much longer than a launch are told with what the host was in, as far as
+    that was recorded, and that part is claimed. Source: PyTorch, "CUDA semantics", CUDA Graphs.
+    """
+    gaps = late_launches(analysis)
+    if not gaps or analysis.accelerator not in GRAPHED or _first(analysis):
+        return
+    short, long, limit = _by_length(gaps)
+    launches, late = _launches(analysis), sum(gap.count for gap, _ in short)
+    if launches > HANDFUL and late > HANDFUL and launches * len(analysis.alike) > FEWEST:
+        yield Finding(
+            Launches(sum(time for _, time in short), analysis.per, launches, _late_percent(analysis)),
+            [(gap, KEPT * time) for gap, time in short],
+            gap_evidence(analysis, short),
+            where(analysis, short[0][0].event),
+        )
+    pause = _pause(analysis, long, limit)
+    movable = pause.movable
+    covered = min(sum(one.time for one in movable), pause.idle)
+    if covered > COVERED * pause.idle:
+        shown = [one for one in movable if one.time >= 0.1 * movable[0].time][:5]
+        told = tuple(one.name for one in shown[:3]), min(sum(one.time for one in shown[:3]), pause.idle)
+        yield Finding(
+            HostWork(pause.idle, analysis.per, *told),
+            [(gap, KEPT * time * covered / pause.idle) for gap, time in long],
+            [entry(one.name, min(one.time, pause.idle), one.calls) for one in shown],
+            where(analysis, long[0][0].event),
+        )
+
+
+def late_launches(analysis: Analysis, *, whole: bool = False) -> list[tuple[Gap, float]]:
+    """Return the idle times that a late launch ended, and of each the whole, or what the driver did not allocate in."""
+    gaps = [gap for gap in analysis.gaps if gap.cause == "host" and gap.event >= 0]
+    taken = {} if whole else allocating(analysis)
+    parts = [(gap, gap.time - taken.get(id(gap), 0.0)) for gap in gaps]
+    return [(gap, time) for gap, time in parts if time > 0]
+
+
+Parts = list[tuple[Gap, float]]
+
+
+def _by_length(gaps: Parts) -> tuple[Parts, Parts, float]:
+    """Return idle times with the part of each that launching explains, and with the rest where that is much more.
+
+    A launch explains what the median one takes. The last number is the time from which on one is that long.
+    """
+    each = sorted((time / gap.count, gap.count) for gap, time in gaps if gap.count > 0)
+    half, typical = sum(count for _, count in each) / 2, LONGEST_LAUNCH
+    for time, count in each:
+        half -= count
+        if half <= 0:
+            typical = time
+            break
+    limit = 2 * min(LONGEST_LAUNCH, OUTLYING * typical)
+    times = [(gap, time, min(typical, LONGEST_LAUNCH) * gap.count) for gap, time in gaps]
+    long = [(gap, time - least) for gap, time, least in times if time > limit * gap.count]
+    return [(gap, least if time > limit * gap.count else time) for gap, time, least in times], long, limit
+
+
+OF_TORCH = re.compile(r"DataLoader|^TorchDynamo|^Torch-Compiled|^Pregraph|^CompiledFunction|^Optimizer\.|^autograd::")
+"""Ranges of torch that launch, and so stay on their thread, and waits for data, which have a rule of their own."""
+
+
+class Pause(NamedTuple):
+    """Long idle times, in µs, and what the host was in."""
+
+    idle: float
+    spent: list[Activity]
+
+    @property
+    def movable(self) -> list[Activity]:
+        """Return what launches nothing and is long enough for another thread."""
+        other = (one for one in self.spent if not one.launches and not OF_TORCH.search(one.name))
+        return [one for one in other if one.time > SHORT_PAUSE * one.calls]
+
+
+def _pause(analysis: Analysis, long: Parts, limit: float) -> Pause:
+    idle = sum(time for _, time in long)
+    ops = {analysis.columns["key"][gap.row] if gap.row >= 0 else "" for gap, _ in long}
+    return Pause(idle, spent_while_idle(analysis, max(limit, SHORT_PAUSE), ops) if long else [])
+
+
+def _table(analysis: Analysis) -> list[tuple[float, float, float]]:
+    """Return the launches, the kernels and the late launches in percent of each device, as the table of launches."""
+    columns = analysis.core.launch_summary()
+    return list(zip(*(columns[name] for name in ("launches", "kernels", "launch_bound_pct")), strict=True))
+
+
+def _launches(analysis: Analysis) -> float:
+    """Return the launches of a step: 0 if few were late, if most work was not launched piece by piece, or by graphs."""
+    rows = _table(analysis)
+    launches, kernels = (sum(row[place] for row in rows if row[place] == row[place]) for place in (0, 1))
+    kinds = zip(analysis.columns["device_type"], analysis.columns["count"], strict=True)
+    pieces = sum(int(count) for kind, count in kinds if kind != "cpu")
+    if not any(row[2] >= LATE for row in rows) or launches <= 0.5 * pieces:
+        return 0.0
+    if any(GRAPH_LAUNCH.search(key) for key in analysis.columns["key"]):
+        return 0.0
+    return float(sum(op.count for op in analysis.ops) * launches / kernels)
+
+
+def _late_percent(analysis: Analysis) -> float | None:
+    """Return the late launches in percent, as the table has them; None: of several devices."""
+    rows = [row[2] for row in _table(analysis) if row[2] == row[2]]
+    return rows[0] if len(rows) == 1 else None
+
+
+def _first(analysis: Analysis) -> bool:
+    """Return whether a recording is of the first use of its code: of a profile without steps, where kernels ran less
+    than twice on average, or most of the time, its edges left out, passed in it."""
+    if analysis.has_steps:
+        return False
+    kernels = {one.name for op in analysis.ops for one in op.kernels}
+    new = analysis.idle(*FIRST_USE) > 0.5 * (analysis.total - analysis.idle("edges"))
+    return new or 2 * len(kernels) > sum(op.count for op in analysis.ops)
+
+
+NOTED = 0.05
+"""Of the time: long idle times of which nothing was recorded are noted from here on."""
+
+
+def pauses(analysis: Analysis) -> list[str]:
+    """Return a note if the device idled for its host for a reason for which no rule has advice.
+
+    The program has not warmed up, or there are long pauses: what the host was in is told if it is known.
+    """
+    if not analysis.on_device:
+        return []
+    gaps = late_launches(analysis, whole=not recurring(analysis))
+    if sum(time for _, time in gaps) > NOTED * analysis.total and _first(analysis):
+        return [
+            "Most of what was recorded ran for the first time, which is slower than later times: record the program "
+            f"after it has warmed up ({analysis.meta['hints'].steps})."
+        ]
+    _, long, limit = _by_length(gaps)
+    if sum(time for _, time in long) <= NOTED * analysis.total:
+        return []
+    pause = _pause(analysis, long, limit)
+    if sum(one.time for one in pause.movable) > COVERED * pause.idle:
+        return []
+    named = [one for one in pause.spent if one.time > COVERED * pause.idle][:3]
+    if not named and has_stacks(analysis):
+        return []
+    times = ", ".join(f"{one.name} ({short_time_text(min(one.time, pause.idle))})" for one in named)
+    known = f"the host was in {times}"
+    unknown = f"what the host did then was not recorded ({analysis.meta['hints'].options['stacks']} records it)"
+    return [
+        f"The device idles {short_time_text(pause.idle)} {analysis.per} in long pauses between launches: "
+        f"{known if named else unknown}."
+    ]

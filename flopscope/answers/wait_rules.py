@@ -1,0 +1,141 @@
+"""Rules about calls in which the host waits: for the driver's memory, and for the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flopscope.answers.analysis import Analysis, Gap
+from flopscope.answers.findings import Finding, entry, host_times, where
+from flopscope.answers.host_events import Wait, calls_in_work, calls_of, idle_in_calls, waits_of
+from flopscope.sentences.host import Allocations, Waits, remedy_of
+
+__all__ = ["COPIES", "allocating", "memory", "recurring", "sync", "tuning_gaps"]
+
+ALLOCATIONS = ("cudaMalloc", "cudaFree", "hipMalloc", "hipFree", "cudaMallocAsync", "cudaFreeAsync")
+FREES = tuple(name for name in ALLOCATIONS if "Free" in name)
+MANY, QUARTERS = 10, 4
+"""Calls of a profile without steps from which on they recur, if they do in all but one of its quarters."""
+
+
+def allocating(analysis: Analysis) -> dict[int, float]:
+    """Return of each idle time, by id(), the µs per step in which the driver allocated or freed memory."""
+    found: dict[int, float] = {}
+    times = idle_in_calls(analysis, ALLOCATIONS) if analysis.on_device else {}
+    groups: dict[str, list[Gap]] = {}
+    for gap in analysis.gaps if times else ():
+        if gap.cause == "host" and gap.event >= 0:
+            groups.setdefault(analysis.columns["key"][gap.row] if gap.row >= 0 else "", []).append(gap)
+    waits = [gap for gap in analysis.gaps if gap.cause == "sync"]
+    for key, time in times.items():
+        for gaps in (groups.get(key, []), waits):  # after a wait, idle time is counted as that of the wait
+            idle = sum(gap.time for gap in gaps)
+            taken = min(time, idle)
+            for gap in gaps if taken > 0 else ():
+                found[id(gap)] = min(found.get(id(gap), 0.0) + gap.time * taken / idle, gap.time)
+            time -= taken
+    return found
+
+
+def recurring(analysis: Analysis) -> bool:
+    """Return whether the driver allocates or frees memory again and again.
+
+    In most steps after the first, which allocates in any case. Without steps a recording may be one of such a first
+    step: the driver must have freed memory, which it then allocates again, more than ten times, in the last quarter of
+    the device's work and in all but one of the others; and no call may take most of the time, as that which initialises
+    the device does.
+    """
+    steps, times = calls_of(analysis, ALLOCATIONS)
+    if analysis.has_steps:
+        return 2 * len(set(steps[steps > 0].tolist())) > analysis.step_count - 1
+    parts = calls_in_work(analysis, FREES, QUARTERS)
+    often = sum(parts) > MANY and sum(count > 0 for count in parts) >= QUARTERS - 1 and parts[-1] > 0
+    return often and 2 * int(times.max()) < int(times.sum())
+
+
+def memory(analysis: Analysis) -> Iterator[Finding]:
+    """Device memory is allocated and freed by the driver again and again.
+
+    Premises: those of `recurring`. The estimate is the host time of those calls, from the idle time within them first,
+    as far as the device waits for the host. Source: PyTorch, "CUDA semantics", memory management.
+    """
+    gaps = [gap for gap in analysis.gaps if gap.cause in ("host", "sync")]
+    rows = host_times(analysis, [name for name in ALLOCATIONS if analysis.row_sum(name, "count") > 0])
+    if not gaps or not rows:
+        return
+    names = {row["op"] for row in rows}
+    if not recurring(analysis):
+        return
+    steps, times = calls_of(analysis, names)
+    total, calls = float(times[steps >= 0].sum()) / 1000 / analysis.step_count, int((steps >= 0).sum())
+    taken = allocating(analysis)
+    within = sum(taken.values())
+    left = sum(gap.time for gap in gaps) - within
+    share = min(max(total - within, 0.0) / left, 1.0) if left > 0 else 0.0
+    yield Finding(
+        Allocations(
+            calls,
+            analysis.step_count,
+            tuple(row["op"] for row in rows),
+            total,
+            analysis.per,
+            any("Free" in name for name in names),
+        ),
+        [(gap, (1 - share) * taken.get(id(gap), 0.0) + share * gap.time) for gap in gaps],
+        rows,
+        None,
+    )
+
+
+OWN_WAITS = ("cudaDeviceSynchronize", "hipDeviceSynchronize")
+"""What the profiler itself calls when it starts and stops, twice at most."""
+COPIES = {"aten::to", "aten::copy_", "aten::_to_copy", "cudaMemcpyAsync", "cudaMemcpy"}
+
+
+def sync(analysis: Analysis) -> Iterator[Finding]:
+    """The host waits for the device and then comes late with the next launches.
+
+    Premises: the waiting call was recorded, and work of the device ended while it lasted; it is none of a copy, none
+    with which a library measures kernels, and none of the profiler's own; and the device idled after it. The estimate
+    is that idle time. Source: PyTorch, "Performance Tuning Guide", avoid unnecessary CPU-GPU synchronization.
+    """
+    groups: dict[tuple[str, str], list[tuple[Gap, Wait]]] = {}
+    for gap, wait in _waited(analysis):
+        if not wait.tunes and not _is_expected(analysis, wait):
+            groups.setdefault((wait.call, remedy_of(wait.call, wait.ops)[0]), []).append((gap, wait))
+    for (call, op), pairs in groups.items():
+        idle = sum(gap.time for gap, _ in pairs)
+        calls = sum({wait: wait.calls for _, wait in pairs}.values())
+        known = min(calls / max(len(analysis.alike), 1), analysis.row_sum(op, "count") or calls)
+        yield Finding(
+            Waits(call, pairs[0][1].ops, calls, len(analysis.alike), idle, analysis.per),
+            [(gap, gap.time) for gap, _ in pairs],
+            [entry(op, idle, known)],
+            where(analysis, pairs[0][0].wait),
+        )
+
+
+def tuning_gaps(analysis: Analysis) -> list[Gap]:
+    """Return the idle times after waits with which a library measures its kernels."""
+    return [gap for gap, wait in _waited(analysis) if wait.tunes]
+
+
+def _waited(analysis: Analysis) -> Iterator[tuple[Gap, Wait]]:
+    """Yield the idle times after waits with the calls that waited in the op of the wait.
+
+    Of several, those are named that only wait, and then the most frequent ones.
+    """
+    gaps = [gap for gap in analysis.gaps if gap.cause == "sync" and gap.wait >= 0]
+    waits = waits_of(analysis) if gaps and analysis.on_device else []
+    for gap in gaps if waits else ():
+        around = analysis.enclosing(gap.wait)
+        ops = tuple(name for kind, name in around if kind == "op")
+        name = ops[0] if ops else around[0][1]
+        same = [wait for wait in waits if (wait.ops[0] if wait.ops else wait.call) == name]
+        if same:
+            yield gap, min(same, key=lambda wait: ("Memcpy" in wait.call, -wait.calls))
+
+
+def _is_expected(analysis: Analysis, wait: Wait) -> bool:
+    """Return whether a wait is one of a copy, or the profiler's own."""
+    own = wait.call in OWN_WAITS and analysis.row_sum(wait.call, "count") * analysis.step_count <= 2
+    return not COPIES.isdisjoint(wait.ops or (wait.call,)) or (own and not wait.ops)
