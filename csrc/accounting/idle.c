@@ -112,7 +112,9 @@ static fs_status attribute_host(part *of, fs_idle_cause cause, int64_t end, fs_e
 static fs_status add_part(fs_idle *idle, fs_sums *sums, int device, uint32_t step, const idle_time *whole,
                           int64_t begin, int64_t end, uint32_t *occupied, fs_error *err)
 {
-    uint32_t row = whole->next == NULL ? FS_NONE : whole->next->row != FS_NONE ? whole->next->row : whole->next->own_row;
+    uint32_t row = whole->next == NULL           ? FS_NONE
+                   : whole->next->row != FS_NONE ? whole->next->row
+                                                 : whole->next->own_row;
     uint32_t event = whole->next != NULL ? whole->next->event : FS_NONE;
     part of = {.idle = idle, .whole = whole, .device = device, .at = begin, .occupied = *occupied};
     if (whole->wait != FS_NONE) of.after_wait = LONGEST_AFTER_WAIT_NS;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flopscope.answers.analysis import Analysis, Gap
+from flopscope.answers.analysis import Analysis, Gap, Op
 from flopscope.answers.findings import Finding, entry, host_times, where
 from flopscope.answers.host_events import Wait, calls_in_work, calls_of, idle_in_calls, waits_of
 from flopscope.sentences.host import Allocations, Waits, remedy_of
@@ -96,7 +96,8 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
 
     Premises: the waiting call was recorded, and work of the device ended while it lasted; it is none of a copy, none
     with which a library measures kernels, and none of the profiler's own; and the device idled after it. The estimate
-    is that idle time. Source: PyTorch, "Performance Tuning Guide", avoid unnecessary CPU-GPU synchronization.
+    is that idle time; a host that holds up the device for longer than the calls last is earlier by them as well, at
+    most by as much again. Source: PyTorch, "Performance Tuning Guide", avoid unnecessary CPU-GPU synchronization.
     """
     groups: dict[tuple[str, str], list[tuple[Gap, Wait]]] = {}
     for gap, wait in _waited(analysis):
@@ -108,10 +109,20 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
         known = min(calls / max(len(analysis.alike), 1), analysis.row_sum(op, "count") or calls)
         yield Finding(
             Waits(call, pairs[0][1].ops, calls, len(analysis.alike), idle, analysis.per),
-            [(gap, gap.time) for gap, _ in pairs],
+            [*((gap, gap.time) for gap, _ in pairs), *_earlier(analysis, call, idle)],
             [entry(op, idle, known)],
             where(analysis, pairs[0][0].wait),
         )
+
+
+def _earlier(analysis: Analysis, call: str, idle: float) -> list[tuple[Op | Gap, float]]:
+    """Return what the host gains that does not wait in calls, of idle times that end when it comes late.
+
+    Where it is late for longer than the calls last, it would be earlier by these; at most by the idle time after them.
+    """
+    late = [gap for gap in analysis.gaps if gap.cause == "host"]
+    lasts, left = min(analysis.row_sum(call, "cpu_time_total"), idle), sum(gap.time for gap in late)
+    return [(gap, lasts * gap.time / left) for gap in late if left > lasts]
 
 
 def tuning_gaps(analysis: Analysis) -> list[Gap]:
