@@ -215,7 +215,8 @@ def test_a_wait_is_named_with_its_own_calls_and_saves_no_more_than_it_costs() ->
     assert row.facts["call"] == "cudaStreamSynchronize" and row.facts["calls"] == row.facts["steps"] == 2
     assert "cudaStreamSynchronize (in aten::item) waits for it, 1 call a step" in row.what
     assert row.evidence[0]["op"] == "aten::item" and row.evidence[0]["calls"] == 1
-    assert row.saving_us <= row.facts["idle"]
+    assert row.saving_us <= row.facts["idle"] + row.facts["earlier"]
+    assert ("earlier as well" in row.what) == (row.facts["earlier"] > 0)
 
 
 @pytest.mark.parametrize(("call", "named"), [("cudaDeviceSynchronize", False), ("cudaStreamSynchronize", True)])

@@ -96,19 +96,24 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
 
     Premises: the waiting call was recorded, and work of the device ended while it lasted; it is none of a copy, none
     with which a library measures kernels, and none of the profiler's own; and the device idled after it. The estimate
-    is that idle time. Source: PyTorch, "Performance Tuning Guide", avoid unnecessary CPU-GPU synchronization.
+    is that idle time; where a program with steps is late for longer than the calls last, it would be earlier by the
+    calls as well. Source: PyTorch, "Performance Tuning Guide", avoid unnecessary CPU-GPU synchronization.
     """
     groups: dict[tuple[str, str], list[tuple[Gap, Wait]]] = {}
     for gap, wait in _waited(analysis):
         if not wait.tunes and not _is_expected(analysis, wait):
             groups.setdefault((wait.call, remedy_of(wait.call, wait.ops)[0]), []).append((gap, wait))
+    late = [gap for gap in analysis.gaps if gap.cause == "host"] if analysis.has_steps else []
+    left = sum(gap.time for gap in late)
     for (call, op), pairs in groups.items():
         idle = sum(gap.time for gap, _ in pairs)
+        lasts = min(sum({wait: wait.time for _, wait in pairs}.values()), idle)
+        earlier = lasts if left > lasts else 0.0
         calls = sum({wait: wait.calls for _, wait in pairs}.values())
         known = min(calls / max(len(analysis.alike), 1), analysis.row_sum(op, "count") or calls)
         yield Finding(
-            Waits(call, pairs[0][1].ops, calls, len(analysis.alike), idle, analysis.per),
-            [(gap, gap.time) for gap, _ in pairs],
+            Waits(call, pairs[0][1].ops, calls, len(analysis.alike), idle, earlier, analysis.per),
+            [*((gap, gap.time) for gap, _ in pairs), *((gap, earlier * gap.time / left) for gap in late if earlier)],
             [entry(op, idle, known)],
             where(analysis, pairs[0][0].wait),
         )
