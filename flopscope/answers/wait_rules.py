@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from flopscope.answers.analysis import Analysis, Gap
 from flopscope.answers.findings import Finding, entry, host_times, where
 from flopscope.answers.host_events import Wait, calls_in_work, calls_of, idle_in_calls, waits_of
@@ -13,7 +15,7 @@ __all__ = ["COPIES", "allocating", "memory", "recurring", "sync", "tuning_gaps"]
 
 ALLOCATIONS = ("cudaMalloc", "cudaFree", "hipMalloc", "hipFree", "cudaMallocAsync", "cudaFreeAsync")
 FREES = tuple(name for name in ALLOCATIONS if "Free" in name)
-MANY, QUARTERS = 10, 4
+MANY, QUARTERS, FEW = 10, 4, 5
 """Calls of a profile without steps from which on they recur, if they do in all but one of its quarters."""
 
 
@@ -41,15 +43,15 @@ def recurring(analysis: Analysis) -> bool:
 
     In most steps after the first, which allocates in any case. Without steps a recording may be one of such a first
     step: the driver must have freed memory, which it then allocates again, more than ten times, in the last quarter of
-    the device's work and in all but one of the others; and no call may take most of the time, as that which initialises
-    the device does.
+    the device's work and in all but one of the others; and no five calls may take most of the time, as those do that
+    initialise the device.
     """
     steps, times = calls_of(analysis, ALLOCATIONS)
     if analysis.has_steps:
         return 2 * len(set(steps[steps > 0].tolist())) > analysis.step_count - 1
     parts = calls_in_work(analysis, FREES, QUARTERS)
     often = sum(parts) > MANY and sum(count > 0 for count in parts) >= QUARTERS - 1 and parts[-1] > 0
-    return often and 2 * int(times.max()) < int(times.sum())
+    return often and 2 * int(np.sort(times)[-FEW:].sum()) < int(times.sum())
 
 
 def memory(analysis: Analysis) -> Iterator[Finding]:
