@@ -56,6 +56,8 @@ class Wait(NamedTuple):
     """Those around it, innermost first."""
     calls: int
     """In the steps that are alike."""
+    time: float
+    """µs per step."""
     tunes: bool
     """Whether the op around it measures kernels with events, to choose the fastest."""
 
@@ -115,11 +117,13 @@ def waits_of(analysis: Analysis) -> list[Wait]:
     calls = calls[_step_of(analysis, columns["start"][calls]) >= analysis.apart]
     timing = [i for i, text in enumerate(texts) if text.endswith("EventElapsedTime")]
     tuning = {_ops_around(analysis, event)[:1] for event in np.flatnonzero(np.isin(columns["name"], timing)).tolist()}
-    counts: dict[tuple[str, tuple[str, ...]], int] = {}
+    sums: dict[tuple[str, tuple[str, ...]], list[float]] = {}
     for event in calls.tolist():
         key = texts[int(columns["name"][event])], _ops_around(analysis, event)
-        counts[key] = counts.get(key, 0) + 1
-    found = (Wait(*key, count, bool(key[1]) and key[1][:1] in tuning) for key, count in counts.items())
+        one = sums.setdefault(key, [0, 0.0])
+        one[0] += 1
+        one[1] += max(int(columns["duration"][event]), 0) * analysis.scale
+    found = (Wait(*key, int(count), time, bool(key[1]) and key[1][:1] in tuning) for key, (count, time) in sums.items())
     return sorted(found, key=lambda one: -one.calls)
 
 

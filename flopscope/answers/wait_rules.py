@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flopscope.answers.analysis import Analysis, Gap, Op
+import numpy as np
+
+from flopscope.answers.analysis import Analysis, Gap
 from flopscope.answers.findings import Finding, entry, host_times, where
 from flopscope.answers.host_events import Wait, calls_in_work, calls_of, idle_in_calls, waits_of
 from flopscope.sentences.host import Allocations, Waits, remedy_of
@@ -13,7 +15,7 @@ __all__ = ["COPIES", "allocating", "memory", "recurring", "sync", "tuning_gaps"]
 
 ALLOCATIONS = ("cudaMalloc", "cudaFree", "hipMalloc", "hipFree", "cudaMallocAsync", "cudaFreeAsync")
 FREES = tuple(name for name in ALLOCATIONS if "Free" in name)
-MANY, QUARTERS = 10, 4
+MANY, QUARTERS, FEW = 10, 4, 5
 """Calls of a profile without steps from which on they recur, if they do in all but one of its quarters."""
 
 
@@ -41,15 +43,15 @@ def recurring(analysis: Analysis) -> bool:
 
     In most steps after the first, which allocates in any case. Without steps a recording may be one of such a first
     step: the driver must have freed memory, which it then allocates again, more than ten times, in the last quarter of
-    the device's work and in all but one of the others; and no call may take most of the time, as that which initialises
-    the device does.
+    the device's work and in all but one of the others; and no five calls may take most of the time, as those do that
+    initialise the device.
     """
     steps, times = calls_of(analysis, ALLOCATIONS)
     if analysis.has_steps:
         return 2 * len(set(steps[steps > 0].tolist())) > analysis.step_count - 1
     parts = calls_in_work(analysis, FREES, QUARTERS)
     often = sum(parts) > MANY and sum(count > 0 for count in parts) >= QUARTERS - 1 and parts[-1] > 0
-    return often and 2 * int(times.max()) < int(times.sum())
+    return often and 2 * int(np.sort(times)[-FEW:].sum()) < int(times.sum())
 
 
 def memory(analysis: Analysis) -> Iterator[Finding]:
@@ -96,33 +98,27 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
 
     Premises: the waiting call was recorded, and work of the device ended while it lasted; it is none of a copy, none
     with which a library measures kernels, and none of the profiler's own; and the device idled after it. The estimate
-    is that idle time; a host that holds up the device for longer than the calls last is earlier by them as well, at
-    most by as much again. Source: PyTorch, "Performance Tuning Guide", avoid unnecessary CPU-GPU synchronization.
+    is that idle time; where a program with steps is late for longer than the calls last, it would be earlier by the
+    calls as well. Source: PyTorch, "Performance Tuning Guide", avoid unnecessary CPU-GPU synchronization.
     """
     groups: dict[tuple[str, str], list[tuple[Gap, Wait]]] = {}
     for gap, wait in _waited(analysis):
         if not wait.tunes and not _is_expected(analysis, wait):
             groups.setdefault((wait.call, remedy_of(wait.call, wait.ops)[0]), []).append((gap, wait))
+    late = [gap for gap in analysis.gaps if gap.cause == "host"] if analysis.has_steps else []
+    left = sum(gap.time for gap in late)
     for (call, op), pairs in groups.items():
         idle = sum(gap.time for gap, _ in pairs)
+        lasts = min(sum({wait: wait.time for _, wait in pairs}.values()), idle)
+        earlier = lasts if left > lasts else 0.0
         calls = sum({wait: wait.calls for _, wait in pairs}.values())
         known = min(calls / max(len(analysis.alike), 1), analysis.row_sum(op, "count") or calls)
         yield Finding(
-            Waits(call, pairs[0][1].ops, calls, len(analysis.alike), idle, analysis.per),
-            [*((gap, gap.time) for gap, _ in pairs), *_earlier(analysis, call, idle)],
+            Waits(call, pairs[0][1].ops, calls, len(analysis.alike), idle, earlier, analysis.per),
+            [*((gap, gap.time) for gap, _ in pairs), *((gap, earlier * gap.time / left) for gap in late if earlier)],
             [entry(op, idle, known)],
             where(analysis, pairs[0][0].wait),
         )
-
-
-def _earlier(analysis: Analysis, call: str, idle: float) -> list[tuple[Op | Gap, float]]:
-    """Return what the host gains that does not wait in calls, of idle times that end when it comes late.
-
-    Where it is late for longer than the calls last, it would be earlier by these; at most by the idle time after them.
-    """
-    late = [gap for gap in analysis.gaps if gap.cause == "host"]
-    lasts, left = min(analysis.row_sum(call, "cpu_time_total"), idle), sum(gap.time for gap in late)
-    return [(gap, lasts * gap.time / left) for gap in late if left > lasts]
 
 
 def tuning_gaps(analysis: Analysis) -> list[Gap]:

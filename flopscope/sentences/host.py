@@ -202,15 +202,23 @@ class Waits(NamedTuple):
     """That waited, in all steps."""
     steps: int
     idle: float
+    earlier: float
+    """Time by which the host would be earlier with other launches, which are late; 0: with none."""
     per: str
 
     def __str__(self) -> str:
         op, remedy = remedy_of(self.call, self.ops)
         inside = f" (in {op})" if op != self.call else ""
+        more = (
+            f" Without these waits it would launch other late work up to {short_time_text(self.earlier)} "
+            f"{self.per} earlier as well."
+            if self.earlier > 0
+            else ""
+        )
         return (
             f"Do not wait for the device: {self.call}{inside} waits for it, {often(self.calls, self.steps, self.per)}, "
-            f"and the device then idles {short_time_text(self.idle)} {self.per} until the host has launched again. "
-            f"{remedy}"
+            f"and the device then idles {short_time_text(self.idle)} {self.per} until the host has launched again."
+            f"{more} {remedy}"
         ).rstrip()
 
 
