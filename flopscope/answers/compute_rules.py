@@ -280,8 +280,8 @@ def _score_shapes(analysis: Analysis) -> set[tuple[int, int, int]]:
 
 
 PARTS = re.compile(
-    r"softmax|dropout|bernoulli|masked_fill|where|tri[lu]|(?:^aten::(?:add|sub|mul|div|rsub|baddbmm|copy|clone|_to_copy|to|"
-    r"contiguous)_?(?:$|_backward))"
+    r"softmax|dropout|bernoulli|masked_fill|where|tri[lu]|"
+    r"(?:^aten::(?:add|sub|mul|div|rsub|baddbmm|copy|clone|_to_copy|to|contiguous)_?(?:$|_backward))"
 )
 """What attention does with its scores between its products: scales, masks, normalises, drops out and copies them."""
 DROPOUT = re.compile(r"dropout|bernoulli")
