@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
 from faulty_programs import FILL, SIZE, product, transposed
-from hand_traces import BF16, FLOAT, HALF, INT8, NCCL, Program, in_a_row
+from hand_traces import BF16, FLOAT, INT8, NCCL, Program, in_a_row
 
 LONG = "long int"
 
@@ -70,6 +69,18 @@ def test_layout_needs_another_order_of_elements(changed: dict[str, Any], said: b
     assert bool(rows) == said
     if said:
         assert "1 copy a step only reorders elements (the longest in aten::contiguous" in rows[0].what
+
+
+def test_all_copies_of_a_row_are_judged() -> None:
+    """A row whose first call casts, in an op that makes nothing contiguous, and whose second call reorders."""
+    program = Program()
+    program.step(0, 0, 40)
+    program.run("aten::copy_", 1, 42, 20, [8192, 8192], [8192, 8192], dtype=[BF16, FLOAT])
+    program.op("aten::contiguous", 10, 10, [8192, 8192])
+    program.run("aten::copy_", 11, 70, 300, [8192, 8192], [8192, 8192], strides=[ROWS, COLUMNS])
+    (row,) = told(program, "layout")
+    assert "1 copy a step only reorders elements (the longest in aten::contiguous" in row.what
+    assert "permute the weights" not in row.what
 
 
 @pytest.mark.parametrize(("strides", "noted"), [(None, True), ([ROWS, ROWS], False)])
@@ -148,6 +159,51 @@ def test_low_precision_is_not_for_depthwise_convolutions(channels: int, said: bo
     assert bool(told(program, "low_precision")) == said
 
 
+FUSED_ATTENTION = "aten::_scaled_dot_product_efficient_attention"
+
+
+def test_attention_over_float32_is_none_in_tf32() -> None:
+    heads = [8, 16, 2048, 64]
+    kernel = "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::Params)"
+    program = in_a_row((FUSED_ATTENTION, 9000.0, (heads, heads, heads), {"kernel": kernel}))
+    (row,) = told(program, "low_precision")
+    assert "1 call of attention a step (9.00ms) runs in float32." in row.what and "TF32" not in row.what
+    assert "product" not in row.what
+
+
+@pytest.mark.parametrize(
+    ("device", "major", "minor", "processors", "dtype"),
+    [
+        ("Tesla V100-SXM2-32GB", 7, 0, 80, "float16"),
+        ("Tesla T4", 7, 5, 40, "float16"),
+        ("Tesla P100-PCIE-16GB", 6, 0, 56, ""),
+        ("NVIDIA H200", 9, 0, 132, "bfloat16"),
+    ],
+)
+def test_low_precision_names_the_dtype_of_the_device(
+    device: str, major: int, minor: int, processors: int, dtype: str
+) -> None:
+    kernel = "sm80_xmma_gemm_f32f32_tf32f32_f32_nn" if major == 9 else "volta_sgemm_128x64_nn"
+    program = in_a_row(("aten::mm", 90_000.0, ([8192, 8192], [8192, 8192]), {"kernel": kernel}))
+    facts = {"name": device, "computeMajor": major, "computeMinor": minor, "numSms": processors}
+    program.head["deviceProperties"][0] |= facts
+    rows = told(program, "low_precision")
+    assert bool(rows) == bool(dtype) and all(f"dtype=torch.{dtype})" in row.what for row in rows)
+
+
+def test_the_fill_of_a_workspace_is_no_product() -> None:
+    program = Program()
+    program.step(0, 0, 20)
+    program.op("aten::mm", 1, 10, [8192, 8192], [8192, 8192])
+    for place, (call, name) in enumerate(
+        [("cudaMemsetAsync", "Memset (Device)"), ("cudaLaunchKernel", "sm80_xmma_gemm_f32f32_tf32f32_f32_nn")]
+    ):
+        program.call(call, 2 + 2 * place, 1, correlation=place + 1)
+        program.work(name, 20 + 50 * place, 50 + 8000 * place, correlation=place + 1)
+    (row,) = told(program, "low_precision")
+    assert "1 product a step" in row.what
+
+
 # align ----------------------------------------------------------------------------------------------------------------
 
 
@@ -169,135 +225,6 @@ def test_align_looks_at_the_sizes_that_are_rows_in_memory(sizes: Any, strides: A
     assert bool(rows) == bool(named) and all(f"Pad {named} of aten::mm" in row.what for row in rows)
 
 
-# attention ------------------------------------------------------------------------------------------------------------
-
-SDPA = "aten::scaled_dot_product_attention"
-
-
-def written_out(
-    *around: str, dtype: str = FLOAT, dropout: str = "0.", size: int = 64, gqa: str = "False", cpu: bool = False
-) -> Program:
-    """Return a program of attention in products and softmax, within other ops."""
-    heads, scores = [4, 8, 1024, size], [32, 1024, 1024]
-    program = Program(devices=0 if cpu else 1)
-    program.step(0, 0, 4000 if cpu else 60)
-    for place, name in enumerate(around):
-        kinds = [dtype, dtype, dtype, "", "Scalar", "Scalar", "", "Scalar"]
-        values = ["", "", "", "", dropout, "False", "", gqa]
-        shapes = [heads, heads, heads, [], [], [], [], []]
-        if name.startswith("aten::"):
-            program.op(name, 1 + place, (3900 if cpu else 50) - 2 * place, *shapes, dtype=kinds, values=values)
-        else:
-            program.add("python_function", name, 1 + place, 50 - 2 * place)
-    ops = [
-        ("aten::bmm", ([32, 1024, size], [32, size, 1024])),
-        ("aten::_softmax", (scores,)),
-        ("aten::mean", ([4, 8, 1024, 1024],)),
-        ("aten::bmm", (scores, [32, 1024, size])),
-    ]
-    for place, (name, shapes) in enumerate(ops):
-        if cpu:
-            program.op(name, 10 + 900 * place, 890, *shapes, dtype=dtype)
-        else:
-            program.run(name, 10 + 3 * place, 70 + 900 * place, 890, *shapes, dtype=dtype, kernel=f"kernel_{place}")
-    return program
-
-
-def test_attention_that_is_written_out_is_told_of_sdpa() -> None:
-    (row,) = told(written_out(), "attention")
-    assert row.what.startswith("Use torch.nn.functional.scaled_dot_product_attention") and "math path" not in row.what
-
-
-def test_multihead_attention_that_returns_weights_is_told_so() -> None:
-    (row,) = told(written_out("nn.Module: MultiheadAttention_0"), "attention")
-    assert row.what.startswith("Pass need_weights=False to nn.MultiheadAttention")
-
-
-@pytest.mark.parametrize(
-    ("facts", "reason"),
-    [
-        ({}, "which the recorded arguments do not explain"),
-        ({"dtype": "double"}, "because the fused kernels do not take float64"),
-        ({"size": 63}, "a multiple of 4, not 63"),
-        ({"gqa": "True"}, "does not take enable_gqa"),
-        ({"dtype": BF16, "size": 63}, "do not explain"),
-        ({"dropout": "0.1"}, "do not explain"),  # fused kernels of CUDA have dropout
-        ({"dropout": "0.1", "cpu": True}, "because dropout_p is 0.1"),
-        ({"dtype": "double", "cpu": True}, "do not explain"),
-    ],
-)
-def test_the_math_path_is_named_with_what_the_arguments_prove(facts: dict[str, Any], reason: str) -> None:
-    program = written_out(SDPA, "aten::_scaled_dot_product_attention_math", **facts)
-    (row,) = told(program, "attention")
-    assert "took its math path in 1 call a step" in row.what and reason in row.what
-    assert "Use torch.nn" not in row.what and "device" not in row.what
-
-
-def test_products_without_scores_are_no_attention() -> None:
-    program = in_a_row(
-        ("aten::bmm", 900.0, ([32, 1024, 64], [32, 64, 1024])), ("aten::_softmax", 900.0, ([32, 1024, 1023],))
-    )
-    assert not told(program, "attention")
-
-
-# cast -----------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"dtype": [BF16, FLOAT]}, True),
-        ({"dtype": [HALF, FLOAT]}, True),
-        ({"dtype": [FLOAT, FLOAT]}, False),
-        ({"dtype": [LONG, FLOAT]}, False),
-        ({"dtype": [FLOAT, "double"], "shapes": ([], [])}, False),  # a number
-        ({"dtype": [FLOAT, "double"], "shapes": ([1], [1])}, False),
-        ({"dtype": [BF16, FLOAT], "shapes": ()}, False),
-    ],
-)
-def test_cast_needs_two_float_dtypes_and_more_than_a_number(changed: dict[str, Any], said: bool) -> None:
-    assert bool(told(inside("aten::to", **changed), "cast")) == said
-
-
-@pytest.mark.parametrize(
-    ("around", "dtype", "phrase"),
-    [
-        (("aten::linear", "aten::to", "aten::_to_copy"), [BF16, FLOAT], "autocast"),
-        (("aten::to", "aten::_to_copy"), [BF16, FLOAT], ".to(torch.bfloat16)"),
-        (("aten::to", "aten::_to_copy"), [HALF, FLOAT], ".to(torch.float16)"),
-        (("aten::to", "aten::_to_copy"), [FLOAT, BF16], "a fused op"),
-    ],
-)
-def test_cast_names_autocast_and_dtypes_only_where_they_are(around: Any, dtype: Any, phrase: str) -> None:
-    (row,) = told(inside(*around, dtype=dtype), "cast")
-    phrases = {"autocast", ".to(torch.bfloat16)", ".to(torch.float16)"}
-    assert phrase in row.what and not any(other in row.what for other in phrases - {phrase})
-
-
-@pytest.mark.parametrize(("gradients", "casts", "said"), [(0, 2, True), (1, 2, False), (1, 3, True)])
-def test_a_parameter_that_autocast_casts_once_there_and_back_is_no_finding(
-    gradients: int, casts: int, said: bool
-) -> None:
-    program = Program()
-    program.step(0, 0, 60)
-    for place in range(casts):
-        program.op("aten::linear", 1 + 10 * place, 8, [512, 512])
-        program.op("aten::to", 2 + 10 * place, 6, [512, 512])
-        at, begin = 3 + 10 * place, 70 + 200 * place
-        program.run("aten::copy_", at, begin, 200, [512, 512], [512, 512], dtype=[BF16, FLOAT])
-    for place in range(gradients):
-        program.op("torch::autograd::AccumulateGrad", 50 + place, 0.5, [512, 512])
-    assert bool(told(program, "cast")) == said
-
-
-def test_a_program_of_the_cpu_is_told_of_its_casts_without_a_device() -> None:
-    program = Program(devices=0)
-    program.step(0, 0, 1000)
-    program.op("aten::copy_", 10, 500, [8192], [8192], dtype=[BF16, FLOAT])
-    (row,) = told(program, "cast")
-    assert "1 cast a step takes 500us (float32" in row.what and "device" not in row.what and "host" not in row.what
-
-
 # small ----------------------------------------------------------------------------------------------------------------
 
 
@@ -317,6 +244,14 @@ def test_small_is_for_kernels_that_could_fill_the_device(shape: Any, arguments: 
 
 
 @pytest.mark.parametrize(
+    ("kernel", "over_rows"), [("GammaBetaBackwardCUDAKernelTemplate<float>", True), ("layer_norm_grad_input", False)]
+)
+def test_a_larger_batch_gives_a_sum_over_rows_no_more_blocks(kernel: str, over_rows: bool) -> None:
+    (row,) = told(in_a_row(("made::scan", 500.0, ([8, SIZE],), {"blocks": 8, "kernel": kernel})), "small")
+    assert ("larger batch" not in row.what) == over_rows and "the long dimension and combine the parts" in row.what
+
+
+@pytest.mark.parametrize(
     ("op", "shapes", "said"),
     [
         ("aten::mm", ([2048, 2048], [2048, 2048]), True),
@@ -331,42 +266,6 @@ def test_the_last_wave_is_told_of_what_computes(op: str, shapes: Any, said: bool
     rows = told(in_a_row((op, 500.0, shapes, grid), program=program), "small")
     assert bool(rows) == said
     assert all("runs 40 blocks in a second wave after one of 1,056" in row.what for row in rows)
-
-
-# fuse -----------------------------------------------------------------------------------------------------------------
-
-
-def pair(first: str, second: str, around: str | None = None, shape: list[int] | None = None) -> Program:
-    program, shape = Program(), shape or [SIZE]
-    program.step(0, 0, 60)
-    if around:
-        program.op(around, 1, 50)
-    time = max(3.0, 8e6 * math.prod(shape) / 4.8e12 * 1.2)
-    program.run(first, 5, 70, time, shape)
-    program.run(second, 10, 70 + time, time, shape)
-    return program
-
-
-@pytest.mark.parametrize(
-    ("program", "said"),
-    [
-        (pair("aten::sin", "aten::cos"), True),
-        (pair("aten::sin", "aten::cos", around="aten::block"), True),
-        (pair("aten::sin", "aten::cos", around="Torch-Compiled Region: 0/0"), False),
-        (pair("aten::sin", "aten::fill_"), False),  # reads nothing
-        (pair("aten::sin", "aten::sort"), False),
-        (pair("aten::sin", "aten::cos", shape=[16]), False),  # bound by its launch
-    ],
-)
-def test_fuse_needs_an_op_that_reads_and_that_nothing_compiled(program: Program, said: bool) -> None:
-    assert bool(told(program, "fuse")) == said
-
-
-def test_a_program_that_compiles_is_not_told_to_begin_with_it() -> None:
-    program = pair("aten::sin", "aten::cos")
-    program.op("Torch-Compiled Region: 0/0", 30, 5)
-    (row,) = told(program, "fuse")
-    assert "that torch.compile did not compile in this program" in row.what and "with torch.compile" not in row.what
 
 
 # far_from_roof --------------------------------------------------------------------------------------------------------
@@ -439,6 +338,28 @@ def test_index_add_is_held_against_scatter_add() -> None:
     assert "calls of scatter_add_ in this profile" in row.what and row.saving_us <= 200
     assert not told(add_by_index(256, 300.0), "far_from_roof"), "more than half as fast"
     assert not told(add_by_index(4), "far_from_roof"), "narrow rows are as fast by either"
+
+
+@pytest.mark.parametrize(("shape", "said"), [([220_000, 256], True), ([110_000, 2, 256], False)])
+def test_index_add_was_measured_with_matrices(shape: list[int], said: bool) -> None:
+    shapes = ([20_000, *shape[1:]], [], shape[:1], shape, [])
+    more = {"dtype": [FLOAT, "Scalar", LONG, FLOAT, "Scalar"], "kernel": "indexFuncLargeIndex<float, long>"}
+    assert bool(told(in_a_row(("aten::index_add_", 400.0, shapes, more)), "far_from_roof")) == said
+
+
+@pytest.mark.parametrize(
+    ("around", "phrase"), [("aten::block", "make it contiguous"), ("aten::index_select", "Use torch.gather")]
+)
+def test_index_select_expands_its_index_itself(around: str, phrase: str) -> None:
+    program = Program()
+    program.step(0, 0, 40)
+    program.op(around, 1, 30, [20_000, 4])
+    shapes = ([20_000, 4], [], [220_000, 4], [])
+    kernel = {"kernel": "vectorized_gather_kernel<16, long>", "blocks": 220_000}
+    strides = [[4, 1], [], [1, 0], []]
+    program.run("aten::gather", 5, 40, 135, *shapes, dtype=[FLOAT, "Scalar", LONG, "Scalar"], strides=strides, **kernel)
+    (row,) = told(program, "far_from_roof")
+    assert phrase in row.what
 
 
 @pytest.mark.parametrize(

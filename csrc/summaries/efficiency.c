@@ -13,6 +13,9 @@
 #include "work/names.h"
 #include "summaries/steps.h"
 
+/* The shares of the units are unknown if kernels take more of the time whose names do not tell the unit. */
+#define MOST_UNKNOWN 0.05
+
 /* Properties of a launch on a device, cached per signature. */
 typedef struct {
     int known_for;   /* device + 1; 0: not computed yet */
@@ -143,13 +146,14 @@ static fs_status fill_row(measuring *all, int device, fs_efficiency *row, fs_err
     FS_TRY(covered(all, &use->others, &busy, err));
     fs_accelerator accelerator = fs_store_accelerator(all->store);
     bool known = accelerator == FS_ACCELERATOR_CUDA || accelerator == FS_ACCELERATOR_HIP; /* the names of its kernels */
-    double by_name = use->unnamed || !known ? NAN : 100 / use->kernel_time;
+    bool untold = use->class_time[FS_KERNEL_UNKNOWN] > MOST_UNKNOWN * use->kernel_time;
+    double by_name = use->unnamed || untold || !known ? NAN : 100 / use->kernel_time;
     *row = (fs_efficiency){
         .device = device,
         .gpu_utilization = 100 * kernels / time,
         .sm_efficiency = 100 * filled / time,
         .achieved_occupancy = use->weighted_occupancy / use->kernel_time,
-        .tensor_core_time = by_name * use->class_time[FS_KERNEL_TENSOR],
+        .tensor_core_time = by_name * (use->class_time[FS_KERNEL_TENSOR] + use->class_time[FS_KERNEL_MFMA]),
         .matrix_time = by_name * use->class_time[FS_KERNEL_MATRIX],
         .idle = 100 * (1 - busy / time),
     };

@@ -12,7 +12,9 @@
     X(OTHER, other, "unrecognized name")                                                      \
     X(COMMUNICATION, communication, "moves data between devices; not the work of one device") \
     X(TENSOR, tensor, "multiplies matrices on the tensor cores")                              \
-    X(MATRIX, matrix, "multiplies matrices on the CUDA cores, without tensor cores")
+    X(MATRIX, matrix, "multiplies matrices on the CUDA cores, without tensor cores")          \
+    X(MFMA, mfma, "multiplies matrices on AMD's matrix cores, perhaps in float32 or float64") \
+    X(UNKNOWN, unknown, "multiplies matrices; its name does not tell on which unit")
 
 typedef enum {
 #define FS_KERNEL_CLASS_ENUM(NAME, name, prose) FS_KERNEL_##NAME,
@@ -21,8 +23,7 @@ typedef enum {
         FS_KERNEL_CLASS_COUNT
 } fs_kernel_class;
 
-/* Return the class of a kernel by its demangled or mangled name. A kernel whose name is not descriptive (most of
- * Triton's) is OTHER. */
+/* Return the class of a kernel by its demangled or mangled name. A kernel whose name is not descriptive is OTHER. */
 fs_kernel_class fs_kernel_class_of(const char *name);
 
 /* Return whether the kernel convolves with fewer multiplications than its op's work counts: Winograd's algorithm or a

@@ -36,6 +36,8 @@ COPIED = ("cast", "casts", "reordered", "reorders")
 BEYOND = {"compute": "compute", "memory": "memory", "cache": "memory", "latency": "latency", "launch": "launch"}
 """The part of the time beyond the ideal, by the bound of the row; "unmodelled" for others. What is inefficient belongs
 to the larger term of its roofline."""
+MOST_DESCRIBED = 1_000_000
+"""Events of a profile up to which every call is looked at, and not a sample of them."""
 ROUNDING = 1e-9
 """Of a time: less is the error of sums."""
 
@@ -173,6 +175,7 @@ class Analysis:
         self.launch_time: float = content["launch_median"]
         """Median duration of the API calls that launch kernels, in µs; NaN without any."""
         self._ops_around: dict[int, str] = {}
+        self._described: dict[str, Sequence[tuple[int, Sequence[Any]]]] = {}
         self.apart = first_apart([step.time for step in self.steps])
         """Number of first steps that are left out of what is per step, as they are unlike the others."""
         self.scale = 1 / (1000 * max(len(self.alike), 1))  # from ns of the steps that are alike to µs per step
@@ -343,6 +346,21 @@ class Analysis:
     def enclosing(self, event: int) -> list[tuple[str, str]]:
         """Return (kind, name) of an event and of those around it, innermost first."""
         return self.core.enclosing(event) if event >= 0 else []
+
+    @cached_property
+    def _named(self) -> tuple[npt.NDArray[np.int64], Mapping[str, int]]:
+        """The name of each event, and the number of each name."""
+        columns, names, *_ = self.core.events()
+        return columns["name"], {name: number for number, name in enumerate(names)}
+
+    def described(self, name: str) -> Sequence[tuple[int, Sequence[Any]]]:
+        """Return (event, recorded arguments) of the calls of an op of that name, of many an even sample."""
+        if name not in self._described:
+            column, numbers = self._named
+            events = np.flatnonzero(column == numbers.get(name, -1))[:: 1 + len(column) // MOST_DESCRIBED].tolist()
+            pairs = ((event, self.core.arguments(event)) for event in events)
+            self._described[name] = [(event, given) for event, given in pairs if given]
+        return self._described[name]
 
     def op_around(self, event: int) -> str:
         """Return the name of the outermost op around an event, or its own name."""

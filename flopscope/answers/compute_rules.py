@@ -12,6 +12,7 @@ from flopscope.answers.analysis import Analysis, Kernel, Op
 from flopscope.answers.findings import (
     WITH_ADDEND,
     Finding,
+    calls_of,
     claim_all,
     evidence,
     is_attention,
@@ -25,6 +26,7 @@ from flopscope.answers.premises import (
     arguments,
     groups_of,
     is_gpu,
+    is_trained,
     names_around,
     ran_as,
     tensors,
@@ -114,7 +116,7 @@ def align(analysis: Analysis) -> Iterator[Finding]:
             padded=tuple(padded_names),
             multiple=ALIGNMENT // _item_bytes(op),
             alignment=ALIGNMENT,
-            products=sum(one.calls for one in ops),
+            products=calls_of(ops),
             per=analysis.per,
             share=100 * reached(op),
             usual=100 * usual,
@@ -202,38 +204,50 @@ def tf32(analysis: Analysis) -> Iterator[Finding]:
 
 
 UNITS = {"fp32": "float32", "tf32_tensor": "TF32"}
+HALVES = {"bf16_tensor": "bfloat16", "fp16_tensor": "float16"}
+"""The dtypes to advise by the unit that has a peak, the preferred one first."""
+KINDS = (("product", is_product), ("convolution", is_convolution), ("call of attention", is_attention))
+
+
+def _half(analysis: Analysis, op: Op) -> str:
+    """Return the unit of 16-bit floats on the tensor cores of a device; "" without any."""
+    return next((unit for unit in HALVES if _rate(analysis, op, unit) > 0), "")
 
 
 def low_precision(analysis: Analysis) -> Iterator[Finding]:
-    """Products in TF32, or in float32 where there is no TF32, that could run in bfloat16.
+    """Products in TF32, or in float32 where there is no TF32, that could run in bfloat16 or float16.
 
     The estimate keeps the share of the limit that the products reach now. Premises: shapes and dtypes (record_shapes);
-    of convolutions, one group; a device with peaks in bfloat16.
+    of convolutions, one group; a device with peaks of tensor cores in bfloat16, or else float16. Fused attention over
+    float32 is in float32, by three products in TF32 each (CUTLASS, OpMultiplyAddFastF32).
     """
     if not is_gpu(analysis):
         return
     claims = []
     for op in analysis.ops:
-        fused = is_attention(op)
-        if op.unit not in UNITS or not (_is_served(op) or fused):
+        fused, half = is_attention(op), _half(analysis, op)
+        if op.unit not in UNITS or not half or not (_is_served(op) or fused):
             continue
         if op.unit == "fp32" and _rate(analysis, op, "tf32_tensor") > 0:
             continue  # first allow TF32
         share = FLASH_SHARE if fused else min(max(reached(op), 0.3), 0.85)
-        saving = op.time - _faster(analysis, op, "bf16_tensor", 0.5, share)
+        saving = op.time - _faster(analysis, op, half, 0.5, share)
         if saving > 0:
             claims.append((op, saving))
     if not claims:
         return
     ops = [op for op, _ in claims]
-    unit = str(ops[0].unit)
+    multiplied = next((op for op in ops if not is_attention(op)), None)
+    unit, half = str(multiplied.unit) if multiplied else "", _half(analysis, ops[0])
+    found = ((noun, [op for op in ops if holds(op)]) for noun, holds in KINDS)
     yield Finding(
         LowPrecision(
-            calls=sum(op.calls for op in ops),
+            parts=tuple((noun, calls_of(some), sum(op.time for op in some)) for noun, some in found if some),
             per=analysis.per,
-            time=sum(op.time for op in ops),
-            unit=UNITS[unit],
-            ratio=_rate(analysis, ops[0], "bf16_tensor") / _rate(analysis, ops[0], unit),
+            unit=UNITS.get(unit, ""),
+            half=HALVES[half],
+            scaled=half == "fp16_tensor" and is_trained(analysis),
+            ratio=_rate(analysis, ops[0], half) / _rate(analysis, ops[0], unit) if unit else math.nan,
         ),
         claims,
         evidence(ops),
@@ -265,8 +279,21 @@ def _score_shapes(analysis: Analysis) -> set[tuple[int, int, int]]:
     return softmaxes & products
 
 
+PARTS = re.compile(
+    r"softmax|dropout|bernoulli|masked_fill|where|tri[lu]|"
+    r"(?:^aten::(?:add|sub|mul|div|rsub|baddbmm|copy|clone|_to_copy|to|contiguous)_?(?:$|_backward))"
+)
+"""What attention does with its scores between its products: scales, masks, normalises, drops out and copies them."""
+DROPOUT = re.compile(r"dropout|bernoulli")
+OVER_HEADS = ("aten::mean", "aten::sum")
+
+
+def _shapes_of(op: Op) -> set[tuple[int, int, int]]:
+    return {_flat(shape) for shape in op.shapes if len(shape) >= 3} if op.row >= 0 else set()
+
+
 def _touching(analysis: Analysis, shapes: set[tuple[int, int, int]]) -> list[Op]:
-    """Return the products that make or read scores, and the other ops with an argument of their shape."""
+    """Return the products that make or read scores, and what attention does with these in between."""
     ops = []
     for op in analysis.ops:
         product = product_sizes(op) if op.key in BATCHED else None
@@ -274,7 +301,7 @@ def _touching(analysis: Analysis, shapes: set[tuple[int, int, int]]) -> list[Op]
             batch, m, n, k = product
             if (batch, m, n) in shapes or any((batch, *pair) in shapes for pair in ((m, k), (k, m), (k, n))):
                 ops.append(op)
-        elif op.row >= 0 and any(_flat(shape) in shapes for shape in op.shapes if len(shape) >= 3):
+        elif PARTS.search(op.key) and shapes & _shapes_of(op):
             ops.append(op)
     return ops
 
@@ -305,7 +332,9 @@ def attention(analysis: Analysis) -> Iterator[Finding]:
     if softmaxes:  # its backward pass is not within the op
         inside = [op for op in analysis.ops if op not in fallen and {SDPA, MATH} & set(names_around(analysis, op))]
         fallen, written = [*fallen, *inside, *written], []
-    ops = fallen if softmaxes else written
+    elif analysis.accelerator == "cpu" and any(DROPOUT.search(op.key) for op in written):
+        return  # with dropout the fused kernel of the CPU is none either
+    ops = shown = fallen if softmaxes else written
     time, fused = sum(op.time for op in ops), _fused_time(ops)
     if time <= 0 or fused > 0.8 * time:
         return
@@ -317,17 +346,31 @@ def attention(analysis: Analysis) -> Iterator[Finding]:
             reasons=tuple(_reasons(analysis, arguments(analysis, softmaxes[0], SDPA))),
         )
     else:
-        softmaxes = [op for op in ops if op.key in SOFTMAX]
-        batch, rows, columns = max(shapes, key=math.prod)
-        facts = Attention(batch, rows, columns, len(ops), _needs_weights(analysis, ops))
+        largest = max(shapes, key=lambda shape: sum(op.time for op in ops if shape in _scores_of(op)))
+        shown = [op for op in ops if largest in _scores_of(op)]
+        softmaxes = [op for op in shown if op.key in SOFTMAX]
+        names = [op.key.removeprefix("aten::").strip("_") for op in sorted(shown, key=lambda op: op.event)]
+        facts = Attention(*largest, tuple(dict.fromkeys(names)), *_needs_weights(analysis, shapes))
     event = softmaxes[0].event if softmaxes else ops[0].event
-    yield Finding(facts, claim_all(ops, 1 - fused / time), evidence(ops), where(analysis, event), ops)
+    yield Finding(facts, claim_all(ops, 1 - fused / time), evidence(shown), where(analysis, event), ops)
 
 
-def _needs_weights(analysis: Analysis, ops: Sequence[Op]) -> bool:
-    """Return whether nn.MultiheadAttention averages the scores over its heads, which it does to return them."""
-    averaged = (op for op in ops if op.key in ("aten::mean", "aten::sum") and len(op.shapes[0]) == 4)
-    return any("MultiheadAttention" in name for op in averaged for name in names_around(analysis, op))
+def _scores_of(op: Op) -> set[tuple[int, int, int]]:
+    """Return the shapes of scores that an op may touch: those of its arguments, and of its result if it multiplies."""
+    product = product_sizes(op) if op.key in BATCHED else None
+    return _shapes_of(op) | ({product[:3]} if product is not None else set())
+
+
+def _needs_weights(analysis: Analysis, shapes: set[tuple[int, int, int]]) -> tuple[bool, bool]:
+    """Return whether the scores are averaged over their heads, and whether nn.MultiheadAttention does it."""
+    averaged, module = False, False
+    for op in analysis.ops:
+        if op.key in OVER_HEADS and op.row >= 0 and op.shapes and len(op.shapes[0]) == 4 and shapes & _shapes_of(op):
+            given = arguments(analysis, op)
+            if len(given) > 1 and given[1].text in ("", "1", "[1]"):  # "": not recorded
+                averaged = True
+            module = module or any("MultiheadAttention" in name for name in names_around(analysis, op))
+    return averaged or module, module
 
 
 def _reasons(analysis: Analysis, given: Sequence[Argument]) -> Iterator[str]:
@@ -357,6 +400,8 @@ SHORTEST = 20.0
 """µs: shorter kernels are limited by their launch, whatever their grid."""
 FILLED = 0.5
 """A grid with fewer blocks than this share of the multiprocessors does not fill the device."""
+OVER_ROWS = re.compile(r"GammaBeta|batch_?norm|bn_[fb]w_", re.IGNORECASE)
+"""Kernels that reduce over rows or samples, whose grid follows from the columns or channels."""
 PER_PROCESSOR = 1024
 """Elements for each multiprocessor without which a kernel cannot fill the device: a block of the largest size."""
 
@@ -379,6 +424,12 @@ def _unfilled(analysis: Analysis, op: Op, kernel: Kernel) -> float:
         loss = 1 - kernel.blocks / (2 * kernel.resident)
         return loss / 2 if loss > 0.3 else 0.0
     return 0.0
+
+
+def _sums_rows(analysis: Analysis, op: Op, kernel: Kernel) -> bool:
+    """Return whether a kernel reduces over the first dimension, so that more rows give it no more blocks."""
+    given = arguments(analysis, op) if op.category == "reduction" else []
+    return bool(OVER_ROWS.search(kernel.name)) or (len(given) > 1 and re.match(r"\[?0\b", given[1].text) is not None)
 
 
 def small(analysis: Analysis) -> Iterator[Finding]:
@@ -412,6 +463,7 @@ def small(analysis: Analysis) -> Iterator[Finding]:
             blocks=kernel.blocks,
             processors=analysis.sm_counts[op.device],
             resident=kernel.resident,
+            over_rows=_sums_rows(analysis, op, kernel),
             ops=len(claims),
         ),
         claims,

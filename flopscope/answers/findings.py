@@ -13,6 +13,7 @@ from flopscope.support.units import plural
 __all__ = [
     "WITH_ADDEND",
     "Finding",
+    "calls_of",
     "claim_all",
     "claim_removed",
     "entry",
@@ -57,6 +58,11 @@ def evidence(ops: Iterable[Op]) -> list[dict[str, Any]]:
         }
         for op in ordered[:10]
     ]
+
+
+def calls_of(ops: Iterable[Op]) -> float:
+    """Return the calls per step of the rows of ops, each row once."""
+    return sum({(op.row, op.key): op.calls or op.count for op in ops}.values())
 
 
 def gap_evidence(analysis: Analysis, parts: Iterable[tuple[Gap, float]]) -> list[dict[str, Any]]:
@@ -113,18 +119,18 @@ TORCH = ("aten::", "flopscope::")
 
 
 def is_product(op: Op) -> bool:
-    """Return whether an op of torch multiplies matrices."""
-    return op.category == "matrix product" and op.key.startswith(TORCH)
+    """Return whether an op of torch multiplies matrices; the fill of its workspace does not."""
+    return op.category == "matrix product" and op.part != "copy" and op.key.startswith(TORCH)
 
 
 def is_convolution(op: Op) -> bool:
     """Return whether an op of torch convolves, forward or backward."""
-    return op.category == "convolution" and op.key.startswith(TORCH)
+    return op.category == "convolution" and op.part != "copy" and op.key.startswith(TORCH)
 
 
 def is_attention(op: Op) -> bool:
     """Return whether an op of torch computes fused attention, forward or backward."""
-    return op.category == "attention" and op.key.startswith(TORCH)
+    return op.category == "attention" and op.part != "copy" and op.key.startswith(TORCH)
 
 
 WITH_ADDEND = ("aten::addmm", "aten::baddbmm", "aten::addbmm", "aten::_addmm_activation", "flopscope::addmm")

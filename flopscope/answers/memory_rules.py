@@ -7,8 +7,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from flopscope.answers.analysis import Analysis, Gap, Op
-from flopscope.answers.findings import Finding, claim_removed, evidence, is_convolution, where
-from flopscope.answers.premises import COMPILED, is_compiled, names_around, tensors
+from flopscope.answers.compute_rules import attention
+from flopscope.answers.findings import Finding, calls_of, claim_removed, evidence, is_convolution, where
+from flopscope.answers.premises import (
+    COMPILED,
+    casts_of,
+    is_compiled,
+    is_trained,
+    names_at,
+    reorders_of,
+    tensors,
+)
 from flopscope.sentences.bytes import Casts, Chains, ChannelsLast, Reordered
 from flopscope.support.units import short_time_text
 
@@ -44,9 +53,9 @@ def _claims(analysis: Analysis, ops: Sequence[Op], times: Sequence[float]) -> li
     return [*((op, KEPT * time) for op, time in zip(ops, times, strict=True)), *gaps]
 
 
-def _by_autocast(analysis: Analysis, op: Op) -> bool:
+def _by_autocast(analysis: Analysis, event: int) -> bool:
     """Return whether autocast made a cast: it casts the arguments of an op within that op's call."""
-    names = names_around(analysis, op)
+    names = names_at(analysis, event)
     callers = [name for name in names[1:] if name not in CASTS]
     inside = len(callers) < len(names) - 1
     return any("autocast" in name for name in names) or (inside and bool(callers and AUTOCAST_OPS.match(callers[0])))
@@ -58,16 +67,18 @@ def cast(analysis: Analysis) -> Iterator[Finding]:
     The estimate is 90 % of their time: the tensors could be kept in the dtype in which they are used. Premises: both
     dtypes and the shapes of each call (record_shapes), not of a single number; not the casts by autocast of a parameter
     and of its gradient, once a step each, which training in mixed precision needs. Autocast is named where its casts
-    lie within the calls of the ops that it serves.
+    lie within the calls of the ops that it serves, and weights are converted once only without a backward pass.
     """
     trained = _trained(analysis)
-    ops = []
+    ops, autocast = [], False
     for op in analysis.ops:
         if not _is_copy(op) or op.cast <= 0 or op.part == "copy":
             continue
-        if _by_autocast(analysis, op) and op.casts <= 2.01 * trained.get(tuple(op.shapes[0]), 0.0):
+        served = any(_by_autocast(analysis, event) for event in casts_of(analysis, op) or [op.event])
+        if served and op.casts <= 2.01 * trained.get(tuple(op.shapes[0]), 0.0):
             continue
         ops.append(op)
+        autocast = autocast or served
     if not ops:
         return
     share = sum(op.cast for op in ops) / sum(op.time for op in ops)
@@ -80,7 +91,8 @@ def cast(analysis: Analysis) -> Iterator[Finding]:
             host=share * _host(analysis, ops),
             source=named.dtypes[1] if named else "",
             target=named.dtypes[0] if named else "",
-            autocast=any(_by_autocast(analysis, op) for op in ops),
+            autocast=autocast,
+            trained=is_trained(analysis),
         ),
         _claims(analysis, ops, [op.cast for op in ops]),
         evidence(ops),
@@ -115,8 +127,12 @@ def _is_channels_last(analysis: Analysis, op: Op) -> bool:
 
 
 def _copier(analysis: Analysis, op: Op) -> str | None:
-    """Return the outermost op around a copy that makes its result contiguous."""
-    return next((name for name in reversed(names_around(analysis, op)) if name in MAKES_CONTIGUOUS), None)
+    """Return the outermost op around a copy that makes its result contiguous: of the first call that reorders."""
+    for event in reorders_of(analysis, op) or [op.event]:
+        for name in reversed(names_at(analysis, event)):
+            if name in MAKES_CONTIGUOUS:
+                return name
+    return None
 
 
 def layout(analysis: Analysis) -> Iterator[Finding]:
@@ -140,7 +156,7 @@ def layout(analysis: Analysis) -> Iterator[Finding]:
         yield Finding(
             ChannelsLast(
                 time=sum(time for _, time in conversions) / KEPT,
-                calls=sum(op.calls for op in convolved),
+                calls=calls_of(convolved),
                 per=analysis.per,
             ),
             conversions,
@@ -181,7 +197,9 @@ APART = re.compile(r"_foreach_|_fused_|bernoulli|sort|topk|kthvalue|median|mode|
 """Pointwise ops and reductions that are no links of a chain: optimizers, one that reads nothing that an earlier op
 wrote, and what looks at elements in an order or in windows of its own."""
 MOVES = ("aten::copy_", "aten::_to_copy")
-"""Copies that a compiler does while it computes."""
+"""Copies that a compiler does while it computes, if kernels do them."""
+LONGEST_CHAIN = 6
+"""Ops that a sentence names."""
 FUSED_SHARE = 0.85
 """Of the bandwidth that the separate kernels reach, in a fused one with more operands."""
 SAVED_FOR_BACKWARD = 0.8
@@ -193,25 +211,29 @@ def _elements(op: Op) -> int:
 
 
 def fuse(analysis: Analysis) -> Iterator[Finding]:
-    """Neighbouring memory-bound ops over as many elements, whose intermediate need not reach memory.
+    """Neighbouring memory-bound ops over equally many elements, whose intermediate need not reach memory.
 
     Of each neighbouring pair, the bytes that the first writes (or, if it reduces, reads) and the second reads again are
-    saved, at the bandwidth that the two reach now; 80 % of them where a backward pass needs some intermediates.
-    Premises: both shapes (record_shapes), and kernels that follow each other on one stream; neither op ran in code that
-    torch.compile made, and the bytes of both bound them or come near, not the launch of their kernels.
+    saved, at the bandwidth that the two reach now, or at its peak where something else takes the time; 80 % of them
+    where a backward pass needs some intermediates. Premises: both shapes (record_shapes), and kernels, not copies, that
+    follow each other on one stream; neither op ran in code that torch.compile made, or is removed by ``attention``, and
+    the bytes of both bound them or come near, not the launch of their kernels.
     """
+    removed = {op.row for finding in attention(analysis) for op in finding.removed}
     by_row: dict[int, Op] = {}
     for op in analysis.ops:
-        if op.row >= 0 and op.part in ("memory", "latency", "compute") and not is_compiled(analysis, op):
+        if op.row < 0 or op.row in removed or op.part not in ("memory", "latency", "compute"):
+            continue
+        if not is_compiled(analysis, op) and not any(kernel.name.startswith("Mem") for kernel in op.kernels):
             by_row.setdefault(op.row, op)
     counts: dict[tuple[int, int], int] = {}
     pairs = (analysis.pair_cells[name].tolist() for name in ("before", "after", "count"))
     for before, after, count in zip(*pairs, strict=True):
         counts[before, after] = counts.get((before, after), 0) + count
-    training = any(key.startswith("autograd::engine") for key in analysis.columns["key"])
-    share = FUSED_SHARE * (SAVED_FOR_BACKWARD if training else 1.0)
+    share = FUSED_SHARE * (SAVED_FOR_BACKWARD if is_trained(analysis) else 1.0)
     saved: dict[int, float] = {}
     chained: dict[int, Op] = {}
+    edges: dict[tuple[int, int], float] = {}
     steps = analysis.step_count
     written, moved = (list(map(float, analysis.columns[name])) for name in ("bytes_written", "bytes_total_moved"))
     for (before, after), count in counts.items():
@@ -223,25 +245,58 @@ def fuse(analysis: Analysis) -> Iterator[Finding]:
         reduces = _reduces(first)  # its result is small, but the next op reads its input again
         bytes_each = (moved[before] - written[before] if reduces else written[before]) / max(first.calls * steps, 1)
         wrote = 0.0 if reduces else written[before] / moved[before]
-        once = first.time * wrote * min(count / steps / max(first.calls, 1e-9), 1)
-        twice = second.time * min(bytes_each * count / moved[after], 1)
+        once = _byte_time(first) * wrote * min(count / steps / max(first.calls, 1e-9), 1)
+        twice = _byte_time(second) * min(bytes_each * count / moved[after], 1)
         saved[before] = saved.get(before, 0.0) + share * once
         saved[after] = saved.get(after, 0.0) + share * twice
+        edges[before, after] = share * (once + twice)
         chained[before], chained[after] = first, second
     claims: list[tuple[Op | Gap, float]] = [(chained[row], min(time, chained[row].time)) for row, time in saved.items()]
     if not claims:
         return
+    ahead = {pair: time for pair, time in edges.items() if chained[pair[0]].event < chained[pair[1]].event}
+    chain = _longest(ahead or edges, counts, {row: steps * max(op.calls, op.count) for row, op in chained.items()})
     ops = sorted(chained.values(), key=lambda op: -op.time)
     yield Finding(
         Chains(
-            names=tuple(dict.fromkeys(op.key.removeprefix("aten::") for op in ops[:6])),
+            names=tuple(chained[row].key.removeprefix("aten::") for row in chain),
+            several=len(set(chain)) < len(chained),
             time=sum(time for _, time in claims),
             compiled=any(COMPILED.search(key) for key in analysis.columns["key"]),
         ),
         claims,
         evidence(ops),
-        where(analysis, ops[0].event),
+        where(analysis, chained[chain[0]].event),
     )
+
+
+def _byte_time(op: Op) -> float:
+    """Return the time that the bytes of an op take: all of it, if they bound it."""
+    return op.time if op.part == "memory" else min(op.time, op.memory)
+
+
+def _longest(
+    edges: Mapping[tuple[int, int], float], counts: Mapping[tuple[int, int], int], works: Mapping[int, float]
+) -> list[int]:
+    """Return the rows of a chain that ran, in its order: the pair with the largest time, and what it continues.
+
+    Two pairs with a row in common are known to be parts of one chain if together they occur more often than the row.
+    """
+    first = max(edges, key=lambda pair: edges[pair])
+    chain, certain = list(first), counts[first]
+    for end in (-1, 0):
+        while len(chain) < LONGEST_CHAIN:
+            ends = [pair for pair in edges if pair[0 if end else 1] == chain[end]]
+            if not ends:
+                break
+            pair = max(ends, key=lambda one: counts[one])
+            both = certain + counts[pair] - round(works[chain[end]])
+            row = pair[1 if end else 0]
+            if both <= 0 or row in chain:
+                break
+            certain = both
+            chain.insert(len(chain) if end else 0, row)
+    return chain
 
 
 def _is_pointwise(op: Op) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis, Op
@@ -12,11 +12,15 @@ __all__ = [
     "COMPILED",
     "Argument",
     "arguments",
+    "casts_of",
     "groups_of",
     "is_compiled",
     "is_gpu",
+    "is_trained",
     "names_around",
+    "names_at",
     "ran_as",
+    "reorders_of",
     "tensors",
 ]
 
@@ -47,9 +51,43 @@ def tensors(analysis: Analysis, op: Op, least: int = 1) -> list[Argument]:
     return [one for one in arguments(analysis, op) if one.shape is not None and len(one.shape) >= least]
 
 
+def names_at(analysis: Analysis, event: int) -> list[str]:
+    """Return the names of an event and of what encloses it, innermost first."""
+    return [name for _, name in analysis.enclosing(event)]
+
+
 def names_around(analysis: Analysis, op: Op) -> list[str]:
     """Return the names of the first call of an op and of what encloses it, innermost first."""
-    return [name for _, name in analysis.enclosing(op.event)]
+    return names_at(analysis, op.event)
+
+
+def _copies_of(analysis: Analysis, op: Op) -> Iterator[tuple[int, Argument, Argument]]:
+    """Yield the calls of a row of copies with both tensors."""
+    shapes = [tuple(shape) for shape in op.shapes[:2]]
+    for event, given in analysis.described(op.key):
+        pair = [Argument(*one) for one in given[:2]]
+        known = len(pair) == 2 and all(one.shape is not None for one in pair)
+        if known and [tuple(one.shape or ()) for one in pair] == shapes:
+            yield event, pair[0], pair[1]
+
+
+def casts_of(analysis: Analysis, op: Op) -> list[int]:
+    """Return the calls of a row of copies whose dtypes differ."""
+    return [event for event, to, given in _copies_of(analysis, op) if to.dtype != given.dtype]
+
+
+def reorders_of(analysis: Analysis, op: Op) -> list[int]:
+    """Return the calls of a row of copies with one dtype and two sets of strides."""
+    return [
+        event
+        for event, to, given in _copies_of(analysis, op)
+        if to.dtype == given.dtype and given.strides is not None and to.strides != given.strides
+    ]
+
+
+def is_trained(analysis: Analysis) -> bool:
+    """Return whether a backward pass ran."""
+    return any(key.startswith(("autograd::engine", "torch::autograd::")) for key in analysis.columns["key"])
 
 
 def is_compiled(analysis: Analysis, op: Op) -> bool:

@@ -12,7 +12,7 @@ from flopscope.answers import compute_rules, counter_rules, host_rules, memory_r
 from flopscope.answers.analysis import Analysis, Kernel, Op
 from flopscope.answers.compute_rules import SHORTEST, USUAL_SHARE, reached
 from flopscope.answers.findings import Finding, evidence, product_sizes, where
-from flopscope.answers.premises import Argument, is_gpu, tensors
+from flopscope.answers.premises import Argument, is_gpu, names_around, tensors
 from flopscope.sentences.compute import FarFromRoof, FarOp
 from flopscope.support.kernel_names import short_names
 
@@ -46,7 +46,7 @@ ADD_REMEDIES = {
     "": "Use scatter_add_ with the index expanded to the shape of the source (index[:, None].expand_as(source)).",
     "aten::index_select_backward": (
         "It is the gradient of index_select: that of torch.gather, with the index expanded to the shape of the result "
-        "(index[:, None].expand(-1, width)), is scatter_add_."
+        "(index[:, None].expand(-1, {width})), is scatter_add_."
     ),
 }
 """What to do where the program calls index_add_ itself, or by the op named."""
@@ -125,6 +125,8 @@ def _add_by_index(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Ca
     given = tensors(analysis, op)
     if not op.key.endswith("::index_add_") or len(given) < 3 or _size(given[2]) < WIDE * _size(given[1]):
         return None
+    if len(given[2].shape or ()) != 2:
+        return None  # scatter_add_ was measured with matrices
     around = {name for kind, name in analysis.enclosing(op.event) if kind == "op" and name.startswith("aten::")}
     remedy = ADD_REMEDIES.get(next(iter(around - {op.key}), ""))
     if remedy is None or len(around) > 2:
@@ -136,6 +138,7 @@ def _add_by_index(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Ca
     ]
     usual = median(map(reached, others)) if others else reached(op) / BY_INDEX["kept"]
     such = "calls of scatter_add_ in this profile" if others else "calls of scatter_add_ (measured on an H200)"
+    remedy = remedy.format(width=(given[2].shape or (0,))[-1])
     saving = min(op.time - op.ideal / usual, BY_INDEX["kept"] * op.time) if others else BY_INDEX["kept"] * op.time
     return Cause(saving, usual, such, "adds with atomics", remedy)
 
@@ -152,9 +155,9 @@ def _narrow_gather(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> C
     index = [one for one in tensors(analysis, op) if one.dtype in ("int64", "int32")]
     expanded = any(one.strides is not None and 0 in one.strides for one in index)
     remedy = "Use torch.gather with a contiguous index of the result's shape."
-    if op.key == "aten::gather" and expanded:
+    if op.key == "aten::gather" and expanded and "aten::index_select" not in names_around(analysis, op):
         remedy = "Its index is expanded (a stride is 0): make it contiguous."
-    elif op.key == "aten::gather":
+    elif op.key == "aten::gather" and not expanded:
         return None
     return Cause(
         (1 - kept) * op.time,

@@ -34,6 +34,7 @@ class Summaries:
         achieved_occupancy: mean over the kernels, weighted by time, of 100 * min(blocks that an SM holds, blocks / SMs)
             * threads per block / threads per SM. The blocks that an SM holds follow CUDA's cuda_occupancy.h.
         tensor_core_time: share of the kernels' time in kernels that use the tensor cores, according to their names.
+            NaN where over 5 % of it is in products whose names do not tell.
         idle: share of the time in which the device had no work: no kernel, copy or fill.
 
         Raises ValueError for an unknown step.

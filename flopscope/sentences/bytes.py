@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from flopscope.sentences.words import cost_text
+from flopscope.sentences.words import cost_text, listed
 from flopscope.support.units import percent_text, plural, short_time_text
 
 __all__ = ["Casts", "Chains", "ChannelsLast", "PaddedTiles", "Reordered", "StarvedTensorCores", "Traffic"]
@@ -24,13 +24,15 @@ class Casts(NamedTuple):
     """Dtypes of the longest."""
     autocast: bool
     """Some lie within the calls of ops that autocast serves."""
+    trained: bool
+    """A backward pass ran."""
 
     def __str__(self) -> str:
         longest = f" ({self.source} to {self.target} the longest)" if self.target else ""
         how = ["where an op needs the wider dtype, a fused op or torch.compile casts while it computes"]
-        if self.autocast:
-            how = ["where autocast casts, keep its cache enabled, and one autocast region around all of a step"]
-        elif self.target in ("float16", "bfloat16"):
+        if self.autocast and not self.trained:
+            how.insert(0, "where autocast casts weights, convert them once")
+        elif self.target in ("float16", "bfloat16") and not self.trained:
             how.insert(0, f"convert what stays the same from step to step once, with .to(torch.{self.target})")
         advice = "; ".join(how)
         return (
@@ -72,17 +74,20 @@ class Reordered(NamedTuple):
         verbs = ("reorders", "takes") if self.calls == 1 else ("reorder", "take")
         return (
             f"Keep one memory layout: {copies} {self.per} only {verbs[0]} elements (the longest in {self.caller} of a "
-            f"permuted tensor) and {verbs[1]} {cost_text(self.time, self.host)}. Choose the layout that the next op "
-            "reads, or permute the weights instead."
+            f"permuted tensor) and {verbs[1]} {cost_text(self.time, self.host)}. Where the program makes the copy, "
+            "produce its input in the layout that the next op reads."
         )
 
 
 class Chains(NamedTuple):
-    """Memory-bound ops over as many elements, one after another."""
+    """Memory-bound ops over equally many elements, one after another."""
 
     names: Sequence[str]
+    """Of one chain, in its order."""
+    several: bool
+    """There are other chains."""
     time: float
-    """Of the traffic between them."""
+    """Of the traffic between the ops of all chains."""
     compiled: bool
     """torch.compile compiles other parts of the program."""
 
@@ -93,8 +98,9 @@ class Chains(NamedTuple):
             else "Fuse chains of memory-bound ops with torch.compile (or one kernel of your own)"
         )
         return (
-            f"{how}: {', '.join(self.names)} run one after another over as many elements; what one writes and the next "
-            f"reads, {short_time_text(self.time)} of traffic, need not reach memory."
+            f"{how}: {listed(self.names)} run one after another over equally many elements"
+            f"{', as do other ops' if self.several else ''}. What one writes only for the next, up to "
+            f"{short_time_text(self.time)} of traffic{' in all' if self.several else ''}, need not reach memory."
         )
 
 

@@ -17,19 +17,26 @@ class Attention(NamedTuple):
     matrices: int
     rows: int
     columns: int
-    ops: int
-    """Rows of the table that touch the scores."""
+    names: Sequence[str]
+    """Ops that make the scores, change them and read them, in the order of their first calls."""
+    averaged: bool
+    """The scores are averaged over their heads, as nn.MultiheadAttention does to return them."""
     module: bool
-    """Within nn.MultiheadAttention, which calls the fused kernel unless the weights are needed."""
+    """It is known that nn.MultiheadAttention does."""
 
     def __str__(self) -> str:
         what = "Use torch.nn.functional.scaled_dot_product_attention"
         if self.module:
             what = "Pass need_weights=False to nn.MultiheadAttention, which then calls scaled_dot_product_attention"
+        elif self.averaged:
+            what = (
+                "Do without the mean of the attention weights over the heads (need_weights=False in "
+                "nn.MultiheadAttention), and call scaled_dot_product_attention, which does not return them"
+            )
         matrices = plural(self.matrices, "matrix", "matrices")
         return (
-            f"{what}: attention is written out as products, mask and softmax, which move {matrices} of "
-            f"{self.rows} x {self.columns} scores through memory in {plural(self.ops, 'op')}."
+            f"{what}: attention is written out in {listed(self.names)}, which move {matrices} of "
+            f"{self.rows} x {self.columns} scores through memory."
         )
 
 
@@ -79,23 +86,37 @@ class Tf32(NamedTuple):
 
 
 class LowPrecision(NamedTuple):
-    """Products, convolutions and attention that could run in bfloat16."""
+    """Products, convolutions and attention that could run in 16 bits."""
 
-    calls: float
+    parts: Sequence[tuple[str, float, float]]
+    """("product", calls, their time)."""
     per: str
-    time: float
     unit: str
-    """In which they run: "TF32", "float32"."""
+    """In which those run that are not attention: "TF32", "float32"; "" without any."""
+    half: str
+    """ "bfloat16" or "float16"."""
+    scaled: bool
+    """Gradients in float16 need a scaled loss."""
     ratio: float
-    """FLOPs per second in bfloat16 over those in the unit."""
+    """FLOPs per second in 16 bits over those in the unit; NaN: no unit."""
 
     def __str__(self) -> str:
+        attention: list[str] = []
+        others: list[str] = []
+        for noun, calls, time in self.parts:
+            of = noun.partition(" ")
+            text = f"{plural(calls, of[0])}{of[1]}{of[2]} {self.per} ({short_time_text(time)})"
+            (attention if of[2] else others).append(text)
+        places = [(others, self.unit), (attention, "float32")]
+        verb = "runs" if len(self.parts) == 1 and self.parts[0][1] == 1 else "run"
+        ran = "; ".join(f"{listed(texts)} {verb} in {unit}" for texts, unit in places if texts)
+        faster = (
+            f"does {self.ratio:.2g} times as many FLOPs in it as in {self.unit}" if self.unit else "is faster in it"
+        )
+        model = "with torch.amp.GradScaler" if self.scaled else f"or a {self.half} model"
         return (
-            'Run the products in bfloat16 (torch.autocast("cuda", dtype=torch.bfloat16), or a bfloat16 model): the '
-            "device "
-            f"does {self.ratio:.2g} times as many FLOPs in it as in {self.unit}, and half of the bytes move; "
-            f"{plural(self.calls, 'product')} {self.per} {'takes' if self.calls == 1 else 'take'} "
-            f"{short_time_text(self.time)} in {self.unit}."
+            f'Use torch.autocast("cuda", dtype=torch.{self.half}), {model}: the device '
+            f"{faster}, and half of the bytes move. {ran}."
         )
 
 
@@ -134,6 +155,8 @@ class Small(NamedTuple):
     processors: int
     resident: int
     """Blocks of it that the device can hold at once."""
+    over_rows: bool
+    """It reduces over rows, so that more rows give no more blocks."""
     ops: int
 
     def __str__(self) -> str:
@@ -141,10 +164,13 @@ class Small(NamedTuple):
         if self.blocks > self.processors:
             rest = plural(self.blocks - self.resident, "block")
             grid = f"runs {rest} in a second wave after one of {self.resident:,}"
+        how = "Process more independent rows at once (a larger batch), or split"
+        if self.over_rows:
+            how = "It reduces over the rows: split"
         more = f" The same holds for {plural(self.ops - 1, 'more op')}." if self.ops > 1 else ""
         return (
-            f"Give {self.op} more parallel work: its kernel {cut(self.kernel)} {grid}. Process more independent rows "
-            f"at once (a larger batch), or split the long dimension and combine the parts.{more}"
+            f"Give {self.op} more parallel work: its kernel {cut(self.kernel)} {grid}. {how} the long dimension and "
+            f"combine the parts.{more}"
         )
 
 
