@@ -107,7 +107,7 @@ def test_a_rule_alone_saves_what_the_advice_says(name: str) -> None:
 USUAL = {"faults": 1.35, "held_out": 1.6}
 """Limits of the predicted time over the measured one, or its inverse, by folder."""
 EXCEPTIONS = {
-    **{"attention_infer": 1.9, "pointwise": 2.4, "upscaler": 4.0},
+    **{"attention_infer": 1.9, "pointwise": 2.4, "upscaler": 4.5},
     **{"soft_argmax": 2.5, "conjugate_gradient": 2.5, "sgd_nesterov": 1.7},
 }
 """Programs that need a wider limit; docs/answers.md gives the reasons."""

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from flopscope.answers.analysis import Analysis
 
-__all__ = ["LATE", "Recording", "recording_cost"]
+__all__ = ["ALLOCATIONS", "LATE", "Recording", "recording_cost"]
 
+ALLOCATIONS = ("cudaMalloc", "cudaFree", "hipMalloc", "hipFree", "cudaMallocAsync", "cudaFreeAsync")
+"""Calls of the driver that allocate and free memory of a device."""
 LATE = ("host", "compile", "sync")
 """The causes of idleness of a device that waits for a host that recording slows."""
 
@@ -61,10 +63,14 @@ def recording_cost(analysis: Analysis) -> Recording:
 
 
 def _late(analysis: Analysis, cost: float) -> float:
-    """Return the idle time by the host, without the time of the launches that end it. cost: µs of recording one."""
+    """Return the idle time by the host, without what the driver itself takes: for the launches that end it, and to
+    allocate and free memory. cost: µs of recording a call."""
     launch = 0.0 if math.isnan(analysis.launch_time) else max(analysis.launch_time - cost, 0.0)
     gaps = [gap for gap in analysis.gaps if gap.cause in LATE]
-    return sum(max(gap.time - launch * gap.count, 0.0) for gap in gaps)
+    time = sum(max(gap.time - launch * gap.count, 0.0) for gap in gaps)
+    for name in ALLOCATIONS:
+        time -= max(analysis.row_sum(name, "cpu_time_total") - cost * analysis.row_sum(name, "count"), 0.0)
+    return max(time, 0.0)
 
 
 def _slowness(analysis: Analysis) -> float:

@@ -9,11 +9,11 @@ import numpy as np
 from flopscope.answers.analysis import Analysis, Gap
 from flopscope.answers.findings import Finding, entry, host_times, where
 from flopscope.answers.host_events import Wait, calls_in_work, calls_of, idle_in_calls, waits_of
+from flopscope.answers.recording import ALLOCATIONS
 from flopscope.sentences.host import Allocations, Waits, remedy_of
 
 __all__ = ["COPIES", "allocating", "memory", "recurring", "sync", "tuning_gaps"]
 
-ALLOCATIONS = ("cudaMalloc", "cudaFree", "hipMalloc", "hipFree", "cudaMallocAsync", "cudaFreeAsync")
 FREES = tuple(name for name in ALLOCATIONS if "Free" in name)
 MANY, QUARTERS, FEW = 10, 4, 5
 """Calls of a profile without steps from which on they recur, if they do in all but one of its quarters."""
@@ -98,8 +98,9 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
 
     Premises: the waiting call was recorded, and work of the device ended while it lasted; it is none of a copy, none
     with which a library measures kernels, and none of the profiler's own; and the device idled after it. The estimate
-    is that idle time; where a program with steps is late for longer than the calls last, it would be earlier by the
-    calls as well. Source: PyTorch, "Performance Tuning Guide", avoid unnecessary CPU-GPU synchronization.
+    is that idle time; where a program with steps is late for longer than the calls, or the op around them, last, it
+    would be earlier by these as well, at most by as much as that idle time. Source: PyTorch, "Performance Tuning
+    Guide", avoid unnecessary CPU-GPU synchronization.
     """
     groups: dict[tuple[str, str], list[tuple[Gap, Wait]]] = {}
     for gap, wait in _waited(analysis):
@@ -109,7 +110,8 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
     left = sum(gap.time for gap in late)
     for (call, op), pairs in groups.items():
         idle = sum(gap.time for gap, _ in pairs)
-        lasts = min(sum({wait: wait.time for _, wait in pairs}.values()), idle)
+        waited = sum({wait: wait.time for _, wait in pairs}.values())
+        lasts = min(max(waited, analysis.row_sum(op, "cpu_time_total") if op != call else 0.0), idle)
         earlier = lasts if left > lasts else 0.0
         calls = sum({wait: wait.calls for _, wait in pairs}.values())
         known = min(calls / max(len(analysis.alike), 1), analysis.row_sum(op, "count") or calls)

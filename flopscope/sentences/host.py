@@ -210,7 +210,7 @@ class Waits(NamedTuple):
         op, remedy = remedy_of(self.call, self.ops)
         inside = f" (in {op})" if op != self.call else ""
         more = (
-            f" Without these waits it would launch other late work up to {short_time_text(self.earlier)} "
+            f" Without these calls it would launch other late work up to {short_time_text(self.earlier)} "
             f"{self.per} earlier as well."
             if self.earlier > 0
             else ""
