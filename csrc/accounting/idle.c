@@ -211,10 +211,8 @@ static void judge_launch(const fs_idle *idle, idle_time *whole, fs_idle_launch l
     if (launch.returned == FS_MISSING) return;
     uint8_t marks = idle->host->marks[launch.event];
     whole->late = launch.returned > whole->dry;
-    if (!whole->late) {
-        if ((marks & FS_MARK_AFTER_EVENT) != 0) whole->afterwards = FS_IDLE_STREAM_WAIT;
-        return;
-    }
+    if ((marks & FS_MARK_AFTER_EVENT) != 0) whole->afterwards = FS_IDLE_STREAM_WAIT;
+    if (!whole->late) return;
     whole->returned = launch.returned <= INT64_MAX - arrival ? launch.returned + arrival : INT64_MAX;
     find_block(idle, whole, launch);
     uint32_t op = idle->host->ops[launch.event];

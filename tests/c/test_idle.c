@@ -144,10 +144,13 @@ static void test_a_call_that_blocked_and_a_stream_that_waited(void)
     launch(10, 5000, 5000 + 5 * MS, 5000 + 5 * MS);
     call("cudaStreamWaitEvent", 11, FS_NONE, 5 * MS + 5000, 5 * MS + 5050);
     launch(12, 5 * MS + 5050, 5 * MS + 5080, 7 * MS);
+    call("cudaStreamWaitEvent", 13, FS_NONE, 7 * MS + 200, 7 * MS + 250);
+    call("cudaEventDestroy", 14, FS_NONE, 7 * MS + 250, 7 * MS + 300);
+    launch(15, 7 * MS + 300, 7 * MS + 500, 8 * MS + 100); /* late itself, and then held up by the event */
     account of = take_account((fs_table_options){0});
     check_sums(&of);
     CHECK(idle(&of, FS_IDLE_BLOCKED, 0) == 5 * MS, "%lld", (long long)idle(&of, FS_IDLE_BLOCKED, 0));
-    CHECK(idle(&of, FS_IDLE_STREAM_WAIT, 0) == 7 * MS - (5 * MS + 5100));
+    CHECK(idle(&of, FS_IDLE_STREAM_WAIT, 0) == 7 * MS - (5 * MS + 5100) + MS - 400);
     CHECK(idle(&of, FS_IDLE_OTHER, 0) == 0);
     clear(&of);
 }
