@@ -157,14 +157,16 @@ static int64_t launched_at(const fs_idle *idle, uint32_t launch)
     return chunk->kind[at] == FS_EVENT_RUNTIME ? fs_event_end(chunk, at) : chunk->start[at];
 }
 
+enum { MOST_DELAYS = 1 << 14 };
+
 /* Note the launches of the works that end idle times, and return how long those that came late took to arrive: the
  * median, in ns. */
 static fs_status find_launches(fs_idle *idle, const fs_intervals *works, const fs_intervals *busy, int64_t *arrival,
                                fs_error *err)
 {
     fs_status status = FS_OK;
-    uint32_t next = 0, count = 0;
-    int64_t *delays = fs_malloc((busy->count + (size_t)1) * sizeof *delays);
+    uint32_t next = 0, count = 0, every = busy->count / MOST_DELAYS + 1; /* of more delays, a part has the median too */
+    int64_t *delays = fs_malloc(MOST_DELAYS * sizeof *delays);
     if (busy->count > idle->launch_capacity) {
         fs_free(idle->launches);
         idle->launches = fs_malloc(busy->count * sizeof *idle->launches);
@@ -181,7 +183,8 @@ static fs_status find_launches(fs_idle *idle, const fs_intervals *works, const f
         uint32_t launch = launch_of(idle, &idle->table->works[works->items[next].tag]);
         int64_t returned = launched_at(idle, launch);
         idle->launches[i] = (fs_idle_launch){returned, launch};
-        if (i > 0 && returned > busy->items[i - 1].end) delays[count++] = fs_sub_saturated(begin, returned);
+        if (i > 0 && i % every == 0 && returned > busy->items[i - 1].end)
+            delays[count++] = fs_sub_saturated(begin, returned);
     }
     *arrival = fs_arrival_of(delays, count);
 done:
