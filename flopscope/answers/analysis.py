@@ -19,6 +19,7 @@ import numpy.typing as npt
 from flopscope import _core
 from flopscope.answers.recording import LATE, Recording, recording_cost
 from flopscope.answers.step_kinds import first_apart
+from flopscope.support.hints import HINTS, WITHOUT_OPS
 
 if TYPE_CHECKING:
     from flopscope._core import Store
@@ -214,6 +215,12 @@ class Analysis:
     def events(self) -> tuple[dict[str, npt.NDArray[np.int64]], list[str], tuple[str, ...], int]:
         """The events as columns, their texts and kinds, and the number that stands for an unknown time."""
         return self.core.events()
+
+    @cached_property
+    def uses_torch(self) -> bool:
+        """Whether the program is one of PyTorch: it has ops of torch, or its trace is torch's."""
+        own = "trace" in self.columns["timing_source"] and self.meta["hints"] in (HINTS, WITHOUT_OPS)
+        return own or any(key.startswith("aten::") for key in self.columns["key"])
 
     @cached_property
     def devices(self) -> list[int]:

@@ -131,7 +131,7 @@ def copy(analysis: Analysis) -> Iterator[Finding]:
     ways = {"HtoD": 0.0, "DtoH": 0.0, "Pageable": 0.0, "HtoD (Pageable": 0.0}
     apart: dict[str, bool] = {}
     for op in (op for op in analysis.ops if op.part == "copy"):
-        copies = [one for one in op.kernels if one.name.startswith("Memcpy") and re.search("HtoD|DtoH", one.name)]
+        copies = [one for one in op.kernels if re.match("Memcpy (?:HtoD|DtoH)", one.name)]
         for one in copies:
             if "Pageable" not in one.name and one.name not in apart:
                 apart[one.name] = own_streams(analysis, one.name)
@@ -155,6 +155,7 @@ def copy(analysis: Analysis) -> Iterator[Finding]:
             ways["DtoH"] > MINOR * exposed,
             pageable,
             ways["HtoD (Pageable"] > MINOR * exposed,
+            analysis.uses_torch,
         ),
         [(op, time * (1 - left / exposed)) for op, time in found],
         evidence(ops),

@@ -52,7 +52,9 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
     launches, late = _launches(analysis), sum(gap.count for gap, _ in short)
     if launches > HANDFUL and late > HANDFUL and launches * len(analysis.alike) > FEWEST:
         yield Finding(
-            Launches(sum(time for _, time in short), analysis.per, launches, _late_percent(analysis)),
+            Launches(
+                sum(time for _, time in short), analysis.per, launches, _late_percent(analysis), analysis.uses_torch
+            ),
             [(gap, KEPT * time) for gap, time in short],
             gap_evidence(analysis, short),
             where(analysis, short[0][0].event),

@@ -115,13 +115,16 @@ class Copies(NamedTuple):
     """Share of the time of copies whose memory on the host is pageable."""
     from_pageable: bool
     """Whether copies to the device are among those."""
+    torch: bool
+    """Whether the program is one of PyTorch."""
 
     def __str__(self) -> str:
         both = self.to_device and self.to_host
         way = "between host and device" if both else "to the device" if self.to_device else "to the host"
         kind = "pageable " if self.pageable > 0.5 else ""
-        memory = "pinned memory (pin_memory)" if self.from_pageable else "pinned memory on the host"
-        pinned = f"Use {memory} and non_blocking=True" if kind else "Use non_blocking=True"
+        memory = "pinned memory (pin_memory)" if self.from_pageable and self.torch else "pinned memory on the host"
+        calls = "non_blocking=True" if self.torch else "cudaMemcpyAsync"
+        pinned = f"Use {memory} and {calls}" if kind else f"Use {calls}"
         ahead = ", and copy on another stream before the computation needs the data" if self.to_device else ""
         later = ", and read the result after more work has been launched" if self.to_host else ""
         return (
@@ -258,14 +261,16 @@ class Launches(NamedTuple):
     """API calls that launched work."""
     late: float | None
     """Those that came late, in percent, as in the table of launches; None: there are several devices."""
+    torch: bool
+    """Whether the program is one of PyTorch."""
 
     def __str__(self) -> str:
         late = "" if self.late is None else f", {percent_text(self.late)} of them late"
+        how = 'a CUDA graph or torch.compile(mode="reduce-overhead")' if self.torch else "a CUDA graph"
         return (
             f"Launch more work at once: the device waits {short_time_text(self.idle)} {self.per} for the host, which "
-            f"makes {plural(self.launches, 'launch', 'launches')} {self.per}{late}. Use a CUDA graph or "
-            'torch.compile(mode="reduce-overhead"), or larger batches. The times of the ops listed here are those for '
-            "which the device waited for their launch."
+            f"makes {plural(self.launches, 'launch', 'launches')} {self.per}{late}. Use {how}, or larger "
+            "batches. The times of the ops listed here are those for which the device waited for their launch."
         )
 
 
