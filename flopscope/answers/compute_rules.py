@@ -339,7 +339,7 @@ def attention(analysis: Analysis) -> Iterator[Finding]:
     if time <= 0 or fused > 0.8 * time:
         return
     if softmaxes:
-        facts: object = MathPath(
+        facts: MathPath | Attention = MathPath(
             calls=softmaxes[0].calls,
             per=analysis.per,
             time=time,

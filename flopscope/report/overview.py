@@ -149,7 +149,7 @@ def _advice(row: Advice, where: _Places) -> dict[str, Any]:
     for entry in evidence:
         entry["shapes"] = " ".join("x".join(map(str, shape)) for shape in entry["shapes"] if shape)
         entry["dtypes"] = ", ".join(dict.fromkeys(dtype for dtype in entry["dtypes"] if dtype not in ("", "Scalar")))
-    return {**row._asdict(), "evidence": evidence}
+    return {**row._asdict(), "reason": row.reason, "evidence": evidence}
 
 
 class _Places:
