@@ -78,6 +78,7 @@ def add_run(commands: Any) -> None:
     parser.add_argument("--stacks", action="store_true", help="record Python calls, and torch's modules")
     parser.add_argument("--memory", action="store_true", help="record memory that is allocated and freed")
     parser.add_argument("--counters", action="store_true", help="record hardware counters of NVIDIA GPUs")
+    parser.add_argument("--no-samples", action="store_true", help="do not sample the lines that the program is in")
     report = parser.add_mutually_exclusive_group()
     report.add_argument(
         "-o",
@@ -201,6 +202,7 @@ class Run:
             "with_stack": options.stacks,
             "profile_memory": options.memory,
             "counters": options.counters,
+            "sample_stacks": not options.no_samples,
         }
         self._program = program
         self._outputs = outputs

@@ -218,6 +218,26 @@ class Results(Summaries):
 
         return counted.timeline(self._recorded("counters"))
 
+    def lines(self) -> pandas.DataFrame:
+        """Return where the program was, by line, as sampled stacks have it; the longest time first.
+
+        A row stands for a line of the program, and the line within it, in what it called, that was running. Stacks are
+        sampled by ``profile(sample_stacks=True)`` and by ``flopscope run``; without them there are no rows.
+
+        group: "main": the main thread; "threads": the other threads; "processes": the child processes.
+        line, inside: "file:number function"; the same where the line called no other Python function.
+        time, cpu_time: in µs, of the whole recording; of several threads, their sum.
+        host, sync, data, recording, edges, other: µs in which a device waited for this line, by part of accounting(),
+            in the steps that are alike: the thread was there before it launched what ended the wait.
+
+        Raises RuntimeError during recording and if nothing was recorded.
+        """
+        from flopscope.results.lines import lines_frame, lines_of
+
+        core = self._recorded("lines")
+        first = self._analysis("lines", "none").apart if core.event_count else 0
+        return lines_frame(lines_of(core, first))
+
     @property
     def energy(self) -> Mapping[str, Energy]:
         """Energy of each GPU while a profile with counters ran, by "cuda:0": joules, and watts on average.
