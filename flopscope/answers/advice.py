@@ -72,23 +72,23 @@ class AdviceTable(Sequence[Advice]):
         """Return a dict for each row, of values that JSON can hold."""
         return [row._asdict() for row in self._rows]
 
-    def lines(self) -> Iterator[str]:
-        """Yield the lines of the text."""
+    def lines(self, width: int = WIDTH) -> Iterator[str]:
+        """Yield the lines of the text, of at most ``width`` characters."""
         a_step = " a step" if self._per_step else ""
         for number, row in enumerate(self._rows, 1):
             yield (
                 f"{number}. {row.rule}: saves about {short_time_text(row.saving_us)}{a_step} "
                 f"({percent_text(row.saving_pct)})"
             )
-            yield from textwrap.wrap(printable(row.what), WIDTH, initial_indent="   ", subsequent_indent="   ")
+            yield from textwrap.wrap(printable(row.what), width, initial_indent="   ", subsequent_indent="   ")
             for entry in row.evidence[:EVIDENCE_SHOWN]:
-                yield f"     {_evidence_text(entry, WIDTH - 7)}"
+                yield f"     {_evidence_text(entry, width - 7)}"
             if row.where:
-                yield _at(printable(row.where))
+                yield _at(printable(row.where), width)
         if not self._rows:
             yield "No rule found a saving of at least 1% of the time."
         for note in self.notes:
-            yield from textwrap.wrap(printable(note), WIDTH)
+            yield from textwrap.wrap(printable(note), width)
 
     def __str__(self) -> str:
         return "\n".join(self.lines()) + "\n"
@@ -116,9 +116,9 @@ class AdviceTable(Sequence[Advice]):
         )
 
 
-def _at(place: str) -> str:
+def _at(place: str, width: int) -> str:
     """Return the line of a place, of which the end says the most."""
-    left = WIDTH - 8
+    left = width - 8
     return f"     at {place if len(place) <= left else '…' + place[1 - left :]}"
 
 

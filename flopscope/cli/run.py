@@ -124,6 +124,13 @@ def _tell(message: object) -> None:
             print(f"flopscope run: {printable(str(message))}", file=sys.__stderr__, flush=True)
 
 
+def _print_summary(prof: Any) -> None:
+    """Print the summary on the process's stderr, fitted to it."""
+    from flopscope.views.fitted import terminal_width
+
+    print(prof.summary().fitted(terminal_width(sys.__stderr__)), file=sys.__stderr__)
+
+
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
@@ -291,7 +298,7 @@ class Run:
         leads = rank is None or rank["rank"] == 0
         if leads and not self._options.no_summary and sys.__stderr__ is not None:
             with suppress(_Failed):
-                self._attempt("summary", lambda: prof.summary(file=sys.__stderr__))
+                self._attempt("summary", lambda: _print_summary(prof))
         trace = self._outputs.trace
         if trace is not None:
             with suppress(_Failed):

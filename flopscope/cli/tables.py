@@ -159,7 +159,7 @@ def _table(options: argparse.Namespace) -> None:
     if options.steps:
         for window in windows:
             print(f"\n{printable(window.source)}" if len(windows) > 1 else "")
-            window.summary()
+            print(window.summary())
     _write(every if every.is_sorted else every.sorted(_longest(tables)), windows, options)
 
 
@@ -258,8 +258,9 @@ def _ranks(processes: list[Process]) -> list[int]:
 
 def device_of(trace: Trace) -> dict[str, Any]:
     """Return the device that the trace names, or the CPU if no device was used."""
-    named = next(iter(trace.devices.values()), None)
-    return {"kind": "cpu" if named is None else "cuda", "name": named}
+    from flopscope.results import summary
+
+    return summary.device_of(trace._recorded("device"))
 
 
 def _write(table: EventTable, traces: list[Trace], options: argparse.Namespace) -> None:

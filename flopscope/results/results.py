@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from flopscope.hardware.device import find_device, peaks_by_name
 from flopscope.hardware.model import Model, why_unknown
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from flopscope.hardware.energy import Energy
     from flopscope.hardware.peaks import Peaks
     from flopscope.results.events import EventList
+    from flopscope.views.summary import Summary
 
 __all__ = ["Results"]
 
@@ -401,18 +402,16 @@ class Results(Summaries):
         meta["peaks"], meta["device_type"] = peaks_used, core.device_type
         return columns, meta, shares
 
-    def summary(self, file: TextIO | None = None, *, peaks: str | None = None) -> None:
-        """Print where the time went and what to change first, then utilization, steps, launches and communication.
+    def summary(self, *, peaks: str | None = None) -> Summary:
+        """Return where the time went and what to change first, then utilization, steps, launches and communication.
 
-        file: standard output if None. peaks: as in key_averages().
+        The result shows itself as the last expression of a REPL or of a notebook's cell; scripts print() it. Its text
+        fits the terminal; ``to_dict()`` returns its facts. peaks: as in key_averages().
         """
         from flopscope.results import summary
 
-        print(
-            summary.text(self._recorded("summary"), self._analysis("summary", peaks), self.energy),
-            end="",
-            file=sys.stdout if file is None else file,
-        )
+        file = getattr(self, "source", None)  # of a loaded trace
+        return summary.summarize(self._recorded("summary"), self._analysis("summary", peaks), self.energy, file)
 
     def _repr_html_(self) -> str:
         """Return the overview for a notebook: accounting, advice, roofline and the ops with the longest times.

@@ -12,7 +12,7 @@ from flopscope.views.html import PIXELS, STYLE
 from flopscope.views.labels import shorten
 from flopscope.views.waterfall import LOOKS, PAPER
 
-__all__ = ["Overview", "failure_html", "measurement_html", "overview_html"]
+__all__ = ["Overview", "bar_html", "failure_html", "measurement_html", "overview_html"]
 
 LEAST_SHARE = 0.004  # of the bar: smaller parts are summed up
 LONGEST_ADVICE = 220
@@ -74,7 +74,7 @@ def overview_html(view: Overview) -> str:
     parts = [
         f"<style>{STYLE}{OVERVIEW_STYLE}</style>",
         f'<div class="flopscope-overview"><div class="head">{head}</div>',
-        _bar(view.parts),
+        bar_html(view.parts),
         f'<div class="sides">{sides}</div>' if sides else "",
         _table(view.headers, view.rows),
         *(f'<div class="quiet">{markup(shorten(note, 300))}</div>' for note in view.notes),
@@ -96,7 +96,7 @@ def _background(part: str) -> str:
     return _HATCHES[hatch] + ("" if colour == PAPER else f", {colour}")
 
 
-def _bar(parts: Mapping[str, float]) -> str:
+def bar_html(parts: Mapping[str, float]) -> str:
     """Return the accounting: a bar of segments, and a legend with times and shares."""
     known = {part: us for part, us in parts.items() if us > 0 and part in LOOKS}
     total = sum(known.values())
