@@ -58,7 +58,7 @@ class Overview:
     parts: Mapping[str, float] = field(default_factory=dict)
     """The accounting: µs (per step) by part."""
     advice: Sequence[tuple[str, str, str]] = ()
-    """Rule, gain and what to change."""
+    """What to change, gain and why."""
     picture: str = ""
     """An ``<svg>`` element."""
     headers: Sequence[str] = ()
@@ -123,11 +123,11 @@ def _advice(advice: Sequence[tuple[str, str, str]]) -> str:
     if not advice:
         return ""
     texts = [
-        (rule, gain, textwrap.shorten(what[:2000], LONGEST_ADVICE, placeholder=" …")) for rule, gain, what in advice
+        (action, gain, textwrap.shorten(why[:2000], LONGEST_ADVICE, placeholder=" …")) for action, gain, why in advice
     ]
     items = "".join(
-        f"<li><b>{markup(shorten(rule, 80))}</b>: {markup(shorten(gain, 80))}<br>{markup(what)}</li>"
-        for rule, gain, what in texts
+        f"<li><b>{markup(shorten(action, 120))}</b>: {markup(shorten(gain, 80))}<br>{markup(why)}</li>"
+        for action, gain, why in texts
     )
     return f"<div><b>What to change first</b><ol>{items}</ol></div>"
 
