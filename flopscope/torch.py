@@ -27,7 +27,8 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
 from flopscope.hardware.counters import Counters, check_counters
-from flopscope.hardware.device import find_device
+from flopscope.hardware.cpu import CPU, CPU_MEMBER
+from flopscope.hardware.device import STORED
 from flopscope.results.chrome_trace import COMPRESSION
 from flopscope.results.results import Results
 from flopscope.sources.load import Trace, load_own
@@ -88,6 +89,8 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
     for ``acc_events`` with a schedule, because each cycle has its own events; collect key_averages() in on_trace_ready.
     """
 
+    _usual_peaks = STORED
+
     def __init__(self, **arguments: Any) -> None:
         self.counters = arguments.pop("counters", False)
         self._interval_ns = check_counters(self.counters, arguments.pop("counter_interval_us", None))
@@ -146,8 +149,9 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         """Return the events grouped by name, as torch.profiler does, with their work and roofline.
 
         The arguments are those of ``flopscope.Trace.key_averages``. The peaks are those of the GPUs in the trace or, if
-        no GPU was used, of the CPU, provided they are already measured (``flopscope devices --measure``). Raise
-        RuntimeError if the profile is running or has recorded nothing.
+        no GPU was used, of the CPU, provided they are already measured (``flopscope devices --measure``);
+        ``peaks="measured"`` measures those of the CPU. Raise RuntimeError if the profile is running or has recorded
+        nothing.
         """
         by = group_by_input_shape, group_by_stack_n, group_by_overload_name
         return Results.key_averages(self, *by, group_by=group_by, peaks=peaks, kernels=kernels)
@@ -235,16 +239,12 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         return "the profile has recorded nothing; use it in a `with` block, or call start() and stop()"
 
     def _peaks(self, core: Store, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, Any]]]:
-        shares, sources = self.trace()._peaks(core, source)
-        if core.devices <= {"cpu"} and source == "measured":
-            cpu = find_device("cpu")
-            if cpu.measured is not None:
-                shares["cpu"], sources["cpu"] = cpu.measured, {"source": "measured", "name": cpu.name}
-        return shares, sources
+        return self.trace()._peaks(core, source)
+
+    def _stored_peaks(self, core: Store) -> tuple[dict[str, Peaks], dict[str, dict[str, Any]]]:
+        return self.trace()._stored_peaks(core)
 
     def _why_unknown(self, device: str, source: str) -> str:
-        if device == "cpu":
-            return Results._why_unknown(self, device, source)
         return self.trace()._why_unknown(device, source)
 
 
@@ -293,7 +293,8 @@ def from_profile(prof: Any) -> Trace:
 def _read(profiler: Any) -> Trace:
     """Return the trace of a torch.autograd.profiler.profile whose text is kept."""
     trace: Trace = profiler.kineto_results.read()
-    trace._usual_peaks = "measured"  # the trace was recorded on this machine
+    trace._usual_peaks = STORED
+    trace._recorded_cpu = CPU.here()
     trace.record_shapes = profiler.record_shapes
     trace.profile_memory = profiler.profile_memory
     trace._cpu_alone = not _cuda.is_initialized()
@@ -329,12 +330,12 @@ class _Kineto:
             return load_own(path)
 
     def save(self, path: str, compressed: bool = False, events: bytes = b"") -> None:
-        """Write the trace to a file, as _ProfilerResult does, with more events. Raise OSError if that fails."""
+        """Write the trace to a file, as _ProfilerResult does, with more events and the CPU. OSError if that fails."""
         memory = self._text()
         size = os.fstat(memory).st_size
         head = max(0, size - _TAIL)  # bytes that are copied unchanged
         tail = os.pread(memory, _TAIL, head).replace(self._quoted_path, json.dumps(path, ensure_ascii=False).encode())
-        tail = _with_events(tail, events)
+        tail = _with_cpu(_with_events(tail, events))
         with replacing(path, "wb") as file:
             if compressed:
                 name = os.path.basename(path).removesuffix(".gz")
@@ -376,6 +377,13 @@ def _with_events(tail: bytes, events: bytes) -> bytes:
         return tail
     before = tail[:at].rstrip()
     return before + (b"\n" if before.endswith((b"[", b",")) else b",\n") + events + b"\n" + tail[at:]
+
+
+def _with_cpu(tail: bytes) -> bytes:
+    """Insert the description of this machine's CPU before the trace's name."""
+    at = tail.rfind(b'"traceName"')
+    member = f"{json.dumps(CPU_MEMBER)}: {json.dumps(CPU.here().to_head())},\n  "
+    return tail if at < 0 else tail[:at] + member.encode() + tail[at:]
 
 
 def _send(memory: int, size: int, file: IO[bytes]) -> None:

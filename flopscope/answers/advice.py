@@ -236,7 +236,7 @@ def missing(analysis: Analysis) -> list[str]:
         notes.append("The program used a GPU, but no activity of it was recorded: profile with ProfilerActivity.CUDA.")
     if analysis.steps and not analysis.has_steps:
         notes.append(f"The profile has no steps, so times are those of the whole profile: {hints.steps}.")
-    for device, why in analysis.meta.get("unknown_peaks", {}).items() if not unseen else ():
+    for device, why in analysis.meta.get("unknown_peaks", {}).items() if not unseen and analysis.knows_work else ():
         notes.append(f"The work on {device} is unmodelled, because its peaks are unknown: {why}.")
     if analysis.meta["dropped"]:
         notes.append(f"{analysis.meta['dropped']} records were lost: times and counts are too low.")

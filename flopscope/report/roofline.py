@@ -40,7 +40,8 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     found = []
     for name, model, marks in _devices(source):
         if marks:
-            found.append(_device(table, name, model, marks, columns))
+            peaks = known_peaks(name, model, SOURCES, source.main.analysis.peaks)
+            found.append(_device(table, name, model, marks, columns, peaks))
     return {"devices": found} if found else None
 
 
@@ -93,7 +94,9 @@ def _times_by_device(source: Profile) -> dict[str, dict[int, float]]:
     return times
 
 
-def _device(table: EventTable, name: str, model: str, marks: Sequence[_Mark], columns: Columns) -> dict[str, Any]:
+def _device(
+    table: EventTable, name: str, model: str, marks: Sequence[_Mark], columns: Columns, peaks: Mapping[str, Peaks]
+) -> dict[str, Any]:
     values = table.columns
     places = {mark: (values["arithmetic_intensity"][mark.row], values["tflops_per_s"][mark.row]) for mark in marks}
     known = [mark for mark, (x, y) in places.items() if x > 0 and y > 0 and math.isfinite(x) and math.isfinite(y)]
@@ -102,7 +105,6 @@ def _device(table: EventTable, name: str, model: str, marks: Sequence[_Mark], co
     without = [mark for mark, (x, y) in places.items() if mark not in set(known) and (x == 0 or y == 0)]
     apart = {*known, *without}
     unknown = [mark for mark in marks if mark not in apart]
-    peaks = known_peaks(name, model, SOURCES)
     total = math.fsum(mark.time for mark in marks)
     return {
         "name": name,

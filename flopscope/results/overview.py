@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from flopscope.hardware.device import STORED
 from flopscope.support.units import MISSING, bound_text, number_text, percent_text, roofline_text, short_time_text
 
 if TYPE_CHECKING:
@@ -16,10 +17,8 @@ if TYPE_CHECKING:
     from flopscope.results.table import EventTable
     from flopscope.views.thumbnail import Mark
 
-__all__ = ["STORED", "html"]
+__all__ = ["html"]
 
-STORED = "stored"
-"""The peaks of an overview: those that are known without measuring."""
 OPS_SHOWN, ADVICE_SHOWN = 10, 3
 
 
