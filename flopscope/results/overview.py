@@ -50,15 +50,11 @@ def _overview(profile: Results) -> Any:
     ]
     rows, picture = _ops(table, analysis.peaks)
     notes = [] if len(table) else ["The profile holds no events."]
-    if analysis.devices and not analysis.peaks:
-        notes.append(
-            "The peaks of the device are unknown, so there is no % of the roofline: key_averages() measures them."
-        )
     if len(advice) > ADVICE_SHOWN:
         notes.append(f"{len(advice) - ADVICE_SHOWN} more pieces of advice: advice().")
     notes += getattr(advice, "notes", [])
     headers = ("op", "calls", "time", "share", "TFLOP/s", "GB/s", "% roofline", "bound")
-    return Overview(_head(profile, analysis, whole), parts, shown, picture, headers, rows, notes)
+    return Overview(_head(profile, analysis, whole), parts, shown, picture, headers, rows, notes, analysis.on_device)
 
 
 def _accounting(analysis: Analysis) -> tuple[dict[str, float], dict[str, Any]]:

@@ -78,7 +78,7 @@ def text(core: Store, analysis: Analysis, energy: Mapping[str, Energy] | None = 
     energy: of each device during the profile, as Results.energy.
     """
     from flopscope.answers.accounting import accounting_columns, accounting_lines
-    from flopscope.answers.advice import advise
+    from flopscope.answers.advice import AdviceTable, advise, without_peaks
 
     counted = Counted(core)
     rest = "\n".join(filter(None, [details(core, counted), _energy_section(energy or {}, analysis)]))
@@ -88,7 +88,10 @@ def text(core: Store, analysis: Analysis, energy: Mapping[str, Energy] | None = 
     steps = len(analysis.alike) if analysis.has_steps else 0
     hfu = counted.hfu(accounting_columns(analysis))
     columns = accounting_columns(analysis, alike=True)
+    first, advice = without_peaks(analysis), advise(analysis)
+    advice = AdviceTable(list(advice), analysis.has_steps, [note for note in advice.notes if note not in first])
     answers = [
+        *(line for note in first for line in textwrap.wrap(printable(note), WIDTH)),
         *accounting_lines(
             columns,
             steps,
@@ -99,7 +102,7 @@ def text(core: Store, analysis: Analysis, energy: Mapping[str, Energy] | None = 
         ),
         "",
         "Advice",
-        *(f"  {line}" for line in advise(analysis).lines()),
+        *(f"  {line}" for line in advice.lines()),
     ]
     return "\n".join([*answers, "", rest])
 
