@@ -27,7 +27,8 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
 from flopscope.hardware.counters import Counters, check_counters
-from flopscope.hardware.device import find_device
+from flopscope.hardware.cpu import CPU, CPU_MEMBER
+from flopscope.hardware.device import STORED
 from flopscope.results.chrome_trace import COMPRESSION
 from flopscope.results.results import Results
 from flopscope.sources.load import Trace, load_own
@@ -89,6 +90,8 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
     As in torch, results are available from the end of a cycle until the next one begins to warm up. Raise ValueError
     for ``acc_events`` with a schedule, because each cycle has its own events; collect key_averages() in on_trace_ready.
     """
+
+    _usual_peaks = STORED
 
     def __init__(self, **arguments: Any) -> None:
         self.counters = arguments.pop("counters", False)
@@ -155,8 +158,9 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         """Return the events grouped by name, as torch.profiler does, with their work and roofline.
 
         The arguments are those of ``flopscope.Trace.key_averages``. The peaks are those of the GPUs in the trace or, if
-        no GPU was used, of the CPU, provided they are already measured (``flopscope devices --measure``). Raise
-        RuntimeError if the profile is running or has recorded nothing.
+        no GPU was used, of the CPU, provided they are already measured (``flopscope devices --measure``);
+        ``peaks="measured"`` measures those of the CPU. Raise RuntimeError if the profile is running or has recorded
+        nothing.
         """
         by = group_by_input_shape, group_by_stack_n, group_by_overload_name
         return Results.key_averages(self, *by, group_by=group_by, peaks=peaks, kernels=kernels)
@@ -245,16 +249,12 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         return "the profile has recorded nothing; use it in a `with` block, or call start() and stop()"
 
     def _peaks(self, core: Store, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, Any]]]:
-        shares, sources = self.trace()._peaks(core, source)
-        if core.devices <= {"cpu"} and source == "measured":
-            cpu = find_device("cpu")
-            if cpu.measured is not None:
-                shares["cpu"], sources["cpu"] = cpu.measured, {"source": "measured", "name": cpu.name}
-        return shares, sources
+        return self.trace()._peaks(core, source)
+
+    def _stored_peaks(self, core: Store) -> tuple[dict[str, Peaks], dict[str, dict[str, Any]]]:
+        return self.trace()._stored_peaks(core)
 
     def _why_unknown(self, device: str, source: str) -> str:
-        if device == "cpu":
-            return Results._why_unknown(self, device, source)
         return self.trace()._why_unknown(device, source)
 
 
@@ -303,7 +303,8 @@ def from_profile(prof: Any) -> Trace:
 def _read(profiler: Any) -> Trace:
     """Return the trace of a torch.autograd.profiler.profile whose text is kept."""
     trace: Trace = profiler.kineto_results.read()
-    trace._usual_peaks = "measured"  # the trace was recorded on this machine
+    trace._usual_peaks = STORED
+    trace._recorded_cpu = CPU.here()
     trace.record_shapes = profiler.record_shapes
     trace.profile_memory = profiler.profile_memory
     trace._cpu_alone = not _cuda.is_initialized()
@@ -347,7 +348,7 @@ class _Kineto:
         size = os.fstat(memory).st_size
         head = max(0, size - _TAIL)  # bytes that are copied unchanged
         tail = os.pread(memory, _TAIL, head).replace(self._quoted_path, json.dumps(path, ensure_ascii=False).encode())
-        tail = _with_additions(tail, events, members)
+        tail = _with_cpu(_with_additions(tail, events, members))
         with replacing(path, "wb") as file:
             if compressed:
                 name = os.path.basename(path).removesuffix(".gz")
@@ -393,6 +394,13 @@ def _with_additions(tail: bytes, events: bytes, members: bytes) -> bytes:
     before = tail[:at].rstrip()
     more = b",\n" + members if members else b""
     return before + (b"\n" if before.endswith((b"[", b",")) else b",\n") + events + b"\n]" + more + tail[at + 1 :]
+
+
+def _with_cpu(tail: bytes) -> bytes:
+    """Insert the description of this machine's CPU before the trace's name."""
+    at = tail.rfind(b'"traceName"')
+    member = f"{json.dumps(CPU_MEMBER)}: {json.dumps(CPU.here().to_head())},\n  "
+    return tail if at < 0 else tail[:at] + member.encode() + tail[at:]
 
 
 def _send(memory: int, size: int, file: IO[bytes]) -> None:

@@ -197,15 +197,17 @@ static int add_device(PyObject *names, PyObject *name)
     return status;
 }
 
-/* The devices that ran ops, whose peaks a table needs. */
+/* The devices that ran ops, whose peaks a table needs. Without any, ranges with declared work ran on the CPU. */
 static PyObject *get_devices(PyObject *object, void *unused)
 {
     (void)unused;
     const fs_store *store = ((fs_store_object *)object)->store;
     PyObject *names = PySet_New(NULL);
+    bool declared = false;
     for (uint32_t i = 0; names != NULL && i < fs_store_signature_count(store); i++) {
         fs_signature signature;
         fs_span bytes = fs_store_signature_bytes(store, i);
+        declared = declared || fs_signature_kind_of(bytes.bytes) == FS_SIGNATURE_WORK;
         if (fs_signature_kind_of(bytes.bytes) != FS_SIGNATURE_CALL) continue;
         fs_signature_decode(bytes.bytes, bytes.size, &signature);
         int device = signature.device_kind == FS_CUDA ? signature.device_index : -1;
@@ -215,6 +217,8 @@ static PyObject *get_devices(PyObject *object, void *unused)
         fs_lane lane = fs_store_lane(store, i);
         if (lane.on_device && add_device(names, device_name(store, lane.device)) < 0) Py_CLEAR(names);
     }
+    if (names != NULL && declared && PySet_GET_SIZE(names) == 0 && add_device(names, device_name(store, -1)) < 0)
+        Py_CLEAR(names);
     return names;
 }
 

@@ -235,7 +235,7 @@ class Run:
                 problem = interruption
         status = exit_status(problem)
         if os.getpid() == self._pid:
-            self._finish()
+            self._finish(measures=problem is None or isinstance(problem, SystemExit))
         if type(problem) is KeyboardInterrupt:
             _end_by_interrupt()
         return status
@@ -272,8 +272,11 @@ class Run:
 
     # Results ----------------------------------------------------------------------------------------------------------
 
-    def _finish(self) -> None:
-        """End the recording and write the results. A failure is told and has no other effect."""
+    def _finish(self, measures: bool = False) -> None:
+        """End the recording and write the results. A failure is told and has no other effect.
+
+        measures: measure the CPU first, if its peaks are needed and unknown.
+        """
         if self._finished or self._writing:
             return
         self._writing = True
@@ -283,6 +286,8 @@ class Run:
                 if prof is None:
                     _tell(f"nothing was recorded: {self._recording.why_nothing}")
                 else:
+                    if measures and self._outputs.rank is None:
+                        _measure_cpu(prof)
                     self._hand_over(prof)
         except KeyboardInterrupt:
             _tell("interrupted: the results are incomplete")
@@ -334,6 +339,22 @@ class Run:
         except Exception as problem:
             _tell(f"there is no {what}: {_described(problem)}")
             raise _Failed from problem
+
+
+def _measure_cpu(prof: Any) -> None:
+    """Measure the peaks of this CPU if they rate work of the profile and were never measured."""
+    from flopscope.answers.advice import without_peaks
+    from flopscope.hardware.device import measure_peaks
+
+    analysis = prof._analysis("summary")
+    if analysis.on_device or not without_peaks(analysis):
+        return
+    _tell("this CPU's peaks are measured now, once for this machine, which takes about 5 s")
+    try:
+        measure_peaks("cpu")
+        prof._last_analysis = None
+    except (KeyboardInterrupt, RuntimeError) as problem:
+        _tell(f"this CPU's peaks are not measured: {problem or 'interrupted'}")
 
 
 class _Failed(Exception):

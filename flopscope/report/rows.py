@@ -78,7 +78,9 @@ def tensor_text(shapes: Sequence[Any]) -> str:
     dimensions are counted: numbers, flags, what was not given, lists whose sizes were not recorded.
     """
     texts = [_shape_text(shape) for shape in shapes if shape not in ((), [])]
-    parts = [f"{n} × {text}" if n > 2 else " ".join([text] * n) for text, n in ((t, len([*g])) for t, g in groupby(texts))]
+    parts = [
+        f"{n} × {text}" if n > 2 else " ".join([text] * n) for text, n in ((t, len([*g])) for t, g in groupby(texts))
+    ]
     others = len(shapes) - len(texts)
     rest = [plural(others, "other" if texts else "argument")] if others else []
     return ", ".join([*filter(None, [" ".join(parts)]), *rest])

@@ -19,6 +19,7 @@ from os import PathLike
 from typing import IO, Any, Protocol
 
 from flopscope import _core
+from flopscope.hardware.cpu import CPU_MEMBER
 from flopscope.support.files import replacing
 from flopscope.support.launchers import rank_in
 from flopscope.support.progress import progress_bar
@@ -41,6 +42,7 @@ OWN_MEMBERS = frozenset(
         *("schemaVersion", "deviceProperties", "flopscope", "displayTimeUnit", "baseTimeNanoseconds", "traceEvents"),
         "accelerator",
         STACKS_MEMBER,
+        CPU_MEMBER,
         PEAKS_MEMBER,
     }
 )

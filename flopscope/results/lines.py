@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope import _core
 from flopscope.support.safe import printable
@@ -53,6 +53,11 @@ class Lines(NamedTuple):
     lines: Sequence[Line]
     groups: dict[str, Group]
 
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return a dict for each line, of values that JSON can hold, the longest time first."""
+        columns = columns_of(self)
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
 
 def lines_of(core: Store, first_step: int = 0) -> Lines:
     """Return the lines that were sampled. Idle times are those of the steps from ``first_step`` on."""
@@ -76,15 +81,20 @@ def lines_frame(found: Lines) -> pandas.DataFrame:
     """Return the frame that Results.lines() describes."""
     import pandas
 
+    return pandas.DataFrame(columns_of(found))
+
+
+def columns_of(found: Lines) -> dict[str, list[Any]]:
+    """Return the columns that Results.lines() describes."""
     rows = sorted(found.lines, key=lambda one: -one.time)
-    fixed = {
+    fixed: dict[str, list[Any]] = {
         "group": [one.group for one in rows],
         "line": [place_text(one.line) for one in rows],
         "inside": [place_text(one.inside) for one in rows],
         "time": [one.time for one in rows],
         "cpu_time": [one.cpu for one in rows],
     }
-    return pandas.DataFrame({**fixed, **{part: [one.idle[part] for one in rows] for part in IDLE_PARTS}})
+    return {**fixed, **{part: [one.idle[part] for one in rows] for part in IDLE_PARTS}}
 
 
 def place_text(name: str) -> str:

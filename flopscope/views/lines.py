@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from flopscope.results.lines import Group, Line, Lines, place_text
-from flopscope.support.columns import aligned_lines
+from flopscope.support.columns import Rows
 from flopscope.support.units import percent_text, short_time_text
 
 __all__ = ["Place", "host_lines", "places_of", "waiting_lines"]
@@ -16,9 +16,13 @@ LEAST = 1.0
 """Percent of the time below which a line is left out."""
 MOSTLY = 0.5
 """Share of the time of a line from which what it called is named."""
-WIDTH = 80
+LINE_WIDTH, INSIDE_WIDTH = 34, 25
 FEWEST = 0.05
 """Share of a step from which the lines that the device waited for are shown."""
+
+
+WAITING = ("host", "sync")
+"""Parts of the accounting in which the device waited for what the host does."""
 
 
 class Place(NamedTuple):
@@ -31,12 +35,6 @@ class Place(NamedTuple):
     """µs."""
     share: float
     """Percent of all lines."""
-
-    @property
-    def text(self) -> str:
-        """The line, and what it called."""
-        inside = self.inside if self.inside == "importing" else f"in {self.inside}"
-        return self.line if self.inside in ("", self.line) else f"{self.line}, {inside}"
 
 
 def places_of(lines: Sequence[Line], time: Callable[[Line], float]) -> list[Place]:
@@ -62,68 +60,82 @@ def _called(name: str) -> str:
     return "importing" if name.startswith("<frozen importlib") else place_text(name)
 
 
-def host_lines(found: Lines) -> list[str]:
+def host_lines(found: Lines) -> list[str | Rows]:
     """Return where the time of the program went: of the main thread, and the CPU time of all others."""
-    if not found.groups:
-        return []
-    titles: Mapping[str, Callable[[Group], str]] = {"main": _of_main, "threads": _of_threads, "processes": _of_children}
-    sections = ["Where the time went, by line"]
-    for name, title in titles.items():
+    sections: list[str | Rows] = []
+    whole = found.groups["main"].lasted if "main" in found.groups else 0.0
+    for name, (title, time) in GROUPS.items():
         group = found.groups.get(name)
-        if group is None:
+        if group is None or (name != "main" and group.cpu < FEWEST * whole):
             continue
-        is_main = name == "main"
-        places = places_of(
-            [one for one in found.lines if one.group == name], lambda one: one.time if is_main else one.cpu
-        )
-        if places and (is_main or group.cpu > FEWEST * found.groups["main"].lasted if "main" in found.groups else True):
-            sections += [f"  {title(group)}", *_rows(places, 1.0)]
-    return [*sections, ""] if len(sections) > 1 else []
+        places = places_of([one for one in found.lines if one.group == name], time)
+        if places:
+            sections += [f"Where the time went, by line: {title(group)}", _rows(places, 1.0), ""]
+    return sections
 
 
-def waiting_lines(found: Lines, parts: Sequence[str], total: float, steps: int, on_device: bool) -> list[str]:
+def waiting_lines(found: Lines, total: float, steps: int, on_device: bool) -> list[str | Rows]:
     """Return the lines that the host was in while a device waited for it, or while no op ran on a CPU.
 
-    ``parts`` are those of the accounting; ``total`` µs is the time of the steps that are alike, of all devices.
+    ``total`` µs is the time of the steps that are alike, of all devices.
     """
-    places = places_of(found.lines, lambda one: sum(one.idle[part] for part in parts))
-    waited = sum(one.idle[part] for one in found.lines for part in parts)
-    if not places or waited < FEWEST * total:
+
+    def waited(line: Line) -> float:
+        return sum(line.idle[part] for part in WAITING)
+
+    whole = sum(map(waited, found.lines))
+    places = places_of(found.lines, waited)
+    if not places or whole < FEWEST * total:
         return []
-    per = max(steps, 1)
-    of = f"{short_time_text(waited / per)} {'a step' if steps else 'in all'}"
+    of = f"{short_time_text(whole / max(steps, 1))}{' a step' if steps else ''}"
     what = "the device waited for it" if on_device else "no op ran"
-    return [f"What the host was in while {what} ({of} of samples)", *_rows(places, 1 / per), ""]
+    return [f"What the host was in while {what}, {of} of samples", _rows(places, 1 / max(steps, 1)), ""]
 
 
-def _rows(places: Sequence[Place], scale: float) -> list[str]:
-    rows = [(short_time_text(one.time * scale), percent_text(one.share)) for one in places]
-    heads = [f"    {line}" for line in aligned_lines([("", ""), *rows])[1:]]
-    return [f"{head}  {_shorten(one, WIDTH - len(head) - 2)}" for head, one in zip(heads, places, strict=True)]
+def _rows(places: Sequence[Place], scale: float) -> Rows:
+    """Return the rows, which fit 80 columns."""
+    rows = [("time", "share", "line", "within it")]
+    for one in places:
+        inside = "" if one.inside == one.line else _cut_inside(one.inside)
+        rows.append((short_time_text(one.time * scale), percent_text(one.share), _cut(one.line, LINE_WIDTH), inside))
+    return Rows(rows, ">><<")
 
 
-def _shorten(place: Place, width: int) -> str:
-    """Shorten in what is called first: its path, then all of it, then the line's path."""
-    if len(place.text) <= width:
-        return place.text
-    shorter = place._replace(inside=place.inside.rpartition(" ")[2])
-    if len(shorter.text) <= width:
-        return shorter.text
-    if len(place.line) <= width:
-        return place.line
-    return f"…{place.line[1 - width :]}"
+def _cut(place: str, width: int) -> str:
+    """Shorten a place: the folders of its file first."""
+    if len(place) <= width:
+        return place
+    path, _, rest = place.rpartition("/")
+    if path and len(rest) < width:
+        return f"…{place[1 - width :]}"
+    return f"{rest[: width - 1]}…"
+
+
+def _cut_inside(place: str) -> str:
+    """Shorten a place of a library, of which the function says most."""
+    name = place.rpartition(" ")[2]
+    short = _cut(place, INSIDE_WIDTH)
+    return short if short.endswith(name) else _cut(name, INSIDE_WIDTH)
 
 
 def _of_main(group: Group) -> str:
     share = percent_text(100 * min(group.cpu / group.lasted, 1.0))
-    return f"Main thread: {short_time_text(group.lasted)}, {share} of it on a CPU"
+    return f"the main thread, {short_time_text(group.lasted)}, {share} of it on a CPU"
 
 
 def _of_threads(group: Group) -> str:
     count = f"{group.threads} other thread{'s' if group.threads != 1 else ''}"
-    return f"{count}: {short_time_text(group.cpu)} of CPU time"
+    return f"{count}, {short_time_text(group.cpu)} of CPU time"
 
 
 def _of_children(group: Group) -> str:
     count = f"{group.processes} child process{'es' if group.processes != 1 else ''}"
-    return f"{count}: {short_time_text(group.cpu)} of CPU time"
+    return f"{count}, {short_time_text(group.cpu)} of CPU time"
+
+
+GROUPS: Mapping[str, tuple[Callable[[Group], str], Callable[[Line], float]]] = {
+    "main": (_of_main, lambda line: line.time),
+    "threads": (_of_threads, lambda line: line.cpu),
+    "processes": (_of_children, lambda line: line.cpu),
+}
+"""What is said of each group, and the time by which its lines are listed."""
