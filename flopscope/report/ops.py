@@ -53,7 +53,9 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
     for word, (words, title) in _FLAT.items():
         table = source.table(words)
         if table is not None and _tells(table, word):
-            groupings.append({**_named(word, title, table, columns, name_of), **_searched(source, word, table, columns)})
+            groupings.append(
+                {**_named(word, title, table, columns, name_of), **_searched(source, word, table, columns)}
+            )
     category = source.table(("category",))
     if category is not None:
         of = {key: place for place, key in enumerate(category.columns["key"])}

@@ -20,7 +20,7 @@ from flopscope.support.device_names import index_of
 from flopscope.support.units import percent_text, short_time_text
 from flopscope.views.entries import usual_order
 from flopscope.views.notes import footnotes
-from flopscope.views.waterfall import LOOKS
+from flopscope.views.waterfall import label_of
 
 if TYPE_CHECKING:
     from flopscope.answers.advice import Advice
@@ -60,11 +60,18 @@ PART_TEXTS: Mapping[str, tuple[str, str]] = {  # of each part: what it is in a s
     ),
     "other": ("idle time of another reason", "Idle for another or an unknown reason."),
 }
-_ON_HOST = {"host": ("time in which no op ran", "Time in which no op ran on the CPU.")}
+_ON_CPU = {
+    "ideal": ("work at the CPU's limits", "The least time that the peaks allow for the work that ran."),
+    "launch": ("work as short as a call", "Time beyond the ideal of ops that take little longer than an empty call."),
+    "host": ("time in which no op ran", "Time in which no op ran on the CPU: Python, or code that was not recorded."),
+    "data": ("waiting for data", "No op ran, while the program waited for a DataLoader."),
+    "recording": ("what the profiler itself did", "No op ran, while the profiler itself worked: its buffers."),
+    "other": ("time in which no op ran, for another reason", "No op ran, for another or an unknown reason."),
+}
 _UNRATED = {
     "unmodelled": (
-        "work without a limit to compare it with, as the device's peaks are unknown",
-        "Time of work whose least time is unknown, because the peaks of the device are.",
+        "work without a limit to compare it with, as the peaks are unknown",
+        "Time of work whose least time is unknown, because the peaks are.",
     )
 }
 
@@ -128,9 +135,7 @@ MOST_LARGEST = 5
 
 
 def _label(source: Profile, part: str) -> str:
-    if not source.main.analysis.on_device and part == "host":
-        return "idle: no op ran"
-    return LOOKS[part][0] if part in LOOKS else part
+    return label_of(part, source.main.analysis.on_device)
 
 
 def _doc(source: Profile, part: str) -> str:
@@ -141,7 +146,7 @@ def _doc(source: Profile, part: str) -> str:
 
 
 def _part_text(source: Profile, part: str) -> tuple[str, str]:
-    texts = PART_TEXTS if source.main.analysis.on_device else {**PART_TEXTS, **_ON_HOST}
+    texts = PART_TEXTS if source.main.analysis.on_device else {**PART_TEXTS, **_ON_CPU}
     if not source.main.analysis.peaks:
         texts = {**texts, **_UNRATED}
     return texts.get(part, (part, ""))
@@ -264,11 +269,14 @@ def lead_of(source: Profile) -> str:
         sentences.append(f"The change saves about {short_time_text(first.saving_us)}{base}.")
         if whole[lost] > 0:
             what, time = _part_text(source, lost)[0], short_time_text(whole[lost] / per)
-            sentences.append(f"The largest loss, {time} ({percent_text(100 * whole[lost] / whole['total'])}), is {what}.")
+            sentences.append(
+                f"The largest loss, {time} ({percent_text(100 * whole[lost] / whole['total'])}), is {what}."
+            )
     if whole["ideal"] > 0:
         # A small rest does not change the sentence; with more of it, the ideal is not that of the same work.
         what = "the same work" if whole["unmodelled"] < 0.01 * whole["total"] else "the modelled work"
-        sentences.append(f"At the device's limits, {what} takes {short_time_text(whole['ideal'] / per)}.")
+        whose = "device" if source.main.analysis.on_device else "CPU"
+        sentences.append(f"At the {whose}'s limits, {what} takes {short_time_text(whole['ideal'] / per)}.")
     return " ".join(sentences)
 
 
@@ -309,13 +317,13 @@ def facts(source: Profile) -> Iterator[tuple[str, str]]:
     yield from _shared("Device", ran)
     yield from _shared("Size of", {device: text for device, text in hardware.sizes(source).items() if device in ran})
     if not rows.has_device:
-        yield "Device", "CPU"
+        yield "CPU", "unknown" if results._cpu is None else str(results._cpu)
     if results.rank is not None:
         yield "Rank", str(results.rank)
     peaks = {device: f"{known['source']} of {known['name']}" for device, known in rows.peaks.items()}
     peaks |= {device: f"unknown: {why}" for device, why in rows.unknown_peaks.items()}
     yield from _shared("Peaks of", {device: text for device, text in peaks.items() if device in ran or not ran})
-    yield "Device times", _TIMING.get(results.timing_source, results.timing_source)
+    yield "Device times" if rows.has_device else "Times", _TIMING.get(results.timing_source, results.timing_source)
     yield "Events", f"{len(results):,}"
     label = "Rows by name and shape" if source.has_shape_rows else "Rows by name"
     yield label, f"{len(rows if source.has_shape_rows else source.names):,}"
@@ -340,7 +348,7 @@ _TIMING = {
     "cupti": "CUPTI",
     "event": "CUDA events",
     "trace": "as recorded in the trace",
-    "cpu": "none; host times only",
+    "cpu": "of the host, by its clock",
 }
 
 

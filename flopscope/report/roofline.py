@@ -40,7 +40,8 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     found = []
     for name, model, marks in _devices(source):
         if marks:
-            found.append(_device(table, name, model, marks, columns))
+            peaks = known_peaks(name, model, SOURCES, source.main.analysis.peaks)
+            found.append(_device(table, name, model, marks, columns, peaks))
     return {"devices": found} if found else None
 
 
@@ -93,7 +94,9 @@ def _times_by_device(source: Profile) -> dict[str, dict[int, float]]:
     return times
 
 
-def _device(table: EventTable, name: str, model: str, marks: Sequence[_Mark], columns: Columns) -> dict[str, Any]:
+def _device(
+    table: EventTable, name: str, model: str, marks: Sequence[_Mark], columns: Columns, peaks: Mapping[str, Peaks]
+) -> dict[str, Any]:
     values = table.columns
     names = ("arithmetic_intensity", "tflops_per_s", "gbytes_per_s", "bytes_total_moved", "flops")
     places = {mark: tuple(values[name][mark.row] for name in names) for mark in marks}
@@ -104,7 +107,6 @@ def _device(table: EventTable, name: str, model: str, marks: Sequence[_Mark], co
     without = [mark for mark, (*_, size, flops) in places.items() if mark not in apart and size == flops == 0]
     apart |= set(without)
     unknown = [mark for mark in marks if mark not in apart]
-    peaks = known_peaks(name, model, SOURCES)
     total = math.fsum(mark.time for mark in marks)
     return {
         "name": name,

@@ -35,7 +35,10 @@ def shown_as_sentence(text: str) -> str:
     return text[:1].upper() + text[1:] if PLAIN_WORD.match(text) else text
 
 
-NO_GAIN = {"warmup": "the first use of code takes about {} of the time", "straggler": "waiting takes about {} of the time"}
+NO_GAIN = {
+    "warmup": "the first use of code takes about {} of the time",
+    "straggler": "waiting takes about {} of the time",
+}
 """Of rules whose advice does not itself shorten the program: what the saving is."""
 
 

@@ -140,7 +140,7 @@ flopscope.overview = {
             const means = [of && of[0].toUpperCase() + of.slice(1), several && "summed over the devices"].filter(Boolean).join(", ");
             tiles.push(draw.tile(`${data.steps ? "Step" : "Time"}${of ? `, ${of.replace(/ steps$/, "")}` : ""}${several}`, format.time(whole.total / per), means ? `${means}.` : "From the first event to the last."));
             if (data.recording.is_delayed) {
-                tiles.push(draw.tile("Without recording", format.time(data.recording.unobserved), "Estimated: recording delays the host, and with it the device."));
+                tiles.push(draw.tile("Without recording", format.time(data.recording.unobserved), "Estimated: the time less what recording delayed it by."));
             }
             tiles.push(draw.tile("At the limits", whole.ideal > 0 ? format.time(whole.ideal / per) : format.MISSING, "Least time that the peaks allow for the work."));
             tiles.push(draw.tile("MFU", format.percent(whole.ideal > 0 ? whole.mfu : null), "Time of the FLOPs at the peaks of their units, in percent of the time."));

@@ -95,7 +95,7 @@ flopscope.Roofline = class {
             const names = one.names.map((name) => page.strings[name]).map((name) => (name.length > 40 ? `${name.slice(0, 39)}…` : name)).join(", ");
             return `Not shown: ${format.plural(one.rows, "row")} ${one.why}, ${format.percent((100 * one.time) / own.total)} of the time: ${names}${one.more ? `, and ${one.more} more` : ""}.`;
         }));
-        if (!own.roofs.length && !own.memory) lines.push("No roofs: the peaks of the device are unknown.");
+        if (!own.roofs.length && !own.memory) lines.push("No roofs: the peaks are unknown.");
         if (this.strip) lines.push("Rows in the strip at the left move data and do no FLOPs: their distance to the memory roof is that of their bandwidth.");
         if (this.marks.length) lines.push("The area of a mark is its share of the time. Solid roofs are measured, dashed ones are of the datasheet. Drag zooms to a part, Ctrl + wheel zooms, a double click shows all.");
         const bounds = [...new Set(this.marks.map((mark) => mark.bound))];
