@@ -80,10 +80,14 @@ def test_each_device_has_its_own_marks(tmp_path: Path) -> None:
     page = page_of(loaded(program(2)), tmp_path)
     first, second = page.data["sections"]["roofline"]["devices"]
     assert (first["name"], second["name"]) == ("cuda:0", "cuda:1")
-    assert marks(page, first) == marks(page, second) == {
-        **{"aten::mm": 300.0, "aten::add": 180.0},
-        "aten::copy_": 120.0,
-    }
+    assert (
+        marks(page, first)
+        == marks(page, second)
+        == {
+            **{"aten::mm": 300.0, "aten::add": 180.0},
+            "aten::copy_": 120.0,
+        }
+    )
     assert first["total"] == 650 and second["total"] == 600
 
 

@@ -82,9 +82,7 @@ def _values(table: EventTable, word: str) -> Sequence[Any]:
     return table._groups.get(word) or ()
 
 
-def _searched(
-    source: Profile, words: Sequence[str], word: str, table: EventTable, columns: Columns
-) -> dict[str, Any]:
+def _searched(source: Profile, words: Sequence[str], word: str, table: EventTable, columns: Columns) -> dict[str, Any]:
     """Return the shapes of each row of a grouping without shapes, which the filter searches; {} if they are unknown.
 
     words: what the rows are grouped by; word: the one of them besides the name.

@@ -255,7 +255,7 @@ def headline_of(source: Profile) -> str:
 
 
 def lead_of(source: Profile) -> str:
-    """Return the sentences below the headline: the time, what the change saves, the largest loss, and the least time."""
+    """Return the sentences below the headline: the time, what the change saves, the largest loss, the least time."""
     columns = source.accounting
     if not columns["total"] or not columns["total"][-1] > 0:
         return ""

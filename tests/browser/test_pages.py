@@ -95,10 +95,11 @@ def test_a_page_fits_the_width_of_the_window(open_report: Open, report: Report, 
 CUT = """
     const cut = (one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).overflowX !== 'visible';
     const wide = (one) => one.getBoundingClientRect().right > innerWidth + 1;
-    const all = ['#nav', '#nav a', '.steps', '.steps .label', '.parts .name', '.parts .time', '.sides-of-parts', '.timeline-label',
-        '.timeline-group', '.timeline-group .cut', '.headline', '.lead', '.tile', '.card .action', '.card .saves', '.largest .num'];
-    const found = document.querySelectorAll(all.join(', '));
-    return [...found].filter((one) => one.offsetParent && (cut(one) || wide(one))).slice(0, 5).map((one) => one.outerHTML.slice(0, 300));
+    const all = ['#nav', '#nav a', '.steps', '.steps .label', '.parts .name', '.parts .time', '.sides-of-parts',
+        '.timeline-label', '.timeline-group', '.timeline-group .cut', '.headline', '.lead', '.tile', '.card .action',
+        '.card .saves', '.largest .num'];
+    const found = [...document.querySelectorAll(all.join(', '))].filter((one) => one.offsetParent);
+    return found.filter((one) => cut(one) || wide(one)).slice(0, 5).map((one) => one.outerHTML.slice(0, 300));
 """
 
 
@@ -124,7 +125,8 @@ def test_the_first_screen_has_the_headline_the_advice_and_the_largest_ops(open_r
     )
     assert tops[0] < tops[1] < tops[3] and tops[2] < tops[3] and max(tops[:3]) < 900 and abs(tops[1] - tops[2]) < 60
     assert len(page.all("#overview .largest [role=listitem]")) == 5
-    explained = page.run("return [...document.querySelectorAll('.parts [role=listitem] .note')].map((one) => one.textContent)")
+    notes = "document.querySelectorAll('.parts [role=listitem] .note')"
+    explained = page.run(f"return [...{notes}].map((one) => one.textContent)")
     assert len(explained) == len(page.all(".parts .swatch")) and all(explained)
     assert not re.search(r"\[\]|\*\d", page.text("main")), "shapes are written out"
 

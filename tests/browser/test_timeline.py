@@ -166,7 +166,8 @@ def test_idle_time_has_the_colours_of_the_waterfall(open_report: Open, report: R
     pictures = page.run(
         """const picture = (one) => getComputedStyle(one).background;
         const part = (one) => [...one.classList].find((name) => name.startsWith('part-'));
-        const of = (selector) => Object.fromEntries([...document.querySelectorAll(selector)].map((one) => [part(one), picture(one)]));
+        const of = (selector) => Object.fromEntries(
+            [...document.querySelectorAll(selector)].map((one) => [part(one), picture(one)]));
         return [of('#overview .parts .swatch'), of('#timeline .timeline-swatch[class*=part-]')]"""
     )
     both = set(pictures[0]) & set(pictures[1])
