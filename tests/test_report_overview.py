@@ -151,3 +151,17 @@ def test_what_was_not_recorded_is_named_with_its_option(tmp_path: Path) -> None:
     }  # fmt: skip
     assert missing["Input shapes"]["option"] == "record_shapes=True"
     assert missing["Memory"]["option"] == "profile_memory=True" and missing["Stacks"]["option"] == "with_stack=True"
+
+
+def test_without_advice_the_headline_says_where_the_time_is(tmp_path: Path) -> None:
+    program = Program()
+    program.head["deviceProperties"] = []
+    program.op("aten::mm", 0, 1000)
+    for shapes, words in (((), "as no input shapes were recorded"), (([64, 64], [64, 64]), "as the peaks are unknown")):
+        program.events[-1]["args"].pop("Input Dims", None)
+        if shapes:
+            del program.events[:]
+            program.op("aten::mm", 0, 1000, *shapes)
+        program.load().write_report(tmp_path / "page.html")
+        assert headline(tmp_path / "page.html").startswith("100.0% of the time is work")
+        assert words in headline(tmp_path / "page.html")

@@ -93,7 +93,8 @@ def test_a_page_fits_the_width_of_the_window(open_report: Open, report: Report, 
 
 
 CUT = """
-    const cut = (one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).overflowX !== 'visible';
+    const cut = (one) => getComputedStyle(one).overflowX !== 'visible' && (one.scrollWidth > one.clientWidth + 1
+        || (one.className.startsWith('timeline') && one.scrollHeight > one.clientHeight + 1));
     const wide = (one) => one.getBoundingClientRect().right > innerWidth + 1;
     const all = ['#nav', '#nav a', '.steps', '.steps .label', '.parts .name', '.parts .time', '.sides-of-parts',
         '.timeline-label', '.timeline-group', '.timeline-group .cut', '.headline', '.lead', '.tile', '.card .action',
