@@ -79,7 +79,9 @@ def plot_waterfall(
     rows = [(TOTAL, 0.0, whole["total"] / per)]
     end = whole["total"]
     for name in lost:
-        rows.append(((label_of(name, whole["device"] != "cpu"), *LOOKS[name][1:]), (end - whole[name]) / per, whole[name] / per))
+        rows.append(
+            ((label_of(name, whole["device"] != "cpu"), *LOOKS[name][1:]), (end - whole[name]) / per, whole[name] / per)
+        )
         end -= whole[name]
     rows.append((LOOKS["ideal"], 0.0, whole["ideal"] / per))
     if ax is None:
