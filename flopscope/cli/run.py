@@ -78,6 +78,7 @@ def add_run(commands: Any) -> None:
     parser.add_argument("--stacks", action="store_true", help="record Python calls, and torch's modules")
     parser.add_argument("--memory", action="store_true", help="record memory that is allocated and freed")
     parser.add_argument("--counters", action="store_true", help="record hardware counters of NVIDIA GPUs")
+    parser.add_argument("--no-samples", action="store_true", help="do not sample the lines that the program is in")
     report = parser.add_mutually_exclusive_group()
     report.add_argument(
         "-o",
@@ -121,6 +122,13 @@ def _tell(message: object) -> None:
     if sys.__stderr__ is not None:
         with suppress(OSError, ValueError):
             print(f"flopscope run: {printable(str(message))}", file=sys.__stderr__, flush=True)
+
+
+def _print_summary(prof: Any) -> None:
+    """Print the summary on the process's stderr, fitted to it."""
+    from flopscope.views.fitted import terminal_width
+
+    print(prof.summary().fitted(terminal_width(sys.__stderr__)), file=sys.__stderr__)
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
@@ -201,6 +209,7 @@ class Run:
             "with_stack": options.stacks,
             "profile_memory": options.memory,
             "counters": options.counters,
+            "sample_stacks": not options.no_samples,
         }
         self._program = program
         self._outputs = outputs
@@ -294,7 +303,7 @@ class Run:
         leads = rank is None or rank["rank"] == 0
         if leads and not self._options.no_summary and sys.__stderr__ is not None:
             with suppress(_Failed):
-                self._attempt("summary", lambda: prof.summary(file=sys.__stderr__))
+                self._attempt("summary", lambda: _print_summary(prof))
         trace = self._outputs.trace
         if trace is not None:
             with suppress(_Failed):

@@ -160,7 +160,7 @@ def _table(options: argparse.Namespace) -> None:
     if options.steps:
         for window in windows:
             print(f"\n{printable(window.source)}" if len(windows) > 1 else "")
-            window.summary()
+            print(window.summary())
     _write(every if every.is_sorted else every.sorted(_longest(tables)), windows, options)
 
 
@@ -259,10 +259,9 @@ def _ranks(processes: list[Process]) -> list[int]:
 
 def device_of(trace: Trace) -> dict[str, Any]:
     """Return the device that the trace names, or the CPU if no device was used."""
-    named, cpu = next(iter(trace.devices.values()), None), trace._cpu
-    if named is None:
-        return {"kind": "cpu", "name": None if cpu is None else cpu.name}
-    return {"kind": "cuda", "name": named}
+    from flopscope.results import summary
+
+    return summary.device_of(trace._recorded("device"), trace._cpu)
 
 
 def _write(table: EventTable, traces: list[Trace], options: argparse.Namespace) -> None:

@@ -45,7 +45,11 @@ def _overview(profile: Results) -> Any:
     advice = advise(analysis) if analysis.devices else []
     a_step = " a step" if analysis.has_steps else ""
     shown = [
-        (row.rule, f"saves about {short_time_text(row.saving_us)}{a_step} ({percent_text(row.saving_pct)})", row.what)
+        (
+            row.action,
+            f"saves about {short_time_text(row.saving_us)}{a_step} ({percent_text(row.saving_pct)})",
+            row.reason,
+        )
         for row in advice[:ADVICE_SHOWN]
     ]
     rows, picture = _ops(table, analysis.peaks)

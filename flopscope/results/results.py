@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from flopscope.hardware.cpu import CPU, CPU_MEMBER, why_cpu_unknown
 from flopscope.hardware.device import STORED, find_device, peaks_by_name
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from flopscope.hardware.energy import Energy
     from flopscope.hardware.peaks import Peaks
     from flopscope.results.events import EventList
+    from flopscope.views.summary import Summary
 
 __all__ = ["Results"]
 
@@ -223,6 +224,26 @@ class Results(Summaries):
 
         return counted.timeline(self._recorded("counters"))
 
+    def lines(self) -> pandas.DataFrame:
+        """Return where the program was, by line, as sampled stacks have it; the longest time first.
+
+        A row stands for a line of the program, and the line within it, in what it called, that was running. Stacks are
+        sampled by ``profile(sample_stacks=True)`` and by ``flopscope run``; without them there are no rows.
+
+        group: "main": the main thread; "threads": the other threads; "processes": the child processes.
+        line, inside: "file:number function"; the same where the line called no other Python function.
+        time, cpu_time: in µs, of the whole recording; of several threads, their sum.
+        host, sync, data, recording, edges, other: µs in which a device waited for this line, by part of accounting(),
+            in the steps that are alike: the thread was there before it launched what ended the wait.
+
+        Raises RuntimeError during recording and if nothing was recorded.
+        """
+        from flopscope.results.lines import lines_frame, lines_of
+
+        core = self._recorded("lines")
+        first = self._analysis("lines", "none").apart if core.event_count else 0
+        return lines_frame(lines_of(core, first))
+
     @property
     def energy(self) -> Mapping[str, Energy]:
         """Energy of each GPU while a profile with counters ran, by "cuda:0": joules, and watts on average.
@@ -383,17 +404,17 @@ class Results(Summaries):
         meta["shares"] = shares
         return columns, meta, shares
 
-    def summary(self, file: TextIO | None = None, *, peaks: str | None = None) -> None:
-        """Print where the time went and what to change first, then utilization, steps, launches and communication.
+    def summary(self, *, peaks: str | None = None) -> Summary:
+        """Return where the time went and what to change first, then utilization, steps, launches and communication.
 
-        file: standard output if None. peaks: as in key_averages().
+        The result shows itself as the last expression of a REPL or of a notebook's cell; scripts print() it. Its text
+        fits the terminal; ``to_dict()`` returns its facts. peaks: as in key_averages().
         """
         from flopscope.results import summary
 
-        print(
-            summary.text(self._recorded("summary"), self._analysis("summary", peaks), self.energy),
-            end="",
-            file=sys.stdout if file is None else file,
+        file = getattr(self, "source", None)  # of a loaded trace
+        return summary.summarize(
+            self._recorded("summary"), self._analysis("summary", peaks), self.energy, file, self._cpu
         )
 
     def _repr_html_(self) -> str:

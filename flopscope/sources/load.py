@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from flopscope import _core
 from flopscope.hardware.cpu import CPU, CPU_MEMBER, peaks_of_cpu, why_cpu_unknown
 from flopscope.hardware.model import Model, models_of, why_unknown
+from flopscope.results.chrome_trace import STACKS_MEMBER
 from flopscope.results.process import rank_of
 from flopscope.results.results import Results
 from flopscope.sources import graphs
@@ -259,6 +260,7 @@ def load_with(
         raise ImportError(printable(f"{name}: {problem}")) from problem
     problems.warn(report)
     metadata = _metadata(report["head"])
+    metadata.pop(STACKS_MEMBER, None)  # the core has read it
     for step in _unfinished(metadata):
         core.undo_step(step)
     given = GraphCaptures([], []) if captures is None else captures()
