@@ -206,7 +206,7 @@ def advise(analysis: Analysis) -> AdviceTable:
 def without_peaks(analysis: Analysis) -> list[str]:
     """Return why the peaks of devices are unknown whose work is known, and what to do."""
     unseen = not analysis.on_device and analysis.meta["device_unseen"]
-    unknown = analysis.meta.get("unknown_peaks", {}) if analysis.knows_work and not unseen else {}
+    unknown = analysis.meta.get("unknown_peaks", {}) if any(analysis.known_work) and not unseen else {}
     return [f"The work on {device} has no limits, as its peaks are unknown: {why}." for device, why in unknown.items()]
 
 
@@ -243,7 +243,7 @@ def missing(analysis: Analysis) -> list[str]:
     if unknown and not analysis.has_shapes:
         foreign = not (has_ops or analysis.on_device or analysis.uses_torch) and hints == HINTS
         without = ON_CPU_WITHOUT_OPS if foreign else WITHOUT_OPS.advice
-        if not (foreign and analysis.knows_work):
+        if not (foreign and any(analysis.known_work)):
             notes.append(hints.advice if has_ops or hints != HINTS else without)
     elif unknown and (lost := graphs_lost(analysis.meta["graphs"])):
         notes.append(
