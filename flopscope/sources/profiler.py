@@ -18,6 +18,7 @@ from flopscope.hardware.capture import TIMERS, Recipe, Timer, start_core, warn_o
 from flopscope.hardware.counters import Counters, CountersWish, LateCounters, check_counters, why_no_counters
 from flopscope.results.results import Results
 from flopscope.sources.schedules import ProfilerAction, action_at
+from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
 __all__ = ["profile"]
@@ -71,6 +72,7 @@ def _ended_by_failure(method: Method) -> Method:
     return cast("Method", guarded)
 
 
+@suggesting
 class profile(Results):
     """A recording of what runs on all threads, in a ``with`` block or between ``start()`` and ``stop()``.
 

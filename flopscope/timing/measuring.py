@@ -14,6 +14,7 @@ from flopscope.hardware.counters import check_counters
 from flopscope.hardware.energy import EnergyMeter
 from flopscope.hardware.model import Model, why_unknown
 from flopscope.support.progress import time_bar
+from flopscope.support.suggest import suggesting
 from flopscope.timing.counting import Counts, count_call, cupti_stays
 from flopscope.timing.distribution import describe, median
 from flopscope.timing.measurement import Measurement, Shares
@@ -32,6 +33,7 @@ DRIFT, MIN_HALF = 1.1, 5  # reported ratio of the medians of the two halves, and
 SIDE_SHARE, SIDE_SPREAD = 0.1, 0.01  # for other_cache: the share of max_time, and the spread
 
 
+@suggesting
 def measure(
     fn: Callable[..., Any],
     *args: Any,
