@@ -78,8 +78,8 @@ def footnotes(
     }
     if unitless := [name(row.key) for row in rows if _lacks_unit(row)] if table.peaks else []:
         more = len(unitless) - UNMODELLED_SHOWN
-        listed = ", ".join(unitless[:UNMODELLED_SHOWN]) + (f" and {more} more" if more > 0 else "")
-        yield f"% Roofline: unknown for {listed}, whose FLOPs are stated without a compute unit; pass unit=."
+        shown = ", ".join(unitless[:UNMODELLED_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        yield f"% Roofline: unknown for {shown}, whose FLOPs are stated without a compute unit; pass unit=."
     for peaks, devices in _group_devices(descriptions):
         yield f"% Roofline: of the {peaks} ({devices})."
     if any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows):
