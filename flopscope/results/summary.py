@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from flopscope._core import Store
     from flopscope.answers.analysis import Analysis
+    from flopscope.hardware.cpu import CPU
     from flopscope.hardware.energy import Energy
     from flopscope.views.summary import Summary
 
@@ -75,33 +76,42 @@ NAME_WIDTH = 18
 
 
 def summarize(
-    core: Store, analysis: Analysis, energy: Mapping[str, Energy] | None = None, source: str | None = None
+    core: Store,
+    analysis: Analysis,
+    energy: Mapping[str, Energy] | None = None,
+    source: str | None = None,
+    cpu: CPU | None = None,
 ) -> Summary:
     """Return the summary. Raise RuntimeError while the profile is running.
 
-    energy: of each device during the profile, as Results.energy. source: the file of a trace.
+    energy: of each device during the profile, as Results.energy. source: the file of a trace. cpu: of the program.
     """
     from flopscope.answers.accounting import accounting_columns, accounting_lines, cause_text
-    from flopscope.answers.advice import advise
+    from flopscope.answers.advice import AdviceTable, advise, without_peaks
     from flopscope.answers.analysis import PARTS
+    from flopscope.results.lines import lines_of
+    from flopscope.views.lines import host_lines, waiting_lines
     from flopscope.views.summary import Bars, Summary
 
+    sampled = lines_of(core, analysis.apart)
     counted = Counted(core)
     rest = [*details(core, counted), *_energy_section(energy or {}, analysis)]
     advice = advise(analysis)
     every = accounting_columns(analysis)
     facts = {
         "file": source,
-        "device": device_of(core),
+        "device": device_of(core, cpu),
         "accounting": records(every),
         "advice": advice.to_dicts(),
         "notes": advice.notes,
         "gpus": records(_of_gpus(core.gpu_summary())),
         "steps": records(_microseconds(core.step_breakdown())),
         "launches": records(core.launch_summary()),
+        "lines": sampled.to_dicts(),
     }
     if not analysis.devices:
-        return Summary([*rest, *map(printable, analysis.meta["hints"].said)], facts)
+        hints = map(printable, analysis.meta["hints"].said)
+        return Summary([*hints, "", *host_lines(sampled)] if sampled.lines else [*rest, *hints], facts)
     steps = len(analysis.alike) if analysis.has_steps else 0
     hfu = counted.hfu(every)
     columns = accounting_columns(analysis, alike=True)
@@ -110,14 +120,19 @@ def summarize(
     head = lines[: lines.index("")] if "" in lines else lines
     per = {name: columns[name][-1] / max(steps, 1) for name in ("total", *PARTS)} if lines else {}
     said = [f"{part}: {text}" for part in causes if lines and (text := cause_text(causes[part], per["total"]))]
-    bars = Bars([line.removeprefix("  ") for line in lines[len(head) + 1 :]], per, said)
-    return Summary([*head, "", bars, "", "Advice", advice, "", *rest], facts)
+    bars = Bars([line.removeprefix("  ") for line in lines[len(head) + 1 :]], per, said, analysis.on_device)
+    where = [*waiting_lines(sampled, columns["total"][-1], steps, analysis.on_device), *host_lines(sampled)]
+    first = without_peaks(analysis)  # before all else, as the rest depends on it
+    advice = AdviceTable(list(advice), analysis.has_steps, [note for note in advice.notes if note not in first])
+    return Summary([*map(printable, first), *head, "", bars, "", "Advice", advice, "", *where, *rest], facts)
 
 
-def device_of(core: Store) -> dict[str, str | None]:
+def device_of(core: Store, cpu: CPU | None) -> dict[str, str | None]:
     """Return kind and name of the first device that the profile names; of the CPU if no device was used."""
     named = next(iter(core.device_names.values()), None)
-    return {"kind": "cpu" if named is None else "cuda", "name": named}
+    if named is None:
+        return {"kind": "cpu", "name": None if cpu is None else cpu.name}
+    return {"kind": "cuda", "name": named}
 
 
 def records(columns: Columns) -> list[dict[str, Any]]:

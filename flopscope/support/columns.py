@@ -41,6 +41,7 @@ class Rows:
     """A table of text that is fitted to a width when it is printed. The first row is the header."""
 
     rows: Sequence[Sequence[str]]
+    align: str = "<>"
 
     def lines(self, width: int) -> list[str]:
         """Return the lines. Columns that do not fit follow below the others, beside the first column once more."""
@@ -50,5 +51,8 @@ class Rows:
             if taken + widths[place] > width and len(blocks[-1]) > 1:
                 blocks.append([0])
             blocks[-1].append(place)
-        texts = [aligned_lines([[row[i] for i in block] for row in self.rows]) for block in blocks]
+        texts = [aligned_lines([[row[i] for i in block] for row in self.rows], self._align(block)) for block in blocks]
         return [line.rstrip() for text in texts for line in text]
+
+    def _align(self, block: Sequence[int]) -> str:
+        return "".join(self.align[min(place, len(self.align) - 1)] for place in block)

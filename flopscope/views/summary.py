@@ -39,9 +39,11 @@ class Shown(Protocol):
 class Bars:
     """Shares of a whole: lines of text, and in HTML one bar of several colours."""
 
-    def __init__(self, lines: Sequence[str], parts: Mapping[str, float], causes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, lines: Sequence[str], parts: Mapping[str, float], causes: Sequence[str] = (), on_device: bool = True
+    ) -> None:
         """lines: the text. parts: µs by part of the accounting. causes: sentences below the bar."""
-        self._lines, self._parts, self._causes = list(lines), dict(parts), list(causes)
+        self._lines, self._parts, self._causes, self._on_device = list(lines), dict(parts), list(causes), on_device
 
     def lines(self, width: int) -> Iterator[str]:
         """Yield the lines; bars are cut at the width, which only narrow terminals reach."""
@@ -50,7 +52,7 @@ class Bars:
 
     def _repr_html_(self) -> str:
         below = "".join(f'<div class="quiet">{markup(cause)}</div>' for cause in self._causes)
-        return f'<div class="flopscope-overview">{bar_html(self._parts)}{below}</div>'
+        return f'<div class="flopscope-overview">{bar_html(self._parts, self._on_device)}{below}</div>'
 
 
 class Summary:
