@@ -32,12 +32,9 @@ def summary_text(ranks: Ranks) -> str:
     lines: list[str] = []
     width = min(terminal_width(), WIDTH)
     found = ranks.findings
+    lines += textwrap.wrap(printable(ranks.verdict), width)
     if found:
-        lines += textwrap.wrap(printable(found[0].what), width)
-    elif len(ranks) == 1:
-        lines.append("One rank: there is no other to compare it with.")
-    else:
-        lines.append("No rank, link or step stands out.")
+        lines += textwrap.wrap(printable(f"What to do: {found[0].action}"), width)
     lines.append("")
     for number, one in enumerate(found[1:FINDINGS], 2):
         lines += textwrap.wrap(printable(one.what), width, initial_indent=f"{number}. ", subsequent_indent="   ")

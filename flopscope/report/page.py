@@ -19,13 +19,13 @@ from flopscope.support.package import VERSION
 __all__ = ["SCRIPTS", "SECTIONS", "Page", "write"]
 
 SECTIONS = (
+    "ranks",
     "overview",
     "ops",
     "roofline",
     "timeline",
     "memory",
     "communication",
-    "ranks",
     "launches",
     "compare",
     "measurement",
@@ -47,6 +47,7 @@ SCRIPTS = (
     "controls.js",
     "launches.js",
     "communication.js",
+    "rank_map.js",
     "rank_tables.js",
     "ranks.js",
     "compare.js",
