@@ -53,7 +53,7 @@
         const line = (name, bars, row, numbers) => el("div", row, el("span", { class: "name" }, name), el("span", { class: "both" }, bars),
             (alone ? numbers.slice(0, 1) : numbers).map(number));
         return el("div", { class: `beside${alone ? " alone" : ""}`, role: "list", "aria-label": `Parts of the time of ${who}${alone ? "" : " and of the others"}` },
-            line("", [], { class: "head", role: "presentation" }, [who, "others", "difference"]),
+            line("", [], { class: "titles", role: "presentation" }, [who, "others", "difference"]),
             rows.map((row) => line(
                 [el("i", { class: `swatch part-${row.name}` }), row.label],
                 [bar(row.own, `part-${row.name}`), alone ? "" : bar(row.others, `part-${row.name} pale`)], { role: "listitem" },
