@@ -19,7 +19,8 @@ import flopscope as fs
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.collective_kinds import kinds_of
 from flopscope.cli.program import main
-from flopscope.ranks.page import facts_of_ranks, ranks_of, report_of_ranks
+from flopscope.ranks.page import facts_of_ranks
+from flopscope.ranks.report import ranks_of, report_of_ranks
 from flopscope.report import communication, compare, ranks
 from flopscope.report.encode import Columns
 from flopscope.report.measurement import measurement_page

@@ -19,7 +19,7 @@ import flopscope as fs
 from flopscope import _core
 from flopscope.answers.analysis import PARTS
 from flopscope.hardware.peaks import Peaks
-from flopscope.ranks.page import report_of_ranks
+from flopscope.ranks.report import report_of_ranks
 from flopscope.report.measurement import measurement_page
 from flopscope.report.page import write
 from flopscope.report.ranks import RankFacts, RankFinding, ranks_page
