@@ -175,7 +175,7 @@ def test_the_list_of_events_of_torch_is_never_created(monkeypatch: pytest.Monkey
     with ft.profile(activities=CPU, record_shapes=True, with_stack=True, with_flops=True, acc_events=True) as prof:
         train()
     prof.key_averages(group_by_stack_n=3, peaks="none")
-    prof.summary()
+    str(prof.summary())
     prof.export_stacks(tmp_path / "stacks.txt")
     assert "aten::addmm" in (tmp_path / "stacks.txt").read_text()
     assert {event.name for event in prof.events()} >= {"forward", "aten::linear"}

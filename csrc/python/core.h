@@ -95,6 +95,7 @@ int fs_add_dlpack(PyObject *module);
 int fs_add_store(PyObject *module);
 int fs_add_profiler(PyObject *module);        /* after the store */
 int fs_add_counters(PyObject *module);        /* after the store */
+int fs_add_stack_sampler(PyObject *module);   /* after the store */
 int fs_add_range(PyObject *module);           /* after the profiler */
 int fs_add_trace_reader(PyObject *module);    /* after the store */
 int fs_add_database_reader(PyObject *module); /* after the store */

@@ -163,10 +163,13 @@ def accounting_lines(
     partly = whole["unmodelled"] > UNKNOWN * whole["total"]
     if whole["ideal"] > (0.01 * whole["total"] if partly else 0) and whole["mfu"] == whole["mfu"]:
         least = "at least " if partly else ""
-        head += (
-            f"; {short_time_text(whole['ideal'] / per)} at the device's limits; "
-            f"MFU {least}{percent_text(whole['mfu'])}, MBU {least}{percent_text(whole['mbu'])}"
+        whose = "CPU" if whole["device"] == "cpu" else "device"
+        shares = ", ".join(
+            f"{name.upper()} {least}{percent_text(whole[name])}"
+            for name in ("mfu", "mbu")
+            if whole[name] == whole[name]
         )
+        head += f"; {short_time_text(whole['ideal'] / per)} at the {whose}'s limits; {shares}"
     if hfu is not None and not math.isnan(hfu.percent):
         head += f", HFU {percent_text(hfu.percent)} (counted"
         head += f" in {percent_text(100 * hfu.share)} of the work)" if hfu.share < MOSTLY else ")"

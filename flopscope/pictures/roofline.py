@@ -375,7 +375,7 @@ def _draw_caption(ax: Any, scene: Scene, outside: list[Point], unlabelled: int) 
     if unlabelled:
         lines.append(f"Not labelled, for want of room: {unlabelled} of the points")
     if not scene.peaks:
-        lines.append("No roofs: the peaks of the device are unknown.")
+        lines.append("No roofs: the peaks are unknown.")
     if not lines:
         return None
     where = {"xycoords": "axes fraction", "xytext": (0, -38), "textcoords": "offset points"}

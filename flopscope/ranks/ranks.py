@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +25,8 @@ from flopscope.support.files import replacing
 
 if TYPE_CHECKING:
     import pandas
+
+    from flopscope.views.summary import Summary
 
 __all__ = ["Ranks"]
 
@@ -182,15 +183,18 @@ class Ranks:
             columns = {name: np.append(values, values.mean()) for name, values in columns.items()}
         return pandas.DataFrame({"step": names, **columns})
 
-    def summary(self, file: TextIO | None = None) -> None:
-        """Print what is slow across the ranks: one line for the largest cost first. ``file``: standard output if
-        None."""
-        print(str(self), end="", file=sys.stdout if file is None else file)
+    def summary(self) -> Summary:
+        """Return what is slow across the ranks: one line for the largest cost first.
+
+        The result shows itself as the last expression of a REPL or of a notebook's cell; scripts print() it. Its text
+        fits the terminal; ``to_dict()`` returns what to_dict() of the ranks does."""
+        from flopscope.ranks.text import summary_parts
+        from flopscope.views.summary import Summary
+
+        return Summary(summary_parts(self), self.to_dict())
 
     def __str__(self) -> str:
-        from flopscope.ranks.text import summary_text
-
-        return summary_text(self)
+        return f"{self.summary()}\n"
 
     def plot_steps(self, ax: Any = None) -> Any:
         """Draw a heat map of ranks and steps: own work beyond the median of the other ranks, in percent of a step.

@@ -19,6 +19,7 @@ from os import PathLike
 from typing import IO, Any, Protocol
 
 from flopscope import _core
+from flopscope.hardware.cpu import CPU_MEMBER
 from flopscope.support.files import replacing
 from flopscope.support.launchers import rank_in
 from flopscope.support.progress import progress_bar
@@ -33,11 +34,15 @@ EVENT_BYTES = 450  # of text per event, approximately
 EVENTS_IN_A_SECOND = {False: 2_000_000, True: 600_000}  # by whether the file is compressed
 PEAKS_MEMBER = "rooflinePeaks"
 """Member of a trace's head: the sources of the peaks behind "% roofline", by device."""
+STACKS_MEMBER = "stackFrames"
+"""Member of a trace's head: the frames of sampled stacks."""
 # Members of a trace's head that programs cannot set.
 OWN_MEMBERS = frozenset(
     {
         *("schemaVersion", "deviceProperties", "flopscope", "displayTimeUnit", "baseTimeNanoseconds", "traceEvents"),
         "accelerator",
+        STACKS_MEMBER,
+        CPU_MEMBER,
         PEAKS_MEMBER,
     }
 )

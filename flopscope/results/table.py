@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
+    from flopscope.hardware.peaks import Peaks
+
 __all__ = ["COLUMNS", "Column", "EventRow", "EventTable"]
 
 
@@ -243,6 +245,11 @@ class EventTable:
     def peaks(self) -> dict[str, dict[str, Any]]:
         """By device, the peaks that rows are compared with; "source" is "measured" or "datasheet". {} if unknown."""
         return dict(self._meta["peaks"])
+
+    @property
+    def _shares(self) -> dict[str, Peaks] | None:
+        """The peaks themselves; None for a table that was not made of a profile."""
+        return self._meta.get("shares")
 
     @property
     def unknown_peaks(self) -> dict[str, str]:

@@ -32,7 +32,7 @@
         const [x, y] = data.unrecorded;
         if (format.known(x) && format.known(y) && (x !== a || y !== b)) {
             shown.push(draw.tile("Without recording", `${format.time(x)} → ${format.time(y)}`,
-                "Estimated: recording delays the host, and with it the device."));
+                "Estimated: the time less what recording delayed it by."));
         }
         return el("div", { class: "tiles" }, shown);
     }
