@@ -84,6 +84,9 @@ PyObject *fs_text_object(const char *text);
 /* Return a tuple of strings, or NULL with an exception set. */
 PyObject *fs_names_object(const char *const *names, Py_ssize_t count);
 
+/* Return a tuple of the values times scale; None for NULL, or NULL with an exception set. */
+PyObject *fs_integers_object(const int64_t *values, Py_ssize_t count, int64_t scale);
+
 /* Add a constant to the module, and take over its reference. Return -1 with an exception set on failure, and if the
  * value is NULL. */
 int fs_add_constant(PyObject *module, const char *name, PyObject *value);

@@ -138,22 +138,12 @@ static PyObject *work_of_torch(PyObject *module, PyObject *args)
 static PyObject *rule_of_python; /* called with (name, arguments, launch or None); returns three numbers and a unit
                                   * ("": none), or None; with (name, None, None), whether there is a rule */
 
-static PyObject *integers_object(const int64_t *values, uint32_t count)
-{
-    PyObject *tuple = PyTuple_New(count);
-    for (uint32_t i = 0; tuple != NULL && i < count; i++) {
-        PyObject *value = PyLong_FromLongLong(values[i]);
-        if (value == NULL) Py_CLEAR(tuple);
-        else PyTuple_SET_ITEM(tuple, i, value);
-    }
-    return tuple;
-}
-
 /* (dtype, shape, strides or None) */
 static PyObject *tensor_object(const fs_torch_tensor *tensor)
 {
-    return Py_BuildValue("(sNN)", fs_torch_dtypes[tensor->dtype].name, integers_object(tensor->shape, tensor->ndim),
-                         tensor->strides != NULL ? integers_object(tensor->strides, tensor->ndim) : Py_NewRef(Py_None));
+    return Py_BuildValue("(sNN)", fs_torch_dtypes[tensor->dtype].name,
+                         fs_integers_object(tensor->shape, tensor->ndim, 1),
+                         fs_integers_object(tensor->strides, tensor->ndim, 1));
 }
 
 /* Return the tuple of a tensor, a list of such tuples, the text of a scalar, or None. */
