@@ -366,7 +366,7 @@ class _Run:
 
         if self.results is None or self.analysis is None or not self.analysis.steps:
             return []
-        return pieces_of(self.results.events(), self.analysis.steps[middle_step(self.analysis)], by_kernel)
+        return pieces_of(Results.events(self.results), self.analysis.steps[middle_step(self.analysis)], by_kernel)
 
     def sides(self, by: By) -> dict[Key, Side]:
         """Return a side for each name, or name and shapes; rows with the same key are summed."""

@@ -407,6 +407,15 @@ class EventTable:
             roofline=roofline,
         )
 
+    def total_average(self) -> EventRow:
+        """Return the sum of the rows as one row, "Total", like torch.profiler: total times count what they enclose.
+
+        Device work counts once; torch adds the times of its launchers and its own.
+        """
+        from flopscope.results import categories
+
+        return self.with_rows([categories.total_of_rows(self)])[0]
+
     def by_category(self) -> EventTable:
         """Group the host's rows by kind of op: matrix product, attention, convolution, …"""
         from flopscope.results import categories

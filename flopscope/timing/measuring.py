@@ -227,7 +227,7 @@ def _peaks(stage: Stage, wanted: str) -> dict[str, Peaks]:
         known["measured"] = stage.device.measured
         if known["datasheet"] is None:
             model = Model.of_properties(stage.device.properties)
-            of_cpu = "a CPU has no datasheet; peaks=\"measured\" measures its peaks"
+            of_cpu = 'a CPU has no datasheet; peaks="measured" measures its peaks'
             stage.notes.append(of_cpu if stage.device.kind == "cpu" else why_unknown(model, here=True, measured=False))
     return {source: peaks for source, peaks in known.items() if peaks is not None}
 
