@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import functools
 import gzip
+import inspect
 import json
 import os
 import shutil
@@ -27,12 +28,15 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
 from flopscope.hardware.counters import Counters, check_counters
-from flopscope.hardware.device import find_device
+from flopscope.hardware.cpu import CPU, CPU_MEMBER
+from flopscope.hardware.device import STORED
 from flopscope.results.chrome_trace import COMPRESSION
 from flopscope.results.results import Results
 from flopscope.sources.load import Trace, load_own
 from flopscope.sources.schedules import action_at
+from flopscope.sources.stack_samples import StackSamples
 from flopscope.support.files import replacing
+from flopscope.support.suggest import require_names
 
 try:
     import torch.cuda as _cuda
@@ -73,6 +77,9 @@ def __getattr__(name: str) -> Any:
     return getattr(_torch, name)
 
 
+_OWN = ("counters", "counter_interval_us", "sample_stacks")  # arguments that are not torch's
+
+
 class profile(_torch.profile, Results):  # type: ignore[misc]
     """A torch.profiler.profile with the results of flopscope.
 
@@ -82,16 +89,22 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
     torch's own tables, with FLOPs, bytes and roofline. Python calls appear as stacks of rows (``group_by_stack_n``),
     not as rows.
 
-    Two arguments are flopscope's own: ``counters`` and ``counter_interval_us`` are those of ``flopscope.profile``.
+    Three arguments are flopscope's own: ``counters``, ``counter_interval_us`` and ``sample_stacks`` are those of
+    ``flopscope.profile``.
 
     As in torch, results are available from the end of a cycle until the next one begins to warm up. Raise ValueError
     for ``acc_events`` with a schedule, because each cycle has its own events; collect key_averages() in on_trace_ready.
     """
 
+    _usual_peaks = STORED
+
     def __init__(self, **arguments: Any) -> None:
+        require_names("profile", arguments, (*_OWN, *inspect.signature(super().__init__).parameters))
         self.counters = arguments.pop("counters", False)
         self._interval_ns = check_counters(self.counters, arguments.pop("counter_interval_us", None))
         self._counters: Counters | None = None  # of the latest cycle
+        self.sample_stacks = arguments.pop("sample_stacks", False)
+        self._stacks: StackSamples | None = None  # likewise
         if arguments.get("acc_events"):
             if arguments.get("schedule") is not None:
                 raise ValueError(_NO_ACCUMULATION)
@@ -108,7 +121,7 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
 
     def prepare_trace(self) -> None:
         """Begin to warm up, as start() and step() do, and discard the results of the latest cycle."""
-        self._core = self._read = self._counters = None
+        self._core = self._read = self._counters = self._stacks = None
         with warnings.catch_warnings():
             # It recommends acc_events, which is unsupported with a schedule and has no effect without one.
             warnings.filterwarnings("ignore", message="Warning: Profiler clears events")
@@ -120,9 +133,14 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         if self.counters:
             counters = Counters(self.counters, self._interval_ns, begins_live=self._is_of_program)
             self._counters = counters if counters.start() else None
+        if self.sample_stacks:
+            stacks = StackSamples()
+            self._stacks = stacks if stacks.start() else None
 
     def stop_trace(self) -> None:
         """End a cycle, as stop() and step() do."""
+        if self._stacks is not None:
+            self._stacks.stop()
         if self._counters is not None:
             self._counters.stop()  # before Kineto's clock goes
             self._energy = self._counters.energy
@@ -146,8 +164,9 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         """Return the events grouped by name, as torch.profiler does, with their work and roofline.
 
         The arguments are those of ``flopscope.Trace.key_averages``. The peaks are those of the GPUs in the trace or, if
-        no GPU was used, of the CPU, provided they are already measured (``flopscope devices --measure``). Raise
-        RuntimeError if the profile is running or has recorded nothing.
+        no GPU was used, of the CPU, provided they are already measured (``flopscope devices --measure``);
+        ``peaks="measured"`` measures those of the CPU. Raise RuntimeError if the profile is running or has recorded
+        nothing.
         """
         by = group_by_input_shape, group_by_stack_n, group_by_overload_name
         return Results.key_averages(self, *by, group_by=group_by, peaks=peaks, kernels=kernels)
@@ -184,9 +203,9 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
                 _torch.profile.export_chrome_trace(self, written, use_python_export=True)
                 with open(written, "rb") as source, replacing(path, "wb") as file:
                     shutil.copyfileobj(source, file)
-        elif path.endswith(".gz") or self._counters is not None:
-            events = b"" if self._counters is None else self._recorded("trace").trace_samples()
-            kineto.save(path, compressed=path.endswith(".gz"), events=events)
+        elif path.endswith(".gz") or self._counters is not None or self._stacks is not None:
+            core = self._recorded("trace")
+            kineto.save(path, path.endswith(".gz"), core.trace_samples(), core.trace_frames())
         else:
             _torch.profile.export_chrome_trace(self, path)
 
@@ -217,8 +236,9 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         kineto = self._finished(what)
         if self._read is None or self._read[0] is not kineto:
             self._read = kineto, _read(self.profiler)
-            if self._counters is not None and self._read[1]._core is not None:
-                self._counters.pour(self._read[1]._core)
+            for samples in (self._counters, self._stacks):
+                if samples is not None and self._read[1]._core is not None:
+                    samples.pour(self._read[1]._core)
         return self._read[1]
 
     @property
@@ -235,16 +255,12 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         return "the profile has recorded nothing; use it in a `with` block, or call start() and stop()"
 
     def _peaks(self, core: Store, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, Any]]]:
-        shares, sources = self.trace()._peaks(core, source)
-        if core.devices <= {"cpu"} and source == "measured":
-            cpu = find_device("cpu")
-            if cpu.measured is not None:
-                shares["cpu"], sources["cpu"] = cpu.measured, {"source": "measured", "name": cpu.name}
-        return shares, sources
+        return self.trace()._peaks(core, source)
+
+    def _stored_peaks(self, core: Store) -> tuple[dict[str, Peaks], dict[str, dict[str, Any]]]:
+        return self.trace()._stored_peaks(core)
 
     def _why_unknown(self, device: str, source: str) -> str:
-        if device == "cpu":
-            return Results._why_unknown(self, device, source)
         return self.trace()._why_unknown(device, source)
 
 
@@ -293,7 +309,8 @@ def from_profile(prof: Any) -> Trace:
 def _read(profiler: Any) -> Trace:
     """Return the trace of a torch.autograd.profiler.profile whose text is kept."""
     trace: Trace = profiler.kineto_results.read()
-    trace._usual_peaks = "measured"  # the trace was recorded on this machine
+    trace._usual_peaks = STORED
+    trace._recorded_cpu = CPU.here()
     trace.record_shapes = profiler.record_shapes
     trace.profile_memory = profiler.profile_memory
     trace._cpu_alone = not _cuda.is_initialized()
@@ -328,13 +345,16 @@ class _Kineto:
         with _links_to(self._text()) as path:
             return load_own(path)
 
-    def save(self, path: str, compressed: bool = False, events: bytes = b"") -> None:
-        """Write the trace to a file, as _ProfilerResult does, with more events. Raise OSError if that fails."""
+    def save(self, path: str, compressed: bool = False, events: bytes = b"", members: bytes = b"") -> None:
+        """Write the trace to a file, as _ProfilerResult does, with more events and members of the head.
+
+        Raise OSError if that fails.
+        """
         memory = self._text()
         size = os.fstat(memory).st_size
         head = max(0, size - _TAIL)  # bytes that are copied unchanged
         tail = os.pread(memory, _TAIL, head).replace(self._quoted_path, json.dumps(path, ensure_ascii=False).encode())
-        tail = _with_events(tail, events)
+        tail = _with_cpu(_with_additions(tail, events, members))
         with replacing(path, "wb") as file:
             if compressed:
                 name = os.path.basename(path).removesuffix(".gz")
@@ -369,13 +389,24 @@ class _Kineto:
             raise OSError("Kineto wrote no trace; its output may contain the reason")
 
 
-def _with_events(tail: bytes, events: bytes) -> bytes:
-    """Insert events at the end of the list of events, whose bracket is the last one before the trace's name."""
+def _with_additions(tail: bytes, events: bytes, members: bytes) -> bytes:
+    """Insert events at the end of the list of events, whose bracket is the last one before the trace's name.
+
+    Members are inserted after it.
+    """
     at = tail.rfind(b"]", 0, tail.rfind(b'"traceName"'))
     if not events or at < 0:
         return tail
     before = tail[:at].rstrip()
-    return before + (b"\n" if before.endswith((b"[", b",")) else b",\n") + events + b"\n" + tail[at:]
+    more = b",\n" + members if members else b""
+    return before + (b"\n" if before.endswith((b"[", b",")) else b",\n") + events + b"\n]" + more + tail[at + 1 :]
+
+
+def _with_cpu(tail: bytes) -> bytes:
+    """Insert the description of this machine's CPU before the trace's name."""
+    at = tail.rfind(b'"traceName"')
+    member = f"{json.dumps(CPU_MEMBER)}: {json.dumps(CPU.here().to_head())},\n  "
+    return tail if at < 0 else tail[:at] + member.encode() + tail[at:]
 
 
 def _send(memory: int, size: int, file: IO[bytes]) -> None:

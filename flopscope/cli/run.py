@@ -84,6 +84,7 @@ def add_run(commands: Any) -> None:
     parser.add_argument("--stacks", action="store_true", help="record Python calls, and torch's modules")
     parser.add_argument("--memory", action="store_true", help="record memory that is allocated and freed")
     parser.add_argument("--counters", action="store_true", help="record hardware counters of NVIDIA GPUs")
+    parser.add_argument("--no-samples", action="store_true", help="do not sample the lines that the program is in")
     report = parser.add_mutually_exclusive_group()
     report.add_argument(
         "-o",
@@ -130,6 +131,13 @@ def _tell(message: object) -> None:
     if sys.__stderr__ is not None:
         with suppress(OSError, ValueError):
             print(f"flopscope run: {printable(str(message))}", file=sys.__stderr__, flush=True)
+
+
+def _print_summary(prof: Any) -> None:
+    """Print the summary on the process's stderr, fitted to it."""
+    from flopscope.views.fitted import terminal_width
+
+    print(prof.summary().fitted(terminal_width(sys.__stderr__)), file=sys.__stderr__)
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
@@ -210,6 +218,7 @@ class Run:
             "with_stack": options.stacks,
             "profile_memory": options.memory,
             "counters": options.counters,
+            "sample_stacks": not options.no_samples,
         }
         self._program = program
         self._outputs = outputs
@@ -235,7 +244,7 @@ class Run:
                 problem = interruption
         status = exit_status(problem)
         if os.getpid() == self._pid:
-            self._finish()
+            self._finish(measures=problem is None or isinstance(problem, SystemExit))
         if type(problem) is KeyboardInterrupt:
             _end_by_interrupt()
         return status
@@ -272,8 +281,11 @@ class Run:
 
     # Results ----------------------------------------------------------------------------------------------------------
 
-    def _finish(self) -> None:
-        """End the recording and write the results. A failure is told and has no other effect."""
+    def _finish(self, measures: bool = False) -> None:
+        """End the recording and write the results. A failure is told and has no other effect.
+
+        measures: measure the CPU first, if its peaks are needed and unknown.
+        """
         if self._finished or self._writing:
             return
         self._writing = True
@@ -283,6 +295,8 @@ class Run:
                 if prof is None:
                     _tell(f"nothing was recorded: {self._recording.why_nothing}")
                 else:
+                    if measures and self._outputs.rank is None:
+                        _measure_cpu(prof)
                     self._hand_over(prof)
         except KeyboardInterrupt:
             _tell("interrupted: the results are incomplete")
@@ -298,7 +312,7 @@ class Run:
         leads = rank is None or rank["rank"] == 0
         if leads and not self._options.no_summary and sys.__stderr__ is not None:
             with suppress(_Failed):
-                self._attempt("summary", lambda: prof.summary(file=sys.__stderr__))
+                self._attempt("summary", lambda: _print_summary(prof))
         trace = self._outputs.trace
         if trace is not None:
             with suppress(_Failed):
@@ -333,6 +347,22 @@ class Run:
         except Exception as problem:
             _tell(f"there is no {what}: {_described(problem)}")
             raise _Failed from problem
+
+
+def _measure_cpu(prof: Any) -> None:
+    """Measure the peaks of this CPU if they rate work of the profile and were never measured."""
+    from flopscope.answers.advice import without_peaks
+    from flopscope.hardware.device import measure_peaks
+
+    analysis = prof._analysis("summary")
+    if analysis.on_device or not without_peaks(analysis):
+        return
+    _tell("this CPU's peaks are measured now, once for this machine, which takes about 5 s")
+    try:
+        measure_peaks("cpu")
+        prof._last_analysis = None
+    except (KeyboardInterrupt, RuntimeError) as problem:
+        _tell(f"this CPU's peaks are not measured: {problem or 'interrupted'}")
 
 
 class _Failed(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["HINTS", "WITHOUT_OPS", "Hints"]
+__all__ = ["HINTS", "ON_CPU_WITHOUT_OPS", "WITHOUT_OPS", "Hints"]
 
 
 class Hints(NamedTuple):
@@ -49,3 +49,8 @@ _WITHOUT_OPS = (
 )
 WITHOUT_OPS = HINTS._replace(shapes=_WITHOUT_OPS, advice=_WITHOUT_OPS)
 """Of a trace of torch without ops."""
+ON_CPU_WITHOUT_OPS = (
+    "The work of the ranges is unknown, because no op that did it was recorded: state it by fs.record_function(…, "
+    "flops=…, bytes=…, unit=…)."
+)
+"""Of a program on a CPU that is none of torch."""
