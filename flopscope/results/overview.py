@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from flopscope.support.units import MISSING, bound_text, number_text, percent_text, roofline_text, short_time_text
+from flopscope import _core
+from flopscope.support.units import MISSING, bound_text, percent_text, prefixed_text, roofline_text, short_time_text
 
 if TYPE_CHECKING:
     from flopscope.answers.analysis import Analysis
@@ -38,6 +39,7 @@ def html(profile: Results) -> str:
 
 def _overview(profile: Results) -> Any:
     from flopscope.answers.advice import advise
+    from flopscope.answers.analysis import PARTS
     from flopscope.views.overview import Overview
 
     analysis = profile._analysis("overview", STORED)
@@ -62,8 +64,9 @@ def _overview(profile: Results) -> Any:
     if len(advice) > ADVICE_SHOWN:
         notes.append(f"{len(advice) - ADVICE_SHOWN} more pieces of advice: advice().")
     notes += getattr(advice, "notes", [])
-    headers = ("op", "calls", "time", "share", "TFLOP/s", "GB/s", "% roofline", "bound")
-    return Overview(_head(profile, analysis, whole), parts, shown, picture, headers, rows, notes)
+    headers = ("op", "calls", "time", "share", "FLOP/s", "B/s", "% roofline", "bound")
+    glosses = dict(zip(PARTS, _core.part_glosses if analysis.on_device else _core.part_bare_glosses, strict=True))
+    return Overview(_head(profile, analysis, whole), parts, shown, picture, headers, rows, notes, glosses)
 
 
 def _accounting(analysis: Analysis) -> tuple[dict[str, float], dict[str, Any]]:
@@ -129,8 +132,8 @@ def _cells(row: EventRow, us: float, total: float) -> list[str]:
         str(row.count),
         short_time_text(us),
         percent_text(100 * us / total) if total > 0 else MISSING,
-        number_text(row.tflops_per_s),
-        number_text(row.gbytes_per_s),
+        prefixed_text(row.tflops_per_s * 1e12),
+        prefixed_text(row.gbytes_per_s * 1e9),
         roofline_text(row.pct_roofline),
         bound_text(row.bound),
     ]

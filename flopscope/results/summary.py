@@ -96,6 +96,7 @@ def text(core: Store, analysis: Analysis, energy: Mapping[str, Energy] | None = 
             hfu,
             {part: analysis.causes_of(part) for part in ("host", "other")},
             analysis.apart,
+            analysis.on_device,
         ),
         "",
         "Advice",

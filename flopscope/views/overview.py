@@ -65,6 +65,8 @@ class Overview:
     """Of the table. The first column is a name, the last a word."""
     rows: Sequence[Sequence[str]] = ()
     notes: Sequence[str] = ()
+    glosses: Mapping[str, str] = field(default_factory=dict)
+    """What each part is, in a few words."""
 
 
 def overview_html(view: Overview) -> str:
@@ -74,7 +76,7 @@ def overview_html(view: Overview) -> str:
     parts = [
         f"<style>{STYLE}{OVERVIEW_STYLE}</style>",
         f'<div class="flopscope-overview"><div class="head">{head}</div>',
-        _bar(view.parts),
+        _bar(view.parts, view.glosses),
         f'<div class="sides">{sides}</div>' if sides else "",
         _table(view.headers, view.rows),
         *(f'<div class="quiet">{markup(shorten(note, 300))}</div>' for note in view.notes),
@@ -96,8 +98,8 @@ def _background(part: str) -> str:
     return _HATCHES[hatch] + ("" if colour == PAPER else f", {colour}")
 
 
-def _bar(parts: Mapping[str, float]) -> str:
-    """Return the accounting: a bar of segments, and a legend with times and shares."""
+def _bar(parts: Mapping[str, float], glosses: Mapping[str, str]) -> str:
+    """Return the accounting: a bar of segments, and a legend with times, shares and what the parts are."""
     known = {part: us for part, us in parts.items() if us > 0 and part in LOOKS}
     total = sum(known.values())
     if not total > 0:
@@ -113,7 +115,8 @@ def _bar(parts: Mapping[str, float]) -> str:
         style = f"background: {_background(part)}"
         width = 100 * us / total
         segments.append(f'<span style="width: {width:.2f}%; {style}" title="{markup(text)}"></span>')
-        entries.append(f'<span><i style="{style}"></i>{markup(text)}</span>')
+        gloss = f' <small class="quiet">{markup(glosses[part])}</small>' if part in glosses else ""
+        entries.append(f'<span><i style="{style}"></i>{markup(text)}{gloss}</span>')
     if rest > 0:
         entries.append(f"<span>others {short_time_text(rest)}</span>")
     return f'<div class="bar">{"".join(segments)}</div>\n<div class="legend">{"".join(entries)}</div>'
