@@ -22,6 +22,8 @@ os.environ.setdefault("FLOPSCOPE_CACHE_DIR", tempfile.mkdtemp(prefix="flopscope-
 for name in ("IOENCODING", "OPTIMIZE", "SAFEPATH", "UNBUFFERED", "WARNINGS"):
     os.environ.pop("PYTHON" + name, None)
 os.environ.pop("FLOPSCOPE_WATCH_GRAPHS", None)
+os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")  # which the readline library sets, unseen by os.environ
 
 
 @pytest.hookimpl(optionalhook=True)
