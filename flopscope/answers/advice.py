@@ -14,14 +14,14 @@ from flopscope.answers.memory_rules import unordered
 from flopscope.answers.rules import RULES
 from flopscope.answers.step_kinds import notes_of
 from flopscope.sentences.words import Facts, sentence, shown_as_sentence
-from flopscope.support.hints import HINTS, WITHOUT_OPS
+from flopscope.support.hints import HINTS, ON_CPU_WITHOUT_OPS, WITHOUT_OPS
 from flopscope.support.safe import markup, printable
 from flopscope.support.units import percent_text, plural, short_time_text
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Advice", "AdviceTable", "advise"]
+__all__ = ["Advice", "AdviceTable", "advise", "without_peaks"]
 
 LEAST_SHARE = 0.01
 """Of the step: a saving below it is not reported."""
@@ -80,22 +80,22 @@ class AdviceTable(Sequence[Advice]):
         """Return a dict for each row, of values that JSON can hold."""
         return [row._asdict() for row in self._rows]
 
-    def lines(self) -> Iterator[str]:
-        """Yield the lines of the text."""
+    def lines(self, width: int = WIDTH) -> Iterator[str]:
+        """Yield the lines of the text, of at most ``width`` characters."""
         a_step = " a step" if self._per_step else ""
         for number, row in enumerate(self._rows, 1):
             saves = f"saves about {short_time_text(row.saving_us)}{a_step} ({percent_text(row.saving_pct)})"
-            yield from textwrap.wrap(f"{number}. {printable(row.action)}: {saves}", WIDTH, subsequent_indent="   ")
+            yield from textwrap.wrap(f"{number}. {printable(row.action)}: {saves}", width, subsequent_indent="   ")
             reason = f"{printable(row.reason)} (rule: {row.rule})"
-            yield from textwrap.wrap(reason, WIDTH, initial_indent="   ", subsequent_indent="   ")
+            yield from textwrap.wrap(reason, width, initial_indent="   ", subsequent_indent="   ")
             for entry in row.evidence[:EVIDENCE_SHOWN]:
-                yield f"     {_evidence_text(entry, WIDTH - 7)}"
+                yield f"     {_evidence_text(entry, width - 7)}"
             if row.where:
-                yield _at(printable(row.where))
+                yield _at(printable(row.where), width)
         if not self._rows:
             yield "No rule found a saving of at least 1% of the time."
         for note in self.notes:
-            yield from textwrap.wrap(printable(note), WIDTH)
+            yield from textwrap.wrap(printable(note), width)
 
     def __str__(self) -> str:
         return "\n".join(self.lines()) + "\n"
@@ -123,9 +123,9 @@ class AdviceTable(Sequence[Advice]):
         )
 
 
-def _at(place: str) -> str:
+def _at(place: str, width: int) -> str:
     """Return the line of a place, of which the end says the most."""
-    left = WIDTH - 8
+    left = width - 8
     return f"     at {place if len(place) <= left else '…' + place[1 - left :]}"
 
 
@@ -203,6 +203,13 @@ def advise(analysis: Analysis) -> AdviceTable:
     return AdviceTable(rows, analysis.has_steps, notes)
 
 
+def without_peaks(analysis: Analysis) -> list[str]:
+    """Return why the peaks of devices are unknown whose work is known, and what to do."""
+    unseen = not analysis.on_device and analysis.meta["device_unseen"]
+    unknown = analysis.meta.get("unknown_peaks", {}) if any(analysis.known_work) and not unseen else {}
+    return [f"The work on {device} has no limits, as its peaks are unknown: {why}." for device, why in unknown.items()]
+
+
 def _plain(facts: Facts) -> dict[str, Any]:
     """Return a record of facts as values that JSON can hold: lists for tuples, None for NaN."""
 
@@ -227,6 +234,15 @@ def graphs_lost(counts: Mapping[str, int]) -> int:
     return counts.get("works", 0) - counts.get("matched", 0)
 
 
+def _without_unit(analysis: Analysis) -> str:
+    """Return the names of the first ranges whose FLOPs the program stated without a unit, "" for none."""
+    names = ("key", "is_user_annotation", "flops", "unit")
+    rows = zip(*(analysis.columns[name] for name in names), strict=True)
+    found = list(dict.fromkeys(key for key, is_range, flops, unit in rows if is_range and flops > 0 and not unit))
+    more = len(found) - EVIDENCE_SHOWN
+    return ", ".join(found[:EVIDENCE_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
 def missing(analysis: Analysis) -> list[str]:
     """Return what could not be judged, and which recording option would bring it."""
     notes = list(analysis.meta["hints"].said)
@@ -234,18 +250,22 @@ def missing(analysis: Analysis) -> list[str]:
     unknown = any(op.part == "unmodelled" for op in analysis.ops)
     has_ops = any("::" in op.key for op in analysis.ops if op.row >= 0)
     if unknown and not analysis.has_shapes:
-        notes.append((hints if has_ops or hints != HINTS else WITHOUT_OPS).advice)
+        foreign = not (has_ops or analysis.on_device or analysis.uses_torch) and hints == HINTS
+        without = ON_CPU_WITHOUT_OPS if foreign else WITHOUT_OPS.advice
+        if not (foreign and any(analysis.known_work)):
+            notes.append(hints.advice if has_ops or hints != HINTS else without)
     elif unknown and (lost := graphs_lost(analysis.meta["graphs"])):
         notes.append(
             f"The work of {plural(lost, 'kernel or copy', 'kernels and copies')} of replayed graphs is unknown, as the "
             f"capture was not recorded. {hints.graphs}"
         )
+    if unitless := _without_unit(analysis):
+        notes.append(f"The FLOPs stated for {unitless} have no compute unit, so their limit is unknown: pass unit=.")
     if unseen:
         notes.append("The program used a GPU, but no activity of it was recorded: profile with ProfilerActivity.CUDA.")
     if analysis.steps and not analysis.has_steps:
         notes.append(f"The profile has no steps, so times are those of the whole profile: {hints.steps}.")
-    for device, why in analysis.meta.get("unknown_peaks", {}).items() if not unseen else ():
-        notes.append(f"The work on {device} is unmodelled, because its peaks are unknown: {why}.")
+    notes += without_peaks(analysis)
     if analysis.meta["dropped"]:
         notes.append(f"{analysis.meta['dropped']} records were lost: times and counts are too low.")
     return notes

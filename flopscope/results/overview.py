@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from flopscope import _core
+from flopscope.hardware.device import STORED
 from flopscope.support.units import MISSING, bound_text, percent_text, prefixed_text, roofline_text, short_time_text
 
 if TYPE_CHECKING:
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from flopscope.results.table import EventTable
     from flopscope.views.thumbnail import Mark
 
-__all__ = ["STORED", "html"]
+__all__ = ["html"]
 
-STORED = "stored"
-"""The peaks of an overview: those that are known without measuring."""
 OPS_SHOWN, ADVICE_SHOWN = 10, 3
 
 
@@ -39,7 +37,6 @@ def html(profile: Results) -> str:
 
 def _overview(profile: Results) -> Any:
     from flopscope.answers.advice import advise
-    from flopscope.answers.analysis import PARTS
     from flopscope.views.overview import Overview
 
     analysis = profile._analysis("overview", STORED)
@@ -57,16 +54,11 @@ def _overview(profile: Results) -> Any:
     ]
     rows, picture = _ops(table, analysis.peaks)
     notes = [] if len(table) else ["The profile holds no events."]
-    if analysis.devices and not analysis.peaks:
-        notes.append(
-            "The peaks of the device are unknown, so there is no % of the roofline: key_averages() measures them."
-        )
     if len(advice) > ADVICE_SHOWN:
         notes.append(f"{len(advice) - ADVICE_SHOWN} more pieces of advice: advice().")
     notes += getattr(advice, "notes", [])
     headers = ("op", "calls", "time", "share", "FLOP/s", "B/s", "% roofline", "bound")
-    glosses = dict(zip(PARTS, _core.part_glosses if analysis.on_device else _core.part_bare_glosses, strict=True))
-    return Overview(_head(profile, analysis, whole), parts, shown, picture, headers, rows, notes, glosses)
+    return Overview(_head(profile, analysis, whole), parts, shown, picture, headers, rows, notes, analysis.on_device)
 
 
 def _accounting(analysis: Analysis) -> tuple[dict[str, float], dict[str, Any]]:

@@ -158,10 +158,14 @@ class Padded(NamedTuple):
     share: float
     """Of the limit, in percent, that the longest reaches."""
     usual: float
+    vocabulary: bool = False
+    """The size is that of the vocabulary: an embedding has so many rows, and a loss or a choice so many classes."""
 
     @property
     def action(self) -> str:
         sizes = [padded.rpartition(" ")[2] for padded in self.padded]
+        if self.vocabulary:
+            return f"Pad the vocabulary from {self.sizes[0].rpartition(' ')[2]} to {sizes[0]}"
         return f"Pad {listed(self.sizes)} of {cut(self.op, OP_WIDTH)} to {listed(sizes)}"
 
     @property

@@ -6,13 +6,14 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from flopscope import _core
 from flopscope.support.safe import markup
 from flopscope.support.units import percent_text, short_time_text
 from flopscope.views.html import PIXELS, STYLE
 from flopscope.views.labels import shorten
-from flopscope.views.waterfall import LOOKS, PAPER
+from flopscope.views.waterfall import LOOKS, PAPER, label_of
 
-__all__ = ["Overview", "failure_html", "measurement_html", "overview_html"]
+__all__ = ["Overview", "bar_html", "failure_html", "measurement_html", "overview_html"]
 
 LEAST_SHARE = 0.004  # of the bar: smaller parts are summed up
 LONGEST_ADVICE = 220
@@ -65,8 +66,8 @@ class Overview:
     """Of the table. The first column is a name, the last a word."""
     rows: Sequence[Sequence[str]] = ()
     notes: Sequence[str] = ()
-    glosses: Mapping[str, str] = field(default_factory=dict)
-    """What each part is, in a few words."""
+    on_device: bool = True
+    """Whether the parts are those of a device, or of a program on a CPU."""
 
 
 def overview_html(view: Overview) -> str:
@@ -76,7 +77,7 @@ def overview_html(view: Overview) -> str:
     parts = [
         f"<style>{STYLE}{OVERVIEW_STYLE}</style>",
         f'<div class="flopscope-overview"><div class="head">{head}</div>',
-        _bar(view.parts, view.glosses),
+        bar_html(view.parts, view.on_device),
         f'<div class="sides">{sides}</div>' if sides else "",
         _table(view.headers, view.rows),
         *(f'<div class="quiet">{markup(shorten(note, 300))}</div>' for note in view.notes),
@@ -98,7 +99,7 @@ def _background(part: str) -> str:
     return _HATCHES[hatch] + ("" if colour == PAPER else f", {colour}")
 
 
-def _bar(parts: Mapping[str, float], glosses: Mapping[str, str]) -> str:
+def bar_html(parts: Mapping[str, float], on_device: bool = True) -> str:
     """Return the accounting: a bar of segments, and a legend with times, shares and what the parts are."""
     known = {part: us for part, us in parts.items() if us > 0 and part in LOOKS}
     total = sum(known.values())
@@ -106,16 +107,17 @@ def _bar(parts: Mapping[str, float], glosses: Mapping[str, str]) -> str:
         return ""
     order = ["ideal", *(part for part in sorted(known, key=lambda part: -known[part]) if part != "ideal")]
     segments, entries, rest = [], [], 0.0
+    glosses = dict(zip(_core.parts, _core.part_glosses if on_device else _core.part_bare_glosses, strict=True))
     for part in order:
         us = known.get(part, 0.0)
         if us < LEAST_SHARE * total:
             rest += us
             continue
-        text = f"{LOOKS[part][0]} {short_time_text(us)} {percent_text(100 * us / total)}"
+        text = f"{label_of(part, on_device)} {short_time_text(us)} {percent_text(100 * us / total)}"
         style = f"background: {_background(part)}"
         width = 100 * us / total
         segments.append(f'<span style="width: {width:.2f}%; {style}" title="{markup(text)}"></span>')
-        gloss = f' <small class="quiet">{markup(glosses[part])}</small>' if part in glosses else ""
+        gloss = f' <small class="quiet">{markup(glosses[part])}</small>'
         entries.append(f'<span><i style="{style}"></i>{markup(text)}{gloss}</span>')
     if rest > 0:
         entries.append(f"<span>others {short_time_text(rest)}</span>")
