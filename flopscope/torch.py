@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import functools
 import gzip
+import inspect
 import json
 import os
 import shutil
@@ -35,6 +36,7 @@ from flopscope.sources.load import Trace, load_own
 from flopscope.sources.schedules import action_at
 from flopscope.sources.stack_samples import StackSamples
 from flopscope.support.files import replacing
+from flopscope.support.suggest import require_names
 
 try:
     import torch.cuda as _cuda
@@ -75,6 +77,9 @@ def __getattr__(name: str) -> Any:
     return getattr(_torch, name)
 
 
+_OWN = ("counters", "counter_interval_us", "sample_stacks")  # arguments that are not torch's
+
+
 class profile(_torch.profile, Results):  # type: ignore[misc]
     """A torch.profiler.profile with the results of flopscope.
 
@@ -94,6 +99,7 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
     _usual_peaks = STORED
 
     def __init__(self, **arguments: Any) -> None:
+        require_names("profile", arguments, (*_OWN, *inspect.signature(super().__init__).parameters))
         self.counters = arguments.pop("counters", False)
         self._interval_ns = check_counters(self.counters, arguments.pop("counter_interval_us", None))
         self._counters: Counters | None = None  # of the latest cycle

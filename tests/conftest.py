@@ -22,6 +22,7 @@ os.environ.setdefault("FLOPSCOPE_CACHE_DIR", tempfile.mkdtemp(prefix="flopscope-
 for name in ("IOENCODING", "OPTIMIZE", "SAFEPATH", "UNBUFFERED", "WARNINGS"):
     os.environ.pop("PYTHON" + name, None)
 os.environ.pop("FLOPSCOPE_WATCH_GRAPHS", None)
+os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, to which texts would be fitted
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -325,7 +325,7 @@ def test_where_peaks_are_unknown_the_notes_say_why_time_is_unmodelled() -> None:
     program.op("aten::mm", 1, 500, [64, 64], [64, 64])
     trace = program.load()
     assert list(trace.accounting()["unmodelled"]) == [500.0, 500.0]
-    assert any("cpu is unmodelled" in note and "does not name its CPU" in note for note in trace.advice().notes)
+    assert any("cpu has no limits" in note and "does not name its CPU" in note for note in trace.advice().notes)
     assert not any("unmodelled" in note for note in trace.advice(peaks="none").notes)
     assert not any("unmodelled" in note for note in late().load().advice().notes)
 

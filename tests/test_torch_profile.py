@@ -392,3 +392,9 @@ def test_a_cpu_program_has_rates_if_the_trace_names_a_gpu(monkeypatch: pytest.Mo
         table = prof.key_averages()
         (row,) = [row for row in table if row.key == "aten::sin"]
         assert table.device_unseen == used_cuda and math.isnan(row.gbytes_per_s) == used_cuda
+
+
+def test_a_misspelt_argument_gets_a_suggestion() -> None:
+    for wrong, right in (("record_shape", "record_shapes"), ("counter", "counters"), ("activites", "activities")):
+        with pytest.raises(TypeError, match=f"'{wrong}'; did you mean '{right}'"):
+            ft.profile(**{wrong: True})

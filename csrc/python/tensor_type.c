@@ -129,7 +129,7 @@ static PyObject *tensor_array(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"dtype", "copy", NULL};
     PyObject *dtype = Py_None, *copy = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO:__array__", names, &dtype, &copy)) return NULL;
+    if (!fs_parse_arguments(args, kwargs, "|OO:__array__", names, &dtype, &copy)) return NULL;
     const fs_tensor *tensor = TENSOR(self);
     bool must_copy = tensor->device.kind == FS_CUDA || tensor->dtype == FS_BFLOAT16;
     if (copy == Py_False && must_copy) {
@@ -185,8 +185,8 @@ static PyObject *tensor_to(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"", "", "dtype", "device", NULL};
     PyObject *arguments[2] = {NULL, NULL}, *dtype_object = NULL, *device_object = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO$OO:to", names, &arguments[0], &arguments[1], &dtype_object,
-                                     &device_object))
+    if (!fs_parse_arguments(args, kwargs, "|OO$OO:to", names, &arguments[0], &arguments[1], &dtype_object,
+                            &device_object))
         return NULL;
     for (int i = 0; i < 2; i++) {
         if (arguments[i] == NULL) continue;

@@ -270,6 +270,28 @@ static PyObject *library_rules(PyObject *module, PyObject *unused)
     return list;
 }
 
+/* Append the names of rows to a list; those of torch's ops with their namespace. */
+static bool append_names(PyObject *list, const fs_aten_rule *rows)
+{
+    for (const fs_aten_rule *row = rows; row->name != NULL; row++) {
+        PyObject *name = PyUnicode_FromFormat("%s%s", strchr(row->name, ':') == NULL ? "aten::" : "", row->name);
+        int status = name != NULL ? PyList_Append(list, name) : -1;
+        Py_XDECREF(name);
+        if (status < 0) return false;
+    }
+    return true;
+}
+
+static PyObject *ruled_ops(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    PyObject *list = PyList_New(0);
+    if (list != NULL && (!append_names(list, fs_aten_product_rules) || !append_names(list, fs_aten_element_rules) ||
+                         !append_names(list, fs_library_rules)))
+        Py_CLEAR(list);
+    return list;
+}
+
 static PyObject *category_of(PyObject *module, PyObject *args)
 {
     (void)module;
@@ -290,6 +312,7 @@ static PyMethodDef functions[] = {
     {"_library_rules", library_rules, METH_NOARGS,
      "_library_rules(): (name, argument list, whether it can be parsed) of each rule for an op of another library than "
      "torch."},
+    {"_ruled_ops", ruled_ops, METH_NOARGS, "_ruled_ops(): the names of the ops that have a built-in rule."},
     {"_set_rule_loader", set_rule_loader, METH_O,
      "_set_rule_loader(loader): call loader() once, before the work of an op of another library is asked for."},
     {"_set_work_rule", set_work_rule, METH_O,

@@ -222,10 +222,11 @@ class Analysis:
         own = "trace" in self.columns["timing_source"] and self.meta["hints"] in (HINTS, WITHOUT_OPS)
         return own or any(key.startswith("aten::") for key in self.columns["key"])
 
-    @property
-    def knows_work(self) -> bool:
-        """Whether the FLOPs or the bytes of any row are known."""
-        return any(not np.isnan(self.columns[name]).all() for name in ("flops", "bytes_total_moved"))
+    @cached_property
+    def known_work(self) -> tuple[bool, bool]:
+        """Whether the FLOPs of any row are known, and whether the bytes are."""
+        flops, nbytes = (not np.isnan(self.columns[name]).all() for name in ("flops", "bytes_total_moved"))
+        return flops, nbytes
 
     @cached_property
     def devices(self) -> list[int]:

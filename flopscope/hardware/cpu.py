@@ -16,11 +16,10 @@ from flopscope.hardware.peaks import BANDWIDTHS, TIMES, Peaks
 __all__ = ["CPU", "CPU_MEMBER", "peaks_of_cpu", "why_cpu_unknown"]
 
 CPU_MEMBER = "cpuProperties"
-"""Member of a trace's head: name, isa, threads and cache_bytes of the CPU, and its measured "peaks" if they are known."""
+"""Member of a trace's head: name, isa, threads and cache_bytes of the CPU, and its measured "peaks" if known."""
 _FACTS: Mapping[str, type] = {"name": str, "isa": str, "threads": int, "cache_bytes": int}
 _WRITTEN = ("source", "flops", *BANDWIDTHS, *TIMES, "when", "versions")
 _NAMED = ("name", "threads")  # a description without these is none
-_TO_MEASURE = "run flopscope devices --measure once, which takes about 5 s"
 
 
 @dataclass(frozen=True)
@@ -98,10 +97,15 @@ def peaks_of_cpu(cpu: CPU | None, source: str) -> Peaks | None:
 def why_cpu_unknown(cpu: CPU | None) -> str:
     """Return why the peaks of the CPU of a trace are unknown without measuring, and what to do: a clause."""
     if cpu is None:
-        return "the trace does not name its CPU; if it is that of this machine, use --peaks measured"
+        return (
+            'the trace does not name its CPU; --peaks measured (peaks="measured") rates it by the CPU of this machine'
+        )
     if cpu.is_here:
-        return f"they were never measured on this machine: {_TO_MEASURE}"
+        return (
+            "they were never measured on this machine: run flopscope devices --measure once, which takes about 5 s, or "
+            'pass peaks="measured"'
+        )
     return (
-        f"the trace is of another CPU ({cpu}; here: {CPU.here()}) and carries no peaks; run flopscope devices --measure "
-        "there before it is recorded, or state them by --peaks memory=…,fp32=… in bytes/s and FLOP/s"
+        f"the trace is of another CPU ({cpu}; here: {CPU.here()}) and carries no peaks; run flopscope devices "
+        "--measure there before it is recorded, or state them by --peaks memory=…,fp32=… in bytes/s and FLOP/s"
     )

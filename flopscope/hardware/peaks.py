@@ -98,7 +98,7 @@ class Peaks:
 
     @classmethod
     def _of_measured(cls, fields: Any) -> Peaks:
-        """Return measured peaks from their fields in a file. Raise ValueError for what flopscope cannot have written."""
+        """Return measured peaks from their fields in a file. ValueError for what flopscope cannot have written."""
         try:
             peaks = cls(**fields)
             valid = all(is_number(number) and number > 0 for number in peaks._numbers.values())

@@ -22,6 +22,7 @@ from flopscope.ranks.tables import collective_rows, group_rows, host_rows, rank_
 from flopscope.ranks.unmatched import last_calls_by_group
 from flopscope.ranks.work import Work
 from flopscope.support.files import replacing
+from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import pandas
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Ranks"]
 
 
+@suggesting
 class Ranks:
     """The ranks of a distributed program, returned by load_ranks(). Times are in µs."""
 

@@ -14,6 +14,7 @@ from flopscope.results.matching import ComparisonRow, Key, Side, matched, sum_of
 from flopscope.results.results import Results
 from flopscope.results.table import EventTable
 from flopscope.support.safe import printable, write_csv
+from flopscope.support.suggest import suggesting
 from flopscope.views import comparison as view
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ By = Literal["name", "shape"]
 
 
 @dataclass(frozen=True)
+@suggesting
 class Comparison:
     """A comparison of two runs: an iterable of rows, the longest first, including those of one run only."""
 
@@ -204,6 +206,7 @@ class Comparison:
 _NUMBERS = ("count", "time", "flops", "bytes", "pct", "ratio")
 
 
+@suggesting
 def compare(
     a: Results | EventTable | pandas.DataFrame,
     b: Results | EventTable | pandas.DataFrame,

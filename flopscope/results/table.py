@@ -16,7 +16,7 @@ from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column
 from flopscope.results.row import COLUMN_NAMES, EventRow, is_array
 from flopscope.support import units
 from flopscope.support.hints import HINTS, Hints
-from flopscope.support.suggest import did_you_mean
+from flopscope.support.suggest import did_you_mean, suggesting
 from flopscope.views import arrow, entries, fitted, frame, html, text
 from flopscope.views import columns as seen
 
@@ -77,6 +77,7 @@ class _Columns(Mapping[str, "list[Any]"]):
         return len(self._sources)
 
 
+@suggesting
 class EventTable:
     """Rows of a profile, in the order of their first events: a sequence of EventRow. A slice of it is a table too.
 
