@@ -178,13 +178,8 @@ def test_the_list_of_events_of_torch_is_never_created(monkeypatch: pytest.Monkey
     str(prof.summary())
     prof.export_stacks(tmp_path / "stacks.txt")
     assert "aten::addmm" in (tmp_path / "stacks.txt").read_text()
-    assert {event.name for event in prof.events()} >= {"forward", "aten::linear"}
+    assert {event.name for event in prof.trace().events()} >= {"forward", "aten::linear"}
     assert len(ft.from_profile(prof)) == len(prof) == len(prof.trace())
-
-
-def test_acc_events_with_a_schedule_is_rejected() -> None:
-    with pytest.raises(ValueError, match="on_trace_ready"):
-        ft.profile(activities=CPU, acc_events=True, schedule=ft.schedule(wait=0, warmup=1, active=1))
 
 
 def test_each_cycle_frees_the_file_of_the_previous_one() -> None:
@@ -372,7 +367,7 @@ def test_an_interrupted_stop_still_has_results(monkeypatch: pytest.MonkeyPatch) 
 
     prof = ft.profile(activities=CPU)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(ft, "_keep_text", interrupt)
+        patched.setattr(ft, "keep_text", interrupt)
         with prof:
             train()
     assert len(prof.key_averages(peaks="none")) > 0
@@ -388,7 +383,13 @@ def test_a_cpu_program_has_rates_if_the_trace_names_a_gpu(monkeypatch: pytest.Mo
     monkeypatch.setattr(prof._finished("trace"), "read", lambda: fs.load_trace(text), raising=False)
     for used_cuda in (False, True):
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda used_cuda=used_cuda: used_cuda)
-        monkeypatch.setattr(prof, "_read", None)
+        monkeypatch.setattr(prof, "_traces", {})
         table = prof.key_averages()
         (row,) = [row for row in table if row.key == "aten::sin"]
         assert table.device_unseen == used_cuda and math.isnan(row.gbytes_per_s) == used_cuda
+
+
+def test_a_misspelt_argument_gets_a_suggestion() -> None:
+    for wrong, right in (("record_shape", "record_shapes"), ("counter", "counters"), ("activites", "activities")):
+        with pytest.raises(TypeError, match=f"'{wrong}'; did you mean '{right}'"):
+            ft.profile(**{wrong: True})

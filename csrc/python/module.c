@@ -103,8 +103,7 @@ static PyObject *empty(PyObject *module, PyObject *args, PyObject *kwargs)
     int64_t shape[FS_MAX_DIMS];
     fs_tensor tensor;
     fs_error err;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OO:empty", names, &shape_object, &dtype_object,
-                                     &device_object) ||
+    if (!fs_parse_arguments(args, kwargs, "O|$OO:empty", names, &shape_object, &dtype_object, &device_object) ||
         !fs_parse_shape(shape_object, &ndim, shape) || (dtype_object && !fs_parse_dtype(dtype_object, &dtype)) ||
         !fs_parse_device(device_object, &device))
         return NULL;

@@ -288,12 +288,13 @@ static void take_sample(sampler_object *self)
 {
     int64_t now = fs_clock_now();
     if (now - self->last < self->interval / 2) return; /* taken already */
+    int64_t used = cpu_of(CLOCK_THREAD_CPUTIME_ID);
     for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread))
         sample_thread(self, thread, now);
     self->last = now;
     self->samples++;
     if (self->file >= 0 && now - self->logged >= LOG_INTERVAL) write_log(self);
-    int64_t took = fs_clock_now() - now;
+    int64_t took = cpu_of(CLOCK_THREAD_CPUTIME_ID) - used; /* another thread may have interrupted this one */
     self->spent += took;
     self->cost += ((double)took - self->cost) / 16;
     if (self->stacks.count >= self->most_runs) {

@@ -26,7 +26,7 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {NULL};
     (void)type;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":Store", names)) return NULL;
+    if (!fs_parse_arguments(args, kwargs, ":Store", names)) return NULL;
     return (PyObject *)fs_store_object_create();
 }
 

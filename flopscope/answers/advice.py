@@ -234,6 +234,15 @@ def graphs_lost(counts: Mapping[str, int]) -> int:
     return counts.get("works", 0) - counts.get("matched", 0)
 
 
+def _without_unit(analysis: Analysis) -> str:
+    """Return the names of the first ranges whose FLOPs the program stated without a unit, "" for none."""
+    names = ("key", "is_user_annotation", "flops", "unit")
+    rows = zip(*(analysis.columns[name] for name in names), strict=True)
+    found = list(dict.fromkeys(key for key, is_range, flops, unit in rows if is_range and flops > 0 and not unit))
+    more = len(found) - EVIDENCE_SHOWN
+    return ", ".join(found[:EVIDENCE_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
 def missing(analysis: Analysis) -> list[str]:
     """Return what could not be judged, and which recording option would bring it."""
     notes = list(analysis.meta["hints"].said)
@@ -250,6 +259,8 @@ def missing(analysis: Analysis) -> list[str]:
             f"The work of {plural(lost, 'kernel or copy', 'kernels and copies')} of replayed graphs is unknown, as the "
             f"capture was not recorded. {hints.graphs}"
         )
+    if unitless := _without_unit(analysis):
+        notes.append(f"The FLOPs stated for {unitless} have no compute unit, so their limit is unknown: pass unit=.")
     if unseen:
         notes.append("The program used a GPU, but no activity of it was recorded: profile with ProfilerActivity.CUDA.")
     if analysis.steps and not analysis.has_steps:

@@ -135,14 +135,13 @@ OF_CLASSES = ("_log_softmax", "nll_loss_forward", "cross_entropy_loss", "argmax"
 
 def _is_vocabulary(analysis: Analysis, op: Op, size: int) -> bool:
     """Return whether the size of a product is the vocabulary: rows of an embedding, and the classes of what follows."""
-    rows = (
-        list(zip(analysis.columns["key"], analysis.columns["input_shapes"], strict=True)) if op.key in UNBATCHED else ()
-    )
+    if op.key not in UNBATCHED:
+        return False
     classes = {f"aten::{name}" for name in OF_CLASSES}
-    firsts = [(key, list(shapes[0])) for key, shapes in rows if shapes and key in ("aten::embedding", *classes)]
-    return any(key == "aten::embedding" and shape[:1] == [size] for key, shape in firsts) and any(
-        key in classes and shape[-1:] == [size] for key, shape in firsts
-    )
+    rows = zip(analysis.columns["key"], analysis.columns["input_shapes"], strict=True)
+    firsts = [(key, [*shapes[0]]) for key, shapes in rows if shapes and (key == "aten::embedding" or key in classes)]
+    embedded = any(key == "aten::embedding" and shape[:1] == [size] for key, shape in firsts)
+    return embedded and any(key in classes and shape[-1:] == [size] for key, shape in firsts)
 
 
 def _rate(analysis: Analysis, op: Op, unit: str) -> float:

@@ -29,11 +29,11 @@ __all__ = ["add_run", "run"]
 EXAMPLES = """\
 examples:
   flopscope run train.py --epochs 1             the whole program; its report is train.report.html
-  flopscope run --steps 10:15 --shapes train.py steps 10 to 14 of torch's optimizer, or of flopscope.step()
+  flopscope run --steps 10:15 train.py          steps 10 to 14 of torch's optimizer, or of flopscope.step()
   flopscope run --seconds 30:35 -m vllm serve   from second 30 to second 35
   torchrun --nproc-per-node 8 -m flopscope run --trace trace.json.gz train.py
 
-Options of flopscope come before SCRIPT or -m MODULE; all that follows belongs to the program.
+Options of flopscope come before SCRIPT, -m or -c; all that follows belongs to the program.
 """
 DEADLY = (signal.SIGTERM, signal.SIGHUP)  # signals whose default action ends a program without a trace
 MOST_REPORTS = 10_000
@@ -62,10 +62,11 @@ def add_run(commands: Any) -> None:
     parser = commands.add_parser(
         "run",
         help="run a Python program and profile it",
-        usage="flopscope run [options] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+        usage="flopscope run [options] (SCRIPT | -m MODULE | -c CODE | -) [ARGUMENT ...]",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Run a Python program as `python SCRIPT` and `python -m MODULE` do, and profile it.",
+        description="Run a Python program as `python SCRIPT`, `-m MODULE`, `-c CODE` and `-` (standard input) do, and "
+        "profile it.",
     )
     window = parser.add_mutually_exclusive_group()
     window.add_argument(
@@ -74,7 +75,12 @@ def add_run(commands: Any) -> None:
     window.add_argument(
         "--seconds", type=_window_of_seconds, metavar="A:B", help="record from second A to second B of the program"
     )
-    parser.add_argument("--shapes", action="store_true", help="record the shapes of inputs; FLOPs of torch need them")
+    parser.add_argument(
+        "--shapes",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="record the shapes of inputs, from which FLOPs and bytes of torch's ops follow (default: on)",
+    )
     parser.add_argument("--stacks", action="store_true", help="record Python calls, and torch's modules")
     parser.add_argument("--memory", action="store_true", help="record memory that is allocated and freed")
     parser.add_argument("--counters", action="store_true", help="record hardware counters of NVIDIA GPUs")
@@ -90,7 +96,10 @@ def add_run(commands: Any) -> None:
     report.add_argument("--no-report", action="store_true", help="write no report")
     parser.add_argument("--trace", metavar="FILE", help="also write the trace: .json or .json.gz")
     parser.add_argument("--no-summary", action="store_true", help="print no summary")
-    parser.add_argument("-m", dest="is_module", action="store_true", help="the program is a module, as in python -m")
+    kind = parser.add_mutually_exclusive_group()
+    for option, what in (("-m", "a module"), ("-c", "code")):
+        text = f"the program is {what}, as in python {option}"
+        kind.add_argument(option, dest="kind", action="store_const", const=option, default="", help=text)
     parser.add_argument("script", metavar="SCRIPT", help=argparse.SUPPRESS)
     rest = parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     rest.required = False  # else an error about a missing SCRIPT names it too
@@ -104,7 +113,7 @@ def run(options: argparse.Namespace) -> Any:
     printed, if it ended with one.
     """
     try:
-        program = PythonProgram(options.script, options.arguments, is_module=options.is_module)
+        program = PythonProgram(options.script, options.arguments, options.kind)
     except OSError as problem:
         path = os.path.abspath(options.script)
         _tell(f"can't open file {path!r}: [Errno {problem.errno}] {problem.strerror}")
@@ -319,9 +328,8 @@ class Run:
             self._say_how_to_join()
 
     def _title(self) -> str:
-        """Return the title of the report: the script or module and the rank. Arguments may be secret."""
-        script, rank = self._options.script, self._outputs.rank
-        name = script if self._options.is_module else os.path.basename(os.path.abspath(script))
+        """Return the title of the report: the program's and the rank. Arguments may be secret."""
+        name, rank = self._program.title, self._outputs.rank
         return name if rank is None else f"{name}, rank {rank['rank']}"
 
     def _say_how_to_join(self) -> None:

@@ -20,6 +20,7 @@ from flopscope.hardware.model import Model
 from flopscope.hardware.peak_timing import Measurement, free_bytes
 from flopscope.hardware.peaks import Peaks, cached_peaks, is_number, keep_peaks, slowdown
 from flopscope.support.columns import aligned_lines
+from flopscope.support.suggest import suggesting
 from flopscope.support.units import si_text, whole_text
 
 __all__ = [
@@ -174,6 +175,7 @@ def devices() -> list[Device]:
     return [cpu] + [_cuda_device(core, index) for index in range(count)]
 
 
+@suggesting
 def measure_peaks(device: Device | str, progress: bool = True, force: bool = False, reset: bool = False) -> Peaks:
     """Return the measured peaks of a device, from the cache or by measuring (about 5 s on a CPU, 3 s on a GPU).
 

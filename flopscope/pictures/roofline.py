@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope.pictures.scene import Point, Scene, peaks_wanted, scene_of
+from flopscope.support.suggest import suggesting
 from flopscope.support.units import short_time_text
 from flopscope.views.labels import Room, arrange, boxes_of, message, nearest, set_title, shorten, without_tex
 from flopscope.views.plots import (
@@ -43,6 +44,7 @@ SIZES_AT = ("upper left", "upper right", "lower left", "lower right", "center ri
 
 
 @without_tex
+@suggesting
 def roofline(
     table: Any,
     *,

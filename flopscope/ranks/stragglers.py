@@ -14,6 +14,7 @@ from flopscope.results.process import base_time_of, rank_of, require_different_p
 from flopscope.support import units
 from flopscope.support.columns import Rows
 from flopscope.support.safe import printable
+from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -47,6 +48,7 @@ class Waits:
             """Bus bandwidth in GB/s, over the transfer."""
 
 
+@suggesting
 class Stragglers:
     """The result of stragglers(): which ranks wait for which. Print it for a summary. Times are in µs."""
 
@@ -250,6 +252,7 @@ def find_stragglers(numbers: Sequence[int], calls: Sequence[Calls]) -> Straggler
     return Stragglers(numbers, matched, clocks)
 
 
+@suggesting
 def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:
     """Find the ranks that others wait for in the collectives of a distributed program.
 

@@ -29,12 +29,9 @@ def summary_parts(ranks: Ranks) -> list[str | Rows]:
     waited for, and what is left out or uncertain."""
     lines: list[str | Rows] = []
     found = ranks.findings
+    lines.append(printable(ranks.verdict))
     if found:
-        lines.append(printable(found[0].what))
-    elif len(ranks) == 1:
-        lines.append("One rank: there is no other to compare it with.")
-    else:
-        lines.append("No rank, link or step stands out.")
+        lines.append(printable(f"What to do: {found[0].action}"))
     lines.append("")
     for number, one in enumerate(found[1:FINDINGS], 2):
         lines.append(f"{number}. {printable(one.what)}")

@@ -20,13 +20,13 @@ from flopscope.support.package import VERSION
 __all__ = ["SCRIPTS", "SECTIONS", "Page", "write"]
 
 SECTIONS = (
+    "ranks",
     "overview",
     "ops",
     "roofline",
     "timeline",
     "memory",
     "communication",
-    "ranks",
     "launches",
     "compare",
     "measurement",
@@ -48,6 +48,7 @@ SCRIPTS = (
     "controls.js",
     "launches.js",
     "communication.js",
+    "rank_map.js",
     "rank_tables.js",
     "ranks.js",
     "compare.js",

@@ -74,13 +74,12 @@ def header_of(name: str) -> str:
 def tensor_text(shapes: Sequence[Any]) -> str:
     """Return shapes in words: ``8x1024x768 768x50257, 2 others``.
 
-    Three and more equal ones in a row are ``4 × 64x32``, a list of tensors is in brackets, and arguments without
+    Three and more equal ones in a row are written once, ``64x32 (4 times)``, a list of tensors is in brackets, and arguments without
     dimensions are counted: numbers, flags, what was not given, lists whose sizes were not recorded.
     """
     texts = [_shape_text(shape) for shape in shapes if shape not in ((), [])]
-    parts = [
-        f"{n} × {text}" if n > 2 else " ".join([text] * n) for text, n in ((t, len([*g])) for t, g in groupby(texts))
-    ]
+    runs = ((text, len([*run])) for text, run in groupby(texts))
+    parts = [f"{text} ({n} times)" if n > 2 else " ".join([text] * n) for text, n in runs]
     others = len(shapes) - len(texts)
     rest = [plural(others, "other" if texts else "argument")] if others else []
     return ", ".join([*filter(None, [" ".join(parts)]), *rest])

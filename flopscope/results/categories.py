@@ -15,7 +15,7 @@ from flopscope.views.entries import NO_OP
 if TYPE_CHECKING:
     from flopscope.results.table import EventRow, EventTable
 
-__all__ = ["CATEGORIES", "OTHER", "by_category", "category_of", "sum_rows"]
+__all__ = ["CATEGORIES", "OTHER", "by_category", "category_of", "sum_rows", "total_of_rows"]
 
 CATEGORIES: tuple[str, ...] = tuple(name for name, *_ in _core.categories)
 """The names, in the order of legends; what each holds: csrc/work/category.h."""
@@ -38,6 +38,22 @@ def by_category(table: EventTable) -> EventTable:
     return table.with_rows(
         [{**row, "key": NO_OP if name is None else name, "category": name} for name, row in summed.items()]
     )
+
+
+def total_of_rows(table: EventTable) -> dict[str, Any]:
+    """Return the sum of all rows, "Total", with total times as torch adds them: those of nested rows several times.
+
+    Device times and their totals are those of device rows, if there are any: torch adds those of their launchers too.
+    """
+    host, device = ([row for row in table if (row.device_type == "cpu") == on_host] for on_host in (True, False))
+    use_ranges = only_ranges_have_work((row.is_user_annotation, row.flops, row.bytes_total_moved) for row in host)
+    total = _summed(host, table.has_device, use_ranges) | {"key": "Total", "count": sum(row.count for row in table)}
+    for column in ("cpu_time_total", "cpu_memory_usage", "device_memory_usage"):
+        total[column] = sum(getattr(row, column) for row in host)
+    works = [row for row in device if not row.is_user_annotation]  # ranges enclose them
+    for column in ("self_device_time_total", "device_time_total"):
+        total[column] = sum(getattr(row, column) for row in works or host)
+    return total
 
 
 def sum_rows(table: EventTable, keys: Sequence[Any]) -> dict[Any, dict[str, Any]]:

@@ -23,6 +23,7 @@ from flopscope.hardware.cpu import CPU_MEMBER
 from flopscope.support.files import replacing
 from flopscope.support.launchers import rank_in
 from flopscope.support.progress import progress_bar
+from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
 __all__ = ["export", "json_value", "member", "trace_handler"]
@@ -134,6 +135,7 @@ def json_value(key: str, text: str) -> Any:
         raise ValueError(f"the value of {key!r} is not JSON ({problem}): {text!r}") from None
 
 
+@suggesting
 def trace_handler(
     dir_name: str | PathLike[str], worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[_Exports], None]:

@@ -14,6 +14,7 @@ from flopscope.results.matching import ComparisonRow, Key, Side, matched, sum_of
 from flopscope.results.results import Results
 from flopscope.results.table import EventTable
 from flopscope.support.safe import printable, write_csv
+from flopscope.support.suggest import suggesting
 from flopscope.views import comparison as view
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ By = Literal["name", "shape"]
 
 
 @dataclass(frozen=True)
+@suggesting
 class Comparison:
     """A comparison of two runs: an iterable of rows, the longest first, including those of one run only."""
 
@@ -204,6 +206,7 @@ class Comparison:
 _NUMBERS = ("count", "time", "flops", "bytes", "pct", "ratio")
 
 
+@suggesting
 def compare(
     a: Results | EventTable | pandas.DataFrame,
     b: Results | EventTable | pandas.DataFrame,
@@ -363,7 +366,7 @@ class _Run:
 
         if self.results is None or self.analysis is None or not self.analysis.steps:
             return []
-        return pieces_of(self.results.events(), self.analysis.steps[middle_step(self.analysis)], by_kernel)
+        return pieces_of(Results.events(self.results), self.analysis.steps[middle_step(self.analysis)], by_kernel)
 
     def sides(self, by: By) -> dict[Key, Side]:
         """Return a side for each name, or name and shapes; rows with the same key are summed."""

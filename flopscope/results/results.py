@@ -18,6 +18,7 @@ from flopscope.results.summaries import Summaries
 from flopscope.results.table import COLUMNS, EventTable
 from flopscope.support.device_names import index_of
 from flopscope.support.hints import HINTS, Hints
+from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import pandas
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Results"]
 
 
+@suggesting
 class Results(Summaries):
     """The results that live profiles and loaded traces have in common, each computed from one event store.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.results.columns import COLUMNS, GROUPS, Column
 from flopscope.support import units
+from flopscope.support.device_names import DeviceType
 
 if TYPE_CHECKING:
     from flopscope.results.table import EventTable
@@ -33,6 +34,11 @@ class EventRow:
     if TYPE_CHECKING:  # the columns: properties made from COLUMNS below
 
         def __getattr__(self, name: str) -> Any: ...
+
+    @property
+    def device_type(self) -> DeviceType:
+        """ "cpu" or "cuda", or torch's type of another accelerator; it equals torch's DeviceType.CPU, … as well."""
+        return DeviceType(self._table._sources["device_type"][self._index])
 
     @property
     def cpu_time(self) -> float:
@@ -138,7 +144,8 @@ def _deprecated_property(name: str) -> property:
 _TIMES = ("cpu_time", "device_time", *(n for n in COLUMN_NAMES if n.endswith("_time_total")))
 _OLD_NAMES = ("device_time", *(n for n in COLUMN_NAMES if "device_" in n and n.endswith(("_total", "_usage"))))
 for _column in COLUMNS:
-    setattr(EventRow, _column.name, _column_property(_column))
+    if not hasattr(EventRow, _column.name):
+        setattr(EventRow, _column.name, _column_property(_column))
 for _column in GROUPS:
     setattr(EventRow, _column.name, _group_property(_column))
 for _name in _TIMES:

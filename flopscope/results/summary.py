@@ -37,8 +37,7 @@ PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "data_loading
 
 def gpu_summary(core: Store, step: str | None = None) -> pandas.DataFrame:
     """Return the frame that Summaries.gpu_summary() describes."""
-    columns = core.gpu_summary(step)
-    return _frame({name: columns[name] for name in GPU_COLUMNS})
+    return _frame(_of_gpus(core.gpu_summary(step)))
 
 
 def step_breakdown(core: Store) -> pandas.DataFrame:
@@ -57,6 +56,10 @@ def _frame(columns: Columns) -> pandas.DataFrame:
     except ImportError as error:
         raise ImportError("this summary needs pandas: pip install pandas; summary() does not") from error
     return pandas.DataFrame({name: list(values) for name, values in columns.items()})
+
+
+def _of_gpus(columns: Columns) -> Columns:
+    return {name: columns[name] for name in GPU_COLUMNS}
 
 
 def _microseconds(columns: Columns) -> dict[str, list[Any]]:
@@ -101,7 +104,7 @@ def summarize(
         "accounting": records(every),
         "advice": advice.to_dicts(),
         "notes": advice.notes,
-        "gpus": records(core.gpu_summary()),
+        "gpus": records(_of_gpus(core.gpu_summary())),
         "steps": records(_microseconds(core.step_breakdown())),
         "launches": records(core.launch_summary()),
         "lines": sampled.to_dicts(),

@@ -16,7 +16,7 @@ from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column
 from flopscope.results.row import COLUMN_NAMES, EventRow, is_array
 from flopscope.support import units
 from flopscope.support.hints import HINTS, Hints
-from flopscope.support.suggest import did_you_mean
+from flopscope.support.suggest import did_you_mean, suggesting
 from flopscope.views import arrow, entries, fitted, frame, html, text
 from flopscope.views import columns as seen
 
@@ -77,6 +77,7 @@ class _Columns(Mapping[str, "list[Any]"]):
         return len(self._sources)
 
 
+@suggesting
 class EventTable:
     """Rows of a profile, in the order of their first events: a sequence of EventRow. A slice of it is a table too.
 
@@ -405,6 +406,15 @@ class EventTable:
             time_unit=time_unit,
             roofline=roofline,
         )
+
+    def total_average(self) -> EventRow:
+        """Return the sum of the rows as one row, "Total", like torch.profiler: total times count what they enclose.
+
+        Device work counts once; torch adds the times of its launchers and its own.
+        """
+        from flopscope.results import categories
+
+        return self.with_rows([categories.total_of_rows(self)])[0]
 
     def by_category(self) -> EventTable:
         """Group the host's rows by kind of op: matrix product, attention, convolution, …"""

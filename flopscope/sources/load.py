@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
@@ -27,6 +28,7 @@ from flopscope.sources.peek import as_file, start_of
 from flopscope.support.device_names import index_of
 from flopscope.support.files import close_names
 from flopscope.support.safe import printable
+from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
@@ -179,6 +181,7 @@ _REGENERATED = frozenset(
 )
 
 
+@suggesting
 def load_trace(
     source: str | bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes],
     *,
@@ -352,10 +355,11 @@ class _Problems(AbstractContextManager["_Problems"]):
         """Return an error that names the source and, if it is not a trace at all, what it is and what to do."""
         if self.captured and not isinstance(problem, NotACapture):
             return ValueError(printable(f"{self.name}: {problem}"))
-        kind = foreign_file(self.start)
+        kind = foreign_file(self.start, self.name)
         if kind is not None:
             brief = f"it is {kind.what}"
-            text = f"{brief}, not a trace: {kind.instead} ({problem})"
+            instead = kind.instead.format(name=shlex.quote(self.name))
+            text = f"{brief}, not a trace: {instead} ({problem})"
         else:
             text = str(problem)
             brief = problem.brief if isinstance(problem, NotATrace) else text

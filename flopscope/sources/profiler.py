@@ -19,6 +19,7 @@ from flopscope.hardware.counters import Counters, CountersWish, LateCounters, ch
 from flopscope.results.results import Results
 from flopscope.sources.schedules import ProfilerAction, action_at
 from flopscope.sources.stack_samples import StackSamples
+from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
 __all__ = ["profile"]
@@ -72,6 +73,7 @@ def _ended_by_failure(method: Method) -> Method:
     return cast("Method", guarded)
 
 
+@suggesting
 class profile(Results):
     """A recording of what runs on all threads, in a ``with`` block or between ``start()`` and ``stop()``.
 

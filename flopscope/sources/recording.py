@@ -359,9 +359,9 @@ class Recording:
         """Return the profile with the samples, or None if it is empty or cannot be read."""
         if why_unwatched():
             prof._hints = prof._hints._replace(graphs=f"They could not be watched: {why_unwatched()}.")
-        if not isinstance(prof, profile):
-            prof._stacks = self._stacks  # type: ignore[attr-defined]  # poured when the trace is read
         try:
+            if not isinstance(prof, profile) and self._stacks is not None:
+                prof._add_samples(self._stacks)  # type: ignore[attr-defined]
             empty = not len(prof)
         except ValueError:  # a trace without events
             empty = True

@@ -9,7 +9,7 @@ from flopscope import _core
 from flopscope.results.process import base_time_of, windows_of
 from flopscope.sources.load import Trace
 
-__all__ = ["Process", "join_windows"]
+__all__ = ["Process", "join", "join_windows"]
 
 
 class Process(NamedTuple):
@@ -30,10 +30,11 @@ def join_windows(traces: Sequence[Trace]) -> list[Process]:
     Raise ValueError if two traces are of one process but cannot be joined.
     """
     grouped = [[traces[place] for place in places] for places in windows_of(traces)]
-    return [Process(_joined(windows), windows) for windows in grouped]
+    return [Process(join(windows), windows) for windows in grouped]
 
 
-def _joined(windows: list[Trace]) -> Trace:
+def join(windows: list[Trace]) -> Trace:
+    """Return one trace with the events of recordings of one process, given in order of time."""
     first = windows[0]
     if len(windows) == 1:
         return first

@@ -30,7 +30,7 @@ class Hints(NamedTuple):
 HINTS = Hints(
     "The work of ops is unknown because no input shapes were recorded: profile with record_shapes=True.",
     "No input shapes were recorded, so the work of most ops is unknown: profile with record_shapes=True, or by "
-    "flopscope run --shapes.",
+    "flopscope run without --no-shapes.",
     "record with a schedule, and call prof.step() in the loop; under flopscope run, call fs.step()",
     "record_shapes=True",
     {

@@ -70,7 +70,7 @@ flopscope.Roofline = class {
         }
         if (!xs.length) xs.push(-1, 1);
         this.placeMoving(moving, Math.min(...xs) - 0.5);
-        ys.push(...moving.filter((mark) => mark.time >= 0.001 * own.total || !relevant.length).map((mark) => mark.y));
+        ys.push(...moving.filter((mark) => mark.time >= 0.01 * own.total || !shown.length).map((mark) => mark.y));
         if (!ys.length) ys.push(9, 12);
         const y1 = Math.max(...ys);
         this.whole = { x0: moving.length ? this.strip.from : Math.min(...xs) - 0.5, x1: Math.max(...xs) + 0.8, y0: Math.min(Math.min(...ys), y1 - 2) - 0.45, y1: y1 + 0.45 };
