@@ -24,6 +24,7 @@ for name in ("IOENCODING", "OPTIMIZE", "SAFEPATH", "UNBUFFERED", "WARNINGS"):
     os.environ.pop("PYTHON" + name, None)
 os.environ.pop("FLOPSCOPE_WATCH_GRAPHS", None)
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, to which texts would be fitted
+os.unsetenv("COLUMNS")  # as the readline library does, unseen by os.environ
 
 with suppress(ImportError):  # examples are slow on a busy machine, which is no fault of a test
     from hypothesis import HealthCheck, settings

@@ -185,6 +185,26 @@ def test_kernels_without_a_launch_take_the_row_of_others_of_their_name() -> None
     assert row["memory"] == pytest.approx(600_000 * (1 - share), abs=4) and row["unmodelled"] == 50_000
 
 
+@pytest.mark.parametrize("steps", [False, True])
+def test_kernels_below_an_op_add_up_to_its_time(steps: bool) -> None:
+    """Neither a like kernel of another op, nor one from before the recording or the first step, changes that."""
+    program = Program()
+    program.work("shared", 0, 200, correlation=7)
+    program.run("made::a", 0, 250, 30, kernel="shared")
+    program.run("made::a", 400, 500, 40, kernel="shared")
+    program.run("made::b", 410, 600, 50, kernel="shared")
+    program.run("made::a", 420, 700, 60, kernel="own")
+    if steps:
+        program.step(0, 380, 100)
+        program.step(1, 480, 400)
+    table = program.load().key_averages(kernels=True)
+    found = {row.key: (row.self_device_time_total, sorted(row.kernels)) for row in table if row.key.startswith("made")}
+    assert found == {
+        "made::a": (130.0, [("own", 1, 60.0), ("shared", 2, 70.0)]),
+        "made::b": (50.0, [("shared", 1, 50.0)]),
+    }
+
+
 # Idle time, by hand ---------------------------------------------------------------------------------------------------
 
 

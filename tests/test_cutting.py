@@ -41,7 +41,9 @@ def test_kernel_names_lose_arguments_and_namespaces() -> None:
 
 def test_shapes_are_short() -> None:
     assert shapes_text([[64, 32], [32, 16]]) == "64x32 32x16"
-    assert shapes_text([[8], [], [], [], [[2, 3], [2, 3], []]]) == "8 []*3 {2x3 2x3 []}"
+    assert shapes_text([[8], [], [], [], [[2, 3], [2, 3], []]]) == "8 (2x3 2x3)"
+    assert shapes_text([[[4]] * 3, [4], [4], [4, 1]]) == "(3 × 4) 4 4 4x1"
+    assert shapes_text([]) == shapes_text([[], []]) == ""
 
 
 def test_rates_have_three_digits_and_a_prefix() -> None:

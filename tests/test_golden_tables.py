@@ -113,6 +113,20 @@ def test_a_pipe_gets_plain_text_of_100_columns() -> None:
     assert "\x1b" not in done.stdout and 90 < max(map(len, done.stdout.splitlines())) <= 100
 
 
+@pytest.mark.parametrize(("stated", "width"), [("80", 80), ("130", 130), ("12", 40), ("wide", 100), ("0", 100)])
+def test_columns_is_the_width_in_a_pipe_too(stated: str, width: int) -> None:
+    done = subprocess.run(
+        [sys.executable, *COMMAND],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+        env={**os.environ, "COLUMNS": stated},
+    )
+    longest = max(map(len, done.stdout.splitlines()))
+    assert longest <= max(width, 60) and longest > 0.75 * width
+
+
 if __name__ == "__main__":
     for each in PROFILES:
         golden(each).write_text(expected(each), encoding="utf-8")

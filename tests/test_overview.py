@@ -16,6 +16,7 @@ import pytest
 from fake_sweep import measurement
 
 import flopscope as fs
+from flopscope import _core
 from flopscope.support.units import percent_text, roofline_text, short_time_text
 from flopscope.views.overview import Overview, overview_html
 from flopscope.views.thumbnail import Mark, roofline_svg, strip_svg
@@ -98,8 +99,10 @@ def test_the_overview_shows_what_the_tables_hold(path: Path) -> None:
     assert sum(widths) == pytest.approx(100 * shown / whole["total"], abs=0.1)
     rows = {row.key: row for row in trace.key_averages() if row.device_type == "cpu" and not row.is_user_annotation}
     longest = sorted(rows.values(), key=lambda row: -row.self_device_time_total)[:10]
+    glosses = dict(zip(_core.parts, _core.part_glosses, strict=True))
+    assert all(glosses[part] in page.text for part in parts_of(whole) if whole[part] > 0.01 * whole["total"])
     header, *body = page.cells
-    assert header == ["op", "calls", "time", "share", "TFLOP/s", "GB/s", "% roofline", "bound"]
+    assert header == ["op", "calls", "time", "share", "FLOP/s", "B/s", "% roofline", "bound"]
     longest = [row for row in longest if row.self_device_time_total > 0]
     assert [cells[0] for cells in body] == [row.key.removeprefix("aten::") for row in longest]
     assert [cells[2] for cells in body] == [short_time_text(row.self_device_time_total) for row in longest]

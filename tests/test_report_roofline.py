@@ -33,9 +33,11 @@ def program(devices: int = 1) -> Program:
         ("aten::copy_", [[8192, 8192], [8192, 8192]], "float", "copy_kernel", 120.0),
         ("aten::mystery", [[64]], "float", "mystery_kernel", 50.0),
     ]
+    if devices == 1:
+        ops.append(("aten::view", [[64]], "float", "no_work_kernel", 40.0))
     time = 0.0
     for device in range(devices):
-        for i, (name, shapes, dtype, kernel, duration) in enumerate(ops[: 4 - device]):
+        for i, (name, shapes, dtype, kernel, duration) in enumerate(ops[: len(ops) - device]):
             number = 10 * device + i + 1
             made.op(name, time, 20, *shapes, dtype=dtype)
             made.call("cudaLaunchKernel", time + 2, 5, correlation=number)
@@ -53,14 +55,15 @@ def marks(page: PageRead, device: dict[str, Any]) -> dict[str, float]:
 def test_marks_roofs_and_what_is_left_out(tmp_path: Path) -> None:
     page = page_of(loaded(program()), tmp_path)
     (device,) = page.data["sections"]["roofline"]["devices"]
-    assert marks(page, device) == {"aten::mm": 300.0, "aten::add": 180.0}
+    assert marks(page, device) == {"aten::mm": 300.0, "aten::add": 180.0, "aten::copy_": 120.0}
     without, unknown, less = device["left_out"]
-    assert (without["rows"], without["time"], [page.strings[i] for i in without["names"]]) == (1, 120, ["aten::copy_"])
+    assert (without["rows"], without["time"]) == (1, 40)
+    assert [page.strings[i] for i in without["names"]] == ["aten::view"]
     assert (unknown["rows"], unknown["time"], [page.strings[i] for i in unknown["names"]]) == (
         *(1, 50),
         ["aten::mystery"],
     )
-    assert less["rows"] == 0 and device["total"] == 650
+    assert less["rows"] == 0 and device["total"] == 690
     rates = [roof["rates"]["datasheet"] for roof in device["roofs"]]
     assert rates == sorted([PEAKS["bf16_tensor"], PEAKS["fp32"]], reverse=True) or np.allclose(
         rates, [PEAKS["bf16_tensor"], PEAKS["fp32"]], rtol=1e-3
@@ -77,7 +80,14 @@ def test_each_device_has_its_own_marks(tmp_path: Path) -> None:
     page = page_of(loaded(program(2)), tmp_path)
     first, second = page.data["sections"]["roofline"]["devices"]
     assert (first["name"], second["name"]) == ("cuda:0", "cuda:1")
-    assert marks(page, first) == marks(page, second) == {"aten::mm": 300.0, "aten::add": 180.0}
+    assert (
+        marks(page, first)
+        == marks(page, second)
+        == {
+            **{"aten::mm": 300.0, "aten::add": 180.0},
+            "aten::copy_": 120.0,
+        }
+    )
     assert first["total"] == 650 and second["total"] == 600
 
 
@@ -87,7 +97,10 @@ def test_ops_with_the_least_time_are_counted_past_a_limit(tmp_path: Path, monkey
     (device,) = page.data["sections"]["roofline"]["devices"]
     assert marks(page, device) == {"aten::mm": 300.0}
     less = device["left_out"][2]
-    assert (less["rows"], less["time"], [page.strings[i] for i in less["names"]]) == (1, 180, ["aten::add"])
+    assert (less["rows"], less["time"], [page.strings[i] for i in less["names"]]) == (
+        *(2, 300),
+        ["aten::add", "aten::copy_"],
+    )
 
 
 def test_a_cpu_profile_has_marks_of_its_own_time(tmp_path: Path) -> None:

@@ -94,12 +94,42 @@ KERNEL: dict[str, Any] = {
 
 def test_columns_of_flopscope_follow_those_of_torch() -> None:
     text = make_table(ADD, KERNEL).table()
-    assert header_of(text)[-7:] == ["FLOPs", "Bytes", "TFLOP/s", "GB/s", "FLOP/B", "% Roofline", "Bound"]
+    assert header_of(text)[-7:] == ["FLOPs", "Bytes", "FLOP/s", "B/s", "FLOP/B", "% Roofline", "Bound"]
     assert header_of(text)[:-7] == header_of(make_table(ADD, KERNEL).table(roofline=False))
-    expected = ["134.2 M", "1.5 GiB", "0.369", "4425", "0.083", "92.2%", "memory"]
+    expected = ["134.2 M", "1.5 GiB", "369 G", "4.42 T", "0.0833", "92.2%", "memory"]
     assert list(cells(text).values())[-7:] == expected
     assert list(cells(text, 1).values())[-7:] == ["--"] * 7
     assert len({len(line) for line in (text.splitlines()[0], *body(text))}) == 1
+
+
+def test_small_rates_have_a_small_unit() -> None:
+    table = make_table({**ADD, "tflops_per_s": 1.1e-7, "gbytes_per_s": 8.79e-3})
+    assert list(cells(table.table()).values())[-5:-3] == ["110 k", "8.79 M"]
+    assert "110 k" in table.table(width=200) and "8.79 M" in table.table(width=200)
+
+
+def test_every_header_of_a_printed_table_sorts_it() -> None:
+    table = make_table(*({**ADD, "key": name, "count": count} for name, count in (("a", 1), ("b", 3), ("c", 2))))
+    for header in table.table(width=0).splitlines()[0].split("  "):
+        if header.strip():
+            assert len(table.sorted(header.strip())) == 3
+    assert [row.key for row in table.sorted("Calls")] == ["b", "c", "a"]
+    with pytest.raises(ValueError) as refused:
+        table.sorted("fly")
+    assert all(f"{name}," in str(refused.value) for name in ("Self CPU", "CUDA %", "% roof", "FLOP/s", "Headroom"))
+
+
+def test_all_is_known_only_where_no_cell_is_missing() -> None:
+    known = {**ADD, "flops": 8.0, "bytes_total_moved": 8.0, "pct_roofline": 50.0, "arithmetic_intensity": 1.0}
+    known |= {"bound": "memory"}
+    for table, said in (
+        (make_table(known), True),
+        (make_table(known, {**ADD, "key": "b", "flops": math.nan, "pct_roofline": math.nan}), False),
+    ):
+        for text in (table.table(width=200), table._repr_html_()):
+            assert ("All FLOPs and bytes are known." in text) == said == ("the row has no work of its own" not in text)
+    narrow = make_table({**known, "arithmetic_intensity": math.nan}).table(columns=["Calls"])
+    assert "All FLOPs and bytes are known." in narrow, "no cell of the columns shown is missing"
 
 
 def test_shares_above_the_roofline_are_marked_and_explained() -> None:
@@ -114,8 +144,8 @@ def test_rates_above_their_peak_are_marked_too() -> None:
     wrong = {**ADD, "gbytes_per_s": 114e3, "pct_peak_bandwidth": 2375.0, "pct_roofline": 2375.0, "bound": "unknown"}
     table = make_table(wrong, {**ADD, "key": "b", "tflops_per_s": 70.0, "pct_peak_flops": 104.6, "pct_roofline": 104.6})
     first, second = cells(table.table()), cells(table.table(), 1)
-    assert (first["GB/s"], first["TFLOP/s"], first["% Roofline"]) == ("114000*", "0.369", "2375.0%*")
-    assert (second["GB/s"], second["TFLOP/s"]) == ("4425", "70.00*")
+    assert (first["B/s"], first["FLOP/s"], first["% Roofline"]) == ("114 T*", "369 G", "2375.0%*")
+    assert (second["B/s"], second["FLOP/s"]) == ("4.42 T", "70.0 T*")
     fitted = table.table(width=200)
     assert "114 T*" in fitted and "70.0 T*" in fitted and "* more than the roofline" in fitted
     assert "114 T*" in table._repr_html_()

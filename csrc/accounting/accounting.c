@@ -17,6 +17,12 @@
 
 #define NAME_OF(NAME, name, prose) #name,
 const char *const fs_work_class_names[] = {FS_WORK_CLASS_LIST(NAME_OF)};
+#define PART_NAME_OF(name, gloss, bare) #name,
+const char *const fs_part_names[] = {FS_PART_LIST(PART_NAME_OF)};
+#define PART_GLOSS_OF(name, gloss, bare) gloss,
+const char *const fs_part_glosses[] = {FS_PART_LIST(PART_GLOSS_OF)};
+#define PART_BARE_GLOSS_OF(name, gloss, bare) bare,
+const char *const fs_part_bare_glosses[] = {FS_PART_LIST(PART_BARE_GLOSS_OF)};
 #define CAUSE_OF(NAME, name, part, label, prose) #name,
 const char *const fs_idle_cause_names[] = {FS_IDLE_CAUSE_LIST(CAUSE_OF)};
 #define PART_OF(NAME, name, part, label, prose) #part,
@@ -131,8 +137,9 @@ static fs_status look_at_works(accountant *all, uint32_t counts[FS_DEVICE_LIMIT 
         all->classes[i] = (uint8_t)class_of(all, chunk, at);
         counts[fs_event_device(chunk, at) + 1]++;
         if (chunk->kind[at] == FS_EVENT_KERNEL) FS_TRY(fs_host_note_kernel(&all->host, &all->calls, work->event, err));
-        if (work->row != FS_NONE && work->own_row != FS_NONE && all->owners[work->own_row] == FS_NONE)
-            all->owners[work->own_row] = i;
+        if (work->row == FS_NONE || work->own_row == FS_NONE) continue;
+        FS_TRY(fs_sums_launched(&all->sums, work->row, work->own_row, length_of(work), err));
+        if (all->owners[work->own_row] == FS_NONE) all->owners[work->own_row] = i;
     }
     fs_host_end_launches(&all->host);
     for (uint32_t i = 0; i < table->work_count; i++) { /* now that all owners are known */
@@ -397,6 +404,7 @@ void fs_accounting_clear(fs_accounting *accounting)
     fs_free(accounting->cells);
     fs_free(accounting->gaps);
     fs_free(accounting->pairs);
+    fs_free(accounting->launched);
     fs_free(accounting->spans);
     *accounting = (fs_accounting){0};
 }

@@ -28,6 +28,31 @@ typedef enum {
         FS_WORK_CLASS_COUNT
 } fs_work_class;
 
+/* The parts of the accounting, and what each is, in at most 35 characters: of a device, and of a program without one.
+ * X(name, gloss, gloss without a device) */
+#define FS_PART_LIST(X)                                                                          \
+    X(ideal, "the least that the peaks allow", "the least that the peaks allow")                 \
+    X(compute, "beyond ideal, limited by FLOP/s", "beyond ideal, limited by FLOP/s")             \
+    X(memory, "beyond ideal, limited by bandwidth", "beyond ideal, limited by bandwidth")        \
+    X(latency, "short calls far below their limit", "short calls far below their limit")         \
+    X(launch, "calls as short as an empty one", "calls as short as an empty one")                \
+    X(unmodelled, "FLOPs, bytes or peaks are unknown", "FLOPs, bytes or peaks are unknown")      \
+    X(communication, "collectives, nothing else computed", "collectives, nothing else computed") \
+    X(copy, "copies and fills, nothing else ran", "copies and fills, nothing else ran")          \
+    X(host, "idle: the host launched too late", "no op ran: Python or other code")               \
+    X(sync, "idle: the host had waited for it", "no op ran, after a wait")                       \
+    X(data, "idle: waiting for a DataLoader", "no op ran: waiting for a DataLoader")             \
+    X(recording, "idle: the profiler itself worked", "no op ran: the profiler worked")           \
+    X(edges, "before and after all work", "before the first, after the last op")                 \
+    X(other, "idle for another reason", "no op ran, for another reason")
+
+enum {
+#define FS_PART_ENUM(name, gloss, bare) FS_PART_##name,
+    FS_PART_LIST(FS_PART_ENUM)
+#undef FS_PART_ENUM
+        FS_PART_COUNT
+};
+
 /* Why a device is idle, and the part of the accounting that such time belongs to. "The call" launched the next work.
  * X(NAME, name, part, label, description) */
 #define FS_IDLE_CAUSE_LIST(X)                                                                                         \
@@ -55,6 +80,9 @@ typedef enum {
 } fs_idle_cause;
 
 extern const char *const fs_work_class_names[FS_WORK_CLASS_COUNT];
+extern const char *const fs_part_names[FS_PART_COUNT];
+extern const char *const fs_part_glosses[FS_PART_COUNT];
+extern const char *const fs_part_bare_glosses[FS_PART_COUNT]; /* without a device */
 extern const char *const fs_idle_cause_names[FS_IDLE_CAUSE_COUNT];
 extern const char *const fs_idle_cause_parts[FS_IDLE_CAUSE_COUNT];
 extern const char *const fs_idle_cause_labels[FS_IDLE_CAUSE_COUNT];
@@ -97,6 +125,13 @@ extern const char *const fs_idle_cause_labels[FS_IDLE_CAUSE_COUNT];
     X(int64_t, event, "the first such next piece of work")      \
     X(int64_t, count, "how often")
 
+/* The kernels of each op, in steps or not. Unlike in cells, those that only like work gives an op are left out. */
+#define FS_LAUNCHED_LIST(X)                               \
+    X(int64_t, row, "of the op whose work it is")         \
+    X(int64_t, kernel, "row of the kernel, copy or fill") \
+    X(int64_t, count, "pieces of work")                   \
+    X(int64_t, busy, "their durations")
+
 #define FS_ACCOUNT_FIELD(type, name, prose) type name;
 typedef struct {
     FS_CELL_LIST(FS_ACCOUNT_FIELD)
@@ -109,6 +144,10 @@ typedef struct {
 typedef struct {
     FS_PAIR_LIST(FS_ACCOUNT_FIELD)
 } fs_pair;
+
+typedef struct {
+    FS_LAUNCHED_LIST(FS_ACCOUNT_FIELD)
+} fs_launched;
 #undef FS_ACCOUNT_FIELD
 
 /* What the host did in a step. */
@@ -134,7 +173,8 @@ typedef struct fs_accounting {
     fs_cell *cells;
     fs_gap *gaps;
     fs_pair *pairs;
-    uint32_t cell_count, gap_count, pair_count;
+    fs_launched *launched;
+    uint32_t cell_count, gap_count, pair_count, launched_count;
     fs_idle_span *spans; /* by device, ascending; NULL unless fs_accounting_list made it */
     uint32_t span_count;
     double launch_median; /* ns: of the durations of the API calls that launched kernels; NaN: none */

@@ -96,6 +96,22 @@ fs_status fs_sums_pair(fs_sums *sums, uint32_t before, uint32_t after, uint32_t 
     return FS_OK;
 }
 
+fs_status fs_sums_launched(fs_sums *sums, uint32_t row, uint32_t kernel, int64_t time, fs_error *err)
+{
+    const uint32_t key[FS_SUMS_KEY] = {row, kernel};
+    uint32_t index;
+    bool added;
+    void *rows = sums->launched;
+    fs_status status = find(&sums->launched_keys, key, &rows, &sums->launched_count, &sums->launched_capacity,
+                            sizeof *sums->launched, &index, &added, err);
+    sums->launched = rows;
+    if (status != FS_OK) return status;
+    if (added) sums->launched[index] = (fs_launched){.row = row, .kernel = kernel};
+    sums->launched[index].count++;
+    fs_add_to(&sums->launched[index].busy, time);
+    return FS_OK;
+}
+
 void fs_sums_take(fs_sums *sums, fs_accounting *accounting)
 {
     accounting->cells = sums->cells;
@@ -104,9 +120,12 @@ void fs_sums_take(fs_sums *sums, fs_accounting *accounting)
     accounting->cell_count = sums->cell_count;
     accounting->gap_count = sums->gap_count;
     accounting->pair_count = sums->pair_count;
+    accounting->launched = sums->launched;
+    accounting->launched_count = sums->launched_count;
     sums->cells = NULL;
     sums->gaps = NULL;
     sums->pairs = NULL;
+    sums->launched = NULL;
 }
 
 void fs_sums_clear(fs_sums *sums)
@@ -114,7 +133,9 @@ void fs_sums_clear(fs_sums *sums)
     fs_intern_clear(&sums->cell_keys.all);
     fs_intern_clear(&sums->gap_keys.all);
     fs_intern_clear(&sums->pair_keys.all);
+    fs_intern_clear(&sums->launched_keys.all);
     fs_free(sums->cells);
     fs_free(sums->gaps);
     fs_free(sums->pairs);
+    fs_free(sums->launched);
 }

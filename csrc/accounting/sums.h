@@ -20,11 +20,13 @@ typedef struct {
 
 /* A zeroed struct is empty. */
 typedef struct {
-    fs_sums_keys cell_keys, gap_keys, pair_keys;
+    fs_sums_keys cell_keys, gap_keys, pair_keys, launched_keys;
     fs_cell *cells;
     fs_gap *gaps;
     fs_pair *pairs;
+    fs_launched *launched;
     uint32_t cell_count, cell_capacity, gap_count, gap_capacity, pair_count, pair_capacity;
+    uint32_t launched_count, launched_capacity;
 } fs_sums;
 
 /* Find or add a cell, and return its index; the event of a new one is -1. FS_OUT_OF_MEMORY. */
@@ -36,6 +38,8 @@ fs_status fs_sums_gap(fs_sums *sums, int device, uint32_t step, fs_idle_cause ca
                       uint32_t wait, uint32_t event, int64_t time, fs_error *err);
 
 fs_status fs_sums_pair(fs_sums *sums, uint32_t before, uint32_t after, uint32_t event, fs_error *err);
+
+fs_status fs_sums_launched(fs_sums *sums, uint32_t row, uint32_t kernel, int64_t time, fs_error *err);
 
 /* Move the rows to a result. */
 void fs_sums_take(fs_sums *sums, fs_accounting *accounting);

@@ -16,9 +16,11 @@ typedef struct {
 #define CELL_FIELD(type, name, prose) {#name, offsetof(fs_cell, name), _Generic((type)0, int64_t: true, double: false)},
 #define GAP_FIELD(type, name, prose) {#name, offsetof(fs_gap, name), true},
 #define PAIR_FIELD(type, name, prose) {#name, offsetof(fs_pair, name), true},
+#define LAUNCHED_FIELD(type, name, prose) {#name, offsetof(fs_launched, name), true},
 static const field cell_fields[] = {FS_CELL_LIST(CELL_FIELD)};
 static const field gap_fields[] = {FS_GAP_LIST(GAP_FIELD)};
 static const field pair_fields[] = {FS_PAIR_LIST(PAIR_FIELD)};
+static const field launched_fields[] = {FS_LAUNCHED_LIST(LAUNCHED_FIELD)};
 
 static PyObject *array_of(const void *rows, uint32_t count, size_t row_size, const field *of)
 {
@@ -176,13 +178,15 @@ PyObject *fs_store_object_arguments(PyObject *object, PyObject *args)
 PyObject *fs_accounting_object(const fs_store *store, const fs_accounting *accounting)
 {
     PyObject *result = PyDict_New();
-    bool good = result != NULL && fs_put_column(result, "steps", steps_of(store, accounting)) &&
-                fs_put_column(result, "sm_counts", facts_of(store, accounting, sm_count_of)) &&
-                fs_put_column(result, "capabilities", facts_of(store, accounting, capability_of)) &&
-                fs_put_column(result, "launch_median", PyFloat_FromDouble(accounting->launch_median / 1000)) &&
-                fs_put_column(result, "cells", ARRAYS(accounting->cells, accounting->cell_count, cell_fields)) &&
-                fs_put_column(result, "gaps", ARRAYS(accounting->gaps, accounting->gap_count, gap_fields)) &&
-                fs_put_column(result, "pairs", ARRAYS(accounting->pairs, accounting->pair_count, pair_fields));
+    bool good =
+        result != NULL && fs_put_column(result, "steps", steps_of(store, accounting)) &&
+        fs_put_column(result, "sm_counts", facts_of(store, accounting, sm_count_of)) &&
+        fs_put_column(result, "capabilities", facts_of(store, accounting, capability_of)) &&
+        fs_put_column(result, "launch_median", PyFloat_FromDouble(accounting->launch_median / 1000)) &&
+        fs_put_column(result, "cells", ARRAYS(accounting->cells, accounting->cell_count, cell_fields)) &&
+        fs_put_column(result, "gaps", ARRAYS(accounting->gaps, accounting->gap_count, gap_fields)) &&
+        fs_put_column(result, "pairs", ARRAYS(accounting->pairs, accounting->pair_count, pair_fields)) &&
+        fs_put_column(result, "launched", ARRAYS(accounting->launched, accounting->launched_count, launched_fields));
     if (!good) Py_CLEAR(result);
     return result;
 }
@@ -190,6 +194,10 @@ PyObject *fs_accounting_object(const fs_store *store, const fs_accounting *accou
 int fs_add_accounting_names(PyObject *module)
 {
     if (fs_add_constant(module, "work_classes", fs_names_object(fs_work_class_names, FS_WORK_CLASS_COUNT)) < 0)
+        return -1;
+    if (fs_add_constant(module, "parts", fs_names_object(fs_part_names, FS_PART_COUNT)) < 0) return -1;
+    if (fs_add_constant(module, "part_glosses", fs_names_object(fs_part_glosses, FS_PART_COUNT)) < 0) return -1;
+    if (fs_add_constant(module, "part_bare_glosses", fs_names_object(fs_part_bare_glosses, FS_PART_COUNT)) < 0)
         return -1;
     if (fs_add_constant(module, "idle_parts", fs_names_object(fs_idle_cause_parts, FS_IDLE_CAUSE_COUNT)) < 0) return -1;
     if (fs_add_constant(module, "idle_labels", fs_names_object(fs_idle_cause_labels, FS_IDLE_CAUSE_COUNT)) < 0)

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["accounting_columns", "accounting_frame", "accounting_lines", "cause_text", "joined_columns", "part_columns"]
 
-BAR = 40
+BAR = 10
+SHARES = {"mfu": "FLOP/s", "mbu": "bandwidth"}
+"""What the shares of a whole are shares of, at the peaks."""
 PLAIN = {_core.idle_labels[_core.idle_causes.index(cause)] for cause in ("host", "other")}
 """Labels of causes of idleness that say no more than the name of the part."""
 UNKNOWN = 0.1
@@ -146,11 +148,13 @@ def accounting_lines(
     hfu: Hfu | None = None,
     causes: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
     apart: int = 0,
+    on_device: bool = True,
 ) -> list[str]:
-    """Return the accounting of the whole as text: a sentence, and a bar for each part that is not empty.
+    """Return the accounting of the whole as text: a sentence, and for each part that is not empty a bar and what it is.
 
     steps: the number in the columns, 0 for none. recording: what it cost. hfu: as it was counted. causes: of parts,
-    their idle time in µs per step by the label of its cause. apart: of further steps, which are left out.
+    their idle time in µs per step by the label of its cause. apart: of further steps, which are left out. on_device:
+    whether the parts are those of a device.
     """
     if not columns["total"]:
         return []
@@ -162,16 +166,17 @@ def accounting_lines(
     means = f" (mean of {steps} of {steps + apart} steps)" if apart else ""
     head = f"{short_time_text(whole['total'] / per)}{a_step}{means}{summed}"
     partly = whole["unmodelled"] > UNKNOWN * whole["total"]
-    known = [name for name in ("mfu", "mbu") if whole[name] == whole[name]]
+    known = {name: of for name, of in SHARES.items() if whole[name] == whole[name]}
+    shares = []
     if known and whole["ideal"] > (0.01 * whole["total"] if partly else 0):
         least = "at least " if partly else ""
         whose = "CPU" if whole["device"] == "cpu" else "device"
-        shares = ", ".join(f"{name.upper()} {least}{percent_text(whole[name])}" for name in known)
-        head += f"; {short_time_text(whole['ideal'] / per)} at the {whose}'s limits; {shares}"
+        head += f"; {short_time_text(whole['ideal'] / per)} at the {whose}'s limits"
+        shares = [f"{name.upper()} {least}{percent_text(whole[name])} of the peak {of}" for name, of in known.items()]
     if hfu is not None and not math.isnan(hfu.percent):
-        head += f", HFU {percent_text(hfu.percent)} (counted"
-        head += f" in {percent_text(100 * hfu.share)} of the work)" if hfu.share < MOSTLY else ")"
-    lines = [f"{head}."]
+        part = f" in {percent_text(100 * hfu.share)} of the work" if hfu.share < MOSTLY else ""
+        shares.append(f"HFU {percent_text(hfu.percent)} (counted{part})")
+    lines = [f"{head}.", *([f"{', '.join(shares)}."] if shares else [])]
     delay = recording.delay
     if delay > 0.01 * whole["total"] / per:
         left = whole["total"] / per - delay
@@ -183,14 +188,14 @@ def accounting_lines(
             lines.append(f"{what}, which is all of its time: what it takes without is unknown.")
     lines.append("")
     largest = max(whole[part] for part in PARTS)
+    glosses = dict(zip(PARTS, _core.part_glosses if on_device else _core.part_bare_glosses, strict=True))
     for part in PARTS:
         if whole[part] <= 0:
             continue
         share = whole[part] / whole["total"]
         bar = "█" * round(BAR * whole[part] / largest)
-        lines.append(
-            f"  {part:<14}{short_time_text(whole[part] / per):>9}  {percent_text(100 * share):>6}  {bar}".rstrip()
-        )
+        numbers = f"{short_time_text(whole[part] / per):>8}{percent_text(100 * share):>7}"
+        lines.append(f"  {part:<14}{numbers}  {bar:<{BAR}}  {glosses[part]}")
         if text := cause_text(causes.get(part, {}), whole["total"] / per):
             lines.append(f"{'':16}of it: {text}")
     return lines

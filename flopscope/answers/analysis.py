@@ -29,10 +29,10 @@ __all__ = ["Analysis", "Gap", "Kernel", "Op", "Step", "place_of"]
 
 AUTOGRAD = "autograd::engine::evaluate_function: "
 CLASSES, CAUSES = _core.work_classes, _core.idle_causes
-WORK_PARTS = ("ideal", "compute", "memory", "latency", "launch", "unmodelled", "communication", "copy")
 IDLE_PARTS = _core.idle_parts
 """The part of the accounting to which each cause of idleness belongs."""
-PARTS = (*WORK_PARTS, *dict.fromkeys(IDLE_PARTS))
+PARTS = _core.parts
+WORK_PARTS = tuple(part for part in PARTS if part not in IDLE_PARTS)
 COPIED = ("cast", "casts", "reordered", "reorders")
 BEYOND = {"compute": "compute", "memory": "memory", "cache": "memory", "latency": "latency", "launch": "launch"}
 """The part of the time beyond the ideal, by the bound of the row; "unmodelled" for others. What is inefficient belongs

@@ -73,8 +73,14 @@ class Bench:
     """Why the times may be too long: what other processes used of the device meanwhile. None if nothing suggests it."""
 
     def heading(self) -> list[str]:
-        """Return a few lines that name the device and its peaks."""
+        """Return a few lines: whether the device was busy with other work, its name and its peaks."""
         lines = [f"{self.device}: {self.device.name}"]
+        if self.busy:
+            what = "GPU" if self.device.kind == "cuda" else "machine"
+            busy = (
+                f"The {what} was busy: {self.busy}. Times may be too long and shares too low, so no causes are named."
+            )
+            lines.insert(0, busy)
         for peaks in (self.peaks, self.device.datasheet_peaks):
             if peaks is not None:
                 lines.append(f"  {peaks.source:9}  memory: {_rate(peaks.bandwidth, 'B/s')}   compute: {_units(peaks)}")
@@ -89,9 +95,11 @@ class Bench:
     def answers(self) -> list[str]:
         """Return a line for each bound, with its ops and their shares of the measured peaks, and one on sin and add.
 
-        A last line says so if the device was busy with other work.
+        A device that was busy with other work has none: its times are not due to the ops alone.
         """
-        rows = {row.key.removeprefix("flopscope::"): row for row in self.table}
+        if self.busy:
+            return []
+        rows = {row.key.removeprefix(NAMESPACE): row for row in self.table}
         lines = []
         for bound, column, sentence in _SENTENCES:
             found = {name: row for name, row in rows.items() if _limit(row) == bound}
@@ -102,8 +110,6 @@ class Bench:
                 lines.append(f"{', '.join(found)}: {sentence.format_map(facts)}")
         if "sin" in rows and "add" in rows:
             lines.append(self._sin_and_add(rows["sin"], rows["add"]))
-        if self.busy:
-            lines.append(f"Times may be too long: {self.busy}.")
         return lines
 
     def _sin_and_add(self, sin: EventRow, add: EventRow) -> str:
@@ -114,11 +120,19 @@ class Bench:
             f"{moved[1] / 1e6:.1f} MB"
         )
         per_byte = (times[0] / moved[0]) / (times[1] / moved[1])
-        if sin.bound == add.bound == "memory" and per_byte < 1.25:
-            return f"Why sin costs as much as add: {facts}. A byte costs the same in both; memory hides the arithmetic."
+        if any(row.time_p95 > UNSTEADY * row.time_median for row in (sin, add)):
+            return f"sin and add: {facts}. The times of their calls differ too much to compare them."
         if {sin.bound, add.bound} & {"launch", "cache"}:
             return f"sin and add: {facts}. At this size memory does not set the time; try a larger --size."
-        return f"sin and add: {facts}. A byte takes {per_byte:.2f} times as long in sin: its arithmetic is not hidden."
+        if per_byte > ALIKE:
+            return (
+                f"sin and add: {facts}. A byte takes {per_byte:.2f} times as long in sin: its arithmetic is not hidden."
+            )
+        if per_byte * ALIKE < 1 or min(sin.pct_roofline, add.pct_roofline) < _FAR_BELOW:
+            return f"sin and add: {facts}. Something else than memory slows at least one of them down."
+        return (
+            f"Why a byte of sin costs as much as one of add: {facts}. Memory sets both times, and hides the arithmetic."
+        )
 
     def text(self, sort_by: str | None = None, width: int | None = None) -> FittedText:
         """Return the device, the answers and the table, of lines of at most ``width`` characters.
@@ -126,12 +140,18 @@ class Bench:
         sort_by: see EventTable.sorted(); None for the order of the program. width: None for that of the terminal.
         """
         table = self.table if sort_by is None else self.table.sorted(sort_by)
-        total = "CUDA avg" if table.has_device else "CPU avg"
+        columns = ["CUDA avg" if table.has_device else "CPU avg", *TABLE_COLUMNS]
+        table = _with_bare_names(table)
         listing = Listing([Entry(row) for row in table], [], len(table), "op")
         size = terminal_width() if width is None else width
-        shown = render(table, width=size, columns=[total, *TABLE_COLUMNS], listing=listing)
-        before = [line for text in (*self.heading(), "", *self.answers()) for line in _hanging(text, size)]
-        return shown.after([*before, ""])
+        for left_out in ("", "FLOP/B", "FLOPs"):  # as many as must give way to the width
+            columns = [name for name in columns if name != left_out]
+            shown = render(table, width=size, columns=columns, listing=listing)
+            if max(map(len, shown.lines)) <= size:
+                break
+        answers = self.answers()
+        before = [*self.heading(), *[""] * bool(answers), *answers, ""]
+        return shown.after([line for text in before for line in _hanging(text, size)])
 
     def to_json(self) -> dict[str, Any]:
         """Return ``device``, ``rows`` (a dict for each row of the table), the options of the run and the peaks."""
@@ -149,11 +169,23 @@ class Bench:
 TABLE_COLUMNS = ("FLOPs", "Bytes", "FLOP/s", "B/s", "FLOP/B", "% Roofline", "Bound")
 
 
+def _with_bare_names(table: EventTable) -> EventTable:
+    """Return the table with the names that the answers have."""
+    rows = [dict(zip(table.columns, values, strict=True)) for values in zip(*table.columns.values(), strict=True)]
+    return table.with_rows({**row, "key": row["key"].removeprefix(NAMESPACE)} for row in rows)
+
+
 def _hanging(text: str, width: int) -> list[str]:
     """Return a text as lines of at most ``width`` characters, those after the first indented."""
     indent = " " * (len(text) - len(text.lstrip()) + 2)
     return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False) or [""]
 
+
+# How many times the time per byte of one op may be that of another for both to cost the same.
+ALIKE = 1.25
+# How many times the median of an op's times a long one may take for the op to be steady.
+UNSTEADY = 1.5
+NAMESPACE = "flopscope::"
 
 # Below this share of the roofline, in percent, neither memory nor the counted FLOPs explain the time.
 _FAR_BELOW = 60.0
@@ -161,6 +193,12 @@ _FAR_BELOW = 60.0
 # The limit of a row, the column with its share of that limit, and the sentence printed about it.
 _SENTENCES = (
     ("memory", "pct_peak_bandwidth", "memory-bound, at {share} % of the measured bandwidth ({bandwidth})"),
+    (
+        "far from memory",
+        "pct_peak_bandwidth",
+        "memory-bound by bytes and counted FLOPs, but at only {share} % of the measured bandwidth: overhead takes the "
+        "rest, or a function that counts as 1 FLOP but takes many instructions",
+    ),
     ("compute", "pct_peak_flops", "compute-bound, at {share} % of the measured peak ({peak})"),
     (
         "instructions",
@@ -178,8 +216,9 @@ _SENTENCES = (
 
 
 def _limit(row: EventRow) -> str:
-    far = row.bound in ("latency", "inefficient") or (row.bound == "memory" and row.pct_roofline < _FAR_BELOW)
-    return "instructions" if far else str(row.bound)
+    if row.bound == "memory" and row.pct_roofline < _FAR_BELOW:
+        return "far from memory"
+    return "instructions" if row.bound in ("latency", "inefficient") else str(row.bound)
 
 
 def _span(shares: Iterable[float]) -> str:
@@ -237,7 +276,7 @@ def run(
         peaks = measure_peaks(where, progress, force=True)
         table = prof.key_averages()
     # Only the program's own rows: their times include the CUDA work that they launched.
-    own = table._select(i for i, row in enumerate(table) if row.key.startswith("flopscope::"))
+    own = table._select(i for i, row in enumerate(table) if row.key.startswith(NAMESPACE))
     return Bench(where, peaks, dtype, side, repeat, own, busy)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
-from flopscope.views.columns import find_columns
+from flopscope.views.columns import find_columns, headers_of
 from flopscope.views.entries import KINDS
 from flopscope.views.fitted import LEAST_WIDTH
 
@@ -77,13 +77,15 @@ def add_captures(parser: argparse.ArgumentParser) -> None:
 def add_table(commands: Any) -> None:
     """Add ``table`` to the commands of the parser."""
     from flopscope.results.groups import GROUPINGS
+    from flopscope.results.table import SORT_KEYS
 
     parser = commands.add_parser("table", help="show the ops and kernels of recorded traces")
     text = "trace, or folder or quoted pattern of traces; several: ranks of a run, windows of a process"
     parser.add_argument("traces", nargs="+", metavar="TRACE", help=text)
     add_captures(parser)
-    text = "column or its header (default: headroom, what could be gained; without known peaks, the time)"
-    parser.add_argument("--sort-by", metavar="COLUMN", help=text)
+    headers = ", ".join(headers_of(SORT_KEYS)).replace("%", "%%")
+    text = f"header in any case: {headers}; or a column of --json (default: Headroom, what could be gained; without "
+    parser.add_argument("--sort-by", metavar="HEADER", help=f"{text}known peaks, the time)")
     text = "rows to print, -1 for all (default: %(default)s)"
     parser.add_argument("--limit", "--top", type=limit, default=LIMIT, metavar="N", help=text)
     parser.add_argument("--kind", choices=KINDS, help="rows to print and write (default: ops, with ranges apart)")

@@ -54,7 +54,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
         table = source.table(words)
         if table is not None and _tells(table, word):
             groupings.append(
-                {**_named(word, title, table, columns, name_of), **_searched(source, word, table, columns)}
+                {**_named(word, title, table, columns, name_of), **_searched(source, words, word, table, columns)}
             )
     category = source.table(("category",))
     if category is not None:
@@ -82,9 +82,11 @@ def _values(table: EventTable, word: str) -> Sequence[Any]:
     return table._groups.get(word) or ()
 
 
-def _searched(source: Profile, word: str, table: EventTable, columns: Columns) -> dict[str, Any]:
-    """Return the shapes of each row of a grouping without shapes, which the filter searches; {} if they are unknown."""
-    words, _ = _FLAT[word]
+def _searched(source: Profile, words: Sequence[str], word: str, table: EventTable, columns: Columns) -> dict[str, Any]:
+    """Return the shapes of each row of a grouping without shapes, which the filter searches; {} if they are unknown.
+
+    words: what the rows are grouped by; word: the one of them besides the name.
+    """
     finer = source.table((*words, "shape")) if source.has_shape_rows and len(table) <= MOST_ROWS else None
     if finer is None:
         return {}
@@ -128,7 +130,11 @@ def _modules(source: Profile, columns: Columns, name_of: Mapping[Any, int]) -> l
             **_grouping("module", "Module", tree, columns, children=children),
             "depth": columns.add(np.array(tree._groups["module_depth"], dtype=np.int64)),
         },
-        {**_named("name and module", "Name and module", inner, columns, name_of, whole=True), "hidden": True},
+        {
+            **_named("name and module", "Name and module", inner, columns, name_of, whole=True),
+            **_searched(source, ("name", "module", "category"), "module", inner, columns),
+            "hidden": True,
+        },
     ]
 
 

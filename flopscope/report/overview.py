@@ -145,10 +145,20 @@ def _doc(source: Profile, part: str) -> str:
     return f"{text} Of it: {causes}." if causes else text
 
 
+_UNSHAPED = {
+    "unmodelled": (
+        "work of unknown FLOPs and bytes, as no input shapes were recorded",
+        "Time of work whose FLOPs and bytes are unknown, because the shapes of its inputs are.",
+    )
+}
+
+
 def _part_text(source: Profile, part: str) -> tuple[str, str]:
     texts = PART_TEXTS if source.main.analysis.on_device else {**PART_TEXTS, **_ON_CPU}
     if not source.main.analysis.peaks:
         texts = {**texts, **_UNRATED}
+    if not source.core.has_shapes and any("::" in op.key for op in source.main.analysis.ops):
+        texts = {**texts, **_UNSHAPED}
     return texts.get(part, (part, ""))
 
 
@@ -255,7 +265,7 @@ def headline_of(source: Profile) -> str:
 
 
 def lead_of(source: Profile) -> str:
-    """Return the sentences below the headline: the time, what the change saves, the largest loss, and the least time."""
+    """Return the sentences below the headline: the time, what the change saves, the largest loss, the least time."""
     columns = source.accounting
     if not columns["total"] or not columns["total"][-1] > 0:
         return ""

@@ -78,7 +78,7 @@ STYLES = (
 
 
 class Page:
-    """What a page shows: a title, a headline with what follows it, its sections, and the columns that their data refers to."""
+    """What a page shows: title, headline and what follows it, sections, and the columns that their data refers to."""
 
     def __init__(self, title: str, *, subtitle: str = "", headline: str = "", lead: str = "") -> None:
         self.title, self.subtitle, self.headline, self.lead = title, subtitle, headline, lead

@@ -74,8 +74,8 @@ def header_of(name: str) -> str:
 def tensor_text(shapes: Sequence[Any]) -> str:
     """Return shapes in words: ``8x1024x768 768x50257, 2 others``.
 
-    Three and more equal ones in a row are written once, ``64x32 (4 times)``, a list of tensors is in brackets, and arguments without
-    dimensions are counted: numbers, flags, what was not given, lists whose sizes were not recorded.
+    Three and more equal ones in a row are written once, ``64x32 (4 times)``, and a list of tensors is in brackets.
+    Arguments without dimensions are counted: numbers, flags, what was not given, lists whose sizes were not recorded.
     """
     texts = [_shape_text(shape) for shape in shapes if shape not in ((), [])]
     runs = ((text, len([*run])) for text, run in groupby(texts))

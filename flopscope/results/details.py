@@ -7,15 +7,16 @@ from typing import Any
 
 __all__ = ["kernels_of_rows", "with_what_there_is"]
 
+FIELDS = ("row", "kernel", "count", "busy")
 
-def kernels_of_rows(names: Sequence[str], cells: Mapping[str, Any]) -> list[list[tuple[str, int, float]]]:
+
+def kernels_of_rows(names: Sequence[str], launched: Mapping[str, Any]) -> list[list[tuple[str, int, float]]]:
     """Return for each row of a table the name, number and µs of the kernels that it launched."""
     found: list[dict[str, list[int]]] = [{} for _ in names]
-    for row, kernel, count, busy in zip(*(cells[n].tolist() for n in ("row", "kernel", "count", "busy")), strict=True):
-        if row >= 0 and kernel >= 0:
-            total = found[row].setdefault(names[kernel], [0, 0])
-            total[0] += count
-            total[1] += busy
+    for row, kernel, count, busy in zip(*(launched[n].tolist() for n in FIELDS), strict=True):
+        total = found[row].setdefault(names[kernel], [0, 0])
+        total[0] += count
+        total[1] += busy
     return [[(name, count, busy / 1000) for name, (count, busy) in kernels.items()] for kernels in found]
 
 

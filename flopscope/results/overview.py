@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flopscope.hardware.device import STORED
-from flopscope.support.units import MISSING, bound_text, number_text, percent_text, roofline_text, short_time_text
+from flopscope.support.units import MISSING, bound_text, percent_text, prefixed_text, roofline_text, short_time_text
 
 if TYPE_CHECKING:
     from flopscope.answers.analysis import Analysis
@@ -57,7 +57,7 @@ def _overview(profile: Results) -> Any:
     if len(advice) > ADVICE_SHOWN:
         notes.append(f"{len(advice) - ADVICE_SHOWN} more pieces of advice: advice().")
     notes += getattr(advice, "notes", [])
-    headers = ("op", "calls", "time", "share", "TFLOP/s", "GB/s", "% roofline", "bound")
+    headers = ("op", "calls", "time", "share", "FLOP/s", "B/s", "% roofline", "bound")
     return Overview(_head(profile, analysis, whole), parts, shown, picture, headers, rows, notes, analysis.on_device)
 
 
@@ -124,8 +124,8 @@ def _cells(row: EventRow, us: float, total: float) -> list[str]:
         str(row.count),
         short_time_text(us),
         percent_text(100 * us / total) if total > 0 else MISSING,
-        number_text(row.tflops_per_s),
-        number_text(row.gbytes_per_s),
+        prefixed_text(row.tflops_per_s * 1e12),
+        prefixed_text(row.gbytes_per_s * 1e9),
         roofline_text(row.pct_roofline),
         bound_text(row.bound),
     ]

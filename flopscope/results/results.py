@@ -110,7 +110,7 @@ class Results(Summaries):
         parts = tuple(word for word in words if groups.GROUPINGS[word].core)
         columns, meta, shares = self._grouped(core, by_shape, stack_n, source, groupings=parts, account=kernels)
         if kernels:
-            meta["kernels"] = kernels_of_rows(columns["key"], meta.pop("accounting")["cells"])
+            meta["kernels"] = kernels_of_rows(columns["key"], meta.pop("accounting")["launched"])
         meta["record_shapes"] = self.record_shapes
         meta["program"] = self._program
         meta["has_shapes"] = core.has_shapes

@@ -116,7 +116,7 @@ def summarize(
     hfu = counted.hfu(every)
     columns = accounting_columns(analysis, alike=True)
     causes = {part: analysis.causes_of(part) for part in ("host", "other")}
-    lines = accounting_lines(columns, steps, analysis.recording, hfu, causes, analysis.apart)
+    lines = accounting_lines(columns, steps, analysis.recording, hfu, causes, analysis.apart, analysis.on_device)
     head = lines[: lines.index("")] if "" in lines else lines
     per = {name: columns[name][-1] / max(steps, 1) for name in ("total", *PARTS)} if lines else {}
     said = [f"{part}: {text}" for part in causes if lines and (text := cause_text(causes[part], per["total"]))]

@@ -342,7 +342,9 @@ class EventTable:
     def _order(self, by: str) -> list[int]:
         name = seen.attribute_of(by, SORT_KEYS)
         if name is None:
-            hint = did_you_mean(str(by), seen.sort_names(SORT_KEYS)) or f"; choose one of {', '.join(SORT_KEYS)}"
+            hint = did_you_mean(str(by), seen.sort_names(SORT_KEYS)) or (
+                f"; choose a header: {', '.join(seen.headers_of(SORT_KEYS))}; or a column of to_pandas()"
+            )
             raise ValueError(f"cannot sort by {by!r}{hint}")
         values = [_sort_value(getattr(row, name)) for row in self]
         return sorted(range(len(self)), key=values.__getitem__, reverse=True)

@@ -94,9 +94,11 @@ def _prefix_of(value: float, prefixes: str) -> tuple[str, float]:
 
 
 def number_text(value: float) -> str:
-    """Format a number to about four significant digits, at most three decimals: ``0.123``, ``45.67``, ``4012``."""
+    """Format a number to about four significant digits: ``0.123``, ``45.67``, ``4012``; ``2.1e-05`` below 0.001."""
     if math.isnan(value):
         return MISSING
+    if 0 < abs(value) < 0.001:
+        return f"{value:.1e}"
     digits = next((d for d, limit in ((3, 10), (2, 100), (1, 1000)) if abs(value) < limit), 0)
     return f"{value:.{digits}f}"
 

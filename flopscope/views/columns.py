@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from flopscope import _core
@@ -15,7 +16,17 @@ if TYPE_CHECKING:
     from flopscope.results.table import EventRow, EventTable
     from flopscope.views.text import Layout
 
-__all__ = ["COLUMNS", "Fit", "ViewColumn", "attribute_of", "columns_of", "find_columns", "shapes_text", "tells"]
+__all__ = [
+    "COLUMNS",
+    "Fit",
+    "ViewColumn",
+    "attribute_of",
+    "columns_of",
+    "find_columns",
+    "headers_of",
+    "shapes_text",
+    "tells",
+]
 
 WIDTH = 12  # of torch.profiler's columns
 REPEATS = 3  # equal shapes in a row that are written once
@@ -72,23 +83,21 @@ def tells(column: ViewColumn, cells: Iterable[str]) -> bool:
 
 
 def shapes_text(shapes: Sequence[Any]) -> str:
-    """Return shapes as ``64x32 32x16``; ``[]`` is a scalar, ``{…}`` a list of tensors, ``[]*4`` four in a row."""
-    texts = [_shape_text(shape) for shape in shapes]
-    parts: list[tuple[str, int]] = []
-    for text in texts:
-        if parts and parts[-1][0] == text:
-            parts[-1] = text, parts[-1][1] + 1
-        else:
-            parts.append((text, 1))
-    return " ".join(f"{text}*{n}" if n >= REPEATS else " ".join([text] * n) for text, n in parts)
+    """Return the shapes of tensors as ``64x32 32x16``, equal ones as ``4 × 64x32``, and a list of them in brackets.
+
+    Arguments without dimensions, such as numbers and flags, are left out.
+    """
+    texts = [_shape_text(shape) for shape in shapes if shape not in ((), [])]
+    runs = [(text, len([*equal])) for text, equal in groupby(texts)]
+    return " ".join(f"{n} × {text}" if n >= REPEATS else " ".join([text] * n) for text, n in runs)
 
 
 def _shape_text(shape: Any) -> str:
     if not isinstance(shape, list | tuple):
         return printable(str(shape))
     if any(isinstance(part, list | tuple) for part in shape):
-        return f"{{{shapes_text(shape)}}}"
-    return "x".join(printable(str(part)) for part in shape) or "[]"
+        return f"({shapes_text(shape)})"
+    return "x".join(printable(str(part)) for part in shape)
 
 
 def _part(value: float, whole: float) -> float:
@@ -105,6 +114,14 @@ def _percent(name: str, whole: str) -> Callable[[EventRow, EventTable], str]:
 
 def _memory(name: str) -> Callable[[EventRow, EventTable], str]:
     return lambda r, t: units.memory_text(getattr(r, name))
+
+
+def _flop_rate(row: EventRow) -> str:
+    return units.marked(units.prefixed_text(row.tflops_per_s * 1e12), row.pct_peak_flops)
+
+
+def _byte_rate(row: EventRow) -> str:
+    return units.marked(units.prefixed_text(row.gbytes_per_s * 1e9), row.pct_peak_bandwidth)
 
 
 _CPU, _CUDA = "self_cpu_time_total", "self_device_time_total"
@@ -245,25 +262,25 @@ COLUMNS = [
         fit=Fit("Bytes", 13, lambda r, t: units.bytes_text(r.bytes_total_moved)),
     ),
     ViewColumn(
-        "TFLOP/s",
+        "FLOP/s",
         "tflops_per_s",
-        lambda r, at: units.marked(units.number_text(r.tflops_per_s), r.pct_peak_flops),
+        lambda r, at: _flop_rate(r),
         "roofline",
         7,
-        fit=Fit("FLOP/s", 8, lambda r, t: units.marked(units.prefixed_text(r.tflops_per_s * 1e12), r.pct_peak_flops)),
+        fit=Fit("FLOP/s", 8, lambda r, t: _flop_rate(r)),
     ),
     ViewColumn(
-        "GB/s",
+        "B/s",
         "gbytes_per_s",
-        lambda r, at: units.marked(units.number_text(r.gbytes_per_s), r.pct_peak_bandwidth),
+        lambda r, at: _byte_rate(r),
         "roofline",
         7,
-        fit=Fit("B/s", 9, lambda r, t: units.marked(units.prefixed_text(r.gbytes_per_s * 1e9), r.pct_peak_bandwidth)),
+        fit=Fit("B/s", 9, lambda r, t: _byte_rate(r)),
     ),
     ViewColumn(
         "FLOP/B",
         "arithmetic_intensity",
-        lambda r, at: units.number_text(r.arithmetic_intensity),
+        lambda r, at: units.significant_text(r.arithmetic_intensity, 3),
         "roofline",
         7,
         fit=Fit("FLOP/B", 10, lambda r, t: units.significant_text(r.arithmetic_intensity, 3)),
@@ -292,9 +309,9 @@ COLUMNS = [
         fit=Fit("Bound", 4, lambda r, t: units.bound_text(r.bound)),
     ),
     ViewColumn(
-        "DRAM GB/s",
+        "DRAM B/s",
         "dram_gbytes_per_s",
-        lambda r, at: units.number_text(r.dram_gbytes_per_s),
+        lambda r, at: units.prefixed_text(r.dram_gbytes_per_s * 1e9),
         "counted",
         9,
         fit=Fit("DRAM B/s", 9, lambda r, t: units.prefixed_text(r.dram_gbytes_per_s * 1e9)),
@@ -341,7 +358,7 @@ def _plain(name: object) -> str:
     text = str(name).strip().lower().replace("_", " ")
     for name in _core.device_types:
         text = text.replace(name, "device")
-    return text.replace("% roofline", "% roof")
+    return text.replace("% roofline", "% roof").replace("tflop/s", "flop/s").replace("gb/s", "b/s")
 
 
 def attribute_of(name: object, attributes: Iterable[str]) -> str | None:
@@ -350,6 +367,12 @@ def attribute_of(name: object, attributes: Iterable[str]) -> str | None:
     found = {_plain(one): one for one in attributes}
     headers = {_plain(text): column.attribute for text, column in _names()}
     return found.get(wanted) or next((headers[w] for w in (wanted,) if headers.get(w) in found.values()), None)
+
+
+def headers_of(attributes: Iterable[str]) -> list[str]:
+    """Return the headers of fitted text that show one of these attributes."""
+    known = set(attributes)
+    return [column.fit.header for column in COLUMNS if column.fit is not None and column.attribute in known]
 
 
 def sort_names(attributes: Iterable[str]) -> list[str]:

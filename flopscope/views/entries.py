@@ -50,8 +50,6 @@ class Listing:
     has_no_op: bool = False
     hidden: int = 0
     """Ops of a GPU program that are left out because they have neither device time nor work."""
-    inherits: bool = False
-    """Whether the kernels below an op include kernels whose launch was not recorded."""
 
 
 def usual_order(table: EventTable) -> EventTable:
@@ -107,7 +105,6 @@ def list_entries(table: EventTable, kind: str | None = None, kernels: bool = Fal
         entries.append(Entry(row))
         if kernels and launched:
             entries += _below(table, row.kernels)
-    below = kernels and launched
     ranges: list[Entry] = []
     has_no_op = False
     if kind is None and not mixed:
@@ -116,12 +113,8 @@ def list_entries(table: EventTable, kind: str | None = None, kernels: bool = Fal
         if (unowned := _without_op(table, kinds)) is not None:
             has_no_op = True
             entries[_place(entries, unowned, table) : 0] = [Entry(unowned), *_below(table, _kernels_left(table, kinds))]
-    inherits = any(
-        math.fsum(time for _, _, time in row.kernels) > row.self_device_time_total * (1 + NEGLIGIBLE) + 0.01
-        for row in (chosen if below else ())
-    )
     noun = "row" if shown == "all" else shown
-    return Listing(entries, ranges, len(ordered), noun, has_no_op, listed - len(ordered), inherits)
+    return Listing(entries, ranges, len(ordered), noun, has_no_op, listed - len(ordered))
 
 
 def _counts(row: EventRow) -> bool:

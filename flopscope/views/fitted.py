@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
+from flopscope import _core
 from flopscope.support import units
 from flopscope.support.columns import GAP, dashes
 from flopscope.support.cutting import cut_apart, cut_middle
@@ -36,6 +37,8 @@ NO_BREAK = "\u00a0"
 STACK_INDENT = "    "
 WHOLE_WIDTH = 10**6
 
+EXPLAINED = ("launch", "latency", "inefficient")
+"""Bounds whose names do not say what they are."""
 STYLES = dict.fromkeys(("memory", "cache"), "blue") | dict.fromkeys(("launch", "latency"), "magenta")
 STYLES |= {"compute": "cyan", "inefficient": "yellow"}
 """Colours of bounds, as rich names them."""
@@ -282,6 +285,7 @@ def render(
         return FittedText(["No rows."], [])
     empty = ["No rows." if found.count else "No ops."]
     lines, spans = _block(found.entries, table, fitted, names, 0) if found.entries else (empty, [])
+    words = {word for line in lines[2:] for word in line.split()}
     if found.ranges:
         shown = found.ranges[:RANGES_SHOWN]
         left = f", {RANGES_SHOWN} of {len(found.ranges)}" if len(found.ranges) > RANGES_SHOWN else ""
@@ -290,7 +294,7 @@ def render(
         lines, spans = lines + block, spans + colours
     if notes:
         lines.append("")
-        lines += wrapped(notes_of(table, found, more, row_limit, total), fitted)
+        lines += wrapped(notes_of(table, found, more, row_limit, total, words=words), fitted)
     return FittedText(lines, spans)
 
 
@@ -316,8 +320,13 @@ def _tells(header: str, entries: Sequence[Entry], table: EventTable) -> bool:
     return fit is not None and (header == "Name" or tells(column, (fit.cell(entry.row, table) for entry in entries)))
 
 
-def notes_of(table: EventTable, listing: Listing, more: str, row_limit: int, total: int | None = None) -> Iterator[str]:
-    """Yield the sentences below a table: totals, omitted rows, what is shown twice, and footnotes()."""
+def notes_of(
+    table: EventTable, listing: Listing, more: str, row_limit: int, total: int | None = None, *, words: Collection[str]
+) -> Iterator[str]:
+    """Yield the sentences below a table: totals, omitted rows, what is shown twice, and footnotes().
+
+    words: those of its cells.
+    """
     time = units.short_time_text
     host = f"{time(table.self_cpu_time_total)} on the CPU"
     yield f"Total: {time(table.self_device_time_total)} on the GPU, {host}." if table.has_device else f"Total: {host}."
@@ -333,8 +342,6 @@ def notes_of(table: EventTable, listing: Listing, more: str, row_limit: int, tot
         yield f"{NO_OP}: kernels that no recorded op launched, such as those of CUDA graphs."
     if any(entry.depth for entry in listing.entries):
         yield "Indented: kernels, whose time is that of the row above."
-    if listing.inherits:
-        yield "Some kernels below an op were launched before the recording began and are not in its time."
     if listing.noun == "row" and _has_both(listing):
         yield "The time of a kernel is also that of its op."
     rows = [entry.row for entry in (*listing.entries, *listing.ranges)]
@@ -342,11 +349,18 @@ def notes_of(table: EventTable, listing: Listing, more: str, row_limit: int, tot
         yield "Ranges of the GPU last from the start of their first kernel to the end of their last; no total has them."
     for note in footnotes(rows, table, lambda name: cut_middle(printable(name), NOTE_NAME), time):
         yield " ".join(note.split()).replace("% Roofline:", "% roof:")
+    for bound in EXPLAINED:
+        if bound in words:
+            yield f"{bound}: {_core.bounds()[bound]}."
     coverage = table.coverage()
     if coverage.get("estimated"):
         return
-    if min(coverage["bytes"], coverage["flops"]) >= 1 and not table.lacks_shapes and not table.device_unseen:
+    if min(coverage["bytes"], coverage["flops"]) < 1 or table.lacks_shapes or table.device_unseen:
+        return
+    if units.MISSING not in words:
         yield "All FLOPs and bytes are known."
+    elif listing.noun == "op":
+        yield "--: the row has no work of its own (the ops inside it have), or no known limit."
 
 
 def _has_both(listing: Listing) -> bool:

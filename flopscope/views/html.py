@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -88,6 +89,7 @@ def render(table: EventTable, limit: int = ROWS_SHOWN) -> str:
     if listing.ranges:
         shown = listing.ranges[:RANGES_SHOWN]
         parts.append(_table(shown, table, range_columns(shown, table), "Ranges (times include the ops above)"))
-    notes = notes_of(table, listing, ".table(row_limit=-1, brief=True)", limit)
+    words = re.findall(r"(?<=>)[^<>]+(?=</td>)", parts[1])
+    notes = notes_of(table, listing, ".table(row_limit=-1, brief=True)", limit, words=words)
     parts.append(f'<div class="flopscope-notes">{"<br>".join(markup(printable(note)) for note in notes)}</div>')
     return "\n".join(parts)

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from flopscope import _core
 from flopscope.support.safe import markup
 from flopscope.support.units import percent_text, short_time_text
 from flopscope.views.html import PIXELS, STYLE
@@ -99,13 +100,14 @@ def _background(part: str) -> str:
 
 
 def bar_html(parts: Mapping[str, float], on_device: bool = True) -> str:
-    """Return the accounting: a bar of segments, and a legend with times and shares."""
+    """Return the accounting: a bar of segments, and a legend with times, shares and what the parts are."""
     known = {part: us for part, us in parts.items() if us > 0 and part in LOOKS}
     total = sum(known.values())
     if not total > 0:
         return ""
     order = ["ideal", *(part for part in sorted(known, key=lambda part: -known[part]) if part != "ideal")]
     segments, entries, rest = [], [], 0.0
+    glosses = dict(zip(_core.parts, _core.part_glosses if on_device else _core.part_bare_glosses, strict=True))
     for part in order:
         us = known.get(part, 0.0)
         if us < LEAST_SHARE * total:
@@ -115,7 +117,8 @@ def bar_html(parts: Mapping[str, float], on_device: bool = True) -> str:
         style = f"background: {_background(part)}"
         width = 100 * us / total
         segments.append(f'<span style="width: {width:.2f}%; {style}" title="{markup(text)}"></span>')
-        entries.append(f'<span><i style="{style}"></i>{markup(text)}</span>')
+        gloss = f' <small class="quiet">{markup(glosses[part])}</small>'
+        entries.append(f'<span><i style="{style}"></i>{markup(text)}{gloss}</span>')
     if rest > 0:
         entries.append(f"<span>others {short_time_text(rest)}</span>")
     return f'<div class="bar">{"".join(segments)}</div>\n<div class="legend">{"".join(entries)}</div>'

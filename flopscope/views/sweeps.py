@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["sweep_html", "sweep_text"]
 
-HEADERS = ("dtype", "shape", "working set", "median", "±", "GB/s", "TFLOP/s", "FLOP/B", "% roofline", "bound")
+HEADERS = ("dtype", "shape", "working set", "median", "±", "B/s", "FLOP/s", "FLOP/B", "% roofline", "bound")
 LINE, LONGEST_SHAPE = 120, 26
 
 
@@ -61,7 +61,9 @@ def _cells(point: SweepPoint) -> list[str]:
         *cells,
         units.time_text(m.median),
         units.percent_text(100 * half),
-        *(units.number_text(value) for value in (m.gbytes_per_s, m.tflops_per_s, m.arithmetic_intensity)),
+        units.prefixed_text(m.gbytes_per_s * 1e9),
+        units.prefixed_text(m.tflops_per_s * 1e12),
+        units.significant_text(m.arithmetic_intensity, 3),
         units.roofline_text(m.pct_roofline),
         units.bound_text(m.bound),
     ]

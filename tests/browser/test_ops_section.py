@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 from browser import Keys, Open, Page
+from hand_traces import Program
 
 import flopscope as fs
+from flopscope.cli.program import main
 
 Report = Callable[[str], Path]
 TRACE = Path(__file__).parent.parent / "data" / "traces" / "tutorial_naive_stack.json.gz"
@@ -33,6 +35,10 @@ def ops(open_report: Open, trace: fs.Trace, tmp_path: Path) -> Page:
     return page
 
 
+AT_DEPTH = """return flopscope.ops.grid.lines.filter((line) => TEST).map((line) =>
+    flopscope.ops.cell(line, {name: 'key'}).text)"""
+
+
 def lines(page: Page) -> list[str]:
     """Return the first cells of all lines, whether they are in view or not."""
     script = "return flopscope.ops.grid.lines.map((line) => flopscope.ops.cell(line, {name: 'key'}).text)"
@@ -44,21 +50,39 @@ def by_time(rows: Any, name: str = "self_device_time_total") -> list[str]:
     return [rows[i].key for i in order]
 
 
+def by_gain(rows: Any) -> list[str]:
+    """Return the names in the order of the command line: by headroom, or by time where that is unknown."""
+
+    def gain(row: Any) -> float:
+        time = float(row.self_device_time_total)
+        return -math.inf if not time else time if math.isnan(row.headroom) else float(row.headroom)
+
+    order = sorted(range(len(rows)), key=lambda i: (-gain(rows[i]), -rows[i].self_cpu_time_total))
+    return [rows[i].key for i in order]
+
+
 def choose(page: Page, selector: str, value: str) -> None:
     page.run(f"""const one = document.querySelector('{selector}'); one.value = {value!r};
         one.dispatchEvent(new Event('change', {{bubbles: true}}))""")
 
 
-def test_ops_come_first_by_their_time(ops: Page, trace: fs.Trace) -> None:
-    assert lines(ops) == by_time(trace.key_averages().of_kind("op"))
+def test_ops_come_in_the_order_of_the_command_line(
+    ops: Page, trace: fs.Trace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = lines(ops)
+    assert shown == by_gain(trace.key_averages().of_kind("op"))
     header = ops.one("#ops .header [aria-sort]")
-    assert header.get_attribute("aria-sort") == "descending" and header.text.startswith("Self device")
+    assert header.get_attribute("aria-sort") == "descending" and header.text.startswith("Headroom")
+    assert main(["table", str(TRACE), "--width", "200", "--limit", "12"]) == 0
+    printed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("aten::")]
+    assert len(printed) > 5 and [name for name in shown if name.startswith("aten::")][: len(printed)] == printed
 
 
 @pytest.mark.parametrize("kind, title", [("kernel", "Device work"), ("range", "Ranges"), ("all", "All")])
 def test_kinds_choose_rows(ops: Page, trace: fs.Trace, kind: str, title: str) -> None:
     ops.click(f"#ops .segments [data-kind={kind}]")
-    assert lines(ops) == by_time(trace.key_averages().of_kind(kind))
+    order = by_time if kind == "all" else by_gain
+    assert lines(ops) == order(trace.key_averages().of_kind(kind))
     assert ops.text(f"#ops .segments [data-kind={kind}]") == title
 
 
@@ -85,10 +109,56 @@ def test_all_words_of_the_filter_must_occur(ops: Page, trace: fs.Trace) -> None:
     rows = [row for row in table if "mm" in f"{row.key} {row.input_shapes}" and "2048" in str(row.input_shapes)]
     assert 0 < len(rows) < len(table)
     ops.until(f"flopscope.ops.grid.lines.length === {len(rows)}")
-    assert lines(ops) == by_time(rows)
+    assert lines(ops) == by_gain(rows)
     assert ops.text("#ops .count") == f"{len(rows)} of {len(trace.key_averages(group_by=('name', 'shape')))} rows"
     ops.run("flopscope.ops.input.value = 'no such row'; flopscope.ops.input.dispatchEvent(new Event('input'))")
     assert "No row matches" in ops.text("#ops .nothing")
+
+
+@pytest.mark.parametrize("group", ["name", "shape", "dtype", "stack", "line", "step", "stream", "category", "module"])
+def test_the_filter_finds_shapes_in_every_grouping(ops: Page, trace: fs.Trace, group: str) -> None:
+    table = trace.key_averages(group_by=("name", "shape")).of_kind("op")
+    found = [row for row in table if "addmm" in row.key and any(512 in shape for shape in row.input_shapes)]
+    size = max(max(shape) for shape in found[0].input_shapes if shape)
+    of_size = {row.key for row in table if any(size in shape for shape in row.input_shapes if shape)}
+    ops.click("#ops .segments [data-kind=all]")
+    choose(ops, "#group", group)
+    ops.until(f"flopscope.ops.id === '{group}' && flopscope.ops.grid.lines.length")
+    everything = ops.run("return flopscope.ops.top")
+    ops.run(f"flopscope.ops.input.value = 'addmm {size}'; flopscope.ops.input.dispatchEvent(new Event('input'))")
+    shown = ops.run("return flopscope.ops.top")
+    assert 0 < shown < everything
+    if group not in ("category", "module"):
+        names = ops.run(AT_DEPTH.replace("TEST", "!line.depth"))
+        assert all("addmm" in name for name in names) and set(names) & of_size
+    if group == "name":  # open, with the shapes that it was found by
+        inner = ops.run(AT_DEPTH.replace("TEST", "line.depth"))
+        assert inner and all(str(size) in text for text in inner)
+
+
+def test_empty_cells_say_why(open_report: Open, tmp_path: Path) -> None:
+    made = Program()
+    made.run("aten::mm", 5, 20, 300, [4096, 4096], [4096, 4096])
+    made.run("my::own_op", 40, 400, 200, [64, 64])
+    made.op("aten::view", 80, 5, [64, 64])
+    made.load().write_report(tmp_path / "page.html")
+    page = open_report(tmp_path / "page.html", "#ops")
+    page.until("document.querySelector('#ops .grid .line')")
+    script = """
+        const texts = (line) => ['bound', 'pct_roofline'].map((name) => flopscope.ops.cell(line, {name}));
+        return Object.fromEntries(flopscope.ops.grid.lines.map((line) =>
+            [flopscope.ops.cell(line, {name: 'key'}).text, texts(line).map((cell) => [cell.text, cell.title])]))"""
+    cells = page.run(script)
+    (word, why), (number, title) = cells["my::own_op"]
+    assert (word, number) == ("no rule", "–") and "no rule knows" in why and title == why
+    assert cells["aten::view"][0][0] == "host only"
+    assert "(no rule)" in page.text("#ops .body > .note") and "40.0%" in page.text("#ops .body > .note")
+    del made.events[:]
+    made.op("aten::mm", 5, 20)
+    made.load().write_report(tmp_path / "bare.html")
+    page = open_report(tmp_path / "bare.html", "#ops")
+    page.until("document.querySelector('#ops .grid .line')")
+    assert page.run(script)["aten::mm"][0][0] == "no shapes"
 
 
 def test_a_row_opens_into_shapes_and_kernels(ops: Page, trace: fs.Trace) -> None:
@@ -103,11 +173,11 @@ def test_a_row_opens_into_shapes_and_kernels(ops: Page, trace: fs.Trace) -> None
     opened = lines(ops)[place + 1 : place + 1 + len(shapes)]
     assert all("x" in text for text in opened)
     ops.keys(Keys.ARROW_DOWN, Keys.ARROW_RIGHT)
-    longest = max(shapes, key=lambda row: row.self_device_time_total)
+    longest = max(shapes, key=lambda row: row.headroom)
     kernels = [kernel for kernel, _, _ in sorted(longest.kernels, key=lambda kernel: -kernel[2])]
     assert lines(ops)[place + 2 : place + 2 + len(kernels)] == kernels
     ops.keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT, Keys.ARROW_LEFT)
-    assert lines(ops) == by_time(trace.key_averages().of_kind("op"))
+    assert lines(ops) == by_gain(trace.key_averages().of_kind("op"))
 
 
 def test_enter_selects_and_escape_clears(ops: Page) -> None:
@@ -129,7 +199,7 @@ def test_evidence_selects_its_row(ops: Page, trace: fs.Trace) -> None:
     ops.until("flopscope.page.selected !== null")
     entry = trace.advice()[0].evidence[0]
     assert ops.text("#ops .details h3") == entry["op"]
-    assert trace.advice()[0].rule in ops.text("#ops .details")
+    assert trace.advice()[0].action in ops.text("#ops .details")
     line = ops.run("return flopscope.ops.grid.lines.find((line) => line.key === flopscope.ops.current.key)")
     assert line["id"] in ("shape", "name")
 
@@ -175,9 +245,10 @@ def test_columns_are_chosen(ops: Page) -> None:
 
 def test_csv_holds_the_rows_shown(ops: Page, trace: fs.Trace) -> None:
     rows = list(csv.DictReader(io.StringIO(ops.run("return flopscope.ops.csv()"), newline="")))
-    table = sorted(trace.key_averages().of_kind("op"), key=lambda row: -row.self_device_time_total)
-    assert [row["key"] for row in rows] == [row.key for row in table]
-    for record, row in zip(rows, table, strict=True):
+    table = {row.key: row for row in trace.key_averages().of_kind("op")}
+    assert [row["key"] for row in rows] == by_gain(trace.key_averages().of_kind("op"))
+    for record in rows:
+        row = table[record["key"]]
         assert float(record["self_device_time_total"]) == row.self_device_time_total
         assert record["flops"] == "" if math.isnan(row.flops) else float(record["flops"]) == row.flops
 

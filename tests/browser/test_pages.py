@@ -92,6 +92,46 @@ def test_a_page_fits_the_width_of_the_window(open_report: Open, report: Report, 
         assert page.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth"), width
 
 
+CUT = """
+    const cut = (one) => getComputedStyle(one).overflowX !== 'visible' && (one.scrollWidth > one.clientWidth + 1
+        || (one.className.startsWith('timeline') && one.scrollHeight > one.clientHeight + 1));
+    const wide = (one) => one.getBoundingClientRect().right > innerWidth + 1;
+    const all = ['#nav', '#nav a', '.steps', '.steps .label', '.parts .name', '.parts .time', '.sides-of-parts',
+        '.timeline-label', '.timeline-group', '.timeline-group .cut', '.headline', '.lead', '.tile', '.card .action',
+        '.card .saves', '.largest .num'];
+    const found = [...document.querySelectorAll(all.join(', '))].filter((one) => one.offsetParent);
+    return found.filter((one) => cut(one) || wide(one)).slice(0, 5).map((one) => one.outerHTML.slice(0, 300));
+"""
+
+
+@pytest.mark.parametrize("name", [*PROFILES])
+def test_nothing_is_cut_on_a_phone(open_report: Open, report: Report, name: str) -> None:
+    page = open_report(report(name))
+    page.resize(390, 844)
+    whole(page)
+    page.value("new Promise((done) => setTimeout(done, 150))")
+    assert page.run(BEYOND) == []
+    assert page.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    if name != "hostile":  # a name of ten thousand characters may be cut
+        assert page.run(CUT) == []
+
+
+def test_the_first_screen_has_the_headline_the_advice_and_the_largest_ops(open_report: Open, report: Report) -> None:
+    page = open_report(report("training"))
+    page.resize(1440, 900)
+    whole(page)
+    tops = page.run(
+        """return ['.headline', '.card', '.largest', '.accounting'].map(
+            (one) => document.querySelector(`main ${one}`).getBoundingClientRect().top)"""
+    )
+    assert tops[0] < tops[1] < tops[3] and tops[2] < tops[3] and max(tops[:3]) < 900 and abs(tops[1] - tops[2]) < 60
+    assert len(page.all("#overview .largest [role=listitem]")) == 5
+    notes = "document.querySelectorAll('.parts [role=listitem] .note')"
+    explained = page.run(f"return [...{notes}].map((one) => one.textContent)")
+    assert len(explained) == len(page.all(".parts .swatch")) and all(explained)
+    assert not re.search(r"\[\]|\*\d", page.text("main")), "shapes are written out"
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("name", EVERY)
 def test_a_page_is_accessible(open_report: Open, report: Report, axe: str, name: str, dark: bool) -> None:

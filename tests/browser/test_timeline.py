@@ -143,6 +143,59 @@ def test_a_click_selects_the_event_and_its_op_everywhere(page: Page) -> None:
     assert selected_row(page) is None
 
 
+def test_a_selected_event_is_in_the_address_and_opens_from_it(page: Page, open_report: Open, tmp_path: Path) -> None:
+    show_timeline(page)
+    kernel = block(page, "sm90_xmma_gemm_bf16bf16")
+    click_at(page, place(page, kernel))
+    page.until(f"location.hash === '#timeline?event={kernel}'")
+    opened = open_report(tmp_path / "report.html", f"#timeline?from=20000&to=400000&event={kernel}")
+    opened.until(f"flopscope.timelineView && {VIEW}.selected === {kernel}")
+    assert selected_row(opened) == "aten::mm" and "sm90_xmma_gemm" in opened.text(".timeline-details")
+    opened.keys(Keys.ESCAPE)
+    opened.until("!location.hash.includes('event')")
+    for wrong in ("-1", "99999", "x"):
+        opened = open_report(tmp_path / "report.html", f"#timeline?event={wrong}")
+        opened.until("flopscope.timelineView")
+        assert opened.run(f"return {VIEW}.selected") == -1
+
+
+def test_idle_time_has_the_colours_of_the_waterfall(open_report: Open, report: Report) -> None:
+    page = open_report(report("training"))
+    page.until("document.documentElement.dataset.ready === 'true'")
+    page.value("flopscope.page.mountAll().then(() => true)")
+    pictures = page.run(
+        """const picture = (one) => getComputedStyle(one).background;
+        const part = (one) => [...one.classList].find((name) => name.startsWith('part-'));
+        const of = (selector) => Object.fromEntries(
+            [...document.querySelectorAll(selector)].map((one) => [part(one), picture(one)]));
+        return [of('#overview .parts .swatch'), of('#timeline .timeline-swatch[class*=part-]')]"""
+    )
+    both = set(pictures[0]) & set(pictures[1])
+    assert both and all(pictures[0][name] == pictures[1][name] for name in both)
+
+
+def test_rows_without_flops_are_on_the_roofline_as_bandwidth(open_report: Open, tmp_path: Path) -> None:
+    made = program()
+    made.run("aten::copy_", 700, 1000, 250, [8192, 8192], [8192, 8192])
+    trace = made.load()
+    trace.write_report(tmp_path / "report.html")
+    page = open_report(tmp_path / "report.html", "#roofline")
+    page.until("document.querySelector('#roofline .mark')")
+    mark = page.run(
+        """const view = flopscope.rooflineView, {rows} = flopscope.page;
+        const mark = view.marks.find((one) => rows.get('key', one.row) === 'aten::copy_');
+        const roof = Math.log10(Object.values(view.own.memory.rates)[0]);
+        return {below: roof + mark.x - mark.y, inside: mark.x > view.strip.from && mark.x < view.strip.to,
+            edge: view.strip.to, facts: view.facts(mark).join(' '), shown: view.shown.includes(mark),
+            others: view.marks.filter((one) => one !== mark).map((one) => one.x)}"""
+    )
+    row = next(row for row in trace.key_averages() if row.key == "aten::copy_" and row.device_type == "cpu")
+    assert mark["inside"] and mark["shown"] and all(x > mark["edge"] for x in mark["others"])
+    assert 10 ** -mark["below"] == pytest.approx(row.pct_peak_bandwidth / 100, rel=1e-6)
+    assert "TB/s, no FLOPs" in mark["facts"] and "no FLOPs" in page.text("#roofline .roofline-grid")
+    assert "copy_" not in page.text("#roofline .roofline-notes")
+
+
 def test_a_mark_of_the_roofline_selects_the_blocks_of_its_op(page: Page) -> None:
     mark = page.run(
         "return flopscope.rooflineView.marks.findIndex((one) => flopscope.page.rows.get('key', one.row) === 'aten::mm')"

@@ -165,16 +165,19 @@ flopscope.Ops = class {
         return (this.kind === "all" && !this.isSum()) || !this.tells(this.grouping.table.byName.get("headroom")) ? this.data.sort : "headroom";
     }
 
-    /* What could be gained of a row: its headroom, or its time where the limit is unknown. */
+    /* What could be gained of a row: its headroom, or its time where the limit is unknown. What took no time comes last, also
+       after rows beyond their limit, whose headroom is below 0. */
     gain(table, row) {
         const time = table.get(this.data.sort, row), headroom = table.get("headroom", row);
-        return Number.isNaN(headroom) || !time ? time : headroom;
+        return !time ? -Infinity : Number.isNaN(headroom) ? time : headroom;
     }
 
     sorted(table, rows) {
         const name = this.sortedBy(), { down } = this.sort;
         if (this.sort.name === "usual" && name === "headroom") {
-            return rows.sort((a, b) => this.gain(table, b) - this.gain(table, a) || table.get("self_cpu_time_total", b) - table.get("self_cpu_time_total", a) || a - b);
+            const gains = new Map(rows.map((row) => [row, this.gain(table, row)]));
+            const order = (a, b) => (gains.get(a) === gains.get(b) ? 0 : gains.get(b) - gains.get(a)); // no difference of infinities
+            return rows.sort((a, b) => order(a, b) || table.get("self_cpu_time_total", b) - table.get("self_cpu_time_total", a) || a - b);
         }
         const sign = down ? -1 : 1;
         if (table.isText(name)) {

@@ -190,7 +190,7 @@ flopscope.Roofline = class {
             const x = this.x(at);
             if (x < edge) return;
             group.append(svg("line", { x1: x, x2: x, y1: top, y2: bottom, class: major ? "major" : "minor" }));
-            if (label) group.append(this.text(label(power), x, bottom + 15, "middle"));
+            if (label) group.append(this.text(label(power), Math.min(x, this.width - 18), bottom + 15, "middle")); // whole at the edge
         });
         ticks(view.y0, view.y1, (at, major, label, power) => {
             const y = this.y(at);

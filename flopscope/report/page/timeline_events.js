@@ -312,6 +312,7 @@ Object.assign(flopscope.TimelineView.prototype, {
         }
         this.selected = -1;
         this.arrows = [];
+        if (flopscope.address.read().id === "timeline") this.remember();
         this.matching = row === null ? null : { row, labels: this.labelsWhere((label) => this.timeline.labels.row(label) === row) };
         this.showDetails();
         this.draw();
