@@ -123,7 +123,10 @@ def load_ipython_extension(ipython: Any) -> None:
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from flopscope.support.suggest import did_you_mean
+
+        hint = "" if name.startswith("_") else did_you_mean(name, __all__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     from importlib import import_module
 
     globals()[name] = value = getattr(import_module(f".{_LAZY[name]}", __name__), name)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import os
 import shutil
 import tempfile
@@ -22,13 +23,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flopscope.hardware.counters import Counters, check_counters
-from flopscope.hardware.device import find_device
+from flopscope.hardware.cpu import CPU
+from flopscope.hardware.device import STORED
 from flopscope.results.results import Results
 from flopscope.sources.kineto_text import KinetoText, keep_text
 from flopscope.sources.load import Trace
 from flopscope.sources.schedules import action_at
+from flopscope.sources.stack_samples import StackSamples
 from flopscope.sources.windows import join
 from flopscope.support.files import replacing
+from flopscope.support.suggest import require_names
 
 try:
     import torch.cuda as _cuda
@@ -69,6 +73,7 @@ def __getattr__(name: str) -> Any:
     return getattr(_torch, name)
 
 
+_OWN = ("counters", "counter_interval_us", "sample_stacks")  # arguments that are not torch's
 # torch's own class, also where a program has put another in its place, such as the one below
 _Profile = next(each for each in _defining.profile.__mro__ if each.__module__ == _defining.__name__)
 
@@ -82,17 +87,23 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
     flopscope's, for the latest recorded cycle: the rows of torch's own tables, with FLOPs, bytes and roofline. Python
     calls appear as stacks of rows (``group_by_stack_n``), not as rows.
 
-    Two arguments are flopscope's own: ``counters`` and ``counter_interval_us`` are those of ``flopscope.profile``.
+    Three arguments are flopscope's own: ``counters``, ``counter_interval_us`` and ``sample_stacks`` are those of
+    ``flopscope.profile``.
 
     As in torch, results are available from the end of a cycle until the next one begins to warm up; with
     ``acc_events=True``, ``key_averages()`` and ``events()`` are of all cycles up to then, and the rest of the latest.
     ``torch.profiler.profile = flopscope.torch.profile`` makes other code use this class.
     """
 
+    _usual_peaks = STORED
+
     def __init__(self, **arguments: Any) -> None:
+        require_names("profile", arguments, (*_OWN, *inspect.signature(super().__init__).parameters))
         self.counters = arguments.pop("counters", False)
         self._interval_ns = check_counters(self.counters, arguments.pop("counter_interval_us", None))
         self._counters: Counters | None = None  # of the latest cycle
+        self.sample_stacks = arguments.pop("sample_stacks", False)
+        self._stacks: StackSamples | None = None  # likewise
         if arguments.get("schedule") is not None:
             arguments["schedule"] = _with_torch_actions(arguments["schedule"])
         Results.__init__(self)
@@ -108,7 +119,7 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
 
     def prepare_trace(self) -> None:
         """Begin to warm up, as start() and step() do; without acc_events, discard the results of the latest cycle."""
-        self._core = self._counters = None
+        self._core = self._counters = self._stacks = None
         if not self.acc_events:
             self._traces.clear()
         super().prepare_trace()
@@ -119,9 +130,14 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         if self.counters:
             counters = Counters(self.counters, self._interval_ns, begins_live=self._is_of_program)
             self._counters = counters if counters.start() else None
+        if self.sample_stacks:
+            stacks = StackSamples()
+            self._stacks = stacks if stacks.start() else None
 
     def stop_trace(self) -> None:
         """End a cycle, as stop() and step() do."""
+        if self._stacks is not None:
+            self._stacks.stop()
         if self._counters is not None:
             self._counters.stop()  # before Kineto's clock goes
             self._energy = self._counters.energy
@@ -130,7 +146,7 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         else:
             super().stop_trace()
         keep_text(self.profiler)
-        self.profiler.kineto_results.counters = self._counters
+        self.profiler.kineto_results.samples = [one for one in (self._counters, self._stacks) if one is not None]
 
     def _accumulate(self) -> None:
         """End a cycle, and let torch's profile have the events of those before it when its list is created.
@@ -166,8 +182,9 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         """Return the events grouped by name, as torch.profiler does, with their work and roofline.
 
         The arguments are those of ``flopscope.Trace.key_averages``. The peaks are those of the GPUs in the trace or, if
-        no GPU was used, of the CPU, provided they are already measured (``flopscope devices --measure``). Raise
-        RuntimeError if the profile is running or has recorded nothing.
+        no GPU was used, of the CPU, provided they are already measured (``flopscope devices --measure``);
+        ``peaks="measured"`` measures those of the CPU. Raise RuntimeError if the profile is running or has recorded
+        nothing.
         """
         by = group_by_input_shape, group_by_stack_n, group_by_overload_name
         return Results.key_averages(self, *by, group_by=group_by, peaks=peaks, kernels=kernels)
@@ -209,9 +226,10 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
                 super().export_chrome_trace(written, use_python_export=True)
                 with open(written, "rb") as source, replacing(path, "wb") as file:
                     shutil.copyfileobj(source, file)
-        elif path.endswith(".gz") or kineto.counters is not None:
-            events = b"" if kineto.counters is None else self._recorded("trace").trace_samples()
-            kineto.save(path, compressed=path.endswith(".gz"), events=events)
+        elif path.endswith(".gz") or kineto.samples:
+            core = self._recorded("trace") if kineto.samples else None
+            added = (b"", b"") if core is None else (core.trace_samples(), core.trace_frames())
+            kineto.save(path, path.endswith(".gz"), *added)
         else:
             super().export_chrome_trace(path)
 
@@ -238,11 +256,15 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         kineto: KinetoText = self.profiler.kineto_results
         return kineto
 
+    def _add_samples(self, samples: StackSamples) -> None:
+        """Add samples of the time of the latest cycle, before anything is read of it."""
+        self._finished("trace").samples.append(samples)
+
     def _trace_of(self, kineto: KinetoText) -> Trace:
         if kineto not in self._traces:
             trace = self._traces[kineto] = _read(self.profiler, kineto)
-            if kineto.counters is not None and trace._core is not None:
-                kineto.counters.pour(trace._core)
+            for samples in kineto.samples if trace._core is not None else ():
+                samples.pour(trace._core)
         return self._traces[kineto]
 
     @property
@@ -266,16 +288,12 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         return "the profile has recorded nothing; use it in a `with` block, or call start() and stop()"
 
     def _peaks(self, core: Store, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, Any]]]:
-        shares, sources = self.trace()._peaks(core, source)
-        if core.devices <= {"cpu"} and source == "measured":
-            cpu = find_device("cpu")
-            if cpu.measured is not None:
-                shares["cpu"], sources["cpu"] = cpu.measured, {"source": "measured", "name": cpu.name}
-        return shares, sources
+        return self.trace()._peaks(core, source)
+
+    def _stored_peaks(self, core: Store) -> tuple[dict[str, Peaks], dict[str, dict[str, Any]]]:
+        return self.trace()._stored_peaks(core)
 
     def _why_unknown(self, device: str, source: str) -> str:
-        if device == "cpu":
-            return Results._why_unknown(self, device, source)
         return self.trace()._why_unknown(device, source)
 
 
@@ -331,7 +349,8 @@ def from_profile(prof: Any) -> Trace:
 def _read(profiler: Any, kineto: KinetoText) -> Trace:
     """Read what a torch.autograd.profiler.profile has recorded."""
     trace = kineto.read()
-    trace._usual_peaks = "measured"  # the trace was recorded on this machine
+    trace._usual_peaks = STORED
+    trace._recorded_cpu = CPU.here()
     trace.record_shapes = profiler.record_shapes
     trace.profile_memory = profiler.profile_memory
     trace._cpu_alone = not _cuda.is_initialized()

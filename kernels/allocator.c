@@ -5,7 +5,8 @@
  *                 blocks in use are in a hash table, as the requested size does not determine the block's size
  *
  * A released block is reused at once: all work is on one stream, so the next user's work runs after the previous
- * user's. Nothing here is freed at process exit, which is left to the driver.
+ * user's. Scratch blocks are beside the cache, and are freed with it while nobody uses them. Nothing here is freed at
+ * process exit, which is left to the driver.
  */
 #include <pthread.h>
 #include <string.h>
@@ -38,6 +39,11 @@ typedef struct {
     size_t large_count, large_capacity;
     block *in_use; /* large blocks: open addressing, at most half full; data NULL is an empty slot */
     size_t in_use_count, in_use_slots;
+    struct {
+        void *data; /* NULL before the first use */
+        size_t size;
+        int users;
+    } scratch[FS_CUDA_SCRATCH_COUNT];
     int64_t allocated, reserved;
 } cache;
 
@@ -172,7 +178,7 @@ static bool small_put(small_bin *bin, void *data)
     return true;
 }
 
-/* Free all cached blocks. The lock is held. */
+/* Free all cached blocks, and the scratch blocks that nobody uses. The lock is held. */
 static void cache_drop(cache *c)
 {
     for (size_t i = 0; i < SMALL_BINS; i++) {
@@ -191,6 +197,12 @@ static void cache_drop(cache *c)
     fs_free(c->large);
     c->large = NULL;
     c->large_count = c->large_capacity = 0;
+    for (int i = 0; i < FS_CUDA_SCRATCH_COUNT; i++) {
+        if (!c->scratch[i].data || c->scratch[i].users) continue;
+        cudaFree(c->scratch[i].data);
+        c->scratch[i].data = NULL;
+        c->reserved -= (int64_t)c->scratch[i].size;
+    }
     cudaGetLastError();
 }
 
@@ -290,16 +302,37 @@ void fs_cuda_release(fs_device device, void *data, size_t nbytes)
     pthread_mutex_unlock(&c->lock);
 }
 
-fs_status fs_cuda_allocate_kept(fs_device device, size_t nbytes, void **data, fs_error *err)
+fs_status fs_cuda_scratch_take(fs_device device, fs_cuda_scratch which, size_t nbytes, void **data, bool *fresh,
+                               fs_error *err)
 {
     cache *c;
+    fs_status status = FS_OK;
 
     *data = NULL;
     FS_TRY(cache_get(device, &c, err));
     pthread_mutex_lock(&c->lock);
-    fs_status status = device_malloc(c, device, nbytes, data, err);
+    bool absent = !c->scratch[which].data;
+    if (absent) {
+        status = device_malloc(c, device, nbytes, data, err);
+        if (status == FS_OK) c->scratch[which].data = *data, c->scratch[which].size = nbytes;
+    }
+    if (status == FS_OK) {
+        *data = c->scratch[which].data;
+        c->scratch[which].users++;
+    }
     pthread_mutex_unlock(&c->lock);
+    if (fresh) *fresh = absent;
     return status;
+}
+
+void fs_cuda_scratch_give(fs_device device, fs_cuda_scratch which)
+{
+    cache *c = cache_find(device);
+
+    if (!c || fs_cuda_graph_keeps_scratch(device, which)) return;
+    pthread_mutex_lock(&c->lock);
+    c->scratch[which].users--;
+    pthread_mutex_unlock(&c->lock);
 }
 
 static int64_t statistic(fs_device device, bool reserved)

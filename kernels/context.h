@@ -65,6 +65,9 @@ cudaStream_t fs_cuda_stream(fs_device device);
 /* Whether the graph that this thread captures keeps a released block. */
 bool fs_cuda_graph_keeps(fs_device device, void *data, size_t nbytes);
 
+/* Whether the graph that this thread captures keeps a use of a scratch block, to give it back when it is freed. */
+bool fs_cuda_graph_keeps_scratch(fs_device device, int which);
+
 /* `doing` completes "… failed while <doing> on cuda:0". */
 static inline fs_status fs_cuda_launch(fs_device device, const void *kernel, int64_t blocks, unsigned threads,
                                        void *arguments, const char *doing, fs_error *err)
@@ -93,8 +96,19 @@ int64_t fs_cuda_allocated(fs_device device);
 int64_t fs_cuda_reserved(fs_device device);
 void fs_cuda_empty_cache(fs_device device);
 
-/* Allocate a block outside of the cache and of `allocated`, kept until process exit (counted in `reserved`). */
-fs_status fs_cuda_allocate_kept(fs_device device, size_t nbytes, void **data, fs_error *err);
+/* Blocks for flopscope's own use, one per device and purpose, that stay allocated between uses. */
+typedef enum {
+    FS_CUDA_WORKSPACE, /* of matrix products */
+    FS_CUDA_FLUSH_BUFFER,
+    FS_CUDA_SCRATCH_COUNT
+} fs_cuda_scratch;
+
+/* Begin a use of a block, which is counted in `reserved` only: fs_cuda_empty_cache frees it between uses, else nothing
+ * does. `nbytes` is the same in each call. *fresh: whether it was allocated now, with unknown content; may be NULL. */
+fs_status fs_cuda_scratch_take(fs_device device, fs_cuda_scratch which, size_t nbytes, void **data, bool *fresh,
+                               fs_error *err);
+/* End it; the work may be queued still. In a thread that captures a graph, the use ends with the graph. */
+void fs_cuda_scratch_give(fs_device device, fs_cuda_scratch which);
 
 /* ---- launchers, named like the functions of ops/backend.h ---- */
 

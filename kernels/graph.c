@@ -2,7 +2,7 @@
  * captured.
  *
  * A graph uses the addresses of its capture. Memory that ops release during the capture is therefore kept with the
- * graph, so that nothing else writes to it while the graph can be launched.
+ * graph, so that nothing else writes to it while the graph can be launched; and so are uses of scratch blocks.
  */
 #include "base/memory.h"
 #include "kernels/context.h"
@@ -19,6 +19,7 @@ struct fs_cuda_graph {
     cudaGraphExec_t exec;
     kept_block *kept;
     size_t count, capacity;
+    bool scratch[FS_CUDA_SCRATCH_COUNT]; /* whether the graph keeps a use of the block */
 };
 
 /* The graph that this thread captures, or NULL. */
@@ -43,6 +44,15 @@ bool fs_cuda_graph_keeps(fs_device device, void *data, size_t nbytes)
         graph->capacity = wanted;
     }
     graph->kept[graph->count++] = (kept_block){data, nbytes};
+    return true;
+}
+
+bool fs_cuda_graph_keeps_scratch(fs_device device, int which)
+{
+    fs_cuda_graph *graph = capturing;
+
+    if (graph == NULL || graph->device.index != device.index || graph->scratch[which]) return false;
+    graph->scratch[which] = true;
     return true;
 }
 
@@ -127,6 +137,8 @@ void fs_cuda_graph_free(fs_cuda_graph *graph)
     }
     for (size_t i = 0; i < graph->count; i++)
         fs_cuda_release(graph->device, graph->kept[i].data, graph->kept[i].nbytes);
+    for (int i = 0; i < FS_CUDA_SCRATCH_COUNT; i++)
+        if (graph->scratch[i]) fs_cuda_scratch_give(graph->device, (fs_cuda_scratch)i);
     fs_free(graph->kept);
     fs_free(graph);
 }

@@ -29,9 +29,8 @@ typedef struct {
 } plan;
 
 typedef struct {
-    pthread_mutex_t lock; /* held during a product: its kernels share the workspace */
+    pthread_mutex_t lock; /* held during a product: it guards the plans */
     fs_lt_handle handle;
-    void *workspace;
     plan plans[PLANS];
 } state;
 
@@ -219,16 +218,18 @@ static fs_status multiply(const fs_cublaslt *lt, state *s, const fs_matmul *matm
     bool is_double = matmul->dtype == FS_FLOAT64;
     const void *one = is_double ? (const void *)&one64 : &one32, *zero = is_double ? (const void *)&zero64 : &zero32;
     plan *p;
+    void *workspace; /* shared by all products of the device, whose kernels are on one stream */
 
     if (!s->handle) {
         int created = lt->create(&s->handle);
         if (created != FS_LT_SUCCESS) return lt_fail(lt, created, matmul, device, "starting", err);
     }
-    if (!s->workspace) FS_TRY(fs_cuda_allocate_kept(device, WORKSPACE_BYTES, &s->workspace, err));
     FS_TRY(plan_get(lt, s, matmul, device, &p, err));
+    FS_TRY(fs_cuda_scratch_take(device, FS_CUDA_WORKSPACE, WORKSPACE_BYTES, &workspace, NULL, err));
     int status = lt->matmul(s->handle, p->desc, one, matmul->b, p->a, matmul->a, p->b, matmul->accumulate ? one : zero,
-                            matmul->out, p->out, matmul->out, p->out, &p->algorithm, s->workspace, p->workspace,
+                            matmul->out, p->out, matmul->out, p->out, &p->algorithm, workspace, p->workspace,
                             fs_cuda_stream(device));
+    fs_cuda_scratch_give(device, FS_CUDA_WORKSPACE);
     return status == FS_LT_SUCCESS ? FS_OK : lt_fail(lt, status, matmul, device, "launching", err);
 }
 

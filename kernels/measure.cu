@@ -67,37 +67,37 @@ extern "C" __global__ void flopscope_measure_hold(const __grid_constant__ hold_a
     }
 }
 
-static void *flush_buffers[FS_CUDA_MAX_DEVICES]; /* created on first use; the caller holds the GIL */
-static volatile hold_state *hold;                /* the same, shared by all devices */
+static volatile hold_state *hold; /* created on first use, shared by all devices; the caller holds the GIL */
 static int ticket;
 
-static fs_status make_flush_buffer(fs_device device, size_t nbytes, fs_error *err)
+static fs_status read_buffer(fs_device device, void *buffer, size_t nbytes, bool fresh, int sms, fs_error *err)
 {
-    void *buffer;
+    uint4 *data = (uint4 *)buffer;
+    flush_arguments args = {data, (int64_t)(nbytes / 16), data};
 
-    if (flush_buffers[device.index]) return FS_OK;
-    FS_TRY(fs_cuda_allocate_kept(device, nbytes, &buffer, err));
-    FS_CUDA_TRY(cudaMemsetAsync(buffer, 0, nbytes, fs_cuda_stream(device)), device, "filling the buffer of a flush",
-                err);
-    flush_buffers[device.index] = buffer;
-    return FS_OK;
+    if (fresh)
+        FS_CUDA_TRY(cudaMemsetAsync(buffer, 0, nbytes, fs_cuda_stream(device)), device, "filling the buffer of a flush",
+                    err);
+    return fs_cuda_launch(device, (const void *)flopscope_flush_l2, (int64_t)sms * BLOCKS_PER_SM, THREADS, &args,
+                          "emptying the L2 cache", err);
 }
 
 static fs_status flush(fs_device device, fs_error *err)
 {
     int l2, sms;
+    void *buffer;
+    bool fresh;
 
     FS_CUDA_TRY(cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, device.index), device, "asking for the L2 cache",
                 err);
     FS_CUDA_TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device.index), device,
                 "asking for the number of multiprocessors", err);
     size_t nbytes = CACHES_READ * (size_t)(l2 > 0 ? l2 : 1 << 20) / 16 * 16;
-    FS_TRY(make_flush_buffer(device, nbytes, err));
     FS_CUDA_TRY(cudaCtxResetPersistingL2Cache(), device, "resetting the persisting lines of the L2 cache", err);
-    uint4 *data = (uint4 *)flush_buffers[device.index];
-    flush_arguments args = {data, (int64_t)(nbytes / 16), data};
-    return fs_cuda_launch(device, (const void *)flopscope_flush_l2, (int64_t)sms * BLOCKS_PER_SM, THREADS, &args,
-                          "emptying the L2 cache", err);
+    FS_TRY(fs_cuda_scratch_take(device, FS_CUDA_FLUSH_BUFFER, nbytes, &buffer, &fresh, err));
+    fs_status status = read_buffer(device, buffer, nbytes, fresh, sms, err);
+    fs_cuda_scratch_give(device, FS_CUDA_FLUSH_BUFFER);
+    return status;
 }
 
 static fs_status start_hold(fs_device device, double seconds, fs_error *err)

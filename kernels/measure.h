@@ -14,7 +14,7 @@ fs_status fs_cuda_measure_wait(fs_device device, double seconds, bool *done, fs_
 
 /* Queue work that fills the L2 cache with unrelated data: persisting lines become ordinary ones, then the kernel
  * flopscope_flush_l2 reads several times the cache's size. It only reads, as lines that it wrote would be written back
- * during the timed work. The buffer is kept until process exit. */
+ * during the timed work. The buffer stays allocated until the cache of free memory is emptied. */
 fs_status fs_cuda_measure_flush(fs_device device, fs_error *err);
 
 /* Queue flopscope_measure_mark, a kernel that does nothing: in CUPTI's records it separates earlier from later work. */

@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,13 @@ os.environ.setdefault("FLOPSCOPE_CACHE_DIR", tempfile.mkdtemp(prefix="flopscope-
 for name in ("IOENCODING", "OPTIMIZE", "SAFEPATH", "UNBUFFERED", "WARNINGS"):
     os.environ.pop("PYTHON" + name, None)
 os.environ.pop("FLOPSCOPE_WATCH_GRAPHS", None)
+os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, to which texts would be fitted
+
+with suppress(ImportError):  # examples are slow on a busy machine, which is no fault of a test
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("flopscope", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("flopscope")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ import flopscope as fs
 from flopscope.answers.advice import Advice, AdviceTable
 from flopscope.answers.findings import Finding
 from flopscope.answers.rules import RULES
+from flopscope.sentences.compute import Small
+from flopscope.support.safe import printable
 
 FAULTS = Path(__file__).parent.parent / "benchmarks" / "results" / "nvidia-h200" / "faults"
 PAIRS = json.loads((FAULTS / "pairs.json").read_text(encoding="utf-8"))
@@ -53,14 +56,24 @@ def check(trace: Any) -> AdviceTable:
     assert each == sorted(each, reverse=True)
     assert sum(each) <= unobserved * (1 + 1e-9)
     for row in advice:
-        assert row.rule in RULES and len(row.what) > 20
+        assert row.rule in RULES and row.what == f"{row.action}: {row.what[len(row.action) + 2 :]}"
+        assert row.reason.lower() == row.what[len(row.action) + 2 :].lower() and row.reason.endswith((".", ".)"))
+        assert row.action[0].isupper() and 10 <= len(row.action) <= 76 and not re.search(r": |\.$", row.action)
         assert row.saving_us >= 0.01 * unobserved * (1 - 1e-9)
         assert row.saving_pct == pytest.approx(100 * row.saving_us / unobserved)
         assert row.evidence
         for entry in row.evidence:
             assert set(entry) == {"op", "shapes", "dtypes", "time", "calls"} and entry["calls"] != 0
         assert [entry["time"] for entry in row.evidence] == sorted((e["time"] for e in row.evidence), reverse=True)
-    assert all(len(line) <= 100 for line in str(advice).splitlines())
+    text = str(advice)
+    assert all(len(line) <= 78 for line in text.splitlines())
+    for number, row in enumerate(advice, 1):
+        words = re.search(rf"^{number}\. (.*?): saves", text, re.MULTILINE | re.DOTALL)
+        assert (
+            words
+            and " ".join(words[1].split()) == printable(row.action)
+            and f"(rule: {row.rule})" in " ".join(text.split())
+        )
     assert [row["rule"] for row in json.loads(json.dumps(advice.to_dicts(), allow_nan=False))] == [
         row.rule for row in advice
     ]
@@ -194,7 +207,7 @@ def test_rules_that_claim_everything_gain_a_step(name: str, monkeypatch: pytest.
 
     def greedy(analysis: Any) -> Any:
         claims = [(source, source.time) for source in (*analysis.ops, *analysis.gaps)]
-        yield Finding("Remove the whole program, as it does nothing.", claims, [], None, analysis.ops)
+        yield Finding(Small("op", "kernel", 1, 132, 1, False, 1), claims, [], None, analysis.ops)
 
     for rule in ("data", "attention", "launch"):
         monkeypatch.setitem(RULES, rule, greedy)  # type: ignore[arg-type]
@@ -312,7 +325,7 @@ def test_where_peaks_are_unknown_the_notes_say_why_time_is_unmodelled() -> None:
     program.op("aten::mm", 1, 500, [64, 64], [64, 64])
     trace = program.load()
     assert list(trace.accounting()["unmodelled"]) == [500.0, 500.0]
-    assert any("cpu is unmodelled" in note and "does not name its CPU" in note for note in trace.advice().notes)
+    assert any("cpu has no limits" in note and "does not name its CPU" in note for note in trace.advice().notes)
     assert not any("unmodelled" in note for note in trace.advice(peaks="none").notes)
     assert not any("unmodelled" in note for note in late().load().advice().notes)
 
@@ -331,7 +344,9 @@ def test_advice_is_a_sequence_with_a_frame() -> None:
     frame = advice.to_pandas()
     assert list(frame.columns) == list(Advice._fields) and len(frame) == len(advice) == len(list(advice))
     assert list(frame["saving_us"]) == [row.saving_us for row in advice]
-    assert str(advice) == repr(advice) and str(advice).startswith("1. attention: saves about ")
+    assert str(advice) == repr(advice) and str(advice).startswith(
+        "1. Use torch.nn.functional.scaled_dot_product_attention: saves about "
+    )
     empty = chain(SIZE, SIZE // 2).load().advice()[:0]
     assert list(AdviceTable(empty, True, []).to_pandas().columns) == list(Advice._fields)
 

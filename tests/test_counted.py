@@ -467,12 +467,11 @@ def test_flops_per_joule_are_unknown_without_flops() -> None:
     assert math.isnan(counted.used(energy, [])[0].gflop_per_joule)
 
 
-def test_the_summary_of_a_trace_names_hfu_beside_mfu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_of_a_trace_names_hfu_beside_mfu() -> None:
     from faulty_programs import CASES
 
     program = CASES["padding"][0]()
-    program.load().summary()
-    text = capsys.readouterr().out
+    text = str(program.load().summary())
     assert "MFU" in text and "HFU 90.3% (counted)" in text and "Counters" in text
     assert all(len(line) <= 100 for line in text.splitlines())
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +27,7 @@ def without_kernels(*reports: tuple[Any, Any], named: bool = True) -> Nsys:
 
 
 def summary_of(trace: fs.Trace) -> str:
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        trace.summary()
-    return " ".join(printed.getvalue().split())
+    return " ".join(str(trace.summary()).split())
 
 
 @pytest.mark.parametrize("named", [True, False])

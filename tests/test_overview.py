@@ -105,7 +105,7 @@ def test_the_overview_shows_what_the_tables_hold(path: Path) -> None:
     assert [cells[2] for cells in body] == [short_time_text(row.self_device_time_total) for row in longest]
     assert [cells[6] for cells in body] == [roofline_text(row.pct_roofline) for row in longest]
     for advice in list(trace.advice())[:3]:
-        assert advice.rule in page.text and short_time_text(advice.saving_us) in page.text
+        assert advice.action in page.text and short_time_text(advice.saving_us) in page.text
 
 
 def parts_of(whole: Any) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import io
 import json
 import pickle
 import re
@@ -195,18 +194,17 @@ def test_results_are_of_the_recorded_cycle(
     assert ask(prof) in ("result", None) and calls == [(prof._core, *arguments)]
 
 
-def test_the_summary_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_is_returned_and_not_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     stand_in = types.ModuleType("summary")
-    stand_in.text = lambda core, analysis, energy: f"{core.event_count} events\n"  # type: ignore[attr-defined]
+    stand_in.summarize = lambda core, *_: f"{core.event_count} events"  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "flopscope.results.summary", stand_in)
     monkeypatch.setattr(results, "summary", stand_in, raising=False)
     with fs.profile() as prof:
         fs.ones(())
-    prof.summary(peaks="none")
-    assert capsys.readouterr().out == "1 events\n"
-    file = io.StringIO()
-    prof.summary(file=file, peaks="none")
-    assert file.getvalue() == "1 events\n" and capsys.readouterr().out == ""
+    assert prof.summary(peaks="none") == "1 events"
+    assert capsys.readouterr().out == ""
 
 
 # Activities and timers ------------------------------------------------------------------------------------------------

@@ -409,12 +409,24 @@ def test_a_marker_of_a_class_ignores_tests_without_the_fixture(run: Run) -> None
         ('flops={"equals": 7}', "unexpected keyword argument 'equals'"),
         ("no_sync=3", "too many positional arguments"),
         ("at_most={}", "example: at_most="),
+        ('at_most={"us": 30, "mss": 5}', "there is no limit 'mss'; did you mean 'ms'"),
+        ('at_least={"us": "fast"}', "us='fast': a limit must be a finite number"),
+        ('bound="memroy"', "bound('memroy'): the bound must be one of"),
+        ('bound=["memory", "memroy"]', "did you mean 'memory'?"),
+        ('at_mots={"us": 30}', "did you mean 'at_most'?"),
     ],
 )
-def test_invalid_arguments_of_a_marker_are_named(run: Run, marker: str, message: str) -> None:
-    result, _ = run(f"@pytest.mark.perf({marker})\ndef test_it(perf): perf(fn)\n")
+def test_invalid_arguments_of_a_marker_are_named_before_measuring(run: Run, marker: str, message: str) -> None:
+    result, clock = run(f"@pytest.mark.perf({marker})\ndef test_it(perf): perf(fn)\n")
+    result.assert_outcomes(errors=1)
+    assert message in result.stdout.str() and clock.calls == []
+
+
+def test_names_of_limits_are_checked_before_longer_measurements(run: Run) -> None:
+    body = "def test_it(perf): perf(fn).at_most(us=20, mss=5)\n"  # 20 µs are inside of the interval
+    result, clock = run(body, Times(20, 1))
     result.assert_outcomes(failed=1)
-    assert "LimitError" in result.stdout.str() and message in result.stdout.str()
+    assert "there is no limit 'mss'; did you mean 'ms'" in result.stdout.str() and len(clock.calls) == 1
 
 
 def test_a_missing_device_skips_before_other_fixtures_run(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

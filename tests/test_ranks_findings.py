@@ -21,6 +21,9 @@ from ranks import random_fault
 from ranks_cases import SMALL, edited, simulated
 from ranks_simulator import Program, Simulated, write
 
+from flopscope.ranks.finding import ACTIONS, Finding
+from flopscope.ranks.late import CAUSES
+
 # What is slow ---------------------------------------------------------------------------------------------------------
 
 
@@ -113,6 +116,53 @@ def test_without_steps_costs_are_a_share_of_the_recorded_time(tmp_path: Path) ->
     assert "of the recorded time" in str(after) and "of a step" not in str(after)
 
 
+def test_ranks_that_did_not_mark_or_record_steps_hide_no_straggler(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=4, tp=1, slow_gpu={2: 1.3})
+
+    def changed(rank: int, trace: dict[str, Any]) -> None:
+        if rank in (1, 3):
+            trace["traceEvents"] = [e for e in trace["traceEvents"] if rank == 1 and "ProfilerStep" not in e["name"]]
+
+    edited(tmp_path, changed)
+    (found,) = fs.load_ranks(
+        tmp_path, workers=1
+    ).findings  # rank 1 runs the same program, and rank 3 none without shapes
+    assert (found.ranks, found.cause) == ((2,), "gpu")
+
+
+def test_ranks_without_work_are_not_called_healthy(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=2, tp=1)
+    edited(tmp_path, lambda _, trace: trace["traceEvents"].clear())
+    ranks = fs.load_ranks(tmp_path, workers=1)
+    assert ranks.findings == [] and str(ranks).startswith(
+        "The ranks cannot be compared: no work of a device is recorded."
+    )
+
+
+def test_without_communication_it_is_said_that_waits_are_unknown(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=3, tp=1)
+    assert fs.load_ranks(tmp_path, workers=1).verdict == "No rank, link or step stands out."
+
+    def alone(_: int, trace: dict[str, Any]) -> None:
+        events = trace["traceEvents"]
+        trace["traceEvents"] = [e for e in events if "nccl" not in e["name"] and e["name"] != "record_param_comms"]
+
+    edited(tmp_path, alone)
+    assert "no communication is recorded" in fs.load_ranks(tmp_path, workers=1).verdict
+
+
+def test_every_finding_says_what_to_do() -> None:
+    causes = [*CAUSES, "work", "kernels", "communication", ""]
+    kinds = ("straggler", "gpu", "link", "imbalance", "step", "memory", "missing", "mismatch")
+    for kind in kinds:
+        for cause in causes:
+            action = Finding(kind, "", (0,), 1.0, 1.0, cause).action
+            assert action[0].isupper() and action.endswith(".")
+    assert {kind for kind, _ in ACTIONS} == set(kinds) and {cause for _, cause in ACTIONS} <= set(causes)
+    documented = str(Finding.__doc__) + str(fs.Ranks.findings.__doc__)
+    assert all(f'"{kind}"' in documented for kind in kinds)
+
+
 def test_several_gpus_of_a_process_do_not_lengthen_its_steps(tmp_path: Path) -> None:
     simulated(tmp_path, dp=4, tp=1, slow_gpu={2: 1.3})
     one = fs.load_ranks(tmp_path, workers=1)
@@ -145,6 +195,9 @@ def test_ranks_of_different_programs_are_not_compared(tmp_path: Path) -> None:
     edited(tmp_path, other)
     ranks = fs.load_ranks(tmp_path, workers=1)
     assert ranks.findings == [] and ranks.steps()["excess"].isna().all()
+    assert ranks.verdict.startswith("The ranks cannot be compared: no two of them") and ranks.verdict in str(
+        ranks
+    ).replace("\n", " ")
     after = ranks.what_if(without_stragglers=True)
     assert (after["saving"] == 0).all() and (after["after"] == after["total"]).all()
     assert any(note.startswith("The ranks run 4 different programs") for note in ranks.notes)

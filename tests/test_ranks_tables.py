@@ -19,7 +19,9 @@ pytest.importorskip("dask")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 from ranks_cases import edited, simulated
 from ranks_simulator import Simulated
+from report_pages import PageRead
 
+from flopscope.cli.program import main
 from flopscope.ranks.digest import digest_of
 from flopscope.ranks.ranks import Ranks
 
@@ -161,9 +163,8 @@ def test_ranks_of_other_programs_and_steps_are_noted(tmp_path: Path) -> None:
 
     edited(tmp_path, other)
     ranks = fs.load_ranks(tmp_path, workers=1)
-    assert "2 different programs, with less than half of their ops in common: ranks 0, 1, 2; ranks 3, 4, 5" in str(
-        ranks
-    ).replace("\n ", "")
+    text = " ".join(str(ranks).split())
+    assert "2 different programs, with less than half of their ops in common: ranks 0, 1, 2; ranks 3, 4, 5" in text
     assert any("none that most ranks share" in note for note in ranks.notes)
     assert any("2 sets that share no collective" in note for note in ranks.notes)
 
@@ -224,11 +225,76 @@ def test_a_slow_gpu_is_named_without_collectives(tmp_path: Path) -> None:
 def test_the_page_has_the_findings(ranks: fs.Ranks, tmp_path: Path) -> None:
     ranks.write_report(tmp_path / "ranks.html", title="Run 7")
     text = (tmp_path / "ranks.html").read_text(encoding="utf-8")
-    assert "Run 7" in text and ranks.findings[0].what in text
+    assert "Run 7" in text and ranks.findings[0].what in text and ranks.findings[0].action in text
     old = text
     with pytest.raises(OSError):
         ranks.write_report(tmp_path / "absent" / "ranks.html")
     assert (tmp_path / "ranks.html").read_text(encoding="utf-8") == old
+
+
+@pytest.mark.parametrize(
+    ("fault", "culprit"),
+    [
+        ({"slow_gpu": {5: 1.3}}, 5),
+        ({"late_data": {3: 3000.0}}, 3),
+        ({"imbalance": {2: 1.3}}, 2),
+        ({"stops": {6: 1}}, 6),
+    ],
+)
+def test_report_finds_what_ranks_finds(fault: dict[str, Any], culprit: int, tmp_path: Path, capsys: Any) -> None:
+    simulated(tmp_path / "run", **fault)
+    main(["ranks", str(tmp_path / "run"), "--workers", "1", "-o", str(tmp_path / "ranks.html")])
+    main(["report", str(tmp_path / "run"), "-o", str(tmp_path / "report.html")])
+    few, full = PageRead(tmp_path / "ranks.html"), PageRead(tmp_path / "report.html")
+    a, b = few.data["sections"]["ranks"], full.data["sections"]["ranks"]
+    assert a["findings"] == b["findings"] and a["notes"] == b["notes"]
+    first = a["findings"][0]
+    assert first["what"].startswith(f"Rank {culprit} ") and first["what"] in few.text and first["what"] in full.text
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.startswith(f"{first['what']} What to do: {first['action']}")
+    assert a["opened"] == b["opened"] and few.column(a["rank"])[a["opened"]["place"]] == culprit
+    assert f"the other sections show rank {culprit}" in full.text
+    for name in ("own", "waits", "parts", "others"):
+        for column, reference in a[name].items():
+            np.testing.assert_allclose(few.column(reference), full.column(b[name][column]), err_msg=column)
+
+
+def test_the_page_does_not_open_on_a_rank_that_only_passes_a_delay_on(ranks: fs.Ranks, tmp_path: Path) -> None:
+    assert ranks.ranks.set_index("rank")["awaited"].idxmax() == 4  # it waits for rank 5 in its group of two
+    ranks.write_report(tmp_path / "ranks.html")
+    assert PageRead(tmp_path / "ranks.html").data["sections"]["ranks"]["opened"]["place"] == 5
+
+
+def test_the_excess_is_beside_the_others(ranks: fs.Ranks, slow: tuple[Path, Simulated], tmp_path: Path) -> None:
+    """What the page says that a rank has more of adds up to its own work beyond the others'."""
+    ranks.write_report(tmp_path / "ranks.html")
+    page = PageRead(tmp_path / "ranks.html")
+    data = page.data["sections"]["ranks"]
+    more = {name: page.column(data["parts"][name])[5] - page.column(data["others"][name])[5] for name in data["parts"]}
+    steps = ranks.steps()
+    excess = steps.loc[steps["rank"] == 5, "excess"].mean()
+    assert sum(time for name, time in more.items() if name != "communication") == pytest.approx(excess, rel=0.05)
+    assert more["communication"] == pytest.approx(-excess, rel=0.05)  # it waits for nobody
+
+
+def test_a_file_with_a_hostile_name_is_text(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=4, tp=1, slow_gpu={2: 1.3})
+    for place, path in enumerate(sorted(tmp_path.glob("*.gz"))):
+        path.rename(tmp_path / f"<script>alert(1)<!--&amp;_{place}.{place}.pt.trace.json.gz")
+    fs.load_ranks(tmp_path, workers=1).write_report(tmp_path / "ranks.html")
+    page = PageRead(tmp_path / "ranks.html")
+    assert page.data["sections"]["ranks"]["findings"][0]["what"].startswith(
+        "Rank 2 (host <script>alert(1)<!--&amp;, GPU"
+    )
+    assert len(page.scripts) == 2 and not any("alert(1)" in script for script in page.scripts)
+
+
+def test_one_rank_has_a_page(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=1, tp=1)
+    main(["ranks", str(tmp_path), "--workers", "1", "-o", str(tmp_path / "ranks.html")])
+    page = PageRead(tmp_path / "ranks.html")
+    assert "One rank: there is no other to compare it with." in page.text
+    assert page.column(page.data["sections"]["ranks"]["rank"]).tolist() == [0]
 
 
 def test_tables_are_written_as_parquet(ranks: fs.Ranks, tmp_path: Path) -> None:

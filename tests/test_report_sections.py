@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 import warnings
@@ -18,12 +19,13 @@ import flopscope as fs
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.collective_kinds import kinds_of
 from flopscope.cli.program import main
-from flopscope.ranks.page import rank_facts, report_of_ranks
+from flopscope.ranks.page import facts_of_ranks
+from flopscope.ranks.report import ranks_of, report_of_ranks
 from flopscope.report import communication, compare, ranks
 from flopscope.report.encode import Columns
 from flopscope.report.measurement import measurement_page
 from flopscope.report.page import write
-from flopscope.report.ranks import RankFacts, ranks_page
+from flopscope.report.ranks import RankFacts, RankFinding, opened, ranks_page
 from flopscope.timing.distribution import describe
 from flopscope.timing.measurement import Measurement
 
@@ -260,7 +262,7 @@ def three() -> dict[int, fs.Trace]:
 
 
 def test_facts_are_those_of_each_rank(three: dict[int, fs.Trace]) -> None:
-    facts = rank_facts(three)
+    facts = facts_of_ranks(ranks_of(three))
     assert facts.ranks == [0, 1, 2] and facts.devices == [H200["name"]] * 3
     assert facts.steps == [f"ProfilerStep#{i}" for i in range(3)]
     for place, number in enumerate(facts.ranks):
@@ -268,32 +270,37 @@ def test_facts_are_those_of_each_rank(three: dict[int, fs.Trace]) -> None:
         frame = frame[frame["step"].notna()].set_index("step").reindex(facts.steps)
         for part in PARTS:
             assert same(facts.parts[part][place], frame[part])
+            others = [three[other].accounting() for other in three if other != number]
+            means = [frame.loc[frame["step"].notna(), part].mean() for frame in others]
+            assert facts.others[part][place] == pytest.approx(np.median(means))
         assert same(facts.totals[place], frame["total"])
     expected = fs.stragglers(three)
-    assert facts.rank_rows is not None and facts.collectives is not None
-    assert facts.rank_rows.equals(expected.ranks) and facts.collectives.equals(expected.collectives)
+    assert facts.rank_rows[list(expected.ranks)].equals(expected.ranks)
+    assert facts.collectives is not None and facts.collectives.equals(expected.collectives)
 
 
-def test_a_page_of_ranks_shows_the_one_that_the_others_wait_for(three: dict[int, fs.Trace], tmp_path: Path) -> None:
+def test_a_page_of_ranks_shows_the_one_that_is_slow(three: dict[int, fs.Trace], tmp_path: Path) -> None:
     write(tmp_path / "page.html", report_of_ranks(three))
     page = PageRead(tmp_path / "page.html")
     data = page.data["sections"]["ranks"]
-    assert {"overview", "ops", "communication", "ranks"} <= set(page.data["sections"])
-    assert "show rank 1" in page.text and "is for rank 1: it came last in 3 of 3" in page.text
+    assert next(iter(page.data["sections"])) == "ranks"
+    assert {"overview", "ops", "communication", "timeline"} <= set(page.data["sections"])
+    assert "show rank 1, that of the first finding" in page.text and data["opened"]["place"] == 1
     assert page.column(data["rank"]).tolist() == [0, 1, 2]
+    lanes = page.data["sections"]["timeline"]["lanes"]
+    assert page.strings[lanes[0]["part"]] == "Rank 1"
     expected = fs.stragglers(three).ranks
     for name, reference in data["waits"].items():
         assert same(page.column(reference), expected[name])
     cells = page.column(data["cells"]["total"]).reshape(3, 3)
     assert np.isnan(cells[0, 2]) and not np.isnan(cells[1:]).any()  # rank 0 recorded two steps
-    assert page.column(data["time"])[0] == pytest.approx(np.nanmean(rank_facts(three).totals[0]))
+    accounting = three[0].accounting()
+    assert page.column(data["time"])[0] == pytest.approx(accounting.loc[accounting["step"].notna(), "total"].mean())
     calls = data["tables"]["collectives"]
     assert (np.diff(page.column(calls["numbers"]["skew"])) <= 0).all() and calls["rows"] == 3
     groups = data["tables"]["groups"]
-    assert page.column(groups["numbers"]["most_last"]).tolist() == [1] and set(data["tables"]) == {
-        "collectives",
-        "groups",
-    }
+    assert page.column(groups["numbers"]["most_last"]).tolist() == [1]
+    assert set(data["tables"]) == {"collectives", "groups", "sizes"}
 
 
 def test_ranks_without_collectives_say_why(tmp_path: Path) -> None:
@@ -305,23 +312,45 @@ def test_ranks_without_collectives_say_why(tmp_path: Path) -> None:
     assert data["waits"] is None and data["tables"] == {} and "No collective" in data["why"]
 
 
-def facts_of(count: int, steps: int, waited: float = 0.0) -> RankFacts:
-    parts = {part: np.full((count, steps), math.nan) for part in PARTS}
-    for part in PARTS:
-        parts[part][:] = 1.0
-    frame = pandas.DataFrame({"rank": range(count), "waited": waited, "awaited": 0.0, "times_last": 0})
-    frame[["collectives", "unmatched", "waited_pct", "clock_offset", "clock_uncertainty"]] = 1.0
-    frame.loc[count - 1, "awaited"] = waited * count
-    names = [f"step {i}" for i in range(steps)]
-    return RankFacts([*range(count)], ["file"] * count, [""] * count, names, parts, frame)
+def test_a_rank_with_invalid_metadata_is_left_out(three: dict[int, fs.Trace], tmp_path: Path) -> None:
+    wrong = rank(3)
+    wrong.metadata["baseTimeNanoseconds"] = "noon"
+    write(tmp_path / "page.html", report_of_ranks({**three, 3: wrong}))
+    page = PageRead(tmp_path / "page.html")
+    data = page.data["sections"]["ranks"]
+    assert page.column(data["rank"]).tolist() == [0, 1, 2]
+    assert any(note.startswith("Left out: ") and '"baseTimeNanoseconds"' in note for note in data["notes"])
+    with pytest.raises(ValueError, match="baseTimeNanoseconds"):
+        report_of_ranks({3: wrong})
 
 
-def test_waits_are_mentioned_from_one_percent(tmp_path: Path) -> None:
-    whole = 4 * 2 * len(PARTS)  # µs of 4 ranks and 2 steps
-    for waited, words in ((0.009 * whole / 4, "No rank makes the others wait"), (0.02 * whole / 4, "is for rank 3")):
-        page = ranks_page(facts_of(4, 2, waited))
-        page.columns.close()
-        assert words in page.headline
+def facts_of(count: int, steps: int, awaited: float = 0.0) -> RankFacts:
+    parts = {part: np.full((count, steps), 1.0) for part in PARTS}
+    names = ("own", "excess", "slowness", "memory_peak", "collectives", "unmatched", "times_last", "waited")
+    frame = pandas.DataFrame({"rank": range(count), "host": None, "gpu": None, "awaited": 0.0})
+    frame[[*names, "waited_pct", "clock_offset", "clock_uncertainty"]] = 1.0
+    frame.loc[count - 1, "awaited"] = awaited
+    return RankFacts(
+        ranks=[*range(count)],
+        labels=["file"] * count,
+        devices=[""] * count,
+        steps=[f"step {i}" for i in range(steps)],
+        parts=parts,
+        rank_rows=frame,
+        verdict="No rank, link or step stands out.",
+        others={part: np.ones(count) for part in PARTS},
+        excess=np.zeros((count, steps)),
+    )
+
+
+def test_a_page_opens_on_the_first_finding_else_on_the_most_awaited_else_on_the_first() -> None:
+    found = [RankFinding("Rank 1 is slow.", "Look.", (9, 1)), RankFinding("Rank 0 is slow.", "Look.", (0,))]
+    assert opened(dataclasses.replace(facts_of(4, 2, awaited=5.0), findings=found))[0] == 1
+    assert (
+        opened(dataclasses.replace(facts_of(4, 2, awaited=5.0), findings=[RankFinding("Steps", "Look.", ())]))[0] == 3
+    )
+    assert opened(facts_of(4, 2, awaited=5.0))[0] == 3
+    assert opened(facts_of(4, 2))[0] == 0
 
 
 def test_steps_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,7 +358,6 @@ def test_steps_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> 
     columns = Columns()
     data = ranks.section(facts_of(2, 5), columns)
     columns.close()
-    assert data is not None
     assert (len(data["steps"]), data["steps_left_out"], data["cells"]["total"]["length"]) == (3, 2, 6)
 
 
@@ -340,13 +368,15 @@ def test_ranks_of_nothing_known_have_a_page(tmp_path: Path) -> None:
     write(tmp_path / "page.html", ranks_page(facts))
     page = PageRead(tmp_path / "page.html")
     assert page.data["sections"]["ranks"]["time"] == {"type": "f8", "length": 3, "fill": None}
+    assert "A step takes" not in page.text
 
 
-def test_one_rank_is_no_page_of_ranks(three: dict[int, fs.Trace]) -> None:
-    for call in (lambda: ranks_page(facts_of(1, 1)), lambda: report_of_ranks({1: three[1]})):
-        with pytest.raises(ValueError, match="at least two, not 1"):
-            call()
-    assert ranks.section(facts_of(1, 1), Columns()) is None
+def test_one_rank_has_a_page_that_compares_nothing(three: dict[int, fs.Trace], tmp_path: Path) -> None:
+    write(tmp_path / "page.html", report_of_ranks({1: three[1]}))
+    page = PageRead(tmp_path / "page.html")
+    assert page.data["title"] == "1 rank" and "One rank: there is no other to compare it with." in page.text
+    data = page.data["sections"]["ranks"]
+    assert all(np.isnan(page.column(one)).all() for one in data["others"].values()) and data["why"] == ""
 
 
 # Measurements ---------------------------------------------------------------------------------------------------------

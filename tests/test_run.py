@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
+import re
+import sys
 import textwrap
 import zipfile
 from pathlib import Path
+from subprocess import CompletedProcess, Popen
+from typing import Any
 
 import pytest
-from run_programs import done, others, own, run, script
+from run_programs import OPS, done, environment, others, own, run, script
 
 # The program runs as under python -------------------------------------------------------------------------------------
 
@@ -107,6 +114,29 @@ PROGRAMS = {
 }
 
 
+# Those whose behaviour depends on where the program is, and more of them.
+AS_TEXT = """
+    returns, arguments, names of main, standard input, exit 3, exit text, exception, chained exception, syntax error,
+    warning, pickle, fork, thread, executor left running, interrupted, raises KeyboardInterrupt, SIGTERM, os._exit,
+    names of code, future, spawned process, indented, later error, line of a warning
+"""
+TEXTS = PROGRAMS | {
+    "names of code": "import sys; print(sys.argv, repr(sys.path[0]), sorted(globals()), __loader__, __spec__, __doc__)",
+    "future": "from __future__ import annotations\ndef f(x: absent): pass\nprint(f.__annotations__)",
+    "spawned process": """
+        import multiprocessing, sys
+        def work(): print('in the child')
+        if __name__ == '__main__':
+            process = multiprocessing.get_context('spawn').Process(target=work)
+            process.start(); process.join()
+            print(process.exitcode)
+        """,
+    "indented": "if True:\n    print(1)\n\n    print(2)\n  # less\nprint(3)",
+    "later error": "print('é', flush=True)\n\n\ndef f(*x):\n    return x.absent\n\n\nf(1,\n  2)",
+    "line of a warning": "import warnings\n\nwarnings.warn('here')  # a line that may be shown",
+}
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_runs_as_under_python(name: str, tmp_path: Path) -> None:
     results = []
@@ -118,11 +148,73 @@ def test_a_program_runs_as_under_python(name: str, tmp_path: Path) -> None:
         result = done(folder, [*command, "a", "--flag", "--", "-o", "x"], "some text\n")
         results.append(result)
         folder.rename(tmp_path / f"before{len(results)}")
-    plain, profiled = results
+    assert_same(name, *results)
+
+
+@pytest.mark.parametrize("name", re.split(r",\s+", AS_TEXT.strip()))
+@pytest.mark.parametrize("option", ["-c", "-"])
+def test_code_and_standard_input_run_as_under_python(option: str, name: str, tmp_path: Path) -> None:
+    text = textwrap.dedent(TEXTS[name])
+    target, given = ([option, text], "some text\n") if option == "-c" else ([option], text)
+    plain, profiled = (
+        done(tmp_path, [*command, *target, "a", "--flag", "--", "-o", "x"], given)
+        for command in ([], ["-m", "flopscope", "run"])
+    )
+    assert plain.stdout or plain.returncode or plain.stderr, "the program does something"
+    assert_same(name, plain, profiled)
+
+
+def assert_same(name: str, plain: CompletedProcess[str], profiled: CompletedProcess[str]) -> None:
     assert (profiled.returncode, profiled.stdout) == (plain.returncode, plain.stdout)
     assert others(profiled.stderr) == plain.stderr
     if name not in ("os._exit", "SIGKILL"):
         assert own(profiled.stderr).startswith("flopscope run: nothing was recorded: the program ran no op")
+
+
+@pytest.mark.parametrize("option", ["-c", "-"])
+def test_the_results_of_code_and_of_standard_input_have_names(option: str, tmp_path: Path) -> None:
+    target, given = ([option, OPS], "") if option == "-c" else ([option], OPS)
+    name = {"-c": "command", "-": "stdin"}[option]
+    for number in ("", "-2"):
+        result = run(tmp_path, "--no-summary", *target, "a secret", text=given)
+        page = tmp_path / f"{name}.report{number}.html"
+        assert own(result.stderr) == f"flopscope run: report: {page}"
+        text = page.read_text(encoding="utf-8")
+        assert f"<title>python {option}" in text and "a secret" not in text
+
+
+def test_a_terminal_is_talked_with_as_by_python(tmp_path: Path) -> None:
+    """Statements are run one after the other; what they print comes between them, and an error does not end them."""
+    lines = ["import sys; print(sys.argv, [repr(sys.path[0])], '__file__' in globals())", "1 / 0", "x = 20 + 1"]
+    lines += ["2 * x", "input()", "read this", "import flopscope as fs", "fs.ones((4, 4), device='cpu') + 1 is None"]
+    shown = []
+    for command in ([], ["-m", "flopscope", "run", "--no-report", "--trace", "t.json"]):
+        shown.append(talk(tmp_path, [*command, "-", "a"], [*lines, "sys.exit(7)"]))
+    for status, text in shown:
+        assert status == 7
+        for part in ('Type "help", "copyright"', "['-', 'a'] [\"''\"] False", "ZeroDivisionError", "42", "'read this'"):
+            assert part in text
+    assert "flopscope run: trace: " in shown[1][1] and "flopscope::add" in (tmp_path / "t.json").read_text()
+
+
+def talk(folder: Path, command: list[str], lines: list[str]) -> tuple[int, str]:
+    """Run Python in a terminal, type each line after a prompt, and return the exit status and all that was shown."""
+    ours, theirs = pty.openpty()
+    names = environment(TERM="dumb", PYTHON_BASIC_REPL="1", PYTHONSTARTUP="")
+    streams: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    with Popen([sys.executable, *command], cwd=folder, env=names, start_new_session=True, **streams) as process:
+        os.close(theirs)
+        text = b""
+        for line in lines:
+            prompt = b"input()\r\n" if line == "read this" else b">>> "
+            while not text.endswith(prompt):
+                text += os.read(ours, 1000)
+            os.write(ours, line.encode() + b"\n")
+        with contextlib.suppress(OSError):  # the terminal is closed
+            while part := os.read(ours, 1000):
+                text += part
+    os.close(ours)
+    return process.returncode, text.decode()
 
 
 def test_a_module_a_folder_and_an_archive_run_as_under_python(tmp_path: Path) -> None:

@@ -264,7 +264,7 @@ def torch_here() -> None:
 @pytest.mark.usefixtures("torch_here")
 def test_the_steps_of_torchs_optimizer_are_recorded(tmp_path: Path) -> None:
     path = script(tmp_path, TRAIN)
-    options = ["--no-report", "--steps", "2:4", "--shapes", "--trace", "t.json"]
+    options = ["--no-report", "--steps", "2:4", "--trace", "t.json"]
     result = run(tmp_path, *options, path, "--lr", "1")
     assert (result.returncode, result.stdout) == (11, "['--lr', '1']\n")
     assert step_names(tmp_path / "t.json") == ["ProfilerStep#2", "ProfilerStep#3"]
@@ -308,6 +308,18 @@ def test_a_whole_program_that_imports_torch_late_is_recorded(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("torch_here")
+@pytest.mark.parametrize(("options", "shapes"), [([], True), (["--shapes"], True), (["--no-shapes"], False)])
+def test_shapes_are_recorded_unless_the_user_declines(options: list[str], shapes: bool, tmp_path: Path) -> None:
+    path = script(tmp_path, "import torch\ntorch.mm(torch.ones(8, 4), torch.ones(4, 2))\n")
+    result = run(tmp_path, "--no-report", *options, "--trace", "t.json", path)
+    assert result.returncode == 0, result.stderr
+    events = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))["traceEvents"]
+    (product,) = [event for event in events if event.get("name") == "aten::mm"]
+    assert product["args"].get("Input Dims") == ([[8, 4], [4, 2]] if shapes else None)
+    assert ("--no-shapes" in result.stderr) is not shapes, "only a summary without shapes says what left them out"
+
+
+@pytest.mark.usefixtures("torch_here")
 def test_the_arguments_of_generated_kernels_are_recorded(tmp_path: Path) -> None:
     """Of ranges as Inductor opens them, whose arguments torch drops if all threads are recorded."""
     path = script(
@@ -326,7 +338,7 @@ def test_the_arguments_of_generated_kernels_are_recorded(tmp_path: Path) -> None
             torch.sub(x, y)
         """,
     )
-    result = run(tmp_path, "--no-report", "--no-summary", "--shapes", "--trace", "t.json", path)
+    result = run(tmp_path, "--no-report", "--no-summary", "--trace", "t.json", path)
     assert result.returncode == 0, result.stderr
     trace = fs.load_trace(tmp_path / "t.json")
     rows = {row.key: row for row in trace.key_averages(group_by_input_shape=True)}

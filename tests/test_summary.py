@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import math
+import pickle
 import re
+import sys
+import warnings
+from html import unescape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import flopscope as fs
 from flopscope import _core
+from flopscope.cli.program import main
 from flopscope.results import summary
+from flopscope.support.columns import Rows
 from flopscope.support.units import short_time_text
+from flopscope.views.summary import Summary
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
 
 PARTS = ["kernel", "memcpy", "memset", "communication", "runtime", "data_loading", "other_cpu", "other"]
 FACTS = {
@@ -156,7 +169,7 @@ def test_kernels_that_start_before_their_call_reveal_a_skewed_clock(capsys: pyte
         (row,) = summary.launch_summary(core).to_dict("records")
         assert row["negative_delays"] == np.sum(delays < skew) and row["launches"] == len(delays)
         assert row["delay_min"] == pytest.approx((delays.min() - skew) / 1000)
-        texts[skew] = " ".join(summary.details(core).split())
+        texts[skew] = " ".join(details(core).split())
     most = short_time_text((40_000 - delays.min()) / 1000)
     assert "clocks" not in texts[0]
     assert f"cuda:0: {np.sum(delays < 40_000)} of 50 launches have a negative delay" in texts[40_000]
@@ -168,7 +181,7 @@ def test_an_empty_profile_has_no_rows_and_a_message() -> None:
     assert [len(make(core)) for make in (summary.gpu_summary, summary.step_breakdown, summary.launch_summary)] == [
         0
     ] * 3
-    assert summary.details(core) == "Nothing was recorded.\n"
+    assert details(core) == "Nothing was recorded.\n"
 
 
 def test_a_profile_without_steps_or_devices_has_one_row() -> None:
@@ -179,7 +192,7 @@ def test_a_profile_without_steps_or_devices_has_one_row() -> None:
     assert len(frame) == 1 and frame["step"][0] is None
     assert frame["other_cpu"][0] == 0.5 and frame["other"][0] == 1.5 and frame["total"][0] == 2.0
     assert len(summary.gpu_summary(core)) == 0
-    text = summary.details(core)
+    text = details(core)
     assert not re.search("GPU|device|kernel|Launches", text) and "all" in text
 
 
@@ -189,7 +202,7 @@ def test_missing_values_are_nan_and_shown_as_missing() -> None:
     row = summary.gpu_summary(core).iloc[0]
     assert row["device"] == 1 and row["gpu_utilization"] == 100
     assert math.isnan(row["sm_efficiency"]) and math.isnan(row["achieved_occupancy"])
-    assert [line.split() for line in summary.details(core).splitlines()][2] == [
+    assert [line.split() for line in details(core).splitlines()][2] == [
         "cuda:1",
         "100.0%",
         "--",
@@ -219,6 +232,10 @@ def test_a_running_profile_and_an_unknown_step_are_errors() -> None:
         summary.gpu_summary(core, "ProfilerStep#7")
 
 
+def details(core: _core.Store) -> str:
+    return f"{Summary(summary.details(core), {})}\n"
+
+
 def busy_core(steps: int) -> _core.Store:
     """Return a profile with every part, on two devices, in each step of 1 ms; the tests below derive their numbers."""
     core = _core.Store()
@@ -240,7 +257,7 @@ def busy_core(steps: int) -> _core.Store:
 
 @pytest.mark.parametrize("steps", [1, 7, 8, 5000])
 def test_text_fits_a_terminal(steps: int) -> None:
-    text = summary.details(busy_core(steps))
+    text = details(busy_core(steps))
     lines = text.splitlines()
     assert max(map(len, lines)) <= 100 and len(lines) < 40
     assert text.endswith("\n") and not text.endswith("\n\n")
@@ -271,3 +288,97 @@ def test_text_fits_a_terminal(steps: int) -> None:
 )
 def test_times_have_three_digits(microseconds: float, expected: str) -> None:
     assert short_time_text(microseconds) == expected
+
+
+# The object -----------------------------------------------------------------------------------------------------------
+
+VOCABULARY = RESULTS / "nvidia-h200" / "faults" / "vocab_before.json.gz"
+
+
+def words_of(html: str) -> list[str]:
+    return unescape(re.sub(r"<style>.*?</style>|<[^>]*>", " ", html, flags=re.S)).split()
+
+
+def test_a_summary_shows_itself_in_a_repl_and_prints_nothing_before(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = fs.load_trace(VOCABULARY).summary()
+    assert capsys.readouterr().out == ""
+    assert repr(shown) == str(shown) == shown.text and not shown.text.endswith("\n")
+    sys.displayhook(shown)  # as a REPL does
+    print(shown)
+    first, second = capsys.readouterr().out.split(shown.text)[:2]
+    assert (first, second) == ("", "\n") and shown.text.startswith("27.2ms a step; ")
+    assert shown._repr_html_() == shown.html and pickle.loads(pickle.dumps(shown)).text == shown.text
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 100])
+def test_a_summary_fits_columns_and_loses_no_cell(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = fs.load_trace(VOCABULARY).summary()
+    monkeypatch.setenv("COLUMNS", "300")
+    whole = str(shown)
+    assert 80 < max(map(len, whole.splitlines())) <= 100
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = str(shown)
+    assert max(map(len, text.splitlines())) <= columns
+    title = text.splitlines().index("Launches")
+    cells = re.search(r"^Launches\n.*\n(.*)\n", whole, re.M)
+    assert cells is not None  # every cell of the row is below the title, whatever the width
+    assert {*cells[1].split()} <= {*" ".join(text.splitlines()[title:]).split()}
+
+
+def test_columns_that_do_not_fit_follow_beside_the_first_one() -> None:
+    rows = Rows([("name", "one", "two", "three"), ("a", "1", "22", "3"), ("bb", "4", "5", "6")])
+    assert rows.lines(24) == ["name  one  two  three", "a       1   22      3", "bb      4    5      6"]
+    assert rows.lines(14) == [
+        *("name  one  two", "a       1   22", "bb      4    5"),
+        *("name  three", "a         3", "bb        6"),
+    ]  # fmt: skip
+    assert rows.lines(1) == [
+        *("name  one", "a       1", "bb      4"),
+        *("name  two", "a      22", "bb      5"),
+        *("name  three", "a         3", "bb        6"),
+    ]  # fmt: skip
+
+
+def test_the_html_of_a_summary_says_what_its_text_does() -> None:
+    shown = fs.load_trace(VOCABULARY).summary()
+    words = words_of(shown.html)
+    text = str(shown).partition("\n\n")[0] + str(shown).partition("\nGPUs")[2]
+    assert [word for word in text.split() if word not in words] == []
+    assert "align" in words and "50264" in words
+    made = Summary([f"<script>{chr(7)}", Rows([("<b>", "x"), ("<i>", "&")])], {})
+    assert not re.search(r"<script>|<b>|<i>", made.html) and "&lt;script&gt;" in made.html
+
+
+def test_the_facts_of_a_summary_are_its_numbers(tmp_path: Path) -> None:
+    trace = fs.load_trace(VOCABULARY)
+    facts = trace.summary().to_dict()
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+    assert facts["file"] == str(VOCABULARY) and facts["device"] == {"kind": "cuda", "name": "NVIDIA H200"}
+    for name, frame in (
+        ("accounting", trace.accounting()),
+        ("gpus", trace.gpu_summary()),
+        ("steps", trace.step_breakdown()),
+        ("launches", trace.launch_summary()),
+    ):
+        expected = frame.astype(object).where(frame.notna(), None).to_dict("records")
+        assert [*facts[name]] == expected and len(expected) > 0, name
+    assert [row["rule"] for row in facts["advice"]] == [row.rule for row in trace.advice()]
+    assert main(["summary", str(VOCABULARY), "--json", str(tmp_path / "x.json")]) == 0
+    assert json.loads((tmp_path / "x.json").read_text()) == facts
+    with fs.profile() as prof:
+        fs.ones((8,))
+    facts = prof.summary(peaks="none").to_dict()
+    assert facts["file"] is None and facts["device"]["kind"] == "cpu"
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts and facts["accounting"][-1]["mfu"] is None
+
+
+def test_the_summary_of_ranks_is_their_text_and_facts() -> None:
+    pytest.importorskip("dask")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ranks = fs.load_ranks(ROOT / "tests" / "data" / "run7", workers=1)
+    shown = ranks.summary()
+    assert str(ranks) == f"{shown}\n" and shown.to_dict() == ranks.to_dict()
+    assert max(map(len, shown.fitted(60).splitlines())) <= 60
+    words = words_of(shown.html)
+    assert [word for word in re.sub(r"\d\. ", "", str(shown)).split() if word not in words] == []

@@ -175,7 +175,7 @@ def test_the_list_of_events_of_torch_is_never_created(monkeypatch: pytest.Monkey
     with ft.profile(activities=CPU, record_shapes=True, with_stack=True, with_flops=True, acc_events=True) as prof:
         train()
     prof.key_averages(group_by_stack_n=3, peaks="none")
-    prof.summary()
+    str(prof.summary())
     prof.export_stacks(tmp_path / "stacks.txt")
     assert "aten::addmm" in (tmp_path / "stacks.txt").read_text()
     assert {event.name for event in prof.trace().events()} >= {"forward", "aten::linear"}
@@ -387,3 +387,9 @@ def test_a_cpu_program_has_rates_if_the_trace_names_a_gpu(monkeypatch: pytest.Mo
         table = prof.key_averages()
         (row,) = [row for row in table if row.key == "aten::sin"]
         assert table.device_unseen == used_cuda and math.isnan(row.gbytes_per_s) == used_cuda
+
+
+def test_a_misspelt_argument_gets_a_suggestion() -> None:
+    for wrong, right in (("record_shape", "record_shapes"), ("counter", "counters"), ("activites", "activities")):
+        with pytest.raises(TypeError, match=f"'{wrong}'; did you mean '{right}'"):
+            ft.profile(**{wrong: True})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import io
 import re
 from pathlib import Path
 from typing import Any
@@ -40,9 +39,7 @@ def steps_of(trace: fs.Trace) -> list[Any]:
 
 
 def summary_of(trace: fs.Trace) -> str:
-    text = io.StringIO()
-    trace.summary(text)
-    return text.getvalue()
+    return str(trace.summary())
 
 
 # Marks ----------------------------------------------------------------------------------------------------------------

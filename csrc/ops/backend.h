@@ -109,7 +109,7 @@ typedef struct {
     fs_status (*allocate)(fs_device device, size_t nbytes, void **data, fs_error *err);
     void (*release)(fs_device device, void *data, size_t nbytes);
     int64_t (*allocated)(fs_device device); /* bytes in tensors now */
-    int64_t (*reserved)(fs_device device);  /* in tensors and the cache */
+    int64_t (*reserved)(fs_device device);  /* in tensors, the cache and scratch blocks */
     void (*empty_cache)(fs_device device);
 
     fs_status (*unary)(fs_device device, fs_unary_id op, const fs_elementwise *space, fs_error *err);

@@ -53,6 +53,14 @@ PyObject *fs_wrap_tensor(fs_tensor *tensor);
  * set. */
 PyObject *fs_run_call(const fs_call *call, PyObject *in_place);
 
+/* As PyArg_ParseTupleAndKeywords(), for a format that ends in ":name"; the error for an unknown keyword argument names
+ * the argument that was probably meant. */
+int fs_parse_arguments(PyObject *args, PyObject *kwargs, const char *format, char **names, ...);
+
+/* Return "; did you mean 'out'?" with the names of a sequence that are most alike, or an empty string. NULL with an
+ * exception set if memory is exhausted. */
+PyObject *fs_did_you_mean(PyObject *name, PyObject *known);
+
 /* Argument parsing. On failure each sets an exception that names the op and the value, and returns false. */
 bool fs_parse_dtype(PyObject *object, fs_dtype *dtype);
 bool fs_parse_device(PyObject *object, fs_device *device); /* NULL and None mean the default device */
@@ -76,6 +84,9 @@ PyObject *fs_text_object(const char *text);
 /* Return a tuple of strings, or NULL with an exception set. */
 PyObject *fs_names_object(const char *const *names, Py_ssize_t count);
 
+/* Return a tuple of the values times scale; None for NULL, or NULL with an exception set. */
+PyObject *fs_integers_object(const int64_t *values, Py_ssize_t count, int64_t scale);
+
 /* Add a constant to the module, and take over its reference. Return -1 with an exception set on failure, and if the
  * value is NULL. */
 int fs_add_constant(PyObject *module, const char *name, PyObject *value);
@@ -92,6 +103,7 @@ int fs_add_dlpack(PyObject *module);
 int fs_add_store(PyObject *module);
 int fs_add_profiler(PyObject *module);        /* after the store */
 int fs_add_counters(PyObject *module);        /* after the store */
+int fs_add_stack_sampler(PyObject *module);   /* after the store */
 int fs_add_range(PyObject *module);           /* after the profiler */
 int fs_add_trace_reader(PyObject *module);    /* after the store */
 int fs_add_database_reader(PyObject *module); /* after the store */

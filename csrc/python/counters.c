@@ -27,8 +27,8 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     int device = 0, begins_live = 0;
     long long interval_ns = 0;
     unsigned most_samples = 0, window = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|iLIIp:Sampler", names, &device, &interval_ns, &most_samples,
-                                     &window, &begins_live))
+    if (!fs_parse_arguments(args, kwargs, "|iLIIp:Sampler", names, &device, &interval_ns, &most_samples, &window,
+                            &begins_live))
         return NULL;
     sampler_object *self = (sampler_object *)type->tp_alloc(type, 0);
     if (self != NULL) self->options = (fs_sampler_options){device, interval_ns, most_samples, window, begins_live};

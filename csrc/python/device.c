@@ -416,11 +416,11 @@ static PyMethodDef functions[] = {
     {"memory_allocated", memory_allocated, METH_VARARGS,
      "memory_allocated($module, device=None, /)\n--\n\nReturn the bytes of a device's memory that tensors occupy now."},
     {"memory_reserved", memory_reserved, METH_VARARGS,
-     "memory_reserved($module, device=None, /)\n--\n\nReturn the bytes of a device's memory that tensors and "
-     "flopscope's "
-     "cache of free blocks occupy."},
+     "memory_reserved($module, device=None, /)\n--\n\nReturn the bytes of a device's memory that tensors, the cache of "
+     "free blocks, and on CUDA the workspaces of matrix products and measurements occupy."},
     {"empty_cache", empty_cache, METH_VARARGS,
-     "empty_cache($module, device=None, /)\n--\n\nRelease the free blocks of the cache to the device."},
+     "empty_cache($module, device=None, /)\n--\n\nRelease the free blocks of the cache, and "
+     "workspaces that are not in use, to the device."},
     {"synchronize", synchronize, METH_VARARGS,
      "synchronize($module, device=None, /)\n--\n\nWait until the device has finished all queued work. Raise "
      "RuntimeError if that work failed."},

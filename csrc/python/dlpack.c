@@ -166,7 +166,7 @@ PyObject *fs_tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
     PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *copy = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", names, &stream, &version, &device, &copy)) {
+    if (!fs_parse_arguments(args, kwargs, "|$OOOO:__dlpack__", names, &stream, &version, &device, &copy)) {
         return NULL;
     }
     const fs_tensor *tensor = &((fs_tensor_object *)self)->tensor;

@@ -145,7 +145,7 @@ static PyObject *from_numpy(PyObject *module, PyObject *args, PyObject *kwargs)
     static char *names[] = {"array", "device", NULL};
     PyObject *object, *where = NULL;
     fs_device device = {.kind = FS_CPU};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:from_numpy", names, &object, &where)) return NULL;
+    if (!fs_parse_arguments(args, kwargs, "O|O:from_numpy", names, &object, &where)) return NULL;
     if (where != NULL && where != Py_None && !fs_parse_device(where, &device)) return NULL;
     if (!fs_have_numpy()) return NULL;
     if (fs_is_tensor(object)) {

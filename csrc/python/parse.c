@@ -64,6 +64,55 @@ void fs_pending_put(fs_pending pending)
 #endif
 }
 
+PyObject *fs_did_you_mean(PyObject *name, PyObject *known)
+{
+    PyObject *module = PyImport_ImportModule("flopscope.support.suggest");
+    PyObject *text = module != NULL ? PyObject_CallMethod(module, "did_you_mean", "OO", name, known) : NULL;
+    Py_XDECREF(module);
+    if (text != NULL) return text;
+    PyErr_Clear(); /* the error that it would have been part of counts */
+    return PyUnicode_FromString("");
+}
+
+/* Replace the error for an unknown keyword argument, if there is one, by one that says what was meant. */
+static void explain_keyword(PyObject *kwargs, const char *function, char **names)
+{
+    PyObject *name, *known = PyList_New(0);
+    for (char **each = names; known != NULL && *each != NULL; each++) {
+        PyObject *text = PyUnicode_FromString(*each);
+        if (text == NULL || PyList_Append(known, text) < 0) Py_CLEAR(known);
+        Py_XDECREF(text);
+    }
+    for (Py_ssize_t at = 0; known != NULL && PyDict_Next(kwargs, &at, &name, NULL);) {
+        if (!PyUnicode_Check(name) || PySequence_Contains(known, name) != 0) continue;
+        PyObject *hint = fs_did_you_mean(name, known);
+        if (hint != NULL)
+            PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'%U", function, name, hint);
+        Py_XDECREF(hint);
+        break;
+    }
+    Py_XDECREF(known);
+}
+
+int fs_parse_arguments(PyObject *args, PyObject *kwargs, const char *format, char **names, ...)
+{
+    va_list values;
+    va_start(values, names);
+    int good = PyArg_VaParseTupleAndKeywords(args, kwargs, format, names, values);
+    va_end(values);
+    if (good || kwargs == NULL || !PyErr_ExceptionMatches(PyExc_TypeError)) return good;
+    fs_pending pending = fs_pending_take();
+    explain_keyword(kwargs, strchr(format, ':') + 1, names);
+    if (PyErr_Occurred()) {
+        Py_XDECREF(pending.type);
+        Py_XDECREF(pending.value);
+        Py_XDECREF(pending.traceback);
+    } else {
+        fs_pending_put(pending);
+    }
+    return 0;
+}
+
 bool fs_parse_dtype(PyObject *object, fs_dtype *dtype)
 {
     const char *name = NULL;

@@ -29,8 +29,8 @@ static PyObject *profiler_new(PyTypeObject *type, PyObject *args, PyObject *kwar
                             "may_share",      "buffer_bytes", "most_bytes",  "with_stack", NULL};
     int profile_memory = 0, ops = 1, event_times = 1, cupti = 0, api_calls = 1, may_share = 0, with_stack = 0;
     Py_ssize_t buffer_bytes = 0, most_bytes = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|ppppppnnp:Profiler", names, &profile_memory, &ops, &event_times,
-                                     &cupti, &api_calls, &may_share, &buffer_bytes, &most_bytes, &with_stack))
+    if (!fs_parse_arguments(args, kwargs, "|ppppppnnp:Profiler", names, &profile_memory, &ops, &event_times, &cupti,
+                            &api_calls, &may_share, &buffer_bytes, &most_bytes, &with_stack))
         return NULL;
     fs_profiler_object *self = (fs_profiler_object *)type->tp_alloc(type, 0);
     if (self == NULL) return NULL;

@@ -99,8 +99,7 @@ static int range_init(PyObject *object, PyObject *args, PyObject *kwargs)
     static char *names[] = {"name", "args", "flops", "bytes", "unit", NULL};
     range_object *self = (range_object *)object;
     PyObject *name, *ignored, *flops = Py_None, *bytes = Py_None, *unit = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O$OOO:record_function", names, &name, &ignored, &flops, &bytes,
-                                     &unit))
+    if (!fs_parse_arguments(args, kwargs, "O|O$OOO:record_function", names, &name, &ignored, &flops, &bytes, &unit))
         return -1;
     if (self->entries == NULL) {
         self->entries = self->own;

@@ -125,25 +125,14 @@ PyObject *fs_store_object_enclosing(PyObject *object, PyObject *args)
     return list;
 }
 
-static PyObject *tuple_of(const int64_t *values, uint32_t count)
-{
-    if (values == NULL) return Py_NewRef(Py_None);
-    PyObject *tuple = PyTuple_New(count);
-    for (uint32_t i = 0; tuple != NULL && i < count; i++) {
-        PyObject *value = PyLong_FromLongLong(values[i]);
-        if (value == NULL) Py_CLEAR(tuple);
-        else PyTuple_SET_ITEM(tuple, i, value);
-    }
-    return tuple;
-}
-
 static PyObject *argument_tuple(const fs_torch_argument *argument)
 {
     if (argument->type != FS_TORCH_TENSOR)
         return Py_BuildValue("(OOON)", Py_None, Py_None, Py_None, fs_text_object(argument->text));
     const fs_torch_tensor *tensor = &argument->tensor;
-    return Py_BuildValue("(sNNs)", fs_torch_dtypes[tensor->dtype].name, tuple_of(tensor->shape, tensor->ndim),
-                         tuple_of(tensor->strides, tensor->ndim), "");
+    return Py_BuildValue("(sNNs)", fs_torch_dtypes[tensor->dtype].name,
+                         fs_integers_object(tensor->shape, tensor->ndim, 1),
+                         fs_integers_object(tensor->strides, tensor->ndim, 1), "");
 }
 
 /* The innermost of an event and those around it with that name (NULL: any), or FS_NONE. */

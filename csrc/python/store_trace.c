@@ -62,20 +62,37 @@ PyObject *fs_store_object_write_trace(PyObject *object, PyObject *args)
     return status == FS_OK ? PyLong_FromLongLong(left_out) : fs_raise(&err);
 }
 
-PyObject *fs_store_object_trace_samples(PyObject *object, PyObject *unused)
+/* Return text that is written without the GIL, less its last two bytes, a comma and a line break. */
+static PyObject *text_of(const fs_store *store, fs_status (*write)(fs_json *out, const fs_store *store, fs_error *err))
 {
-    (void)unused;
-    fs_store_object *self = (fs_store_object *)object;
     fs_json out;
     fs_error err;
     fs_long_work work;
     fs_long_work_begin(&work);
     fs_status status = fs_json_init(&out, NULL, NULL, &err);
-    if (status == FS_OK) status = fs_trace_samples(&out, self->store, 0, &err);
+    if (status == FS_OK) status = write(&out, store, &err);
     fs_long_work_end(&work);
     PyObject *text = NULL;
     if (status == FS_OK) text = PyBytes_FromStringAndSize(out.bytes, out.size > 2 ? (Py_ssize_t)out.size - 2 : 0);
     fs_json_clear(&out);
     if (status == FS_OK || PyErr_Occurred()) return text;
     return fs_raise(&err);
+}
+
+static fs_status write_samples(fs_json *out, const fs_store *store, fs_error *err)
+{
+    FS_TRY(fs_trace_samples(out, store, 0, err));
+    return fs_trace_stack_samples(out, store, 0, err);
+}
+
+PyObject *fs_store_object_trace_samples(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return text_of(((fs_store_object *)object)->store, write_samples);
+}
+
+PyObject *fs_store_object_trace_frames(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return text_of(((fs_store_object *)object)->store, fs_trace_stack_frames);
 }

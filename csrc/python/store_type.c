@@ -26,7 +26,7 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {NULL};
     (void)type;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":Store", names)) return NULL;
+    if (!fs_parse_arguments(args, kwargs, ":Store", names)) return NULL;
     return (PyObject *)fs_store_object_create();
 }
 
@@ -98,6 +98,8 @@ static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what
     X(timeline, "timeline")             \
     X(memory, "memory")                 \
     X(samples, "counter samples")       \
+    X(lines, "lines")                   \
+    X(trace_frames, "stacks")           \
     X(trace_samples, "counter samples") \
     X(write_trace, "trace")
 #define READING_METHOD(method, what)                                       \
@@ -195,15 +197,17 @@ static int add_device(PyObject *names, PyObject *name)
     return status;
 }
 
-/* The devices that ran ops, whose peaks a table needs. */
+/* The devices that ran ops, whose peaks a table needs. Without any, ranges with declared work ran on the CPU. */
 static PyObject *get_devices(PyObject *object, void *unused)
 {
     (void)unused;
     const fs_store *store = ((fs_store_object *)object)->store;
     PyObject *names = PySet_New(NULL);
+    bool declared = false;
     for (uint32_t i = 0; names != NULL && i < fs_store_signature_count(store); i++) {
         fs_signature signature;
         fs_span bytes = fs_store_signature_bytes(store, i);
+        declared = declared || fs_signature_kind_of(bytes.bytes) == FS_SIGNATURE_WORK;
         if (fs_signature_kind_of(bytes.bytes) != FS_SIGNATURE_CALL) continue;
         fs_signature_decode(bytes.bytes, bytes.size, &signature);
         int device = signature.device_kind == FS_CUDA ? signature.device_index : -1;
@@ -213,6 +217,8 @@ static PyObject *get_devices(PyObject *object, void *unused)
         fs_lane lane = fs_store_lane(store, i);
         if (lane.on_device && add_device(names, device_name(store, lane.device)) < 0) Py_CLEAR(names);
     }
+    if (names != NULL && declared && PySet_GET_SIZE(names) == 0 && add_device(names, device_name(store, -1)) < 0)
+        Py_CLEAR(names);
     return names;
 }
 
@@ -313,8 +319,18 @@ static PyMethodDef methods[] = {
      "write_trace($self, write, version, members='', peaks=None, /)\n--\n\n"
      "Call write(bytes) with the pieces of a Chrome trace; how many events without a time it leaves out. peaks: as for "
      "table(); None: no work and no rates of events."},
+    {"lines", reading_lines, METH_VARARGS,
+     "lines($self, first_step=0, /)\n--\n\nWhere the sampled threads were, by line of the program and innermost line: "
+     "columns of \"group\", \"line\", \"inside\",\n\"time\" and \"cpu\" (ns), \"idle\" (by cause: ns in which a "
+     "device waited for the thread, in steps from the first on), and\n\"groups\": (processes, threads, time, cpu, "
+     "begin, "
+     "end) of each."},
     {"trace_samples", reading_trace_samples, METH_NOARGS,
-     "The counter samples as events of a Chrome trace, one per line, separated by commas, as write_trace writes them."},
+     "The samples of counters and stacks as events of a Chrome trace, one per line, separated by commas, as "
+     "write_trace "
+     "writes them."},
+    {"trace_frames", reading_trace_frames, METH_NOARGS,
+     "The member \"stackFrames\" of a Chrome trace, which the samples of stacks refer to; b\"\" if there are none."},
     {NULL, NULL, 0, NULL},
 };
 

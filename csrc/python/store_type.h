@@ -64,6 +64,8 @@ PyObject *fs_store_object_stream_summary(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_timeline(PyObject *self, PyObject *args);
 PyObject *fs_store_object_memory(PyObject *self, PyObject *args);
 PyObject *fs_store_object_write_trace(PyObject *self, PyObject *args);
+PyObject *fs_store_object_lines(PyObject *self, PyObject *args);
+PyObject *fs_store_object_trace_frames(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_trace_samples(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_join_replays(PyObject *self, PyObject *args);
 

@@ -15,27 +15,16 @@ static void tensor_dealloc(PyObject *self)
 
 /* Attributes ---------------------------------------------------------------------------------------------------- */
 
-static PyObject *tuple_of(const int64_t *values, int count, int64_t scale)
-{
-    PyObject *tuple = PyTuple_New(count);
-    for (int i = 0; tuple != NULL && i < count; i++) {
-        PyObject *value = PyLong_FromLongLong(values[i] * scale);
-        if (value == NULL) Py_CLEAR(tuple);
-        else PyTuple_SET_ITEM(tuple, i, value);
-    }
-    return tuple;
-}
-
 static PyObject *get_shape(PyObject *self, void *unused)
 {
     (void)unused;
-    return tuple_of(TENSOR(self)->shape, TENSOR(self)->ndim, 1);
+    return fs_integers_object(TENSOR(self)->shape, TENSOR(self)->ndim, 1);
 }
 
 static PyObject *get_strides(PyObject *self, void *unused)
 {
     (void)unused;
-    return tuple_of(TENSOR(self)->strides, TENSOR(self)->ndim, 1);
+    return fs_integers_object(TENSOR(self)->strides, TENSOR(self)->ndim, 1);
 }
 
 static PyObject *get_dtype(PyObject *self, void *unused)
@@ -100,8 +89,9 @@ static PyObject *get_cuda_array_interface(PyObject *self, void *unused)
                      fs_dtypes[tensor->dtype].name, tensor->device.kind == FS_CUDA ? "CUDA" : "the CPU");
         return NULL;
     }
-    PyObject *shape = tuple_of(tensor->shape, tensor->ndim, 1);
-    PyObject *strides = shape ? tuple_of(tensor->strides, tensor->ndim, (int64_t)fs_dtypes[tensor->dtype].size) : NULL;
+    PyObject *shape = fs_integers_object(tensor->shape, tensor->ndim, 1);
+    PyObject *strides =
+        shape ? fs_integers_object(tensor->strides, tensor->ndim, (int64_t)fs_dtypes[tensor->dtype].size) : NULL;
     if (strides == NULL) {
         Py_XDECREF(shape);
         return NULL;
@@ -139,7 +129,7 @@ static PyObject *tensor_array(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"dtype", "copy", NULL};
     PyObject *dtype = Py_None, *copy = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO:__array__", names, &dtype, &copy)) return NULL;
+    if (!fs_parse_arguments(args, kwargs, "|OO:__array__", names, &dtype, &copy)) return NULL;
     const fs_tensor *tensor = TENSOR(self);
     bool must_copy = tensor->device.kind == FS_CUDA || tensor->dtype == FS_BFLOAT16;
     if (copy == Py_False && must_copy) {
@@ -195,8 +185,8 @@ static PyObject *tensor_to(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"", "", "dtype", "device", NULL};
     PyObject *arguments[2] = {NULL, NULL}, *dtype_object = NULL, *device_object = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO$OO:to", names, &arguments[0], &arguments[1], &dtype_object,
-                                     &device_object))
+    if (!fs_parse_arguments(args, kwargs, "|OO$OO:to", names, &arguments[0], &arguments[1], &dtype_object,
+                            &device_object))
         return NULL;
     for (int i = 0; i < 2; i++) {
         if (arguments[i] == NULL) continue;

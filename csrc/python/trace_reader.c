@@ -17,7 +17,7 @@ static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 {
     static char *names[] = {NULL};
     fs_error err;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":TraceReader", names)) return NULL;
+    if (!fs_parse_arguments(args, kwargs, ":TraceReader", names)) return NULL;
     reader_object *self = (reader_object *)type->tp_alloc(type, 0);
     if (self == NULL) return NULL;
     if (fs_kineto_create(&self->kineto, &err) == FS_OK) return (PyObject *)self;

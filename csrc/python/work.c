@@ -138,22 +138,12 @@ static PyObject *work_of_torch(PyObject *module, PyObject *args)
 static PyObject *rule_of_python; /* called with (name, arguments, launch or None); returns three numbers and a unit
                                   * ("": none), or None; with (name, None, None), whether there is a rule */
 
-static PyObject *integers_object(const int64_t *values, uint32_t count)
-{
-    PyObject *tuple = PyTuple_New(count);
-    for (uint32_t i = 0; tuple != NULL && i < count; i++) {
-        PyObject *value = PyLong_FromLongLong(values[i]);
-        if (value == NULL) Py_CLEAR(tuple);
-        else PyTuple_SET_ITEM(tuple, i, value);
-    }
-    return tuple;
-}
-
 /* (dtype, shape, strides or None) */
 static PyObject *tensor_object(const fs_torch_tensor *tensor)
 {
-    return Py_BuildValue("(sNN)", fs_torch_dtypes[tensor->dtype].name, integers_object(tensor->shape, tensor->ndim),
-                         tensor->strides != NULL ? integers_object(tensor->strides, tensor->ndim) : Py_NewRef(Py_None));
+    return Py_BuildValue("(sNN)", fs_torch_dtypes[tensor->dtype].name,
+                         fs_integers_object(tensor->shape, tensor->ndim, 1),
+                         fs_integers_object(tensor->strides, tensor->ndim, 1));
 }
 
 /* Return the tuple of a tensor, a list of such tuples, the text of a scalar, or None. */
@@ -280,6 +270,28 @@ static PyObject *library_rules(PyObject *module, PyObject *unused)
     return list;
 }
 
+/* Append the names of rows to a list; those of torch's ops with their namespace. */
+static bool append_names(PyObject *list, const fs_aten_rule *rows)
+{
+    for (const fs_aten_rule *row = rows; row->name != NULL; row++) {
+        PyObject *name = PyUnicode_FromFormat("%s%s", strchr(row->name, ':') == NULL ? "aten::" : "", row->name);
+        int status = name != NULL ? PyList_Append(list, name) : -1;
+        Py_XDECREF(name);
+        if (status < 0) return false;
+    }
+    return true;
+}
+
+static PyObject *ruled_ops(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    PyObject *list = PyList_New(0);
+    if (list != NULL && (!append_names(list, fs_aten_product_rules) || !append_names(list, fs_aten_element_rules) ||
+                         !append_names(list, fs_library_rules)))
+        Py_CLEAR(list);
+    return list;
+}
+
 static PyObject *category_of(PyObject *module, PyObject *args)
 {
     (void)module;
@@ -300,6 +312,7 @@ static PyMethodDef functions[] = {
     {"_library_rules", library_rules, METH_NOARGS,
      "_library_rules(): (name, argument list, whether it can be parsed) of each rule for an op of another library than "
      "torch."},
+    {"_ruled_ops", ruled_ops, METH_NOARGS, "_ruled_ops(): the names of the ops that have a built-in rule."},
     {"_set_rule_loader", set_rule_loader, METH_O,
      "_set_rule_loader(loader): call loader() once, before the work of an op of another library is asked for."},
     {"_set_work_rule", set_work_rule, METH_O,

@@ -3,6 +3,7 @@
 #include "base/saturate.h"
 #include "store/event.h"
 #include "store/samples.h"
+#include "store/stacks.h"
 
 /* The ids of the source's names, signatures and lanes in the target, one after the other. */
 typedef struct {
@@ -78,6 +79,9 @@ fs_status fs_store_extend(fs_store *store, const fs_store *from, int64_t shift, 
     if (status == FS_OK) status = add_devices(store, from, err);
     if (status == FS_OK) status = append_events(store, from, &map, shift, err);
     if (status == FS_OK) status = fs_store_copy_samples(store, from, shift, err);
+    if (status == FS_OK)
+        status =
+            fs_stacks_append(fs_store_stacks(store), fs_store_stacks(from), NULL, shift, INT64_MIN, INT64_MAX, err);
     fs_free(ids);
     return status;
 }

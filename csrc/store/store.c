@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "store/samples.h"
+#include "store/stacks.h"
 
 #define NAME_OF(NAME, name, on_device, prose) [FS_EVENT_##NAME] = #name,
 const char *const fs_event_kind_names[FS_EVENT_KIND_COUNT] = {FS_EVENT_KIND_LIST(NAME_OF)};
@@ -46,7 +47,9 @@ struct fs_store {
     int64_t window[2];
     fs_device_facts *devices;
     int device_count;
-    fs_counter_tracks *tracks; /* of counters; its own block, so that a const store gives access to it */
+    /* Blocks of their own, so that a const store gives access to them. */
+    fs_counter_tracks *tracks; /* of counters */
+    fs_stacks *stacks;
 };
 
 /* The calling thread's lane in the store that it used last. */
@@ -61,11 +64,14 @@ fs_status fs_store_create(fs_store **store, fs_error *err)
 {
     fs_store *result = fs_calloc(1, sizeof *result);
     fs_counter_tracks *tracks = result == NULL ? NULL : fs_calloc(1, sizeof *tracks);
-    if (tracks == NULL) {
+    fs_stacks *stacks = tracks == NULL ? NULL : fs_calloc(1, sizeof *stacks);
+    if (stacks == NULL) {
+        fs_free(tracks);
         fs_free(result);
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a store of events");
     }
     result->tracks = tracks;
+    result->stacks = stacks;
     result->serial = atomic_fetch_add(&store_serials, 1) + 1;
     result->window[0] = result->window[1] = FS_MISSING;
     *store = result;
@@ -82,6 +88,8 @@ void fs_store_destroy(fs_store *store)
     fs_free(store->devices);
     fs_counter_tracks_clear(store->tracks);
     fs_free(store->tracks);
+    fs_stacks_clear(store->stacks);
+    fs_free(store->stacks);
     fs_intern_clear(&store->names);
     fs_intern_clear(&store->signatures);
     fs_intern_clear(&store->lane_keys);
@@ -506,6 +514,11 @@ fs_device_facts fs_store_device(const fs_store *store, int device)
 fs_counter_tracks *fs_store_tracks(const fs_store *store)
 {
     return store->tracks;
+}
+
+fs_stacks *fs_store_stacks(const fs_store *store)
+{
+    return store->stacks;
 }
 
 fs_lane fs_store_lane(const fs_store *store, uint32_t id)

@@ -286,7 +286,8 @@ static void add_event(fs_build *build, uint32_t index)
     }
     uint32_t parent = fs_build_parent(build, chunk, at, index);
     fs_node *above = parent != FS_NONE ? fs_build_node(build, parent) : NULL;
-    bool listed = build->roofs != NULL && build->work_count == 0 && kind == FS_EVENT_OP; /* works.c needs its roofs */
+    bool works = kind == FS_EVENT_OP || kind == FS_EVENT_RANGE;
+    bool listed = works && build->roofs != NULL && build->work_count == 0; /* works.c needs its roofs */
     uint16_t captured = (chunk->flags[at] & FS_EVENT_CAPTURED) != 0 ? FS_NODE_CAPTURED : 0;
     if (listed || (slot & FS_SLOT_NODE) != 0) {
         fs_node *node = fs_build_node(build, index);

@@ -58,7 +58,7 @@ static void put_timings(fs_trace *trace)
     }
 }
 
-static void put_head(fs_trace *trace)
+static fs_status put_head(fs_trace *trace, fs_error *err)
 {
     fs_json *out = &trace->out;
     FS_JSON_LITERAL(out, "{\n\"schemaVersion\": 1,\n\"deviceProperties\": [");
@@ -68,6 +68,7 @@ static void put_head(fs_trace *trace)
         put_text(out, trace->options->members);
         FS_JSON_LITERAL(out, ",\n");
     }
+    FS_TRY(fs_trace_stack_frames(out, trace->store, err));
     FS_JSON_LITERAL(out, "\"flopscope\": {\"version\": ");
     fs_json_string(out, trace->options->version);
     FS_JSON_LITERAL(out, ", \"timing\": [");
@@ -79,6 +80,7 @@ static void put_head(fs_trace *trace)
     FS_JSON_LITERAL(out, "},\n\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": ");
     fs_json_integer(out, (int64_t)trace->base);
     FS_JSON_LITERAL(out, ",\n\"traceEvents\": [\n");
+    return FS_OK;
 }
 
 /* Metadata --------------------------------------------------------------------------------------------------------- */
@@ -323,12 +325,13 @@ static fs_status write_trace(fs_trace *trace, fs_error *err)
     FS_TRY(fs_trace_name_texts(trace, err));
     FS_TRY(fs_trace_rows(trace, err));
     FS_TRY(fs_trace_work(trace, err));
-    put_head(trace);
+    FS_TRY(put_head(trace, err));
     put_facts(trace);
     if (trace->annotated) FS_TRY(put_events(trace, true, err));
     FS_TRY(put_events(trace, false, err));
     FS_TRY(fs_trace_counters(trace, err));
     FS_TRY(fs_trace_samples(&trace->out, trace->store, fs_trace_time(trace, 0), err));
+    FS_TRY(fs_trace_stack_samples(&trace->out, trace->store, fs_trace_time(trace, 0), err));
     put_window(trace);
     return fs_json_flush(&trace->out);
 }

@@ -62,4 +62,10 @@ fs_status fs_chrome_trace_write(const fs_store *store, const fs_chrome_trace_opt
  * store to that of the trace, in ns. FS_OUT_OF_MEMORY, FS_INTERRUPTED. */
 fs_status fs_trace_samples(fs_json *out, const fs_store *store, uint64_t shift, fs_error *err);
 
+/* Write the sampled stacks: each run as an event of phase "P", with "dur" and, of the thread's CPU time, "tdur"; and
+ * the member "stackFrames" that their "sf" refers to, with a comma and a line break. Nothing if there are none.
+ * Likewise. */
+fs_status fs_trace_stack_samples(fs_json *out, const fs_store *store, uint64_t shift, fs_error *err);
+fs_status fs_trace_stack_frames(fs_json *out, const fs_store *store, fs_error *err);
+
 #endif

@@ -1,6 +1,7 @@
 /* Collects what the trace writer must know before the first byte. */
 #include "base/memory.h"
 #include "base/saturate.h"
+#include "store/stacks.h"
 #include "views/trace.h"
 
 /* Kineto counts times from the last multiple of this many ns (the average length of three months) since 1970, so that
@@ -86,6 +87,11 @@ fs_status fs_trace_survey(fs_trace *trace, fs_error *err)
         chunk = fs_event_next_chunk(trace->store, index, chunk, &at);
         fs_event_load(chunk, at, &event);
         add_event(trace, &event, sums);
+    }
+    const fs_stacks *stacks = fs_store_stacks(trace->store);
+    for (uint32_t i = 0; i < stacks->count; i++) {
+        add_time(trace, stacks->runs[i].begin);
+        add_time(trace, stacks->runs[i].end);
     }
     if (trace->first > trace->last) trace->first = trace->last = 0;
     uint64_t first = (uint64_t)trace->first + (uint64_t)trace->options->clock_offset;

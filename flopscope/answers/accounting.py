@@ -49,7 +49,7 @@ def part_columns(
     """Return the columns for parts by device, step and part, and for the result of work_times(). first: a step."""
     steps, devices = analysis.steps[first:], analysis.devices
     parts, work = parts[:, first:], work[:, first:]
-    rated = bool(analysis.peaks)  # work that no rule knows adds nothing
+    rated = [bool(analysis.peaks) and known for known in analysis.known_work]  # work that no rule knows adds nothing
     rows: list[dict[str, Any]] = []
     for d, device in enumerate(devices):
         for s, step in enumerate(steps):
@@ -89,10 +89,11 @@ def _row(
     step: str | None,
     parts: npt.NDArray[Any],
     work: npt.NDArray[np.float64],
-    rated: bool,
+    rated: Sequence[bool],
 ) -> dict[str, Any]:
     total = int(parts.sum())
-    shares = [100 * float(ns) / total if total and rated else float("nan") for ns in work]
+    known = zip(work, rated, strict=True)
+    shares = [100 * float(ns) / total if total and is_rated else float("nan") for ns, is_rated in known]
     times = {name: int(ns) / 1000 for name, ns in zip(PARTS, parts, strict=True)}
     return {"device": device, "step": step, "total": total / 1000, **times, "mfu": shares[0], "mbu": shares[1]}
 
@@ -161,12 +162,12 @@ def accounting_lines(
     means = f" (mean of {steps} of {steps + apart} steps)" if apart else ""
     head = f"{short_time_text(whole['total'] / per)}{a_step}{means}{summed}"
     partly = whole["unmodelled"] > UNKNOWN * whole["total"]
-    if whole["ideal"] > (0.01 * whole["total"] if partly else 0) and whole["mfu"] == whole["mfu"]:
+    known = [name for name in ("mfu", "mbu") if whole[name] == whole[name]]
+    if known and whole["ideal"] > (0.01 * whole["total"] if partly else 0):
         least = "at least " if partly else ""
-        head += (
-            f"; {short_time_text(whole['ideal'] / per)} at the device's limits; "
-            f"MFU {least}{percent_text(whole['mfu'])}, MBU {least}{percent_text(whole['mbu'])}"
-        )
+        whose = "CPU" if whole["device"] == "cpu" else "device"
+        shares = ", ".join(f"{name.upper()} {least}{percent_text(whole[name])}" for name in known)
+        head += f"; {short_time_text(whole['ideal'] / per)} at the {whose}'s limits; {shares}"
     if hfu is not None and not math.isnan(hfu.percent):
         head += f", HFU {percent_text(hfu.percent)} (counted"
         head += f" in {percent_text(100 * hfu.share)} of the work)" if hfu.share < MOSTLY else ")"

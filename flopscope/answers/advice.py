@@ -13,18 +13,19 @@ from flopscope.answers.launch_rules import pauses
 from flopscope.answers.memory_rules import unordered
 from flopscope.answers.rules import RULES
 from flopscope.answers.step_kinds import notes_of
-from flopscope.support.hints import HINTS, WITHOUT_OPS
+from flopscope.sentences.words import Facts, sentence, shown_as_sentence
+from flopscope.support.hints import HINTS, ON_CPU_WITHOUT_OPS, WITHOUT_OPS
 from flopscope.support.safe import markup, printable
 from flopscope.support.units import percent_text, plural, short_time_text
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Advice", "AdviceTable", "advise"]
+__all__ = ["Advice", "AdviceTable", "advise", "without_peaks"]
 
 LEAST_SHARE = 0.01
 """Of the step: a saving below it is not reported."""
-WIDTH = 98  # summary() indents it by two
+WIDTH = 78  # summary() indents it by two
 EVIDENCE_SHOWN = 3
 
 
@@ -37,14 +38,21 @@ class Advice(NamedTuple):
     """Estimated gain in wall time: µs per step, or of the profile if it has no steps."""
     saving_pct: float
     """The same in percent of the step as it would be without recording."""
+    action: str
+    """What to change, in a few words."""
     what: str
-    """What to change."""
+    """What to change, and why: the action, a colon, and the reason."""
     evidence: list[dict[str, Any]]
     """The rows it rests on: op, shapes, dtypes, time (µs per step) and calls (per step)."""
     where: str | None
     """Module or source line, where one was recorded."""
     facts: dict[str, Any]
     """What ``what`` is made from: numbers, names and flags, of values that JSON can hold."""
+
+    @property
+    def reason(self) -> str:
+        """``what`` without the action: why, and how."""
+        return shown_as_sentence(self.what.removeprefix(f"{self.action}: "))
 
 
 class AdviceTable(Sequence[Advice]):
@@ -72,23 +80,22 @@ class AdviceTable(Sequence[Advice]):
         """Return a dict for each row, of values that JSON can hold."""
         return [row._asdict() for row in self._rows]
 
-    def lines(self) -> Iterator[str]:
-        """Yield the lines of the text."""
+    def lines(self, width: int = WIDTH) -> Iterator[str]:
+        """Yield the lines of the text, of at most ``width`` characters."""
         a_step = " a step" if self._per_step else ""
         for number, row in enumerate(self._rows, 1):
-            yield (
-                f"{number}. {row.rule}: saves about {short_time_text(row.saving_us)}{a_step} "
-                f"({percent_text(row.saving_pct)})"
-            )
-            yield from textwrap.wrap(printable(row.what), WIDTH, initial_indent="   ", subsequent_indent="   ")
+            saves = f"saves about {short_time_text(row.saving_us)}{a_step} ({percent_text(row.saving_pct)})"
+            yield from textwrap.wrap(f"{number}. {printable(row.action)}: {saves}", width, subsequent_indent="   ")
+            reason = f"{printable(row.reason)} (rule: {row.rule})"
+            yield from textwrap.wrap(reason, width, initial_indent="   ", subsequent_indent="   ")
             for entry in row.evidence[:EVIDENCE_SHOWN]:
-                yield f"     {_evidence_text(entry, WIDTH - 7)}"
+                yield f"     {_evidence_text(entry, width - 7)}"
             if row.where:
-                yield _at(printable(row.where))
+                yield _at(printable(row.where), width)
         if not self._rows:
             yield "No rule found a saving of at least 1% of the time."
         for note in self.notes:
-            yield from textwrap.wrap(printable(note), WIDTH)
+            yield from textwrap.wrap(printable(note), width)
 
     def __str__(self) -> str:
         return "\n".join(self.lines()) + "\n"
@@ -97,13 +104,13 @@ class AdviceTable(Sequence[Advice]):
 
     def _repr_html_(self) -> str:
         a_step = " per step" if self._per_step else ""
-        titles = ["Rule", f"Saving{a_step}", "%", "What to change"] + ["Where"] * any(row.where for row in self._rows)
+        titles = ["What to change", f"Saving{a_step}", "%", "Rule"] + ["Where"] * any(row.where for row in self._rows)
         left = ' style="text-align: left; white-space: normal; max-width: 46em"'
         head = "".join(f"<th{left if title == 'What to change' else ''}>{title}</th>" for title in titles)
         body = "".join(
-            f"<tr><td>{markup(row.rule)}</td><td>{markup(short_time_text(row.saving_us))}</td>"
-            f"<td>{markup(percent_text(row.saving_pct))}</td>"
-            f'<td{left} title="{_title(row)}">{markup(row.what)}</td>'
+            f'<tr><td{left} title="{_title(row)}"><strong>{markup(row.action)}</strong><br>{markup(row.reason)}</td>'
+            f"<td>{markup(short_time_text(row.saving_us))}</td><td>{markup(percent_text(row.saving_pct))}</td>"
+            f"<td>{markup(row.rule)}</td>"
             f"{f'<td>{markup(row.where or str())}</td>' if 'Where' in titles else ''}</tr>"
             for row in self._rows
         )
@@ -116,9 +123,9 @@ class AdviceTable(Sequence[Advice]):
         )
 
 
-def _at(place: str) -> str:
+def _at(place: str, width: int) -> str:
     """Return the line of a place, of which the end says the most."""
-    left = WIDTH - 8
+    left = width - 8
     return f"     at {place if len(place) <= left else '…' + place[1 - left :]}"
 
 
@@ -188,14 +195,22 @@ def advise(analysis: Analysis) -> AdviceTable:
                 continue
             assert saving <= pools.whole(finding) * (1 + 1e-9), f"{name} saves more than the parts that it comes from"
             pools.take(saving, claims)
-            share, what, facts = 100 * saving / analysis.unobserved, str(finding.facts), _plain(finding.facts)
-            rows.append(Advice(name, float(saving), float(share), what, finding.evidence, finding.where, facts))
+            share, said, facts = 100 * saving / analysis.unobserved, finding.facts, _plain(finding.facts)
+            texts = said.action, sentence(said)
+            rows.append(Advice(name, float(saving), float(share), *texts, finding.evidence, finding.where, facts))
     rows.sort(key=lambda row: -row.saving_us)
     notes = [*outlying(analysis), *cached(analysis), *pauses(analysis), *unordered(analysis), *missing(analysis)]
     return AdviceTable(rows, analysis.has_steps, notes)
 
 
-def _plain(facts: object) -> dict[str, Any]:
+def without_peaks(analysis: Analysis) -> list[str]:
+    """Return why the peaks of devices are unknown whose work is known, and what to do."""
+    unseen = not analysis.on_device and analysis.meta["device_unseen"]
+    unknown = analysis.meta.get("unknown_peaks", {}) if any(analysis.known_work) and not unseen else {}
+    return [f"The work on {device} has no limits, as its peaks are unknown: {why}." for device, why in unknown.items()]
+
+
+def _plain(facts: Facts) -> dict[str, Any]:
     """Return a record of facts as values that JSON can hold: lists for tuples, None for NaN."""
 
     def plain(value: Any) -> Any:
@@ -219,6 +234,15 @@ def graphs_lost(counts: Mapping[str, int]) -> int:
     return counts.get("works", 0) - counts.get("matched", 0)
 
 
+def _without_unit(analysis: Analysis) -> str:
+    """Return the names of the first ranges whose FLOPs the program stated without a unit, "" for none."""
+    names = ("key", "is_user_annotation", "flops", "unit")
+    rows = zip(*(analysis.columns[name] for name in names), strict=True)
+    found = list(dict.fromkeys(key for key, is_range, flops, unit in rows if is_range and flops > 0 and not unit))
+    more = len(found) - EVIDENCE_SHOWN
+    return ", ".join(found[:EVIDENCE_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
 def missing(analysis: Analysis) -> list[str]:
     """Return what could not be judged, and which recording option would bring it."""
     notes = list(analysis.meta["hints"].said)
@@ -226,18 +250,22 @@ def missing(analysis: Analysis) -> list[str]:
     unknown = any(op.part == "unmodelled" for op in analysis.ops)
     has_ops = any("::" in op.key for op in analysis.ops if op.row >= 0)
     if unknown and not analysis.has_shapes:
-        notes.append((hints if has_ops or hints != HINTS else WITHOUT_OPS).advice)
+        foreign = not (has_ops or analysis.on_device or analysis.uses_torch) and hints == HINTS
+        without = ON_CPU_WITHOUT_OPS if foreign else WITHOUT_OPS.advice
+        if not (foreign and any(analysis.known_work)):
+            notes.append(hints.advice if has_ops or hints != HINTS else without)
     elif unknown and (lost := graphs_lost(analysis.meta["graphs"])):
         notes.append(
             f"The work of {plural(lost, 'kernel or copy', 'kernels and copies')} of replayed graphs is unknown, as the "
             f"capture was not recorded. {hints.graphs}"
         )
+    if unitless := _without_unit(analysis):
+        notes.append(f"The FLOPs stated for {unitless} have no compute unit, so their limit is unknown: pass unit=.")
     if unseen:
         notes.append("The program used a GPU, but no activity of it was recorded: profile with ProfilerActivity.CUDA.")
     if analysis.steps and not analysis.has_steps:
         notes.append(f"The profile has no steps, so times are those of the whole profile: {hints.steps}.")
-    for device, why in analysis.meta.get("unknown_peaks", {}).items() if not unseen else ():
-        notes.append(f"The work on {device} is unmodelled, because its peaks are unknown: {why}.")
+    notes += without_peaks(analysis)
     if analysis.meta["dropped"]:
         notes.append(f"{analysis.meta['dropped']} records were lost: times and counts are too low.")
     return notes

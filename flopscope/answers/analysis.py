@@ -223,6 +223,12 @@ class Analysis:
         return own or any(key.startswith("aten::") for key in self.columns["key"])
 
     @cached_property
+    def known_work(self) -> tuple[bool, bool]:
+        """Whether the FLOPs of any row are known, and whether the bytes are."""
+        flops, nbytes = (not np.isnan(self.columns[name]).all() for name in ("flops", "bytes_total_moved"))
+        return flops, nbytes
+
+    @cached_property
     def devices(self) -> list[int]:
         """The devices with work, if only before the steps, by index; -1 is the CPU."""
         both = np.concatenate([self.cells["device"], self.gap_cells["device"]])

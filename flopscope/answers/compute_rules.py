@@ -120,11 +120,28 @@ def align(analysis: Analysis) -> Iterator[Finding]:
             per=analysis.per,
             share=100 * reached(op),
             usual=100 * usual,
+            vocabulary=len(names) == 1 and _is_vocabulary(analysis, op, int(names[0].rpartition(" ")[2])),
         ),
         claims,
         evidence(ops),
         where(analysis, op.event),
     )
+
+
+UNBATCHED = ("aten::mm", "aten::addmm", "aten::linear", "aten::matmul")
+OF_CLASSES = ("_log_softmax", "nll_loss_forward", "cross_entropy_loss", "argmax", "topk", "multinomial")
+"""Ops whose first input has a score for each class in its last dimension."""
+
+
+def _is_vocabulary(analysis: Analysis, op: Op, size: int) -> bool:
+    """Return whether the size of a product is the vocabulary: rows of an embedding, and the classes of what follows."""
+    if op.key not in UNBATCHED:
+        return False
+    classes = {f"aten::{name}" for name in OF_CLASSES}
+    rows = zip(analysis.columns["key"], analysis.columns["input_shapes"], strict=True)
+    firsts = [(key, [*shapes[0]]) for key, shapes in rows if shapes and (key == "aten::embedding" or key in classes)]
+    embedded = any(key == "aten::embedding" and shape[:1] == [size] for key, shape in firsts)
+    return embedded and any(key in classes and shape[-1:] == [size] for key, shape in firsts)
 
 
 def _rate(analysis: Analysis, op: Op, unit: str) -> float:
@@ -339,7 +356,7 @@ def attention(analysis: Analysis) -> Iterator[Finding]:
     if time <= 0 or fused > 0.8 * time:
         return
     if softmaxes:
-        facts: object = MathPath(
+        facts: MathPath | Attention = MathPath(
             calls=softmaxes[0].calls,
             per=analysis.per,
             time=time,

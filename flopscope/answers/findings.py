@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from flopscope.answers.analysis import Analysis, Gap, Op
+from flopscope.sentences.words import Facts
 from flopscope.support.units import plural
 
 __all__ = [
@@ -35,8 +36,8 @@ FRAMEWORK = re.compile(r"(?:^|/)(?:site-packages|dist-packages|torch|lib/python[
 class Finding(NamedTuple):
     """What a rule found: the change, the time that the change would gain of each op or idle time, and the evidence."""
 
-    facts: object
-    """What is true of the program, a record of flopscope.sentences; its text is the sentence."""
+    facts: Facts
+    """What is true of the program, a record of flopscope.sentences."""
     claims: Sequence[tuple[Op | Gap, float]]
     """(op or idle time, µs per step)."""
     evidence: list[dict[str, Any]]

@@ -19,6 +19,7 @@ from flopscope.answers.advice import Pools
 from flopscope.answers.analysis import CAUSES, PARTS, Analysis, Op, place_of
 from flopscope.answers.changes import Change, change_of, checked_rules
 from flopscope.answers.rules import RULES
+from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import pandas
@@ -31,6 +32,7 @@ COMPUTE, MEMORY, UNMODELLED, HOST = (PARTS.index(name) for name in ("compute", "
 Floats = npt.NDArray[np.float64]
 
 
+@suggesting
 def what_if(
     prof: Any,
     *,

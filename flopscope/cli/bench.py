@@ -169,7 +169,11 @@ _SENTENCES = (
         "function that counts as 1 FLOP but takes many instructions",
     ),
     ("cache", "pct_peak_bandwidth", "{share} % of the memory's bandwidth ({bandwidth}): the data sat in cache"),
-    ("launch", "pct_roofline", "launch-bound, at {share} % of the roofline: {size} × {size} does not fill the device"),
+    (
+        "launch",
+        "pct_roofline",
+        "launch-bound, at {share} % of the roofline: {size} × {size} is work as short as a call",
+    ),
 )
 
 

@@ -36,7 +36,7 @@ def _ranks(options: argparse.Namespace) -> None:
     from flopscope.ranks.load import load_ranks
 
     ranks = load_ranks(options.paths, options.scheduler, workers=options.workers)
-    ranks.summary()
+    print(ranks.summary())
     if options.json:
         write_json(options.json, ranks.to_dict())
     if options.parquet:

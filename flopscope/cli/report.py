@@ -70,7 +70,7 @@ def _page(processes: Sequence[Process], options: argparse.Namespace) -> Page:
     ranks = {process.trace.rank: process.trace for process in processes}
     if len(ranks) < len(processes) or None in ranks:
         raise ValueError(_unrelated(processes))
-    from flopscope.ranks.page import report_of_ranks
+    from flopscope.ranks.report import report_of_ranks
 
     known = {rank: trace for rank, trace in ranks.items() if rank is not None}
     return report_of_ranks(known, peaks=options.peaks, title=options.title)

@@ -29,11 +29,11 @@ __all__ = ["add_run", "run"]
 EXAMPLES = """\
 examples:
   flopscope run train.py --epochs 1             the whole program; its report is train.report.html
-  flopscope run --steps 10:15 --shapes train.py steps 10 to 14 of torch's optimizer, or of flopscope.step()
+  flopscope run --steps 10:15 train.py          steps 10 to 14 of torch's optimizer, or of flopscope.step()
   flopscope run --seconds 30:35 -m vllm serve   from second 30 to second 35
   torchrun --nproc-per-node 8 -m flopscope run --trace trace.json.gz train.py
 
-Options of flopscope come before SCRIPT or -m MODULE; all that follows belongs to the program.
+Options of flopscope come before SCRIPT, -m or -c; all that follows belongs to the program.
 """
 DEADLY = (signal.SIGTERM, signal.SIGHUP)  # signals whose default action ends a program without a trace
 MOST_REPORTS = 10_000
@@ -62,10 +62,11 @@ def add_run(commands: Any) -> None:
     parser = commands.add_parser(
         "run",
         help="run a Python program and profile it",
-        usage="flopscope run [options] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+        usage="flopscope run [options] (SCRIPT | -m MODULE | -c CODE | -) [ARGUMENT ...]",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Run a Python program as `python SCRIPT` and `python -m MODULE` do, and profile it.",
+        description="Run a Python program as `python SCRIPT`, `-m MODULE`, `-c CODE` and `-` (standard input) do, and "
+        "profile it.",
     )
     window = parser.add_mutually_exclusive_group()
     window.add_argument(
@@ -74,10 +75,16 @@ def add_run(commands: Any) -> None:
     window.add_argument(
         "--seconds", type=_window_of_seconds, metavar="A:B", help="record from second A to second B of the program"
     )
-    parser.add_argument("--shapes", action="store_true", help="record the shapes of inputs; FLOPs of torch need them")
+    parser.add_argument(
+        "--shapes",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="record the shapes of inputs, from which FLOPs and bytes of torch's ops follow (default: on)",
+    )
     parser.add_argument("--stacks", action="store_true", help="record Python calls, and torch's modules")
     parser.add_argument("--memory", action="store_true", help="record memory that is allocated and freed")
     parser.add_argument("--counters", action="store_true", help="record hardware counters of NVIDIA GPUs")
+    parser.add_argument("--no-samples", action="store_true", help="do not sample the lines that the program is in")
     report = parser.add_mutually_exclusive_group()
     report.add_argument(
         "-o",
@@ -89,7 +96,10 @@ def add_run(commands: Any) -> None:
     report.add_argument("--no-report", action="store_true", help="write no report")
     parser.add_argument("--trace", metavar="FILE", help="also write the trace: .json or .json.gz")
     parser.add_argument("--no-summary", action="store_true", help="print no summary")
-    parser.add_argument("-m", dest="is_module", action="store_true", help="the program is a module, as in python -m")
+    kind = parser.add_mutually_exclusive_group()
+    for option, what in (("-m", "a module"), ("-c", "code")):
+        text = f"the program is {what}, as in python {option}"
+        kind.add_argument(option, dest="kind", action="store_const", const=option, default="", help=text)
     parser.add_argument("script", metavar="SCRIPT", help=argparse.SUPPRESS)
     rest = parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     rest.required = False  # else an error about a missing SCRIPT names it too
@@ -103,7 +113,7 @@ def run(options: argparse.Namespace) -> Any:
     printed, if it ended with one.
     """
     try:
-        program = PythonProgram(options.script, options.arguments, is_module=options.is_module)
+        program = PythonProgram(options.script, options.arguments, options.kind)
     except OSError as problem:
         path = os.path.abspath(options.script)
         _tell(f"can't open file {path!r}: [Errno {problem.errno}] {problem.strerror}")
@@ -121,6 +131,13 @@ def _tell(message: object) -> None:
     if sys.__stderr__ is not None:
         with suppress(OSError, ValueError):
             print(f"flopscope run: {printable(str(message))}", file=sys.__stderr__, flush=True)
+
+
+def _print_summary(prof: Any) -> None:
+    """Print the summary on the process's stderr, fitted to it."""
+    from flopscope.views.fitted import terminal_width
+
+    print(prof.summary().fitted(terminal_width(sys.__stderr__)), file=sys.__stderr__)
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
@@ -201,6 +218,7 @@ class Run:
             "with_stack": options.stacks,
             "profile_memory": options.memory,
             "counters": options.counters,
+            "sample_stacks": not options.no_samples,
         }
         self._program = program
         self._outputs = outputs
@@ -226,7 +244,7 @@ class Run:
                 problem = interruption
         status = exit_status(problem)
         if os.getpid() == self._pid:
-            self._finish()
+            self._finish(measures=problem is None or isinstance(problem, SystemExit))
         if type(problem) is KeyboardInterrupt:
             _end_by_interrupt()
         return status
@@ -263,8 +281,11 @@ class Run:
 
     # Results ----------------------------------------------------------------------------------------------------------
 
-    def _finish(self) -> None:
-        """End the recording and write the results. A failure is told and has no other effect."""
+    def _finish(self, measures: bool = False) -> None:
+        """End the recording and write the results. A failure is told and has no other effect.
+
+        measures: measure the CPU first, if its peaks are needed and unknown.
+        """
         if self._finished or self._writing:
             return
         self._writing = True
@@ -274,6 +295,8 @@ class Run:
                 if prof is None:
                     _tell(f"nothing was recorded: {self._recording.why_nothing}")
                 else:
+                    if measures and self._outputs.rank is None:
+                        _measure_cpu(prof)
                     self._hand_over(prof)
         except KeyboardInterrupt:
             _tell("interrupted: the results are incomplete")
@@ -289,7 +312,7 @@ class Run:
         leads = rank is None or rank["rank"] == 0
         if leads and not self._options.no_summary and sys.__stderr__ is not None:
             with suppress(_Failed):
-                self._attempt("summary", lambda: prof.summary(file=sys.__stderr__))
+                self._attempt("summary", lambda: _print_summary(prof))
         trace = self._outputs.trace
         if trace is not None:
             with suppress(_Failed):
@@ -305,9 +328,8 @@ class Run:
             self._say_how_to_join()
 
     def _title(self) -> str:
-        """Return the title of the report: the script or module and the rank. Arguments may be secret."""
-        script, rank = self._options.script, self._outputs.rank
-        name = script if self._options.is_module else os.path.basename(os.path.abspath(script))
+        """Return the title of the report: the program's and the rank. Arguments may be secret."""
+        name, rank = self._program.title, self._outputs.rank
         return name if rank is None else f"{name}, rank {rank['rank']}"
 
     def _say_how_to_join(self) -> None:
@@ -325,6 +347,22 @@ class Run:
         except Exception as problem:
             _tell(f"there is no {what}: {_described(problem)}")
             raise _Failed from problem
+
+
+def _measure_cpu(prof: Any) -> None:
+    """Measure the peaks of this CPU if they rate work of the profile and were never measured."""
+    from flopscope.answers.advice import without_peaks
+    from flopscope.hardware.device import measure_peaks
+
+    analysis = prof._analysis("summary")
+    if analysis.on_device or not without_peaks(analysis):
+        return
+    _tell("this CPU's peaks are measured now, once for this machine, which takes about 5 s")
+    try:
+        measure_peaks("cpu")
+        prof._last_analysis = None
+    except (KeyboardInterrupt, RuntimeError) as problem:
+        _tell(f"this CPU's peaks are not measured: {problem or 'interrupted'}")
 
 
 class _Failed(Exception):

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flopscope.cli.tables import add_captures, add_peaks, device_of
+from flopscope.cli.tables import add_captures, add_peaks
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
-
-if TYPE_CHECKING:
-    from flopscope.sources.load import Trace
 
 __all__ = ["add_summary"]
 
@@ -30,28 +26,12 @@ def _summary(options: argparse.Namespace) -> None:
     from flopscope.sources.find import load_traces
 
     traces = load_traces(*options.traces, captures=options.captures)
+    summaries = []
     for number, trace in enumerate(traces):
+        summaries.append(trace.summary(peaks=options.peaks))
         if len(traces) > 1:
             print(f"{chr(10) * (number > 0)}{printable(trace.source)}\n")
-        trace.summary(peaks=options.peaks)
+        print(summaries[-1])
     if options.json:
-        content = [_content(trace, options.peaks) for trace in traces]
+        content = [summary.to_dict() for summary in summaries]
         write_json(options.json, content[0] if len(content) == 1 else {"traces": content})
-
-
-def _content(trace: Trace, peaks: str) -> dict[str, Any]:
-    """Return accounting and advice of a trace as JSON: missing numbers are null."""
-    frame = trace.accounting(peaks=peaks).astype(object)
-    rows = [{name: _known(value) for name, value in row.items()} for row in frame.to_dict("records")]
-    advice = trace.advice(peaks=peaks)
-    return {
-        "file": trace.source,
-        "device": device_of(trace),
-        "accounting": rows,
-        "advice": advice.to_dicts(),
-        "notes": advice.notes,
-    }
-
-
-def _known(value: Any) -> Any:
-    return None if isinstance(value, float) and math.isnan(value) else value

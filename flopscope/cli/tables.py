@@ -46,7 +46,8 @@ def add_peaks(parser: argparse.ArgumentParser) -> None:
     """Add ``--peaks`` to a command."""
     text = (
         "base of shares: datasheet, measured (on this machine if it has the device, else datasheet), none, or rates in "
-        "bytes/s and FLOP/s, as memory=8e11,bf16_tensor=2e14 (default: %(default)s)"
+        "bytes/s and FLOP/s, as memory=8e11,bf16_tensor=2e14 (default: %(default)s). A CPU has only measured peaks: "
+        "those in the trace, else those stored on its machine; for a trace that names no CPU, measured takes this one"
     )
     parser.add_argument("--peaks", type=peaks_wanted, default="datasheet", metavar="SOURCE", help=text)
 
@@ -159,7 +160,7 @@ def _table(options: argparse.Namespace) -> None:
     if options.steps:
         for window in windows:
             print(f"\n{printable(window.source)}" if len(windows) > 1 else "")
-            window.summary()
+            print(window.summary())
     _write(every if every.is_sorted else every.sorted(_longest(tables)), windows, options)
 
 
@@ -258,8 +259,9 @@ def _ranks(processes: list[Process]) -> list[int]:
 
 def device_of(trace: Trace) -> dict[str, Any]:
     """Return the device that the trace names, or the CPU if no device was used."""
-    named = next(iter(trace.devices.values()), None)
-    return {"kind": "cpu" if named is None else "cuda", "name": named}
+    from flopscope.results import summary
+
+    return summary.device_of(trace._recorded("device"), trace._cpu)
 
 
 def _write(table: EventTable, traces: list[Trace], options: argparse.Namespace) -> None:

@@ -20,6 +20,7 @@ from flopscope.hardware.model import Model
 from flopscope.hardware.peak_timing import Measurement, free_bytes
 from flopscope.hardware.peaks import Peaks, cached_peaks, is_number, keep_peaks, slowdown
 from flopscope.support.columns import aligned_lines
+from flopscope.support.suggest import suggesting
 from flopscope.support.units import si_text, whole_text
 
 __all__ = [
@@ -35,6 +36,8 @@ __all__ = [
 ]
 
 PEAK_SOURCES = ("measured", "datasheet", "none")
+STORED = "stored"
+"""The peaks that are known without measuring: measured ones of what was recorded here, else the datasheet's."""
 _PEAKS_WANTED = '"measured", "datasheet", "none", or rates such as "memory=8e11,bf16_tensor=2e14"'
 MAX_SLOWDOWN = 0.1  # fraction by which a reading may be slower than the stored one without a warning
 
@@ -172,6 +175,7 @@ def devices() -> list[Device]:
     return [cpu] + [_cuda_device(core, index) for index in range(count)]
 
 
+@suggesting
 def measure_peaks(device: Device | str, progress: bool = True, force: bool = False, reset: bool = False) -> Peaks:
     """Return the measured peaks of a device, from the cache or by measuring (about 5 s on a CPU, 3 s on a GPU).
 
@@ -224,7 +228,8 @@ def find_device(name: str | None = None) -> Device:
 def peaks_by_name(names: Iterable[str], source: str) -> dict[str, Peaks]:
     """Return the peaks of devices by name. Devices without peaks, or that flopscope cannot use, are omitted.
 
-    :param source: "measured" (measured now if the cache has none), "datasheet", or "none".
+    :param source: "measured" (measured now if the cache has none), "datasheet" (of a CPU, which has none, the stored
+        measured peaks), or "none".
     :raises ValueError: for any other source.
     """
     if source not in PEAK_SOURCES:
@@ -235,7 +240,8 @@ def peaks_by_name(names: Iterable[str], source: str) -> dict[str, Peaks]:
             device = find_device(name)
         except RuntimeError:  # built without CUDA, flopscope still records the work of other libraries
             continue
-        peaks = measure_peaks(device) if source == "measured" else device.datasheet_peaks
+        stored = device.measured if device.kind == "cpu" else device.datasheet_peaks
+        peaks = measure_peaks(device) if source == "measured" else stored
         if peaks is not None:
             result[name] = peaks
     return result
@@ -262,16 +268,22 @@ def peaks_of_models(models: Mapping[str, Model], source: str) -> dict[str, Peaks
     return {device: known[model] for device, model in models.items() if model in known}
 
 
-def known_peaks(device: str, model: str, sources: Iterable[str]) -> dict[str, Peaks]:
+def known_peaks(
+    device: str, model: str, sources: Iterable[str], rated: Mapping[str, Peaks] | None = None
+) -> dict[str, Peaks]:
     """Return the known peaks by source of a device, which may be one of another machine. Never measures.
 
     :param device: "cpu", or a CUDA device as "cuda:0". model: its name; "" if it is unknown.
     :param sources: "measured" and "datasheet".
+    :param rated: the peaks, by device, that the rows of a table are compared with: no others are known of its CPU.
+        None: the rows are of this machine's CPU if its model is unknown or the same.
     """
     known: dict[str, Peaks | None]
-    if device == "cpu":
+    if device == "cpu" and rated is not None:
+        known = {peaks.source: peaks for name, peaks in rated.items() if name == device}
+    elif device == "cpu":
         here = find_device("cpu")
-        known = {"measured": here.measured, "datasheet": here.datasheet_peaks} if model in ("", here.name) else {}
+        known = {"measured": here.measured} if model in ("", here.name) else {}
     else:
         known = {source: peaks_of_models({device: Model(model)}, source).get(device) for source in sources if model}
     by_source = {source: known.get(source) for source in sources}

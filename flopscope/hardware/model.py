@@ -52,15 +52,13 @@ def _count(value: object, limit: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < limit else 0
 
 
-def why_unknown(model: Model, *, here: bool, measured: bool, kind: str = "cuda") -> str:
+def why_unknown(model: Model, *, here: bool, measured: bool) -> str:
     """Return why the peaks of a device are unknown, and what to do, as a clause for a message.
 
     ``here``: this machine has such a device. ``measured``: measured peaks were requested, not only the datasheet's.
     """
     rows = _core.datasheet(model.name)
     reason = mismatch(model, rows) if rows else f'no datasheet row for "{model.name}"'
-    if kind == "cpu":
-        reason = "CPUs have no datasheet"
     if here and measured:
         return f"{reason}, and its peaks are not measured yet: run flopscope devices --measure"
     if here:

@@ -91,7 +91,16 @@ class Peaks:
         try:
             if content["format"] != CACHE_FORMAT or content["key"] != dict(key):
                 return None
-            peaks = cls(**content["peaks"])
+            fields = content["peaks"]
+        except (TypeError, KeyError, AttributeError) as problem:
+            raise ValueError(f"{type(problem).__name__}: {problem}") from None
+        return cls._of_measured(fields)
+
+    @classmethod
+    def _of_measured(cls, fields: Any) -> Peaks:
+        """Return measured peaks from their fields in a file. ValueError for what flopscope cannot have written."""
+        try:
+            peaks = cls(**fields)
             valid = all(is_number(number) and number > 0 for number in peaks._numbers.values())
             conditions = [*peaks.spread.values(), peaks.load_average, peaks.busy]
             valid = valid and all(value is None or (is_number(value) and value >= 0) for value in conditions)

@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 import pytest
 
-from flopscope import _core
 from flopscope.perf import facts, limits, marker, store
 from flopscope.perf.explain import explain
 from flopscope.perf.kernels import Seen, Unseen, look
@@ -55,6 +54,8 @@ class Perf:
         self._test = item.nodeid
         self._params = _params_of(item)
         self._marked = marker.limits_of(item)
+        for name, arguments in self._marked.items():
+            marker.require(Check, name, arguments)
         self._checks: list[Check] = []
 
     def __call__(self, fn: Callable[..., Any], *args: Any, **options: Any) -> Check:
@@ -115,9 +116,7 @@ class Check:
     def bound(self, *kinds: str) -> Check:
         """Check that the call is bound by one of these: "memory", "compute", "cache", "launch", "latency",
         "inefficient"."""
-        wrong = [kind for kind in kinds if kind not in BOUNDS]
-        if wrong or not kinds:
-            raise LimitError(f"bound({_quoted(wrong)}): the bound must be one of {', '.join(BOUNDS)}")
+        limits.require_bounds(kinds)
         actual = limits.check_bound(self.measurement)
         verdict: limits.Verdict = "passed" if actual in kinds else "failed"
         limit, found, call = f"bound by {' or '.join(kinds)}", f"bound by {actual}", f"bound({_quoted(kinds)})"
@@ -238,6 +237,7 @@ class Check:
     def _check_all(self, comparison: str, wanted: Mapping[str, float]) -> Check:
         if not wanted:
             raise LimitError(f"{comparison.replace(' ', '_')}() needs a limit: {', '.join(limits.QUANTITIES)}")
+        limits.require_limits(wanted)  # before the first one is checked, which may measure for longer
         for name, limit in wanted.items():
             self._settle(self._until_clear(partial(self._check, name, comparison, limit)))
             if comparison == "at least" and limits.is_of_cache(self.measurement, name):
@@ -307,7 +307,6 @@ _OF_CACHE = (
     "{what} meets at_least({name}={limit:g}) only because its data was in cache, which is faster than memory; to test "
     'the memory bandwidth, measure with cache="cold" or a larger size'
 )
-BOUNDS = tuple(bound for bound in _core.bounds() if bound != "unknown")
 _SHAPES = "the work follows from the shapes and dtypes of the call: these, or the op, differ from the limit's"
 
 

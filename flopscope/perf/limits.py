@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
 
+from flopscope import _core
 from flopscope.support.suggest import did_you_mean
 from flopscope.support.units import exact_text
 from flopscope.support.units import significant_text as number
@@ -23,6 +24,8 @@ __all__ = [
     "check_count",
     "check_quantity",
     "known",
+    "require_bounds",
+    "require_limits",
 ]
 
 __tracebackhide__ = True  # pytest shows the line of the test instead
@@ -76,6 +79,8 @@ QUANTITIES = {
     "pct_peak_flops": Quantity("pct_peak_flops", "% of the peak FLOP/s", ("flops",), True),
 }
 
+BOUNDS = tuple(bound for bound in _core.bounds() if bound != "unknown")
+
 COMPARISONS = {"equal_to": operator.eq, "at_least": operator.ge, "at_most": operator.le}
 
 
@@ -115,10 +120,7 @@ def check_quantity(measurement: Any, name: str, comparison: str, limit: float) -
 
     Raises LimitError if there is no such quantity, or if the work or the peaks that it needs are unknown.
     """
-    if name not in QUANTITIES:
-        hint = did_you_mean(name, QUANTITIES)
-        raise LimitError(f"there is no limit {name!r}{hint}; the limits are {', '.join(QUANTITIES)}")
-    require_number(f"{name}=", limit)
+    require_limits({name: limit})
     quantity = QUANTITIES[name]
     value = getattr(measurement, quantity.attribute)
     if not known(value):
@@ -194,6 +196,24 @@ def check_bound(measurement: Any) -> str:
     return str(measurement.bound)
 
 
+def require_limits(wanted: Mapping[str, Any]) -> None:
+    """Raise LimitError unless all names are those of quantities, and their limits are numbers."""
+    for name, limit in wanted.items():
+        if name not in QUANTITIES:
+            hint = did_you_mean(name, QUANTITIES)
+            raise LimitError(f"there is no limit {name!r}{hint}; the limits are {', '.join(QUANTITIES)}")
+        require_number(f"{name}=", limit)
+
+
+def require_bounds(kinds: Sequence[Any]) -> None:
+    """Raise LimitError unless there are kinds, and each is a bound."""
+    wrong = [kind for kind in kinds if kind not in BOUNDS]
+    if wrong or not kinds:
+        hint = did_you_mean(wrong[0], BOUNDS) if wrong else ""
+        named = ", ".join(map(repr, wrong))
+        raise LimitError(f"bound({named}): the bound must be one of {', '.join(BOUNDS)}{hint}")
+
+
 def require_number(name: str, limit: Any) -> None:
     """Raise LimitError unless the limit is a finite number of at least 0."""
     if isinstance(limit, bool) or not isinstance(limit, Real) or not 0 <= float(limit) < math.inf:
@@ -205,6 +225,8 @@ def _why_unknown(measurement: Any, quantity: Quantity) -> str:
         return _unknown_work(quantity.needs)
     if quantity.needs_peaks and measurement.why_unknown:
         return str(measurement.why_unknown)
+    if quantity.attribute == "pct_peak_flops" and measurement.unit is None:
+        return "the compute unit that executes the FLOPs is unknown; pass unit="
     return f"the measurement has no {quantity.attribute}"
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flopscope.perf.limits import LimitError
+from flopscope.perf.limits import LimitError, require_bounds, require_limits
+from flopscope.support.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from flopscope.perf.check import Check
 
-__all__ = ["LIMITS", "apply", "check_unused", "limits_of", "skip_unless_here", "skip_without_device"]
+__all__ = ["LIMITS", "apply", "check_unused", "limits_of", "require", "skip_unless_here", "skip_without_device"]
 
 __tracebackhide__ = True  # pytest shows the line of the test instead
 
@@ -34,28 +35,39 @@ def limits_of(item: pytest.Item) -> dict[str, Any]:
     wanted.pop("device", None)
     for name in wanted:
         if name not in LIMITS:
-            raise LimitError(f"@pytest.mark.perf has no argument {name!r}; it takes device, {', '.join(LIMITS)}")
+            hint = did_you_mean(name, LIMITS)
+            raise LimitError(f"@pytest.mark.perf has no argument {name!r}; it takes device, {', '.join(LIMITS)}{hint}")
     return wanted
 
 
-def apply(check: Check, name: str, arguments: Any) -> None:
-    """Call the method of a check for this limit with the arguments from a marker.
-
-    Raises LimitError for arguments that the method does not accept.
-    """
+def require(checks: type[Check], name: str, arguments: Any) -> None:
+    """Raise LimitError for arguments of a limit that its method does not accept, before anything is measured."""
     if arguments is False:
         return
-    method = getattr(check, name)
-    by_name = dict(arguments) if isinstance(arguments, Mapping) else {}
-    if arguments is True or by_name:
-        in_order: tuple[Any, ...] = ()
-    else:
-        in_order = tuple(arguments) if isinstance(arguments, (list, tuple)) else (arguments,)
+    in_order, by_name = _arguments(arguments)
     try:
-        inspect.signature(method).bind(*in_order, **by_name)
+        bound = inspect.signature(getattr(checks, name)).bind(None, *in_order, **by_name)
     except TypeError as problem:
         raise LimitError(f"@pytest.mark.perf({name}={arguments!r}): {problem}{_EXAMPLES.get(name, '')}") from None
-    method(*in_order, **by_name)
+    if name in ("at_least", "at_most"):
+        require_limits(by_name)
+    elif name == "bound":
+        require_bounds(bound.arguments.get("kinds", ()))
+
+
+def apply(check: Check, name: str, arguments: Any) -> None:
+    """Call the method of a check for this limit with the arguments from a marker."""
+    if arguments is not False:
+        in_order, by_name = _arguments(arguments)
+        getattr(check, name)(*in_order, **by_name)
+
+
+def _arguments(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the positional arguments and those by name that a marker's value stands for."""
+    by_name = dict(given) if isinstance(given, Mapping) else {}
+    if given is True or by_name:
+        return (), by_name
+    return tuple(given) if isinstance(given, (list, tuple)) else (given,), by_name
 
 
 def check_unused(item: pytest.Item) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope.pictures.scene import Point, Scene, peaks_wanted, scene_of
+from flopscope.support.suggest import suggesting
 from flopscope.support.units import short_time_text
 from flopscope.views.labels import Room, arrange, boxes_of, message, nearest, set_title, shorten, without_tex
 from flopscope.views.plots import (
@@ -43,6 +44,7 @@ SIZES_AT = ("upper left", "upper right", "lower left", "lower right", "center ri
 
 
 @without_tex
+@suggesting
 def roofline(
     table: Any,
     *,
@@ -375,7 +377,7 @@ def _draw_caption(ax: Any, scene: Scene, outside: list[Point], unlabelled: int) 
     if unlabelled:
         lines.append(f"Not labelled, for want of room: {unlabelled} of the points")
     if not scene.peaks:
-        lines.append("No roofs: the peaks of the device are unknown.")
+        lines.append("No roofs: the peaks are unknown.")
     if not lines:
         return None
     where = {"xycoords": "axes fraction", "xytext": (0, -38), "textcoords": "offset points"}

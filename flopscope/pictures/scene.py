@@ -103,12 +103,17 @@ def scene_of(table: Any, device: str | None, peaks: tuple[tuple[str, ...], dict[
     return _scene_of_measurements(several, device, peaks)
 
 
-def _known_peaks(device: str, model: str, peaks: tuple[tuple[str, ...], dict[str, Peaks]]) -> dict[str, Peaks]:
+def _known_peaks(
+    device: str,
+    model: str,
+    peaks: tuple[tuple[str, ...], dict[str, Peaks]],
+    rated: Mapping[str, Peaks] | None = None,
+) -> dict[str, Peaks]:
     """Return the peaks from the caller, or those known for this device, which may be one of another machine."""
     from flopscope.hardware.device import known_peaks
 
     sources, passed = peaks
-    return passed or known_peaks(device, model, sources)
+    return passed or known_peaks(device, model, sources, rated)
 
 
 def _scene_of_table(table: EventTable, device: str | None, peaks: Any) -> Scene:
@@ -128,7 +133,7 @@ def _scene_of_table(table: EventTable, device: str | None, peaks: Any) -> Scene:
         points,
         named,
         model,
-        _known_peaks(named, model, peaks),
+        _known_peaks(named, model, peaks, table._shares),
         notes,
         program=table.program,
         time_name="device time" if on_device else "CPU time",

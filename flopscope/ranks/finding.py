@@ -40,6 +40,52 @@ class Finding:
     or "other"."""
     evidence: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def action(self) -> str:
+        """What to do about it: a sentence."""
+        return ACTIONS.get((self.kind, self.cause)) or ACTIONS[self.kind, ""]
+
+
+ACTIONS = {  # by kind and cause; "" for all causes that have no row of their own
+    (
+        "straggler",
+        "gpu",
+    ): "Compare its GPU with that of another rank: model, clocks, power limit, temperature and other "
+    "processes (nvidia-smi); then its kernels: flopscope compare.",
+    ("straggler", "work"): "Give it as much work as the others: look at how samples, sequence lengths and padding are "
+    "divided among the ranks.",
+    ("straggler", "kernels"): "Record shapes (record_shapes=True) to tell more work from a slower GPU.",
+    (
+        "straggler",
+        "data",
+    ): "Look at its data loader: number of workers, prefetching, storage, and what else runs on the CPUs of its host.",
+    ("straggler", "host"): "Look at what its Python does while the GPU is idle, such as logging, synchronization or "
+    "garbage collection, and at what else runs on the CPUs of its host.",
+    ("straggler", "copy"): "Look at its copies between host and GPU: pinned memory, the NUMA node of its process, the "
+    "PCIe link of its GPU.",
+    ("straggler", ""): "Look at the gaps in its timeline: flopscope report of its trace.",
+    (
+        "gpu",
+        "",
+    ): "Compare its GPU with that of another rank: model, clocks, power limit, temperature and other processes "
+    "(nvidia-smi).",
+    (
+        "link",
+        "",
+    ): "Test the network of these hosts alone, for example with nccl-tests, and compare its adapters, routes "
+    "and error counters with those of another host.",
+    ("imbalance", ""): "Move work from these ranks to the others, for example layers of a stage.",
+    ("imbalance", "work"): "Spread the tokens more evenly over the experts: capacity, or a loss that balances them.",
+    ("step", ""): "Look at what the program does in these steps only, such as checkpoints, evaluation or logging.",
+    ("memory", ""): "Compare what it keeps with another rank, for example with torch.cuda.memory_summary().",
+    (
+        "missing",
+        "",
+    ): "Find out what it did instead: its last ops in its trace, or its stack (py-spy dump) while it hangs.",
+    ("mismatch", ""): "Let all ranks of the group call the same collectives, with the same sizes, in the same order.",
+}
+"""What to do about a finding."""
+
 
 @dataclass(frozen=True)
 class Comparison:

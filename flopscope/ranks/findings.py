@@ -5,7 +5,7 @@ nothing is wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from flopscope.ranks.links import links
 from flopscope.ranks.uneven import experts, memory, stages, steps
 from flopscope.ranks.unmatched import mismatches, missing
 
-__all__ = ["RULES", "find"]
+__all__ = ["RULES", "find", "verdict_of"]
 
 RULES: tuple[Callable[[Comparison], Iterator[Finding]], ...] = (
     missing,
@@ -38,3 +38,21 @@ def find(comparison: Comparison) -> list[Finding]:
         found,
         key=lambda one: (one.kind not in FIRST, np.isnan(one.cost_us), 0.0 if np.isnan(one.cost_us) else -one.cost_us),
     )
+
+
+def verdict_of(comparison: Comparison, findings: Sequence[Finding]) -> str:
+    """Return the first finding's sentence, or without findings what that means."""
+    work = comparison.work
+    if findings:
+        return findings[0].what
+    if len(comparison.digests) == 1:
+        return "One rank: there is no other to compare it with."
+    if not np.isfinite(work.total).any():
+        return "The ranks cannot be compared: no work of a device is recorded."
+    if not np.isfinite(work.excess).any():
+        return "The ranks cannot be compared: no two of them recorded the same steps of the same program."
+    if not np.nansum(work.part("communication")) > 0:
+        return (
+            "No rank stands out, but no communication is recorded: waiting for another rank cannot be told from work."
+        )
+    return "No rank, link or step stands out."

@@ -35,7 +35,7 @@ def links(comparison: Comparison) -> Iterator[Finding]:
                 slow.append(replace(one, excess=one.time - middle, factor=one.time / middle))
             else:
                 normal |= {(host, len(one.hosts) > 1) for host in one.hosts}
-    steps = float(np.median(comparison.work.step_counts)) if comparison.work.has_steps else 1.0
+    steps = float(np.median(comparison.work.step_counts))
     blamed: dict[str, list[Link]] = {}
     for one in slow:
         suspects = [host for host in one.hosts if (host, len(one.hosts) > 1) not in normal]

@@ -16,6 +16,7 @@ from flopscope.ranks.notes import rank_notes
 from flopscope.sources.load import load_trace
 from flopscope.sources.paths import PATTERNS, find_traces, natural_order
 from flopscope.support.safe import printable
+from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class _File:
     max_bytes: int | None
 
 
+@suggesting
 def load_ranks(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     client: Any = None,

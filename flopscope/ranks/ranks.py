@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from flopscope.answers.analysis import PARTS
 from flopscope.ranks.digest import Digest
 from flopscope.ranks.engine import Failure
 from flopscope.ranks.finding import Comparison, Finding, host_names
-from flopscope.ranks.findings import find
+from flopscope.ranks.findings import find, verdict_of
 from flopscope.ranks.notes import notes_of
 from flopscope.ranks.rows import rank_rows
 from flopscope.ranks.schema import arrow_table, with_types
@@ -23,13 +22,17 @@ from flopscope.ranks.tables import collective_rows, group_rows, host_rows, rank_
 from flopscope.ranks.unmatched import last_calls_by_group
 from flopscope.ranks.work import Work
 from flopscope.support.files import replacing
+from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import pandas
 
+    from flopscope.views.summary import Summary
+
 __all__ = ["Ranks"]
 
 
+@suggesting
 class Ranks:
     """The ranks of a distributed program, returned by load_ranks(). Times are in µs."""
 
@@ -74,9 +77,14 @@ class Ranks:
 
         Each has ``kind`` ("straggler", "gpu", "link", "imbalance", "step", "memory", "missing" or "mismatch"), ``what``
         (a sentence), ``ranks``, ``cost_us`` (of each step; NaN where it has no price), ``cost_pct`` (of a step),
-        ``cause`` (of a straggler, "" else) and ``evidence``.
+        ``cause`` (of a straggler, "" else), ``action`` (a sentence: what to do about it) and ``evidence``.
         """
         return find(self._comparison)
+
+    @cached_property
+    def verdict(self) -> str:
+        """The first finding's sentence, or that nothing stands out or can be compared."""
+        return verdict_of(self._comparison, self.findings)
 
     @cached_property
     def notes(self) -> list[str]:
@@ -177,15 +185,18 @@ class Ranks:
             columns = {name: np.append(values, values.mean()) for name, values in columns.items()}
         return pandas.DataFrame({"step": names, **columns})
 
-    def summary(self, file: TextIO | None = None) -> None:
-        """Print what is slow across the ranks: one line for the largest cost first. ``file``: standard output if
-        None."""
-        print(str(self), end="", file=sys.stdout if file is None else file)
+    def summary(self) -> Summary:
+        """Return what is slow across the ranks: one line for the largest cost first.
+
+        The result shows itself as the last expression of a REPL or of a notebook's cell; scripts print() it. Its text
+        fits the terminal; ``to_dict()`` returns what to_dict() of the ranks does."""
+        from flopscope.ranks.text import summary_parts
+        from flopscope.views.summary import Summary
+
+        return Summary(summary_parts(self), self.to_dict())
 
     def __str__(self) -> str:
-        from flopscope.ranks.text import summary_text
-
-        return summary_text(self)
+        return f"{self.summary()}\n"
 
     def plot_steps(self, ax: Any = None) -> Any:
         """Draw a heat map of ranks and steps: own work beyond the median of the other ranks, in percent of a step.
@@ -213,8 +224,8 @@ class Ranks:
     def write_report(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
         """Write the report of the ranks: one HTML page that needs no network. ``title``: its heading.
 
-        An existing file is replaced only by a complete one. Raises OSError if it cannot be written, ValueError for a
-        single rank, ImportError if Jinja2 is not installed.
+        An existing file is replaced only by a complete one. Raises OSError if it cannot be written, ImportError if
+        Jinja2 is not installed.
         """
         from flopscope.ranks.page import facts_of_ranks
         from flopscope.report.page import write
@@ -293,7 +304,7 @@ class Ranks:
     def _finding_rows(self) -> pandas.DataFrame:
         import pandas
 
-        names = ("kind", "cause", "what", "ranks", "cost_us", "cost_pct")
+        names = ("kind", "cause", "what", "action", "ranks", "cost_us", "cost_pct")
         rows = [{name: getattr(one, name) for name in names} for one in self.findings]
         for row in rows:
             row["ranks"] = list(row["ranks"])

@@ -20,7 +20,7 @@ def _columns(**types: str) -> dict[str, str]:
 
 SCHEMA: dict[str, dict[str, str]] = {
     "files": _columns(text="source rank_from host device problem", integer="rank events dropped"),
-    "findings": _columns(text="kind cause what", integers="ranks", number="cost_us cost_pct"),
+    "findings": _columns(text="kind cause what action", integers="ranks", number="cost_us cost_pct"),
     "ranks": _columns(
         text="host device",
         integer="rank gpu steps collectives unmatched times_last aligned_with",

@@ -12,7 +12,9 @@ from flopscope.ranks.calls import KINDS, Calls, Group, Matched, calls_of, match
 from flopscope.ranks.clocks import Clocks, align
 from flopscope.results.process import base_time_of, rank_of, require_different_processes, source_of
 from flopscope.support import units
+from flopscope.support.columns import Rows
 from flopscope.support.safe import printable
+from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -46,6 +48,7 @@ class Waits:
             """Bus bandwidth in GB/s, over the transfer."""
 
 
+@suggesting
 class Stragglers:
     """The result of stragglers(): which ranks wait for which. Print it for a summary. Times are in µs."""
 
@@ -182,10 +185,8 @@ class Stragglers:
         starts = [np.nanmin(group.start) + self._shift[group.members[0]] for group in self._groups]
         return float(min(starts, default=0.0))
 
-    def rank_lines(self, most: int) -> list[str]:
-        """Return a table of the ranks as lines; of more than ``most``, those that others waited for longest."""
-        from flopscope.results.summary import table_lines
-
+    def rank_rows(self, most: int) -> list[str | Rows]:
+        """Return a table of the ranks and its legend; of more than ``most``, those that others waited for longest."""
         header = ("rank", "collectives", "unmatched", "came last", "waited", "of its time", "awaited", "clock")
         shown = self.ranks if len(self.ranks) <= most else self.ranks.nlargest(most, "awaited")
         rows = [
@@ -204,10 +205,10 @@ class Stragglers:
         legend = ["  waited: time spent waiting for the last rank; awaited: time that others waited for this rank"]
         if len(shown) < len(self.ranks):
             legend.append(f"  {len(shown)} of {len(self.ranks):,} ranks, those that others waited for longest")
-        return [*table_lines([header, *rows]), *legend]
+        return [Rows([header, *rows]), *legend]
 
     def __str__(self) -> str:
-        from flopscope.results.summary import table_lines
+        from flopscope.views.summary import Summary
 
         if not self._groups:
             return "No collective could be matched across ranks.\n"
@@ -227,7 +228,7 @@ class Stragglers:
             for row in worst.to_dict("records")
         ]
         title = f"Largest skews ({LEGEND})"
-        return "\n".join(["Ranks", *self.rank_lines(RANKS_SHOWN), "", title, *table_lines(calls), ""])
+        return f"{Summary(['Ranks', *self.rank_rows(RANKS_SHOWN), '', title, Rows(calls)], {})}\n"
 
 
 LEGEND = "±: standard error of the clocks"
@@ -251,6 +252,7 @@ def find_stragglers(numbers: Sequence[int], calls: Sequence[Calls]) -> Straggler
     return Stragglers(numbers, matched, clocks)
 
 
+@suggesting
 def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:
     """Find the ranks that others wait for in the collectives of a distributed program.
 

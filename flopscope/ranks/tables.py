@@ -34,7 +34,7 @@ def collective_rows(digests: Sequence[Digest], waits: Stragglers, work: Work, by
     import pandas
 
     hosts = np.array([host or "" for host in host_names(digests)], object)
-    steps = float(np.median(work.step_counts)) if work.has_steps else 1.0
+    steps = float(np.median(work.step_counts))
     classes: dict[tuple[Any, ...], list[tuple[str, tuple[Floats, ...]]]] = {}
     for place, group in enumerate(waits._groups):
         values = _of_calls(group, waits, place)

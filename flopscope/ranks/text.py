@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 import warnings
 from typing import TYPE_CHECKING
 
@@ -10,44 +9,39 @@ import numpy as np
 
 from flopscope.answers.analysis import PARTS
 from flopscope.ranks.stragglers import LEGEND, with_error
+from flopscope.support.columns import Rows
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text, count_of, percent_text, short_time_text, tenths_text
-from flopscope.views.fitted import terminal_width
 
 if TYPE_CHECKING:
     from flopscope.ranks.ranks import Ranks
 
-__all__ = ["summary_text"]
+__all__ = ["summary_parts"]
 
-WIDTH = 100  # of a sentence, at most
 FINDINGS = 8
 RANKS = 8
 HOSTS = 4
 COLLECTIVES = 5
 
 
-def summary_text(ranks: Ranks) -> str:
+def summary_parts(ranks: Ranks) -> list[str | Rows]:
     """Return the largest finding as the first line, then the others, the step, the collectives, the ranks and hosts
     waited for, and what is left out or uncertain."""
-    lines: list[str] = []
-    width = min(terminal_width(), WIDTH)
+    lines: list[str | Rows] = []
     found = ranks.findings
+    lines.append(printable(ranks.verdict))
     if found:
-        lines += textwrap.wrap(printable(found[0].what), width)
-    elif len(ranks) == 1:
-        lines.append("One rank: there is no other to compare it with.")
-    else:
-        lines.append("No rank, link or step stands out.")
+        lines.append(printable(f"What to do: {found[0].action}"))
     lines.append("")
     for number, one in enumerate(found[1:FINDINGS], 2):
-        lines += textwrap.wrap(printable(one.what), width, initial_indent=f"{number}. ", subsequent_indent="   ")
+        lines.append(f"{number}. {printable(one.what)}")
     if len(found) > FINDINGS:
         lines.append(f"   and {len(found) - FINDINGS} more: Ranks.findings")
     if len(found) > 1:
         lines.append("")
-    for part in (_step(ranks), _collectives(ranks), _waited_for(ranks), _hosts(ranks), _notes(ranks, width)):
+    for part in (_step(ranks), _collectives(ranks), _waited_for(ranks), _hosts(ranks), ranks.notes):
         lines += [*part, ""] if part else []
-    return "\n".join(lines).rstrip() + "\n"
+    return lines
 
 
 def _step(ranks: Ranks) -> list[str]:
@@ -86,9 +80,7 @@ def _step(ranks: Ranks) -> list[str]:
     return lines
 
 
-def _collectives(ranks: Ranks) -> list[str]:
-    from flopscope.results.summary import table_lines
-
+def _collectives(ranks: Ranks) -> list[str | Rows]:
     frame = ranks.collectives(by_group=False)
     if not len(frame):
         return []
@@ -123,26 +115,24 @@ def _collectives(ranks: Ranks) -> list[str]:
     waited, time = (float((frame[name].to_numpy(np.float64) * weight).sum()) for name in ("waited", "time"))
     share = f"{percent_text(100 * waited / time)} of the time in collectives is waiting for the last rank"
     step = "step and rank" if ranks._work.has_steps else "rank"
-    lines = ["Collectives by size: arrival and transfer", *table_lines([header, *rows]), f"  {share}"]
+    lines: list[str | Rows] = ["Collectives by size: arrival and transfer", Rows([header, *rows]), f"  {share}"]
     lines.append(f"  waited, exposed (nothing computed): per {step}; {LEGEND}")
     if len(frame) > COLLECTIVES:
         lines.append(f"  {COLLECTIVES} of {len(frame)} kinds and sizes: Ranks.collectives() has all, by group")
     return lines
 
 
-def _waited_for(ranks: Ranks) -> list[str]:
+def _waited_for(ranks: Ranks) -> list[str | Rows]:
     found = ranks.stragglers()
     if len(ranks) < 2:
         return []
     if not found.ranks["collectives"].any():
         return ["No collective could be matched across the ranks, so it is unknown who waits for whom."]
     title = "Ranks that others waited for longest" if len(ranks) > RANKS else "Ranks: who waits for whom"
-    return [title, *found.rank_lines(RANKS)]
+    return [title, *found.rank_rows(RANKS)]
 
 
-def _hosts(ranks: Ranks) -> list[str]:
-    from flopscope.results.summary import table_lines
-
+def _hosts(ranks: Ranks) -> list[str | Rows]:
     frame = ranks.hosts()
     if len(frame) < 2 or not frame["awaited"].any():
         return []
@@ -158,8 +148,4 @@ def _hosts(ranks: Ranks) -> list[str]:
         )
         for row in frame.head(HOSTS).to_dict("records")
     ]
-    return ["Hosts that others waited for longest", *table_lines([header, *rows])]
-
-
-def _notes(ranks: Ranks, width: int) -> list[str]:
-    return [line for note in ranks.notes for line in textwrap.wrap(note, width, subsequent_indent="  ")]
+    return ["Hosts that others waited for longest", Rows([header, *rows])]

@@ -51,7 +51,7 @@ class Work:
     @property
     def has_shapes(self) -> bool:
         """Whether the ranks recorded shapes, so that more work and slower kernels can be told apart."""
-        return all(digest.has_shapes for digest in self.digests)
+        return all(digest.has_shapes for digest in self.digests if digest.events)
 
     @cached_property
     def parts(self) -> Floats:
@@ -109,8 +109,8 @@ class Work:
 
     @cached_property
     def step_counts(self) -> npt.NDArray[np.int64]:
-        """Number of steps of each rank, at least 1."""
-        return np.array([max(digest.steps, 1) for digest in self.digests])
+        """Number of steps of each rank, at least 1; 1 for all if they have none in common."""
+        return np.array([max(digest.steps, 1) if self.has_steps else 1 for digest in self.digests])
 
     @cached_property
     def flops(self) -> Floats:
@@ -138,7 +138,8 @@ class Work:
         """A number of what each rank runs: ranks with the same ops, equally often, have the same. If that would leave
         most ranks alone, as where the ops depend on the data, ranks with most ops in common have the same."""
         numbers: dict[object, int] = {}
-        roles = np.array([numbers.setdefault(_program(digest), len(numbers)) for digest in self.digests], np.intp)
+        programs = [_program(*pair) for pair in zip(self.digests, self.step_counts.tolist(), strict=True)]
+        roles = np.array([numbers.setdefault(program, len(numbers)) for program in programs], np.intp)
         sizes = np.bincount(roles)
         alone = int((sizes[roles] == 1).sum())
         return roles if alone <= SHARE_OF_OPS * len(roles) else self.program
@@ -187,8 +188,7 @@ def _counts(digest: Digest) -> dict[str, int]:
     return counts
 
 
-def _program(digest: Digest) -> object:
-    steps = max(digest.steps, 1)
+def _program(digest: Digest, steps: int) -> object:
     return frozenset((key, round(count / steps)) for key, count in _counts(digest).items())
 
 

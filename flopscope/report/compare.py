@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flopscope.answers.accounting import part_times
+from flopscope.answers.accounting import accounting_columns, part_times
 from flopscope.answers.analysis import PARTS
 from flopscope.report import overview
 from flopscope.report.encode import Columns
 from flopscope.report.page import Page
 from flopscope.report.profile import Profile
-from flopscope.views.waterfall import LOOKS
+from flopscope.views.waterfall import label_of
 
 if TYPE_CHECKING:
     from flopscope.results.changes import Change
@@ -31,9 +31,11 @@ SIDE = ("flops", "bytes", "pct_roofline")
 
 def compare_page(comparison: Comparison, title: str | None = None) -> Page:
     """Return the page of a comparison."""
-    page = Page(title or " → ".join(comparison.names), headline=" ".join(comparison.verdict[:1]))
+    head, _, rest = " ".join(comparison.verdict[:1]).partition("; ")
+    page = Page(title or " → ".join(comparison.names), headline=head, lead=rest[:1].upper() + rest[1:])
     try:
-        page.subtitle = "comparison of two runs: a is before, b is after the arrow"
+        of = "; the time of a step is the median" if comparison.per == "step" else ""
+        page.subtitle = f"comparison of two runs: a is before, b is after the arrow{of}"
         page.sections["compare"] = section(comparison, page.columns)
     except BaseException:
         page.columns.close()
@@ -56,13 +58,31 @@ def section(comparison: Comparison, columns: Columns) -> dict[str, Any]:
         "steps": [None if profile is None else _steps(profile, columns) for profile in profiles],
         "total": _row(comparison.total_change),
         "changes": _changes(comparison.changes, columns),
-        "overviews": [None if profile is None else _overview(profile, columns) for profile in profiles],
+        "overviews": [
+            None if profile is None else _overview(comparison, which, profile, columns)
+            for which, profile in enumerate(profiles)
+        ],
     }
 
 
-def _overview(profile: Profile, columns: Columns) -> dict[str, Any]:
-    """Return the data of a run's overview, whose texts refer to no rows: those of the page are of both runs."""
-    return dict(_without_rows(overview.section(profile, columns)))
+def _overview(comparison: Comparison, which: int, profile: Profile, columns: Columns) -> dict[str, Any]:
+    """Return the data of a run's overview, whose texts refer to no rows: those of the page are of both runs.
+
+    The time of a step is that of the comparison, the median, so that a run has one time in the page.
+    """
+    content = dict(_without_rows(overview.section(profile, columns)))
+    parts, analysis = comparison.parts[which], profile.analysis
+    if comparison.per == "step" and parts and content["accounting"] and profile.steps:
+        found = accounting_columns(analysis)
+        lengths = [(step.end - step.begin) / 1000 for step in analysis.steps]
+        middle = min(range(len(lengths)), key=lambda place: abs(lengths[place] - comparison.time[which]))
+        places = range(middle, len(analysis.steps) * len(analysis.devices), len(analysis.steps))
+        shares = {name: math.fsum(found[name][place] for place in places) / len(places) for name in ("mfu", "mbu")}
+        whole = {**content["accounting"]["whole"], "total": comparison.time[which], **parts, **shares}
+        of = f"median of {profile.steps} steps" if profile.steps > 1 else "the only one"
+        content["accounting"] = {**content["accounting"], "whole": whole, "per": 1, "of": of, "devices": 1}
+        content["recording"] = {**content["recording"], "unobserved": comparison.unrecorded[which]}
+    return content
 
 
 def _without_rows(content: Any) -> Any:
@@ -75,7 +95,7 @@ def _parts(comparison: Comparison) -> list[dict[str, Any]]:
     """Return the parts of the accounting that one of the runs has, with their times in both."""
     a, b = comparison.parts
     return [
-        {"name": name, "label": LOOKS[name][0], "a": a[name], "b": b[name]}
+        {"name": name, "label": label_of(name, any(comparison.on_device)), "a": a[name], "b": b[name]}
         for name in PARTS
         if a and b and (a[name] > 0 or b[name] > 0)
     ]

@@ -140,7 +140,7 @@ def sweep_page(sweep: Sweep, title: str | None = None) -> Page:
             [_name(point) for point in measured],
             sweep.peaks,
         ),
-        "notes": [] if sweep.peaks else ["The peaks of the device are unknown, so there is no roofline."],
+        "notes": [] if sweep.peaks else ["The peaks are unknown, so there is no roofline."],
     }
     return page
 

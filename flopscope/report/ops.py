@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flopscope.report.encode import Columns
-from flopscope.report.rows import encode_table, own_times, places_of_largest
+from flopscope.report.rows import encode_table, own_times, places_of_largest, tensor_text
 from flopscope.views.entries import NO_MODULE
 
 if TYPE_CHECKING:
@@ -53,7 +53,9 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
     for word, (words, title) in _FLAT.items():
         table = source.table(words)
         if table is not None and _tells(table, word):
-            groupings.append(_named(word, title, table, columns, name_of))
+            groupings.append(
+                {**_named(word, title, table, columns, name_of), **_searched(source, word, table, columns)}
+            )
     category = source.table(("category",))
     if category is not None:
         of = {key: place for place, key in enumerate(category.columns["key"])}
@@ -70,8 +72,29 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
 
 def _tells(table: EventTable, word: str) -> bool:
     """Return whether a grouping has anything to show: one stack or stream at least."""
-    values = table.stacks if word == "stack" else table._groups.get(word)
-    return values is not None and any(values)
+    return any(_values(table, word))
+
+
+def _values(table: EventTable, word: str) -> Sequence[Any]:
+    """Return what the rows are grouped by besides the name, as values that can be compared."""
+    if word == "stack":
+        return [tuple(stack) for stack in table.stacks or ()]
+    return table._groups.get(word) or ()
+
+
+def _searched(source: Profile, word: str, table: EventTable, columns: Columns) -> dict[str, Any]:
+    """Return the shapes of each row of a grouping without shapes, which the filter searches; {} if they are unknown."""
+    words, _ = _FLAT[word]
+    finer = source.table((*words, "shape")) if source.has_shape_rows and len(table) <= MOST_ROWS else None
+    if finer is None:
+        return {}
+    shapes: dict[Any, dict[str, None]] = {}
+    rows = zip(_identities(finer), _values(finer, word), finer.columns["input_shapes"], strict=True)
+    for identity, value, one in rows:
+        if one:
+            shapes.setdefault((identity, value), {})[tensor_text(one)] = None
+    found = [shapes.get(row, {}) for row in zip(_identities(table), _values(table, word), strict=True)]
+    return {"searched": columns.texts("\n".join(one) for one in found)}
 
 
 def _default(source: Profile) -> dict[str, Any]:

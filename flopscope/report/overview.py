@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,17 +14,20 @@ from flopscope.answers.analysis import PARTS
 from flopscope.answers.findings import plural
 from flopscope.report import hardware
 from flopscope.report.encode import Columns
+from flopscope.report.rows import tensor_text, why_unrated
+from flopscope.sentences.words import gain_text, shown_as_sentence
 from flopscope.support.device_names import index_of
-from flopscope.support.units import long_time_text, percent_text
+from flopscope.support.units import percent_text, short_time_text
+from flopscope.views.entries import usual_order
 from flopscope.views.notes import footnotes
-from flopscope.views.waterfall import LOOKS
+from flopscope.views.waterfall import label_of
 
 if TYPE_CHECKING:
     from flopscope.answers.advice import Advice
     from flopscope.report.profile import Profile
     from flopscope.results.table import EventTable
 
-__all__ = ["PART_TEXTS", "headline_of", "missing", "section", "subtitle_of", "title_of"]
+__all__ = ["PART_TEXTS", "headline_of", "lead_of", "missing", "section", "subtitle_of", "title_of"]
 
 PART_TEXTS: Mapping[str, tuple[str, str]] = {  # of each part: what it is in a sentence, and what it means
     "ideal": ("work at the device's limits", "The least time that the peaks allow for the work that ran."),
@@ -56,11 +60,18 @@ PART_TEXTS: Mapping[str, tuple[str, str]] = {  # of each part: what it is in a s
     ),
     "other": ("idle time of another reason", "Idle for another or an unknown reason."),
 }
-_ON_HOST = {"host": ("time in which no op ran", "Time in which no op ran on the CPU.")}
+_ON_CPU = {
+    "ideal": ("work at the CPU's limits", "The least time that the peaks allow for the work that ran."),
+    "launch": ("work as short as a call", "Time beyond the ideal of ops that take little longer than an empty call."),
+    "host": ("time in which no op ran", "Time in which no op ran on the CPU: Python, or code that was not recorded."),
+    "data": ("waiting for data", "No op ran, while the program waited for a DataLoader."),
+    "recording": ("what the profiler itself did", "No op ran, while the profiler itself worked: its buffers."),
+    "other": ("time in which no op ran, for another reason", "No op ran, for another or an unknown reason."),
+}
 _UNRATED = {
     "unmodelled": (
-        "work without a limit to compare it with, as the device's peaks are unknown",
-        "Time of work whose least time is unknown, because the peaks of the device are.",
+        "work without a limit to compare it with, as the peaks are unknown",
+        "Time of work whose least time is unknown, because the peaks are.",
     )
 }
 
@@ -78,6 +89,8 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
             "unobserved": source.main.analysis.unobserved or None,
         },
         "advice": [_advice(row, where) for row in source.advice],
+        "unjudged": list(source.advice.notes),
+        "largest": _largest(source, where),
         "gpus": _gpus(source),
         "coverage": hardware.coverage(source.rows.coverage(), where.of_name),
         "graphs": hardware.graphs(source),
@@ -101,6 +114,7 @@ def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
         {
             "name": name,
             "label": _label(source, name),
+            "means": _part_text(source, name)[0],
             "doc": _doc(source, name),
         }
         for name in PARTS
@@ -111,17 +125,17 @@ def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
         "whole": whole,
         "parts": parts,
         "per": per,
+        "of": source.mean_text,
         "devices": len(source.main.analysis.devices),
     }
 
 
 TEXTS = ("device", "step")
+MOST_LARGEST = 5
 
 
 def _label(source: Profile, part: str) -> str:
-    if not source.main.analysis.on_device and part == "host":
-        return "idle: no op ran"
-    return LOOKS[part][0] if part in LOOKS else part
+    return label_of(part, source.main.analysis.on_device)
 
 
 def _doc(source: Profile, part: str) -> str:
@@ -132,7 +146,7 @@ def _doc(source: Profile, part: str) -> str:
 
 
 def _part_text(source: Profile, part: str) -> tuple[str, str]:
-    texts = PART_TEXTS if source.main.analysis.on_device else {**PART_TEXTS, **_ON_HOST}
+    texts = PART_TEXTS if source.main.analysis.on_device else {**PART_TEXTS, **_ON_CPU}
     if not source.main.analysis.peaks:
         texts = {**texts, **_UNRATED}
     return texts.get(part, (part, ""))
@@ -147,9 +161,32 @@ def _gpus(source: Profile) -> list[dict[str, Any]]:
 def _advice(row: Advice, where: _Places) -> dict[str, Any]:
     evidence = [{**entry, "row": where.of_evidence(entry)} for entry in row.evidence]
     for entry in evidence:
-        entry["shapes"] = " ".join("x".join(map(str, shape)) for shape in entry["shapes"] if shape)
+        entry["shapes"] = tensor_text([shape for shape in entry["shapes"] if shape])
         entry["dtypes"] = ", ".join(dict.fromkeys(dtype for dtype in entry["dtypes"] if dtype not in ("", "Scalar")))
-    return {**row._asdict(), "evidence": evidence}
+    return {**row._asdict(), "reason": row.reason, "evidence": evidence}
+
+
+def _largest(source: Profile, where: _Places) -> dict[str, Any]:
+    """Return the ops that the command line's table lists first: those with the most to gain, or the most time."""
+    table = usual_order(source.names.of_kind("op"))
+    times = [row._own_time(table.has_device) for row in table]
+    rated = any(not math.isnan(row.headroom) for row in table)
+    rows = [
+        {
+            "name": row.key,
+            "row": where.of_name(row.key),
+            "time": time,
+            "headroom": row.headroom,
+            "bound": row.bound,
+            "why": why_unrated(table, place),
+        }
+        for place, (row, time) in enumerate(zip(table, times, strict=True))
+        if time > 0
+    ]
+    over = f"sums over {plural(source.steps, 'step')}" if source.steps else "sums over the recording"
+    title = "Ops with the most to gain" if rated else "Ops with the most time"
+    return {"title": title, "note": f"time, and how much of it lies beyond the limit; {over}" if rated else over,
+            "rows": rows[:MOST_LARGEST]}  # fmt: skip
 
 
 class _Places:
@@ -201,33 +238,52 @@ def subtitle_of(source: Profile) -> str:
 
 
 def headline_of(source: Profile) -> str:
-    """Return the sentences that the page begins with: the time, its largest loss, and what the advice would save."""
-    columns, steps = source.accounting, source.steps
+    """Return the sentence that the page begins with: what to change first and what that gains, or where the time is."""
+    columns = source.accounting
     if not columns["total"] or not columns["total"][-1] > 0:
         return "No op and no work of a device was recorded." if not len(source.results) else ""
-    whole, per = source.means
-    unit, of = ("a step", "step") if steps else ("in the profile", "time")
-    lost = max((part for part in PARTS if part != "ideal"), key=lambda part: whole[part])
+    if len(source.advice):
+        first = source.advice[0]
+        return f"{shown_as_sentence(first.action)}: {gain_text(first.rule, first.saving_pct)}"
+    whole, of = source.means[0], "step" if source.steps else "time"
+    lost, share = _largest_part(source), percent_text(100 * whole["ideal"] / whole["total"])
+    loss = f"{percent_text(100 * whole[lost] / whole['total'])} of the {of} is {_part_text(source, lost)[0]}"
+    if whole["ideal"] >= whole[lost]:
+        ideal = f"{share} of the {of} is {_part_text(source, 'ideal')[0]}"
+        return f"{ideal}; the largest loss: {loss}" if whole[lost] > 0 else ideal
+    return loss
+
+
+def lead_of(source: Profile) -> str:
+    """Return the sentences below the headline: the time, what the change saves, the largest loss, and the least time."""
+    columns = source.accounting
+    if not columns["total"] or not columns["total"][-1] > 0:
+        return ""
+    (whole, per), analysis = source.means, source.main.analysis
     devices = len(set(columns["device"][:-1]))
-    summed = f", summed over {devices} devices" if devices > 1 else ""
-    sentences = []
-    if whole[lost] > 0:
-        sentences.append(
-            f"{percent_text(100 * whole[lost] / whole['total'])} of the {of} is {_part_text(source, lost)[0]}: "
-            f"{long_time_text(whole[lost] / per)} of {long_time_text(whole['total'] / per)} {unit}{summed}."
-        )
+    taken = f"{short_time_text(whole['total'] / per)}{f', summed over {devices} devices' if devices > 1 else ''}"
+    sentences = [f"A step takes {taken} ({source.mean_text})." if source.steps else f"The profile takes {taken}."]
+    if len(source.advice):
+        first, lost = source.advice[0], _largest_part(source)
+        base = f" of {short_time_text(analysis.unobserved)} without recording" if analysis.is_delayed else ""
+        sentences.append(f"The change saves about {short_time_text(first.saving_us)}{base}.")
+        if whole[lost] > 0:
+            what, time = _part_text(source, lost)[0], short_time_text(whole[lost] / per)
+            sentences.append(
+                f"The largest loss, {time} ({percent_text(100 * whole[lost] / whole['total'])}), is {what}."
+            )
     if whole["ideal"] > 0:
         # A small rest does not change the sentence; with more of it, the ideal is not that of the same work.
         what = "the same work" if whole["unmodelled"] < 0.01 * whole["total"] else "the modelled work"
-        sentences.append(f"At the device's limits, {what} takes {long_time_text(whole['ideal'] / per)}.")
-    if len(source.advice):
-        first, analysis = source.advice[0], source.main.analysis
-        base = f" of {long_time_text(analysis.unobserved)} without recording" if analysis.is_delayed else ""
-        sentences.append(
-            f"The first piece of advice, {first.rule}, saves about {long_time_text(first.saving_us)}{base} "
-            f"({percent_text(first.saving_pct)})."
-        )
+        whose = "device" if source.main.analysis.on_device else "CPU"
+        sentences.append(f"At the {whose}'s limits, {what} takes {short_time_text(whole['ideal'] / per)}.")
     return " ".join(sentences)
+
+
+def _largest_part(source: Profile) -> str:
+    """Return the part, other than the ideal, that has the most time."""
+    whole = source.means[0]
+    return max((part for part in PARTS if part != "ideal"), key=lambda part: float(whole[part]))
 
 
 def _models(source: Profile) -> list[str]:
@@ -261,13 +317,13 @@ def facts(source: Profile) -> Iterator[tuple[str, str]]:
     yield from _shared("Device", ran)
     yield from _shared("Size of", {device: text for device, text in hardware.sizes(source).items() if device in ran})
     if not rows.has_device:
-        yield "Device", "CPU"
+        yield "CPU", "unknown" if results._cpu is None else str(results._cpu)
     if results.rank is not None:
         yield "Rank", str(results.rank)
     peaks = {device: f"{known['source']} of {known['name']}" for device, known in rows.peaks.items()}
     peaks |= {device: f"unknown: {why}" for device, why in rows.unknown_peaks.items()}
     yield from _shared("Peaks of", {device: text for device, text in peaks.items() if device in ran or not ran})
-    yield "Device times", _TIMING.get(results.timing_source, results.timing_source)
+    yield "Device times" if rows.has_device else "Times", _TIMING.get(results.timing_source, results.timing_source)
     yield "Events", f"{len(results):,}"
     label = "Rows by name and shape" if source.has_shape_rows else "Rows by name"
     yield label, f"{len(rows if source.has_shape_rows else source.names):,}"
@@ -292,7 +348,7 @@ _TIMING = {
     "cupti": "CUPTI",
     "event": "CUDA events",
     "trace": "as recorded in the trace",
-    "cpu": "none; host times only",
+    "cpu": "of the host, by its clock",
 }
 
 
@@ -342,7 +398,7 @@ def notes(source: Profile) -> Iterator[str]:
         )
     hints = source.rows.hints
     has_shapes_note = hints.advice in lines
-    for line in footnotes(source.rows, source.rows, lambda name: name, long_time_text):
+    for line in footnotes(source.rows, source.rows, lambda name: name, short_time_text):
         if line.startswith("  ") and lines:
             lines[-1] += f" {line.strip()}"
         elif not (has_shapes_note and line == hints.shapes):

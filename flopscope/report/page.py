@@ -13,19 +13,20 @@ from typing import Any
 
 from flopscope import _core
 from flopscope.report.encode import Columns, cut, json_text
+from flopscope.report.rows import REASONS
 from flopscope.support.files import replacing
 from flopscope.support.package import VERSION
 
 __all__ = ["SCRIPTS", "SECTIONS", "Page", "write"]
 
 SECTIONS = (
+    "ranks",
     "overview",
     "ops",
     "roofline",
     "timeline",
     "memory",
     "communication",
-    "ranks",
     "launches",
     "compare",
     "measurement",
@@ -47,6 +48,7 @@ SCRIPTS = (
     "controls.js",
     "launches.js",
     "communication.js",
+    "rank_map.js",
     "rank_tables.js",
     "ranks.js",
     "compare.js",
@@ -76,10 +78,10 @@ STYLES = (
 
 
 class Page:
-    """What a page shows: a title, its sections, and the columns that their data refers to."""
+    """What a page shows: a title, a headline with what follows it, its sections, and the columns that their data refers to."""
 
-    def __init__(self, title: str, *, subtitle: str = "", headline: str = "") -> None:
-        self.title, self.subtitle, self.headline = title, subtitle, headline
+    def __init__(self, title: str, *, subtitle: str = "", headline: str = "", lead: str = "") -> None:
+        self.title, self.subtitle, self.headline, self.lead = title, subtitle, headline, lead
         self.columns = Columns()
         self.sections: dict[str, Any] = {}
         """The data of each section, by the names of SECTIONS."""
@@ -99,6 +101,7 @@ class Page:
             "made": self.made.isoformat(timespec="seconds"),
             "title": cut(self.title),
             "bounds": _core.bounds(),
+            "reasons": REASONS,
             "categories": [
                 {"name": name, "series": series, "dark": dark} for name, series, dark, _ in _core.categories
             ],
@@ -133,6 +136,7 @@ def render(page: Page) -> Iterator[str]:
         title=cut(page.title),
         subtitle=cut(page.subtitle),
         headline=cut(page.headline),
+        lead=cut(page.lead),
         version=VERSION,
         made=page.made.strftime("%Y-%m-%d %H:%M UTC"),
         policy=_policy(style, early, script),

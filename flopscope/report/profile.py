@@ -71,6 +71,14 @@ class Profile:
         return {name: values[-1] for name, values in columns.items()}, alike
 
     @property
+    def mean_text(self) -> str:
+        """Of how many steps ``means`` are; "" without steps."""
+        (_, alike), steps = self.means, self.steps
+        if steps < 2:
+            return "the only one" if steps else ""
+        return f"mean of {alike} of {steps} steps" if alike < steps else f"mean of {steps} steps"
+
+    @property
     def steps(self) -> int:
         """Number of steps in all windows; 0 if one of them has none."""
         if not all(window.analysis.has_steps for window in self.windows):
@@ -171,6 +179,7 @@ def profile_page(
             if content is not None:
                 page.sections[name] = content
         page.subtitle, page.headline = overview.subtitle_of(source), overview.headline_of(source)
+        page.lead = overview.lead_of(source)
     except BaseException:
         page.columns.close()
         raise

@@ -13,21 +13,29 @@ import numpy.typing as npt
 from flopscope.answers.analysis import PARTS
 from flopscope.report.encode import Columns
 from flopscope.report.page import Page
-from flopscope.support.units import percent_text, short_time_text
+from flopscope.support.units import count_of, short_time_text
 from flopscope.views.waterfall import LOOKS
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["RankFacts", "add_ranks", "most_awaited", "ranks_page", "section"]
+__all__ = ["RankFacts", "RankFinding", "add_ranks", "means", "opened", "ranks_page", "section"]
 
 MOST_ROWS = 1000
 """Of a table of hosts, groups or collectives: those with the most."""
 MOST_STEPS = 512
 """Steps of each rank in a page: the first ones."""
 MOST_FINDINGS = 50
-LEAST = 0.01
-"""Of the time of all ranks: less waiting is not mentioned."""
+
+
+@dataclass(frozen=True)
+class RankFinding:
+    """Something that is slow across the ranks, or wrong."""
+
+    what: str
+    action: str
+    """What to do about it."""
+    ranks: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -36,15 +44,21 @@ class RankFacts:
 
     ranks: Sequence[int]
     labels: Sequence[str]
-    """The source of each rank: its file or host."""
+    """The source of each rank: its file."""
     devices: Sequence[str]
     """The model of each rank's device; "" if unknown."""
     steps: Sequence[str]
     """Names of the steps; empty if the program marked none, and then the parts have one column: the whole profile."""
     parts: Mapping[str, npt.NDArray[np.float64]]
     """By part of the accounting: times by rank and step, means over the devices of a rank; NaN for a missing step."""
-    rank_rows: pandas.DataFrame | None = None
-    """As Stragglers.ranks."""
+    rank_rows: pandas.DataFrame
+    """As Ranks.ranks."""
+    verdict: str
+    """The first finding, or why there is none."""
+    others: Mapping[str, npt.NDArray[np.float64]]
+    """By part: the median over the other ranks of the same program of their mean over the steps, by rank."""
+    excess: npt.NDArray[np.float64]
+    """Own work beyond that of the others, by rank and step."""
     collectives: pandas.DataFrame | None = None
     """As Stragglers.collectives."""
     hosts: pandas.DataFrame | None = None
@@ -54,9 +68,9 @@ class RankFacts:
     sizes: pandas.DataFrame | None = None
     """As Ranks.collectives(by_group=False)."""
     why: str = ""
-    """Why ``rank_rows`` are missing."""
-    findings: Sequence[str] | None = None
-    """What is slow across the ranks, the largest cost first; None if it was not looked for."""
+    """Why nothing is known of who waits for whom."""
+    findings: Sequence[RankFinding] = ()
+    """What is slow across the ranks, the largest cost first."""
     notes: Sequence[str] = ()
     """What is missing from the ranks, such as files that could not be read."""
 
@@ -67,9 +81,7 @@ class RankFacts:
 
 
 def ranks_page(facts: RankFacts, title: str | None = None) -> Page:
-    """Return the page of many ranks. Raise ValueError for fewer than two."""
-    if len(facts.ranks) < 2:
-        raise ValueError(f"a page of ranks needs at least two, not {len(facts.ranks)}")
+    """Return the page of many ranks."""
     page = Page("")
     try:
         add_ranks(page, facts, title)
@@ -82,54 +94,73 @@ def ranks_page(facts: RankFacts, title: str | None = None) -> Page:
 def add_ranks(page: Page, facts: RankFacts, title: str | None = None) -> None:
     """Add the ranks to a page, which is then about them: its title and the sentences that it begins with."""
     models = dict.fromkeys(model for model in facts.devices if model)
-    sentences = _sentences(facts)
-    page.title = title or f"{len(facts.ranks):,} ranks"
-    page.subtitle = " · ".join([f"{len(facts.ranks):,} ranks", *models])
-    page.headline = " ".join(sentences)
+    count = count_of(len(facts.ranks), "rank")
+    page.title = title or count
+    page.subtitle = " · ".join([*([count] if title else []), *models])
+    page.headline = " ".join([facts.verdict, *_time_sentence(facts)])
     page.sections["ranks"] = section(facts, page.columns)
 
 
-def most_awaited(facts: RankFacts) -> int:
-    """Return the rank that the others waited for longest, or the first one if that is unknown."""
+def opened(facts: RankFacts) -> tuple[int, str]:
+    """Return the rank that the page opens on and why: that of the first finding, or else the one that the others waited
+    for longest, or else the first."""
+    for rank in facts.findings[0].ranks if facts.findings else ():
+        if rank in facts.ranks:
+            return rank, "that of the first finding"
     rows = _by_rank(facts)
     if rows is None or not float(rows["awaited"].sum()) > 0:
-        return facts.ranks[0]
-    return facts.ranks[int(np.nanargmax(rows["awaited"].to_numpy(dtype=np.float64)))]
+        return facts.ranks[0], "the first one"
+    longest = int(np.nanargmax(rows["awaited"].to_numpy(dtype=np.float64)))
+    return facts.ranks[longest], "the one that others waited for longest"
 
 
-def section(facts: RankFacts, columns: Columns) -> dict[str, Any] | None:
-    """Return the data of the section, None for fewer than two ranks."""
-    if len(facts.ranks) < 2:
-        return None
+def section(facts: RankFacts, columns: Columns) -> dict[str, Any]:
+    """Return the data of the section."""
     shown = slice(0, MOST_STEPS)
     totals = facts.totals
-    per_step = {name: _means(facts.parts[name]) for name in PARTS}
+    place = {rank: number for number, rank in enumerate(facts.ranks)}
+    known = [name for name in PARTS if np.nansum(facts.parts[name]) > 0]
+    cells = {"total": totals, "excess": facts.excess, **{name: facts.parts[name] for name in known}}
+    rank, why = opened(facts)
     return {
         "count": len(facts.ranks),
         "rank": columns.add(np.asarray(facts.ranks, dtype=np.int64)),
         "label": columns.texts(facts.labels),
         "device": columns.texts(facts.devices),
+        "where": columns.texts(_places(facts)),
+        "opened": {"place": place[rank], "why": why},
         "steps": list(facts.steps[shown]),
         "steps_left_out": max(len(facts.steps) - MOST_STEPS, 0),
-        "parts": {name: columns.add(values) for name, values in per_step.items() if np.nansum(values) > 0},
-        "time": columns.add(_means(totals)),
+        "parts": {name: columns.add(means(facts.parts[name])) for name in known},
+        "others": {name: columns.add(facts.others[name]) for name in known},
+        "time": columns.add(means(totals)),
         "cells": {
-            "total": _cells(totals[:, shown], columns),
-            **{
-                name: _cells(facts.parts[name][:, shown], columns) for name in PARTS if np.nansum(facts.parts[name]) > 0
-            },
+            name: _cells(values[:, shown], columns)
+            for name, values in cells.items()
+            if name == "total" or np.isfinite(values).any()
         },
         "part_labels": {name: LOOKS[name][0] for name in PARTS},
-        "waits": _waits(facts, columns),
+        "own": _numbers(facts.rank_rows, _OWN, columns),
+        "waits": None if (rows := _by_rank(facts)) is None else _numbers(rows, _WAITS, columns),
         "tables": {name: table for name in _TABLES if (table := _table(facts, name, columns)) is not None},
         "why": facts.why,
-        "findings": list(facts.findings or ())[:MOST_FINDINGS],
-        "findings_left_out": max(len(facts.findings or ()) - MOST_FINDINGS, 0),
+        "findings": [
+            {"what": one.what, "action": one.action, "place": place.get(next(iter(one.ranks), -1), -1)}
+            for one in facts.findings[:MOST_FINDINGS]
+        ],
+        "findings_left_out": max(len(facts.findings) - MOST_FINDINGS, 0),
         "notes": list(facts.notes),
     }
 
 
-def _means(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _places(facts: RankFacts) -> list[str]:
+    """Return the host and the GPU of each rank, as far as they are known."""
+    hosts, gpus = facts.rank_rows["host"], facts.rank_rows["gpu"]
+    known = zip(hosts.notna(), hosts, gpus.notna(), gpus, strict=True)
+    return [", ".join([f"host {host}"] * has_host + [f"GPU {gpu}"] * has_gpu) for has_host, host, has_gpu, gpu in known]
+
+
+def means(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the mean of the known steps of each rank, NaN if none is known."""
     known = ~np.isnan(values)
     counts = known.sum(axis=1)
@@ -145,23 +176,21 @@ def _cells(values: npt.NDArray[np.float64], columns: Columns) -> dict[str, Any]:
 # Who waited for whom --------------------------------------------------------------------------------------------------
 
 
+_OWN = ("own", "excess", "slowness", "memory_peak")
 _WAITS = (
     *("collectives", "unmatched", "times_last", "waited", "waited_pct", "awaited", "clock_offset"),
     "clock_uncertainty",
 )
 
 
-def _waits(facts: RankFacts, columns: Columns) -> dict[str, Any] | None:
-    rows = _by_rank(facts)
-    return None if rows is None else {name: columns.add(rows[name].to_numpy(dtype=np.float64)) for name in _WAITS}
+def _numbers(rows: pandas.DataFrame, names: Sequence[str], columns: Columns) -> dict[str, Any]:
+    return {name: columns.add(rows[name].to_numpy(dtype=np.float64, na_value=math.nan)) for name in names}
 
 
 def _by_rank(facts: RankFacts) -> pandas.DataFrame | None:
-    """Return the rows of the stragglers in the order of the ranks, NaN where a rank has none; None if all lack them."""
+    """Return the rows of the ranks; None if no collective is matched."""
     unmatched = facts.collectives is not None and not len(facts.collectives)
-    if facts.rank_rows is None or not len(facts.rank_rows) or unmatched:
-        return None
-    return facts.rank_rows.set_index("rank").reindex(list(facts.ranks))
+    return None if unmatched else facts.rank_rows
 
 
 # Texts, numbers, and the number by which rows are chosen, of each table.
@@ -209,33 +238,15 @@ def _table(facts: RankFacts, name: str, columns: Columns) -> dict[str, Any] | No
     }
 
 
-def _sentences(facts: RankFacts) -> list[str]:
-    """Return what an engineer asks first: how long a step takes, and who makes the others wait for how long."""
-    time = _means(facts.totals)
+def _time_sentence(facts: RankFacts) -> list[str]:
+    """Return how long a step takes, as a sentence; empty if that is unknown."""
+    time = means(facts.totals)
     known = time[~np.isnan(time)]
-    what = "a step" if facts.steps else "the recorded time"
-    texts = []
-    if len(known):
-        least, middle, most = (short_time_text(float(v)) for v in (known.min(), np.median(known), known.max()))
-        texts.append(f"{len(facts.ranks):,} ranks; {what} takes {middle} (median of the ranks; {least} to {most}).")
-    rows = _by_rank(facts)
-    if facts.findings is not None:
-        return [facts.findings[0] if facts.findings else "No rank, link or step stands out.", *texts]
-    if rows is None:
-        return texts
-    awaited, waited = (float(rows[name].sum()) for name in ("awaited", "waited"))
-    whole = float(np.nansum(facts.totals))
-    if not awaited or waited < LEAST * whole:
-        return [*texts, "No rank makes the others wait for more than 1% of their time."]
-    worst = most_awaited(facts)
-    row = rows.iloc[list(facts.ranks).index(worst)]
-    share = percent_text(100 * float(row["awaited"]) / awaited)
-    texts.append(
-        f"The ranks wait for each other in collectives for {short_time_text(waited)} in all, "
-        f"{percent_text(100 * waited / whole)} of their time."
-    )
-    texts.append(
-        f"{share} of it is for rank {worst}: it came last in {int(row['times_last']):,} of {int(row['collectives']):,} "
-        "collectives."
-    )
-    return texts
+    if not len(known):
+        return []
+    what = "A step takes" if facts.steps else "The recording takes"
+    least, middle, most = (short_time_text(float(v)) for v in (known.min(), np.median(known), known.max()))
+    how = ["mean of the steps"] if len(facts.steps) > 1 else []
+    how += ["median of the ranks"] if len(known) > 1 else []
+    how += [f"{least} to {most}"] if least != most else []
+    return [f"{what} {middle}" + (f" ({', '.join(how)})." if how else ".")]

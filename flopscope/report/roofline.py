@@ -40,7 +40,8 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     found = []
     for name, model, marks in _devices(source):
         if marks:
-            found.append(_device(table, name, model, marks, columns))
+            peaks = known_peaks(name, model, SOURCES, source.main.analysis.peaks)
+            found.append(_device(table, name, model, marks, columns, peaks))
     return {"devices": found} if found else None
 
 
@@ -93,16 +94,19 @@ def _times_by_device(source: Profile) -> dict[str, dict[int, float]]:
     return times
 
 
-def _device(table: EventTable, name: str, model: str, marks: Sequence[_Mark], columns: Columns) -> dict[str, Any]:
+def _device(
+    table: EventTable, name: str, model: str, marks: Sequence[_Mark], columns: Columns, peaks: Mapping[str, Peaks]
+) -> dict[str, Any]:
     values = table.columns
-    places = {mark: (values["arithmetic_intensity"][mark.row], values["tflops_per_s"][mark.row]) for mark in marks}
-    known = [mark for mark, (x, y) in places.items() if x > 0 and y > 0 and math.isfinite(x) and math.isfinite(y)]
-    known.sort(key=lambda mark: -mark.time)
-    drawn = known[:MOST_MARKS]
-    without = [mark for mark, (x, y) in places.items() if mark not in set(known) and (x == 0 or y == 0)]
-    apart = {*known, *without}
+    names = ("arithmetic_intensity", "tflops_per_s", "gbytes_per_s", "bytes_total_moved", "flops")
+    places = {mark: tuple(values[name][mark.row] for name in names) for mark in marks}
+    known = [mark for mark, (x, y, *_) in places.items() if x > 0 and y > 0 and math.isfinite(x) and math.isfinite(y)]
+    moving = [mark for mark, (*_, rate, _, flops) in places.items() if flops == 0 and rate > 0 and math.isfinite(rate)]
+    known = sorted([*known, *moving], key=lambda mark: -mark.time)  # without FLOPs: by their bandwidth
+    drawn, apart = known[:MOST_MARKS], set(known)
+    without = [mark for mark, (*_, size, flops) in places.items() if mark not in apart and size == flops == 0]
+    apart |= set(without)
     unknown = [mark for mark in marks if mark not in apart]
-    peaks = known_peaks(name, model, SOURCES)
     total = math.fsum(mark.time for mark in marks)
     return {
         "name": name,
@@ -111,7 +115,7 @@ def _device(table: EventTable, name: str, model: str, marks: Sequence[_Mark], co
         "times": columns.add(np.array([mark.time for mark in drawn], dtype=np.float64)),
         "total": total,
         "left_out": [
-            _left_out(table, "without FLOPs", without, columns),
+            _left_out(table, "with neither bytes nor FLOPs", without, columns),
             _left_out(table, "of unknown work or time", unknown, columns),
             _left_out(table, "with less time", known[MOST_MARKS:], columns),
         ],

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flopscope.report.encode import Columns
+from flopscope.support.safe import printable
+from flopscope.support.units import plural
 from flopscope.views.columns import COLUMNS as SEEN
-from flopscope.views.columns import shapes_text
 from flopscope.views.entries import kind_of
 
 if TYPE_CHECKING:
     from flopscope.results.table import EventTable
 
-__all__ = ["encode_table", "own_times", "places_of_largest", "tensor_text"]
+__all__ = ["REASONS", "encode_table", "own_times", "places_of_largest", "tensor_text", "why_unrated"]
 
 KINDS = ("op", "kernel", "range")
 _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (  # of columns, in the order of the page
@@ -37,6 +39,10 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (  # of columns, in the order
 _HIDDEN = frozenset({"is_user_annotation", "module_depth"})
 OTHERS = "Counters"
 """The group of columns that no row of _GROUPS names: those that hardware counters fill."""
+
+
+_MORE = {"input_shapes": "; others are arguments without dimensions, such as numbers, flags and lists"}
+"""What the page adds to the description of a column."""
 
 
 def group_of(name: str) -> str:
@@ -66,8 +72,63 @@ def header_of(name: str) -> str:
 
 
 def tensor_text(shapes: Sequence[Any]) -> str:
-    """Return shapes as a table prints them."""
-    return shapes_text(shapes)
+    """Return shapes in words: ``8x1024x768 768x50257, 2 others``.
+
+    Three and more equal ones in a row are written once, ``64x32 (4 times)``, a list of tensors is in brackets, and arguments without
+    dimensions are counted: numbers, flags, what was not given, lists whose sizes were not recorded.
+    """
+    texts = [_shape_text(shape) for shape in shapes if shape not in ((), [])]
+    runs = ((text, len([*run])) for text, run in groupby(texts))
+    parts = [f"{text} ({n} times)" if n > 2 else " ".join([text] * n) for text, n in runs]
+    others = len(shapes) - len(texts)
+    rest = [plural(others, "other" if texts else "argument")] if others else []
+    return ", ".join([*filter(None, [" ".join(parts)]), *rest])
+
+
+def _shape_text(shape: Any) -> str:
+    if not isinstance(shape, list | tuple):
+        return printable(str(shape))
+    if any(isinstance(part, list | tuple) for part in shape):
+        return f"({tensor_text(shape)})"
+    return "x".join(printable(str(part)) for part in shape)
+
+
+REASONS = (  # why the limit of a row is unknown: a few words, and a sentence
+    ("", ""),
+    ("see its op", "Device work has the limit of the op that launched it."),
+    ("a range", "A range has no work of its own: the ops in it have."),
+    ("host only", "It ran nothing on a device, so no time of a device has a limit."),
+    ("no work", "It moves no bytes and does no FLOPs, such as a view or bookkeeping."),
+    ("calls ops", "Its work is that of the ops that it calls."),
+    ("no shapes", "Its FLOPs and bytes are unknown, as the shapes of its inputs were not recorded."),
+    ("no rule", "Its FLOPs and bytes are unknown, as no rule knows the op; register_work() adds one."),
+    ("no peaks", "Its FLOPs and bytes are known, but not the peaks of the device."),
+    ("over count", "Its FLOPs and bytes, as the rule counts them, are more than the device can do in the time."),
+)
+
+
+def why_unrated(table: EventTable, place: int) -> int:
+    """Return the place in REASONS that tells why the limit of a row is unknown; 0: it is known."""
+    at = {name: table.columns[name][place] for name in _REASONED}
+    if not math.isnan(at["headroom"]):
+        return 4 if at["bytes_total_moved"] == at["flops"] == 0 else 0
+    if at["device_type"] != "cpu" or at["is_user_annotation"]:
+        return 2 if at["is_user_annotation"] else 1
+    if table.has_device and not at["self_device_time_total"]:
+        return 3
+    if math.isnan(at["bytes_total_moved"]):
+        if not math.isnan(at["flops_total"]):
+            return 5
+        return 7 if table._meta.get("has_shapes", True) else 6
+    if at["bytes_total_moved"] == at["flops"] == 0:
+        return 4
+    return 9 if table.peaks else 8
+
+
+_REASONED = (
+    *("headroom", "device_type", "is_user_annotation", "self_device_time_total"),
+    *("bytes_total_moved", "flops", "flops_total"),
+)
 
 
 def encode_table(table: EventTable, columns: Columns) -> dict[str, Any]:
@@ -80,7 +141,7 @@ def encode_table(table: EventTable, columns: Columns) -> dict[str, Any]:
                     "name": column.name,
                     "header": header_of(column.name),
                     "unit": column.unit,
-                    "doc": column.doc,
+                    "doc": f"{column.doc}{_MORE.get(column.name, '')}",
                     "type": "number" if column.type in ("int64", "float64") else "text",
                     "group": group_of(column.name),
                 }
@@ -88,6 +149,7 @@ def encode_table(table: EventTable, columns: Columns) -> dict[str, Any]:
         encoded[column.name] = _encode(column.name, column.type, values, columns)
     kinds = map(kind_of, table.columns["device_type"], table.columns["is_user_annotation"])
     encoded["kind"] = columns.add(np.array([KINDS.index(kind) for kind in kinds], dtype=np.int64))
+    encoded["why"] = columns.add(np.array([why_unrated(table, place) for place in range(len(table))], dtype=np.int64))
     return {
         "count": len(table),
         "described": described,

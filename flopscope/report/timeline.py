@@ -17,6 +17,7 @@ from flopscope.report import counters
 from flopscope.report.encode import Columns, since
 from flopscope.support.core_values import UNKNOWN_TIME, WORK
 from flopscope.support.kernel_names import short_names
+from flopscope.views.waterfall import label_of
 
 if TYPE_CHECKING:
     from flopscope._core import Store
@@ -63,6 +64,12 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     return timeline_of([Part(window.core, by_shape, shift=shift, rows=rows) for window, shift in parts], columns)
 
 
+def _idle_labels(on_device: bool) -> list[str]:
+    """Return the labels of the causes of idle time. No launch is late in a program on a CPU."""
+    labels = dict(zip(_core.idle_causes, _core.idle_labels, strict=True))
+    return list(labels.values() if on_device else (labels | {"host": label_of("host", False)}).values())
+
+
 def rows_of(columns: Mapping[str, Any]) -> dict[Identity, int]:
     """Return the rows of a table by what identifies them in the tables of other recordings of the program."""
     parts = (columns[name] for name in ("key", "device_type", "is_user_annotation", "input_shapes"))
@@ -85,7 +92,7 @@ def timeline_of(parts: Sequence[Part], columns: Columns, limit: int = MOST_BLOCK
     merged = any(one.facts["merged_ns"] for one in found)
     return {
         "lanes": lanes,
-        "idle_labels": list(_core.idle_labels),
+        "idle_labels": _idle_labels(any(one.part.core.devices - {"cpu"} for one in found)),
         "idle_parts": list(_core.idle_parts),
         "start": _differences(start, firsts, columns),
         "duration": _amounts(duration, columns),

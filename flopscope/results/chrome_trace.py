@@ -19,9 +19,11 @@ from os import PathLike
 from typing import IO, Any, Protocol
 
 from flopscope import _core
+from flopscope.hardware.cpu import CPU_MEMBER
 from flopscope.support.files import replacing
 from flopscope.support.launchers import rank_in
 from flopscope.support.progress import progress_bar
+from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
 __all__ = ["export", "json_value", "member", "trace_handler"]
@@ -33,11 +35,15 @@ EVENT_BYTES = 450  # of text per event, approximately
 EVENTS_IN_A_SECOND = {False: 2_000_000, True: 600_000}  # by whether the file is compressed
 PEAKS_MEMBER = "rooflinePeaks"
 """Member of a trace's head: the sources of the peaks behind "% roofline", by device."""
+STACKS_MEMBER = "stackFrames"
+"""Member of a trace's head: the frames of sampled stacks."""
 # Members of a trace's head that programs cannot set.
 OWN_MEMBERS = frozenset(
     {
         *("schemaVersion", "deviceProperties", "flopscope", "displayTimeUnit", "baseTimeNanoseconds", "traceEvents"),
         "accelerator",
+        STACKS_MEMBER,
+        CPU_MEMBER,
         PEAKS_MEMBER,
     }
 )
@@ -129,6 +135,7 @@ def json_value(key: str, text: str) -> Any:
         raise ValueError(f"the value of {key!r} is not JSON ({problem}): {text!r}") from None
 
 
+@suggesting
 def trace_handler(
     dir_name: str | PathLike[str], worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[_Exports], None]:

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
+from flopscope.hardware.device import STORED
 from flopscope.hardware.peaks import stated_peaks
 from flopscope.results.matching import ComparisonRow, Key, Side, matched, sum_of, total_of
 from flopscope.results.results import Results
 from flopscope.results.table import EventTable
 from flopscope.support.safe import printable, write_csv
+from flopscope.support.suggest import suggesting
 from flopscope.views import comparison as view
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ By = Literal["name", "shape"]
 
 
 @dataclass(frozen=True)
+@suggesting
 class Comparison:
     """A comparison of two runs: an iterable of rows, the longest first, including those of one run only."""
 
@@ -203,6 +206,7 @@ class Comparison:
 _NUMBERS = ("count", "time", "flops", "bytes", "pct", "ratio")
 
 
+@suggesting
 def compare(
     a: Results | EventTable | pandas.DataFrame,
     b: Results | EventTable | pandas.DataFrame,
@@ -231,8 +235,8 @@ def compare(
         raise ValueError(f'kind must be "op" or "kernel"; got {kind!r}')
     if peaks not in (None, "measured", "datasheet", "none") and stated_peaks(str(peaks)) is None:
         raise ValueError(f'peaks must be "measured", "datasheet", "none", rates or None; got {peaks!r}')
-    recorded = any(isinstance(run, Results) and run._usual_peaks == "datasheet" for run in (a, b))
-    source = peaks or ("datasheet" if recorded else "measured")
+    usual = {run._usual_peaks for run in (a, b) if isinstance(run, Results)}
+    source = peaks or next((source for source in ("datasheet", STORED) if source in usual), "measured")
     runs = [_Run.of(run, name, kind, source) for run, name in zip((a, b), names, strict=True)]
     for run in runs:
         if by == "shape" and not run.has_shapes:

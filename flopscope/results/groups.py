@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope.results import categories, modules
+from flopscope.support.suggest import did_you_mean
 from flopscope.views.entries import NO_OP
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def words_of(group_by: str | Iterable[str]) -> tuple[str, ...]:
     words = tuple(dict.fromkeys((group_by,) if isinstance(group_by, str) else group_by))
     for word in words:
         if word not in GROUPINGS:
-            raise ValueError(f"group_by must be one or several of {', '.join(GROUPINGS)}; got {word!r}")
+            hint = did_you_mean(word, GROUPINGS)
+            raise ValueError(f"group_by must be one or several of {', '.join(GROUPINGS)}; got {word!r}{hint}")
     if "stream" in words and sums_names(words):
         raise ValueError(
             'group_by: "module" and "category" sum up ops, which have no stream; group by ["name", "stream", …]'

@@ -8,6 +8,7 @@ from typing import Any
 
 from flopscope.results.categories import known_sum, share_of_all, sum_rows
 from flopscope.results.table import EventTable
+from flopscope.support.suggest import suggesting
 from flopscope.views import tree as tree_view
 from flopscope.views.entries import NO_MODULE, NO_OP
 
@@ -57,6 +58,7 @@ class Tree:
         return order
 
 
+@suggesting
 class ModuleTable(EventTable):
     """A table with a row for each module, followed by its submodules.
 

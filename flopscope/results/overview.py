@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from flopscope.hardware.device import STORED
 from flopscope.support.units import MISSING, bound_text, number_text, percent_text, roofline_text, short_time_text
 
 if TYPE_CHECKING:
@@ -16,10 +17,8 @@ if TYPE_CHECKING:
     from flopscope.results.table import EventTable
     from flopscope.views.thumbnail import Mark
 
-__all__ = ["STORED", "html"]
+__all__ = ["html"]
 
-STORED = "stored"
-"""The peaks of an overview: those that are known without measuring."""
 OPS_SHOWN, ADVICE_SHOWN = 10, 3
 
 
@@ -46,20 +45,20 @@ def _overview(profile: Results) -> Any:
     advice = advise(analysis) if analysis.devices else []
     a_step = " a step" if analysis.has_steps else ""
     shown = [
-        (row.rule, f"saves about {short_time_text(row.saving_us)}{a_step} ({percent_text(row.saving_pct)})", row.what)
+        (
+            row.action,
+            f"saves about {short_time_text(row.saving_us)}{a_step} ({percent_text(row.saving_pct)})",
+            row.reason,
+        )
         for row in advice[:ADVICE_SHOWN]
     ]
     rows, picture = _ops(table, analysis.peaks)
     notes = [] if len(table) else ["The profile holds no events."]
-    if analysis.devices and not analysis.peaks:
-        notes.append(
-            "The peaks of the device are unknown, so there is no % of the roofline: key_averages() measures them."
-        )
     if len(advice) > ADVICE_SHOWN:
         notes.append(f"{len(advice) - ADVICE_SHOWN} more pieces of advice: advice().")
     notes += getattr(advice, "notes", [])
     headers = ("op", "calls", "time", "share", "TFLOP/s", "GB/s", "% roofline", "bound")
-    return Overview(_head(profile, analysis, whole), parts, shown, picture, headers, rows, notes)
+    return Overview(_head(profile, analysis, whole), parts, shown, picture, headers, rows, notes, analysis.on_device)
 
 
 def _accounting(analysis: Analysis) -> tuple[dict[str, float], dict[str, Any]]:

@@ -51,6 +51,7 @@ def _stacked(tables: Mapping[int, EventTable]) -> EventTable:
     joint["device_unseen"] = any(table.device_unseen for table in tables.values())
     joint["coverage"] = _coverage(tables.values())
     joint["peaks"] = {device: peaks for meta in metas for device, peaks in meta["peaks"].items()}
+    joint["shares"] = {device: peaks for table in tables.values() for device, peaks in (table._shares or {}).items()}
     joint["unknown_peaks"] = {device: why for table in tables.values() for device, why in table.unknown_peaks.items()}
     joint["ranks"] = [rank for rank, table in tables.items() for _ in table]
     joint["top_level"] = [row.top_level for table in tables.values() for row in table]

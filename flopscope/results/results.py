@@ -6,9 +6,10 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-from flopscope.hardware.device import find_device, peaks_by_name
+from flopscope.hardware.cpu import CPU, CPU_MEMBER, why_cpu_unknown
+from flopscope.hardware.device import STORED, find_device, peaks_by_name
 from flopscope.hardware.model import Model, why_unknown
 from flopscope.hardware.peaks import stated_peaks
 from flopscope.results import groups
@@ -17,6 +18,7 @@ from flopscope.results.summaries import Summaries
 from flopscope.results.table import COLUMNS, EventTable
 from flopscope.support.device_names import index_of
 from flopscope.support.hints import HINTS, Hints
+from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import pandas
@@ -27,10 +29,12 @@ if TYPE_CHECKING:
     from flopscope.hardware.energy import Energy
     from flopscope.hardware.peaks import Peaks
     from flopscope.results.events import EventList
+    from flopscope.views.summary import Summary
 
 __all__ = ["Results"]
 
 
+@suggesting
 class Results(Summaries):
     """The results that live profiles and loaded traces have in common, each computed from one event store.
 
@@ -43,7 +47,7 @@ class Results(Summaries):
     """Whether changes of memory were recorded."""
     with_stack: bool = False
     """Whether Python calls were recorded."""
-    _usual_peaks = "measured"  # or "datasheet"
+    _usual_peaks = "measured"  # or "datasheet", or STORED
     _hints: Hints = HINTS
     graphs: Mapping[str, int] = MappingProxyType({})
     """Counts of CUDA or HIP graphs, as a loaded trace has them."""
@@ -88,7 +92,9 @@ class Results(Summaries):
             which takes a few seconds, and then kept in the user's cache (not on the CPU if a GPU ran); "datasheet": the
             vendor's; "none"; or rates that you state of the devices that ran, as "memory=8e11,bf16_tensor=2e14" in
             bytes/s and FLOP/s. The default is "measured" for live profiles and "datasheet" for loaded traces, whose
-            shares are then the same on every machine.
+            shares are then the same on every machine. A CPU has no datasheet: its peaks are the measured ones that the
+            trace carries, else those stored on this machine, if the trace is of its CPU. For a trace that names no CPU,
+            "measured" takes the CPU of this machine.
         kernels: also find which kernels each op launched, for EventRow.kernels and EventTable.table(kernels=True).
 
         Raises RuntimeError during recording and if nothing was recorded, and ValueError if what rows are to be
@@ -151,11 +157,13 @@ class Results(Summaries):
 
         core = self._recorded("trace")
         head: dict[str, Any] = {"trace_id": self._trace_id, **self._metadata}
+        if self._cpu is not None:
+            head[CPU_MEMBER] = self._cpu.to_head()
         if core.accelerator != "cuda":
             head["accelerator"] = core.accelerator  # which the categories of the events do not tell
         limits: dict[str, Mapping[str, Any]] | None = None
         if work:
-            shares = self._stored_peaks(core)
+            shares = self._stored_peaks(core)[0]
             limits = {name: found._for_core(self._measured(name)) for name, found in shares.items()}
             head[chrome_trace.PEAKS_MEMBER] = {name: found.source for name, found in shares.items()}
         chrome_trace.export(core, path, head, limits)
@@ -219,6 +227,26 @@ class Results(Summaries):
         from flopscope.answers import counted
 
         return counted.timeline(self._recorded("counters"))
+
+    def lines(self) -> pandas.DataFrame:
+        """Return where the program was, by line, as sampled stacks have it; the longest time first.
+
+        A row stands for a line of the program, and the line within it, in what it called, that was running. Stacks are
+        sampled by ``profile(sample_stacks=True)`` and by ``flopscope run``; without them there are no rows.
+
+        group: "main": the main thread; "threads": the other threads; "processes": the child processes.
+        line, inside: "file:number function"; the same where the line called no other Python function.
+        time, cpu_time: in µs, of the whole recording; of several threads, their sum.
+        host, sync, data, recording, edges, other: µs in which a device waited for this line, by part of accounting(),
+            in the steps that are alike: the thread was there before it launched what ended the wait.
+
+        Raises RuntimeError during recording and if nothing was recorded.
+        """
+        from flopscope.results.lines import lines_frame, lines_of
+
+        core = self._recorded("lines")
+        first = self._analysis("lines", "none").apart if core.event_count else 0
+        return lines_frame(lines_of(core, first))
 
     @property
     def energy(self) -> Mapping[str, Energy]:
@@ -362,17 +390,13 @@ class Results(Summaries):
         brief: bool = False,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Peaks]]:
         """Return the columns of a table, its metadata, and the peaks that its rows are compared with."""
-        from flopscope.results.overview import STORED
-
         if source == STORED:
-            shares = self._stored_peaks(core)
-            peaks_used = self._peaks(core, "datasheet")[1]
-            for name in shares.keys() - peaks_used.keys() | {n for n, p in shares.items() if p.source == "measured"}:
-                peaks_used[name] = {"source": shares[name].source, "name": find_device(name).name}
+            shares, peaks_used = self._stored_peaks(core)
         elif (stated := stated_peaks(source)) is not None:
             names = core.devices - {"cpu"} or {"cpu"}
             shares = dict.fromkeys(names, stated)
-            models = {name: core.device_names.get(index_of(name), name) for name in names}
+            models = {name: core.device_names.get(index_of(name), name) for name in names - {"cpu"}}
+            models |= {name: name if self._cpu is None else self._cpu.name for name in names & {"cpu"}}
             peaks_used = {name: {"source": stated.source, "name": model} for name, model in models.items()}
         else:
             shares, peaks_used = self._peaks(core, source)
@@ -381,19 +405,20 @@ class Results(Summaries):
         }
         columns, meta = core.table(by_shape, stack_n, limits, self._cpu_alone, account, groupings, brief)
         meta["peaks"], meta["device_type"] = peaks_used, core.device_type
+        meta["shares"] = shares
         return columns, meta, shares
 
-    def summary(self, file: TextIO | None = None, *, peaks: str | None = None) -> None:
-        """Print where the time went and what to change first, then utilization, steps, launches and communication.
+    def summary(self, *, peaks: str | None = None) -> Summary:
+        """Return where the time went and what to change first, then utilization, steps, launches and communication.
 
-        file: standard output if None. peaks: as in key_averages().
+        The result shows itself as the last expression of a REPL or of a notebook's cell; scripts print() it. Its text
+        fits the terminal; ``to_dict()`` returns its facts. peaks: as in key_averages().
         """
         from flopscope.results import summary
 
-        print(
-            summary.text(self._recorded("summary"), self._analysis("summary", peaks), self.energy),
-            end="",
-            file=sys.stdout if file is None else file,
+        file = getattr(self, "source", None)  # of a loaded trace
+        return summary.summarize(
+            self._recorded("summary"), self._analysis("summary", peaks), self.energy, file, self._cpu
         )
 
     def _repr_html_(self) -> str:
@@ -452,13 +477,20 @@ class Results(Summaries):
         shares = peaks_by_name(_peak_devices(core), source)
         return shares, {name: {"source": p.source, "name": find_device(name).name} for name, p in shares.items()}
 
-    def _stored_peaks(self, core: Store) -> dict[str, Peaks]:
-        """Return the peaks that are known without measuring: of a profile recorded here, measured ones come first."""
-        shares = self._peaks(core, "datasheet")[0]
-        if self._usual_peaks == "measured":
-            found = {name: self._measured(name) for name in core.devices}
-            shares |= {name: peaks for name, peaks in found.items() if peaks is not None}
-        return shares
+    def _stored_peaks(self, core: Store) -> tuple[dict[str, Peaks], dict[str, dict[str, Any]]]:
+        """Return what _peaks() does, without measuring: of a profile recorded here, measured peaks come first."""
+        shares, sources = self._peaks(core, "datasheet")
+        for name in core.devices if self._usual_peaks != "datasheet" else ():
+            peaks = self._measured(name)
+            if peaks is not None:
+                shares[name] = peaks
+                sources[name] = {"source": peaks.source, "name": find_device(name).name}
+        return shares, sources
+
+    @property
+    def _cpu(self) -> CPU | None:
+        """The CPU on which the program ran; None if it is unknown."""
+        return CPU.here()
 
     def _measured(self, device: str) -> Peaks | None:
         """Return the stored measured peaks of a device that ran, or None. Never measures."""
@@ -479,8 +511,10 @@ class Results(Summaries):
             found = find_device(device)
         except RuntimeError as problem:
             return str(problem)
+        if device == "cpu":
+            return why_cpu_unknown(self._cpu)
         model = Model.of_properties(found.properties)
-        return why_unknown(model, here=True, measured=source == "measured", kind=found.kind)
+        return why_unknown(model, here=True, measured=source != "datasheet")
 
     def __len__(self) -> int:
         """Number of events recorded."""
@@ -492,8 +526,8 @@ class Results(Summaries):
 
 
 def _peak_devices(core: Store) -> list[str]:
-    """Return the devices whose peaks are needed. The CPU's are not measured for the table if a GPU worked."""
-    ran = sorted(core.devices)
-    if len(ran) > 1 and find_device("cpu").measured is None:
-        ran = [name for name in ran if name != "cpu"]
-    return ran
+    """Return the devices whose peaks are needed. The CPU's are not measured unless all known work is its own."""
+    ran = core.devices
+    others = sorted(ran - {"cpu"})
+    worked = ("cpu" in ran or not ran) and (ran == {"cpu"} or find_device("cpu").measured is not None)
+    return [*others, "cpu"] if worked else others

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flopscope.support.suggest import suggesting
+
 if TYPE_CHECKING:
     import pandas
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Summaries"]
 
 
+@suggesting
 class Summaries:
     """DataFrames about a profile as a whole. Each raises RuntimeError during recording and if nothing was recorded.
 

@@ -7,15 +7,14 @@ tb_plugin). All numbers come from the C core; this module makes DataFrames and t
 from __future__ import annotations
 
 import math
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.collective_kinds import kinds_of
 from flopscope.answers.counted import Counted, used
 from flopscope.answers.launches import skewed_clocks
 from flopscope.answers.step_kinds import first_apart
-from flopscope.support.columns import aligned_lines
+from flopscope.support.columns import Rows
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text, number_text, percent_text, short_time_text, tenths_text
 
@@ -24,9 +23,11 @@ if TYPE_CHECKING:
 
     from flopscope._core import Store
     from flopscope.answers.analysis import Analysis
+    from flopscope.hardware.cpu import CPU
     from flopscope.hardware.energy import Energy
+    from flopscope.views.summary import Summary
 
-__all__ = ["details", "gpu_summary", "launch_summary", "step_breakdown", "text"]
+__all__ = ["details", "device_of", "gpu_summary", "launch_summary", "records", "step_breakdown", "summarize"]
 
 Columns = Mapping[str, Sequence[Any]]
 
@@ -36,8 +37,7 @@ PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "data_loading
 
 def gpu_summary(core: Store, step: str | None = None) -> pandas.DataFrame:
     """Return the frame that Summaries.gpu_summary() describes."""
-    columns = core.gpu_summary(step)
-    return _frame({name: columns[name] for name in GPU_COLUMNS})
+    return _frame(_of_gpus(core.gpu_summary(step)))
 
 
 def step_breakdown(core: Store) -> pandas.DataFrame:
@@ -58,6 +58,10 @@ def _frame(columns: Columns) -> pandas.DataFrame:
     return pandas.DataFrame({name: list(values) for name, values in columns.items()})
 
 
+def _of_gpus(columns: Columns) -> Columns:
+    return {name: columns[name] for name in GPU_COLUMNS}
+
+
 def _microseconds(columns: Columns) -> dict[str, list[Any]]:
     return {name: [v if name == "step" else v / 1000 for v in values] for name, values in columns.items()}
 
@@ -67,82 +71,115 @@ def _microseconds(columns: Columns) -> dict[str, list[Any]]:
 GPUS = ("cuda", "hip")
 """Accelerators that are called so."""
 LABELS = {"communication": "comm", "data_loading": "loading", "other_cpu": "cpu"}  # short labels of columns
-WIDTH = 100
 STEPS_SHOWN = 6
 NAME_WIDTH = 18
 
 
-def text(core: Store, analysis: Analysis, energy: Mapping[str, Energy] | None = None) -> str:
-    """Return the summary as text of at most 100 columns. Raise RuntimeError while the profile is running.
+def summarize(
+    core: Store,
+    analysis: Analysis,
+    energy: Mapping[str, Energy] | None = None,
+    source: str | None = None,
+    cpu: CPU | None = None,
+) -> Summary:
+    """Return the summary. Raise RuntimeError while the profile is running.
 
-    energy: of each device during the profile, as Results.energy.
+    energy: of each device during the profile, as Results.energy. source: the file of a trace. cpu: of the program.
     """
-    from flopscope.answers.accounting import accounting_columns, accounting_lines
-    from flopscope.answers.advice import advise
+    from flopscope.answers.accounting import accounting_columns, accounting_lines, cause_text
+    from flopscope.answers.advice import AdviceTable, advise, without_peaks
+    from flopscope.answers.analysis import PARTS
+    from flopscope.results.lines import lines_of
+    from flopscope.views.lines import host_lines, waiting_lines
+    from flopscope.views.summary import Bars, Summary
 
+    sampled = lines_of(core, analysis.apart)
     counted = Counted(core)
-    rest = "\n".join(filter(None, [details(core, counted), _energy_section(energy or {}, analysis)]))
+    rest = [*details(core, counted), *_energy_section(energy or {}, analysis)]
+    advice = advise(analysis)
+    every = accounting_columns(analysis)
+    facts = {
+        "file": source,
+        "device": device_of(core, cpu),
+        "accounting": records(every),
+        "advice": advice.to_dicts(),
+        "notes": advice.notes,
+        "gpus": records(_of_gpus(core.gpu_summary())),
+        "steps": records(_microseconds(core.step_breakdown())),
+        "launches": records(core.launch_summary()),
+        "lines": sampled.to_dicts(),
+    }
     if not analysis.devices:
-        said = [line for text in analysis.meta["hints"].said for line in textwrap.wrap(printable(text), WIDTH)]
-        return "\n".join([rest.rstrip("\n"), *said, ""])
+        hints = map(printable, analysis.meta["hints"].said)
+        return Summary([*hints, "", *host_lines(sampled)] if sampled.lines else [*rest, *hints], facts)
     steps = len(analysis.alike) if analysis.has_steps else 0
-    hfu = counted.hfu(accounting_columns(analysis))
+    hfu = counted.hfu(every)
     columns = accounting_columns(analysis, alike=True)
-    answers = [
-        *accounting_lines(
-            columns,
-            steps,
-            analysis.recording,
-            hfu,
-            {part: analysis.causes_of(part) for part in ("host", "other")},
-            analysis.apart,
-        ),
-        "",
-        "Advice",
-        *(f"  {line}" for line in advise(analysis).lines()),
-    ]
-    return "\n".join([*answers, "", rest])
+    causes = {part: analysis.causes_of(part) for part in ("host", "other")}
+    lines = accounting_lines(columns, steps, analysis.recording, hfu, causes, analysis.apart)
+    head = lines[: lines.index("")] if "" in lines else lines
+    per = {name: columns[name][-1] / max(steps, 1) for name in ("total", *PARTS)} if lines else {}
+    said = [f"{part}: {text}" for part in causes if lines and (text := cause_text(causes[part], per["total"]))]
+    bars = Bars([line.removeprefix("  ") for line in lines[len(head) + 1 :]], per, said, analysis.on_device)
+    where = [*waiting_lines(sampled, columns["total"][-1], steps, analysis.on_device), *host_lines(sampled)]
+    first = without_peaks(analysis)  # before all else, as the rest depends on it
+    advice = AdviceTable(list(advice), analysis.has_steps, [note for note in advice.notes if note not in first])
+    return Summary([*map(printable, first), *head, "", bars, "", "Advice", advice, "", *where, *rest], facts)
 
 
-def details(core: Store, counted: Counted | None = None) -> str:
-    """Return the sections about GPUs, steps, launches and communication as text of at most 100 columns.
+def device_of(core: Store, cpu: CPU | None) -> dict[str, str | None]:
+    """Return kind and name of the first device that the profile names; of the CPU if no device was used."""
+    named = next(iter(core.device_names.values()), None)
+    if named is None:
+        return {"kind": "cpu", "name": None if cpu is None else cpu.name}
+    return {"kind": "cuda", "name": named}
+
+
+def records(columns: Columns) -> list[dict[str, Any]]:
+    """Return a dict for each row, in which missing values are None."""
+    rows = zip(*columns.values(), strict=True)
+    return [{name: None if v != v else v for name, v in zip(columns, row, strict=True)} for row in rows]
+
+
+def details(core: Store, counted: Counted | None = None) -> list[str | Rows]:
+    """Return the sections about GPUs, steps, launches and communication.
 
     counted: of the same profile; None: it is read here.
     """
     steps = _microseconds(core.step_breakdown())
     if not steps["step"]:
-        return "Nothing was recorded.\n"
+        return ["Nothing was recorded."]
     gpu, launches = core.gpu_summary(), core.launch_summary()
-    sections = {
+    sections: dict[str, list[str | Rows]] = {
         "GPUs" if core.accelerator in GPUS else "Devices": _gpu_section(
             core, gpu, "the steps" if steps["step"][0] is not None else "the profile"
         ),
         "Counters": _counter_section(counted or Counted(core)),
-        "Time": _step_section(steps, bool(gpu["device"])),
+        "Time": [_step_rows(steps, bool(gpu["device"]))],
         "Launches": _launch_section(core, launches),
         "Communication": _communication_section(core),
     }
-    return "\n".join("\n".join([title, *lines, ""]) for title, lines in sections.items() if lines)
+    return [part for title, parts in sections.items() if parts for part in (title, *parts, "")]
 
 
-def _gpu_section(core: Store, gpu: Columns, whole: str) -> list[str]:
+def _gpu_section(core: Store, gpu: Columns, whole: str) -> list[str | Rows]:
     if not gpu["device"]:
         return []
     headers = ("device", "utilization", "SM efficiency", "occupancy", "tensor cores", "idle")
     facts = zip(*(gpu[name] for name in GPU_COLUMNS), strict=True)
     rows = [(core.device_name(device), *map(percent_text, shares)) for device, *shares in facts]
     return [
-        *table_lines([headers, *rows]),
+        Rows([headers, *rows]),
         f"  utilization, SM efficiency, idle: of the time of {whole}; tensor cores: of the kernels' time",
     ]
 
 
-def _counter_section(counted: Counted) -> list[str]:
+def _counter_section(counted: Counted) -> list[str | Rows]:
     rows = counted.section()
     if not rows:
         return []
     return [
-        *table_lines(rows),
+        Rows(rows),
         "  read, written: of device memory in the whole profile, at the rate of the part that was counted;",
         "  counted: share of the device's work, by time; mean, active: of the time that was counted;",
         "  tensor active: FLOP/s of the tensor cores over their peak at the clock of the time (HFU is that of",
@@ -150,18 +187,18 @@ def _counter_section(counted: Counted) -> list[str]:
     ]
 
 
-def _energy_section(energy: Mapping[str, Energy], analysis: Analysis) -> str:
+def _energy_section(energy: Mapping[str, Energy], analysis: Analysis) -> list[str | Rows]:
     """Return the section about energy."""
     found = used(energy, analysis.columns["flops"])
     if not found:
-        return ""
+        return []
     rows: list[tuple[str, ...]] = [("device", "energy", "mean power", "GFLOP/J")]
     rows += [(one.device, *map(number_text, (one.joules, one.watts, one.gflop_per_joule))) for one in found]
     missing = [f"  {one.device}: {one.missing}" for one in found if one.missing]
-    return "\n".join(["Energy in J, W", *table_lines(rows), *missing, ""])
+    return ["Energy in J, W", Rows(rows), *missing, ""]
 
 
-def _step_section(steps: Columns, on_device: bool) -> list[str]:
+def _step_rows(steps: Columns, on_device: bool) -> Rows:
     names = [_short("all" if name is None else name) for name in steps["step"]]
     shown = STEPS_SHOWN if len(names) > STEPS_SHOWN + 1 else len(names)
     always = {"other", "kernel"} if on_device else {"other"}
@@ -178,10 +215,10 @@ def _step_section(steps: Columns, on_device: bool) -> list[str]:
     rows.append(
         ("share", *(percent_text(100 * sums[name] / sums["total"] if sums["total"] else math.nan) for name in columns))
     )
-    return table_lines(rows)
+    return Rows(rows)
 
 
-def _launch_section(core: Store, launches: Columns) -> list[str]:
+def _launch_section(core: Store, launches: Columns) -> list[str | Rows]:
     delays = ("delay median", "p95", "max")
     rows: list[tuple[str, ...]] = [
         ("device", "launches", "kernels", *delays, "call", "queue", "max", "late", "idle lost"),
@@ -195,16 +232,11 @@ def _launch_section(core: Store, launches: Columns) -> list[str]:
             late = (percent_text(launches["launch_bound_pct"][i]), short_time_text(launches["idle_lost"][i]))
             rows.append((core.device_name(device), *counts, *times, *queue, *late))
     note = "  late: launches onto a stream whose work had ended before the call returned"
-    return [*table_lines(rows), note, *_skewed_clocks(core, launches)] if len(rows) > 1 else []
+    warnings = (f"  {warning}" for warning in skewed_clocks(core, launches))
+    return [Rows(rows), note, *warnings] if len(rows) > 1 else []
 
 
-def _skewed_clocks(core: Store, launches: Columns) -> Iterator[str]:
-    """Yield the lines of warnings about devices with impossible delays."""
-    for warning in skewed_clocks(core, launches):
-        yield from textwrap.wrap(warning, WIDTH, initial_indent="  ", subsequent_indent="  ")
-
-
-def _communication_section(core: Store) -> list[str]:
+def _communication_section(core: Store) -> list[str | Rows]:
     """Return a line for each device and kind; sizes and bandwidths are those of the calls that have them."""
     calls, _ = core.collectives()
     rows: list[tuple[str, ...]] = [
@@ -220,12 +252,7 @@ def _communication_section(core: Store) -> list[str]:
         "  time: includes the wait for other ranks; exposed: the part without computation on the device;",
         "  message, bus GB/s: medians; the bandwidth is over the time with the wait",
     ]
-    return [*table_lines(rows), *notes] if len(rows) > 1 else []
-
-
-def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a section: the first column aligned left, the others right."""
-    return [f"  {line}".rstrip() for line in aligned_lines(rows)]
+    return [Rows(rows), *notes] if len(rows) > 1 else []
 
 
 def _short(name: str) -> str:

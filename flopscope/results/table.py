@@ -16,13 +16,15 @@ from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column
 from flopscope.results.row import COLUMN_NAMES, EventRow, is_array
 from flopscope.support import units
 from flopscope.support.hints import HINTS, Hints
-from flopscope.support.suggest import did_you_mean
+from flopscope.support.suggest import did_you_mean, suggesting
 from flopscope.views import arrow, entries, fitted, frame, html, text
 from flopscope.views import columns as seen
 
 if TYPE_CHECKING:
     import pandas
     import pyarrow  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+    from flopscope.hardware.peaks import Peaks
 
 __all__ = ["COLUMNS", "Column", "EventRow", "EventTable"]
 
@@ -75,6 +77,7 @@ class _Columns(Mapping[str, "list[Any]"]):
         return len(self._sources)
 
 
+@suggesting
 class EventTable:
     """Rows of a profile, in the order of their first events: a sequence of EventRow. A slice of it is a table too.
 
@@ -243,6 +246,11 @@ class EventTable:
     def peaks(self) -> dict[str, dict[str, Any]]:
         """By device, the peaks that rows are compared with; "source" is "measured" or "datasheet". {} if unknown."""
         return dict(self._meta["peaks"])
+
+    @property
+    def _shares(self) -> dict[str, Peaks] | None:
+        """The peaks themselves; None for a table that was not made of a profile."""
+        return self._meta.get("shares")
 
     @property
     def unknown_peaks(self) -> dict[str, str]:

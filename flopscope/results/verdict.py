@@ -38,7 +38,11 @@ IDLE = {
     "edges": "time before the first work and after the last",
     "other": "device idle between kernels",
 }
-HOST_IDLE = {"host": "time between ops", "edges": "time before the first op and after the last"}
+HOST_IDLE = {
+    "host": "time between ops",
+    "data": "time waiting for data",
+    "edges": "time before the first op and after the last",
+}
 
 
 @dataclass(frozen=True)

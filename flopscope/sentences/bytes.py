@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from flopscope.sentences.words import cost_text, listed
+from flopscope.sentences.words import OP_WIDTH, cost_text, cut, listed
 from flopscope.support.units import percent_text, plural, short_time_text
 
 __all__ = ["Casts", "Chains", "ChannelsLast", "PaddedTiles", "Reordered", "StarvedTensorCores", "Traffic"]
@@ -27,7 +27,12 @@ class Casts(NamedTuple):
     trained: bool
     """A backward pass ran."""
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        return "Keep tensors in the dtype in which they are used"
+
+    @property
+    def reason(self) -> str:
         longest = f" ({self.source} to {self.target} the longest)" if self.target else ""
         how = ["where an op needs the wider dtype, a fused op or torch.compile casts while it computes"]
         if self.autocast and not self.trained:
@@ -36,7 +41,7 @@ class Casts(NamedTuple):
             how.insert(0, f"convert what stays the same from step to step once, with .to(torch.{self.target})")
         advice = "; ".join(how)
         return (
-            f"Keep tensors in the dtype in which they are used: {plural(self.calls, 'cast')} {self.per} "
+            f"{plural(self.calls, 'cast')} {self.per} "
             f"{'takes' if self.calls == 1 else 'take'} {cost_text(self.time, self.host)}{longest}. "
             f"{advice[0].upper()}{advice[1:]}."
         )
@@ -50,11 +55,15 @@ class ChannelsLast(NamedTuple):
     """Of the convolutions."""
     per: str
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        return "Use channels_last for the model and its input"
+
+    @property
+    def reason(self) -> str:
         return (
-            "Use channels_last for the model and its input (.to(memory_format=torch.channels_last)): "
             f"{plural(self.calls, 'convolution')} {self.per} {'converts' if self.calls == 1 else 'convert'} between "
-            f"NCHW and NHWC for {short_time_text(self.time)}."
+            f"NCHW and NHWC for {short_time_text(self.time)}; .to(memory_format=torch.channels_last) changes both."
         )
 
 
@@ -69,11 +78,16 @@ class Reordered(NamedTuple):
     caller: str
     """The op that copies, of the longest: "aten::contiguous"."""
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        return "Keep one memory layout"
+
+    @property
+    def reason(self) -> str:
         copies = plural(self.calls, "copy", "copies")
         verbs = ("reorders", "takes") if self.calls == 1 else ("reorder", "take")
         return (
-            f"Keep one memory layout: {copies} {self.per} only {verbs[0]} elements (the longest in {self.caller} of a "
+            f"{copies} {self.per} only {verbs[0]} elements (the longest in {self.caller} of a "
             f"permuted tensor) and {verbs[1]} {cost_text(self.time, self.host)}. Where the program makes the copy, "
             "produce its input in the layout that the next op reads."
         )
@@ -91,16 +105,19 @@ class Chains(NamedTuple):
     compiled: bool
     """torch.compile compiles other parts of the program."""
 
-    def __str__(self) -> str:
-        how = (
-            "Fuse chains of memory-bound ops that torch.compile did not compile in this program"
-            if self.compiled
-            else "Fuse chains of memory-bound ops with torch.compile (or one kernel of your own)"
-        )
+    @property
+    def action(self) -> str:
+        if self.compiled:
+            return "Fuse the memory-bound ops that torch.compile did not compile"
+        return "Fuse chains of memory-bound ops with torch.compile"
+
+    @property
+    def reason(self) -> str:
         return (
-            f"{how}: {listed(self.names)} run one after another over equally many elements"
+            f"the ops {listed(self.names)} run one after another over equally many elements"
             f"{', as do other ops' if self.several else ''}. What one writes only for the next, up to "
             f"{short_time_text(self.time)} of traffic{' in all' if self.several else ''}, need not reach memory."
+            f"{'' if self.compiled else ' A kernel of your own serves as well.'}"
         )
 
 
@@ -112,10 +129,15 @@ class Traffic(NamedTuple):
     reads: float
     """Bytes read over those of its inputs; NaN: unknown, or not more."""
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        return f"Move fewer bytes in {cut(self.op, OP_WIDTH)}"
+
+    @property
+    def reason(self) -> str:
         why = f" (it reads {self.reads:.1f} × its input)" if self.reads > 1 else ""
         return (
-            f"Move fewer bytes: the GPU's counters saw {self.op} move {self.ratio:.1f} × the bytes that it must{why}. "
+            f"the GPU's counters saw {self.op} move {self.ratio:.1f} × the bytes that it must{why}. "
             "Strided access fetches whole sectors for a part of them: make the last dimension contiguous. A kernel "
             "that needs its input twice reads it again if a row exceeds the multiprocessor's memory: a fused kernel "
             "(torch.compile) or shorter rows read it once."
@@ -129,9 +151,14 @@ class PaddedTiles(NamedTuple):
     per: str
     ratio: float
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        return "Choose sizes that fill the tiles of the tensor cores"
+
+    @property
+    def reason(self) -> str:
         return (
-            f"Choose sizes that fill the tiles of the tensor cores: {plural(self.calls, 'product')} {self.per} "
+            f"{plural(self.calls, 'product')} {self.per} "
             f"occupied them for {self.ratio:.1f} × what the FLOPs need. Tiles are 64 to 256 rows and columns: pad or "
             "batch small dimensions."
         )
@@ -145,9 +172,14 @@ class StarvedTensorCores(NamedTuple):
     active: float
     """Percent of the cycles, of the longest."""
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        return "Keep the tensor cores busy"
+
+    @property
+    def reason(self) -> str:
         return (
-            f"Keep the tensor cores busy: in products of {short_time_text(self.time)} {self.per} they work in "
+            f"in products of {short_time_text(self.time)} {self.per} they work in "
             f"{percent_text(self.active)} of the cycles (the longest). Products of few tiles, short inner dimensions "
             "and unfused epilogues starve them: batch the calls, or let torch.compile(mode='max-autotune') choose the "
             "kernel."

@@ -1,4 +1,4 @@
-"""Collectives of one rank: the facts of a finding, whose text is its sentence. Times are in µs, sizes in bytes."""
+"""Collectives of one rank: the facts of a finding. Times are in µs, sizes in bytes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,16 @@ class WaitsForRanks(NamedTuple):
     collectives: int
     steps: int
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        return "Find out for which rank this one waits"
+
+    @property
+    def reason(self) -> str:
         where = f"in {self.steps} steps" if self.steps > 1 else self.per
         excess = f"{short_time_text(self.waited)} {self.per}" if self.steps > 1 else short_time_text(self.waited)
         return (
-            f"Find out for which rank this one waits: {self.calls} of {plural(self.collectives, 'collective')} "
+            f"{self.calls} of {plural(self.collectives, 'collective')} "
             f"{where} took more than twice the time that so many bytes need at the best rate of the "
             f"profile, {excess} in excess. One rank alone does not show who is late: look at all "
             "ranks (flopscope ranks), and balance their data and work."
@@ -51,7 +56,12 @@ class ExposedTransfers(NamedTuple):
     buckets: bool
     """Whether DistributedDataParallel is in use."""
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        return "Hide the collectives behind computation"
+
+    @property
+    def reason(self) -> str:
         sums = self.kind.replace("_", "").lower() in OF_GRADIENTS
         if self.message < SMALL_MESSAGE:
             tip = f"gather small messages ({bytes_text(self.message)} at the median) into larger ones"
@@ -62,6 +72,6 @@ class ExposedTransfers(NamedTuple):
         else:
             tip = "start them before other computation, and wait where the result is needed (async_op=True)"
         return (
-            f"Hide the collectives: {short_time_text(self.exposed)} {self.per} of transfers, most of them "
+            f"{short_time_text(self.exposed)} {self.per} of transfers, most of them "
             f"{self.kind}, overlap with no computation; {tip}."
         )

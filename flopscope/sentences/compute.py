@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from flopscope.sentences.words import cut, listed
+from flopscope.sentences.words import OP_WIDTH, cut, listed
 from flopscope.support.units import percent_text, plural, short_time_text
 
 __all__ = ["Attention", "FarFromRoof", "FarOp", "LowPrecision", "MathPath", "Padded", "Small", "Tf32"]
@@ -24,19 +24,28 @@ class Attention(NamedTuple):
     module: bool
     """It is known that nn.MultiheadAttention does."""
 
-    def __str__(self) -> str:
-        what = "Use torch.nn.functional.scaled_dot_product_attention"
+    @property
+    def action(self) -> str:
         if self.module:
-            what = "Pass need_weights=False to nn.MultiheadAttention, which then calls scaled_dot_product_attention"
+            return "Pass need_weights=False to nn.MultiheadAttention"
+        if self.averaged:
+            return "Do without the mean of the attention weights over the heads"
+        return "Use torch.nn.functional.scaled_dot_product_attention"
+
+    @property
+    def reason(self) -> str:
+        how = ""
+        if self.module:
+            how = " The module then calls scaled_dot_product_attention."
         elif self.averaged:
-            what = (
-                "Do without the mean of the attention weights over the heads (need_weights=False in "
-                "nn.MultiheadAttention), and call scaled_dot_product_attention, which does not return them"
+            how = (
+                " scaled_dot_product_attention avoids that, but does not return the weights (need_weights=False in "
+                "nn.MultiheadAttention)."
             )
         matrices = plural(self.matrices, "matrix", "matrices")
         return (
-            f"{what}: attention is written out in {listed(self.names)}, which move {matrices} of "
-            f"{self.rows} x {self.columns} scores through memory."
+            f"attention is written out in {listed(self.names)}, which move {matrices} of "
+            f"{self.rows} x {self.columns} scores through memory.{how}"
         )
 
 
@@ -49,7 +58,12 @@ class MathPath(NamedTuple):
     reasons: Sequence[str]
     """What in the arguments rules the fused kernels out; empty if nothing that was recorded does."""
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        return "Let scaled_dot_product_attention use a fused kernel"
+
+    @property
+    def reason(self) -> str:
         why = (
             f"because {listed(self.reasons)}"
             if self.reasons
@@ -57,7 +71,7 @@ class MathPath(NamedTuple):
             "raises with the reason"
         )
         return (
-            f"scaled_dot_product_attention took its math path in {plural(self.calls, 'call')} {self.per} "
+            f"it took its math path in {plural(self.calls, 'call')} {self.per} "
             f"({short_time_text(self.time)}), {why}. The math path writes the scores to memory; the fused ones do not."
         )
 
@@ -68,7 +82,12 @@ class Tf32(NamedTuple):
     products: float
     convolutions: float
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        return "Allow TF32"
+
+    @property
+    def reason(self) -> str:
         switches, named = [], []
         if self.products > 0:
             switches.append('torch.set_float32_matmul_precision("high") for matrix products')
@@ -80,7 +99,7 @@ class Tf32(NamedTuple):
             )
             named.append(f"{short_time_text(self.convolutions)} of float32 convolutions")
         return (
-            f"Allow TF32: {listed(named)} run on CUDA cores. {listed(switches)} lets tensor cores do them, with 10 "
+            f"{listed(named)} run on CUDA cores. {listed(switches)} lets tensor cores do them, with 10 "
             "bits of the inputs' mantissa."
         )
 
@@ -100,7 +119,12 @@ class LowPrecision(NamedTuple):
     ratio: float
     """FLOPs per second in 16 bits over those in the unit; NaN: no unit."""
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        return f"Compute in {self.half} with torch.autocast"
+
+    @property
+    def reason(self) -> str:
         attention: list[str] = []
         others: list[str] = []
         for noun, calls, time in self.parts:
@@ -110,12 +134,10 @@ class LowPrecision(NamedTuple):
         places = [(others, self.unit), (attention, "float32")]
         verb = "runs" if len(self.parts) == 1 and self.parts[0][1] == 1 else "run"
         ran = "; ".join(f"{listed(texts)} {verb} in {unit}" for texts, unit in places if texts)
-        faster = (
-            f"does {self.ratio:.2g} times as many FLOPs in it as in {self.unit}" if self.unit else "is faster in it"
-        )
-        model = "with torch.amp.GradScaler" if self.scaled else f"or a {self.half} model"
+        faster = f"does {self.ratio:.2g} times as many FLOPs a second as in {self.unit}" if self.unit else "is faster"
+        model = "and torch.amp.GradScaler" if self.scaled else f"or a {self.half} model"
         return (
-            f'Use torch.autocast("cuda", dtype=torch.{self.half}), {model}: the device '
+            f'with torch.autocast("cuda", dtype=torch.{self.half}) {model}, the device '
             f"{faster}, and half of the bytes move. {ran}."
         )
 
@@ -136,13 +158,22 @@ class Padded(NamedTuple):
     share: float
     """Of the limit, in percent, that the longest reaches."""
     usual: float
+    vocabulary: bool = False
+    """The size is that of the vocabulary: an embedding has so many rows, and a loss or a choice so many classes."""
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        sizes = [padded.rpartition(" ")[2] for padded in self.padded]
+        if self.vocabulary:
+            return f"Pad the vocabulary from {self.sizes[0].rpartition(' ')[2]} to {sizes[0]}"
+        return f"Pad {listed(self.sizes)} of {cut(self.op, OP_WIDTH)} to {listed(sizes)}"
+
+    @property
+    def reason(self) -> str:
         return (
-            f"Pad {listed(self.sizes)} of {self.op} to {listed(self.padded)} (or a larger multiple of "
-            f"{self.multiple}): rows that are not multiples of {self.alignment} bytes keep "
+            f"rows that are not multiples of {self.alignment} bytes keep "
             f"{plural(self.products, 'product')} {self.per} off the fast kernels, at {percent_text(self.share)} of the "
-            f"limit instead of about {self.usual:.0f}%."
+            f"limit instead of about {self.usual:.0f}%. Larger multiples of {self.multiple} serve as well."
         )
 
 
@@ -159,7 +190,12 @@ class Small(NamedTuple):
     """It reduces over rows, so that more rows give no more blocks."""
     ops: int
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        return f"Give {cut(self.op, OP_WIDTH)} more parallel work"
+
+    @property
+    def reason(self) -> str:
         grid = f"runs in {plural(self.blocks, 'block')} on {plural(self.processors, 'multiprocessor')}"
         if self.blocks > self.processors:
             rest = plural(self.blocks - self.resident, "block")
@@ -168,10 +204,7 @@ class Small(NamedTuple):
         if self.over_rows:
             how = "It reduces over the rows: split"
         more = f" The same holds for {plural(self.ops - 1, 'more op')}." if self.ops > 1 else ""
-        return (
-            f"Give {self.op} more parallel work: its kernel {cut(self.kernel)} {grid}. {how} the long dimension and "
-            f"combine the parts.{more}"
-        )
+        return f"its kernel {cut(self.kernel)} {grid}. {how} the long dimension and combine the parts.{more}"
 
 
 class FarOp(NamedTuple):
@@ -210,5 +243,11 @@ class FarFromRoof(NamedTuple):
     ops: tuple[FarOp, ...]
     per: str
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        names = dict.fromkeys(cut(op.op, OP_WIDTH) for op in self.ops[:3])
+        return f"Make {listed(list(names))} faster"
+
+    @property
+    def reason(self) -> str:
         return " ".join(op.text(self.per) for op in self.ops[:3])

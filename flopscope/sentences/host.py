@@ -1,4 +1,4 @@
-"""What the host did while a device, or the program, waited: the facts of a finding, whose text is its sentence.
+"""What the host did while a device, or the program, waited: the facts of a finding.
 
 Times are in µs, ``per`` says of what: "a step" or "in the profile".
 """
@@ -40,7 +40,12 @@ class Warmup(NamedTuple):
     later: int
     """Steps after the first in which torch.compile compiled."""
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        return "Leave the first steps out of the recording"
+
+    @property
+    def reason(self) -> str:
         idle = "the device idles" if self.on_device else "no op runs for"
         parts = [
             f"{short_time_text(time)} {self.per} {what}"
@@ -60,8 +65,8 @@ class Warmup(NamedTuple):
             else ""
         )
         return (
-            f"Leave the first steps out of the recording (flopscope run --steps, or schedule(skip_first=…)): {idle} "
-            f"{', and '.join(parts)}.{tuned}{again}"
+            f"{idle} {', and '.join(parts)}. Record later ones with flopscope run --steps, or "
+            f"schedule(skip_first=…).{tuned}{again}"
         )
 
 
@@ -82,7 +87,14 @@ class DataWait(NamedTuple):
     pageable: bool
     """Whether copies from pageable memory to the device were recorded."""
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        if self.workers:
+            return "Make the DataLoader's workers faster"
+        return "Load data ahead of its use" if self.workers is None else "Load data in worker processes"
+
+    @property
+    def reason(self) -> str:
         who = "the device" if self.on_device else "the program"
         waits = f"{who} waits {short_time_text(self.waited)} {self.per}"
         pin = " Copies to the device come from pageable memory: add pin_memory=True." if self.pageable else ""
@@ -93,13 +105,13 @@ class DataWait(NamedTuple):
         )
         if self.workers:
             return (
-                f"Make the DataLoader's workers faster: {waits} for batches that its worker processes have not "
+                f"{waits} for batches that its worker processes have not "
                 f"finished. Do less per sample, or use more workers if the machine has idle cores.{start}{pin}"
             )
         if self.workers is None:
-            return f"Load data ahead of its use: {waits} for the DataLoader. Do less per sample, or load ahead.{pin}"
+            return f"{waits} for the DataLoader. Do less per sample, or load ahead.{pin}"
         return (
-            f"Load data in the background: {waits} while the DataLoader loads in the program's own process. Give it "
+            f"{waits} while the DataLoader loads in the program's own process. Give it "
             f"worker processes (num_workers, 0 now), or do less per sample.{pin}"
         )
 
@@ -118,9 +130,17 @@ class Copies(NamedTuple):
     torch: bool
     """Whether the program is one of PyTorch."""
 
-    def __str__(self) -> str:
+    @property
+    def _way(self) -> str:
         both = self.to_device and self.to_host
-        way = "between host and device" if both else "to the device" if self.to_device else "to the host"
+        return "between host and device" if both else "to the device" if self.to_device else "to the host"
+
+    @property
+    def action(self) -> str:
+        return f"Copy {self._way} in the background"
+
+    @property
+    def reason(self) -> str:
         kind = "pageable " if self.pageable > 0.5 else ""
         memory = "pinned memory (pin_memory)" if self.from_pageable and self.torch else "pinned memory on the host"
         calls = "non_blocking=True" if self.torch else "cudaMemcpyAsync"
@@ -128,7 +148,7 @@ class Copies(NamedTuple):
         ahead = ", and copy on another stream before the computation needs the data" if self.to_device else ""
         later = ", and read the result after more work has been launched" if self.to_host else ""
         return (
-            f"Copy in the background: {short_time_text(self.exposed)} {self.per} of {kind}copies {way} overlap with no "
+            f"{short_time_text(self.exposed)} {self.per} of {kind}copies {self._way} overlap with no "
             f"computation. {pinned}{ahead}{later}."
         )
 
@@ -144,10 +164,15 @@ class Allocations(NamedTuple):
     per: str
     frees: bool
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        return "Keep device memory that was allocated"
+
+    @property
+    def reason(self) -> str:
         cause = "Remove torch.cuda.empty_cache(), avoid" if self.frees else "Avoid"
         return (
-            f"Keep device memory that was allocated: {often(self.calls, self.steps, self.per)} of "
+            f"{often(self.calls, self.steps, self.per)} of "
             f"{', '.join(self.names)} {'takes' if self.calls == self.steps else 'take'} "
             f"{short_time_text(self.time)} {self.per}. {cause} sizes that change with each step, or set "
             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
@@ -209,7 +234,12 @@ class Waits(NamedTuple):
     """Time by which the host would be earlier with other launches, which are late; 0: with none."""
     per: str
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        return f"Do not wait for the device in {remedy_of(self.call, self.ops)[0]}"
+
+    @property
+    def reason(self) -> str:
         op, remedy = remedy_of(self.call, self.ops)
         inside = f" (in {op})" if op != self.call else ""
         more = (
@@ -219,7 +249,7 @@ class Waits(NamedTuple):
             else ""
         )
         return (
-            f"Do not wait for the device: {self.call}{inside} waits for it, {often(self.calls, self.steps, self.per)}, "
+            f"{self.call}{inside} waits for it, {often(self.calls, self.steps, self.per)}, "
             f"and the device then idles {short_time_text(self.idle)} {self.per} until the host has launched again."
             f"{more} {remedy}"
         ).rstrip()
@@ -240,7 +270,12 @@ class OptimizerOps(NamedTuple):
     fused: int | None
     """The same of the fused step."""
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        return f"Use torch.optim.{self.name}(..., fused=True)"
+
+    @property
+    def reason(self) -> str:
         how = "a list of tensors at a time (foreach)" if self.by_lists else "tensor by tensor"
         pieces = plural(self.pieces, "kernel" if self.on_device else "op")
         passes = (
@@ -249,7 +284,7 @@ class OptimizerOps(NamedTuple):
             if self.passes is not None and self.fused is not None and self.passes > self.fused
             else ""
         )
-        return f"Use torch.optim.{self.name}(..., fused=True): the step runs {how}, in {pieces} {self.per}{passes}."
+        return f"the step runs {how}, in {pieces} {self.per}{passes}."
 
 
 class Launches(NamedTuple):
@@ -264,11 +299,16 @@ class Launches(NamedTuple):
     torch: bool
     """Whether the program is one of PyTorch."""
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        return "Launch more work at once"
+
+    @property
+    def reason(self) -> str:
         late = "" if self.late is None else f", {percent_text(self.late)} of them late"
         how = 'a CUDA graph or torch.compile(mode="reduce-overhead")' if self.torch else "a CUDA graph"
         return (
-            f"Launch more work at once: the device waits {short_time_text(self.idle)} {self.per} for the host, which "
+            f"the device waits {short_time_text(self.idle)} {self.per} for the host, which "
             f"makes {plural(self.launches, 'launch', 'launches')} {self.per}{late}. Use {how}, or larger "
             "batches. The times of the ops listed here are those for which the device waited for their launch."
         )
@@ -284,9 +324,14 @@ class HostWork(NamedTuple):
     covered: float
     """Part of ``idle`` that the recorded ones take."""
 
-    def __str__(self) -> str:
+    @property
+    def action(self) -> str:
+        return "Take work off the thread that launches"
+
+    @property
+    def reason(self) -> str:
         return (
-            f"Take work off the thread that launches: the device idles {short_time_text(self.idle)} {self.per} in long "
+            f"the device idles {short_time_text(self.idle)} {self.per} in long "
             f"pauses between launches; the host was in {', '.join(self.names)} for {short_time_text(self.covered)} of "
             "it. Do that in another thread or process, on the device, or while the device has work."
         )

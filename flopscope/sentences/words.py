@@ -3,11 +3,49 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
+from typing import Protocol
 
-from flopscope.support.units import short_time_text
+from flopscope.support.units import percent_text, short_time_text
 
-__all__ = ["cost_text", "cut", "listed"]
+__all__ = ["OP_WIDTH", "cost_text", "cut", "gain_text", "listed", "sentence", "shown_as_sentence"]
+
+PLAIN_WORD = re.compile(r"[a-z]+(?=[ ,']|$)")
+OP_WIDTH = 32
+"""Longest name of an op in an action."""
+
+
+class Facts(Protocol):
+    """Facts of a finding. Its sentence is made from them alone: what to do, in a few words, and why."""
+
+    @property
+    def action(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+
+def sentence(facts: Facts) -> str:
+    """Return the whole sentence of facts, what to do, a colon, and why."""
+    return f"{facts.action}: {facts.reason}"
+
+
+def shown_as_sentence(text: str) -> str:
+    """Return text with a capital at its start, unless it starts with a name: "aten::mm", "torch.compile"."""
+    return text[:1].upper() + text[1:] if PLAIN_WORD.match(text) else text
+
+
+NO_GAIN = {
+    "warmup": "the first use of code takes about {} of the time",
+    "straggler": "waiting takes about {} of the time",
+}
+"""Of rules whose advice does not itself shorten the program: what the saving is."""
+
+
+def gain_text(rule: str, percent: float) -> str:
+    """Return what following a piece of advice gains, in a few words: "about 26% less time"."""
+    share = f"{percent:.0f}%" if percent >= 9.5 else percent_text(percent)
+    return NO_GAIN.get(rule, "about {} less time").format(share)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -10,11 +10,13 @@ from flopscope.sources.graphs import Source
 from flopscope.sources.load import GraphCaptures, NotATrace, Trace, load_with, read_captures
 from flopscope.sources.paths import Found, find_traces, listed
 from flopscope.support.safe import printable
+from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
 __all__ = ["load_traces"]
 
 
+@suggesting
 def load_traces(
     *sources: str | os.PathLike[str],
     max_bytes: int | None = None,

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from flopscope.sources.peek import START
 
 __all__ = ["Foreign", "foreign_file"]
 
 _RECORD = "record the program with torch.profiler and export_chrome_trace()"
 _SAVE = "it is read from a file, not from a stream: save it, and read that file"
 _SQLITE = b"SQLite format 3\0"
+_STATEMENT = re.compile(rb"^(?:import|from|def|class|async def|if|for|while|with|print) ?[\w.(]", re.M)
 _NAMES = re.compile(rb"^[^\r\n{}\[\]]*,[^\r\n{}\[\]]*,[^\r\n{}\[\]]*\r?\n")
 
 
@@ -47,9 +52,34 @@ def _is_profile(start: bytes) -> bool:
     return len(start) > 2 and start[0] & 0x7F == ord("{") and start[1] & 0x7F in b"()" and start[2] == 3
 
 
+def _is_python(start: bytes) -> bool:
+    """Whether the text has a statement of Python's and can be parsed, as far as its statements are complete."""
+    if b"\0" in start or _STATEMENT.search(start) is None:
+        return False
+    if len(start) >= START:  # of a longer file
+        start = start[: [match.start() for match in _STATEMENT.finditer(start)][-1]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of invalid escapes
+        return _parses(start)
+
+
+def _parses(text: bytes) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
 def _is_csv(start: bytes) -> bool:
     return _NAMES.match(start[:4096]) is not None and b"\0" not in start[:4096]
 
+
+_PYTHON = Foreign(
+    _is_python,
+    "a Python program",
+    "run it with `flopscope run {name}`, which prints its summary; --trace trace.json.gz writes a trace of it",
+)
 
 # The first row that matches counts.
 FOREIGN = (
@@ -112,10 +142,13 @@ FOREIGN = (
     Foreign(_starts(b"PAR1", b"ARROW1"), "a table (Parquet or Arrow)", f"it holds no events of a trace; {_RECORD}"),
     Foreign(_starts(b"\x93NUMPY", b"\x89HDF"), "a file of arrays (NumPy or HDF5)", _RECORD),
     Foreign(_is_html, "a page of HTML or XML", _RECORD),
+    _PYTHON,
     Foreign(_is_csv, "a table of comma-separated values", f"a table cannot be read back as a trace; {_RECORD}"),
 )
 
 
-def foreign_file(start: bytes) -> Foreign | None:
+def foreign_file(start: bytes, name: str = "") -> Foreign | None:
     """Return what a file is that begins with these bytes and is no trace; None if that is unknown."""
+    if name.endswith(".py"):
+        return _PYTHON
     return next((kind for kind in FOREIGN if kind.matches(start)), None)

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
+from flopscope.hardware.cpu import CPU, CPU_MEMBER
 from flopscope.results.chrome_trace import COMPRESSION
 from flopscope.sources.load import load_own
 from flopscope.support.files import replacing
 
 if TYPE_CHECKING:
-    from flopscope.hardware.counters import Counters
     from flopscope.sources.load import Trace
 
 __all__ = ["KinetoText", "keep_text"]
@@ -37,7 +37,7 @@ class KinetoText:
 
     def __init__(self, results: Any) -> None:
         self._results = results
-        self.counters: Counters | None = None  # what was counted meanwhile
+        self.samples: list[Any] = []  # Counters and StackSamples of the same time
         self._memory: int | None = None  # the file descriptor
         self._quoted_path = b""  # the path of its file that the text contains
 
@@ -49,13 +49,16 @@ class KinetoText:
         with _links_to(self._text()) as path:
             return load_own(path)
 
-    def save(self, path: str, compressed: bool = False, events: bytes = b"") -> None:
-        """Write the trace to a file, as _ProfilerResult does, with more events. Raise OSError if that fails."""
+    def save(self, path: str, compressed: bool = False, events: bytes = b"", members: bytes = b"") -> None:
+        """Write the trace to a file, as _ProfilerResult does, with the CPU, and more events and members of the head.
+
+        Raise OSError if that fails.
+        """
         memory = self._text()
         size = os.fstat(memory).st_size
         head = max(0, size - _TAIL)  # bytes that are copied unchanged
         tail = os.pread(memory, _TAIL, head).replace(self._quoted_path, json.dumps(path, ensure_ascii=False).encode())
-        tail = _with_events(tail, events)
+        tail = _with_cpu(_with_additions(tail, events, members))
         with replacing(path, "wb") as file:
             if compressed:
                 name = os.path.basename(path).removesuffix(".gz")
@@ -90,13 +93,24 @@ class KinetoText:
             raise OSError("Kineto wrote no trace; its output may contain the reason")
 
 
-def _with_events(tail: bytes, events: bytes) -> bytes:
-    """Insert events at the end of the list of events, whose bracket is the last one before the trace's name."""
+def _with_additions(tail: bytes, events: bytes, members: bytes) -> bytes:
+    """Insert events at the end of the list of events, whose bracket is the last one before the trace's name.
+
+    Members are inserted after it.
+    """
     at = tail.rfind(b"]", 0, tail.rfind(b'"traceName"'))
     if not events or at < 0:
         return tail
     before = tail[:at].rstrip()
-    return before + (b"\n" if before.endswith((b"[", b",")) else b",\n") + events + b"\n" + tail[at:]
+    more = b",\n" + members if members else b""
+    return before + (b"\n" if before.endswith((b"[", b",")) else b",\n") + events + b"\n]" + more + tail[at + 1 :]
+
+
+def _with_cpu(tail: bytes) -> bytes:
+    """Insert the description of this machine's CPU before the trace's name."""
+    at = tail.rfind(b'"traceName"')
+    member = f"{json.dumps(CPU_MEMBER)}: {json.dumps(CPU.here().to_head())},\n  "
+    return tail if at < 0 else tail[:at] + member.encode() + tail[at:]
 
 
 def _send(memory: int, size: int, file: IO[bytes]) -> None:

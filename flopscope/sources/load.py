@@ -6,13 +6,16 @@ import errno
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from flopscope import _core
+from flopscope.hardware.cpu import CPU, CPU_MEMBER, peaks_of_cpu, why_cpu_unknown
 from flopscope.hardware.model import Model, models_of, why_unknown
+from flopscope.results.chrome_trace import STACKS_MEMBER
 from flopscope.results.process import rank_of
 from flopscope.results.results import Results
 from flopscope.sources import graphs
@@ -25,6 +28,7 @@ from flopscope.sources.peek import as_file, start_of
 from flopscope.support.device_names import index_of
 from flopscope.support.files import close_names
 from flopscope.support.safe import printable
+from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
@@ -80,6 +84,7 @@ class Trace(Results):
         self._timing = "trace"
         self._trace_id = metadata.get("trace_id")
         self._metadata = {key: value for key, value in metadata.items() if key not in _REGENERATED}
+        self._recorded_cpu = _cpu_of(source, metadata)
 
     @property
     def dropped(self) -> int:
@@ -111,18 +116,29 @@ class Trace(Results):
         return self._core.device_names
 
     def _peaks(self, core: _core.Store, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, str]]]:
-        """Return the peaks of the devices named in the trace, and their descriptions for a table."""
+        """Return the peaks of the devices that the trace names, and their descriptions for a table."""
         from flopscope.hardware.device import peaks_of_models
 
+        if core.devices <= {"cpu"}:
+            peaks, cpu = peaks_of_cpu(self._cpu, source), self._cpu or CPU.here()
+            return ({}, {}) if peaks is None else ({"cpu": peaks}, {"cpu": {"source": peaks.source, "name": cpu.name}})
         models = self._models
         shares = peaks_of_models({core.device_name(index): model for index, model in models.items()}, source)
         named = {device: models[index_of(device)].name for device in shares}
         sources = {device: {"source": peaks.source, "name": named[device]} for device, peaks in shares.items()}
         return shares, sources
 
+    def _stored_peaks(self, core: _core.Store) -> tuple[dict[str, Peaks], dict[str, dict[str, str]]]:
+        measures = core.devices <= {"cpu"}  # the peaks of GPUs are looked up, whatever their source
+        return self._peaks(core, "datasheet" if measures or self._usual_peaks == "datasheet" else "measured")
+
     def _measured(self, device: str) -> Peaks | None:
         """Return None: the device may not be present. Tables then use the shortest kernel of the trace."""
         return None
+
+    @property
+    def _cpu(self) -> CPU | None:
+        return self._recorded_cpu
 
     @property
     def _models(self) -> dict[int, Model]:
@@ -134,12 +150,12 @@ class Trace(Results):
         from flopscope.hardware.device import devices
 
         if device == "cpu":
-            return "a trace does not name its CPU"
+            return why_cpu_unknown(self._cpu)
         model = self._models.get(index_of(device))
         if model is None:
             return "the trace does not name the device"
         here = any(one.name == model.name for one in devices())
-        return why_unknown(model, here=here, measured=source == "measured")
+        return why_unknown(model, here=here, measured=source != "datasheet")
 
     def __repr__(self) -> str:
         return f"<flopscope.Trace of {self.source}: {len(self)} events>"
@@ -160,10 +176,12 @@ _REGENERATED = frozenset(
         "rooflinePeaks",
         "flopscope",
         "accelerator",
+        CPU_MEMBER,
     }
 )
 
 
+@suggesting
 def load_trace(
     source: str | bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes],
     *,
@@ -245,6 +263,7 @@ def load_with(
         raise ImportError(printable(f"{name}: {problem}")) from problem
     problems.warn(report)
     metadata = _metadata(report["head"])
+    metadata.pop(STACKS_MEMBER, None)  # the core has read it
     for step in _unfinished(metadata):
         core.undo_step(step)
     given = GraphCaptures([], []) if captures is None else captures()
@@ -336,10 +355,11 @@ class _Problems(AbstractContextManager["_Problems"]):
         """Return an error that names the source and, if it is not a trace at all, what it is and what to do."""
         if self.captured and not isinstance(problem, NotACapture):
             return ValueError(printable(f"{self.name}: {problem}"))
-        kind = foreign_file(self.start)
+        kind = foreign_file(self.start, self.name)
         if kind is not None:
             brief = f"it is {kind.what}"
-            text = f"{brief}, not a trace: {kind.instead} ({problem})"
+            instead = kind.instead.format(name=shlex.quote(self.name))
+            text = f"{brief}, not a trace: {instead} ({problem})"
         else:
             text = str(problem)
             brief = problem.brief if isinstance(problem, NotATrace) else text
@@ -412,6 +432,15 @@ def _metadata(head: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return members if isinstance(members, dict) else {}
+
+
+def _cpu_of(source: str, metadata: Mapping[str, Any]) -> CPU | None:
+    """Return the CPU that the head of a trace describes; a warning tells of peaks that are none."""
+    try:
+        return CPU.of_head(metadata)
+    except ValueError as problem:
+        warn_user(printable(f"{source}: the peaks of its CPU are ignored: {problem}"))
+        return CPU.of_head({CPU_MEMBER: {**metadata[CPU_MEMBER], "peaks": None}})
 
 
 def _unfinished(metadata: Mapping[str, Any]) -> list[str]:

@@ -18,6 +18,8 @@ from flopscope.hardware.capture import TIMERS, Recipe, Timer, start_core, warn_o
 from flopscope.hardware.counters import Counters, CountersWish, LateCounters, check_counters, why_no_counters
 from flopscope.results.results import Results
 from flopscope.sources.schedules import ProfilerAction, action_at
+from flopscope.sources.stack_samples import StackSamples
+from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
 __all__ = ["profile"]
@@ -71,6 +73,7 @@ def _ended_by_failure(method: Method) -> Method:
     return cast("Method", guarded)
 
 
+@suggesting
 class profile(Results):
     """A recording of what runs on all threads, in a ``with`` block or between ``start()`` and ``stop()``.
 
@@ -97,6 +100,9 @@ class profile(Results):
         "require" raises RuntimeError instead.
     counter_interval_us: µs between samples, 1 to 1e6. None: 2.5 µs for 0.1 s; if the profile goes on, 100 µs and more,
         with windows of 2.5 µs and rests in between.
+
+    sample_stacks: True also samples where the Python threads are, about every millisecond, at less than 2 % of the
+        time: ``lines()`` and ``summary()`` tell the lines that took the time, and those that a device waited for.
 
     custom_trace_id_callback: called at the beginning of each cycle; returns its trace id, a string. By default ids are
         random.
@@ -136,6 +142,7 @@ class profile(Results):
         record_api_calls: bool = True,
         counters: CountersWish = False,
         counter_interval_us: float | None = None,
+        sample_stacks: bool = False,
     ) -> None:
         super().__init__()  # its core is that of the latest cycle, which may still be recording
         _refuse(acc_events and schedule is not None, _NO_ACCUMULATION)
@@ -163,6 +170,8 @@ class profile(Results):
         self._interval_ns = interval_ns
         self._counters: Counters | None = None  # that count now
         self._counters_refused = False
+        self.sample_stacks = sample_stacks
+        self._stacks: StackSamples | None = None  # that are taken now
         self.step_num = 0
         """Number of the current step, from 0; each ``step()`` increments it."""
         self.current_action = self._action_of(0)
@@ -292,12 +301,14 @@ class profile(Results):
 
     def _record(self) -> None:
         self._warm_up()
+        self._sample()
         if self._count() and self._live is not None:
             self._live.restart()  # the time that it took to start the counters is no part of the profile
         self._keep(self._live)
 
     def _forget_warm_up(self) -> None:
         self._count()
+        self._sample()
         if self._live is not None:
             self._live.restart()
         self._keep(self._live)
@@ -316,6 +327,11 @@ class profile(Results):
         self._counted_from = time.monotonic_ns()
         return self._counters is not None
 
+    def _sample(self) -> None:
+        if self.sample_stacks and self._live is not None and self._stacks is None:
+            stacks = StackSamples()
+            self._stacks = stacks if stacks.start() else None
+
     def _keep(self, core: Profiler | None) -> None:
         """Make the later events of a recorder, including ranges, the results."""
         if core is not None:
@@ -324,9 +340,11 @@ class profile(Results):
 
     def _save(self) -> None:
         """Stop the recorder, or finish stopping it after an interrupt. The events of a warm-up are not results."""
-        core, counters = self._live, self._counters
+        core, counters, stacks = self._live, self._counters, self._stacks
         if core is not None:
             try:
+                if stacks is not None:
+                    stacks.stop()
                 if core.running:
                     record_into(None)
                     if counters is not None:
@@ -334,10 +352,12 @@ class profile(Results):
                     core.stop()
             finally:
                 if not core.running:
-                    self._live = self._counters = None
+                    self._live = self._counters = self._stacks = None
             if counters is not None:
                 counters.pour(core.store, self._counted_from)
                 self._energy, self._counters_refused = counters.energy, counters.refused
+            if stacks is not None:
+                stacks.pour(core.store)
             warn_of_losses(core)
 
     def _save_and_hand_over(self) -> None:

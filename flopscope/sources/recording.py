@@ -14,10 +14,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from flopscope._core import Store
 from flopscope.hardware.device import find_device
 from flopscope.results.results import Results
 from flopscope.sources.arguments import record_arguments
 from flopscope.sources.profiler import profile, set_background
+from flopscope.sources.stack_samples import StackSamples
 from flopscope.sources.steps import StepCounter
 from flopscope.sources.watching import (
     end_background,
@@ -46,8 +48,8 @@ class Window(NamedTuple):
 class Recording:
     """What ``flopscope run`` records of the program that runs in this process, on all of its threads.
 
-    ``settings`` are record_shapes, with_stack, profile_memory and counters. ``torch_profile`` returns the class
-    ``flopscope.torch.profile``; it is called after the program has imported torch. ``tell`` prints a message.
+    ``settings`` are record_shapes, with_stack, profile_memory, counters and sample_stacks. ``torch_profile`` returns
+    the class ``flopscope.torch.profile``; it is called after the program has imported torch. ``tell`` prints a message.
 
     Nothing here raises an exception into the program: a failure is told, and ends the recording.
     """
@@ -62,6 +64,7 @@ class Recording:
     ) -> None:
         self._window = window
         self._settings = dict(settings)
+        self._stacks = StackSamples(with_children=True) if self._settings.pop("sample_stacks", False) else None
         self._torch_profile = torch_profile
         self._tell = tell
         self._rank = rank
@@ -93,6 +96,8 @@ class Recording:
         if "torch" not in sys.modules:
             self._safely(self._watch_graphs)
         after_import("torch", self._torch_imported)
+        if self._window is None and self._stacks is not None:
+            self._stacks.start()  # of the whole program, also where nothing else is recorded
         if self._window is None or self._window.begin == 0:
             self._safely(self._open)
         if self._window is not None and self._window.unit == "seconds":
@@ -108,6 +113,8 @@ class Recording:
         with self._lock:
             if self._state == "forked":
                 return None
+            if self._stacks is not None:
+                self._stacks.stop()
             self._steps.leave()
             self._disarm()
             if self._state == "recording":
@@ -195,6 +202,8 @@ class Recording:
         """Start to record, at the beginning of the window."""
         if self._state != "waiting":
             return
+        if self._window is not None and self._stacks is not None:
+            self._stacks.start()
         if self._torch is None:
             prof = profile(**self._settings)
             prof._recipe = replace(prof._recipe, early=True)
@@ -257,6 +266,8 @@ class Recording:
     def _close(self) -> None:
         """Stop recording, at the end of the window or of the program."""
         self._disarm()
+        if self._window is not None and self._stacks is not None:
+            self._stacks.stop()
         if self._state == "recording":
             self._leave_step()
             self._name_rank()
@@ -341,12 +352,16 @@ class Recording:
     # The end ----------------------------------------------------------------------------------------------------------
 
     def _result(self) -> Results | None:
-        if self._prof is None:
-            return None
-        prof: Results = self._prof
+        found = None if self._prof is None else self._read(self._prof)
+        return found or self._sampled()
+
+    def _read(self, prof: Results) -> Results | None:
+        """Return the profile with the samples, or None if it is empty or cannot be read."""
         if why_unwatched():
             prof._hints = prof._hints._replace(graphs=f"They could not be watched: {why_unwatched()}.")
         try:
+            if not isinstance(prof, profile) and self._stacks is not None:
+                prof._add_samples(self._stacks)  # type: ignore[attr-defined]
             empty = not len(prof)
         except ValueError:  # a trace without events
             empty = True
@@ -356,13 +371,28 @@ class Recording:
         if empty:
             self._why = "the program ran no op of torch or flopscope and no work on a GPU while it was recorded"
             return None
-        if isinstance(prof, profile) and self._settings.get("counters"):
-            self._tell_of_counters(prof)
+        if isinstance(prof, profile):
+            if self._stacks is not None:
+                self._stacks.pour(prof._recorded("stacks"))
+            if self._settings.get("counters"):
+                self._tell_of_counters(prof)
         if self._lacks_first:
             self._tell("step 0 is recorded, but not marked: its end was its first sign; --steps 0: marks it")
         if isinstance(prof, profile) and not _are_measured(prof):
             prof._usual_peaks = "datasheet"  # measuring takes seconds, and memory that the program may hold
         return prof
+
+    def _sampled(self) -> Results | None:
+        """Return the samples alone, or None if there are none."""
+        if self._stacks is None:
+            return None
+        found = Results()
+        found._core = Store()
+        self._stacks.pour(found._core)
+        if not found._core.lines()["groups"]:
+            return None
+        found._hints = found._hints._replace(said=(f"No op was recorded: {self._why}.",))
+        return found
 
     def _tell_of_counters(self, prof: profile) -> None:
         if not prof._counters_refused and not prof._recorded("counters").samples():

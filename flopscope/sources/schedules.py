@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
+
+from flopscope.support.suggest import suggesting
+from flopscope.support.warn import warn_user
 
 __all__ = ["ProfilerAction", "action_at", "schedule"]
 
@@ -26,6 +28,7 @@ class ProfilerAction(Enum):
     __hash__ = object.__hash__  # Enum's is a Python function, which a profile with stacks would record at each step
 
 
+@suggesting
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Callable[[int], ProfilerAction]:
@@ -48,7 +51,7 @@ def schedule(
             f"repeat={repeat} (at least 0), skip_first={skip_first} (at least 0)"
         )
     if warmup == 0:
-        warnings.warn("Profiler won't be using warmup, this can skew profiler results", stacklevel=2)
+        warn_user("Profiler won't be using warmup, this can skew profiler results")
     cycle = wait + warmup + active
     ahead = wait if skip_first_wait else 0
 

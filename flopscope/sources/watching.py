@@ -15,6 +15,7 @@ from typing import Any
 from flopscope import _core
 from flopscope.hardware.capture import may_evict, why_not_loaded
 from flopscope.sources.load import load_trace
+from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
 __all__ = [
@@ -81,6 +82,7 @@ class GraphWatch:
 _watch: GraphWatch | None = None
 
 
+@suggesting
 def watch_graphs(*, with_stack: bool = False) -> GraphWatch:
     """Watch this process capture CUDA graphs, so that the kernels of replays belong to the ops that launched them.
 

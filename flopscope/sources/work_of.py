@@ -12,11 +12,13 @@ from flopscope import _core
 from flopscope.hardware.device import find_device, peaks_of_models
 from flopscope.hardware.model import Model, why_unknown
 from flopscope.hardware.peaks import Peaks
-from flopscope.support.suggest import did_you_mean
+from flopscope.sources.work_rules import registered
+from flopscope.support.suggest import did_you_mean, suggesting
 
 __all__ = ["Work", "roofline_time", "work"]
 
 
+@suggesting
 @dataclass(frozen=True)
 class Work:
     """FLOPs and bytes of one call of an op. NaN: unknown."""
@@ -42,6 +44,7 @@ class Work:
         return self.flops / self.bytes if self.bytes > 0 else math.nan
 
 
+@suggesting
 def work(
     name: str,
     shapes: Sequence[Any],
@@ -84,10 +87,11 @@ def work(
         bytes=found["bytes_moved"],
         unit=found["unit"],
         estimated=found["at_most"],
-        why=_why(name, found),
+        why=_why(name, found, dims),
     )
 
 
+@suggesting
 def roofline_time(
     of: Work | float,
     bytes: float = math.nan,
@@ -135,17 +139,47 @@ def _peaks_of(device: str | None) -> Peaks:
     return found
 
 
-def _why(name: str, found: dict[str, Any]) -> str | None:
+def _why(name: str, found: dict[str, Any], dims: Sequence[Any]) -> str | None:
     """Return why the work of a call is unknown, or None if it is known."""
     if not (math.isnan(found["flops"]) and math.isnan(found["bytes_moved"])):
         return None
     if found["expected"]:
         return f"the arguments do not fit the rule for {name}, which expects: {found['expected']}"
+    if unequal := _unequal(name, dims):
+        return f"sizes that must be equal are not: {unequal}"
     if found["has_rule"]:
         return f"the rule for {name} gives no work for these arguments: their shapes, or values that are missing"
     full = f"aten::{name}"
-    hint = f"; did you mean {full}?" if "::" not in name and _core._work_of_torch(full, [], [])["has_rule"] else ""
-    return f"there is no rule for {name}{hint}"
+    if "::" not in name and _core._work_of_torch(full, [], [])["has_rule"]:
+        return f"there is no rule for {name}; did you mean {full!r}?"
+    space, _, _ = name.rpartition("::")
+    known = _core._ruled_ops()
+    return f"there is no rule for {name}{did_you_mean(name if space else full, [*known, *registered()])}"
+
+
+_EQUAL = {
+    "mm": (((0, -1), (1, -2)),),
+    "bmm": (((0, -1), (1, -2)), ((0, 0), (1, 0))),
+    "addmm": (((1, -1), (2, -2)),),
+    "baddbmm": (((1, -1), (2, -2)), ((1, 0), (2, 0))),
+    "mv": (((0, -1), (1, -1)),),
+    "addmv": (((1, -1), (2, -1)),),
+    "matmul": (((0, -1), (1, -2)),),
+    "linear": (((0, -1), (1, -1)),),
+}
+"""Sizes of products that must be equal, each as the number of an argument and that of a dimension."""
+
+
+def _unequal(name: str, dims: Sequence[Any]) -> str:
+    """Return the sizes of a call of torch that must be equal and are not, with their shapes; "" for none."""
+    for pair in _EQUAL.get(name.removeprefix("aten::"), ()):
+        shapes = [dims[argument] if argument < len(dims) else [] for argument, _ in pair]
+        if not all(shapes) or any(isinstance(size, (list, tuple)) for shape in shapes for size in shape):
+            continue
+        a, b = (shape[max(at, -len(shape))] for shape, (_, at) in zip(shapes, pair, strict=True))
+        if a != b:
+            return f"{a} ≠ {b} in {' and '.join(str(tuple(shape)) for shape in shapes)}"
+    return ""
 
 
 def _dtype(dtype: Any) -> str | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from flopscope import _core
+from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
 __all__ = ["WorkCall", "register_work"]
@@ -18,6 +19,7 @@ NUMBERS = ("flops", "bytes_read", "bytes_written")
 UNIT = "unit"
 
 
+@suggesting
 @dataclass(frozen=True)
 class WorkCall:
     """One call of an op as recorded in a trace. Each of the four lists has one entry per argument of the op's schema.
@@ -48,6 +50,12 @@ _rules: dict[str, WorkRule] = {}
 _warned: set[str] = set()
 
 
+def registered() -> list[str]:
+    """Return the names that have a registered rule."""
+    return [*_rules]
+
+
+@suggesting
 def register_work(name: str, fn: WorkRule | None) -> None:
     """Register ``fn`` as the rule that computes the FLOPs and bytes of an op in all later tables.
 

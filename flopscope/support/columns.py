@@ -7,8 +7,9 @@ columns. Lines keep their trailing blanks: strip them where they are unwanted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-__all__ = ["GAP", "aligned_line", "aligned_lines", "column_widths", "dashes"]
+__all__ = ["GAP", "Rows", "aligned_line", "aligned_lines", "column_widths", "dashes"]
 
 GAP = "  "
 
@@ -33,3 +34,25 @@ def aligned_lines(rows: Sequence[Sequence[str]], align: str = "<>") -> list[str]
     """Return a line for each row, with columns as wide as their widest cells."""
     widths = column_widths(rows)
     return [aligned_line(row, widths, align) for row in rows]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table of text that is fitted to a width when it is printed. The first row is the header."""
+
+    rows: Sequence[Sequence[str]]
+    align: str = "<>"
+
+    def lines(self, width: int) -> list[str]:
+        """Return the lines. Columns that do not fit follow below the others, beside the first column once more."""
+        blocks, widths = [[0]], column_widths(self.rows)
+        for place in range(1, len(widths)):
+            taken = sum(widths[i] + len(GAP) for i in blocks[-1])
+            if taken + widths[place] > width and len(blocks[-1]) > 1:
+                blocks.append([0])
+            blocks[-1].append(place)
+        texts = [aligned_lines([[row[i] for i in block] for row in self.rows], self._align(block)) for block in blocks]
+        return [line.rstrip() for text in texts for line in text]
+
+    def _align(self, block: Sequence[int]) -> str:
+        return "".join(self.align[min(place, len(self.align) - 1)] for place in block)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["HINTS", "WITHOUT_OPS", "Hints"]
+__all__ = ["HINTS", "ON_CPU_WITHOUT_OPS", "WITHOUT_OPS", "Hints"]
 
 
 class Hints(NamedTuple):
@@ -30,7 +30,7 @@ class Hints(NamedTuple):
 HINTS = Hints(
     "The work of ops is unknown because no input shapes were recorded: profile with record_shapes=True.",
     "No input shapes were recorded, so the work of most ops is unknown: profile with record_shapes=True, or by "
-    "flopscope run --shapes.",
+    "flopscope run without --no-shapes.",
     "record with a schedule, and call prof.step() in the loop; under flopscope run, call fs.step()",
     "record_shapes=True",
     {
@@ -49,3 +49,8 @@ _WITHOUT_OPS = (
 )
 WITHOUT_OPS = HINTS._replace(shapes=_WITHOUT_OPS, advice=_WITHOUT_OPS)
 """Of a trace of torch without ops."""
+ON_CPU_WITHOUT_OPS = (
+    "The work of the ranges is unknown, because no op that did it was recorded: state it by fs.record_function(…, "
+    "flops=…, bytes=…, unit=…)."
+)
+"""Of a program on a CPU that is none of torch."""

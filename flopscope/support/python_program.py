@@ -1,4 +1,5 @@
-"""Running a program as the command ``python`` does: a script, a folder or archive with a ``__main__``, or a module."""
+"""Running a program as the command ``python`` does: a script, a folder or archive with a ``__main__``, a module, code
+of the command line, or the standard input."""
 
 from __future__ import annotations
 
@@ -8,9 +9,10 @@ import os
 import pkgutil
 import runpy
 import sys
+import textwrap
 import threading
 from contextlib import suppress
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import BuiltinImporter, SourceFileLoader
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
@@ -20,61 +22,113 @@ __all__ = ["PythonProgram", "exit_status", "show_exception", "wait_for_threads"]
 
 
 class PythonProgram:
-    """A program that runs in this process as ``python TARGET ARGUMENTS`` or ``python -m TARGET ARGUMENTS`` runs it.
+    """A program that runs in this process as ``python TARGET ARGUMENTS`` runs it, ``option`` ("-m" or "-c") before it.
 
+    Without an option, the target "-" is the standard input. ``name`` is for the names of files, ``title`` for people.
     Raise OSError if the target is a file that cannot be read. A module is looked for when it runs.
     """
 
-    def __init__(self, target: str, arguments: list[str], *, is_module: bool = False) -> None:
+    def __init__(self, target: str, arguments: list[str], option: str = "") -> None:
         self.target = target
         self.arguments = arguments
-        self.is_module = is_module
-        self._has_main = not is_module and pkgutil.get_importer(target) is not None  # a folder or an archive
-        if not is_module and not self._has_main:
-            with io.open_code(os.path.abspath(target)):
-                pass
         self._replaced: ModuleType | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the program in the names of files: that of the script or the last one of the module."""
-        if self.is_module:
-            parts = [part for part in self.target.split(".") if part not in ("", "__main__")]
-            return parts[-1] if parts else "module"
-        return os.path.splitext(os.path.basename(os.path.abspath(self.target)))[0]
+        self._first_argument = option or target
+        if option == "-m":
+            parts = [part for part in target.split(".") if part not in ("", "__main__")]
+            self._run, self.name, self.title = self._run_module, parts[-1] if parts else "module", target
+        elif option == "-c":
+            self._run, self.name, self.title = self._run_code, "command", "python -c"
+        elif target == "-":
+            self._run, self.name, self.title = self._run_input, "stdin", "python -"
+        else:
+            path = os.path.abspath(target)
+            self.title = os.path.basename(path)
+            self.name = os.path.splitext(self.title)[0]
+            is_container = pkgutil.get_importer(target) is not None
+            self._run = self._run_container if is_container else self._run_script
+            if not is_container:
+                with io.open_code(path):
+                    pass
 
     def run(self) -> BaseException | None:
         """Run the program's main thread to its end, and return the exception that ended it."""
         main = ModuleType("__main__")
         self._replaced = sys.modules["__main__"]  # keeps the globals of the command that runs it
         sys.modules["__main__"] = main
+        sys.argv = [self._first_argument, *self.arguments]
         try:
-            if self.is_module:
-                sys.argv = ["-m", *self.arguments]
-                _set_first_path(os.getcwd())
-                runpy._run_module_as_main(self.target)  # type: ignore[attr-defined]
-            elif self._has_main:
-                sys.argv = [self.target, *self.arguments]
-                _set_first_path(os.path.join(os.getcwd(), self.target), always=True)
-                runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
-            else:
-                sys.argv = [self.target, *self.arguments]
-                _set_first_path(os.path.dirname(os.path.realpath(self.target)))
-                self._run_script(main)
+            self._run(vars(main))
         except BaseException as problem:
             problem.__traceback__ = _without_our_frames(problem.__traceback__)
             return problem
         return None
 
-    def _run_script(self, main: ModuleType) -> None:
+    def _run_module(self, names: dict[str, Any]) -> None:
+        _set_first_path(os.getcwd())
+        runpy._run_module_as_main(self.target)  # type: ignore[attr-defined]
+
+    def _run_container(self, names: dict[str, Any]) -> None:
+        """Run the ``__main__`` of a folder or an archive."""
+        _set_first_path(os.path.join(os.getcwd(), self.target), always=True)
+        runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
+
+    def _run_script(self, names: dict[str, Any]) -> None:
+        _set_first_path(os.path.dirname(os.path.realpath(self.target)))
         path = os.path.join(os.getcwd(), self.target)  # not normalised, as Python's own
-        names = vars(main)
-        names.update(
-            __file__=path, __loader__=SourceFileLoader("__main__", path), __builtins__=builtins, __cached__=None
-        )
-        if sys.version_info < (3, 14):
-            names["__annotations__"] = {}
+        _fill(names, SourceFileLoader("__main__", path), path)
         exec(_code_of(path), names)
+
+    def _run_code(self, names: dict[str, Any]) -> None:
+        _set_first_path("")
+        _fill(names, BuiltinImporter)
+        text = (self.target if sys.version_info < (3, 14) else textwrap.dedent(self.target)) + "\n"
+        code = compile(text, "<string>", "exec", dont_inherit=True)
+        if sys.version_info >= (3, 13):
+            _show_in_tracebacks(code, text)
+        exec(code, names)
+
+    def _run_input(self, names: dict[str, Any]) -> None:
+        _set_first_path("")
+        if sys.stdin is not None and sys.stdin.isatty():
+            _fill(names, BuiltinImporter)
+            return _converse(names)
+        _fill(names, BuiltinImporter, "<stdin>")
+        source = b"" if sys.stdin is None else sys.stdin.buffer.read()
+        exec(compile(source, "<stdin>", "exec", dont_inherit=True), names)
+
+
+def _fill(names: dict[str, Any], loader: object, file: str | None = None) -> None:
+    """Set the names that Python gives to ``__main__``."""
+    names.update(__loader__=loader, __builtins__=builtins)
+    if file is not None:
+        names.update(__file__=file, __cached__=None)
+    if sys.version_info < (3, 14):
+        names["__annotations__"] = {}
+
+
+def _show_in_tracebacks(code: CodeType, text: str) -> None:
+    """Let tracebacks show the lines of ``python -c``, as Python's do since 3.13; its way to do so is not public."""
+    import linecache
+
+    key = code if hasattr(linecache, "_interactive_cache") else code.co_filename
+    with suppress(AttributeError, TypeError):
+        linecache._register_code(key, text, code.co_filename)  # type: ignore[attr-defined]
+
+
+def _converse(names: dict[str, Any]) -> None:
+    """Read statements from the terminal and run them, one after the other."""
+    from code import InteractiveConsole
+
+    startup = os.environ.get("PYTHONSTARTUP")
+    if startup and not sys.flags.ignore_environment:
+        try:
+            exec(_code_of(startup), names)
+        except Exception as problem:
+            problem.__traceback__ = _without_our_frames(problem.__traceback__)
+            show_exception(problem)
+    getattr(sys, "__interactivehook__", bool)()  # completion and history
+    help_text = 'Type "help", "copyright", "credits" or "license" for more information.'
+    InteractiveConsole(names, "<stdin>").interact(f"Python {sys.version} on {sys.platform}\n{help_text}", exitmsg="")
 
 
 def _code_of(path: str) -> CodeType:

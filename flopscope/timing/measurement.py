@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from flopscope import _core
 from flopscope.support.columns import aligned_lines
+from flopscope.support.suggest import suggesting
 from flopscope.support.units import MISSING, bound_text, roofline_text, si_text
 from flopscope.support.units import flop_rate_text as _flop_rate
 from flopscope.support.units import long_time_text as _time
@@ -39,6 +40,7 @@ class Shares:
 
 
 @dataclass(frozen=True)
+@suggesting
 class Measurement(Distribution):
     """The time of one call, its rates and its shares of the peaks. Times are in µs; unknown values are NaN, never 0.
 

@@ -14,6 +14,7 @@ from flopscope.hardware.counters import check_counters
 from flopscope.hardware.energy import EnergyMeter
 from flopscope.hardware.model import Model, why_unknown
 from flopscope.support.progress import time_bar
+from flopscope.support.suggest import suggesting
 from flopscope.timing.counting import Counts, count_call, cupti_stays
 from flopscope.timing.distribution import describe, median
 from flopscope.timing.measurement import Measurement, Shares
@@ -32,6 +33,7 @@ DRIFT, MIN_HALF = 1.1, 5  # reported ratio of the medians of the two halves, and
 SIDE_SHARE, SIDE_SPREAD = 0.1, 0.01  # for other_cache: the share of max_time, and the spread
 
 
+@suggesting
 def measure(
     fn: Callable[..., Any],
     *args: Any,
@@ -225,7 +227,8 @@ def _peaks(stage: Stage, wanted: str) -> dict[str, Peaks]:
         known["measured"] = stage.device.measured
         if known["datasheet"] is None:
             model = Model.of_properties(stage.device.properties)
-            stage.notes.append(why_unknown(model, here=True, measured=False, kind=stage.device.kind))
+            of_cpu = 'a CPU has no datasheet; peaks="measured" measures its peaks'
+            stage.notes.append(of_cpu if stage.device.kind == "cpu" else why_unknown(model, here=True, measured=False))
     return {source: peaks for source, peaks in known.items() if peaks is not None}
 
 

@@ -10,6 +10,7 @@ from os import PathLike
 from typing import Any, Literal
 
 from flopscope.support.progress import time_bar
+from flopscope.support.suggest import suggesting
 from flopscope.timing.distribution import between_steps, median, median_interval
 from flopscope.timing.measurement import plain
 from flopscope.timing.measuring import WARM_UP_SECONDS, WARM_UP_SHARE, _check
@@ -18,13 +19,35 @@ from flopscope.timing.stage import name_of, prepare, require_callable
 
 __all__ = ["TimesCompared", "compare_times"]
 
-Verdict = Literal["faster", "slower", "same", "unclear"]
+Word = Literal["faster", "slower", "same", "unclear"]
 
 CONFIDENCE = 0.99
 GROWTH = 1.5  # of the number of rounds from one check of the criterion to the next
 
 
+class Verdict(str):
+    """One word, equal to "faster", "slower", "same" or "unclear"; printed, it says by how much."""
+
+    __slots__ = ("sentence",)
+    sentence: str
+
+    def __new__(cls, word: str, sentence: str = "") -> Verdict:
+        verdict = super().__new__(cls, word)
+        verdict.sentence = sentence or word
+        return verdict
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        return str.__str__(self), self.sentence
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def __format__(self, spec: str) -> str:
+        return format(self.sentence, spec)
+
+
 @dataclass(frozen=True)
+@suggesting
 class TimesCompared:
     """The ratio of the times of f and g."""
 
@@ -33,7 +56,8 @@ class TimesCompared:
     ci: tuple[float, float]
     """Bootstrap confidence interval of the ratio, 99 %."""
     verdict: Verdict
-    """Verdict on f: "faster" or "slower" if the whole interval lies beyond the margin, "same" if it lies within."""
+    """Verdict on f: "faster" or "slower" if the whole interval lies beyond the margin, "same" if it lies within, else
+    "unclear". It is equal to this word; printed, it says by how much."""
     margin: float
     """Relative difference up to which times count as the same."""
     rounds: int
@@ -87,6 +111,7 @@ class TimesCompared:
         )
 
 
+@suggesting
 def compare_times(
     f: Callable[[], Any],
     g: Callable[[], Any],
@@ -132,16 +157,17 @@ def compare_times(
         pairs = stage.sampled(clock, lambda: rounds(clock, margin, fewest, seconds, stage.watch))
     ratios = ratios_of(pairs, clock.coarse)
     low, high = median_interval(ratios, CONFIDENCE)
+    word, names = verdict_of(low, high, margin), (name_of(f), name_of(g))
     return TimesCompared(
         ratio=median(ratios),
         ci=(low, high),
-        verdict=verdict_of(low, high, margin),
+        verdict=Verdict(word, sentence_of(word, median(ratios), (low, high), names[1])),
         margin=margin,
         rounds=len(ratios),
         f_median=median([one for one, _ in pairs]),
         g_median=median([other for _, other in pairs]),
-        f_name=name_of(f),
-        g_name=name_of(g),
+        f_name=names[0],
+        g_name=names[1],
         timing_source=stage.source,
         device=str(stage.device),
         notes=tuple(stage.notes),
@@ -149,13 +175,19 @@ def compare_times(
     )
 
 
-def verdict_of(low: float, high: float, margin: float) -> Verdict:
+def verdict_of(low: float, high: float, margin: float) -> Word:
     """Return the verdict on f for a confidence interval of the ratio."""
     if low > 1 + margin:
         return "slower"
     if high < 1 / (1 + margin):  # symmetric: exchanging f and g inverts the ratio
         return "faster"
     return "same" if low >= 1 / (1 + margin) and high <= 1 + margin and margin > 0 else "unclear"
+
+
+def sentence_of(word: Word, ratio: float, ci: tuple[float, float], other: str) -> str:
+    """Return the verdict as a phrase: "slower: 1.52 times the time of g (99 %: 1.5 to 1.55)"."""
+    more = "; increase max_time" if word == "unclear" else ""
+    return f"{word}: {ratio:.4g} times the time of {other} (99 %: {ci[0]:.4g} to {ci[1]:.4g}){more}"
 
 
 def ratios_of(pairs: Sequence[tuple[float, float]], coarse: bool) -> list[float]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from flopscope import _core
 from flopscope.support.progress import progress_bar
+from flopscope.support.suggest import suggesting
 from flopscope.timing.measurement import Measurement
 from flopscope.timing.measuring import measure
 from flopscope.timing.operands import call_of_op, operand, required_arguments, tensor_arguments
@@ -73,6 +74,7 @@ class SweepPoint:
 
 
 @dataclass(frozen=True)
+@suggesting
 class Sweep:
     """The result of sweep(): a sequence of Measurements, ordered by dtype and then by size, and their table."""
 
@@ -165,6 +167,7 @@ class Sweep:
         return sweep_html(self)
 
 
+@suggesting
 def sweep(
     op: str | Callable[..., Any],
     sizes: Iterable[Size] | None = None,

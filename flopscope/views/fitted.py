@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from flopscope.support import units
 from flopscope.support.columns import GAP, dashes
@@ -43,11 +43,19 @@ SHARE_STYLES = ((75.0, "green"), (40.0, "yellow"), (0.0, "red"))
 """Colours of shares of the roofline, from a share in percent on."""
 
 
-def terminal_width() -> int:
-    """Return the width of the terminal that standard output is, 100 if it is none."""
-    if not (sys.stdout is not None and sys.stdout.isatty()):
+def terminal_width(stream: TextIO | None = None) -> int:
+    """Return COLUMNS, or else the width of the terminal that a stream is, standard output if None; 100 if it is none.
+
+    It is at least 40.
+    """
+    stated = os.environ.get("COLUMNS", "")
+    if stated.isdecimal() and int(stated) > 0:
+        return max(LEAST_WIDTH, int(stated))
+    try:
+        columns = os.get_terminal_size((stream or sys.stdout).fileno()).columns
+    except (AttributeError, OSError, ValueError):  # no stream, no terminal, or one that is closed
         return UNKNOWN_WIDTH
-    return max(LEAST_WIDTH, shutil.get_terminal_size((UNKNOWN_WIDTH, 24)).columns)
+    return max(LEAST_WIDTH, columns or UNKNOWN_WIDTH)
 
 
 @dataclass(frozen=True)

@@ -76,11 +76,20 @@ def footnotes(
     descriptions = {
         device: f"{peaks['source']} peaks of {printable(peaks['name'])}" for device, peaks in table.peaks.items()
     }
+    if unitless := [name(row.key) for row in rows if _lacks_unit(row)] if table.peaks else []:
+        more = len(unitless) - UNMODELLED_SHOWN
+        shown = ", ".join(unitless[:UNMODELLED_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        yield f"% Roofline: unknown for {shown}, whose FLOPs are stated without a compute unit; pass unit=."
     for peaks, devices in _group_devices(descriptions):
         yield f"% Roofline: of the {peaks} ({devices})."
     if any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows):
         for reason, devices in _group_devices(table.unknown_peaks):
             yield f"% Roofline: unknown on {devices}: {printable(reason)}."
+
+
+def _lacks_unit(row: EventRow) -> bool:
+    """Whether the share of the roofline is unknown because the program stated FLOPs without a unit."""
+    return row.is_user_annotation and row.flops > 0 and row.unit is None and math.isnan(row.pct_roofline)
 
 
 GRAPH_COUNTS = {

@@ -10,9 +10,9 @@ from flopscope.support.safe import markup
 from flopscope.support.units import percent_text, short_time_text
 from flopscope.views.html import PIXELS, STYLE
 from flopscope.views.labels import shorten
-from flopscope.views.waterfall import LOOKS, PAPER
+from flopscope.views.waterfall import LOOKS, PAPER, label_of
 
-__all__ = ["Overview", "failure_html", "measurement_html", "overview_html"]
+__all__ = ["Overview", "bar_html", "failure_html", "measurement_html", "overview_html"]
 
 LEAST_SHARE = 0.004  # of the bar: smaller parts are summed up
 LONGEST_ADVICE = 220
@@ -58,13 +58,15 @@ class Overview:
     parts: Mapping[str, float] = field(default_factory=dict)
     """The accounting: µs (per step) by part."""
     advice: Sequence[tuple[str, str, str]] = ()
-    """Rule, gain and what to change."""
+    """What to change, gain and why."""
     picture: str = ""
     """An ``<svg>`` element."""
     headers: Sequence[str] = ()
     """Of the table. The first column is a name, the last a word."""
     rows: Sequence[Sequence[str]] = ()
     notes: Sequence[str] = ()
+    on_device: bool = True
+    """Whether the parts are those of a device, or of a program on a CPU."""
 
 
 def overview_html(view: Overview) -> str:
@@ -74,7 +76,7 @@ def overview_html(view: Overview) -> str:
     parts = [
         f"<style>{STYLE}{OVERVIEW_STYLE}</style>",
         f'<div class="flopscope-overview"><div class="head">{head}</div>',
-        _bar(view.parts),
+        bar_html(view.parts, view.on_device),
         f'<div class="sides">{sides}</div>' if sides else "",
         _table(view.headers, view.rows),
         *(f'<div class="quiet">{markup(shorten(note, 300))}</div>' for note in view.notes),
@@ -96,7 +98,7 @@ def _background(part: str) -> str:
     return _HATCHES[hatch] + ("" if colour == PAPER else f", {colour}")
 
 
-def _bar(parts: Mapping[str, float]) -> str:
+def bar_html(parts: Mapping[str, float], on_device: bool = True) -> str:
     """Return the accounting: a bar of segments, and a legend with times and shares."""
     known = {part: us for part, us in parts.items() if us > 0 and part in LOOKS}
     total = sum(known.values())
@@ -109,7 +111,7 @@ def _bar(parts: Mapping[str, float]) -> str:
         if us < LEAST_SHARE * total:
             rest += us
             continue
-        text = f"{LOOKS[part][0]} {short_time_text(us)} {percent_text(100 * us / total)}"
+        text = f"{label_of(part, on_device)} {short_time_text(us)} {percent_text(100 * us / total)}"
         style = f"background: {_background(part)}"
         width = 100 * us / total
         segments.append(f'<span style="width: {width:.2f}%; {style}" title="{markup(text)}"></span>')
@@ -123,11 +125,11 @@ def _advice(advice: Sequence[tuple[str, str, str]]) -> str:
     if not advice:
         return ""
     texts = [
-        (rule, gain, textwrap.shorten(what[:2000], LONGEST_ADVICE, placeholder=" …")) for rule, gain, what in advice
+        (action, gain, textwrap.shorten(why[:2000], LONGEST_ADVICE, placeholder=" …")) for action, gain, why in advice
     ]
     items = "".join(
-        f"<li><b>{markup(shorten(rule, 80))}</b>: {markup(shorten(gain, 80))}<br>{markup(what)}</li>"
-        for rule, gain, what in texts
+        f"<li><b>{markup(shorten(action, 120))}</b>: {markup(shorten(gain, 80))}<br>{markup(why)}</li>"
+        for action, gain, why in texts
     )
     return f"<div><b>What to change first</b><ol>{items}</ol></div>"
 

@@ -10,7 +10,7 @@ from flopscope.support.units import TIME_UNITS, percent_text, short_time_text
 from flopscope.views.labels import arrange, message, set_title, shorten, without_tex
 from flopscope.views.plots import BOUNDS, GREY, PLAIN, SMALL, matplotlib_axes, require_matplotlib
 
-__all__ = ["plot_waterfall"]
+__all__ = ["LOOKS", "label_of", "plot_waterfall"]
 
 PAPER = "#f4f4f4"
 YELLOW = "#F0E442"
@@ -30,10 +30,24 @@ LOOKS: Mapping[str, tuple[str, str, str]] = {  # of each part: label, colour, ha
     "other": ("idle: other", PAPER, "xxxx"),
     "ideal": ("ideal", "#56B4E9", ""),
 }
+ON_CPU = {
+    "host": "no op ran",
+    "data": "no op ran: data loading",
+    "recording": "no op ran: the profiler works",
+    "edges": "before and after all ops",
+    "other": "no op ran: other",
+}
+"""The labels of idle time of a program on a CPU, where a device does not wait for a host."""
 TOTAL = ("total", "#c4c4c4", "")
 ROW_HEIGHT = 0.34  # inches
 LABEL_GAP = 5  # points between a bar and its label
 LEAST_BARS = 0.3  # share of the axes' width that is left to the bars, whatever the labels need
+
+
+def label_of(part: str, on_device: bool) -> str:
+    """Return the label of a part of the accounting of a device, or of a program on a CPU."""
+    label = LOOKS[part][0] if part in LOOKS else part
+    return label if on_device else ON_CPU.get(part, label)
 
 
 @without_tex
@@ -65,7 +79,9 @@ def plot_waterfall(
     rows = [(TOTAL, 0.0, whole["total"] / per)]
     end = whole["total"]
     for name in lost:
-        rows.append((LOOKS[name], (end - whole[name]) / per, whole[name] / per))
+        rows.append(
+            ((label_of(name, whole["device"] != "cpu"), *LOOKS[name][1:]), (end - whole[name]) / per, whole[name] / per)
+        )
         end -= whole[name]
     rows.append((LOOKS["ideal"], 0.0, whole["ideal"] / per))
     if ax is None:

@@ -19,10 +19,10 @@ import flopscope as fs
 from flopscope import _core
 from flopscope.answers.analysis import PARTS
 from flopscope.hardware.peaks import Peaks
-from flopscope.ranks.page import report_of_ranks
+from flopscope.ranks.report import report_of_ranks
 from flopscope.report.measurement import measurement_page
 from flopscope.report.page import write
-from flopscope.report.ranks import RankFacts, ranks_page
+from flopscope.report.ranks import RankFacts, RankFinding, ranks_page
 from flopscope.timing.distribution import describe
 from flopscope.timing.measurement import Measurement, Shares
 
@@ -232,13 +232,16 @@ def many_ranks(path: Path, count: int, unknown: bool = False) -> None:
     waits = parts["compute"][slow].sum() - parts["compute"].sum(axis=1)
     rows = {"rank": [*range(count)], "collectives": steps, "unmatched": 0, "waited": waits, "waited_pct": waits / 200}
     rows |= {"times_last": 0, "awaited": 0.0, "clock_offset": draw.normal(0, 50, count), "clock_spread": 0.2}
-    rows |= {"clock_uncertainty": 0.1}
+    rows |= {"clock_uncertainty": 0.1, "host": [f"node{rank // 8:03}" for rank in range(count)], "gpu": 0}
+    rows |= {"own": 0.0, "excess": 0.0, "slowness": 1.0, "memory_peak": math.nan}
     frame = pandas.DataFrame(rows)
+    frame.loc[slow, ["own", "excess"]] = 300.0
     frame.loc[slow, ["times_last", "awaited"]] = steps, np.nansum(waits)
     if unknown:
         parts = {part: np.full((count, steps), math.nan) for part in PARTS}
-        frame = frame.astype(float)
+        frame = frame.drop(columns="host").astype(float).assign(host=None)
         frame.loc[:, frame.columns != "rank"] = math.nan
+        slow = 0
     hosts = pandas.DataFrame({"host": [f"node{host:03}" for host in range(-(-count // 8))]})
     hosts[["ranks", "first_rank"]] = [[8, 8 * host] for host in range(len(hosts))]
     hosts["awaited"] = frame["awaited"].groupby(frame.index // 8).sum()
@@ -254,6 +257,12 @@ def many_ranks(path: Path, count: int, unknown: bool = False) -> None:
         steps=[f"ProfilerStep#{step}" for step in range(steps)],
         parts=parts,
         rank_rows=frame,
+        verdict=f"Rank {slow} is slow.",
+        findings=[RankFinding(f"Rank {slow} is slow.", "Look at it.", (slow,))],
+        others={
+            part: np.full(count, np.nanmedian(times) if not unknown else math.nan) for part, times in parts.items()
+        },
+        excess=parts["compute"] - 400.0,
         hosts=hosts.astype({"ranks": float}) if not unknown else hosts.assign(awaited=math.nan, ranks=math.nan),
         groups=groups,
     )

@@ -181,10 +181,80 @@ def test_ranks_have_the_numbers_of_stragglers(open_report: Open, report: Report)
         rank = int(row[0])
         total = traces[rank].accounting()["total"].iloc[:-1].mean()
         assert time_of(row[1]) == pytest.approx(total, rel=0.006)
-        assert time_of(row[2]) == pytest.approx(expected["awaited"][rank], rel=0.006, abs=1e-6)
-        assert time_of(row[3]) == pytest.approx(expected["waited"][rank], rel=0.006, abs=1e-6)
-        assert int(row[5]) == expected["times_last"][rank]
-    assert "is for rank 1" in page.text("h1 ~ .headline")
+        assert time_of(row[5]) == pytest.approx(expected["awaited"][rank], rel=0.006, abs=1e-6)
+        assert time_of(row[6]) == pytest.approx(expected["waited"][rank], rel=0.006, abs=1e-6)
+        assert int(row[8]) == expected["times_last"][rank]
+    assert page.text("h1 ~ .headline").startswith("Rank 1 ")
+
+
+def beside(page: Page) -> dict[str, list[float]]:
+    """Return the times of a part of the rank that is shown, of the others, and their difference."""
+    rows = page.run(
+        """return [...document.querySelectorAll('#ranks .beside [role=listitem]')].map((row) =>
+        [row.querySelector('.name').textContent, ...[...row.querySelectorAll('.num')].map((one) => one.textContent)])"""
+    )
+    return {name: [time_of(text.replace("+", "")) for text in times] for name, *times in rows}
+
+
+SELECTED = "return document.querySelector('#ranks .grid [aria-selected=true]').firstChild.textContent"
+
+
+def test_the_page_opens_on_the_slow_rank_beside_the_others(open_report: Open, report: Report) -> None:
+    page = open_report(report("ranks"))
+    ready(page)
+    page.until("document.querySelector('#ranks .grid [aria-selected=true]')")
+    assert page.run(SELECTED) == "1" and page.text("#ranks h3") == "Rank 1 beside the others"
+    assert page.text("#ranks .todo").startswith("What to do: Compare its GPU")
+    assert page.one("#ranks .todo").rect["y"] < 400 and page.one("#ranks .beside").rect["y"] < 500  # the first screen
+    shown = beside(page)
+    frames = [trace.accounting().iloc[:-1] for trace in ranks_of(8)]
+    for name, part in (("compute, beyond ideal", "compute"), ("communication", "communication")):
+        own = frames[1][part].mean()
+        others = np.median([frame[part].mean() for rank, frame in enumerate(frames) if rank != 1])
+        assert shown[name] == pytest.approx([own, others, own - others], rel=0.006)
+    assert [*shown][0 :: len(shown) - 1] == ["compute, beyond ideal", "communication"]  # the cause comes first
+
+
+def test_the_chosen_rank_is_in_the_address(open_report: Open, report: Report) -> None:
+    page = open_report(report("ranks"), "#ranks?rank=6")
+    page.until("document.querySelector('#ranks .grid [aria-selected=true]')")
+    page.until("document.querySelector('#ranks h3').textContent === 'Rank 6 beside the others'")
+    assert page.run(SELECTED) == "6"
+    page.run(
+        "[...document.querySelectorAll('#ranks .grid .line')].find((e) => e.firstChild.textContent === '3').click()"
+    )
+    assert page.run("return location.hash") == "#ranks?rank=3"
+    page.run(
+        "[...document.querySelectorAll('#ranks .grid .line')].find((e) => e.firstChild.textContent === '1').click()"
+    )
+    assert page.run("return location.hash") == "#ranks"
+
+
+@pytest.mark.parametrize("name", ["slow", "hostile", "alone"])
+def test_nothing_of_the_ranks_is_cut_on_a_phone(open_report: Open, tmp_path: Path, name: str) -> None:
+    pytest.importorskip("dask")
+    simulated(
+        tmp_path / "run",
+        dp=1 if name == "alone" else 4,
+        tp=1,
+        slow_gpu={} if name == "alone" else {2: 1.3},
+        late_data={0: 3e3},
+    )
+    if name == "hostile":
+        for place, path in enumerate(sorted((tmp_path / "run").glob("*.gz"))):
+            path.rename(path.with_name(f"<img src=x onerror=alert(1)>{'h' * 120}_{place}.{place}.pt.trace.json.gz"))
+    fs.load_ranks(tmp_path / "run", workers=1).write_report(tmp_path / "ranks.html")
+    page = open_report(tmp_path / "ranks.html")
+    page.resize(390, 844)
+    whole(page)
+    page.until("document.documentElement.scrollWidth <= 390")
+    beyond = page.run(
+        """const scrolls = (e) => e && (getComputedStyle(e).overflowX !== 'visible' || scrolls(e.parentElement));
+        const reaches = (e) => e.getBoundingClientRect().right > 391 && !scrolls(e.parentElement);
+        return [...document.querySelectorAll('main *')].filter(reaches).map((e) => e.outerHTML.slice(0, 90))"""
+    )
+    assert beyond == []
+    assert page.one("#ranks .heat canvas").size["width"] <= 358
 
 
 def test_a_rank_is_chosen_in_the_map_and_in_the_list(open_report: Open, report: Report) -> None:
@@ -194,8 +264,7 @@ def test_a_rank_is_chosen_in_the_map_and_in_the_list(open_report: Open, report: 
     page.keys(Keys.HOME, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
     assert page.text("#announce").startswith("rank 3")
     page.keys(Keys.ENTER)
-    selected = page.run("return document.querySelector('#ranks .grid [aria-selected=true]').firstChild.textContent")
-    assert selected == "3"
+    assert page.run(SELECTED) == "3" and page.text("#ranks h3") == "Rank 3 beside the others"
 
 
 def test_thousands_of_ranks_can_be_read(open_report: Open, tmp_path: Path) -> None:
@@ -213,7 +282,7 @@ def test_thousands_of_ranks_can_be_read(open_report: Open, tmp_path: Path) -> No
     assert len(groups) < 40
     assert "1,000 of 2,048 groups" in page.text("#ranks")
     page.resize(1000, 800)
-    assert "rank 1234" in page.text("h1 ~ .headline")
+    assert page.text("h1 ~ .headline").startswith("Rank 1234 ")
 
 
 def test_hosts_groups_and_sizes_have_their_numbers(open_report: Open, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 
@@ -70,17 +71,75 @@ def test_shares_memory_with_cupy() -> None:
 
 
 def test_freed_memory_is_cached_and_empty_cache_releases_it() -> None:
+    gc.collect()
     fs.empty_cache("cuda")
-    before = fs.memory_allocated("cuda")
+    allocated, reserved = fs.memory_allocated("cuda"), fs.memory_reserved("cuda")  # of what other tests keep
     x = fs.empty((1 << 24,), device="cuda")
     address = x.data_ptr
-    assert fs.memory_allocated("cuda") - before >= x.nbytes
+    assert fs.memory_allocated("cuda") - allocated >= x.nbytes
     del x
-    assert fs.memory_allocated("cuda") == before
-    assert fs.memory_reserved("cuda") >= 1 << 26
+    assert fs.memory_allocated("cuda") == allocated
+    assert fs.memory_reserved("cuda") >= reserved + (1 << 26)
     assert fs.empty((1 << 24,), device="cuda").data_ptr == address
     fs.empty_cache("cuda")
-    assert fs.memory_reserved("cuda") - fs.memory_allocated("cuda") < 1 << 26
+    assert fs.memory_reserved("cuda") == reserved
+
+
+WORKSPACE = 32 << 20  # of matrix products, in bytes
+PRODUCT = """
+import gc
+import numpy as np
+import flopscope as fs
+rng = np.random.default_rng(0)
+host_a, host_b = rng.random((64, 1 << 16), np.float32), rng.random((1 << 16, 64), np.float32)  # split along its length
+a, b = fs.from_numpy(host_a).to("cuda"), fs.from_numpy(host_b).to("cuda")
+out = fs.zeros((64, 64), device="cuda")
+def is_right():
+    return np.allclose(np.asarray(out), host_a.astype(float) @ host_b.astype(float), rtol=1e-3)
+def more():
+    return fs.memory_reserved("cuda") - fs.memory_allocated("cuda")
+def emptied():
+    gc.collect()
+    fs.empty_cache("cuda")
+    return fs.memory_allocated("cuda"), fs.memory_reserved("cuda")
+"""
+
+
+def in_new_process(code: str) -> None:
+    done = subprocess.run([sys.executable, "-c", PRODUCT + code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_empty_cache_frees_the_workspaces_of_products_and_measurements() -> None:
+    in_new_process(f"""
+fs.matmul(a, b, out=out)
+assert is_right() and more() >= {WORKSPACE}, more()
+fs._core.measure_flush("cuda:0")
+l2 = fs._core.cuda_device_properties(0)["l2_bytes"]
+assert more() >= {WORKSPACE} + 3 * l2 - 16, more()
+fs.empty_cache("cuda")
+assert more() < 2 << 20, more()  # the rounding of three tensors
+fs._core.measure_flush("cuda:0")
+fs.matmul(a, b, out=fs.fill_(out, 0))
+assert is_right() and more() >= {WORKSPACE} + 3 * l2 - 16, more()
+del a, b, out
+assert emptied() == (0, 0), emptied()
+""")
+
+
+def test_a_workspace_in_a_graph_stays_until_the_graph_is_freed() -> None:
+    in_new_process(f"""
+fs.matmul(a, b, out=out)  # cuBLASLt is loaded before the capture
+graph = fs._core.measure_graph("cuda:0", lambda: fs.matmul(a, b, out=out), 2)
+fs.empty_cache("cuda")
+assert more() >= {WORKSPACE}, more()
+others = [fs.zeros(({WORKSPACE} // 4,), device="cuda") for _ in range(4)]  # one would lie where the workspace was
+fs.fill_(out, 0)
+fs._core.measure_replay(graph)
+assert is_right() and all(not np.asarray(other).any() for other in others)
+del graph, others, a, b, out
+assert emptied() == (0, 0), emptied()
+""")
 
 
 def test_out_of_memory_names_the_size_and_later_ops_work() -> None:

@@ -266,7 +266,7 @@ static void add_report(const fs_piece *piece, fs_kineto_report *report)
     if (report->unknown == 0) memcpy(report->first_unknown, piece->report.first_unknown, sizeof report->first_unknown);
     report->unknown += piece->report.unknown;
     report->metadata += piece->report.metadata;
-    report->understood += piece->report.understood + (int64_t)piece->counters.count;
+    report->understood += piece->report.understood + (int64_t)piece->counters.count + piece->stacks.count;
 }
 
 /* Check that the text was a trace and whether it was complete. */
@@ -319,6 +319,16 @@ static fs_status join_counters(fs_kineto *kineto, fs_store *store, fs_error *err
     return status;
 }
 
+static fs_status join_stacks(fs_kineto *kineto, fs_store *store, fs_error *err)
+{
+    const fs_stack_points **points = fs_malloc((kineto->count + (size_t)1) * sizeof *points);
+    if (points == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u pieces of a trace", kineto->count);
+    for (uint32_t i = 0; i < kineto->count; i++) points[i] = &kineto->pieces[i].stacks;
+    fs_status status = fs_stack_points_join(points, kineto->count, kineto->head, kineto->head_size, store, err);
+    fs_free(points);
+    return status;
+}
+
 fs_status fs_kineto_finish(fs_kineto *kineto, fs_store *store, fs_kineto_report *report, fs_error *err)
 {
     memset(report, 0, sizeof *report);
@@ -331,6 +341,7 @@ fs_status fs_kineto_finish(fs_kineto *kineto, fs_store *store, fs_kineto_report 
     report->process = host_process(kineto);
     FS_TRY(fs_join_pieces(kineto->pieces, kineto->count, (fs_join_options){.own = facts.own}, store, report, err));
     FS_TRY(join_counters(kineto, store, err));
+    FS_TRY(join_stacks(kineto, store, err));
     for (uint32_t i = 0; i < kineto->count; i++) facts.accelerators |= kineto->pieces[i].accelerators;
     FS_TRY(fs_store_set_accelerator(store, fs_accelerator_told(facts.accelerators), err));
     set_window(kineto, store);

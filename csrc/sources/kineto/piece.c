@@ -37,6 +37,7 @@ void fs_piece_clear(fs_piece *piece)
     fs_free(piece->states);
     fs_torch_builder_clear(&piece->builder);
     fs_counters_clear(&piece->counters);
+    fs_stack_points_clear(&piece->stacks);
     fs_intern *tables[] = {&piece->names, &piece->calls, &piece->signatures, &piece->lanes, &piece->head};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) fs_intern_clear(tables[i]);
     piece->text = piece->scratch = NULL;

@@ -6,6 +6,7 @@
 #include "sources/kineto/counters.h"
 #include "sources/kineto/json_scan.h"
 #include "sources/kineto/kineto.h"
+#include "sources/kineto/stacks.h"
 #include "store/signature.h"
 #include "store/torch_signature.h"
 
@@ -102,6 +103,7 @@ typedef struct {
     size_t scratch_capacity;
 
     fs_counter_points counters;
+    fs_stack_points stacks;
 
     fs_intern head; /* members besides the events, as "key": value */
     size_t head_bytes;

@@ -32,7 +32,7 @@
         const [x, y] = data.unrecorded;
         if (format.known(x) && format.known(y) && (x !== a || y !== b)) {
             shown.push(draw.tile("Without recording", `${format.time(x)} → ${format.time(y)}`,
-                "Estimated: recording delays the host, and with it the device."));
+                "Estimated: the time less what recording delayed it by."));
         }
         return el("div", { class: "tiles" }, shown);
     }
@@ -148,7 +148,7 @@
                     element: (i) => difference(widest > 0 ? numbers.difference[i] / widest : 0),
                 },
                 number("a / b", "ratio", ratio, {
-                    width: 76, doc: "How many times as fast b is.", missing: "Only one run has it, or one took no time.",
+                    width: 92, doc: "How many times as fast b is.", missing: "Only one run has it, or one took no time.",
                 }),
                 number("Calls a", "calls_a", calls, { width: 76 }),
                 number("Calls b", "calls_b", calls, { width: 76 }),
@@ -167,7 +167,7 @@
 
     async function overviews(element, data, page) {
         if (!data.overviews.some(Boolean)) return;
-        element.append(flopscope.draw.heading("Each run alone", "its accounting, advice and what it recorded; times of a step are means over the steps"));
+        element.append(flopscope.draw.heading("Each run alone", "its accounting, advice and what it recorded; savings are of a mean step"));
         const sides = el("div", { class: "sides" });
         element.append(sides);
         for (const [i, overview] of data.overviews.entries()) {

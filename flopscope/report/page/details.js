@@ -12,6 +12,8 @@ flopscope.details = {
         const bound = get("bound");
         parts.push(el("p", { class: "note" }, `${{ op: "op of the host", kernel: "work of a device", range: "range" }[rows.kind(row)]}`,
             get("category") ? ` · ${get("category")}` : "", bound && bound !== "unknown" ? " · " : "", bound && bound !== "unknown" ? draw.bound(bound) : ""));
+        const why = bound && bound !== "unknown" ? page.bounds[bound] : rows.columns.why ? page.data.reasons[rows.columns.why[row]][1] : "";
+        if (why) parts.push(el("p", { class: "note", text: bound && bound !== "unknown" ? `${bound}: ${why}` : why }));
         const share = get("pct_roofline"), least = get("roofline_time"), room = get("headroom");
         if (format.known(share)) {
             parts.push(el("div", { class: "roof" }, draw.track(draw.bar(share / 100, bound && bound !== "unknown" ? `bound-${bound}` : "gain")),
@@ -26,8 +28,8 @@ flopscope.details = {
         const advice = flopscope.details.advice(finest, page);
         if (advice.length) {
             parts.push(el("h4", { text: "Advice" }), advice.map(({ one, number }) => el("p", {},
-                el("a", { href: "#overview", text: `${number}. ${one.rule}` }),
-                ` saves about ${format.time(one.saving_us)} (${format.percent(one.saving_pct)}): ${format.sentence(one.what)}`)));
+                el("a", { href: "#overview", text: `${number}. ${one.action}` }),
+                ` saves about ${format.time(one.saving_us)} (${format.percent(one.saving_pct)}): ${format.sentence(one.reason)}`)));
         }
         const kernels = rows.kernels(row);
         if (kernels.length) {
@@ -45,16 +47,22 @@ flopscope.details = {
                 const value = get(column.name);
                 const text = column.type === "text" ? value || format.MISSING : format.unit(value, column.unit);
                 return [el("dt", { title: column.doc, text: column.header }),
-                    el("dd", { class: text === format.MISSING ? "unknown" : "", title: flopscope.details.exact(column, value), text })];
+                    el("dd", { class: text === format.MISSING ? "unknown" : "", title: flopscope.details.exact(column, value, rows, row), text })];
             })));
         }
         return parts;
     },
 
     /* All digits of a number, with its unit, for the title. */
-    exact(column, value) {
+    exact(column, value, table, row) {
         if (column.type === "text") return value;
-        return flopscope.format.known(value) ? `${value} ${column.unit}`.trim() : "Unknown: no rule knows it, or it was not recorded.";
+        return flopscope.format.known(value) ? `${value} ${column.unit}`.trim() : flopscope.details.missing(table, column.name, row);
+    },
+
+    /* Why a number of a row is unknown: limits, work and rates for the reason that the row has, the others as not recorded. */
+    missing(table, name, row) {
+        const column = table.byName.get(name), reason = table.columns.why ? flopscope.page.data.reasons[table.columns.why[row]][1] : "";
+        return reason && column && ["Roofline", "Work", "Rates"].includes(column.group) ? reason : "Unknown: it was not recorded, or does not apply.";
     },
 
     advice(row, page) {

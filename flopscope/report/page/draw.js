@@ -56,11 +56,15 @@ flopscope.draw = (() => {
 
     const heading = (text, note) => el("div", { class: "heading" }, el("h3", { text }), note && el("span", { class: "note", text: note }));
 
+    /* What words mean, [[word, meaning]], to open. */
+    const words = (title, pairs) => el("details", { class: "words" }, el("summary", { text: title }),
+        el("dl", {}, pairs.map(([word, text]) => el("div", {}, el("dt", { text: word }), el("dd", { text })))));
+
     /* A number with a label below a heading. */
     function tile(label, text, doc) {
         return el("div", { class: "tile", title: doc }, el("span", { class: "label", text: label }),
             el("span", { class: `value${text === flopscope.format.MISSING ? " unknown" : ""}`, text }));
     }
 
-    return { bar, track, bound, cut, link, table, heading, tile };
+    return { bar, track, bound, cut, link, table, heading, tile, words };
 })();

@@ -95,7 +95,7 @@ flopscope.Grid = class {
     layout() {
         const [, ...others] = this.columns;
         const fixed = others.reduce((sum, column) => sum + column.width, 0);
-        const least = this.columns.length ? this.columns[0].width : 0;
+        const least = this.columns.length ? Math.min(this.columns[0].width, Math.round(0.42 * this.element.clientWidth)) : 0; // on a phone, too
         const first = Math.max(least, this.element.clientWidth - fixed);
         this.element.style.setProperty("--widths", [first, ...others.map((column) => column.width)].map((width) => `${width}px`).join(" "));
         this.space.style.minWidth = `${first + fixed}px`;

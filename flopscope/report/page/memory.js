@@ -129,7 +129,9 @@ flopscope.MemoryCurve = class {
             context.fillStyle = css(mix(paper, ink, 0.1));
             context.fillRect(Math.round(x(tick.time)), top, 1, bottom - top);
             context.fillStyle = css(mix(paper, ink, 0.7));
-            context.fillText(tick.text, x(tick.time) + 3, bottom + 12);
+            const fits = x(tick.time) + 3 + context.measureText(tick.text).width < width;
+            context.textAlign = fits ? "left" : "right"; // whole at the right edge, too
+            context.fillText(tick.text, x(tick.time) + (fits ? 3 : -3), bottom + 12);
         }
         context.save();
         context.beginPath();
@@ -208,13 +210,15 @@ flopscope.MemoryCurve = class {
         const text = `peak ${flopscope.format.bytes(peak.allocated)}${name ? `, ${name.length > 40 ? `${name.slice(0, 39)}…` : name}` : ""}`;
         context.font = "600 11.5px system-ui, sans-serif";
         const wide = context.measureText(text).width, left = place + wide + 14 > this.right;
+        const edge = left && place - 8 - wide < this.left; // it fits on neither side
         context.strokeStyle = css(paper);
         context.lineWidth = 3;
-        context.textAlign = left ? "right" : "left";
-        const below = high < 24 ? high + 14 : high - 9;
-        context.strokeText(text, place + (left ? -8 : 8), below);
+        context.textAlign = left && !edge ? "right" : "left";
+        const below = high < 24 ? high + 14 : high - 9, at = edge ? this.left + 4 : place + (left ? -8 : 8);
+        const room = this.right - this.left - 8;
+        context.strokeText(text, at, below, room);
         context.fillStyle = css(ink);
-        context.fillText(text, place + (left ? -8 : 8), below);
+        context.fillText(text, at, below, room);
         context.beginPath();
         context.arc(place, high, 4, 0, 2 * Math.PI);
         context.fill();

@@ -10,7 +10,7 @@ flopscope.Ops = class {
         this.kind = data.kind;
         this.category = "";
         this.filter = "";
-        this.sort = { name: data.sort, down: true };
+        this.sort = { name: "usual", down: true }; // that of the command line's tables: what could be gained first
         this.open = new Set();
         this.chosen = null; // columns that the reader chose
         this.current = null; // the line whose details are shown: {id, row}
@@ -33,10 +33,17 @@ flopscope.Ops = class {
         this.details = el("aside", { class: "details", hidden: true, tabindex: "0", "aria-label": "Details of the selected row" });
         this.split = el("div", { class: "rows-and-details" }, this.grid.element, this.details);
         this.notes = el("p", { class: "note" });
-        this.body.append(this.controls(), this.split, this.notes);
+        this.body.append(this.controls(), this.split, this.notes, this.glossary());
         this.page.onSelect((row, details) => this.follow(row, details));
         await this.show();
         if (this.page.selected !== null) this.follow(this.page.selected, this.page.details);
+    }
+
+    /* What the words in the cells mean: those of the usual columns, and the bounds. */
+    glossary() {
+        const { byName } = this.page.rows, columns = ["self_device_time_total", "headroom", "pct_roofline", "bound"].filter((name) => byName.has(name));
+        return flopscope.draw.words("What the words mean", [...columns.map((name) => [byName.get(name).header, byName.get(name).doc]),
+            ...Object.entries(this.page.bounds), ...this.page.data.reasons.slice(1)]);
     }
 
     /* Load what the grouping needs, then draw it. */
@@ -47,6 +54,7 @@ flopscope.Ops = class {
             if (one.table !== this.page.rows) await one.table.load();
             if (one.names) one.nameRows = await this.page.column(one.names);
             if (one.depth) one.depths = await this.page.column(one.depth);
+            if (one.searched) one.shapes = await this.page.column(one.searched);
             if (one.children) {
                 one.begin = await this.page.column(one.children.begin);
                 one.below = await this.page.column(one.children.rows);
@@ -58,9 +66,7 @@ flopscope.Ops = class {
         await load("name");
         await load(this.id);
         const { table } = this.grouping;
-        if (this.sort.name === this.data.sort && this.id === "module") this.sort = { name: this.data.sort.replace("self_", ""), down: true };
-        else if (this.sort.name === this.data.sort.replace("self_", "") && this.id !== "module") this.sort = { name: this.data.sort, down: true };
-        if (!table.byName.has(this.sort.name)) this.sort = { name: this.data.sort, down: true };
+        if (!table.byName.has(this.sort.name)) this.sort = { name: "usual", down: true };
         this.kinds.hidden = this.isSum();
         this.categories.parentElement.hidden = this.isSum();
         this.refresh();
@@ -73,7 +79,7 @@ flopscope.Ops = class {
     /* Lines ------------------------------------------------------------------------------------------------------ */
 
     refresh() {
-        this.grid.setColumns(this.visible(), this.sort);
+        this.grid.setColumns(this.visible(), { name: this.sortedBy(), down: this.sort.down });
         const lines = this.lines();
         this.grid.setLines(lines, this.grouping.table.count
             ? "No row matches: change the filter, the kind or the category." : "Nothing was recorded.");
@@ -90,38 +96,86 @@ flopscope.Ops = class {
         if (this.data.no_op > 0.001 * this.page.rows.totals.self_device_time_total && this.kind === "op") {
             notes.push(`${format.time(this.data.no_op)} of device time belong to no op, such as replayed graphs: the kind “Device work” lists all kernels.`);
         }
+        if (this.sort.name === "usual" && this.sortedBy() === "headroom") {
+            notes.push("The order is that of what could be gained: the headroom, or the time where the limit is unknown.");
+        }
+        notes.push(...this.unrated());
         this.notes.textContent = notes.join(" ");
+    }
+
+    /* Why limits are unknown, with the share of the time of the rows that are listed; reasons of the largest come first. */
+    unrated() {
+        const { table } = this.grouping, { format } = flopscope, times = new Map();
+        if (this.isSum() || !table.columns.why) return [];
+        let whole = 0;
+        for (const line of this.grid.lines) {
+            if (line.kind !== "row" || line.depth > 0) continue;
+            const time = table.get(this.data.sort, line.row), why = Number.isNaN(table.get("headroom", line.row)) ? table.columns.why[line.row] : 0;
+            whole += time;
+            times.set(why, (times.get(why) || 0) + time);
+        }
+        return [...times].filter(([why, time]) => why > 0 && time > 0.01 * whole).sort((a, b) => b[1] - a[1])
+            .map(([why, time]) => [format.percent((100 * time) / whole), ...this.page.data.reasons[why]])
+            .map(([share, word, text]) => `The limit is unknown for ${share} of the time listed (${word}): ${text[0].toLowerCase()}${text.slice(1)}`);
     }
 
     /* Keep what the reader chose in the address. */
     remember() {
         flopscope.address.write("ops", {
             group: this.id === "name" ? "" : this.id, filter: this.filter, kind: this.kind === this.data.kind ? "" : this.kind,
-            category: this.category, sort: this.sort.name === this.data.sort && this.sort.down ? "" : `${this.sort.down ? "" : "-"}${this.sort.name}`,
+            category: this.category, sort: this.sort.name === "usual" ? "" : `${this.sort.down ? "" : "-"}${this.sort.name}`,
         });
     }
 
-    matches(table, words) {
-        const kinds = { op: 0, kernel: 1, range: 2 };
-        const wanted = kinds[this.kind];
-        const texts = ["key", "input_shapes", "input_dtypes", "category", "step", "stream", "line", "module", "stack"].filter((name) => table.columns[name]);
-        const strings = this.page.strings;
-        table.searched = table.searched || []; // the texts of rows that were searched
-        const isSum = this.isSum();
-        return (row) => {
-            if (!isSum && wanted !== undefined && table.columns.kind[row] !== wanted) return false;
-            if (!isSum && this.category && table.get("category", row) !== this.category) return false;
-            if (!words.length) return true;
-            if (table.searched[row] === undefined) {
-                const found = texts.map((name) => table.columns[name][row]).filter((value) => value >= 0);
-                table.searched[row] = found.map((value) => strings[value]).join("\n").toLowerCase();
-            }
-            return words.every((word) => table.searched[row].includes(word));
-        };
+    /* Whether a row is of the chosen kind and category. */
+    isChosen(table, row) {
+        if (this.isSum()) return true;
+        const wanted = { op: 0, kernel: 1, range: 2 }[this.kind];
+        if (wanted !== undefined && table.columns.kind[row] !== wanted) return false;
+        return !this.category || table.get("category", row) === this.category;
+    }
+
+    /* The texts of a row itself, in lower case: names, groups and shapes. */
+    textOf(id, row) {
+        const one = this.groupings.get(id), { table } = one;
+        one.texts = one.texts || [];
+        if (one.texts[row] === undefined) {
+            const columns = ["key", "input_shapes", "input_dtypes", "category", "step", "stream", "line", "module", "stack"].map((name) => table.columns[name]);
+            const found = [...columns, one.shapes].filter(Boolean).map((values) => values[row]).filter((value) => value >= 0);
+            one.texts[row] = found.map((value) => this.page.strings[value]).join("\n").toLowerCase();
+        }
+        return one.texts[row];
+    }
+
+    /* Whether all words occur in a row, with what stands around it, or in one of those that stand below it. */
+    matches(id, row, words, around = "") {
+        if (!words.length) return true;
+        const text = `${around}\n${this.textOf(id, row)}`;
+        if (words.every((word) => text.includes(word))) return true;
+        const one = this.groupings.get(id);
+        if (!one.begin) return false;
+        for (let i = one.begin[row]; i < one.begin[row + 1]; i++) if (this.matches(one.children.of, one.below[i], words, text)) return true;
+        return false;
+    }
+
+    /* The column that the rows are sorted by. */
+    sortedBy() {
+        if (this.sort.name !== "usual") return this.sort.name;
+        if (this.id === "module") return this.data.sort.replace("self_", "");
+        return (this.kind === "all" && !this.isSum()) || !this.tells(this.grouping.table.byName.get("headroom")) ? this.data.sort : "headroom";
+    }
+
+    /* What could be gained of a row: its headroom, or its time where the limit is unknown. */
+    gain(table, row) {
+        const time = table.get(this.data.sort, row), headroom = table.get("headroom", row);
+        return Number.isNaN(headroom) || !time ? time : headroom;
     }
 
     sorted(table, rows) {
-        const { name, down } = this.sort;
+        const name = this.sortedBy(), { down } = this.sort;
+        if (this.sort.name === "usual" && name === "headroom") {
+            return rows.sort((a, b) => this.gain(table, b) - this.gain(table, a) || table.get("self_cpu_time_total", b) - table.get("self_cpu_time_total", a) || a - b);
+        }
         const sign = down ? -1 : 1;
         if (table.isText(name)) {
             return rows.sort((a, b) => {
@@ -142,8 +196,7 @@ flopscope.Ops = class {
     lines() {
         const { grouping } = this;
         const { table } = grouping;
-        const words = this.filter.toLowerCase().split(/\s+/).filter(Boolean);
-        const test = this.matches(table, words);
+        const words = this.words = this.filter.toLowerCase().split(/\s+/).filter(Boolean);
         const lines = [];
         if (grouping.depths && !words.length) {
             this.tree(lines);
@@ -151,7 +204,7 @@ flopscope.Ops = class {
             return lines;
         }
         const rows = [];
-        for (let row = 0; row < table.count; row++) if (test(row)) rows.push(row);
+        for (let row = 0; row < table.count; row++) if (this.isChosen(table, row) && this.matches(this.id, row, words)) rows.push(row);
         this.top = rows.length;
         for (const row of this.sorted(table, rows)) this.add(lines, this.id, row, 0, "");
         return lines;
@@ -198,15 +251,20 @@ flopscope.Ops = class {
         return this.sorted(this.groupings.get(one.children.of).table, rows);
     }
 
-    add(lines, id, row, depth, around) {
-        const { table } = this.groupings.get(id);
+    /* Add the line of a row, and what is open below it. A row that the filter finds by those below it is open at first, and
+       shows only these; texts: of the rows around it. */
+    add(lines, id, row, depth, around, texts = "") {
+        const { table } = this.groupings.get(id), words = this.words || [];
         const key = `${around}${id}:${row}`;
-        const below = this.under(id, row);
+        const text = words.length ? `${texts}\n${this.textOf(id, row)}` : "";
+        const isWhole = words.every((word) => text.includes(word));
+        const inside = this.under(id, row), { of } = this.groupings.get(id).children || {};
+        const below = isWhole ? inside : inside.filter((one) => this.matches(of, one, words, text));
         const kernels = below.length ? [] : table.kernels(row);
-        const isOpen = this.open.has(key);
+        const isOpen = this.open.has(key) !== (!isWhole && below.length > 0);
         lines.push({ key, id, row, depth, kind: "row", open: below.length || kernels.length ? isOpen : undefined });
         if (!isOpen) return;
-        for (const one of below) this.add(lines, this.groupings.get(id).children.of, one, depth + 1, `${key}/`);
+        for (const one of below) this.add(lines, of, one, depth + 1, `${key}/`, text);
         kernels.forEach((kernel, i) => lines.push({ key: `${key}/kernel:${i}`, id, row, depth: depth + 1, kind: "kernel", kernel }));
     }
 
@@ -217,7 +275,7 @@ flopscope.Ops = class {
     }
 
     setSort(name) {
-        this.sort = { name, down: this.sort.name === name ? !this.sort.down : true };
+        this.sort = { name, down: this.sortedBy() === name ? !this.sort.down : true };
         this.refresh();
         this.remember();
     }
@@ -235,7 +293,7 @@ flopscope.Ops = class {
         const shown = table.described.filter((column) => column.name !== "key" && wanted.includes(column.name)
             && (this.chosen || this.tells(column)));
         shown.sort((a, b) => wanted.indexOf(a.name) - wanted.indexOf(b.name));
-        const widths = { input_shapes: 220, input_dtypes: 170, stack: 280, line: 260, module: 220, step: 130, stream: 120, category: 130, bound: 96, count: 68, pct_roofline: 82, unit: 110, tflops_per_s: 104, gbytes_per_s: 84, self_cpu_time_total: 92, self_device_time_total: 114, headroom: 104 };
+        const widths = { input_shapes: 240, input_dtypes: 170, stack: 280, line: 260, module: 220, step: 130, stream: 120, category: 130, bound: 108, count: 68, pct_roofline: 82, unit: 110, tflops_per_s: 118, gbytes_per_s: 84, self_cpu_time_total: 92, self_device_time_total: 114, headroom: 104 };
         return [
             { name: "key", title: this.id === "category" ? "Category" : this.id === "module" ? "Module" : "Name", doc: table.byName.get("key").doc, width: 222, left: true },
             ...shown.map((column) => ({
@@ -288,7 +346,9 @@ flopscope.Ops = class {
         const value = table.get(name, line.row);
         if (name === "bound") {
             const title = flopscope.page.bounds[value || "unknown"];
-            return value && value !== "unknown" ? { text: ` ${value}`, swatch: `bound-${value}`, title } : { text: format.MISSING, name: "unknown", title };
+            const [word, why] = this.why(table, line.row);
+            return value && value !== "unknown" ? { text: ` ${value}`, swatch: `bound-${value}`, title: `${value}: ${title}` }
+                : { text: word || format.MISSING, name: "unknown", title: why || title };
         }
         if (table.isText(name)) {
             let text = value || "";
@@ -297,7 +357,7 @@ flopscope.Ops = class {
             return { text: text || (name === "key" ? "(no name)" : format.MISSING), title: text, name: name === "key" || name.startsWith("input_") ? "mono" : text ? "" : "unknown" };
         }
         const known = format.known(value);
-        const missing = known ? undefined : "Unknown: no rule knows it, or it was not recorded.";
+        const missing = known ? undefined : flopscope.details.missing(table, name, line.row);
         const unit = table.byName.has(name) ? table.byName.get(name).unit : column.unit;
         const text = format.unit(value, unit);
         const over = format.isOver(name, (share) => (table.byName.has(share) ? table.get(share, line.row) : NaN)) ? "*" : "";
@@ -305,6 +365,12 @@ flopscope.Ops = class {
             text: `${text}${over}`, share: known ? this.share(table, name, value) : NaN, name: !known || value === 0 ? "unknown" : "",
             title: missing || (over ? format.OVER : `${value} ${unit || ""}`),
         };
+    }
+
+    /* Why the limit of a row is unknown, in a few words and in a sentence; empty where it is known. */
+    why(table, row) {
+        if (this.isSum() && table === this.grouping.table) return ["some of it", "The limits of some of its ops are unknown."];
+        return this.page.data.reasons[table.columns.why[row]];
     }
 
     /* Selection -------------------------------------------------------------------------------------------------- */
@@ -365,7 +431,7 @@ flopscope.Ops = class {
         if (line.id === "shape") return line.row === row;
         const shape = this.groupings.get("shape");
         const name = this.groupings.get("name").begin ? shape.nameRows[row] : row;
-        if (line.id === "name") return line.row === name && !(this.open.has(line.key) && line.open !== undefined && this.under("name", line.row).length);
+        if (line.id === "name") return line.row === name && !(line.open && this.under("name", line.row).length);
         const one = this.groupings.get(line.id);
         return one.nameRows ? one.nameRows[line.row] === name : false;
     }

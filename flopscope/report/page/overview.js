@@ -19,7 +19,7 @@ flopscope.overview = {
             explain.textContent = part ? `${part.label}: ${part.doc}` : usual;
         };
         list.append(el("div", { class: "total", role: "listitem" },
-            el("span", { class: "name", text: steps ? "a step" : "the profile" }), draw.track(),
+            el("span", { class: "name", text: steps ? `a step${data.of ? `, ${data.of}` : ""}` : "the profile" }), draw.track(),
             el("span", { class: "time", text: format.time(whole.total / per) }),
             el("span", { class: "share", text: format.percent(100) })));
         let from = 0;
@@ -38,7 +38,7 @@ flopscope.overview = {
                     focus: () => point(part.name), blur: () => point(null),
                 },
             },
-            el("span", { class: "name" }, el("i", { class: `swatch part-${part.name}` }), part.label),
+            el("span", { class: "name" }, el("i", { class: `swatch part-${part.name}` }), el("span", {}, part.label, el("span", { class: "note", text: part.means }))),
             draw.track(draw.bar(share, `part-${part.name}`, from)),
             el("span", { class: "time", text: format.time(whole[part.name] / per) }),
             el("span", { class: "share", text: format.percent(100 * share) }));
@@ -79,28 +79,52 @@ flopscope.overview = {
     },
 
     advice(rows, perStep) {
+        const { element: el, format } = flopscope;
+        const OPEN = 3; // pieces that are shown; the evidence of the first is open
+        const cards = rows.map((row, i) => this.card(row, i + 1, perStep, Math.max(...rows.map((one) => one.saving_pct))));
+        const left = rows.length - OPEN;
+        return el("div", {}, el("div", { class: "advice" }, cards.slice(0, OPEN)),
+            left > 0 && el("details", { class: "more" }, el("summary", { text: `${format.count(left)} more, which ${left > 1 ? "save" : "saves"} less` }),
+                el("div", { class: "advice" }, cards.slice(OPEN))));
+    },
+
+    /* A piece of advice: what to do, what it saves, why, and the rows that it rests on. */
+    card(row, number, perStep, most) {
         const { element: el, format, draw } = flopscope;
-        const FEW = 4; // rows of evidence that are open
-        const most = Math.max(...rows.map((row) => row.saving_pct));
-        return el("div", { class: "advice" }, rows.map((row, i) => {
-            const lines = row.evidence.map((entry) => el("div", { role: "listitem" },
-                draw.link(entry.op, entry.row, "advice"),
-                el("span", { class: "shapes cut mono", title: [entry.shapes, entry.dtypes].filter(Boolean).join("\n"), text: entry.shapes }),
-                el("span", { class: "num", text: format.time(entry.time) }),
-                el("span", { class: "num note", text: entry.calls ? format.plural(entry.calls, "call") : "" })));
-            const few = lines.length > FEW + 1 ? FEW : lines.length;
-            const evidence = lines.length > 0 && [
-                el("div", { class: "evidence", role: "list", "aria-label": "Evidence" }, lines.slice(0, few)),
-                few < lines.length && el("details", {}, el("summary", { text: `${format.plural(lines.length - few, "more row")}` }),
-                    el("div", { class: "evidence", role: "list", "aria-label": "More evidence" }, lines.slice(few))),
-            ];
-            return el("article", { class: "card", "aria-label": `Advice ${i + 1}: ${row.rule}` },
-                el("div", { class: "top" }, el("span", { class: "rule", text: `${i + 1}. ${row.rule}` }),
-                    el("span", { class: "saves", text: `saves about ${format.time(row.saving_us)}${perStep ? " a step" : ""} · ${format.percent(row.saving_pct)}` })),
-                draw.track(draw.bar(row.saving_pct / Math.max(most, 1e-9), "gain")),
-                el("p", { text: format.sentence(row.what) }),
-                row.where && el("p", { class: "where cut mono", title: row.where, text: `at ${row.where}` }),
-                evidence);
+        const FEW = 3; // rows of evidence that are open
+        const lines = row.evidence.map((entry) => el("div", { role: "listitem" },
+            draw.link(entry.op, entry.row, "advice"),
+            el("span", { class: "shapes cut mono", title: [entry.shapes, entry.dtypes].filter(Boolean).join("\n"), text: entry.shapes }),
+            el("span", { class: "num", text: format.time(entry.time) }),
+            el("span", { class: "num note", text: entry.calls ? format.plural(entry.calls, "call") : "" })));
+        const few = number > 1 ? 0 : lines.length > FEW + 1 ? FEW : lines.length;
+        const evidence = [
+            few > 0 && el("div", { class: "evidence", role: "list", "aria-label": "Evidence" }, lines.slice(0, few)),
+            few < lines.length && el("details", {}, el("summary", { text: `${format.plural(lines.length - few, few ? "more row" : "row")}` }),
+                el("div", { class: "evidence", role: "list", "aria-label": few ? "More evidence" : "Evidence" }, lines.slice(few))),
+        ];
+        return el("article", { class: "card", "aria-label": `Advice ${number}: ${row.action}` },
+            el("div", { class: "top" }, el("span", { class: "action", text: `${number}. ${row.action}` }),
+                el("span", { class: "saves", text: `saves about ${format.time(row.saving_us)}${perStep ? " a step" : ""} · ${format.percent(row.saving_pct)}` })),
+            draw.track(draw.bar(row.saving_pct / Math.max(most, 1e-9), "gain")),
+            el("p", { text: format.sentence(row.reason) }),
+            row.where && el("p", { class: "where cut mono", title: row.where, text: `at ${row.where}` }),
+            evidence);
+    },
+
+    /* The ops with the most to gain, or with the most time: name, a bar of its time and the part beyond its limit. */
+    largest(rows, name) {
+        const { element: el, format, draw } = flopscope;
+        const most = Math.max(...rows.map((row) => row.time), 1e-9);
+        const rated = rows.some((row) => format.known(row.headroom));
+        const head = el("div", { class: "head", "aria-hidden": "true" }, ["", "time", rated ? "to gain" : ""].map((text) => el("span", { class: "num", text })));
+        return el("div", { class: "largest", role: "list", "aria-label": `Largest ops${name ? ` of ${name}` : ""}` }, head, rows.map((row) => {
+            const room = format.known(row.headroom) ? row.headroom : 0;
+            return el("div", { role: "listitem" },
+                draw.link(row.name, row.row, "overview"),
+                el("span", { class: "num", text: format.time(row.time) }),
+                el("span", { class: "num", text: format.known(row.headroom) ? format.time(row.headroom) : flopscope.page.data.reasons[row.why][0], title: flopscope.page.data.reasons[row.why][1] }),
+                draw.track(draw.bar(row.time / most, "spent"), draw.bar(room / most, row.bound && row.bound !== "unknown" ? `bound-${row.bound}` : "gain", (row.time - room) / most)));
         }));
     },
 
@@ -112,17 +136,17 @@ flopscope.overview = {
         if (whole) {
             const { per } = data.accounting;
             const several = data.accounting.devices > 1 ? `, ${data.accounting.devices} devices` : "";
-            const means = [data.steps && (per < data.steps ? `Mean of ${per} of the ${data.steps} steps` : "Mean over the steps"), several && "summed over the devices"].filter(Boolean).join(", ");
-            tiles.push(draw.tile(`${data.steps ? "Time of a step" : "Time"}${several}`, format.time(whole.total / per), means ? `${means}.` : "From the first event to the last."));
+            const of = data.accounting.of;
+            const means = [of && of[0].toUpperCase() + of.slice(1), several && "summed over the devices"].filter(Boolean).join(", ");
+            tiles.push(draw.tile(`${data.steps ? "Step" : "Time"}${of ? `, ${of.replace(/ steps$/, "")}` : ""}${several}`, format.time(whole.total / per), means ? `${means}.` : "From the first event to the last."));
             if (data.recording.is_delayed) {
-                tiles.push(draw.tile("Without recording", format.time(data.recording.unobserved), "Estimated: recording delays the host, and with it the device."));
+                tiles.push(draw.tile("Without recording", format.time(data.recording.unobserved), "Estimated: the time less what recording delayed it by."));
             }
             tiles.push(draw.tile("At the limits", whole.ideal > 0 ? format.time(whole.ideal / per) : format.MISSING, "Least time that the peaks allow for the work."));
             tiles.push(draw.tile("MFU", format.percent(whole.ideal > 0 ? whole.mfu : null), "Time of the FLOPs at the peaks of their units, in percent of the time."));
             tiles.push(draw.tile("MBU", format.percent(whole.ideal > 0 ? whole.mbu : null), "Time of the bytes at the peak bandwidth, in percent of the time."));
         }
         if (format.known(data.counted.hfu)) tiles.push(draw.tile("HFU", format.percent(data.counted.hfu), "Counted: FLOP/s of the tensor cores over their peak at the clock of the time, over the same time as MFU."));
-        if (data.steps) tiles.push(draw.tile("Steps", format.count(data.steps), "Steps that the program marked."));
         tiles.push(draw.tile("Bytes known", format.percent(share(data.coverage.bytes)), "Share of the time whose bytes a rule knows."));
         tiles.push(draw.tile("FLOPs known", format.percent(share(data.coverage.flops)), "Share of the time whose FLOPs a rule knows."));
         return flopscope.element("div", { class: "tiles" }, tiles);
@@ -149,6 +173,12 @@ flopscope.section("overview", {
         const { element: el, format, draw, overview } = flopscope;
         const append = (...children) => body.append(...children.filter(Boolean));
         append(overview.tiles(data));
+        const first = el("div", {}), beside = el("div", {});
+        append(el("div", { class: "split" }, first, beside));
+        first.append(draw.heading("What to change first", `by estimated gain; no time is claimed twice${data.window ? `; of ${data.window}` : ""}`));
+        if (data.advice.length) first.append(overview.advice(data.advice, data.steps > 0));
+        else first.append(el("p", { class: "empty", text: "No rule found a saving of at least 1% of the time." }), ...data.unjudged.map((text) => el("p", { class: "notice", text: format.sentence(text) })));
+        if (data.largest.rows.length) beside.append(draw.heading(data.largest.title, data.largest.note), overview.largest(data.largest.rows, name));
         if (data.accounting) {
             append(draw.heading("Where the time goes", data.steps ? "per step; every instant of each device belongs to one part" : "every instant of each device belongs to one part"));
             append(overview.accounting(data.accounting, data.steps));
@@ -157,9 +187,6 @@ flopscope.section("overview", {
         } else {
             append(el("p", { class: "empty", text: "There is no time to account for: no op and no work of a device was recorded." }));
         }
-        append(draw.heading("What to change first", `by estimated gain; no time is claimed twice${data.window ? `; of ${data.window}` : ""}`));
-        if (data.advice.length) append(overview.advice(data.advice, data.steps > 0));
-        else append(el("p", { class: "empty", text: "No rule found a saving of at least 1% of the time." }));
         const left = el("div", {}), right = el("div", {});
         append(el("div", { class: "split" }, left, right));
         left.append(draw.heading("What was recorded", "and what further options would bring"));

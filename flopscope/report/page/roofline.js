@@ -58,20 +58,34 @@ flopscope.Roofline = class {
             row, time: times[i], x: Math.log10(rows.get("arithmetic_intensity", row)), y: Math.log10(rows.get("tflops_per_s", row) * 1e12),
             bound: rows.get("bound", row) || "unknown", radius: Math.max(Math.sqrt(times[i] / most) * 17, 3.2),
         }));
+        const moving = this.marks.filter((mark) => rows.get("flops", mark.row) === 0);
         this.total = own.total;
         this.plot.hidden = !this.marks.length;
         const relevant = this.marks.filter((mark) => mark.time >= 0.001 * own.total);
-        const shown = relevant.length ? relevant : this.marks;
+        const shown = (relevant.length ? relevant : this.marks).filter((mark) => !moving.includes(mark));
         const xs = shown.map((mark) => mark.x), ys = shown.map((mark) => mark.y);
         for (const roof of own.roofs) {
             for (const ridge of Object.values(roof.ridges)) xs.push(Math.log10(ridge));
             for (const rate of Object.values(roof.rates)) ys.push(Math.log10(rate));
         }
         if (!xs.length) xs.push(-1, 1);
+        this.placeMoving(moving, Math.min(...xs) - 0.5);
+        ys.push(...moving.filter((mark) => mark.time >= 0.01 * own.total || !shown.length).map((mark) => mark.y));
         if (!ys.length) ys.push(9, 12);
         const y1 = Math.max(...ys);
-        this.whole = { x0: Math.min(...xs) - 0.5, x1: Math.max(...xs) + 0.8, y0: Math.min(Math.min(...ys), y1 - 2) - 0.45, y1: y1 + 0.45 };
+        this.whole = { x0: moving.length ? this.strip.from : Math.min(...xs) - 0.5, x1: Math.max(...xs) + 0.8, y0: Math.min(Math.min(...ys), y1 - 2) - 0.45, y1: y1 + 0.45 };
         this.sayNotes();
+    }
+
+    /* Place what moves data without FLOPs in a strip at the left: as far below the roof of the memory as its bandwidth is. */
+    placeMoving(moving, end) {
+        const WIDE = 1.2; // powers of ten
+        this.strip = moving.length ? { from: end - WIDE, to: end } : null;
+        moving.forEach((mark, i) => {
+            mark.rate = this.page.rows.get("gbytes_per_s", mark.row) * 1e9;
+            mark.x = end - WIDE * (0.5 - 0.3 * [0, 1, -1, 0.5, -0.5][i % 5]);
+            mark.y = Math.log10(mark.rate) + mark.x;
+        });
     }
 
     sayNotes() {
@@ -81,9 +95,12 @@ flopscope.Roofline = class {
             const names = one.names.map((name) => page.strings[name]).map((name) => (name.length > 40 ? `${name.slice(0, 39)}…` : name)).join(", ");
             return `Not shown: ${format.plural(one.rows, "row")} ${one.why}, ${format.percent((100 * one.time) / own.total)} of the time: ${names}${one.more ? `, and ${one.more} more` : ""}.`;
         }));
-        if (!own.roofs.length && !own.memory) lines.push("No roofs: the peaks of the device are unknown.");
+        if (!own.roofs.length && !own.memory) lines.push("No roofs: the peaks are unknown.");
+        if (this.strip) lines.push("Rows in the strip at the left move data and do no FLOPs: their distance to the memory roof is that of their bandwidth.");
         if (this.marks.length) lines.push("The area of a mark is its share of the time. Solid roofs are measured, dashed ones are of the datasheet. Drag zooms to a part, Ctrl + wheel zooms, a double click shows all.");
-        this.notes.replaceChildren(...lines.map((text) => el("p", { class: "note", text })));
+        const bounds = [...new Set(this.marks.map((mark) => mark.bound))];
+        this.notes.replaceChildren(...lines.map((text) => el("p", { class: "note", text })),
+            bounds.length ? flopscope.draw.words("What the bounds mean", bounds.map((bound) => [bound, page.bounds[bound]])) : "");
     }
 
     passes(mark) {
@@ -163,8 +180,15 @@ flopscope.Roofline = class {
                 }
             }
         };
+        const { strip } = this, edge = strip ? this.x(strip.to) : left;
+        if (strip && edge > left) {
+            group.append(svg("rect", { x: left, y: top, width: Math.min(edge, right) - left, height: bottom - top, class: "strip" }));
+            const middle = Math.max((Math.max(this.x(strip.from), left) + edge) / 2, left + 4);
+            group.append(this.text("no FLOPs", middle, bottom + 15, "middle"));
+        }
         ticks(view.x0, view.x1, (at, major, label, power) => {
             const x = this.x(at);
+            if (x < edge) return;
             group.append(svg("line", { x1: x, x2: x, y1: top, y2: bottom, class: major ? "major" : "minor" }));
             if (label) group.append(this.text(label(power), x, bottom + 15, "middle"));
         });
@@ -271,7 +295,7 @@ flopscope.Roofline = class {
         const order = flopscope.timelineColors.BOUNDS;
         this.legend.replaceChildren(...order.filter((bound) => present.includes(bound)).map((bound) => {
             const icon = this.svg("svg", { width: 16, height: 16, "aria-hidden": "true" }, this.svg("path", { d: this.shape(bound, 8, 8, 5), class: `mark bound-${bound}` }));
-            return el("button", { type: "button", class: "roofline-key", "aria-pressed": String(!this.hidden.has(bound)), title: `${bound}: ${flopscope.page.bounds[bound]}. Show or hide these ops`, on: { click: () => {
+            return el("button", { type: "button", class: "roofline-key", "aria-pressed": String(!this.hidden.has(bound)), title: `${bound}: ${flopscope.page.bounds[bound]}. Shows or hides these ops`, on: { click: () => {
                 if (!this.hidden.delete(bound)) this.hidden.add(bound);
                 this.render();
                 this.legend.querySelectorAll("button")[order.filter((one) => present.includes(one)).indexOf(bound)].focus();
@@ -286,7 +310,7 @@ flopscope.Roofline = class {
         const texts = [rows.get("key", mark.row) || ""], shapes = rows.get("input_shapes", mark.row);
         if (shapes) texts.push(shapes);
         texts.push(`${format.time(mark.time)}, ${format.percent((100 * mark.time) / this.total)} of the time, ${format.plural(rows.get("count", mark.row), "call")}`);
-        texts.push(`${format.intensity(10 ** mark.x)}, ${format.flopRate(10 ** mark.y)}`);
+        texts.push(mark.rate ? `${format.byteRate(mark.rate)}, no FLOPs` : `${format.intensity(10 ** mark.x)}, ${format.flopRate(10 ** mark.y)}`);
         const share = rows.get("pct_roofline", mark.row);
         texts.push(`${format.known(share) ? `${format.percent(share)} of the roofline, ` : ""}${mark.bound === "unknown" ? "bound unknown" : `${mark.bound}-bound`}${rows.get("unit", mark.row) ? `, ${rows.get("unit", mark.row)}` : ""}`);
         return texts;

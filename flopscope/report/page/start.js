@@ -7,8 +7,7 @@ flopscope.start = async function () {
         document.getElementById("sections").append(el("p", { class: "notice", text: "This browser cannot inflate the page's data: use one of 2023 or later." }));
         return;
     }
-    const headline = document.querySelector(".headline");
-    if (headline) headline.textContent = flopscope.format.sentence(headline.textContent);
+    for (const text of document.querySelectorAll(".headline, .lead")) text.textContent = flopscope.format.sentence(text.textContent);
     const page = new flopscope.Page(JSON.parse(document.getElementById("data").textContent));
     flopscope.page = page;
     const root = document.documentElement;

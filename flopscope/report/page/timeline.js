@@ -136,7 +136,7 @@ flopscope.TimelineView = class {
         this.quietLabels = table(labelColors, quiet);
         this.idlePixels = timeline.parts.map((part) => {
             const color = colors.idleColor(part);
-            return [colors.pixel(color), colors.pixel(colors.mix(color, this.paper, 0.55))];
+            return [colors.pixel(color), colors.pixel(colors.mix(color, this.paper, 0.55)), ["host", "sync", "data"].indexOf(part)];
         });
         this.trackPixels = new Map(timeline.tracks.map((track) => {
             const color = flopscope.timelineCounters.seriesOf(track);
@@ -177,7 +177,7 @@ flopscope.TimelineView = class {
         } else if (this.mode === "category") items.push("Category of the op:", ...this.page.data.categories.filter(({ name }) => this.categories.has(name)).map(({ name }) => swatch(this.categories.get(name), name)));
         const idle = new Set(timeline.lanes.filter((lane) => lane.role === "idle").map((lane) => lane.depth));
         if (idle.size) items.push("Idle because of:", ...timeline.causes.map((cause, i) => (idle.has(i)
-            ? el("span", { class: "timeline-key" }, el("i", { class: `timeline-swatch idle-${timeline.parts[i]}` }), cause) : "")));
+            ? el("span", { class: "timeline-key" }, el("i", { class: `timeline-swatch part-${timeline.parts[i]}` }), cause) : "")));
         items.push(el("span", { class: "note", text: "Where blocks are narrower than a pixel, the height is the share of the time that the lane is busy." }));
         this.legend.replaceChildren(...items.filter(Boolean).map((item) => (typeof item === "string" ? el("b", { text: item }) : item)));
     }
@@ -405,11 +405,12 @@ flopscope.TimelineView = class {
         });
         context.fillStyle = css(mix(this.paper, this.ink, 0.75));
         const steps = flopscope.timeAxis.ticks(this.view.from, this.view.to, (110 * ratio) / this.scale);
-        context.textAlign = "left";
         for (const tick of steps) {
             const x = Math.round(this.x(tick.time));
             context.fillRect(x, half, 1, axis.height - half);
-            context.fillText(tick.text, x + 4 * ratio, half + 9 * ratio);
+            const fits = x + 4 * ratio + context.measureText(tick.text).width < axis.width;
+            context.textAlign = fits ? "left" : "right"; // whole at the right edge, too
+            context.fillText(tick.text, x + (fits ? 4 : -4) * ratio, half + 9 * ratio);
         }
         context.fillRect(0, axis.height - 1, axis.width, 1);
     }

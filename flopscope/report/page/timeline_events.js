@@ -68,18 +68,23 @@ Object.assign(flopscope.TimelineView.prototype, {
         this.remember();
     },
 
-    /* Keep the view in the address, once it rests. */
+    /* Keep the view and the selected event in the address, once they rest. */
     remember() {
         clearTimeout(this.remembering);
         this.remembering = setTimeout(() => {
             const { from, to } = this.view, all = from <= this.whole.from && to >= this.whole.to;
-            flopscope.address.write("timeline", all ? {} : { from: Math.round(from), to: Math.round(to) });
+            const view = all ? {} : { from: Math.round(from), to: Math.round(to) };
+            flopscope.address.write("timeline", { ...view, event: this.selected < 0 ? "" : String(this.selected) });
         }, 400);
     },
 
     restore(state) {
         const from = Number(state.get("from")), to = Number(state.get("to"));
         if (state.has("from") && to > from) this.show({ from, to });
+        const event = state.has("event") ? Number(state.get("event")) : -1;
+        if (!Number.isInteger(event) || event < 0 || event >= this.timeline.length) return;
+        this.choose(event);
+        this.showBlock(event, 0);
     },
 
     zoom(factor, around) {
@@ -234,6 +239,7 @@ Object.assign(flopscope.TimelineView.prototype, {
         this.page.select(null);
         this.showDetails();
         this.draw();
+        this.remember();
     },
 
     fit() {
@@ -271,6 +277,7 @@ Object.assign(flopscope.TimelineView.prototype, {
 
     choose(block) {
         this.mark(block);
+        this.remember();
         if (block < 0) {
             this.page.select(null);
             return;

@@ -36,11 +36,15 @@ flopscope.TimelinePainter = class {
         for (let at = Math.max(y0, 0) * width + x; at < end; at += width) pixels[at] = color;
     }
 
-    /* The same, hatched: each cause of idleness in a pattern of its own, as in the legend. */
-    hatched(x, y0, y1, [strong, soft], pattern) {
+    /* The same, hatched as the parts of the time in the waterfall (style.css): pattern is -1 for a plain colour. */
+    hatched(x, y0, y1, [strong, soft, pattern]) {
         const { pixels, width, unit } = this;
         if (x < 0 || x >= width) return;
-        const size = 6 * unit, slope = [1, -1, 0, 0][pattern], thick = [2, 2, 3, 6][pattern] * unit;
+        if (pattern < 0) {
+            this.column(x, y0, y1, strong);
+            return;
+        }
+        const size = 6 * unit, slope = [1, -1, 0][pattern], thick = [2, 2, 3][pattern] * unit;
         for (let y = Math.max(y0, 0), end = Math.min(y1, this.height); y < end; y++) {
             const at = (((x + slope * y) % size) + size) % size;
             pixels[y * width + x] = at < thick ? strong : soft;
@@ -99,7 +103,7 @@ flopscope.TimelinePainter = class {
                 if (share <= 0) continue;
                 sum += share;
                 const top = y1 - Math.max(Math.round(Math.min(sum, 1) * high), 1);
-                this.hatched(x, top, y, colors[lanes[k].depth], lanes[k].depth);
+                this.hatched(x, top, y, colors[lanes[k].depth]);
                 y = Math.min(y, top);
             }
         }

@@ -49,7 +49,9 @@ flopscope.timelineRows = (() => {
         const place = new Map(parts.map((part, i) => [part, i]));
         listed.sort((a, b) => (a.rank > 0) - (b.rank > 0) || place.get(a.part) - place.get(b.part) || a.rank - b.rank
             || (a.rank === 0 ? a.lanes[0].device - b.lanes[0].device : b.steps - a.steps || b.count - a.count));
-        listed.forEach((group, i) => { group.open = listed.length <= MOST_OPEN || (parts.length === 1 && (i < MOST_OPEN / 2 || group.count > 0.2 * timeline.length)); });
+        const first = listed.filter((group) => group.part === parts[0]); // of the only process, or of the rank that comes first
+        for (const group of listed) group.open = listed.length <= MOST_OPEN;
+        first.forEach((group, i) => { group.open ||= i < MOST_OPEN / 2 || group.count > 0.2 * timeline.length; });
         return listed;
     }
 

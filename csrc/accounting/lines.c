@@ -1,0 +1,198 @@
+#include "accounting/lines.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/sort.h"
+#include "store/event.h"
+
+#define GROUP_NAME(NAME, name, prose) #name,
+const char *const fs_line_group_names[FS_LINE_GROUP_COUNT] = {FS_LINE_GROUP_LIST(GROUP_NAME)};
+
+/* The key of a line. */
+typedef struct {
+    uint32_t group, line, inside;
+} line_key;
+
+typedef struct {
+    fs_lines *lines;
+    const fs_stacks *stacks;
+    fs_intern keys; /* line_key; ids as in lines */
+    uint32_t capacity;
+    fs_stack_run *runs; /* by process, thread and begin */
+    uint32_t *line_of;  /* by run: its line */
+    int64_t process;    /* whose child processes the others are */
+} builder;
+
+static int compare_runs(const void *left, const void *right)
+{
+    const fs_stack_run *a = left, *b = right;
+    if (a->process != b->process) return a->process < b->process ? -1 : 1;
+    if (a->thread != b->thread) return a->thread < b->thread ? -1 : 1;
+    return (a->begin > b->begin) - (a->begin < b->begin);
+}
+
+static int64_t first_process(const fs_stacks *stacks)
+{
+    const fs_stack_run *first = stacks->runs;
+    for (uint32_t i = 1; i < stacks->count; i++)
+        if (stacks->runs[i].begin < first->begin) first = &stacks->runs[i];
+    return first->process;
+}
+
+static fs_line_group group_of(const builder *to, const fs_stack_run *run)
+{
+    if (run->process != to->process) return FS_LINES_PROCESSES;
+    return run->thread == (uint64_t)run->process ? FS_LINES_MAIN : FS_LINES_THREADS;
+}
+
+/* Return the name of where the line was: the innermost one, or, of an import, what Python imports with. */
+static uint32_t inside_of(const fs_stacks *stacks, uint32_t line, uint32_t stack)
+{
+    static const char importing[] = "<frozen importlib";
+    uint32_t called = stack;
+    for (uint32_t at = stack; at != line && at != FS_NONE; at = fs_stacks_get(stacks, at).parent) called = at;
+    uint32_t name = fs_stacks_get(stacks, called).name;
+    bool imports = strncmp(fs_stacks_text(stacks, name), importing, sizeof importing - 1) == 0;
+    return imports ? name : fs_stacks_get(stacks, stack).name;
+}
+
+static fs_status find_line(builder *to, const fs_stack_run *run, uint32_t *id, fs_error *err)
+{
+    uint32_t line = fs_stacks_line(to->stacks, run->stack);
+    const line_key key = {group_of(to, run), fs_stacks_get(to->stacks, line).name,
+                          inside_of(to->stacks, line, run->stack)};
+    fs_lines *lines = to->lines;
+    if (lines->count == to->capacity) {
+        uint32_t capacity = to->capacity > 0 ? 2 * to->capacity : 64;
+        fs_line *grown = fs_realloc(lines->lines, capacity * sizeof *grown);
+        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u lines", capacity);
+        lines->lines = grown;
+        to->capacity = capacity;
+    }
+    FS_TRY(fs_intern_bytes(&to->keys, &key, sizeof key, id, err));
+    if (*id == lines->count) lines->lines[lines->count++] = (fs_line){key.group, key.line, key.inside, 0, 0, {0}};
+    return FS_OK;
+}
+
+static void add_to_group(fs_line_sums *sums, const fs_stack_run *run, const fs_stack_run *before)
+{
+    bool same_process = before != NULL && before->process == run->process;
+    sums->processes += !same_process;
+    sums->threads += !same_process || before->thread != run->thread;
+    sums->time += run->end - run->begin;
+    sums->cpu += run->cpu == FS_MISSING ? 0 : run->cpu;
+    if (sums->end == 0 || run->begin < sums->begin) sums->begin = run->begin;
+    if (sums->end == 0 || run->end > sums->end) sums->end = run->end;
+}
+
+static fs_status add_runs(builder *to, fs_error *err)
+{
+    for (uint32_t i = 0; i < to->stacks->count; i++) {
+        const fs_stack_run *run = &to->runs[i];
+        FS_TRY(find_line(to, run, &to->line_of[i], err));
+        fs_line *line = &to->lines->lines[to->line_of[i]];
+        line->time += run->end - run->begin;
+        line->cpu += run->cpu == FS_MISSING ? 0 : run->cpu;
+        add_to_group(&to->lines->groups[line->group], run, i > 0 ? run - 1 : NULL);
+    }
+    return FS_OK;
+}
+
+/* Idle times ----------------------------------------------------------------------------------------------------- */
+
+/* Return the thread that launched the work that ended an idle time, 0 if unknown. */
+static uint64_t launching_thread(const fs_store *store, const fs_api_calls *calls, uint32_t event)
+{
+    uint32_t at;
+    if (event == FS_NONE) return 0;
+    const fs_chunk *chunk = fs_event_chunk(store, event, &at);
+    if (fs_event_kind_on_device[chunk->kind[at]]) {
+        uint32_t call = fs_api_calls_find(calls, chunk->correlation[at]);
+        if (call == FS_NONE) call = chunk->launcher[at];
+        if (call == FS_NONE) return 0;
+        chunk = fs_event_chunk(store, call, &at);
+    }
+    if (chunk->lane[at] == FS_NONE) return 0;
+    fs_lane lane = fs_store_lane(store, chunk->lane[at]);
+    return lane.on_device ? 0 : lane.id;
+}
+
+/* Return the index of the first run of a thread that ends after a time. */
+static uint32_t first_run(const builder *to, uint64_t thread, int64_t time)
+{
+    uint32_t low = 0, high = to->stacks->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        const fs_stack_run *run = &to->runs[middle];
+        bool before = run->process != to->process ? run->process < to->process
+                      : run->thread != thread     ? run->thread < thread
+                                                  : run->end <= time;
+        if (before) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+static void add_idle(const builder *to, uint64_t thread, const fs_idle_span *span)
+{
+    for (uint32_t i = first_run(to, thread, span->begin); i < to->stacks->count; i++) {
+        const fs_stack_run *run = &to->runs[i];
+        if (run->process != to->process || run->thread != thread || run->begin >= span->end) return;
+        int64_t begin = run->begin > span->begin ? run->begin : span->begin;
+        int64_t end = run->end < span->end ? run->end : span->end;
+        if (end > begin) to->lines->lines[to->line_of[i]].idle[span->cause] += end - begin;
+    }
+}
+
+static fs_status add_spans(const builder *to, const fs_store *store, const fs_accounting *accounting,
+                           uint32_t first_step, fs_error *err)
+{
+    fs_api_calls calls;
+    if (accounting == NULL || first_step >= accounting->steps.count) return FS_OK;
+    FS_TRY(fs_api_calls_create(&calls, store, err));
+    int64_t from = accounting->steps.steps[first_step].begin;
+    for (uint32_t i = 0; i < accounting->span_count; i++) {
+        const fs_idle_span *span = &accounting->spans[i];
+        if (span->begin >= from) add_idle(to, launching_thread(store, &calls, span->event), span);
+    }
+    fs_api_calls_clear(&calls);
+    return FS_OK;
+}
+
+/* Building ------------------------------------------------------------------------------------------------------- */
+
+static fs_status build(builder *to, const fs_store *store, const fs_accounting *accounting, uint32_t first_step,
+                       fs_error *err)
+{
+    uint32_t count = to->stacks->count;
+    to->runs = fs_malloc(count * sizeof *to->runs);
+    to->line_of = fs_malloc(count * sizeof *to->line_of);
+    if (to->runs == NULL || to->line_of == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u stacks", count);
+    memcpy(to->runs, to->stacks->runs, count * sizeof *to->runs);
+    FS_TRY(fs_sort(to->runs, count, sizeof *to->runs, compare_runs, "stacks", err));
+    FS_TRY(add_runs(to, err));
+    return add_spans(to, store, accounting, first_step, err);
+}
+
+fs_status fs_lines_build(fs_lines *lines, const fs_store *store, const fs_accounting *accounting, uint32_t first_step,
+                         fs_error *err)
+{
+    *lines = (fs_lines){0};
+    const fs_stacks *stacks = fs_store_stacks(store);
+    if (stacks->count == 0) return FS_OK;
+    builder to = {.lines = lines, .stacks = stacks, .process = first_process(stacks)};
+    fs_status status = build(&to, store, accounting, first_step, err);
+    if (status != FS_OK) fs_lines_clear(lines);
+    fs_intern_clear(&to.keys);
+    fs_free(to.runs);
+    fs_free(to.line_of);
+    return status;
+}
+
+void fs_lines_clear(fs_lines *lines)
+{
+    fs_free(lines->lines);
+    *lines = (fs_lines){0};
+}

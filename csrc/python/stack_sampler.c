@@ -1,0 +1,566 @@
+/* StackSampler: where the Python threads of this process are, about every millisecond.
+ *
+ * A thread without Python code of its own ticks. At a tick it asks the main thread to take the sample between two
+ * instructions (a pending call), which costs no switch of threads; if the main thread has not done so by the next tick,
+ * it is in a call, or waits, and the ticking thread takes the sample as soon as it has the GIL. Either way the stacks
+ * are read while no Python code runs. A thread that used no CPU time since the sample before is where it was.
+ *
+ * The interval grows so that sampling takes at most a hundredth of the time, and doubles whenever the number of runs
+ * doubles beyond MANY_RUNS. */
+#include "python/core.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/memory.h"
+#include "python/store_type.h"
+#include "store/stack_log.h"
+
+enum {
+    USUAL_INTERVAL = 1000000, /* ns */
+    COST_FACTOR = 100,        /* the interval is at least so many times the time that a sample takes */
+    MANY_RUNS = 1 << 20,
+    FIRST_SLOTS = 256,
+    FIRST_THREADS = 16,
+    LONGEST_TEXT = 1024,
+    LOG_INTERVAL = 20000000, /* ns between the times at which a log is written */
+};
+
+/* The name of a place in a code object. */
+typedef struct {
+    PyCodeObject *code; /* a reference; NULL: a free slot */
+    int at;             /* the offset of the instruction */
+    uint32_t name;
+} place;
+
+/* A Python thread that was seen. */
+typedef struct {
+    uint64_t id; /* of its state, which no other ever has */
+    uint64_t number;
+    clockid_t clock;
+    int64_t cpu;
+    uint32_t run; /* the latest; FS_NONE: none that may grow */
+    int64_t at;   /* the latest sample that found it */
+} seen_thread;
+
+typedef struct {
+    PyObject_HEAD
+    fs_stacks stacks;
+    place *places;
+    uint32_t place_count, slot_count;
+    seen_thread *threads;
+    uint32_t thread_count, thread_capacity;
+    int64_t interval, least, begin, last; /* ns; the time of the last sample */
+    double cost;                          /* ns that a sample takes */
+    int64_t samples, lost, spent;
+    uint32_t most_runs;
+    bool running;
+    uint32_t generation;
+    pid_t process;
+    pthread_t ticker;
+    pthread_mutex_t mutex; /* of `ending` */
+    pthread_cond_t wake;
+    bool ending;
+    int file; /* of the log; -1: the samples stay in memory */
+    fs_stack_log log;
+    int64_t logged; /* ns: when it was written */
+    bool asked;     /* the main thread has a pending call that it has not made */
+} sampler_object;
+
+/* The one that samples. Pending calls look here, as they may come after its end. Changed with the GIL. */
+static sampler_object *running;
+
+static bool is_running(const sampler_object *self)
+{
+    return self != NULL && self->running && self->generation == fs_fork_generation();
+}
+
+/* Places --------------------------------------------------------------------------------------------------------- */
+
+static uint32_t slot_of(const sampler_object *self, const PyCodeObject *code, int at)
+{
+    uint64_t hash =
+        ((uint64_t)(uintptr_t)code >> 4) * 0x9e3779b97f4a7c15u + (uint64_t)(uint32_t)at * 0xc2b2ae3d27d4eb4fu;
+    uint32_t mask = self->slot_count - 1, slot = (uint32_t)(hash >> 32) & mask;
+    while (self->places[slot].code != NULL && (self->places[slot].code != code || self->places[slot].at != at))
+        slot = (slot + 1) & mask;
+    return slot;
+}
+
+static bool grow_places(sampler_object *self)
+{
+    uint32_t count = self->slot_count, more = count ? 2 * count : FIRST_SLOTS;
+    place *before = self->places, *places = fs_calloc(more, sizeof *places);
+    if (places == NULL) return false;
+    self->places = places;
+    self->slot_count = more;
+    for (uint32_t i = 0; i < count; i++)
+        if (before[i].code != NULL) places[slot_of(self, before[i].code, before[i].at)] = before[i];
+    fs_free(before);
+    return true;
+}
+
+/* The name of a function: with its class where this Python knows it. */
+static PyObject *function_name(const PyCodeObject *code)
+{
+#if PY_VERSION_HEX >= 0x030b0000
+    return code->co_qualname;
+#else
+    return code->co_name;
+#endif
+}
+
+static bool name_place(sampler_object *self, PyFrameObject *frame, PyCodeObject *code, uint32_t *name)
+{
+    char text[LONGEST_TEXT];
+    const char *path = PyUnicode_AsUTF8(code->co_filename), *function = PyUnicode_AsUTF8(function_name(code));
+    if (path == NULL || function == NULL) {
+        PyErr_Clear();
+        return false;
+    }
+    snprintf(text, sizeof text, "%.700s(%d): %.250s", path, PyFrame_GetLineNumber(frame), function);
+    return fs_stacks_name(&self->stacks, text, name, NULL) == FS_OK;
+}
+
+static bool find_place(sampler_object *self, PyFrameObject *frame, uint32_t *name)
+{
+#if PY_VERSION_HEX >= 0x030b0000
+    int at = PyFrame_GetLasti(frame);
+#else
+    int at = frame->f_lasti;
+#endif
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    place *slot = &self->places[slot_of(self, code, at)];
+    bool good = true;
+    if (slot->code == NULL) {
+        good = (2 * (self->place_count + 1) <= self->slot_count || grow_places(self)) &&
+               name_place(self, frame, code, name);
+        if (good) {
+            self->places[slot_of(self, code, at)] = (place){(PyCodeObject *)Py_NewRef(code), at, *name};
+            self->place_count++;
+        }
+    } else {
+        *name = slot->name;
+    }
+    Py_DECREF(code);
+    return good;
+}
+
+/* Samples -------------------------------------------------------------------------------------------------------- */
+
+/* Return the stack of a thread, FS_NONE if it runs no Python code. The innermost frames of a very deep one are
+ * kept. */
+static uint32_t stack_of(sampler_object *self, PyThreadState *thread)
+{
+    uint32_t names[FS_MOST_STACK_DEPTH], depth = 0, id = FS_NONE;
+    PyFrameObject *frame = PyThreadState_GetFrame(thread);
+    bool good = true;
+    while (frame != NULL) {
+        good = good && depth < FS_MOST_STACK_DEPTH && find_place(self, frame, &names[depth]);
+        if (good) depth++;
+        PyFrameObject *outer = depth < FS_MOST_STACK_DEPTH ? PyFrame_GetBack(frame) : NULL;
+        Py_DECREF(frame);
+        frame = outer;
+    }
+    while (good && depth > 0) good = fs_stacks_push(&self->stacks, id, names[--depth], false, &id, NULL) == FS_OK;
+    if (!good) self->lost++;
+    return good ? id : FS_NONE;
+}
+
+static int64_t cpu_of(clockid_t clock)
+{
+    struct timespec time;
+    return clock_gettime(clock, &time) == 0 ? (int64_t)time.tv_sec * 1000000000 + time.tv_nsec : FS_MISSING;
+}
+
+static seen_thread *find_thread(const sampler_object *self, const PyThreadState *thread)
+{
+    for (uint32_t i = 0; i < self->thread_count; i++)
+        if (self->threads[i].id == thread->id) return &self->threads[i];
+    return NULL;
+}
+
+/* Make room for one more thread; those that have ended are forgotten. */
+static bool make_room(sampler_object *self)
+{
+    if (self->thread_count < self->thread_capacity) return true;
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < self->thread_count; i++)
+        if (self->threads[i].at >= self->last) self->threads[left++] = self->threads[i];
+    self->thread_count = left;
+    if (2 * left <= self->thread_capacity && self->thread_capacity > 0) return true;
+    uint32_t capacity = self->thread_capacity ? 2 * self->thread_capacity : FIRST_THREADS;
+    seen_thread *threads = fs_realloc(self->threads, capacity * sizeof *threads);
+    if (threads == NULL) return false;
+    self->threads = threads;
+    self->thread_capacity = capacity;
+    return true;
+}
+
+/* Add a thread that runs Python code: before it does, its state may not know its id. */
+static seen_thread *add_thread(sampler_object *self, const PyThreadState *thread)
+{
+    if (!make_room(self)) return NULL;
+    seen_thread *added = &self->threads[self->thread_count];
+    *added = (seen_thread){.id = thread->id, .run = FS_NONE, .at = self->last};
+    /* Linux: the clock of a thread contains its id (MAKE_THREAD_CPUCLOCK in linux/posix-timers.h). */
+#if PY_VERSION_HEX >= 0x030b0000
+    added->number = thread->native_thread_id;
+    added->clock = (clockid_t)(~(unsigned)added->number << 3 | 6U);
+#else
+    if (pthread_getcpuclockid((pthread_t)thread->thread_id, &added->clock) != 0) return NULL;
+    added->number = (uint64_t)~(added->clock >> 3);
+#endif
+    self->thread_count++;
+    return added;
+}
+
+/* Append the time since the sample before to what a thread did. */
+static void sample_thread(sampler_object *self, PyThreadState *thread, int64_t now)
+{
+    seen_thread *seen = find_thread(self, thread);
+    uint32_t first = FS_NONE;
+    if (seen == NULL) {
+        first = stack_of(self, thread);
+        if (first == FS_NONE) return;
+        seen = add_thread(self, thread);
+        if (seen == NULL) {
+            self->lost++;
+            return;
+        }
+    }
+    seen->at = now;
+    int64_t cpu = cpu_of(seen->clock),
+            used = cpu != FS_MISSING && seen->cpu != FS_MISSING ? cpu - seen->cpu : FS_MISSING;
+    seen->cpu = cpu;
+    fs_stack_run *run = seen->run != FS_NONE ? &self->stacks.runs[seen->run] : NULL;
+    bool follows = run != NULL && run->end == self->last;
+    uint32_t stack = first != FS_NONE ? first : follows && used == 0 ? run->stack : stack_of(self, thread);
+    if (follows && run->stack == stack) {
+        run->end = now;
+        run->cpu = run->cpu == FS_MISSING || used == FS_MISSING ? FS_MISSING : run->cpu + used;
+        return;
+    }
+    const fs_stack_run added = {self->last, now, used, self->process, seen->number, stack};
+    seen->run = FS_NONE;
+    if (stack == FS_NONE) return;
+    if (fs_stacks_add(&self->stacks, &added, NULL) == FS_OK) seen->run = self->stacks.count - 1;
+    else self->lost++;
+}
+
+static PyThreadState *first_thread(void)
+{
+    return PyInterpreterState_ThreadHead(PyInterpreterState_Main());
+}
+
+static void end_ticks(sampler_object *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    self->ending = true;
+    pthread_cond_signal(&self->wake);
+    pthread_mutex_unlock(&self->mutex);
+}
+
+/* Write the samples to the log. Those that go on begin again. Whoever reads the log removes it. */
+static void write_log(sampler_object *self)
+{
+    struct stat facts;
+    self->logged = self->last;
+    for (uint32_t i = 0; i < self->thread_count; i++) self->threads[i].run = FS_NONE;
+    bool wanted = fstat(self->file, &facts) == 0 && facts.st_nlink > 0;
+    if (wanted && fs_stack_log_write(&self->log, &self->stacks, self->file, NULL) == FS_OK) return;
+    end_ticks(self);
+    self->running = false;
+    self->stacks.count = 0;
+}
+
+/* Take a sample of all threads, with the GIL. */
+static void take_sample(sampler_object *self)
+{
+    int64_t now = fs_clock_now();
+    if (now - self->last < self->interval / 2) return; /* taken already */
+    int64_t used = cpu_of(CLOCK_THREAD_CPUTIME_ID);
+    for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread))
+        sample_thread(self, thread, now);
+    self->last = now;
+    self->samples++;
+    if (self->file >= 0 && now - self->logged >= LOG_INTERVAL) write_log(self);
+    int64_t took = cpu_of(CLOCK_THREAD_CPUTIME_ID) - used; /* another thread may have interrupted this one */
+    self->spent += took;
+    self->cost += ((double)took - self->cost) / 16;
+    if (self->stacks.count >= self->most_runs) {
+        self->most_runs *= 2;
+        self->least *= 2;
+    }
+    int64_t needed = (int64_t)(self->cost * COST_FACTOR);
+    self->interval = needed > self->least ? needed : self->least;
+}
+
+/* A pending call of the main thread. */
+static int sample_now(void *unused)
+{
+    (void)unused;
+    if (!is_running(running)) return 0;
+    __atomic_store_n(&running->asked, false, __ATOMIC_RELAXED);
+    take_sample(running);
+    return 0;
+}
+
+/* Wait for the next tick. Return false at the end. */
+static bool wait_for_tick(sampler_object *self)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    int64_t at =
+        (int64_t)until.tv_sec * 1000000000 + until.tv_nsec + __atomic_load_n(&self->interval, __ATOMIC_RELAXED);
+    until = (struct timespec){at / 1000000000, at % 1000000000};
+    pthread_mutex_lock(&self->mutex);
+    int status = 0;
+    while (!self->ending && status != ETIMEDOUT) status = pthread_cond_timedwait(&self->wake, &self->mutex, &until);
+    bool goes_on = !self->ending;
+    pthread_mutex_unlock(&self->mutex);
+    return goes_on;
+}
+
+static void *tick(void *argument)
+{
+    sampler_object *self = argument;
+    prctl(PR_SET_NAME, "flopscope-stack", 0, 0, 0);
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyThreadState *mine = PyEval_SaveThread();
+    while (wait_for_tick(self)) {
+        bool served = !__atomic_exchange_n(&self->asked, true, __ATOMIC_RELAXED);
+        if (served && Py_AddPendingCall(sample_now, NULL) == 0) continue;
+        __atomic_store_n(&self->asked, !served, __ATOMIC_RELAXED);
+        PyEval_RestoreThread(mine);
+        if (is_running(self)) take_sample(self);
+        mine = PyEval_SaveThread();
+    }
+    PyEval_RestoreThread(mine);
+    PyGILState_Release(state);
+    return NULL;
+}
+
+/* Life ----------------------------------------------------------------------------------------------------------- */
+
+static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"interval_ns", "log", NULL};
+    long long interval = USUAL_INTERVAL;
+    PyObject *path = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|LO&:StackSampler", names, &interval, PyUnicode_FSConverter, &path))
+        return NULL;
+    sampler_object *self = NULL;
+    int file = path == NULL ? -1 : open(PyBytes_AS_STRING(path), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (interval <= 0) PyErr_Format(PyExc_ValueError, "interval_ns must be positive, not %lld", interval);
+    else if (path != NULL && file < 0) PyErr_SetFromErrnoWithFilename(PyExc_OSError, PyBytes_AS_STRING(path));
+    else self = (sampler_object *)type->tp_alloc(type, 0);
+    Py_XDECREF(path);
+    if (self == NULL) {
+        if (file >= 0) close(file);
+        return NULL;
+    }
+    self->least = self->interval = interval;
+    self->most_runs = MANY_RUNS;
+    self->file = file;
+    return (PyObject *)self;
+}
+
+/* Begin to tick. Signals stay with the program's threads. */
+static int start_ticker(sampler_object *self)
+{
+    pthread_condattr_t attributes;
+    sigset_t all, before;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&self->mutex, NULL);
+    pthread_cond_init(&self->wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int problem = pthread_create(&self->ticker, NULL, tick, self);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return problem;
+}
+
+static PyObject *sampler_start(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    sampler_object *self = (sampler_object *)object;
+#ifdef Py_GIL_DISABLED
+    PyErr_SetString(PyExc_RuntimeError, "stacks are not sampled in a free-threaded Python");
+    return NULL;
+#endif
+    if (is_running(running)) {
+        PyErr_SetString(PyExc_RuntimeError, "stacks are sampled already");
+        return NULL;
+    }
+    if (self->places == NULL && !grow_places(self)) return PyErr_NoMemory();
+    self->last = self->logged = fs_clock_now();
+    if (self->begin == 0) self->begin = self->last;
+    for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread))
+        if (find_thread(self, thread) == NULL && stack_of(self, thread) != FS_NONE) add_thread(self, thread);
+    self->process = getpid();
+    self->generation = fs_fork_generation();
+    self->ending = self->asked = false;
+    self->running = true;
+    int problem = start_ticker(self);
+    if (problem != 0) {
+        self->running = false;
+        return PyErr_Format(PyExc_RuntimeError, "no thread can be started to sample stacks: %s", strerror(problem));
+    }
+    running = self;
+    Py_RETURN_NONE;
+}
+
+static void stop(sampler_object *self)
+{
+    if (running == self && self->generation == fs_fork_generation()) {
+        take_sample(self);
+        if (self->file >= 0) write_log(self);
+        running = NULL;
+        end_ticks(self);
+        Py_BEGIN_ALLOW_THREADS pthread_join(self->ticker, NULL);
+        Py_END_ALLOW_THREADS
+    }
+    self->running = false;
+}
+
+static PyObject *sampler_stop(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    stop((sampler_object *)object);
+    Py_RETURN_NONE;
+}
+
+static void sampler_dealloc(PyObject *object)
+{
+    sampler_object *self = (sampler_object *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    stop(self);
+    if (self->file >= 0) close(self->file);
+    for (uint32_t i = 0; i < self->slot_count; i++) Py_XDECREF(self->places[i].code);
+    fs_free(self->places);
+    fs_free(self->threads);
+    fs_stacks_clear(&self->stacks);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+/* Results -------------------------------------------------------------------------------------------------------- */
+
+/* Return the strings of a tuple as a list that ends in NULL; they live as long as the tuple. PyMem_Free it. NULL with
+ * an exception set on failure. */
+static const char **texts_of(PyObject *tuple)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(tuple);
+    const char **texts = PyMem_Calloc((size_t)count + 1, sizeof *texts);
+    if (texts == NULL) PyErr_NoMemory();
+    for (Py_ssize_t i = 0; texts != NULL && i < count; i++) {
+        texts[i] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, i));
+        if (texts[i] != NULL) continue;
+        PyMem_Free(texts);
+        texts = NULL;
+    }
+    return texts;
+}
+
+static PyObject *sampler_pour(PyObject *object, PyObject *args)
+{
+    sampler_object *self = (sampler_object *)object;
+    PyObject *into, *tuples[3];
+    const char **lists[3] = {NULL, NULL, NULL};
+    int taken = 0;
+    fs_error err;
+    if (!PyArg_ParseTuple(args, "O!O!O!O!:pour", fs_store_type, &into, &PyTuple_Type, &tuples[0], &PyTuple_Type,
+                          &tuples[1], &PyTuple_Type, &tuples[2]))
+        return NULL;
+    fs_store_object *store = (fs_store_object *)into;
+    while (taken < 3 && (lists[taken] = texts_of(tuples[taken])) != NULL) taken++;
+    bool good = taken == 3 && fs_store_object_is_stopped(store, "stacks") && fs_store_object_may_change(store);
+    if (good) {
+        const fs_stack_folders folders = {lists[0], lists[1], lists[2]};
+        int64_t shift = store->recorded ? fs_clock_unix_offset() - store->clock_base : 0;
+        fs_status status =
+            fs_stacks_append(fs_store_stacks(store->store), &self->stacks, &folders, shift, INT64_MIN, INT64_MAX, &err);
+        if (status != FS_OK) fs_raise(&err);
+        good = status == FS_OK;
+    }
+    for (int i = 0; i < 3; i++) PyMem_Free(lists[i]);
+    if (!good) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *sampler_add_log(PyObject *object, PyObject *bytes)
+{
+    sampler_object *self = (sampler_object *)object;
+    char *text;
+    Py_ssize_t size;
+    fs_stacks found = {0};
+    fs_error err;
+    if (PyBytes_AsStringAndSize(bytes, &text, &size) < 0) return NULL;
+    fs_status status = fs_stack_log_read(&found, text, (size_t)size, &err);
+    if (status == FS_OK) status = fs_stacks_append(&self->stacks, &found, NULL, 0, INT64_MIN, INT64_MAX, &err);
+    fs_stacks_clear(&found);
+    if (status != FS_OK) return fs_raise(&err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *sampler_report(PyObject *object, void *unused)
+{
+    (void)unused;
+    const sampler_object *self = (const sampler_object *)object;
+    return Py_BuildValue("{s:L,s:I,s:L,s:L,s:L,s:L}", "samples", (long long)self->samples, "runs", self->stacks.count,
+                         "lost", (long long)self->lost, "interval_ns", (long long)self->interval, "spent_ns",
+                         (long long)self->spent, "lasted_ns", (long long)(self->last - self->begin));
+}
+
+static PyMethodDef sampler_methods[] = {
+    {"start", sampler_start, METH_NOARGS, "Begin to sample. RuntimeError says why that is impossible."},
+    {"stop", sampler_stop, METH_NOARGS, "End sampling, until it is started again."},
+    {"add_log", sampler_add_log, METH_O,
+     "Append the samples of the log of another sampler, as bytes; of this one, stopped."},
+    {"pour", sampler_pour, METH_VARARGS,
+     "pour($self, store, hidden, libraries, shortened, /)\n--\n\nAppend the samples to a store. Tuples of folders, "
+     "with "
+     "their separators: those whose frames are left out, those\nof libraries, and those below which names begin."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef sampler_getset[] = {
+    {"report", sampler_report, NULL, "What was sampled, and what that took.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot sampler_slots[] = {
+    {Py_tp_new, sampler_new},
+    {Py_tp_dealloc, sampler_dealloc},
+    {Py_tp_methods, sampler_methods},
+    {Py_tp_getset, sampler_getset},
+    {Py_tp_doc,
+     "StackSampler(interval_ns=1_000_000, log=None)\n--\n\n"
+     "Samples the stacks of all Python threads of this process. log: a file to create, which then has them."},
+    {0, NULL},
+};
+
+static PyType_Spec sampler_spec = {
+    .name = "flopscope._core.StackSampler",
+    .basicsize = sizeof(sampler_object),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = sampler_slots,
+};
+
+int fs_add_stack_sampler(PyObject *module)
+{
+    static PyTypeObject *type;
+    return fs_add_type(module, &type, &sampler_spec);
+}

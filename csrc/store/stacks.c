@@ -1,0 +1,113 @@
+#include "store/stacks.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/saturate.h"
+#include "store/event.h"
+
+void fs_stacks_clear(fs_stacks *stacks)
+{
+    fs_intern_clear(&stacks->names);
+    fs_intern_clear(&stacks->stacks);
+    fs_free(stacks->runs);
+    *stacks = (fs_stacks){0};
+}
+
+fs_status fs_stacks_name(fs_stacks *stacks, const char *text, uint32_t *name, fs_error *err)
+{
+    return fs_intern_text(&stacks->names, text, name, err);
+}
+
+fs_status fs_stacks_push(fs_stacks *stacks, uint32_t parent, uint32_t name, bool program, uint32_t *id, fs_error *err)
+{
+    const fs_stack frame = {parent, name, program};
+    return fs_intern_bytes(&stacks->stacks, &frame, sizeof frame, id, err);
+}
+
+fs_status fs_stacks_add(fs_stacks *stacks, const fs_stack_run *run, fs_error *err)
+{
+    if (stacks->count == stacks->capacity) {
+        uint32_t capacity = stacks->capacity > 0 ? 2 * stacks->capacity : 256;
+        fs_stack_run *grown = fs_realloc(stacks->runs, capacity * sizeof *grown);
+        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u sampled stacks", capacity);
+        stacks->runs = grown;
+        stacks->capacity = capacity;
+    }
+    stacks->runs[stacks->count++] = *run;
+    return FS_OK;
+}
+
+const char *fs_stacks_text(const fs_stacks *stacks, uint32_t name)
+{
+    return fs_intern_get(&stacks->names, name).bytes;
+}
+
+fs_stack fs_stacks_get(const fs_stacks *stacks, uint32_t id)
+{
+    return *(const fs_stack *)fs_intern_get(&stacks->stacks, id).bytes;
+}
+
+uint32_t fs_stacks_line(const fs_stacks *stacks, uint32_t id)
+{
+    for (uint32_t at = id; at != FS_NONE;) {
+        fs_stack frame = fs_stacks_get(stacks, at);
+        if (frame.program) return at;
+        at = frame.parent;
+    }
+    return id;
+}
+
+/* Appending -------------------------------------------------------------------------------------------------------- */
+
+/* Return the first of the folders that a path lies in, or NULL. */
+static const char *folder_of(const char *path, const char *const *folders)
+{
+    for (; *folders != NULL; folders++)
+        if (strncmp(path, *folders, strlen(*folders)) == 0) return *folders;
+    return NULL;
+}
+
+/* Map a frame whose parent is mapped. A hidden one becomes its parent. */
+static fs_status map_frame(fs_stacks *to, const fs_stacks *from, const fs_stack_folders *folders, fs_stack frame,
+                           uint32_t parent, uint32_t *id, fs_error *err)
+{
+    const char *text = fs_stacks_text(from, frame.name);
+    bool program = frame.program;
+    if (folders != NULL) {
+        if (folder_of(text, folders->hidden) != NULL) {
+            *id = parent;
+            return FS_OK;
+        }
+        bool is_text = *text == '<' && strncmp(text, "<frozen ", 8) != 0; /* that was run: it is its caller's */
+        program = is_text ? parent == FS_NONE || fs_stacks_get(to, parent).program
+                          : *text != '<' && folder_of(text, folders->libraries) == NULL;
+        const char *folder = folder_of(text, folders->shortened);
+        if (folder != NULL) text += strlen(folder);
+    }
+    uint32_t name;
+    FS_TRY(fs_stacks_name(to, text, &name, err));
+    return fs_stacks_push(to, parent, name, program, id, err);
+}
+
+fs_status fs_stacks_append(fs_stacks *to, const fs_stacks *from, const fs_stack_folders *folders, int64_t shift,
+                           int64_t begin, int64_t end, fs_error *err)
+{
+    uint32_t *ids = fs_malloc((from->stacks.count + (size_t)1) * sizeof *ids);
+    if (ids == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u stacks", from->stacks.count);
+    fs_status status = FS_OK;
+    for (uint32_t i = 0; status == FS_OK && i < from->stacks.count; i++) { /* parents come first */
+        fs_stack frame = fs_stacks_get(from, i);
+        uint32_t parent = frame.parent == FS_NONE ? FS_NONE : ids[frame.parent];
+        status = map_frame(to, from, folders, frame, parent, &ids[i], err);
+    }
+    for (uint32_t i = 0; status == FS_OK && i < from->count; i++) {
+        fs_stack_run run = from->runs[i];
+        run.begin = fs_add_saturated(run.begin, shift);
+        run.end = fs_add_saturated(run.end, shift);
+        run.stack = ids[run.stack];
+        if (run.stack != FS_NONE && run.end > begin && run.begin < end) status = fs_stacks_add(to, &run, err);
+    }
+    fs_free(ids);
+    return status;
+}

@@ -1,0 +1,83 @@
+"""The report page of the profiles of several ranks: what is found across them, and one of them in full."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from flopscope.ranks.digest import Digest, digest_of
+from flopscope.ranks.engine import Failure
+from flopscope.ranks.page import facts_of_ranks
+from flopscope.ranks.ranks import Ranks
+from flopscope.report.profile import Profile, profile_page
+from flopscope.report.ranks import RankFacts, add_ranks, opened
+from flopscope.report.timeline import Part, rows_of, timeline_of
+from flopscope.results.process import source_of
+
+if TYPE_CHECKING:
+    from flopscope.report.page import Page
+    from flopscope.results.results import Results
+
+__all__ = ["ranks_of", "report_of_ranks"]
+
+
+def ranks_of(profiles: Mapping[int, Results], peaks: str | None = None) -> Ranks:
+    """Return what load_ranks() would return for the files of these profiles. peaks: as in key_averages().
+
+    Profiles with invalid metadata are left out, as load_ranks() does; ValueError if all are.
+    """
+    digests: list[Digest] = []
+    failures: list[Failure] = []
+    for place, (rank, profile) in enumerate(sorted(profiles.items())):
+        source = source_of(profile, place)
+        try:
+            digest = digest_of(profile, source, place, peaks or "datasheet")
+        except ValueError as problem:
+            failures.append(Failure(source, str(problem).removeprefix(f"{source}: ")))
+        else:
+            origin = digest.identity.rank_from if digest.rank == rank else "trace"
+            digests.append(replace(digest, identity=replace(digest.identity, rank=rank, rank_from=origin)))
+    if not digests:
+        raise ValueError(f"{failures[0].source}: {failures[0].reason}")
+    return Ranks(digests, failures)
+
+
+def report_of_ranks(profiles: Mapping[int, Results], *, peaks: str | None = None, title: str | None = None) -> Page:
+    """Return the page of several ranks: what load_ranks() finds, and in full the rank that it opens on.
+
+    profiles: by rank, at least one. peaks, title and errors as in Results.write_report().
+    """
+    facts = facts_of_ranks(ranks_of(profiles, peaks))
+    shown, why = opened(facts)
+    page = profile_page(profiles[shown], peaks=peaks)
+    try:
+        page.sections["timeline"] = timeline_of(_parts(profiles, shown, facts), page.columns)
+        add_ranks(page, facts, title)
+        if len(facts.ranks) > 1:
+            page.subtitle += f" · the other sections show rank {shown}, {why}; Timeline shows all"
+    except BaseException:
+        page.columns.close()
+        raise
+    return page
+
+
+def _parts(profiles: Mapping[int, Results], shown: int, facts: RankFacts) -> list[Part]:
+    """Return the timelines of the ranks, ``shown`` first, by the clock of the first one as far as their collectives
+    tell it."""
+    offsets = dict(zip(facts.ranks, facts.rank_rows["clock_offset"].tolist(), strict=True))
+    base = profiles[facts.ranks[0]]._base_time()
+    source = Profile(profiles[shown])
+    return [
+        Part(
+            profiles[rank]._recorded("report"),
+            source.has_shape_rows,
+            f"Rank {rank}",
+            profiles[rank]._base_time()
+            - base
+            - round(1000 * known if math.isfinite(known := offsets.get(rank, 0.0)) else 0),
+            rows_of(source.rows.columns),
+        )
+        for rank in sorted(facts.ranks, key=lambda rank: (rank != shown, rank))
+    ]

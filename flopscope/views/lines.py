@@ -1,0 +1,141 @@
+"""Where the program was, by line, as the sections of a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from flopscope.results.lines import Group, Line, Lines, place_text
+from flopscope.support.columns import Rows
+from flopscope.support.units import percent_text, short_time_text
+
+__all__ = ["Place", "host_lines", "places_of", "waiting_lines"]
+
+SHOWN = 5
+LEAST = 1.0
+"""Percent of the time below which a line is left out."""
+MOSTLY = 0.5
+"""Share of the time of a line from which what it called is named."""
+LINE_WIDTH, INSIDE_WIDTH = 34, 25
+FEWEST = 0.05
+"""Share of a step from which the lines that the device waited for are shown."""
+
+
+WAITING = ("host", "sync")
+"""Parts of the accounting in which the device waited for what the host does."""
+
+
+class Place(NamedTuple):
+    """A line of the program, with its time."""
+
+    line: str
+    inside: str
+    """What it called and was in for most of the time; the same as the line, or the function of another."""
+    time: float
+    """µs."""
+    share: float
+    """Percent of all lines."""
+
+
+def places_of(lines: Sequence[Line], time: Callable[[Line], float]) -> list[Place]:
+    """Return the lines with the most of a time; what is below LEAST percent, or beyond the first few, is left out."""
+    sums: dict[str, dict[str, float]] = {}
+    for one in lines:
+        inside = sums.setdefault(one.line, {})
+        inside[one.inside] = inside.get(one.inside, 0.0) + time(one)
+    total = sum(sum(inside.values()) for inside in sums.values())
+    if total <= 0:
+        return []
+    found = []
+    for line, inside in sums.items():
+        whole = sum(inside.values())
+        most = max(inside, key=lambda name: inside[name])
+        named = _called(most) if inside[most] > MOSTLY * whole else ""
+        found.append(Place(place_text(line), named, whole, 100 * whole / total))
+    found.sort(key=lambda one: -one.time)
+    return [one for one in found[:SHOWN] if one.share >= LEAST]
+
+
+def _called(name: str) -> str:
+    return "importing" if name.startswith("<frozen importlib") else place_text(name)
+
+
+def host_lines(found: Lines) -> list[str | Rows]:
+    """Return where the time of the program went: of the main thread, and the CPU time of all others."""
+    sections: list[str | Rows] = []
+    whole = found.groups["main"].lasted if "main" in found.groups else 0.0
+    for name, (title, time) in GROUPS.items():
+        group = found.groups.get(name)
+        if group is None or (name != "main" and group.cpu < FEWEST * whole):
+            continue
+        places = places_of([one for one in found.lines if one.group == name], time)
+        if places:
+            sections += [f"Where the time went, by line: {title(group)}", _rows(places, 1.0), ""]
+    return sections
+
+
+def waiting_lines(found: Lines, total: float, steps: int, on_device: bool) -> list[str | Rows]:
+    """Return the lines that the host was in while a device waited for it, or while no op ran on a CPU.
+
+    ``total`` µs is the time of the steps that are alike, of all devices.
+    """
+
+    def waited(line: Line) -> float:
+        return sum(line.idle[part] for part in WAITING)
+
+    whole = sum(map(waited, found.lines))
+    places = places_of(found.lines, waited)
+    if not places or whole < FEWEST * total:
+        return []
+    of = f"{short_time_text(whole / max(steps, 1))}{' a step' if steps else ''}"
+    what = "the device waited for it" if on_device else "no op ran"
+    return [f"What the host was in while {what}, {of} of samples", _rows(places, 1 / max(steps, 1)), ""]
+
+
+def _rows(places: Sequence[Place], scale: float) -> Rows:
+    """Return the rows, which fit 80 columns."""
+    rows = [("time", "share", "line", "within it")]
+    for one in places:
+        inside = "" if one.inside == one.line else _cut_inside(one.inside)
+        rows.append((short_time_text(one.time * scale), percent_text(one.share), _cut(one.line, LINE_WIDTH), inside))
+    return Rows(rows, ">><<")
+
+
+def _cut(place: str, width: int) -> str:
+    """Shorten a place: the folders of its file first."""
+    if len(place) <= width:
+        return place
+    path, _, rest = place.rpartition("/")
+    if path and len(rest) < width:
+        return f"…{place[1 - width :]}"
+    return f"{rest[: width - 1]}…"
+
+
+def _cut_inside(place: str) -> str:
+    """Shorten a place of a library, of which the function says most."""
+    name = place.rpartition(" ")[2]
+    short = _cut(place, INSIDE_WIDTH)
+    return short if short.endswith(name) else _cut(name, INSIDE_WIDTH)
+
+
+def _of_main(group: Group) -> str:
+    share = percent_text(100 * min(group.cpu / group.lasted, 1.0))
+    return f"the main thread, {short_time_text(group.lasted)}, {share} of it on a CPU"
+
+
+def _of_threads(group: Group) -> str:
+    count = f"{group.threads} other thread{'s' if group.threads != 1 else ''}"
+    return f"{count}, {short_time_text(group.cpu)} of CPU time"
+
+
+def _of_children(group: Group) -> str:
+    count = f"{group.processes} child process{'es' if group.processes != 1 else ''}"
+    return f"{count}, {short_time_text(group.cpu)} of CPU time"
+
+
+GROUPS: Mapping[str, tuple[Callable[[Group], str], Callable[[Line], float]]] = {
+    "main": (_of_main, lambda line: line.time),
+    "threads": (_of_threads, lambda line: line.cpu),
+    "processes": (_of_children, lambda line: line.cpu),
+}
+"""What is said of each group, and the time by which its lines are listed."""

@@ -1,0 +1,133 @@
+"""Summaries: paragraphs, tables and bars that print fitted to the terminal, and as HTML in notebooks."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, Protocol
+
+from flopscope.support.columns import Rows
+from flopscope.support.safe import markup
+from flopscope.views.fitted import terminal_width
+from flopscope.views.html import PIXELS, STYLE
+from flopscope.views.overview import OVERVIEW_STYLE, bar_html
+
+__all__ = ["Bars", "Shown", "Summary"]
+
+WIDTH = 100
+"""Of the lines, on wider terminals too."""
+INDENT = "  "
+SUMMARY_STYLE = f"""
+.flopscope-summary {{max-width: {PIXELS}px; line-height: 1.4}}
+.flopscope-summary .title {{font-weight: 600; margin-top: 0.8em}}
+.flopscope-summary .quiet {{opacity: 0.75; font-size: 0.9em}}
+.flopscope-summary .part {{overflow-x: auto; margin: 0.2em 0}}
+"""
+
+
+class Shown(Protocol):
+    """A part of a summary that is more than a paragraph."""
+
+    def lines(self, width: int) -> Iterable[str]:
+        """Return the part as lines of at most ``width`` characters."""
+
+    def _repr_html_(self) -> str: ...
+
+
+class Bars:
+    """Shares of a whole: lines of text, and in HTML one bar of several colours."""
+
+    def __init__(
+        self, lines: Sequence[str], parts: Mapping[str, float], causes: Sequence[str] = (), on_device: bool = True
+    ) -> None:
+        """lines: the text. parts: µs by part of the accounting. causes: sentences below the bar."""
+        self._lines, self._parts, self._causes, self._on_device = list(lines), dict(parts), list(causes), on_device
+
+    def lines(self, width: int) -> Iterator[str]:
+        """Yield the lines; bars are cut at the width, which only narrow terminals reach."""
+        for line in self._lines:
+            yield line[:width] if line.endswith("█") else line
+
+    def _repr_html_(self) -> str:
+        below = "".join(f'<div class="quiet">{markup(cause)}</div>' for cause in self._causes)
+        return f'<div class="flopscope-overview">{bar_html(self._parts, self._on_device)}{below}</div>'
+
+
+class Summary:
+    """A summary, which prints as text, and as HTML as the last expression of a notebook's cell.
+
+    ``str()`` and ``repr()`` give the text, fitted to the terminal, of at most 100 columns.
+    """
+
+    def __init__(self, parts: Iterable[str | Rows | Shown], facts: Mapping[str, Any]) -> None:
+        """parts: paragraphs, "" for an empty line, and parts that show themselves. facts: what JSON can hold."""
+        self._parts, self._facts = list(parts), dict(facts)
+        while self._parts and self._parts[-1] == "":
+            self._parts.pop()
+
+    @property
+    def text(self) -> str:
+        """The text, fitted to the terminal."""
+        return self.fitted()
+
+    @property
+    def html(self) -> str:
+        """The HTML that a notebook shows."""
+        return self._repr_html_()
+
+    def fitted(self, width: int | None = None) -> str:
+        """Return the text in lines of at most ``width`` characters, and 100; None for the terminal's width."""
+        whole = min(terminal_width() if width is None else width, WIDTH)
+        lines: list[str] = []
+        for part in self._parts:
+            if isinstance(part, str):
+                lines += wrapped(part, whole)
+            else:
+                for line in part.lines(whole - len(INDENT)):
+                    lines += wrapped(f"{INDENT}{line}".rstrip(), whole)
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts as dicts and lists for JSON, as --json of the commands writes them; None if unknown."""
+        return dict(self._facts)
+
+    def __str__(self) -> str:
+        return self.fitted()
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        body = [_html(part, after) for part, after in zip_longest(self._parts, self._parts[1:], fillvalue="")]
+        style = f"<style>{STYLE}{OVERVIEW_STYLE}{SUMMARY_STYLE}</style>"
+        return "\n".join([style, '<div class="flopscope-summary">', *filter(None, body), "</div>"])
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """Return a paragraph as lines, which keep its indentation; those of a numbered one begin below its text."""
+    if len(line) <= width:
+        return [line]
+    begin = re.match(r"\s*(?:\d+\. )?", line)
+    hanging = " " * len(begin[0]) if begin else ""
+    return textwrap.wrap(line, width, subsequent_indent=hanging, break_on_hyphens=False)
+
+
+def _html(part: str | Rows | Shown, after: str | Rows | Shown) -> str:
+    if isinstance(part, Rows):
+        head, *rows = part.rows
+        body = "\n".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
+        table = (
+            f'<table class="flopscope"><thead><tr>{_cells("th", head)}</tr></thead><tbody>\n{body}\n</tbody></table>'
+        )
+        return f'<div class="part">{table}</div>'
+    if not isinstance(part, str):
+        return f'<div class="part">{part._repr_html_()}</div>'
+    if not part:
+        return ""
+    kind = "title" if not isinstance(after, str) else "quiet" if part.startswith(" ") else "text"
+    return f'<div class="{kind}">{markup(part.strip())}</div>'
+
+
+def _cells(tag: str, texts: Sequence[str]) -> str:
+    return "".join(f"<{tag}{' class=name' if i == 0 else ''}>{markup(text)}</{tag}>" for i, text in enumerate(texts))

@@ -1,0 +1,287 @@
+/* Sampled stacks: lines of the program, idle time by line, logs of child processes, traces, and failing allocations. */
+#include "accounting/lines.h"
+#include "sources/kineto/kineto.h"
+#include "store/extend.h"
+#include "store/stack_log.h"
+#include "tests/c/accounts.h"
+#include "views/chrome_trace.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { PROCESS = 10, MAIN_THREAD = 10, OTHER_THREAD = 11, CHILD = 20 };
+
+/* Push a frame of a text; the outermost has the parent FS_NONE. */
+static uint32_t push(fs_stacks *stacks, uint32_t parent, const char *text, bool program)
+{
+    uint32_t name = FS_NONE, id = FS_NONE;
+    CHECK_OK(fs_stacks_name(stacks, text, &name, NULL));
+    CHECK_OK(fs_stacks_push(stacks, parent, name, program, &id, NULL));
+    return id;
+}
+
+static fs_status run(fs_stacks *stacks, int64_t process, uint64_t thread, int64_t begin, int64_t end, int64_t cpu,
+                     uint32_t stack)
+{
+    const fs_stack_run added = {begin, end, cpu, process, thread, stack};
+    return fs_stacks_add(stacks, &added, NULL);
+}
+
+static const char *text_of(const fs_stacks *stacks, uint32_t id)
+{
+    return id == FS_NONE ? "" : fs_stacks_text(stacks, fs_stacks_get(stacks, id).name);
+}
+
+static void test_frames_are_of_the_program_or_of_libraries(void)
+{
+    static const char *const hidden[] = {"/own/", NULL}, *const libraries[] = {"/lib/", NULL},
+                             *const shortened[] = {"/lib/", "/home/", NULL};
+    const fs_stack_folders folders = {hidden, libraries, shortened};
+    fs_stacks from = {0}, to = {0};
+    uint32_t own = push(&from, FS_NONE, "/own/run.py(1): run", false);
+    uint32_t script = push(&from, own, "/home/train.py(9): <module>", false);
+    uint32_t import = push(&from, script, "<frozen importlib._bootstrap>(5): _find_and_load", false);
+    uint32_t library = push(&from, import, "/lib/nn.py(3): forward", false);
+    uint32_t made = push(&from, library, "<string>(2): __init__", false);
+    uint32_t typed = push(&from, script, "<string>(1): f", false);
+    CHECK_OK(run(&from, PROCESS, MAIN_THREAD, 0, 10, 5, own));
+    CHECK_OK(run(&from, PROCESS, MAIN_THREAD, 10, 20, 5, made));
+    CHECK_OK(run(&from, PROCESS, MAIN_THREAD, 20, 30, 5, typed));
+    CHECK_OK(fs_stacks_append(&to, &from, &folders, 100, INT64_MIN, INT64_MAX, NULL));
+    CHECK(to.count == 2 && to.runs[0].begin == 110 && to.runs[0].end == 120); /* without the hidden frame's own */
+    CHECK(strcmp(text_of(&to, to.runs[0].stack), "<string>(2): __init__") == 0);
+    CHECK(strcmp(text_of(&to, fs_stacks_line(&to, to.runs[0].stack)), "train.py(9): <module>") == 0);
+    CHECK(strcmp(text_of(&to, fs_stacks_get(&to, to.runs[0].stack).parent), "nn.py(3): forward") == 0);
+    CHECK(strcmp(text_of(&to, fs_stacks_line(&to, to.runs[1].stack)), "<string>(1): f") == 0);
+    fs_stacks_clear(&from);
+    fs_stacks_clear(&to);
+}
+
+/* A main thread that launches at 0 to 10 and at 300 to 310, another thread, and a child. */
+static void fill(void)
+{
+    fs_stacks *stacks = fs_store_stacks(store);
+    uint32_t first = FS_NONE, second = FS_NONE;
+    fs_lane lane;
+    uint32_t main_lane;
+    CHECK_OK(fs_store_thread_lane_of(store, MAIN_THREAD, &main_lane, NULL));
+    lane = fs_store_lane(store, main_lane);
+    CHECK(lane.id == MAIN_THREAD);
+    for (int i = 0; i < 2; i++) {
+        fs_event event = fs_event_missing;
+        event.kind = FS_EVENT_RUNTIME;
+        event.name = name_id("cudaLaunchKernel");
+        event.lane = main_lane;
+        event.correlation = (uint32_t)i + 1;
+        event.start = 300 * i;
+        event.duration = 10;
+        *(i == 0 ? &first : &second) = put(event);
+    }
+    work(FS_EVENT_KERNEL, "k", 0, 7, 1, first, 10, 100);
+    work(FS_EVENT_KERNEL, "k", 0, 7, 2, second, 310, 400);
+    uint32_t script = push(stacks, FS_NONE, "train.py(9): <module>", true);
+    uint32_t load = push(stacks, script, "train.py(3): load", true);
+    uint32_t library = push(stacks, load, "np.py(7): mean", false);
+    CHECK_OK(run(stacks, PROCESS, MAIN_THREAD, 0, 60, 50, script));
+    CHECK_OK(run(stacks, PROCESS, OTHER_THREAD, 0, 400, 1, script));
+    CHECK_OK(run(stacks, PROCESS, MAIN_THREAD, 60, 150, FS_MISSING, load));
+    CHECK_OK(run(stacks, PROCESS, MAIN_THREAD, 150, 250, 80, library));
+    CHECK_OK(run(stacks, CHILD, CHILD, 100, 200, 90, load));
+    CHECK_OK(run(stacks, PROCESS, MAIN_THREAD, 250, 400, 20, script));
+}
+
+static const fs_line *line_of(const fs_lines *lines, const fs_stacks *stacks, fs_line_group group, const char *inside)
+{
+    static const fs_line none = {.time = -1};
+    for (uint32_t i = 0; i < lines->count; i++)
+        if (lines->lines[i].group == group && strcmp(fs_stacks_text(stacks, lines->lines[i].inside), inside) == 0)
+            return &lines->lines[i];
+    return &none;
+}
+
+static fs_status sum_up(const fs_store *of, fs_lines *lines, fs_error *err)
+{
+    const fs_table_options options = {.works = true};
+    fs_table *table = NULL;
+    fs_accounting accounting = {0};
+    fs_status status = fs_table_build(of, &options, &table, err);
+    if (status == FS_OK) status = fs_accounting_list(&accounting, of, table, err);
+    if (status == FS_OK) status = fs_lines_build(lines, of, &accounting, 0, err);
+    fs_accounting_clear(&accounting);
+    fs_table_destroy(table);
+    return status;
+}
+
+/* The device idles from 100 to 310, until the second launch has returned: 50 in load, 100 in the library, 60 more. */
+static void check_lines(const fs_store *of)
+{
+    const fs_stacks *stacks = fs_store_stacks(of);
+    fs_lines lines = {0};
+    CHECK_OK(sum_up(of, &lines, NULL));
+    const fs_line *script = line_of(&lines, stacks, FS_LINES_MAIN, "train.py(9): <module>"),
+                  *load = line_of(&lines, stacks, FS_LINES_MAIN, "train.py(3): load"),
+                  *library = line_of(&lines, stacks, FS_LINES_MAIN, "np.py(7): mean"),
+                  *child = line_of(&lines, stacks, FS_LINES_PROCESSES, "train.py(3): load");
+    CHECK(lines.count == 5 && script->time == 210 && script->cpu == 70 && load->time == 90 && load->cpu == 0);
+    CHECK(library->time == 100 && strcmp(fs_stacks_text(stacks, library->line), "train.py(3): load") == 0);
+    CHECK(child->time == 100 && child->cpu == 90 && child->idle[FS_IDLE_HOST] == 0);
+    CHECK(load->idle[FS_IDLE_HOST] == 50 && library->idle[FS_IDLE_HOST] == 100 && script->idle[FS_IDLE_HOST] == 60);
+    CHECK(line_of(&lines, stacks, FS_LINES_THREADS, "train.py(9): <module>")->idle[FS_IDLE_HOST] == 0);
+    CHECK(lines.groups[FS_LINES_MAIN].threads == 1 && lines.groups[FS_LINES_MAIN].time == 400);
+    CHECK(lines.groups[FS_LINES_PROCESSES].processes == 1 && lines.groups[FS_LINES_PROCESSES].begin == 100);
+    fs_lines_clear(&lines);
+}
+
+static void test_idle_time_belongs_to_the_line_that_the_launching_thread_was_in(void)
+{
+    fill();
+    check_lines(store);
+}
+
+static void test_stacks_are_joined(void)
+{
+    fs_store *joined = NULL;
+    CHECK_OK(fs_store_create(&joined, NULL));
+    fill();
+    CHECK_OK(fs_store_extend(joined, store, 0, NULL));
+    check_lines(joined);
+    fs_store_destroy(joined);
+}
+
+/* Logs ------------------------------------------------------------------------------------------------------------- */
+
+static void test_a_log_has_what_was_written_before_it_ended(void)
+{
+    char path[] = "/tmp/test_stacks-XXXXXX", bytes[4096];
+    int file = mkstemp(path);
+    fs_stacks from = {0}, all = {0};
+    fs_stack_log log = {0};
+    uint32_t outer = push(&from, FS_NONE, "a.py(1): f", false);
+    CHECK_OK(run(&from, PROCESS, MAIN_THREAD, 0, 10, 5, outer));
+    CHECK_OK(fs_stack_log_write(&log, &from, file, NULL));
+    CHECK(from.count == 0);
+    uint32_t inner = push(&from, outer, "a.py(2): g", false);
+    CHECK_OK(run(&from, PROCESS, MAIN_THREAD, 10, 30, 5, inner));
+    CHECK_OK(fs_stack_log_write(&log, &from, file, NULL));
+    ssize_t size = pread(file, bytes, sizeof bytes, 0);
+    CHECK(size > 0);
+    CHECK_OK(fs_stack_log_read(&all, bytes, (size_t)size, NULL));
+    CHECK(all.count == 2 && all.runs[1].end == 30 && strcmp(text_of(&all, all.runs[1].stack), "a.py(2): g") == 0);
+    for (size_t cut = 0; cut < (size_t)size; cut++) { /* killed while it wrote */
+        fs_stacks some = {0};
+        char *exact = malloc(cut + 1);
+        memcpy(exact, bytes, cut);
+        CHECK_OK(fs_stack_log_read(&some, exact, cut, NULL));
+        CHECK(some.count <= 1);
+        fs_stacks_clear(&some);
+        free(exact);
+    }
+    for (size_t at = 0; at < (size_t)size; at++) { /* not a log */
+        fs_stacks some = {0};
+        bytes[at] = (char)~bytes[at];
+        CHECK_OK(fs_stack_log_read(&some, bytes, (size_t)size, NULL));
+        bytes[at] = (char)~bytes[at];
+        fs_stacks_clear(&some);
+    }
+    fs_stacks_clear(&from);
+    fs_stacks_clear(&all);
+    close(file);
+    unlink(path);
+}
+
+/* Traces ----------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    char text[1 << 16];
+    size_t size;
+} text_sink;
+
+static fs_status take(void *context, const char *bytes, size_t size, fs_error *err)
+{
+    text_sink *sink = context;
+    if (sink->size + size > sizeof sink->text) return fs_fail(err, FS_RUNTIME_ERROR, "too long");
+    memcpy(sink->text + sink->size, bytes, size);
+    sink->size += size;
+    return FS_OK;
+}
+
+static fs_status read_trace(const char *text, size_t size, fs_store *into, fs_error *err)
+{
+    fs_kineto *kineto = NULL;
+    fs_kineto_report report;
+    fs_status status = fs_kineto_create(&kineto, err);
+    if (status == FS_OK) status = fs_kineto_feed(kineto, text, size, err);
+    if (status == FS_OK) status = fs_kineto_finish(kineto, into, &report, err);
+    fs_kineto_destroy(kineto);
+    return status;
+}
+
+static void test_a_trace_keeps_the_stacks(void)
+{
+    static text_sink sink;
+    fs_store *again = NULL;
+    fs_chrome_trace_options options = {
+        .write = take, .context = &sink, .process = "p", .version = "1", .members = "", .pid = PROCESS};
+    CHECK_OK(fs_store_create(&again, NULL));
+    fill();
+    CHECK_OK(fs_chrome_trace_write(store, &options, NULL, NULL));
+    CHECK_OK(read_trace(sink.text, sink.size, again, NULL));
+    check_lines(again);
+    fs_store_destroy(again);
+}
+
+/* Frames that are their own callers, that are missing or have no name, and samples without a time. */
+static void test_impossible_stacks_are_left_out(void)
+{
+    static const char text[] =
+        "{\"stackFrames\": {\"1\": {\"name\": \"a\", \"parent\": 2}, \"2\": {\"name\": \"b\", \"parent\": \"1\"},"
+        "\"3\": {\"parent\": 4}, \"x\": {\"name\": \"c\"}, \"5\": 7, \"6\": {\"name\": \"d\", \"parent\": 3}},"
+        "\"traceEvents\": ["
+        "{\"ph\": \"P\", \"pid\": 1, \"tid\": 1, \"ts\": 1, \"dur\": 2, \"sf\": 1},"
+        "{\"ph\": \"P\", \"pid\": 1, \"tid\": 1, \"ts\": 3, \"dur\": 2, \"sf\": 6, \"tdur\": 9},"
+        "{\"ph\": \"P\", \"pid\": 1, \"tid\": 1, \"ts\": 5, \"dur\": 2, \"sf\": 99},"
+        "{\"ph\": \"P\", \"pid\": 1, \"tid\": 1, \"ts\": 7, \"sf\": 6},"
+        "{\"ph\": \"P\", \"pid\": 1, \"tid\": 1, \"dur\": 7, \"sf\": 6}]}";
+    CHECK_OK(read_trace(text, sizeof text - 1, store, NULL));
+    const fs_stacks *stacks = fs_store_stacks(store);
+    CHECK(stacks->count == 2 && strcmp(text_of(stacks, stacks->runs[0].stack), "a") == 0);
+    CHECK(strcmp(text_of(stacks, stacks->runs[1].stack), "d") == 0 && stacks->runs[1].cpu == 2000);
+}
+
+static void test_failing_allocations(void)
+{
+    static text_sink sink;
+    fs_chrome_trace_options options = {.write = take, .context = &sink, .process = "p", .version = "1", .members = ""};
+    fill();
+    CHECK_OK(fs_chrome_trace_write(store, &options, NULL, NULL));
+    int64_t live = fs_memory_live();
+    fs_status status = FS_OUT_OF_MEMORY;
+    for (int64_t nth = 1; status == FS_OUT_OF_MEMORY && nth < 2000; nth++) {
+        fs_lines lines = {0};
+        fs_store *again = NULL;
+        fs_memory_fail_at(nth);
+        status = sum_up(store, &lines, NULL);
+        if (status == FS_OK) status = fs_store_create(&again, NULL);
+        if (status == FS_OK) status = read_trace(sink.text, sink.size, again, NULL);
+        if (status == FS_OK) status = fs_store_extend(again, store, 0, NULL);
+        fs_memory_fail_at(0);
+        fs_lines_clear(&lines);
+        fs_store_destroy(again);
+        CHECK(fs_memory_live() == live, "allocation %lld leaks", (long long)nth);
+    }
+    CHECK(status == FS_OK);
+}
+
+int main(void)
+{
+    static void (*const tests[])(void) = {
+        test_frames_are_of_the_program_or_of_libraries,
+        test_idle_time_belongs_to_the_line_that_the_launching_thread_was_in,
+        test_stacks_are_joined,
+        test_a_log_has_what_was_written_before_it_ended,
+        test_a_trace_keeps_the_stacks,
+        test_impossible_stacks_are_left_out,
+        test_failing_allocations,
+    };
+    return run_tests(tests, sizeof tests / sizeof *tests);
+}

@@ -1,0 +1,341 @@
+"""Sampled stacks: where a program's time went, by line, beside what the program measures of itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from run_programs import environment, own, run, script
+
+import flopscope as fs
+from flopscope import _core
+from flopscope.results.lines import Line, lines_of, place_text
+from flopscope.views.lines import places_of
+
+SLACK = 0.08
+"""Seconds by which a time may be off: a busy machine delays samples."""
+
+
+def spin(seconds: float) -> None:
+    """Compute in Python."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        sum(range(100))
+
+
+def wait(seconds: float) -> None:
+    """Wait in a call without the GIL."""
+    time.sleep(seconds)
+
+
+def call(seconds: float) -> None:
+    """Stay in calls that keep the GIL."""
+    end, numbers = time.perf_counter() + seconds, list(range(100_000, 0, -1))
+    while time.perf_counter() < end:
+        sorted(numbers)
+
+
+def sampled(act: object, *arguments: object) -> fs.profile:
+    assert callable(act)
+    with fs.profile(sample_stacks=True, activities=[fs.ProfilerActivity.CPU]) as prof:
+        act(*arguments)
+    return prof
+
+
+def seconds_of(prof: fs.profile, function: str, column: str = "time", group: str = "main") -> float:
+    """Return the time in a function of this file, or in what it called."""
+    frame = prof.lines()
+    here = frame.group.eq(group) & frame.line.str.contains(rf"test_lines\.py:\d+ (?:.*\.)?{function}$")
+    return float(frame[column][here].sum()) / 1e6
+
+
+# What is sampled ------------------------------------------------------------------------------------------------------
+
+
+def test_each_function_gets_its_own_time() -> None:
+    def work() -> None:
+        for act in (spin, wait, call):
+            act(0.3)
+
+    prof = sampled(work)
+    for name in ("spin", "wait", "call"):
+        assert abs(seconds_of(prof, name) - 0.3) < SLACK, prof.lines().to_string()
+    assert seconds_of(prof, "wait", "cpu_time") < SLACK
+    assert seconds_of(prof, "spin", "cpu_time") > 0.03  # of a machine on which others run
+
+
+def test_the_samples_of_a_thread_cover_its_time_once() -> None:
+    begin = time.perf_counter()
+    prof = sampled(spin, 0.3)
+    lasted = time.perf_counter() - begin
+    main = prof.lines().query("group == 'main'")
+    assert lasted - SLACK < main.time.sum() / 1e6 <= lasted
+
+
+def test_threads_are_sampled_too() -> None:
+    def work() -> None:
+        thread = threading.Thread(target=spin, args=(0.3,))
+        thread.start()
+        thread.join()
+
+    prof = sampled(work)
+    assert abs(seconds_of(prof, "spin", group="threads") - 0.3) < SLACK
+    assert abs(seconds_of(prof, "work") - 0.3) < SLACK
+
+
+def test_a_call_within_a_library_counts_for_the_line_that_made_it() -> None:
+    def work() -> None:
+        text = json.dumps([{"a": list(range(100))}] * 300)
+        end = time.perf_counter() + 0.3
+        while time.perf_counter() < end:
+            json.loads(text)
+
+    prof = sampled(work)
+    frame = prof.lines()
+    inside = frame[frame.inside.str.contains("json/decoder.py")]
+    assert inside.time.sum() > 0.5 * frame.time.sum() and set(inside.group) == {"main"}
+    assert inside.line.str.contains("test_lines.py").all()
+
+
+def test_exceptions_and_generators_leave_no_wrong_line() -> None:
+    def numbers() -> object:
+        for i in range(3):
+            spin(0.1)
+            yield i
+
+    def work() -> None:
+        for _ in numbers():  # type: ignore[attr-defined]
+            try:
+                raise ValueError
+            except ValueError:
+                pass
+        wait(0.3)
+
+    prof = sampled(work)
+    assert abs(seconds_of(prof, "spin") - 0.3) < SLACK and abs(seconds_of(prof, "wait") - 0.3) < SLACK
+
+
+def test_deep_recursion_is_sampled() -> None:
+    def deeper(depth: int) -> None:
+        if depth:
+            deeper(depth - 1)
+        else:
+            spin(0.2)
+
+    assert abs(seconds_of(sampled(deeper, 600), "spin") - 0.2) < SLACK
+
+
+def test_without_samples_there_are_no_lines() -> None:
+    with fs.profile(activities=[fs.ProfilerActivity.CPU]) as prof:
+        fs.ones((4, 4), device="cpu")
+    assert len(prof.lines()) == 0 and "by line" not in str(prof.summary())
+
+
+def test_only_one_profile_samples_at_a_time() -> None:
+    first, second = _core.StackSampler(), _core.StackSampler()
+    first.start()
+    with pytest.raises(RuntimeError, match="sampled already"):
+        second.start()
+    first.stop()
+    second.start()
+    second.stop()
+    with pytest.raises(ValueError, match="interval_ns must be positive, not 0"):
+        _core.StackSampler(0)
+
+
+def test_sampling_costs_less_than_a_fiftieth() -> None:
+    """By its own clock: what one sample takes, times the samples."""
+    sampler = _core.StackSampler()
+    sampler.start()
+
+    def deeper(depth: int) -> None:
+        if depth:
+            deeper(depth - 1)
+        else:
+            spin(0.5)
+
+    deeper(200)
+    sampler.stop()
+    report = sampler.report
+    assert report["samples"] > 3 and report["spent_ns"] < 0.02 * report["lasted_ns"], report
+
+
+# Traces and children --------------------------------------------------------------------------------------------------
+
+
+def test_a_trace_has_the_same_lines(tmp_path: Path) -> None:
+    def work() -> None:
+        x = fs.ones((64, 64), device="cpu")
+        for _ in range(20):
+            spin(0.01)
+            fs.neg(x)
+
+    prof = sampled(work)
+    path = str(tmp_path / "t.json.gz")
+    prof.export_chrome_trace(path)
+    again = fs.load_trace(path).lines()
+    frame = prof.lines()
+    assert len(frame) == len(again) > 0
+    merged = frame.merge(again, on=["group", "line", "inside"])
+    assert len(merged) == len(frame) and (merged.time_x - merged.time_y).abs().max() < 1
+    assert (merged.host_x - merged.host_y).abs().max() < 1  # idle between the ops, in spin()
+    assert float(frame[frame.line.str.contains("spin")].host.sum()) > 1e5
+
+
+def test_forked_children_are_sampled_until_they_are_killed(tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        """
+        import os, signal, time
+        def in_child():
+            end = time.perf_counter() + 60
+            while time.perf_counter() < end: sum(range(100))
+        def in_parent(seconds): time.sleep(seconds)
+        if (child := os.fork()) == 0:
+            in_child()
+        in_parent(1.0)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        """,
+    )
+    result = run(tmp_path, "--no-report", "--trace", "t.json", path)
+    assert result.returncode == 0, result.stderr
+    frame = fs.load_trace(str(tmp_path / "t.json")).lines()
+    child = frame[frame.group.eq("processes") & frame.line.str.contains("in_child")]
+    assert child.time.sum() > 0.5e6 and (child.cpu_time <= child.time + 1e4).all()
+    parent = frame[frame.group.eq("main") & frame.line.str.contains("in_parent")]
+    assert parent.time.sum() > 0.9e6
+    assert re.search(r"1 child process, \S+ of CPU time", result.stderr)
+    assert "in_child" in result.stderr and "in_parent" in result.stderr
+
+
+def test_no_thread_runs_while_the_program_forks(tmp_path: Path) -> None:
+    """Python 3.12 and later warn of a fork in a process with threads."""
+    path = script(
+        tmp_path,
+        """
+        import os, time
+        time.sleep(0.05)
+        before = []
+        os.register_at_fork(before=lambda: None)
+        def threads(): return len(os.listdir("/proc/self/task"))
+        os.register_at_fork(after_in_child=lambda: None)
+        if os.fork() == 0:
+            os._exit(0)
+        os.wait()
+        print(threads())
+        """,
+    )
+    result = run(tmp_path, "--no-report", "--no-summary", path)
+    assert result.returncode == 0 and "multi-threaded" not in result.stderr, result.stderr
+    assert result.stdout == "2\n"  # sampling goes on
+
+
+# The summary ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_program_without_ops_is_told_where_its_time_went(tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        """
+        import time
+        def slow():
+            end = time.perf_counter() + 0.4
+            while time.perf_counter() < end: sum(range(100))
+        def rest(): time.sleep(0.2)
+        slow(); rest()
+        """,
+    )
+    result = run(tmp_path, "--no-report", path)
+    assert result.returncode == 0
+    shown = [line for line in result.stderr.splitlines() if re.search(r"\d%", line) and "program.py" in line]
+    assert "slow" in shown[1] and "rest" in shown[2] if "main thread" in shown[0] else "slow" in shown[0], result.stderr
+    assert max(map(len, result.stderr.splitlines())) <= 100
+    result = run(tmp_path, "--no-report", "--no-samples", path)
+    assert "slow" not in result.stderr and "nothing was recorded" in own(result.stderr)
+
+
+def test_a_window_samples_only_its_own_time(tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        """
+        import time, flopscope as fs
+        def before(): time.sleep(0.3)
+        def within(): time.sleep(0.2)
+        x = fs.ones((4, 4), device="cpu")
+        before(); fs.step()
+        within(); fs.neg(x); fs.step()
+        """,
+    )
+    result = run(tmp_path, "--no-report", "--no-summary", "--steps", "1:2", "--trace", "t.json", path)
+    assert result.returncode == 0, result.stderr
+    frame = fs.load_trace(str(tmp_path / "t.json")).lines()
+    assert not frame.line.str.contains("before").any() and frame.line.str.contains("within").any()
+
+
+def test_torch_programs_are_told_what_the_host_was_in(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = script(
+        tmp_path,
+        """
+        import time, torch
+        x, parameter = torch.ones(200, 200), torch.zeros(1, requires_grad=True)
+        optimizer = torch.optim.SGD([parameter])
+        def prepare(): time.sleep(0.02)
+        for _ in range(12):
+            prepare()
+            (x @ x).sum() * parameter
+            optimizer.step()
+        """,
+    )
+    result = run(tmp_path, "--no-report", "--trace", "t.json.gz", path)
+    assert result.returncode == 0, result.stderr
+    section = result.stderr.split("What the host was in while no op ran")[1].split("\n\n")[0]
+    assert "prepare" in section.splitlines()[2], result.stderr
+    frame = fs.load_trace(str(tmp_path / "t.json.gz")).lines()
+    assert frame[frame.line.str.contains("prepare")].host.sum() > 0.5 * frame.host.sum() > 0
+
+
+def test_lines_are_sums_and_name_what_took_most_of_them() -> None:
+    idle = dict.fromkeys(("host", "sync"), 0.0)
+    lines = [
+        Line("main", "a.py(1): f", "lib.py(5): g", 60.0, 0.0, idle),
+        Line("main", "a.py(1): f", "a.py(1): f", 20.0, 0.0, idle),
+        Line("main", "b.py(2): h", "x.py(1): y", 10.0, 0.0, idle),
+        Line("main", "b.py(2): h", "x.py(2): z", 9.5, 0.0, idle),
+        Line("main", "c.py(3): i", "<frozen importlib._bootstrap>(9): _find", 0.5, 0.0, idle),
+    ]
+    found = places_of(lines, lambda line: line.time)
+    assert [(one.line, one.inside, one.time) for one in found] == [
+        ("a.py:1 f", "lib.py:5 g", 80.0),
+        ("b.py:2 h", "x.py:1 y", 19.5),
+    ]
+    assert found[0].share == 80.0
+    assert place_text("no place") == "no place" and place_text("a\x1b.py(1): f") == "a\\x1b.py:1 f"
+    assert lines_of(_core.Store()).lines == []
+
+
+def test_the_thread_of_the_sampler_ends_with_the_interpreter(tmp_path: Path) -> None:
+    program = """
+        import time, flopscope as fs
+        prof = fs.profile(sample_stacks=True, activities=[fs.ProfilerActivity.CPU])
+        prof.start()
+        time.sleep(0.05)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env=environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 0 and done.stderr == b"", done.stderr
+    assert os.listdir(tmp_path) == []
