@@ -397,3 +397,26 @@ def test_the_command_line_prints_groups_in_120_columns(tmp_path: Path, capsys: p
     assert "    Linear_0" not in (text := capsys.readouterr().out) and "\n  Linear_0 " in text
     assert main(["table", files[0], "--group-by", "names"]) == 2
     assert "group_by must be one or several of" in capsys.readouterr().err
+
+
+def test_overloads_share_a_row_unless_rows_are_grouped_by_them() -> None:
+    """Only names of the form that torch's ops have are parted: a space of names, the op, and its overload."""
+    names = [
+        "aten::add",
+        "aten::add.Tensor",
+        "aten::add.out",
+        "my_lib::op.default",
+        "a::b::c.d",
+        "aten::add.x y",
+        "x.y",
+    ]
+    ops = [{"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": 10 * i, "dur": 5, "args": {}}
+           for i, name in enumerate(names)]  # fmt: skip
+    within = {**ops[0], "name": "aten::add.Scalar", "ts": 1, "dur": 2}  # an only child is merged with its parent
+    trace = fs.load_trace(json.dumps({"traceEvents": [*ops, within]}).encode())
+    rows = [(row.key, row.overload_name, row.count) for row in trace.key_averages()]
+    others = [("a::b::c.d", "", 1), ("aten::add.x y", "", 1), ("x.y", "", 1)]
+    assert rows == [("aten::add", "", 3), ("my_lib::op", "", 1), *others]
+    rows = [(row.key, row.overload_name, row.count) for row in trace.key_averages(group_by_overload_name=True)]
+    adds = [("aten::add", overload, 1) for overload in ("", "Tensor", "out")]
+    assert rows == [*adds, ("my_lib::op", "default", 1), *others]

@@ -167,6 +167,7 @@ def test_ranks_of_other_programs_and_steps_are_noted(tmp_path: Path) -> None:
     assert "2 different programs, with less than half of their ops in common: ranks 0, 1, 2; ranks 3, 4, 5" in text
     assert any("none that most ranks share" in note for note in ranks.notes)
     assert any("2 sets that share no collective" in note for note in ranks.notes)
+    assert ranks.findings == []  # rank 4 recorded less, which is no imbalance of the program
 
 
 def test_a_rank_without_events_is_noted(tmp_path: Path) -> None:

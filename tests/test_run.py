@@ -120,6 +120,7 @@ AS_TEXT = """
     warning, pickle, fork, thread, executor left running, interrupted, raises KeyboardInterrupt, SIGTERM, os._exit,
     names of code, future, spawned process, indented, later error, line of a warning
 """
+RUN = ["-m", "flopscope", "run", "--no-report", "--no-summary"]
 TEXTS = PROGRAMS | {
     "names of code": "import sys; print(sys.argv, repr(sys.path[0]), sorted(globals()), __loader__, __spec__, __doc__)",
     "future": "from __future__ import annotations\ndef f(x: absent): pass\nprint(f.__annotations__)",
@@ -140,7 +141,7 @@ TEXTS = PROGRAMS | {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_runs_as_under_python(name: str, tmp_path: Path) -> None:
     results = []
-    for command in (["program.py"], ["-m", "flopscope", "run", "program.py"]):
+    for command in (["program.py"], [*RUN, "program.py"]):
         folder = tmp_path / "same"  # the paths in tracebacks are equal
         folder.mkdir()
         text = textwrap.dedent(PROGRAMS[name])
@@ -148,7 +149,7 @@ def test_a_program_runs_as_under_python(name: str, tmp_path: Path) -> None:
         result = done(folder, [*command, "a", "--flag", "--", "-o", "x"], "some text\n")
         results.append(result)
         folder.rename(tmp_path / f"before{len(results)}")
-    assert_same(name, *results)
+    assert_same(*results)
 
 
 @pytest.mark.parametrize("name", re.split(r",\s+", AS_TEXT.strip()))
@@ -157,18 +158,17 @@ def test_code_and_standard_input_run_as_under_python(option: str, name: str, tmp
     text = textwrap.dedent(TEXTS[name])
     target, given = ([option, text], "some text\n") if option == "-c" else ([option], text)
     plain, profiled = (
-        done(tmp_path, [*command, *target, "a", "--flag", "--", "-o", "x"], given)
-        for command in ([], ["-m", "flopscope", "run"])
+        done(tmp_path, [*command, *target, "a", "--flag", "--", "-o", "x"], given) for command in ([], RUN)
     )
     assert plain.stdout or plain.returncode or plain.stderr, "the program does something"
-    assert_same(name, plain, profiled)
+    assert_same(plain, profiled)
 
 
-def assert_same(name: str, plain: CompletedProcess[str], profiled: CompletedProcess[str]) -> None:
+def assert_same(plain: CompletedProcess[str], profiled: CompletedProcess[str]) -> None:
     assert (profiled.returncode, profiled.stdout) == (plain.returncode, plain.stdout)
     assert others(profiled.stderr) == plain.stderr
-    if name not in ("os._exit", "SIGKILL"):
-        assert own(profiled.stderr).startswith("flopscope run: nothing was recorded: the program ran no op")
+    said = own(profiled.stderr)  # a short program may end before its stack is sampled
+    assert said == "" or said.startswith("flopscope run: nothing was recorded: the program ran no op")
 
 
 @pytest.mark.parametrize("option", ["-c", "-"])
@@ -178,7 +178,7 @@ def test_the_results_of_code_and_of_standard_input_have_names(option: str, tmp_p
     for number in ("", "-2"):
         result = run(tmp_path, "--no-summary", *target, "a secret", text=given)
         page = tmp_path / f"{name}.report{number}.html"
-        assert own(result.stderr) == f"flopscope run: report: {page}"
+        assert own(result.stderr).endswith(f"flopscope run: report: {page}")  # after what is said of measuring peaks
         text = page.read_text(encoding="utf-8")
         assert f"<title>python {option}" in text and "a secret" not in text
 
@@ -237,7 +237,7 @@ def test_a_module_a_folder_and_an_archive_run_as_under_python(tmp_path: Path) ->
     ]
     cases += [["./package/part.py"], ["-m", "package.absent"]]
     for case in cases:
-        plain, profiled = done(tmp_path, case), run(tmp_path, *case)
+        plain, profiled = done(tmp_path, case), done(tmp_path, [*RUN, *case])
         assert (profiled.returncode, profiled.stdout) == (plain.returncode, plain.stdout), case
         assert others(profiled.stderr) == plain.stderr, case
 

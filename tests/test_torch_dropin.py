@@ -9,6 +9,7 @@ import importlib
 import json
 import math
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -243,3 +244,24 @@ def test_without_post_processing_there_are_tables_and_no_single_events() -> None
     with pytest.raises(RuntimeError, match="trace_only"):
         prof.events()
     assert "aten::addmm" in {row.key for row in prof.key_averages(peaks="none")}
+
+
+def test_rows_of_overloads_are_those_of_torch() -> None:
+    try:
+        config = torch._C._profiler._ExperimentalConfig(capture_overload_names=True)
+    except TypeError:
+        pytest.skip(f"torch {torch.__version__} records no overloads")
+    with ft.profile(activities=CPU, experimental_config=config, record_shapes=True) as prof:
+        torch.add(torch.ones(3), torch.ones(3)).sum()  # aten::sum calls aten::sum.dim_IntList alone
+        torch.add(torch.ones(3), 5, out=torch.empty(3))
+        program()
+    for options in ({}, {"group_by_overload_name": True}, {"group_by_input_shape": True}):
+        ours, theirs = prof.key_averages(peaks="none", **options), THEIRS.key_averages(prof, **options)
+        a, b = (Counter((row.key, row.overload_name, row.count) for row in rows) for rows in (ours, theirs))
+        assert a == b
+        assert ("Overload Name" in ours.table()) == ("group_by_overload_name" in options)
+    assert {row.overload_name for row in prof.key_averages(group_by_overload_name=True) if row.key == "aten::add"} == {
+        "Tensor",
+        "out",
+    }
+    assert sum(row.flops for row in prof.key_averages(peaks="none") if row.key == "aten::add") == 3 + 3

@@ -213,3 +213,30 @@ def test_torchs_live_profile_and_its_file_know_their_cpu(tmp_path: Path, measure
     assert share_of(prof) == share_of(prof, "measured") == pytest.approx(share_of(trace)), "now its peaks are stored"
     prof.export_chrome_trace(str(tmp_path / "trace.json"))
     assert json.loads((tmp_path / "trace.json").read_text())[CPU_MEMBER]["peaks"]["flops"] == {"fp32": FP32}
+
+
+def test_run_measures_a_cpu_whose_work_is_known(
+    tmp_path: Path, measurements: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    from flopscope.cli.run import _measure_cpu
+
+    unnamed, other, trace = (
+        fs.load_trace(torch_trace(tmp_path / f"{i}.json", **head))
+        for i, head in enumerate(({}, {CPU_MEMBER: here(name="Another CPU")}, {CPU_MEMBER: here()}))
+    )
+    assert ideal_of(trace) == 0
+    _measure_cpu(trace)
+    assert measurements == ["cpu"] and "once for this machine" in capfd.readouterr().err
+    assert ideal_of(trace) == pytest.approx(LEAST_US, rel=1e-3), "the analysis before is not used again"
+    assert ideal_of(unnamed) == ideal_of(other) == 0
+    _measure_cpu(trace)
+    assert measurements == ["cpu"], "once"
+
+
+def test_a_cpus_trace_is_told_in_a_cpus_words(tmp_path: Path) -> None:
+    store_peaks()
+    trace = fs.load_trace(torch_trace(tmp_path / "trace.json", **{CPU_MEMBER: here()}))
+    text = f"{trace.summary()}\n{trace.key_averages()}\n{trace.advice()}\n{trace._repr_html_()}"
+    for word in ("the device", "kernel", "launch late", "host late", "pin_memory", "autocast", "GPU", "cuda"):
+        assert word not in text, word
+    assert "at the CPU's limits" in text

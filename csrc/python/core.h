@@ -57,9 +57,9 @@ PyObject *fs_run_call(const fs_call *call, PyObject *in_place);
  * the argument that was probably meant. */
 int fs_parse_arguments(PyObject *args, PyObject *kwargs, const char *format, char **names, ...);
 
-/* Return "; did you mean 'out'?" with the names of a sequence that are most alike, or an empty string. NULL with an
+/* Return "; did you mean 'out'?" with the known names that are most alike, or an empty string. NULL with an
  * exception set if memory is exhausted. */
-PyObject *fs_did_you_mean(PyObject *name, PyObject *known);
+PyObject *fs_did_you_mean(PyObject *name, PyObject *const *known, Py_ssize_t count);
 
 /* Argument parsing. On failure each sets an exception that names the op and the value, and returns false. */
 bool fs_parse_dtype(PyObject *object, fs_dtype *dtype);

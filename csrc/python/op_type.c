@@ -49,14 +49,10 @@ static int read_parameters(const char *text, parameters *result)
 
 static void refuse_keyword(const fs_op *op, PyObject *name)
 {
-    const parameters *wanted = &form_parameters[op->form];
-    PyObject *known = PyTuple_New(wanted->count);
-    for (int i = 0; known != NULL && i < wanted->count; i++) PyTuple_SET_ITEM(known, i, Py_NewRef(wanted->names[i]));
-    PyObject *hint = known != NULL ? fs_did_you_mean(name, known) : NULL;
+    PyObject *hint = fs_did_you_mean(name, form_parameters[op->form].names, form_parameters[op->form].count);
     if (hint != NULL)
         PyErr_Format(PyExc_TypeError, "%s%s has no argument '%U'%U", op->name, form_signatures[op->form], name, hint);
     Py_XDECREF(hint);
-    Py_XDECREF(known);
 }
 
 /* Sort the vector call's arguments by parameter. Missing ones are NULL. */
@@ -81,8 +77,7 @@ static bool sort_arguments(const fs_op *op, PyObject *const *args, size_t nargsf
         while (at < wanted->count && PyUnicode_Compare(wanted->names[at], name) != 0) at++;
         if (at == wanted->count) return refuse_keyword(op, name), false;
         if (values[at] != NULL) {
-            PyErr_Format(PyExc_TypeError, "%s%s got multiple values for '%U'", op->name, form_signatures[op->form],
-                         name);
+            PyErr_Format(PyExc_TypeError, "%s%s got '%U' twice", op->name, form_signatures[op->form], name);
             return false;
         }
         values[at] = args[count + k];

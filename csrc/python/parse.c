@@ -64,10 +64,12 @@ void fs_pending_put(fs_pending pending)
 #endif
 }
 
-PyObject *fs_did_you_mean(PyObject *name, PyObject *known)
+PyObject *fs_did_you_mean(PyObject *name, PyObject *const *known, Py_ssize_t count)
 {
-    PyObject *module = PyImport_ImportModule("flopscope.support.suggest");
-    PyObject *text = module != NULL ? PyObject_CallMethod(module, "did_you_mean", "OO", name, known) : NULL;
+    PyObject *module = PyImport_ImportModule("flopscope.support.suggest"), *names = PyTuple_New(count), *text = NULL;
+    for (Py_ssize_t i = 0; names != NULL && i < count; i++) PyTuple_SET_ITEM(names, i, Py_NewRef(known[i]));
+    if (module != NULL && names != NULL) text = PyObject_CallMethod(module, "did_you_mean", "OO", name, names);
+    Py_XDECREF(names);
     Py_XDECREF(module);
     if (text != NULL) return text;
     PyErr_Clear(); /* the error that it would have been part of counts */
@@ -85,7 +87,7 @@ static void explain_keyword(PyObject *kwargs, const char *function, char **names
     }
     for (Py_ssize_t at = 0; known != NULL && PyDict_Next(kwargs, &at, &name, NULL);) {
         if (!PyUnicode_Check(name) || PySequence_Contains(known, name) != 0) continue;
-        PyObject *hint = fs_did_you_mean(name, known);
+        PyObject *hint = fs_did_you_mean(name, PySequence_Fast_ITEMS(known), PyList_GET_SIZE(known));
         if (hint != NULL)
             PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'%U", function, name, hint);
         Py_XDECREF(hint);

@@ -115,8 +115,8 @@ static PyObject *key_of(const fs_store *store, const fs_row *row)
 
 static PyObject *overload_of(const fs_store *store, const fs_row *row)
 {
-    (void)store, (void)row;
-    return PyUnicode_InternFromString("");
+    (void)store;
+    return row->overload != NULL ? fs_text_object(row->overload) : PyUnicode_InternFromString("");
 }
 
 static PyObject *device_type_of(const fs_store *store, const fs_row *row)

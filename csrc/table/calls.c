@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "store/event.h"
+#include "store/overload.h"
 #include "work/kernel_work.h"
 #include "work/names.h"
 #include "work/registered.h"
@@ -13,7 +14,7 @@
 enum { FIRST_SLOTS = 256 };
 
 /* Name keys of rows that combine several names or have none in the store. */
-static const uint32_t name_step = FS_NONE - 1, name_memory = FS_NONE - 2;
+static const uint32_t name_step = FS_NONE - 1, name_memory = FS_NONE - 2, name_op = FS_NONE - 3;
 
 static const char step_prefix[] = "ProfilerStep#";
 
@@ -142,6 +143,19 @@ static uint32_t row_name(uint32_t name, fs_event_kind kind, const char **text)
     return strcmp(*text, "ProfilerStep*") == 0 ? name_step : name;
 }
 
+/* Take the overload from the name of an op. *op: id of the name without it; FS_NONE if its form is another. */
+static fs_status part_overload(fs_calls *set, fs_call *call, uint32_t *op, fs_error *err)
+{
+    *op = FS_NONE;
+    size_t size = call->kind == FS_EVENT_OP && call->text != NULL ? fs_name_without_overload(call->text) : 0;
+    if (size == 0) return FS_OK;
+    FS_TRY(fs_intern_bytes(set->ops, call->text, size, op, err));
+    if (call->text[size] == '\0') return FS_OK;
+    if (set->by_overload) call->overload = call->text + size + 1;
+    call->text = fs_intern_get(set->ops, *op).bytes;
+    return FS_OK;
+}
+
 /* There are tensors, and none has a recorded dtype. */
 static bool is_untyped(const fs_torch_call *call)
 {
@@ -231,6 +245,8 @@ static fs_status add(fs_calls *set, fs_call *call, fs_error *err)
     decode(set, (uint32_t)call->key, &arguments);
     if (call->outer != FS_NONE) fs_calls_surround(set, call, &arguments.torch, &outer);
     call->text = name == FS_NONE ? NULL : fs_store_name_text(set->store, name);
+    uint32_t op;
+    FS_TRY(part_overload(set, call, &op, err));
 
     find_work(name, &arguments, call);
     call->launches = kind == FS_EVENT_RUNTIME && call->text != NULL && fs_name_launches(call->text);
@@ -241,7 +257,8 @@ static fs_status add(fs_calls *set, fs_call *call, fs_error *err)
 
     bool annotation = fs_event_is_annotation(call->kind);
     uint32_t place = (uint32_t)call->on_device << 1 | annotation;
-    uint32_t row_key[5] = {row_name(name, kind, &call->text), place, 0, 0, call->part};
+    uint32_t row_key[6] = {row_name(name, kind, &call->text), place, 0, 0, call->part, op};
+    if (op != FS_NONE && !set->by_overload) row_key[0] = name_op; /* the overloads share a row */
     if (set->by_shape) FS_TRY(shapes_of(set, &arguments, &row_key[2], err));
     if (set->by_dtype) FS_TRY(dtypes_of(set, &arguments, &row_key[3], err));
     if (kind == FS_EVENT_KERNEL) classify_kernel(set, name, &arguments, call);

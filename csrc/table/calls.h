@@ -19,6 +19,7 @@ typedef struct {
     uint8_t device_kind, device_index; /* of the signature */
     uint32_t row;
     const char *text;        /* name shown by the row */
+    const char *overload;    /* fs_row.overload */
     fs_work work;            /* of one call; all NaN unless it is an op or a range */
     bool known;              /* op: a rule counts its FLOPs or bytes */
     bool stated;             /* range: the program declared FLOPs or bytes */
@@ -52,18 +53,19 @@ enum { FS_KERNEL_SLOTS = 128 };
 
 typedef struct {
     const fs_store *store;
-    bool by_shape, by_dtype;
+    bool by_shape, by_dtype, by_overload;
+    fs_intern *ops; /* fs_table.ops */
     fs_call *calls;
     uint32_t count, capacity;
     uint32_t *slots; /* id + 1, 0: free; the size is a power of two, at most half full */
     uint32_t slot_count;
-    const uint64_t *keys; /* of the hash */
-    fs_intern rows;       /* (name, place, annotation, shapes, dtypes, part) of each row; ids are row indices */
-    fs_intern shapes;     /* input shapes and dtypes */
+    const uint64_t *keys;              /* of the hash */
+    fs_intern rows;                    /* (name, place, shapes, dtypes, part, op) of each row; ids are row indices */
+    fs_intern shapes;                  /* input shapes and dtypes */
     uint32_t kernels[FS_KERNEL_SLOTS]; /* by name modulo their number: id + 1 of the last such kernel; 0: none yet */
 } fs_calls;
 
-/* A set that is zeroed except for store, by_shape and by_dtype is empty. */
+/* A set that is zeroed except for store, ops and by_… is empty. */
 void fs_calls_clear(fs_calls *set);
 
 /* Find or add the call of an event. on_device: the event makes a device row; part: any number that separates rows

@@ -163,6 +163,7 @@ static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at
         group->first_start = start;
         group->first_end = end;
         group->row.key = call->text;
+        group->row.overload = call->overload;
         group->row.signature = signature;
         group->row.part = part;
         group->row.on_device = on_device;

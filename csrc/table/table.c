@@ -282,7 +282,8 @@ fs_status fs_table_build(const fs_store *store, const fs_table_options *options,
         .count = fs_store_count(store),
         .calls = {.store = store,
                   .by_shape = options->by_shape,
-                  .by_dtype = (options->groupings >> FS_GROUPING_DTYPE & 1) != 0},
+                  .by_dtype = (options->groupings >> FS_GROUPING_DTYPE & 1) != 0,
+                  .by_overload = (options->groupings >> FS_GROUPING_OVERLOAD & 1) != 0},
     };
     int64_t end;
     fs_store_window(store, &build.torch_begin, &end);
@@ -294,6 +295,7 @@ fs_status fs_table_build(const fs_store *store, const fs_table_options *options,
     }
     build.table = fs_calloc(1, sizeof *build.table);
     if (build.table == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table");
+    build.calls.ops = &build.table->ops;
     FS_TRY_GOTO(status, fs_build_parts(&build, err), done);
     FS_TRY_GOTO(status, fs_build_scan(&build, err), done);
     FS_TRY_GOTO(status, fs_build_devices(&build, err), done);
@@ -324,6 +326,7 @@ void fs_table_destroy(fs_table *table)
     if (table == NULL) return;
     fs_intern_clear(&table->stacks);
     fs_intern_clear(&table->parts);
+    fs_intern_clear(&table->ops);
     fs_free(table->modules);
     fs_free(table->rows);
     fs_free(table->works);

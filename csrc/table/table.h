@@ -22,6 +22,7 @@ enum { FS_MAX_CUDA_DEVICES = 64 };
 /* What separates rows further than their names. X(NAME, name, prose) */
 #define FS_GROUPING_LIST(X)                                                              \
     X(DTYPE, dtype, "dtypes of the inputs of ops")                                       \
+    X(OVERLOAD, overload, "overload of ops, where it was recorded")                      \
     X(STEP, step, "step around the event, or around the launch of device work")          \
     X(STREAM, stream, "device and stream of device work")                                \
     X(LINE, line, "innermost Python function of the program around the event or launch") \
@@ -50,8 +51,9 @@ typedef struct {
 
 typedef struct {
     const char *key; /* name of the row, owned by the store or static; "[memory]": memory changed outside every event */
-    uint32_t signature; /* of the first event, for input shapes and dtypes; FS_NONE: none */
-    uint32_t part;      /* for fs_table_part_of; FS_NONE: rows are not separated by anything of a part */
+    const char *overload; /* if rows are separated by it, of an op, "Tensor"; else NULL */
+    uint32_t signature;   /* of the first event, for input shapes and dtypes; FS_NONE: none */
+    uint32_t part;        /* for fs_table_part_of; FS_NONE: rows are not separated by anything of a part */
     bool on_device, is_user_annotation;
     bool top_level; /* some event of the row has no parent; always true for a device row */
     fs_bound bound;
@@ -152,6 +154,7 @@ typedef struct {
     uint32_t call_count;
     fs_intern stacks;         /* of rows: name ids of the store, innermost frame first */
     fs_intern parts;          /* fs_table_part, by id */
+    fs_intern ops;            /* names of ops without overloads */
     fs_table_module *modules; /* if rows are separated by module; parents come first */
     uint32_t module_count;
 } fs_table;

@@ -22,6 +22,8 @@ UNEVEN_EXPERTS = 1.2
 def stages(comparison: Comparison) -> Iterator[Finding]:
     """Find an imbalance between ranks that run parts of one program, such as the stages of a pipeline."""
     work = comparison.work
+    if not work.has_steps and len({digest.steps for digest in comparison.digests} - {0}) > 1:
+        return  # whole profiles are compared, and some are shorter
     for program in np.unique(work.program):
         numbers = np.unique(work.role[work.program == program])
         own = np.array([median(work.own[work.role == number].ravel()) for number in numbers])

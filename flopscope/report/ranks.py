@@ -97,7 +97,7 @@ def add_ranks(page: Page, facts: RankFacts, title: str | None = None) -> None:
     count = count_of(len(facts.ranks), "rank")
     page.title = title or count
     page.subtitle = " · ".join([*([count] if title else []), *models])
-    page.headline = " ".join([facts.verdict, *_time_sentence(facts)])
+    page.headline, page.lead = facts.verdict, _time_sentence(facts)
     page.sections["ranks"] = section(facts, page.columns)
 
 
@@ -238,15 +238,15 @@ def _table(facts: RankFacts, name: str, columns: Columns) -> dict[str, Any] | No
     }
 
 
-def _time_sentence(facts: RankFacts) -> list[str]:
-    """Return how long a step takes, as a sentence; empty if that is unknown."""
+def _time_sentence(facts: RankFacts) -> str:
+    """Return how long a step takes, as a sentence; "" if that is unknown."""
     time = means(facts.totals)
     known = time[~np.isnan(time)]
     if not len(known):
-        return []
+        return ""
     what = "A step takes" if facts.steps else "The recording takes"
     least, middle, most = (short_time_text(float(v)) for v in (known.min(), np.median(known), known.max()))
     how = ["mean of the steps"] if len(facts.steps) > 1 else []
     how += ["median of the ranks"] if len(known) > 1 else []
     how += [f"{least} to {most}"] if least != most else []
-    return [f"{what} {middle}" + (f" ({', '.join(how)})." if how else ".")]
+    return f"{what} {middle}" + (f" ({', '.join(how)})." if how else ".")

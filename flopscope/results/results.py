@@ -76,7 +76,8 @@ class Results(Summaries):
 
         group_by_input_shape: group by input shapes as well, if they were recorded.
         group_by_stack_n: group by this many innermost entries of the Python stack as well.
-        group_by_overload_name: accepted for compatibility with torch; overloads are not recorded.
+        group_by_overload_name: group by the overloads of ops as well ("Tensor" of aten::add), if they were recorded:
+            torch.profiler does with ``capture_overload_names`` of its ``experimental_config``.
         group_by: what else rows are grouped by, one or several of these words:
 
             - "name": only names;
@@ -108,6 +109,7 @@ class Results(Summaries):
         stack_n = group_by_stack_n or ("stack" in words and groups.STACK_ENTRIES)
         source = peaks or self._usual_peaks
         parts = tuple(word for word in words if groups.GROUPINGS[word].core)
+        parts += ("overload",) if group_by_overload_name else ()
         columns, meta, shares = self._grouped(core, by_shape, stack_n, source, groupings=parts, account=kernels)
         if kernels:
             meta["kernels"] = kernels_of_rows(columns["key"], meta.pop("accounting")["launched"])

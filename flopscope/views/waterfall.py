@@ -31,13 +31,14 @@ LOOKS: Mapping[str, tuple[str, str, str]] = {  # of each part: label, colour, ha
     "ideal": ("ideal", "#56B4E9", ""),
 }
 ON_CPU = {
+    "launch": "short calls, beyond ideal",
     "host": "no op ran",
     "data": "no op ran: data loading",
     "recording": "no op ran: the profiler works",
     "edges": "before and after all ops",
     "other": "no op ran: other",
 }
-"""The labels of idle time of a program on a CPU, where a device does not wait for a host."""
+"""The labels that differ for a program on a CPU, where nothing is launched and no device waits for a host."""
 TOTAL = ("total", "#c4c4c4", "")
 ROW_HEIGHT = 0.34  # inches
 LABEL_GAP = 5  # points between a bar and its label

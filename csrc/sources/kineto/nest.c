@@ -3,9 +3,11 @@
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/intern.h"
 #include "base/memory.h"
 #include "sources/kineto/overheads.h"
 #include "sources/kineto/owners.h"
+#include "store/overload.h"
 
 /* Open hosts during the sweep, outermost first. A host that ends no later than a later one is omitted: anything nested
  * in it is also nested in the later one. So ends decrease. */
@@ -97,11 +99,53 @@ static uint32_t name_of_arguments(const fs_store *store)
     return FS_NONE;
 }
 
-/* Merge an only child of the same name with its parent; its children become the parent's. An op is never merged with an
- * API call. A call that only has the arguments of its parent is merged whatever its siblings. */
-static void unite(fs_join *join)
+static fs_status map_ops(const fs_store *store, uint32_t *ops, fs_error *err)
 {
-    uint32_t arguments = name_of_arguments(join->store);
+    fs_intern stems;
+    fs_intern_init(&stems);
+    fs_status status = FS_OK;
+    for (uint32_t id = 0, count = fs_store_name_count(store); status == FS_OK && id < count; id++) {
+        const char *text = fs_store_name_text(store, id);
+        size_t size = fs_name_without_overload(text);
+        ops[id] = count + id;
+        if (size > 0) status = fs_intern_bytes(&stems, text, size, &ops[id], err);
+    }
+    fs_intern_clear(&stems);
+    return status;
+}
+
+/* If names have overloads, set *ops to numbers by name, equal for the overloads of an op; else to NULL. */
+static fs_status ops_of_names(const fs_store *store, uint32_t **ops, fs_error *err)
+{
+    *ops = NULL;
+    uint32_t id = 0, count = fs_store_name_count(store);
+    for (; id < count; id++) {
+        const char *text = fs_store_name_text(store, id);
+        if (text[fs_name_without_overload(text)] == '.') break;
+    }
+    if (id == count) return FS_OK;
+    *ops = fs_malloc(count * sizeof **ops);
+    if (*ops == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the overloads of %u names", count);
+    return map_ops(store, *ops, err);
+}
+
+static bool are_overloads(const uint32_t *ops, const fs_record *a, const fs_record *b)
+{
+    if (ops == NULL || a->name == FS_NONE || b->name == FS_NONE) return false;
+    return a->kind == FS_EVENT_OP && b->kind == FS_EVENT_OP && ops[a->name] == ops[b->name];
+}
+
+/* Merge an only child of the same name with its parent; its children become the parent's. An op is never merged with an
+ * API call. A call that only has the arguments of its parent is merged whatever its siblings. Names are compared
+ * without overloads. */
+static fs_status unite(fs_join *join, fs_error *err)
+{
+    uint32_t arguments = name_of_arguments(join->store), *ops;
+    fs_status status = ops_of_names(join->store, &ops, err);
+    if (status != FS_OK) {
+        fs_free(ops);
+        return status;
+    }
     for (uint32_t host = 0; host < join->host_count; host++) {
         uint32_t parent = join->parents[host];
         if (parent == FS_NONE) continue;
@@ -116,10 +160,13 @@ static void unite(fs_join *join)
             continue;
         }
         if (record->kind == FS_EVENT_FRAME || join->children[parent] != 1) continue;
-        if (record->name != above->name || fs_record_is_owner(record) > fs_record_is_owner(above)) continue;
+        if (record->name != above->name && !are_overloads(ops, record, above)) continue;
+        if (fs_record_is_owner(record) > fs_record_is_owner(above)) continue;
         join->ones[host] = parent;
         join->children[parent] = join->children[host];
     }
+    fs_free(ops);
+    return FS_OK;
 }
 
 /* Group the hosts by lane; the sort is stable. */
@@ -173,6 +220,5 @@ fs_status fs_join_nest(fs_join *join, fs_error *err)
         FS_TRY(fs_join_place_overheads(join, err));
         FS_TRY(nest_all(join, err));
     }
-    if (!join->keeps_alike) unite(join);
-    return FS_OK;
+    return join->keeps_alike ? FS_OK : unite(join, err);
 }
