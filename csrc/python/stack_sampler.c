@@ -1,11 +1,13 @@
 /* StackSampler: where the Python threads of this process are, about every millisecond.
  *
- * A thread without Python code of its own ticks. At a tick it asks the main thread to take the sample between two
- * instructions (a pending call), which costs no switch of threads; if the main thread has not done so by the next tick,
- * it is in a call, or waits, and the ticking thread takes the sample as soon as it has the GIL. Either way the stacks
- * are read while no Python code runs. A thread that used no CPU time since the sample before is where it was.
+ * A thread without Python code of its own ticks. At a tick it asks the main thread to read the stacks between two
+ * instructions (a pending call). If the main thread has not done so by the next tick, it waits, or is in a call, and
+ * the ticking thread reads them as soon as it has the GIL: at once, in a call that has released it. To take the GIL at
+ * every tick would be wrong: Python code keeps it for up to 5 ms (sys.getswitchinterval()) unless a call releases it
+ * before, so that such calls would get the time of the code before them.
  *
- * The interval grows so that sampling takes at most a hundredth of the time, and doubles whenever the number of runs
+ * A sample stands for the time since the one before. A thread that used no CPU time since then is where it was. The
+ * interval grows so that sampling takes at most a hundredth of the time, and doubles whenever the number of runs
  * doubles beyond MANY_RUNS. */
 #include "python/core.h"
 
@@ -23,6 +25,7 @@
 #include "base/fork.h"
 #include "base/memory.h"
 #include "python/code_places.h"
+#include "python/pending_calls.h"
 #include "python/store_type.h"
 #include "store/stack_log.h"
 
@@ -67,7 +70,7 @@ typedef struct {
     bool asked;     /* the main thread has a pending call that it has not made */
 } sampler_object;
 
-/* The one that samples. Pending calls look here, as they may come after its end. Changed with the GIL. */
+/* The one that samples. Changed with the GIL. */
 static sampler_object *running;
 
 static bool is_running(const sampler_object *self)
@@ -236,6 +239,18 @@ static int sample_now(void *unused)
     return 0;
 }
 
+/* Ask the main thread for a sample. Return false if it has not taken the one before, or cannot be asked. */
+static bool ask(sampler_object *self)
+{
+    if (__atomic_exchange_n(&self->asked, true, __ATOMIC_RELAXED)) return false;
+    if (Py_AddPendingCall(sample_now, NULL) != 0) {
+        __atomic_store_n(&self->asked, false, __ATOMIC_RELAXED);
+        return false;
+    }
+    fs_look_for_pending_calls();
+    return true;
+}
+
 /* Wait for the next tick. Return false at the end. */
 static bool wait_for_tick(sampler_object *self)
 {
@@ -259,9 +274,7 @@ static void *tick(void *argument)
     PyGILState_STATE state = PyGILState_Ensure();
     PyThreadState *mine = PyEval_SaveThread();
     while (wait_for_tick(self)) {
-        bool served = !__atomic_exchange_n(&self->asked, true, __ATOMIC_RELAXED);
-        if (served && Py_AddPendingCall(sample_now, NULL) == 0) continue;
-        __atomic_store_n(&self->asked, !served, __ATOMIC_RELAXED);
+        if (ask(self)) continue;
         PyEval_RestoreThread(mine);
         if (is_running(self)) take_sample(self);
         mine = PyEval_SaveThread();
