@@ -67,7 +67,7 @@ typedef struct {
     int file; /* of the log; -1: the samples stay in memory */
     fs_stack_log log;
     int64_t logged; /* ns: when it was written */
-    bool asked;     /* the main thread has a pending call that it has not made */
+    int64_t asked;  /* ns: since when the main thread has a pending call; 0: it has none */
 } sampler_object;
 
 /* The one that samples. Changed with the GIL. */
@@ -211,7 +211,6 @@ static void write_log(sampler_object *self)
 static void take_sample(sampler_object *self)
 {
     int64_t now = fs_clock_now();
-    if (now - self->last < self->interval / 2) return; /* taken already */
     int64_t used = cpu_of(CLOCK_THREAD_CPUTIME_ID);
     for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread))
         sample_thread(self, thread, now);
@@ -229,22 +228,23 @@ static void take_sample(sampler_object *self)
     self->interval = needed > self->least ? needed : self->least;
 }
 
-/* A pending call of the main thread. */
+/* A pending call of the main thread. One that comes after a sample of a later tick takes none: it would come at the end
+ * of a wait, and samples must come at instants that the program does not choose. */
 static int sample_now(void *unused)
 {
     (void)unused;
     if (!is_running(running)) return 0;
-    __atomic_store_n(&running->asked, false, __ATOMIC_RELAXED);
-    take_sample(running);
+    if (running->last < __atomic_exchange_n(&running->asked, 0, __ATOMIC_RELAXED)) take_sample(running);
     return 0;
 }
 
 /* Ask the main thread for a sample. Return false if it has not taken the one before, or cannot be asked. */
 static bool ask(sampler_object *self)
 {
-    if (__atomic_exchange_n(&self->asked, true, __ATOMIC_RELAXED)) return false;
+    if (__atomic_load_n(&self->asked, __ATOMIC_RELAXED) != 0) return false;
+    __atomic_store_n(&self->asked, fs_clock_now(), __ATOMIC_RELAXED);
     if (Py_AddPendingCall(sample_now, NULL) != 0) {
-        __atomic_store_n(&self->asked, false, __ATOMIC_RELAXED);
+        __atomic_store_n(&self->asked, 0, __ATOMIC_RELAXED);
         return false;
     }
     fs_look_for_pending_calls();
@@ -344,7 +344,8 @@ static PyObject *sampler_start(PyObject *object, PyObject *unused)
         if (find_thread(self, thread) == NULL && stack_of(self, thread) != FS_NONE) add_thread(self, thread);
     self->process = getpid();
     self->generation = fs_fork_generation();
-    self->ending = self->asked = false;
+    self->ending = false;
+    self->asked = 0;
     self->running = true;
     int problem = start_ticker(self);
     if (problem != 0) {
