@@ -19,6 +19,7 @@ import flopscope as fs
 from flopscope import _core
 from flopscope.answers.line_sections import places_of
 from flopscope.answers.lines import Line, lines_of, place_text
+from flopscope.sources.kineto_text import _with_additions
 
 SLACK = 0.08
 """Seconds by which a time may be off: a busy machine delays samples."""
@@ -260,6 +261,17 @@ def test_no_thread_of_ours_runs_while_the_program_forks(tmp_path: Path) -> None:
     assert result.returncode == 0 and before == after and "flopscope-stack" in after
     if before.count(",") == 1:  # no other library has threads
         assert "multi-threaded" not in result.stderr, result.stderr
+
+
+def test_samples_join_the_events_of_a_trace_whatever_follows_them() -> None:
+    """Kineto lists its own errors after the events."""
+    for rest in ("", '"ERROR": ["a]", "b"],'):
+        mark = '{"name": "Record Window End", "pid": "", "ts": 1.5 }'
+        text = f'{{"traceEvents": [{{"ph": "X"}},\n{mark}\n],\n{rest} "traceName": "x"}}'
+        trace = json.loads(_with_additions(text.encode(), b'{"ph": "P"}', b'"stackFrames": {"1": 2}'))
+        assert [event.get("ph") for event in trace["traceEvents"]] == ["X", None, "P"]
+        assert trace["stackFrames"] == {"1": 2} and trace["traceName"] == "x"
+        assert trace.get("ERROR") == (["a]", "b"] if rest else None)
 
 
 # The summary ----------------------------------------------------------------------------------------------------------

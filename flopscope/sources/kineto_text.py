@@ -94,11 +94,12 @@ class KinetoText:
 
 
 def _with_additions(tail: bytes, events: bytes, members: bytes) -> bytes:
-    """Insert events at the end of the list of events, whose bracket is the last one before the trace's name.
+    """Insert events at the end of the list of events, and members after it.
 
-    Members are inserted after it.
+    The list ends after the mark of the recording's end. A list of Kineto's own messages may follow it.
     """
-    at = tail.rfind(b"]", 0, tail.rfind(b'"traceName"'))
+    mark = tail.rfind(b'"Record Window End"')
+    at = tail.find(b"]", mark) if mark >= 0 else tail.rfind(b"]", 0, tail.rfind(b'"traceName"'))
     if not events or at < 0:
         return tail
     before = tail[:at].rstrip()
