@@ -375,6 +375,14 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     return (PyObject *)self;
 }
 
+/* See a thread that runs already: what it did before is not sampled. */
+static void see_at_start(sampler_object *self, PyThreadState *thread)
+{
+    seen_thread *seen = find_thread(self, thread);
+    if (seen == NULL && stack_of(self, thread) != FS_NONE) seen = add_thread(self, thread);
+    if (seen != NULL) seen->cpu = cpu_of(seen->clock);
+}
+
 /* Begin to tick. Signals stay with the program's threads. */
 static int start_ticker(sampler_object *self)
 {
@@ -408,7 +416,7 @@ static PyObject *sampler_start(PyObject *object, PyObject *unused)
     self->last = self->logged = fs_clock_now();
     if (self->begin == 0) self->begin = self->last;
     for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread))
-        if (find_thread(self, thread) == NULL && stack_of(self, thread) != FS_NONE) add_thread(self, thread);
+        see_at_start(self, thread);
     self->process = getpid();
     self->generation = fs_fork_generation();
     self->ending = self->asked = false;
@@ -477,25 +485,25 @@ static const char **texts_of(PyObject *tuple)
 static PyObject *sampler_pour(PyObject *object, PyObject *args)
 {
     sampler_object *self = (sampler_object *)object;
-    PyObject *into, *tuples[3];
-    const char **lists[3] = {NULL, NULL, NULL};
+    PyObject *into, *tuples[4];
+    const char **lists[4] = {NULL, NULL, NULL, NULL};
     int taken = 0;
     fs_error err;
-    if (!PyArg_ParseTuple(args, "O!O!O!O!:pour", fs_store_type, &into, &PyTuple_Type, &tuples[0], &PyTuple_Type,
-                          &tuples[1], &PyTuple_Type, &tuples[2]))
+    if (!PyArg_ParseTuple(args, "O!O!O!O!O!:pour", fs_store_type, &into, &PyTuple_Type, &tuples[0], &PyTuple_Type,
+                          &tuples[1], &PyTuple_Type, &tuples[2], &PyTuple_Type, &tuples[3]))
         return NULL;
     fs_store_object *store = (fs_store_object *)into;
-    while (taken < 3 && (lists[taken] = texts_of(tuples[taken])) != NULL) taken++;
-    bool good = taken == 3 && fs_store_object_is_stopped(store, "stacks") && fs_store_object_may_change(store);
+    while (taken < 4 && (lists[taken] = texts_of(tuples[taken])) != NULL) taken++;
+    bool good = taken == 4 && fs_store_object_is_stopped(store, "stacks") && fs_store_object_may_change(store);
     if (good) {
-        const fs_stack_folders folders = {lists[0], lists[1], lists[2]};
+        const fs_stack_folders folders = {lists[0], lists[1], lists[2], lists[3]};
         int64_t shift = store->recorded ? fs_clock_unix_offset() - store->clock_base : 0;
         fs_status status =
             fs_stacks_append(fs_store_stacks(store->store), &self->stacks, &folders, shift, INT64_MIN, INT64_MAX, &err);
         if (status != FS_OK) fs_raise(&err);
         good = status == FS_OK;
     }
-    for (int i = 0; i < 3; i++) PyMem_Free(lists[i]);
+    for (int i = 0; i < 4; i++) PyMem_Free(lists[i]);
     if (!good) return NULL;
     Py_RETURN_NONE;
 }
@@ -530,9 +538,9 @@ static PyMethodDef sampler_methods[] = {
     {"add_log", sampler_add_log, METH_O,
      "Append the samples of the log of another sampler, as bytes; of this one, stopped."},
     {"pour", sampler_pour, METH_VARARGS,
-     "pour($self, store, hidden, libraries, shortened, /)\n--\n\nAppend the samples to a store. Tuples of folders, "
-     "with "
-     "their separators: those whose frames are left out, those\nof libraries, and those below which names begin."},
+     "pour($self, store, launchers, hidden, libraries, shortened, /)\n--\n\nAppend the samples to a store. Tuples of "
+     "folders, with their separators: those whose frames and their callers\nare left out, those whose frames are left "
+     "out, those of libraries, and those below which names begin."},
     {NULL, NULL, 0, NULL},
 };
 

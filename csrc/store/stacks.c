@@ -68,15 +68,16 @@ static const char *folder_of(const char *path, const char *const *folders)
     return NULL;
 }
 
-/* Map a frame whose parent is mapped. A hidden one becomes its parent. */
+/* Map a frame whose parent is mapped. A hidden one becomes its parent, one of a launcher nothing. */
 static fs_status map_frame(fs_stacks *to, const fs_stacks *from, const fs_stack_folders *folders, fs_stack frame,
                            uint32_t parent, uint32_t *id, fs_error *err)
 {
     const char *text = fs_stacks_text(from, frame.name);
     bool program = frame.program;
     if (folders != NULL) {
-        if (folder_of(text, folders->hidden) != NULL) {
-            *id = parent;
+        bool launches = folder_of(text, folders->launchers) != NULL;
+        if (launches || folder_of(text, folders->hidden) != NULL) {
+            *id = launches ? FS_NONE : parent;
             return FS_OK;
         }
         bool is_text = *text == '<' && strncmp(text, "<frozen ", 8) != 0; /* that was run: it is its caller's */

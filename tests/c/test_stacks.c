@@ -34,11 +34,13 @@ static const char *text_of(const fs_stacks *stacks, uint32_t id)
 
 static void test_frames_are_of_the_program_or_of_libraries(void)
 {
-    static const char *const hidden[] = {"/own/", NULL}, *const libraries[] = {"/lib/", NULL},
-                             *const shortened[] = {"/lib/", "/home/", NULL};
-    const fs_stack_folders folders = {hidden, libraries, shortened};
+    static const char *const launchers[] = {"/own/cli/", NULL}, *const hidden[] = {"/own/", NULL},
+                             *const libraries[] = {"/lib/", NULL}, *const shortened[] = {"/lib/", "/home/", NULL};
+    const fs_stack_folders folders = {launchers, hidden, libraries, shortened};
     fs_stacks from = {0}, to = {0};
-    uint32_t own = push(&from, FS_NONE, "/own/run.py(1): run", false);
+    uint32_t starts = push(&from, FS_NONE, "<frozen runpy>(88): _run_code", false);
+    uint32_t launches = push(&from, starts, "/own/cli/run.py(1): run", false);
+    uint32_t own = push(&from, launches, "/own/program.py(1): run", false);
     uint32_t script = push(&from, own, "/home/train.py(9): <module>", false);
     uint32_t import = push(&from, script, "<frozen importlib._bootstrap>(5): _find_and_load", false);
     uint32_t library = push(&from, import, "/lib/nn.py(3): forward", false);
@@ -53,6 +55,8 @@ static void test_frames_are_of_the_program_or_of_libraries(void)
     CHECK(strcmp(text_of(&to, fs_stacks_line(&to, to.runs[0].stack)), "train.py(9): <module>") == 0);
     CHECK(strcmp(text_of(&to, fs_stacks_get(&to, to.runs[0].stack).parent), "nn.py(3): forward") == 0);
     CHECK(strcmp(text_of(&to, fs_stacks_line(&to, to.runs[1].stack)), "<string>(1): f") == 0);
+    uint32_t outer = fs_stacks_get(&to, to.runs[1].stack).parent;
+    CHECK(strcmp(text_of(&to, outer), "train.py(9): <module>") == 0 && fs_stacks_get(&to, outer).parent == FS_NONE);
     fs_stacks_clear(&from);
     fs_stacks_clear(&to);
 }
