@@ -115,6 +115,7 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         self._earlier: list[Any] = []  # with acc_events, torch's profiles of the cycles before the latest
         self._unlisted: list[Any] = []  # those of them that are in no list of torch
         self._traces: dict[KinetoText, Trace] = {}  # those that were read
+        self._listed: Any = None  # the list of events whose FLOPs are stated
         self._joined: tuple[int, Store] | None = None  # number of cycles, and all their events
 
     def prepare_trace(self) -> None:
@@ -192,11 +193,24 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
     def events(self) -> Any:
         """Return torch's list of single events (an EventList of FunctionEvents), which is created on the first call.
 
-        That takes torch about 50 µs per event; ``prof.trace().events()`` is flopscope's list, which takes none. Raise
+        That takes torch about 50 µs per event; ``prof.trace().events()`` is flopscope's list, which takes none. With
+        ``record_shapes=True`` the FLOPs of ops are flopscope's, unless ``with_flops`` asks for torch's. Raise
         RuntimeError if the profile is running or has recorded nothing.
         """
         self._finished("list of events")
-        return super().events()
+        events = super().events()
+        if self.record_shapes and not self.with_flops and self._listed is not events:
+            self._listed = events
+            self._state_flops(events)
+        return events
+
+    def _state_flops(self, events: Any) -> None:
+        """Set the FLOPs of ops, which are 0 in torch without with_flops: the mean of the calls with these shapes."""
+        table = Results.key_averages(self, group_by_input_shape=True, peaks="none")
+        known = {(row.key, str(row.input_shapes)): round(row.flops / row.count) for row in table if row.flops > 0}
+        for event in events:
+            if not event.flops:
+                event.flops = known.get((event.key, str(event.input_shapes)), event.flops)
 
     def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
         """Write folded stacks for a flame graph, one line per stack, with times in µs.

@@ -106,6 +106,16 @@ def test_single_events_are_those_of_torch(options: dict[str, Any], tmp_path: Pat
     assert written == [event.trace_name for event in theirs if event.trace_name is not None]
 
 
+def test_single_events_have_flops_where_shapes_are_recorded() -> None:
+    with ft.profile(activities=CPU, record_shapes=True) as prof:
+        for n in (8, 8, 16):
+            torch.mm(torch.ones(4, 8), torch.ones(8, n))
+    for _ in range(2):
+        assert [event.flops for event in prof.events() if event.name == "aten::mm"] == [
+            2 * 4 * 8 * n for n in (8, 8, 16)
+        ]
+
+
 def test_stacks_of_single_events() -> None:
     config = torch._C._profiler._ExperimentalConfig(verbose=True)  # without which torch leaves them empty
     with ft.profile(activities=CPU, with_stack=True, experimental_config=config) as prof:

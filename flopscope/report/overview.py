@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flopscope import _core
 from flopscope.answers.accounting import cause_text
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.findings import plural
@@ -110,11 +111,13 @@ def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
     }
     texts = {name: columns.texts(found[name]) for name in TEXTS}
     whole, per = source.means
+    glosses = _core.part_glosses if source.main.analysis.on_device else _core.part_bare_glosses
+    means = dict(zip(PARTS, glosses, strict=True))
     parts = [
         {
             "name": name,
             "label": _label(source, name),
-            "means": _part_text(source, name)[0],
+            "means": means[name],
             "doc": _doc(source, name),
         }
         for name in PARTS

@@ -36,11 +36,6 @@ class EventRow:
         def __getattr__(self, name: str) -> Any: ...
 
     @property
-    def device_type(self) -> DeviceType:
-        """ "cpu" or "cuda", or torch's type of another accelerator; it equals torch's DeviceType.CPU, … as well."""
-        return DeviceType(self._table._sources["device_type"][self._index])
-
-    @property
     def cpu_time(self) -> float:
         """Host time per call in µs."""
         return float(self.cpu_time_total / self.count) if self.count else 0.0
@@ -111,6 +106,8 @@ class EventRow:
 def _column_property(column: Column) -> property:
     def value(self: EventRow) -> Any:
         values = self._table._sources[column.name]
+        if column.name == "device_type":
+            return DeviceType(values[self._index])
         return values.item(self._index) if is_array(values) else values[self._index]
 
     return property(value, doc=f"{column.doc}{f', in {column.unit}' if column.unit else ''}")
@@ -144,8 +141,7 @@ def _deprecated_property(name: str) -> property:
 _TIMES = ("cpu_time", "device_time", *(n for n in COLUMN_NAMES if n.endswith("_time_total")))
 _OLD_NAMES = ("device_time", *(n for n in COLUMN_NAMES if "device_" in n and n.endswith(("_total", "_usage"))))
 for _column in COLUMNS:
-    if not hasattr(EventRow, _column.name):
-        setattr(EventRow, _column.name, _column_property(_column))
+    setattr(EventRow, _column.name, _column_property(_column))
 for _column in GROUPS:
     setattr(EventRow, _column.name, _group_property(_column))
 for _name in _TIMES:
