@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from flopscope._core import Store
 
-__all__ = ["Group", "Line", "Lines", "lines_frame", "lines_of", "place_text"]
+__all__ = ["Group", "Line", "Lines", "function_text", "lines_frame", "lines_of", "place_text"]
 
 NAME = re.compile(r"(.*)\((\d+)\): (.*)", re.DOTALL)
 """A line as the core names it: file, number and function."""
@@ -95,6 +95,12 @@ def columns_of(found: Lines) -> dict[str, list[Any]]:
         "cpu_time": [one.cpu for one in rows],
     }
     return {**fixed, **{part: [one.idle[part] for one in rows] for part in IDLE_PARTS}}
+
+
+def function_text(name: str) -> str:
+    """Return "train.py step" for "train.py(12): step"."""
+    match = NAME.fullmatch(name)
+    return printable(f"{match[1]} {match[3]}" if match else name)
 
 
 def place_text(name: str) -> str:
