@@ -9,7 +9,7 @@ from flopscope.answers.lines import Group, Line, Lines, function_text, place_tex
 from flopscope.support.columns import Rows
 from flopscope.support.units import percent_text, short_time_text
 
-__all__ = ["Place", "host_lines", "places_of", "waiting_lines"]
+__all__ = ["GROUPS", "WAITING", "Place", "host_lines", "places_of", "waiting_lines"]
 
 SHOWN = 5
 LEAST = 1.0
