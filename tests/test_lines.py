@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,27 @@ def test_what_a_thread_did_before_does_not_count() -> None:
     spin(0.4)
     frame = sampled(spin, 0.2).lines().query("group == 'main'")
     assert frame.cpu_time.sum() <= frame.time.sum() + 1e4, frame.to_string()
+
+
+def test_what_a_thread_worked_before_it_waits_is_not_the_time_of_the_wait() -> None:
+    def work() -> None:
+        for _ in range(30):
+            wait(0.01)
+            end = time.thread_time() + 0.004
+            while time.thread_time() < end:
+                zlib.compress(text)  # without the GIL, which the sampler needs
+
+    def in_thread() -> None:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+
+    def share_of_waits() -> float:
+        prof = sampled(in_thread)
+        return seconds_of(prof, "wait", "cpu_time", "threads") / seconds_of(prof, "work", "cpu_time", "threads")
+
+    text = bytes(20_000)
+    assert min(share_of_waits() for _ in range(5)) < 0.08  # a busy machine delays samples
 
 
 def test_threads_are_sampled_too() -> None:

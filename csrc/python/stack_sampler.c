@@ -29,6 +29,7 @@
 enum {
     USUAL_INTERVAL = 1000000, /* ns */
     COST_FACTOR = 100,        /* the interval is at least so many times the time that a sample takes */
+    WAITING = 50,             /* a thread that uses less than the 50th of a time waits */
     MANY_RUNS = 1 << 20,
     FIRST_THREADS = 16,
     LOG_INTERVAL = 20000000, /* ns between the times at which a log is written */
@@ -40,8 +41,9 @@ typedef struct {
     uint64_t number;
     clockid_t clock;
     int64_t cpu;
-    uint32_t run; /* the latest; FS_NONE: none that may grow */
-    int64_t at;   /* the latest sample that found it */
+    uint32_t run;    /* the latest; FS_NONE: none that may grow */
+    uint32_t before; /* the run that it followed at once, if it has one sample; FS_NONE: neither */
+    int64_t at;      /* the latest sample that found it */
 } seen_thread;
 
 typedef struct {
@@ -132,7 +134,7 @@ static seen_thread *add_thread(sampler_object *self, const PyThreadState *thread
 {
     if (!make_room(self)) return NULL;
     seen_thread *added = &self->threads[self->thread_count];
-    *added = (seen_thread){.id = thread->id, .run = FS_NONE, .at = self->last};
+    *added = (seen_thread){.id = thread->id, .run = FS_NONE, .before = FS_NONE, .at = self->last};
     /* Linux: the clock of a thread contains its id (MAKE_THREAD_CPUCLOCK in linux/posix-timers.h). */
 #if PY_VERSION_HEX >= 0x030b0000
     added->number = thread->native_thread_id;
@@ -143,6 +145,20 @@ static seen_thread *add_thread(sampler_object *self, const PyThreadState *thread
 #endif
     self->thread_count++;
     return added;
+}
+
+/* Give the CPU time of the first interval of a run to the run before, and as much time: the thread waits where it is
+ * now, so it worked before. */
+static void end_later(const sampler_object *self, const seen_thread *seen)
+{
+    if (seen->before == FS_NONE) return;
+    fs_stack_run *run = &self->stacks.runs[seen->run], *before = &self->stacks.runs[seen->before];
+    if (run->cpu == FS_MISSING || before->cpu == FS_MISSING) return;
+    int64_t moved = run->cpu < run->end - run->begin ? run->cpu : run->end - run->begin;
+    before->end += moved;
+    before->cpu += moved;
+    run->begin += moved;
+    run->cpu -= moved;
 }
 
 /* Append the time since the sample before to what a thread did. */
@@ -167,11 +183,14 @@ static void sample_thread(sampler_object *self, PyThreadState *thread, int64_t n
     bool follows = run != NULL && run->end == self->last;
     uint32_t stack = first != FS_NONE ? first : follows && used == 0 ? run->stack : stack_of(self, thread);
     if (follows && run->stack == stack) {
+        if (used != FS_MISSING && WAITING * used <= now - self->last) end_later(self, seen);
+        seen->before = FS_NONE;
         run->end = now;
         run->cpu = run->cpu == FS_MISSING || used == FS_MISSING ? FS_MISSING : run->cpu + used;
         return;
     }
     const fs_stack_run added = {self->last, now, used, self->process, seen->number, stack};
+    seen->before = follows ? seen->run : FS_NONE;
     seen->run = FS_NONE;
     if (stack == FS_NONE) return;
     if (fs_stacks_add(&self->stacks, &added, NULL) == FS_OK) seen->run = self->stacks.count - 1;

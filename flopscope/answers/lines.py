@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope import _core
@@ -104,6 +106,15 @@ def function_text(name: str) -> str:
 
 
 def place_text(name: str) -> str:
-    """Return "train.py:12 step" for "train.py(12): step"."""
+    """Return "train.py:12 step" for "train.py(12): step", and "In[3]:12 step" of a cell of this notebook."""
     match = NAME.fullmatch(name)
-    return printable(f"{match[1]}:{match[2]} {match[3]}" if match else name)
+    return printable(f"{_cell(match[1]) or match[1]}:{match[2]} {match[3]}" if match else name)
+
+
+def _cell(path: str) -> str:
+    """Return "In[3]" for the file that stands for a cell of this notebook or IPython, "" for another."""
+    ipython: Any = sys.modules.get("IPython")
+    with suppress(Exception):  # no shell, or one that names no cells
+        found = ipython and ipython.get_ipython().compile.format_code_name(path)
+        return str(found[1]) if found else ""
+    return ""
