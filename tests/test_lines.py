@@ -20,6 +20,7 @@ import flopscope as fs
 from flopscope import _core
 from flopscope.answers.line_sections import places_of
 from flopscope.answers.lines import Line, lines_of, place_text
+from flopscope.cli.program import main
 
 SLACK = 0.08
 """Seconds by which a time may be off: a busy machine delays samples."""
@@ -352,6 +353,23 @@ def test_lines_are_sums_and_name_what_took_most_of_them() -> None:
     assert abs(found[0].share - 80 / 1.045) < 1e-9
     assert place_text("no place") == "no place" and place_text("a\x1b.py(1): f") == "a\\x1b.py:1 f"
     assert lines_of(_core.Store()).lines == []
+
+
+def test_lines_of_a_cell_are_named_by_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
+    path = shell.compile.cache("x = 1", 3)
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    assert place_text(f"{path}(1): <module>") == "In[3]:1 <module>"
+    assert place_text("train.py(1): f") == "train.py:1 f"
+
+
+def test_a_table_without_ops_names_the_command_for_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "t.json")
+    sampled(spin, 0.1).export_chrome_trace(path)
+    assert main(["table", path]) == 0
+    assert capsys.readouterr().out.endswith(f"in: flopscope summary {path}\n")
+    text = str(fs.load_trace(path).summary())
+    assert text.index("spin") < text.index("No op of torch or flopscope was recorded")
 
 
 def test_the_thread_of_the_sampler_ends_with_the_interpreter(tmp_path: Path) -> None:
