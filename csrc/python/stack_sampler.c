@@ -1,11 +1,13 @@
 /* StackSampler: where the Python threads of this process are, about every millisecond.
  *
- * A thread without Python code of its own ticks. At a tick it asks the main thread to take the sample between two
- * instructions (a pending call), which costs no switch of threads; if the main thread has not done so by the next tick,
- * it is in a call, or waits, and the ticking thread takes the sample as soon as it has the GIL. Either way the stacks
- * are read while no Python code runs. A thread that used no CPU time since the sample before is where it was.
+ * A thread without Python code of its own ticks. At a tick it asks the main thread to read the stacks between two
+ * instructions (a pending call). If the main thread has not done so by the next tick, it waits, or is in a call, and
+ * the ticking thread reads them as soon as it has the GIL: at once, in a call that has released it. To take the GIL at
+ * every tick would be wrong: Python code keeps it for up to 5 ms (sys.getswitchinterval()) unless a call releases it
+ * before, so that such calls would get the time of the code before them.
  *
- * The interval grows so that sampling takes at most a hundredth of the time, and doubles whenever the number of runs
+ * A sample stands for the time since the one before. A thread that used no CPU time since then is where it was. The
+ * interval grows so that sampling takes at most a hundredth of the time, and doubles whenever the number of runs
  * doubles beyond MANY_RUNS. */
 #include "python/core.h"
 
@@ -23,6 +25,7 @@
 #include "base/fork.h"
 #include "base/memory.h"
 #include "python/code_places.h"
+#include "python/pending_calls.h"
 #include "python/store_type.h"
 #include "store/stack_log.h"
 
@@ -69,7 +72,7 @@ typedef struct {
     bool asked;     /* the main thread has a pending call that it has not made */
 } sampler_object;
 
-/* The one that samples. Pending calls look here, as they may come after its end. Changed with the GIL. */
+/* The one that samples. Changed with the GIL. */
 static sampler_object *running;
 
 static bool is_running(const sampler_object *self)
@@ -147,20 +150,6 @@ static seen_thread *add_thread(sampler_object *self, const PyThreadState *thread
     return added;
 }
 
-/* Give the CPU time of the first interval of a run to the run before, and as much time: the thread waits where it is
- * now, so it worked before. */
-static void end_later(const sampler_object *self, const seen_thread *seen)
-{
-    if (seen->before == FS_NONE) return;
-    fs_stack_run *run = &self->stacks.runs[seen->run], *before = &self->stacks.runs[seen->before];
-    if (run->cpu == FS_MISSING || before->cpu == FS_MISSING) return;
-    int64_t moved = run->cpu < run->end - run->begin ? run->cpu : run->end - run->begin;
-    before->end += moved;
-    before->cpu += moved;
-    run->begin += moved;
-    run->cpu -= moved;
-}
-
 /* Append the time since the sample before to what a thread did. */
 static void sample_thread(sampler_object *self, PyThreadState *thread, int64_t now)
 {
@@ -183,7 +172,8 @@ static void sample_thread(sampler_object *self, PyThreadState *thread, int64_t n
     bool follows = run != NULL && run->end == self->last;
     uint32_t stack = first != FS_NONE ? first : follows && used == 0 ? run->stack : stack_of(self, thread);
     if (follows && run->stack == stack) {
-        if (used != FS_MISSING && WAITING * used <= now - self->last) end_later(self, seen);
+        if (seen->before != FS_NONE && used != FS_MISSING && WAITING * used <= now - self->last)
+            fs_stacks_begin_later(&self->stacks, seen->run, seen->before);
         seen->before = FS_NONE;
         run->end = now;
         run->cpu = run->cpu == FS_MISSING || used == FS_MISSING ? FS_MISSING : run->cpu + used;
@@ -255,6 +245,18 @@ static int sample_now(void *unused)
     return 0;
 }
 
+/* Ask the main thread for a sample. Return false if it has not taken the one before, or cannot be asked. */
+static bool ask(sampler_object *self)
+{
+    if (__atomic_exchange_n(&self->asked, true, __ATOMIC_RELAXED)) return false;
+    if (Py_AddPendingCall(sample_now, NULL) != 0) {
+        __atomic_store_n(&self->asked, false, __ATOMIC_RELAXED);
+        return false;
+    }
+    fs_look_for_pending_calls();
+    return true;
+}
+
 /* Wait for the next tick. Return false at the end. */
 static bool wait_for_tick(sampler_object *self)
 {
@@ -278,9 +280,7 @@ static void *tick(void *argument)
     PyGILState_STATE state = PyGILState_Ensure();
     PyThreadState *mine = PyEval_SaveThread();
     while (wait_for_tick(self)) {
-        bool served = !__atomic_exchange_n(&self->asked, true, __ATOMIC_RELAXED);
-        if (served && Py_AddPendingCall(sample_now, NULL) == 0) continue;
-        __atomic_store_n(&self->asked, !served, __ATOMIC_RELAXED);
+        if (ask(self)) continue;
         PyEval_RestoreThread(mine);
         if (is_running(self)) take_sample(self);
         mine = PyEval_SaveThread();

@@ -61,6 +61,23 @@ static void test_frames_are_of_the_program_or_of_libraries(void)
     fs_stacks_clear(&to);
 }
 
+static void test_a_run_that_waits_gives_its_cpu_time_to_the_one_before(void)
+{
+    fs_stacks stacks = {0};
+    CHECK_OK(run(&stacks, PROCESS, MAIN_THREAD, 0, 100, 90, 0));
+    CHECK_OK(run(&stacks, PROCESS, MAIN_THREAD, 100, 200, 30, 0));
+    CHECK_OK(run(&stacks, PROCESS, MAIN_THREAD, 200, 300, FS_MISSING, 0));
+    fs_stacks_begin_later(&stacks, 1, 0);
+    CHECK(stacks.runs[0].end == 130 && stacks.runs[0].cpu == 120);
+    CHECK(stacks.runs[1].begin == 130 && stacks.runs[1].cpu == 0 && stacks.runs[1].end == 200);
+    fs_stacks_begin_later(&stacks, 2, 1); /* nothing is known */
+    CHECK(stacks.runs[1].end == 200 && stacks.runs[2].begin == 200);
+    stacks.runs[1].cpu = 999; /* more than its time: it had waited for the sample */
+    fs_stacks_begin_later(&stacks, 1, 0);
+    CHECK(stacks.runs[0].end == 200 && stacks.runs[0].cpu == 190 && stacks.runs[1].begin == 200);
+    fs_stacks_clear(&stacks);
+}
+
 /* A main thread that launches at 0 to 10 and at 300 to 310, another thread, and a child. */
 static void fill(void)
 {
@@ -280,6 +297,7 @@ int main(void)
 {
     static void (*const tests[])(void) = {
         test_frames_are_of_the_program_or_of_libraries,
+        test_a_run_that_waits_gives_its_cpu_time_to_the_one_before,
         test_idle_time_belongs_to_the_line_that_the_launching_thread_was_in,
         test_stacks_are_joined,
         test_a_log_has_what_was_written_before_it_ended,
