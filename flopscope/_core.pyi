@@ -234,6 +234,7 @@ class StackSampler:
     def pour(
         self,
         store: Store,
+        launchers: tuple[str, ...],
         hidden: tuple[str, ...],
         libraries: tuple[str, ...],
         shortened: tuple[str, ...],

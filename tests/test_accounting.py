@@ -345,7 +345,7 @@ def test_a_profile_without_work_has_no_rows(events: str) -> None:
         program.add("python_function", "main.py(1): main", 0, 10)
     trace = program.load()
     assert rows_of(trace) == []
-    assert len(trace.advice()) == 0 and "No rule found" in str(trace.advice())
+    assert len(trace.advice()) == 0 and "Nothing was found" in str(trace.advice())
 
 
 def test_a_profile_of_nothing_raises() -> None:

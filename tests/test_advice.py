@@ -366,4 +366,4 @@ def test_names_are_escaped_in_html_and_text() -> None:
 
 def test_nothing_to_gain_is_said() -> None:
     advice = in_a_row(FILL).load().advice()
-    assert len(advice) == 0 and "No rule found a saving of at least 1%" in str(advice)
+    assert len(advice) == 0 and "Nothing was found that saves at least 1%" in str(advice)

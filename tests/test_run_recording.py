@@ -35,11 +35,11 @@ def test_flopscopes_ops_are_recorded_and_stdout_stays_the_programs(tmp_path: Pat
     path = script(tmp_path, OPS + "print('only this')\nraise ValueError('at the end')\n")
     result = run(tmp_path, "--no-report", "--trace", "t.json", path)
     assert result.returncode == 1 and result.stdout == "only this\n"
-    assert "ValueError: at the end" in result.stderr and "Time" in result.stderr
+    assert "ValueError: at the end" in result.stderr and "\nAdvice\n" in result.stderr
     assert names(tmp_path / "t.json").count("flopscope::neg") == 1
     assert own(result.stderr) == f"flopscope run: trace: {tmp_path / 't.json'}"
     quiet = run(tmp_path, "--no-report", "--no-summary", path)
-    assert own(quiet.stderr) == "" and "Time" not in quiet.stderr
+    assert own(quiet.stderr) == "" and "Advice" not in quiet.stderr
 
 
 def test_marked_steps_are_recorded(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_each_rank_has_files_of_its_own(tmp_path: Path) -> None:
         trace = fs.load_trace(tmp_path / f"t.rank{rank}.json.gz")
         assert trace.rank == rank and (tmp_path / f"r.rank{rank}.html").exists()
         if rank == 0:
-            assert "flopscope ranks t.rank*.json.gz" in own(result.stderr) and "Time" in result.stderr
+            assert "flopscope ranks t.rank*.json.gz" in own(result.stderr) and "\nAdvice\n" in result.stderr
         else:
             assert result.stderr == ""
     result = run_with_report(tmp_path, path, RANK="0", WORLD_SIZE="2")
@@ -406,7 +406,7 @@ def test_workers_that_are_forked_while_torch_is_recorded_run(tmp_path: Path) -> 
 WITH_GPU = """
 import sys
 from flopscope.sources import recording
-recording._starts_cuda = lambda torch: True
+recording.starts_cuda = lambda torch: True
 from flopscope.cli.program import main
 sys.exit(main(["run", "--no-report", "--no-summary", *sys.argv[1:]]))
 """
@@ -430,7 +430,7 @@ def test_on_a_gpu_machine_torch_is_recorded_from_its_first_use(tmp_path: Path) -
     assert result.returncode == 0, result.stderr
     found = names(tmp_path / "t.json")
     assert "aten::linear" in found and "aten::cos" in found and "aten::sin" not in found
-    result = done(tmp_path, ["-c", WITH_GPU, str(path)])
+    result = done(tmp_path, ["-c", WITH_GPU, "--no-samples", str(path)])
     assert result.returncode == 0 and "no GPU and no torch.nn.Module was used" in own(result.stderr)
 
 
@@ -454,11 +454,45 @@ def test_a_torch_profiler_of_the_program_takes_precedence(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("torch_here")
-def test_a_program_that_imports_torch_and_runs_nothing_has_no_results(tmp_path: Path) -> None:
+def test_a_program_that_imports_torch_and_runs_nothing_has_no_results_but_its_lines(tmp_path: Path) -> None:
     path = script(tmp_path, "import torch\n")
-    result = run_with_report(tmp_path, path)
-    assert result.returncode == 0 and "nothing was recorded: the program ran no op" in own(result.stderr)
+    result = run_with_report(tmp_path, "--no-samples", path)
+    said = "nothing was recorded: the program ran no op of torch or flopscope in this process; without --no-samples, "
+    assert result.returncode == 0 and said in own(result.stderr)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["program.py"]
+    result = run(tmp_path, "--no-report", "--trace", "t.json", path)
+    first, *rest = result.stderr.splitlines()
+    if "waited" in first:  # beside other programs
+        first = rest[rest.index("") + 1]
+    assert first.startswith("Where the time went, by line: the main thread") and "importing" in result.stderr
+    assert result.stderr.index("No op of torch or flopscope was recorded") > result.stderr.index("importing")
+
+
+def test_a_program_too_short_to_sample_says_so(tmp_path: Path) -> None:
+    result = run_with_report(tmp_path, script(tmp_path, "print('hello')\n"))
+    assert result.stdout == "hello\n" and own(result.stderr).endswith("in this process, and took less than 10 ms")
+
+
+@pytest.mark.usefixtures("torch_here")
+def test_torchs_profiler_is_quiet_and_the_environment_stays_the_programs(tmp_path: Path) -> None:
+    program = "import os, torch\ntorch.sin(torch.rand(5))\nprint(os.environ.get('KINETO_LOG_LEVEL'))\n"
+    result = run(tmp_path, "--no-report", "--no-summary", script(tmp_path, program))
+    assert (result.returncode, result.stdout) == (0, "None\n") and "profiler_start" not in result.stderr
+    result = run(tmp_path, "--no-report", "--no-summary", tmp_path / "program.py", KINETO_LOG_LEVEL="0")
+    assert result.stdout == "0\n"
+
+
+@pytest.mark.usefixtures("torch_here")
+def test_without_shapes_the_first_line_says_what_is_missing(tmp_path: Path) -> None:
+    path = script(tmp_path, "import torch\nx = torch.rand(500, 500)\nfor _ in range(40): x = (x @ x).tanh()\n")
+    texts = [
+        run(tmp_path, "--no-report", *given, path).stderr.split("No input shapes were recorded")
+        for given in ([], ["--no-shapes"])
+    ]
+    assert len(texts[0]) == 1 and len(texts[1]) == 2
+    before = [line for line in texts[1][0].splitlines() if line]
+    assert len(before) <= 2 and all("CPU" in line or "threads" in line for line in before), before  # of a busy machine
+    assert " ".join(texts[1][1].split()).startswith(", so the work of most ops is unknown: leave out --no-shapes.")
 
 
 def test_outputs_choose_the_first_free_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,7 +193,7 @@ def test_a_profile_without_steps_or_devices_has_one_row() -> None:
     assert frame["other_cpu"][0] == 0.5 and frame["other"][0] == 1.5 and frame["total"][0] == 2.0
     assert len(summary.gpu_summary(core)) == 0
     text = details(core)
-    assert not re.search("GPU|device|kernel|Launches", text) and "all" in text
+    assert not text.strip()  # the accounting says it all
 
 
 def test_missing_values_are_nan_and_shown_as_missing() -> None:

@@ -32,6 +32,7 @@
 enum {
     USUAL_INTERVAL = 1000000, /* ns */
     COST_FACTOR = 100,        /* the interval is at least so many times the time that a sample takes */
+    WAITING = 50,             /* a thread that uses less than the 50th of a time waits */
     MANY_RUNS = 1 << 20,
     FIRST_THREADS = 16,
     LOG_INTERVAL = 20000000, /* ns between the times at which a log is written */
@@ -43,8 +44,9 @@ typedef struct {
     uint64_t number;
     clockid_t clock;
     int64_t cpu;
-    uint32_t run; /* the latest; FS_NONE: none that may grow */
-    int64_t at;   /* the latest sample that found it */
+    uint32_t run;    /* the latest; FS_NONE: none that may grow */
+    uint32_t before; /* the run that it followed at once, if it has one sample; FS_NONE: neither */
+    int64_t at;      /* the latest sample that found it */
 } seen_thread;
 
 typedef struct {
@@ -135,7 +137,7 @@ static seen_thread *add_thread(sampler_object *self, const PyThreadState *thread
 {
     if (!make_room(self)) return NULL;
     seen_thread *added = &self->threads[self->thread_count];
-    *added = (seen_thread){.id = thread->id, .run = FS_NONE, .at = self->last};
+    *added = (seen_thread){.id = thread->id, .run = FS_NONE, .before = FS_NONE, .at = self->last};
     /* Linux: the clock of a thread contains its id (MAKE_THREAD_CPUCLOCK in linux/posix-timers.h). */
 #if PY_VERSION_HEX >= 0x030b0000
     added->number = thread->native_thread_id;
@@ -170,11 +172,15 @@ static void sample_thread(sampler_object *self, PyThreadState *thread, int64_t n
     bool follows = run != NULL && run->end == self->last;
     uint32_t stack = first != FS_NONE ? first : follows && used == 0 ? run->stack : stack_of(self, thread);
     if (follows && run->stack == stack) {
+        if (seen->before != FS_NONE && used != FS_MISSING && WAITING * used <= now - self->last)
+            fs_stacks_begin_later(&self->stacks, seen->run, seen->before);
+        seen->before = FS_NONE;
         run->end = now;
         run->cpu = run->cpu == FS_MISSING || used == FS_MISSING ? FS_MISSING : run->cpu + used;
         return;
     }
     const fs_stack_run added = {self->last, now, used, self->process, seen->number, stack};
+    seen->before = follows ? seen->run : FS_NONE;
     seen->run = FS_NONE;
     if (stack == FS_NONE) return;
     if (fs_stacks_add(&self->stacks, &added, NULL) == FS_OK) seen->run = self->stacks.count - 1;
@@ -309,6 +315,14 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     return (PyObject *)self;
 }
 
+/* See a thread that runs already: what it did before is not sampled. */
+static void see_at_start(sampler_object *self, PyThreadState *thread)
+{
+    seen_thread *seen = find_thread(self, thread);
+    if (seen == NULL && stack_of(self, thread) != FS_NONE) seen = add_thread(self, thread);
+    if (seen != NULL) seen->cpu = cpu_of(seen->clock);
+}
+
 /* Begin to tick. Signals stay with the program's threads. */
 static int start_ticker(sampler_object *self)
 {
@@ -341,7 +355,7 @@ static PyObject *sampler_start(PyObject *object, PyObject *unused)
     self->last = self->logged = fs_clock_now();
     if (self->begin == 0) self->begin = self->last;
     for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread))
-        if (find_thread(self, thread) == NULL && stack_of(self, thread) != FS_NONE) add_thread(self, thread);
+        see_at_start(self, thread);
     self->process = getpid();
     self->generation = fs_fork_generation();
     self->ending = false;
@@ -410,25 +424,25 @@ static const char **texts_of(PyObject *tuple)
 static PyObject *sampler_pour(PyObject *object, PyObject *args)
 {
     sampler_object *self = (sampler_object *)object;
-    PyObject *into, *tuples[3];
-    const char **lists[3] = {NULL, NULL, NULL};
+    PyObject *into, *tuples[4];
+    const char **lists[4] = {NULL, NULL, NULL, NULL};
     int taken = 0;
     fs_error err;
-    if (!PyArg_ParseTuple(args, "O!O!O!O!:pour", fs_store_type, &into, &PyTuple_Type, &tuples[0], &PyTuple_Type,
-                          &tuples[1], &PyTuple_Type, &tuples[2]))
+    if (!PyArg_ParseTuple(args, "O!O!O!O!O!:pour", fs_store_type, &into, &PyTuple_Type, &tuples[0], &PyTuple_Type,
+                          &tuples[1], &PyTuple_Type, &tuples[2], &PyTuple_Type, &tuples[3]))
         return NULL;
     fs_store_object *store = (fs_store_object *)into;
-    while (taken < 3 && (lists[taken] = texts_of(tuples[taken])) != NULL) taken++;
-    bool good = taken == 3 && fs_store_object_is_stopped(store, "stacks") && fs_store_object_may_change(store);
+    while (taken < 4 && (lists[taken] = texts_of(tuples[taken])) != NULL) taken++;
+    bool good = taken == 4 && fs_store_object_is_stopped(store, "stacks") && fs_store_object_may_change(store);
     if (good) {
-        const fs_stack_folders folders = {lists[0], lists[1], lists[2]};
+        const fs_stack_folders folders = {lists[0], lists[1], lists[2], lists[3]};
         int64_t shift = store->recorded ? fs_clock_unix_offset() - store->clock_base : 0;
         fs_status status =
             fs_stacks_append(fs_store_stacks(store->store), &self->stacks, &folders, shift, INT64_MIN, INT64_MAX, &err);
         if (status != FS_OK) fs_raise(&err);
         good = status == FS_OK;
     }
-    for (int i = 0; i < 3; i++) PyMem_Free(lists[i]);
+    for (int i = 0; i < 4; i++) PyMem_Free(lists[i]);
     if (!good) return NULL;
     Py_RETURN_NONE;
 }
@@ -463,9 +477,9 @@ static PyMethodDef sampler_methods[] = {
     {"add_log", sampler_add_log, METH_O,
      "Append the samples of the log of another sampler, as bytes; of this one, stopped."},
     {"pour", sampler_pour, METH_VARARGS,
-     "pour($self, store, hidden, libraries, shortened, /)\n--\n\nAppend the samples to a store. Tuples of folders, "
-     "with "
-     "their separators: those whose frames are left out, those\nof libraries, and those below which names begin."},
+     "pour($self, store, launchers, hidden, libraries, shortened, /)\n--\n\nAppend the samples to a store. Tuples of "
+     "folders, with their separators: those whose frames and their callers\nare left out, those whose frames are left "
+     "out, those of libraries, and those below which names begin."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -38,6 +38,17 @@ fs_status fs_stacks_add(fs_stacks *stacks, const fs_stack_run *run, fs_error *er
     return FS_OK;
 }
 
+void fs_stacks_begin_later(fs_stacks *stacks, uint32_t run, uint32_t before)
+{
+    fs_stack_run *late = &stacks->runs[run], *early = &stacks->runs[before];
+    if (late->cpu == FS_MISSING || early->cpu == FS_MISSING) return;
+    int64_t moved = late->cpu < late->end - late->begin ? late->cpu : late->end - late->begin;
+    early->end += moved;
+    early->cpu += moved;
+    late->begin += moved;
+    late->cpu -= moved;
+}
+
 const char *fs_stacks_text(const fs_stacks *stacks, uint32_t name)
 {
     return fs_intern_get(&stacks->names, name).bytes;
@@ -68,15 +79,16 @@ static const char *folder_of(const char *path, const char *const *folders)
     return NULL;
 }
 
-/* Map a frame whose parent is mapped. A hidden one becomes its parent. */
+/* Map a frame whose parent is mapped. A hidden one becomes its parent, one of a launcher nothing. */
 static fs_status map_frame(fs_stacks *to, const fs_stacks *from, const fs_stack_folders *folders, fs_stack frame,
                            uint32_t parent, uint32_t *id, fs_error *err)
 {
     const char *text = fs_stacks_text(from, frame.name);
     bool program = frame.program;
     if (folders != NULL) {
-        if (folder_of(text, folders->hidden) != NULL) {
-            *id = parent;
+        bool launches = folder_of(text, folders->launchers) != NULL;
+        if (launches || folder_of(text, folders->hidden) != NULL) {
+            *id = launches ? FS_NONE : parent;
             return FS_OK;
         }
         bool is_text = *text == '<' && strncmp(text, "<frozen ", 8) != 0; /* that was run: it is its caller's */

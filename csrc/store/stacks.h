@@ -50,6 +50,10 @@ fs_status fs_stacks_push(fs_stacks *stacks, uint32_t parent, uint32_t name, bool
 /* Append a run, which must not end before it begins. FS_OUT_OF_MEMORY. */
 fs_status fs_stacks_add(fs_stacks *stacks, const fs_stack_run *run, fs_error *err);
 
+/* Give the CPU time of a run, and as much time, to the run before, which ended as it began: its thread waits there, so
+ * it worked before. */
+void fs_stacks_begin_later(fs_stacks *stacks, uint32_t run, uint32_t before);
+
 const char *fs_stacks_text(const fs_stacks *stacks, uint32_t name);
 fs_stack fs_stacks_get(const fs_stacks *stacks, uint32_t id);
 
@@ -58,6 +62,7 @@ uint32_t fs_stacks_line(const fs_stacks *stacks, uint32_t id);
 
 /* How paths of source files are read: each is a list of folders with their separators, and NULL. */
 typedef struct {
+    const char *const *launchers; /* their frames, and the callers of these, are left out */
     const char *const *hidden;    /* their frames are left out */
     const char *const *libraries; /* their frames are not the program's */
     const char *const *shortened; /* names begin below the first of these that fits */

@@ -32,6 +32,8 @@ UNKNOWN = 0.1
 out where the ideal is less than 1 %."""
 WORTH = 0.005
 """Of the total time: a cause of idleness below it is not worth a mention."""
+LEAST = 0.0005
+"""Of the total time: a part below it, which would show as 0.0%, is left out."""
 MOSTLY = 0.9
 """Of the work, the share that was counted from which on it is not worth mentioning."""
 
@@ -190,7 +192,7 @@ def accounting_lines(
     largest = max(whole[part] for part in PARTS)
     glosses = dict(zip(PARTS, _core.part_glosses if on_device else _core.part_bare_glosses, strict=True))
     for part in PARTS:
-        if whole[part] <= 0:
+        if whole[part] <= (0 if part == "ideal" else LEAST * whole["total"]):
             continue
         share = whole[part] / whole["total"]
         bar = "█" * round(BAR * whole[part] / largest)

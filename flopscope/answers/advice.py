@@ -93,7 +93,7 @@ class AdviceTable(Sequence[Advice]):
             if row.where:
                 yield _at(printable(row.where), width)
         if not self._rows:
-            yield "No rule found a saving of at least 1% of the time."
+            yield "Nothing was found that saves at least 1% of the time."
         for note in self.notes:
             yield from textwrap.wrap(printable(note), width)
 
@@ -245,7 +245,7 @@ def _without_unit(analysis: Analysis) -> str:
 
 def missing(analysis: Analysis) -> list[str]:
     """Return what could not be judged, and which recording option would bring it."""
-    notes = list(analysis.meta["hints"].said)
+    notes = [text for text in (analysis.meta["hints"].busy, *analysis.meta["hints"].said) if text]
     hints, unseen = analysis.meta["hints"], not analysis.on_device and analysis.meta["device_unseen"]
     unknown = any(op.part == "unmodelled" for op in analysis.ops)
     has_ops = any("::" in op.key for op in analysis.ops if op.row >= 0)

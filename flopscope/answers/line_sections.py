@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from flopscope.answers.lines import Group, Line, Lines, place_text
+from flopscope.answers.lines import Group, Line, Lines, function_text, place_text
 from flopscope.support.columns import Rows
 from flopscope.support.units import percent_text, short_time_text
 
@@ -49,11 +49,23 @@ def places_of(lines: Sequence[Line], time: Callable[[Line], float]) -> list[Plac
     found = []
     for line, inside in sums.items():
         whole = sum(inside.values())
-        most = max(inside, key=lambda name: inside[name])
-        named = _called(most) if inside[most] > MOSTLY * whole else ""
-        found.append(Place(place_text(line), named, whole, 100 * whole / total))
+        named = next((name for name, most in map(_most, (inside, _functions(inside))) if most > MOSTLY * whole), "")
+        found.append(Place(place_text(line), _called(named), whole, 100 * whole / total))
     found.sort(key=lambda one: -one.time)
     return [one for one in found[:SHOWN] if one.share >= LEAST]
+
+
+def _most(times: Mapping[str, float]) -> tuple[str, float]:
+    return max(times.items(), key=lambda one: one[1])
+
+
+def _functions(lines: Mapping[str, float]) -> dict[str, float]:
+    """Return the times by function of what a line called: file and function, without the number."""
+    sums: dict[str, float] = {}
+    for line, time in lines.items():
+        function = function_text(line)
+        sums[function] = sums.get(function, 0.0) + time
+    return sums
 
 
 def _called(name: str) -> str:
@@ -87,9 +99,11 @@ def waiting_lines(found: Lines, total: float, steps: int, on_device: bool) -> li
     places = places_of(found.lines, waited)
     if not places or whole < FEWEST * total:
         return []
-    of = f"{short_time_text(whole / max(steps, 1))}{' a step' if steps else ''}"
-    what = "the device waited for it" if on_device else "no op ran"
-    return [f"What the host was in while {what}, {of} of samples", _rows(places, 1 / max(steps, 1)), ""]
+    time = f"{short_time_text(whole / max(steps, 1))}{' a step' if steps else ''}, sampled"
+    what = (
+        "What the host was in while the device waited for it" if on_device else "Where the program was while no op ran"
+    )
+    return [f"{what}, by line: {time}", _rows(places, 1 / max(steps, 1)), ""]
 
 
 def _rows(places: Sequence[Place], scale: float) -> Rows:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope import _core
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
     from flopscope._core import Store
 
-__all__ = ["Group", "Line", "Lines", "lines_frame", "lines_of", "place_text"]
+__all__ = ["Group", "Line", "Lines", "function_text", "lines_frame", "lines_of", "place_text"]
 
 NAME = re.compile(r"(.*)\((\d+)\): (.*)", re.DOTALL)
 """A line as the core names it: file, number and function."""
@@ -97,7 +99,22 @@ def columns_of(found: Lines) -> dict[str, list[Any]]:
     return {**fixed, **{part: [one.idle[part] for one in rows] for part in IDLE_PARTS}}
 
 
-def place_text(name: str) -> str:
-    """Return "train.py:12 step" for "train.py(12): step"."""
+def function_text(name: str) -> str:
+    """Return "train.py step" for "train.py(12): step"."""
     match = NAME.fullmatch(name)
-    return printable(f"{match[1]}:{match[2]} {match[3]}" if match else name)
+    return printable(f"{match[1]} {match[3]}" if match else name)
+
+
+def place_text(name: str) -> str:
+    """Return "train.py:12 step" for "train.py(12): step", and "In[3]:12 step" of a cell of this notebook."""
+    match = NAME.fullmatch(name)
+    return printable(f"{_cell(match[1]) or match[1]}:{match[2]} {match[3]}" if match else name)
+
+
+def _cell(path: str) -> str:
+    """Return "In[3]" for the file that stands for a cell of this notebook or IPython, "" for another."""
+    ipython: Any = sys.modules.get("IPython")
+    with suppress(Exception):  # no shell, or one that names no cells
+        found = ipython and ipython.get_ipython().compile.format_code_name(path)
+        return str(found[1]) if found else ""
+    return ""

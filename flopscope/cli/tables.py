@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flopscope.support.files import write_json
@@ -141,7 +141,7 @@ def _table(options: argparse.Namespace) -> None:
         total, rows = sum(map(len, ops.values())), -1
     _print_files(processes, ranks)
     if not len(every):
-        print(_nothing(options), end="")
+        print(_nothing(options, processes), end="")
     elif options.all_columns:
         print(_torch_text(every, options), end="")
     else:
@@ -180,7 +180,10 @@ def _print_modules(table: ModuleTable, processes: list[Process], ranks: list[int
     assert isinstance(every, ModuleTable)
     _print_files(processes, ranks)
     width = 0 if options.wide else options.width or terminal_width()
-    print(tree_view.render(every.largest(options.limit), width=width) if len(every) else _nothing(options), end="")
+    print(
+        tree_view.render(every.largest(options.limit), width=width) if len(every) else _nothing(options, processes),
+        end="",
+    )
     if 0 <= options.limit < len(every):
         print(f"{options.limit} of {len(every)} rows; --limit -1 prints all.")
     _write(every, processes[0].windows, options)
@@ -230,8 +233,12 @@ def _torch_text(table: EventTable, options: argparse.Namespace) -> str:
     return table.table(sort_by, options.limit) + omitted
 
 
-def _nothing(options: argparse.Namespace) -> str:
-    """Return what is printed in place of a table without rows: which options leave none."""
+def _nothing(options: argparse.Namespace, processes: Sequence[Any]) -> str:
+    """Return what is printed in place of a table without rows: which options leave none, or what shows more."""
+    sampled = [process.trace for process in processes if process.trace._recorded("table").lines()["groups"]]
+    if sampled and options.kind is None and options.filter is None:
+        source = printable(sampled[0].source)
+        return f"No ops were recorded. For the lines that the program was in: flopscope summary {source}\n"
     kind = "" if options.kind in (None, "all") else f" of --kind {options.kind}"
     name = "" if options.filter is None else f" whose name matches {printable(options.filter)}"
     return f"No rows{kind}{name}.\n"

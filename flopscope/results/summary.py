@@ -15,6 +15,7 @@ from flopscope.answers.counted import Counted, used
 from flopscope.answers.launches import skewed_clocks
 from flopscope.answers.step_kinds import first_apart
 from flopscope.support.columns import Rows
+from flopscope.support.hints import LINES_ALONE
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text, number_text, percent_text, short_time_text, tenths_text
 
@@ -70,8 +71,11 @@ def _microseconds(columns: Columns) -> dict[str, list[Any]]:
 
 GPUS = ("cuda", "hip")
 """Accelerators that are called so."""
+OF_A_CPU = ("other_cpu", "other")
 LABELS = {"communication": "comm", "data_loading": "loading", "other_cpu": "cpu"}  # short labels of columns
 STEPS_SHOWN = 6
+MOSTLY = 0.5
+"""Of the time: with more unmodelled work, the option that records shapes is said first."""
 NAME_WIDTH = 18
 
 
@@ -109,9 +113,12 @@ def summarize(
         "launches": records(core.launch_summary()),
         "lines": sampled.to_dicts(),
     }
+    hints = analysis.meta["hints"]
+    busy = [hints.busy] if hints.busy else []
     if not analysis.devices:
-        hints = map(printable, analysis.meta["hints"].said)
-        return Summary([*hints, "", *host_lines(sampled)] if sampled.lines else [*rest, *hints], facts)
+        said = [printable(text) for text in hints.said]
+        alone = [*busy, *[""] * len(busy), *host_lines(sampled), *(said or [LINES_ALONE])]
+        return Summary(alone if sampled.lines else [*rest, *said], facts)
     steps = len(analysis.alike) if analysis.has_steps else 0
     hfu = counted.hfu(every)
     columns = accounting_columns(analysis, alike=True)
@@ -122,7 +129,9 @@ def summarize(
     said = [f"{part}: {text}" for part in causes if lines and (text := cause_text(causes[part], per["total"]))]
     bars = Bars([line.removeprefix("  ") for line in lines[len(head) + 1 :]], per, said, analysis.on_device)
     where = [*waiting_lines(sampled, columns["total"][-1], steps, analysis.on_device), *host_lines(sampled)]
-    first = without_peaks(analysis)  # before all else, as the rest depends on it
+    first = [*busy, *without_peaks(analysis)]  # before all else, as the rest depends on it
+    if lines and columns["unmodelled"][-1] > MOSTLY * columns["total"][-1]:
+        first = [note for note in advice.notes if note == hints.advice] + first
     advice = AdviceTable(list(advice), analysis.has_steps, [note for note in advice.notes if note not in first])
     return Summary([*map(printable, first), *head, "", bars, "", "Advice", advice, "", *where, *rest], facts)
 
@@ -155,7 +164,7 @@ def details(core: Store, counted: Counted | None = None) -> list[str | Rows]:
             core, gpu, "the steps" if steps["step"][0] is not None else "the profile"
         ),
         "Counters": _counter_section(counted or Counted(core)),
-        "Time": [_step_rows(steps, bool(gpu["device"]))],
+        **_step_section(steps, bool(gpu["device"])),
         "Launches": _launch_section(core, launches),
         "Communication": _communication_section(core),
     }
@@ -198,11 +207,21 @@ def _energy_section(energy: Mapping[str, Energy], analysis: Analysis) -> list[st
     return ["Energy in J, W", Rows(rows), *missing, ""]
 
 
+def _step_section(steps: Columns, on_device: bool) -> dict[str, list[str | Rows]]:
+    """Return the section about the steps by its title. On a CPU, the accounting says what is between the ops."""
+    if on_device:
+        return {"Time": [_step_rows(steps, True)]}
+    marked = steps["step"][0] is not None
+    return (
+        {"Steps": [_step_rows({name: v for name, v in steps.items() if name not in OF_A_CPU}, False)]} if marked else {}
+    )
+
+
 def _step_rows(steps: Columns, on_device: bool) -> Rows:
     names = [_short("all" if name is None else name) for name in steps["step"]]
     shown = STEPS_SHOWN if len(names) > STEPS_SHOWN + 1 else len(names)
-    always = {"other", "kernel"} if on_device else {"other"}
-    columns = ("total", *(part for part in PARTS if any(steps[part]) or part in always))
+    always = {"other", "kernel"} if on_device else set()
+    columns = ("total", *(part for part in PARTS if part in always or any(steps.get(part, ()))))
     apart = first_apart(steps["total"])
     sums = {name: sum(steps[name][apart:]) for name in columns}
     rows = [("step", *(LABELS.get(name, name) for name in columns))]
@@ -212,9 +231,13 @@ def _step_rows(steps: Columns, on_device: bool) -> Rows:
     if len(names) > 1:
         mean = f"mean of the last {len(names) - apart}" if apart else "mean"
         rows.append((mean, *(short_time_text(sums[name] / (len(names) - apart)) for name in columns)))
-    rows.append(
-        ("share", *(percent_text(100 * sums[name] / sums["total"] if sums["total"] else math.nan) for name in columns))
-    )
+    if len(columns) > 1:
+        rows.append(
+            (
+                "share",
+                *(percent_text(100 * sums[name] / sums["total"] if sums["total"] else math.nan) for name in columns),
+            )
+        )
     return Rows(rows)
 
 

@@ -21,13 +21,22 @@ from flopscope.sources.arguments import record_arguments
 from flopscope.sources.profiler import profile, set_background
 from flopscope.sources.stack_samples import StackSamples
 from flopscope.sources.steps import StepCounter
+from flopscope.sources.torch_hooks import (
+    after_cuda,
+    all_threads_setting,
+    quiet_start,
+    starts_cuda,
+    uses_cuda,
+    when_used,
+)
 from flopscope.sources.watching import (
     end_background,
-    has_gpu,
     pause_background,
     watch_in_background,
     why_unwatched,
 )
+from flopscope.support.cpu_wait import seconds_waited, wait_text
+from flopscope.support.hints import RUN_HINTS
 from flopscope.support.imports import after_import
 
 __all__ = ["Recording", "Window"]
@@ -84,8 +93,10 @@ class Recording:
         self._end_arguments: Callable[[], object] = bool
         self._over = threading.Event()
         self._began = time.monotonic()
+        self._waited = seconds_waited()
         self._lasted = 0.0
         self._why = ""
+        self._hints = RUN_HINTS
 
     def begin(self) -> None:
         """Begin, before the program does."""
@@ -109,6 +120,9 @@ class Recording:
             self._state, self._why = "ended", "the program was stopped while its recording began or ended"
             return None
         self._lasted = time.monotonic() - self._began
+        waited = seconds_waited()
+        if self._window is None and self._waited is not None and waited is not None:
+            self._hints = RUN_HINTS._replace(busy=wait_text(waited - self._waited, self._lasted))
         self._over.set()
         with self._lock:
             if self._state == "forked":
@@ -210,9 +224,9 @@ class Recording:
             self._start(prof)
             self._prof, self._state = prof, "recording"
             self._begin_step()
-        elif _starts_cuda(self._torch):
+        elif starts_cuda(self._torch):
             self._state = "armed"
-            self._disarm = _when_used(self._torch, functools.partial(self._safely, self._start_torch))
+            self._disarm = when_used(self._torch, functools.partial(self._safely, self._start_torch))
         else:
             self._start_torch()
 
@@ -230,10 +244,10 @@ class Recording:
         if self._torch.autograd.profiler._is_profiler_enabled:
             self._why = "the program's own torch.profiler was recording"
             return
-        if _uses_cuda(self._torch):
+        if uses_cuda(self._torch):
             self._watch_graphs()
         settings = dict(self._settings)
-        everywhere = _all_threads(self._torch)
+        everywhere = all_threads_setting(self._torch)
         if everywhere is not None:
             settings["experimental_config"] = everywhere
             if settings.get("record_shapes"):
@@ -241,7 +255,8 @@ class Recording:
         elif self._window is not None and self._window.unit == "seconds":
             raise RuntimeError(f"torch {self._torch.__version__} cannot record all threads; update it, or use --steps")
         prof = self._torch_profile()(**settings)
-        self._start(prof)
+        with quiet_start(self._torch):
+            self._start(prof)
         self._prof, self._state = prof, "recording"
         self._begin_step()
 
@@ -310,9 +325,9 @@ class Recording:
         if self._state in ("ended", "forked"):
             return
         self._torch = torch
-        if _uses_cuda(torch):  # its profiler must find CUPTI free at its first profile
+        if uses_cuda(torch):  # its profiler must find CUPTI free at its first profile
             pause_background()
-            _after_cuda(torch, functools.partial(self._safely, self._watch_graphs))
+            after_cuda(torch, functools.partial(self._safely, self._watch_graphs))
         self._steps.count_optimizers(torch)
         self._watch_profilers(torch)
         if self._state != "recording":
@@ -357,6 +372,7 @@ class Recording:
 
     def _read(self, prof: Results) -> Results | None:
         """Return the profile with the samples, or None if it is empty or cannot be read."""
+        prof._hints = self._hints
         if why_unwatched():
             prof._hints = prof._hints._replace(graphs=f"They could not be watched: {why_unwatched()}.")
         try:
@@ -369,7 +385,7 @@ class Recording:
             self._why = f"the recording cannot be read: {type(problem).__name__}: {problem}"
             return None
         if empty:
-            self._why = "the program ran no op of torch or flopscope and no work on a GPU while it was recorded"
+            self._why = self._why or NO_OPS
             return None
         if isinstance(prof, profile):
             if self._stacks is not None:
@@ -385,13 +401,17 @@ class Recording:
     def _sampled(self) -> Results | None:
         """Return the samples alone, or None if there are none."""
         if self._stacks is None:
+            self._why += "; without --no-samples, the summary says where its time went, by line"
             return None
         found = Results()
         found._core = Store()
         self._stacks.pour(found._core)
-        if not found._core.lines()["groups"]:
+        groups = found._core.lines()["groups"]
+        if sum(time for _, _, time, *_ in groups.values()) < LEAST_SAMPLED:
+            self._why += f", and took less than {LEAST_SAMPLED // 1_000_000} ms"
             return None
-        found._hints = found._hints._replace(said=(f"No op was recorded: {self._why}.",))
+        said = () if self._why == NO_OPS else (f"No op was recorded: {self._why}.",)
+        found._hints = self._hints._replace(said=said)
         return found
 
     def _tell_of_counters(self, prof: profile) -> None:
@@ -421,6 +441,9 @@ class Recording:
                 self._torch._C._autograd._clear_callbacks()  # the child's ops would only fill its memory
 
 
+LEAST_SAMPLED = 10_000_000
+"""ns: lines of a shorter time say nothing."""
+NO_OPS = "the program ran no op of torch or flopscope in this process"
 _UNUSED = (
     "torch was imported, but no GPU and no torch.nn.Module was used; with CUDA_VISIBLE_DEVICES= (empty), torch is "
     "recorded from its import"
@@ -433,66 +456,3 @@ def _are_measured(prof: profile) -> bool:
         return all(find_device(name).measured is not None for name in core.devices)
     except RuntimeError:  # a flopscope that was built without CUDA measures none
         return False
-
-
-def _all_threads(torch: Any) -> Any:
-    """Return torch's setting to record all threads, or None if this torch has none."""
-    try:
-        return torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
-    except (AttributeError, TypeError):
-        return None
-
-
-def _starts_cuda(torch: Any) -> bool:
-    """Return whether torch's profiler would initialize CUDA before the program does.
-
-    The program could then neither choose devices by CUDA_VISIBLE_DEVICES nor use CUDA in processes that it forks.
-    """
-    if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
-        return False
-    return has_gpu() and not torch.cuda.is_initialized()
-
-
-def _uses_cuda(torch: Any) -> bool:
-    """Return whether this torch may use a GPU of NVIDIA."""
-    return torch.version.cuda is not None and has_gpu()
-
-
-def _after_cuda(torch: Any, act: Callable[[], object]) -> None:
-    """Call ``act`` as soon as torch has initialized CUDA, for the first time."""
-    if torch.cuda.is_initialized():
-        act()
-        return
-    initialize, done = torch.cuda._lazy_init, threading.Event()
-
-    @functools.wraps(initialize)
-    def _lazy_init() -> None:
-        initialize()
-        if not done.is_set():
-            done.set()
-            act()
-
-    torch.cuda._lazy_init = _lazy_init
-
-
-def _when_used(torch: Any, act: Callable[[], object]) -> Callable[[], None]:
-    """Call ``act`` as soon as torch has initialized CUDA or a module is called. Return a function that gives it up."""
-    initialize = torch.cuda._lazy_init
-
-    @functools.wraps(initialize)
-    def _lazy_init() -> None:
-        initialize()
-        act()
-
-    def called(module: Any, inputs: Any) -> None:
-        act()
-
-    handle = torch.nn.modules.module.register_module_forward_pre_hook(called)
-    torch.cuda._lazy_init = _lazy_init
-
-    def give_up() -> None:
-        handle.remove()
-        if torch.cuda._lazy_init is _lazy_init:
-            torch.cuda._lazy_init = initialize
-
-    return give_up

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["HINTS", "ON_CPU_WITHOUT_OPS", "WITHOUT_OPS", "Hints"]
+__all__ = ["HINTS", "LINES_ALONE", "ON_CPU_WITHOUT_OPS", "RUN_HINTS", "WITHOUT_OPS", "Hints"]
 
 
 class Hints(NamedTuple):
@@ -25,6 +25,8 @@ class Hints(NamedTuple):
     """Why the capture of CUDA graphs is unknown, or what to do: a sentence."""
     said: tuple[str, ...] = ()
     """What the program that recorded said of the recording."""
+    busy: str = ""
+    """Why all times are longer than they need be: a sentence."""
 
 
 HINTS = Hints(
@@ -42,6 +44,21 @@ HINTS = Hints(
         "counters": "counters=True",
     },
 )
+RUN_HINTS = Hints(
+    "The work of ops is unknown because no input shapes were recorded: leave out --no-shapes.",
+    "No input shapes were recorded, so the work of most ops is unknown: leave out --no-shapes.",
+    "call flopscope.step() at the end of each pass of the program's loop",
+    "--shapes",
+    {
+        "device": "a program that uses a GPU",
+        "steps": "flopscope.step() after each step",
+        "stacks": "--stacks",
+        "modules": "--stacks",
+        "memory": "--memory",
+        "counters": "--counters",
+    },
+)
+"""Of flopscope run."""
 _WITHOUT_OPS = (
     "The work is unknown, because no op that did it was recorded. ProfilerActivity.CPU with record_shapes=True records "
     "ops; those of a replayed graph are in its capture (fs.watch_graphs(), captures=…); state other work by "
@@ -54,3 +71,8 @@ ON_CPU_WITHOUT_OPS = (
     "flops=…, bytes=…, unit=…)."
 )
 """Of a program on a CPU that is none of torch."""
+LINES_ALONE = (
+    "No op of torch or flopscope was recorded, so no work is known; calls of NumPy and other libraries count for the "
+    "line that made them. State the work of a part, and it is rated: fs.record_function(…, flops=…, bytes=…, unit=…)."
+)
+"""Of a profile that has sampled lines and nothing else."""

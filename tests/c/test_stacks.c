@@ -34,11 +34,13 @@ static const char *text_of(const fs_stacks *stacks, uint32_t id)
 
 static void test_frames_are_of_the_program_or_of_libraries(void)
 {
-    static const char *const hidden[] = {"/own/", NULL}, *const libraries[] = {"/lib/", NULL},
-                             *const shortened[] = {"/lib/", "/home/", NULL};
-    const fs_stack_folders folders = {hidden, libraries, shortened};
+    static const char *const launchers[] = {"/own/cli/", NULL}, *const hidden[] = {"/own/", NULL},
+                             *const libraries[] = {"/lib/", NULL}, *const shortened[] = {"/lib/", "/home/", NULL};
+    const fs_stack_folders folders = {launchers, hidden, libraries, shortened};
     fs_stacks from = {0}, to = {0};
-    uint32_t own = push(&from, FS_NONE, "/own/run.py(1): run", false);
+    uint32_t starts = push(&from, FS_NONE, "<frozen runpy>(88): _run_code", false);
+    uint32_t launches = push(&from, starts, "/own/cli/run.py(1): run", false);
+    uint32_t own = push(&from, launches, "/own/program.py(1): run", false);
     uint32_t script = push(&from, own, "/home/train.py(9): <module>", false);
     uint32_t import = push(&from, script, "<frozen importlib._bootstrap>(5): _find_and_load", false);
     uint32_t library = push(&from, import, "/lib/nn.py(3): forward", false);
@@ -53,8 +55,27 @@ static void test_frames_are_of_the_program_or_of_libraries(void)
     CHECK(strcmp(text_of(&to, fs_stacks_line(&to, to.runs[0].stack)), "train.py(9): <module>") == 0);
     CHECK(strcmp(text_of(&to, fs_stacks_get(&to, to.runs[0].stack).parent), "nn.py(3): forward") == 0);
     CHECK(strcmp(text_of(&to, fs_stacks_line(&to, to.runs[1].stack)), "<string>(1): f") == 0);
+    uint32_t outer = fs_stacks_get(&to, to.runs[1].stack).parent;
+    CHECK(strcmp(text_of(&to, outer), "train.py(9): <module>") == 0 && fs_stacks_get(&to, outer).parent == FS_NONE);
     fs_stacks_clear(&from);
     fs_stacks_clear(&to);
+}
+
+static void test_a_run_that_waits_gives_its_cpu_time_to_the_one_before(void)
+{
+    fs_stacks stacks = {0};
+    CHECK_OK(run(&stacks, PROCESS, MAIN_THREAD, 0, 100, 90, 0));
+    CHECK_OK(run(&stacks, PROCESS, MAIN_THREAD, 100, 200, 30, 0));
+    CHECK_OK(run(&stacks, PROCESS, MAIN_THREAD, 200, 300, FS_MISSING, 0));
+    fs_stacks_begin_later(&stacks, 1, 0);
+    CHECK(stacks.runs[0].end == 130 && stacks.runs[0].cpu == 120);
+    CHECK(stacks.runs[1].begin == 130 && stacks.runs[1].cpu == 0 && stacks.runs[1].end == 200);
+    fs_stacks_begin_later(&stacks, 2, 1); /* nothing is known */
+    CHECK(stacks.runs[1].end == 200 && stacks.runs[2].begin == 200);
+    stacks.runs[1].cpu = 999; /* more than its time: it had waited for the sample */
+    fs_stacks_begin_later(&stacks, 1, 0);
+    CHECK(stacks.runs[0].end == 200 && stacks.runs[0].cpu == 190 && stacks.runs[1].begin == 200);
+    fs_stacks_clear(&stacks);
 }
 
 /* A main thread that launches at 0 to 10 and at 300 to 310, another thread, and a child. */
@@ -276,6 +297,7 @@ int main(void)
 {
     static void (*const tests[])(void) = {
         test_frames_are_of_the_program_or_of_libraries,
+        test_a_run_that_waits_gives_its_cpu_time_to_the_one_before,
         test_idle_time_belongs_to_the_line_that_the_launching_thread_was_in,
         test_stacks_are_joined,
         test_a_log_has_what_was_written_before_it_ended,

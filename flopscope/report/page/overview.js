@@ -177,7 +177,7 @@ flopscope.section("overview", {
         append(el("div", { class: "split" }, first, beside));
         first.append(draw.heading("What to change first", `by estimated gain; no time is claimed twice${data.window ? `; of ${data.window}` : ""}`));
         if (data.advice.length) first.append(overview.advice(data.advice, data.steps > 0));
-        else first.append(el("p", { class: "empty", text: "No rule found a saving of at least 1% of the time." }), ...data.unjudged.map((text) => el("p", { class: "notice", text: format.sentence(text) })));
+        else first.append(el("p", { class: "empty", text: "Nothing was found that saves at least 1% of the time." }), ...data.unjudged.map((text) => el("p", { class: "notice", text: format.sentence(text) })));
         if (data.largest.rows.length) beside.append(draw.heading(data.largest.title, data.largest.note), overview.largest(data.largest.rows, name));
         if (data.accounting) {
             append(draw.heading("Where the time goes", data.steps ? "per step; every instant of each device belongs to one part" : "every instant of each device belongs to one part"));
