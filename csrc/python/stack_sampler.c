@@ -73,7 +73,8 @@ typedef struct {
     int file; /* of the log; -1: the samples stay in memory */
     fs_stack_log log;
     int64_t logged; /* ns: when it was written */
-    bool asked;     /* the main thread has a pending call that it has not made */
+    int64_t due;    /* ns: the tick whose sample has not been taken; 0: none */
+    bool queued;    /* the main thread has a pending call that it has not made */
 } sampler_object;
 
 /* The one that samples. Pending calls look here, as they may come after its end. Changed with the GIL. */
@@ -283,11 +284,10 @@ static void write_log(sampler_object *self)
     self->stacks.count = 0;
 }
 
-/* Take a sample of all threads, with the GIL. */
-static void take_sample(sampler_object *self)
+/* Take a sample of all threads at a time that has just passed, with the GIL. */
+static void take_sample(sampler_object *self, int64_t now)
 {
-    int64_t now = fs_clock_now();
-    if (now - self->last < self->interval / 2) return; /* taken already */
+    if (now <= self->last) return;
     int64_t used = cpu_of(CLOCK_THREAD_CPUTIME_ID);
     for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread))
         sample_thread(self, thread, now);
@@ -305,14 +305,37 @@ static void take_sample(sampler_object *self)
     self->interval = needed > self->least ? needed : self->least;
 }
 
+/* Take the sample that is due, with the GIL: as of the latest tick that there would have been. The main thread was in
+ * the same call then, and what it does next has the time since. */
+static void take_due(sampler_object *self)
+{
+    int64_t due = __atomic_exchange_n(&self->due, 0, __ATOMIC_RELAXED), now = fs_clock_now();
+    if (due != 0) take_sample(self, now - (now - due) % self->interval);
+}
+
 /* A pending call of the main thread. */
 static int sample_now(void *unused)
 {
     (void)unused;
     if (!is_running(running)) return 0;
-    __atomic_store_n(&running->asked, false, __ATOMIC_RELAXED);
-    take_sample(running);
+    __atomic_store_n(&running->queued, false, __ATOMIC_RELAXED);
+    take_due(running);
     return 0;
+}
+
+/* Let the main thread take the sample. Return false if it has to be taken here: that of the tick before is still due.
+ */
+static bool ask(sampler_object *self)
+{
+    int64_t none = 0;
+    if (!__atomic_compare_exchange_n(&self->due, &none, fs_clock_now(), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return false;
+    if (!__atomic_exchange_n(&self->queued, true, __ATOMIC_RELAXED) && Py_AddPendingCall(sample_now, NULL) != 0) {
+        __atomic_store_n(&self->queued, false, __ATOMIC_RELAXED);
+        return false;
+    }
+    fs_interrupt_main_thread();
+    return true;
 }
 
 /* Wait for the next tick. Return false at the end. */
@@ -338,11 +361,9 @@ static void *tick(void *argument)
     PyGILState_STATE state = PyGILState_Ensure();
     PyThreadState *mine = PyEval_SaveThread();
     while (wait_for_tick(self)) {
-        bool served = !__atomic_exchange_n(&self->asked, true, __ATOMIC_RELAXED);
-        if (served && Py_AddPendingCall(sample_now, NULL) == 0) continue;
-        __atomic_store_n(&self->asked, !served, __ATOMIC_RELAXED);
+        if (ask(self)) continue;
         PyEval_RestoreThread(mine);
-        if (is_running(self)) take_sample(self);
+        if (is_running(self)) take_due(self);
         mine = PyEval_SaveThread();
     }
     PyEval_RestoreThread(mine);
@@ -411,7 +432,8 @@ static PyObject *sampler_start(PyObject *object, PyObject *unused)
         if (find_thread(self, thread) == NULL && stack_of(self, thread) != FS_NONE) add_thread(self, thread);
     self->process = getpid();
     self->generation = fs_fork_generation();
-    self->ending = self->asked = false;
+    self->ending = self->queued = false;
+    self->due = 0;
     self->running = true;
     int problem = start_ticker(self);
     if (problem != 0) {
@@ -425,7 +447,7 @@ static PyObject *sampler_start(PyObject *object, PyObject *unused)
 static void stop(sampler_object *self)
 {
     if (running == self && self->generation == fs_fork_generation()) {
-        take_sample(self);
+        take_sample(self, fs_clock_now());
         if (self->file >= 0) write_log(self);
         running = NULL;
         end_ticks(self);
