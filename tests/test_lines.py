@@ -18,8 +18,8 @@ from run_programs import environment, own, run, script
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.results.lines import Line, lines_of, place_text
-from flopscope.views.lines import places_of
+from flopscope.answers.line_sections import places_of
+from flopscope.answers.lines import Line, lines_of, place_text
 
 SLACK = 0.08
 """Seconds by which a time may be off: a busy machine delays samples."""

@@ -10,10 +10,10 @@
 #include "python/core.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
-#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/memory.h"
+#include "python/code_places.h"
 #include "python/store_type.h"
 #include "store/stack_log.h"
 
@@ -29,18 +30,9 @@ enum {
     USUAL_INTERVAL = 1000000, /* ns */
     COST_FACTOR = 100,        /* the interval is at least so many times the time that a sample takes */
     MANY_RUNS = 1 << 20,
-    FIRST_SLOTS = 256,
     FIRST_THREADS = 16,
-    LONGEST_TEXT = 1024,
     LOG_INTERVAL = 20000000, /* ns between the times at which a log is written */
 };
-
-/* The name of a place in a code object. */
-typedef struct {
-    PyCodeObject *code; /* a reference; NULL: a free slot */
-    int at;             /* the offset of the instruction */
-    uint32_t name;
-} place;
 
 /* A Python thread that was seen. */
 typedef struct {
@@ -55,8 +47,7 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     fs_stacks stacks;
-    place *places;
-    uint32_t place_count, slot_count;
+    fs_code_places places;
     seen_thread *threads;
     uint32_t thread_count, thread_capacity;
     int64_t interval, least, begin, last; /* ns; the time of the last sample */
@@ -85,77 +76,6 @@ static bool is_running(const sampler_object *self)
     return self != NULL && self->running && self->generation == fs_fork_generation();
 }
 
-/* Places --------------------------------------------------------------------------------------------------------- */
-
-static uint32_t slot_of(const sampler_object *self, const PyCodeObject *code, int at)
-{
-    uint64_t hash =
-        ((uint64_t)(uintptr_t)code >> 4) * 0x9e3779b97f4a7c15u + (uint64_t)(uint32_t)at * 0xc2b2ae3d27d4eb4fu;
-    uint32_t mask = self->slot_count - 1, slot = (uint32_t)(hash >> 32) & mask;
-    while (self->places[slot].code != NULL && (self->places[slot].code != code || self->places[slot].at != at))
-        slot = (slot + 1) & mask;
-    return slot;
-}
-
-static bool grow_places(sampler_object *self)
-{
-    uint32_t count = self->slot_count, more = count ? 2 * count : FIRST_SLOTS;
-    place *before = self->places, *places = fs_calloc(more, sizeof *places);
-    if (places == NULL) return false;
-    self->places = places;
-    self->slot_count = more;
-    for (uint32_t i = 0; i < count; i++)
-        if (before[i].code != NULL) places[slot_of(self, before[i].code, before[i].at)] = before[i];
-    fs_free(before);
-    return true;
-}
-
-/* The name of a function: with its class where this Python knows it. */
-static PyObject *function_name(const PyCodeObject *code)
-{
-#if PY_VERSION_HEX >= 0x030b0000
-    return code->co_qualname;
-#else
-    return code->co_name;
-#endif
-}
-
-static bool name_place(sampler_object *self, PyFrameObject *frame, PyCodeObject *code, uint32_t *name)
-{
-    char text[LONGEST_TEXT];
-    const char *path = PyUnicode_AsUTF8(code->co_filename), *function = PyUnicode_AsUTF8(function_name(code));
-    if (path == NULL || function == NULL) {
-        PyErr_Clear();
-        return false;
-    }
-    snprintf(text, sizeof text, "%.700s(%d): %.250s", path, PyFrame_GetLineNumber(frame), function);
-    return fs_stacks_name(&self->stacks, text, name, NULL) == FS_OK;
-}
-
-static bool find_place(sampler_object *self, PyFrameObject *frame, uint32_t *name)
-{
-#if PY_VERSION_HEX >= 0x030b0000
-    int at = PyFrame_GetLasti(frame);
-#else
-    int at = frame->f_lasti;
-#endif
-    PyCodeObject *code = PyFrame_GetCode(frame);
-    place *slot = &self->places[slot_of(self, code, at)];
-    bool good = true;
-    if (slot->code == NULL) {
-        good = (2 * (self->place_count + 1) <= self->slot_count || grow_places(self)) &&
-               name_place(self, frame, code, name);
-        if (good) {
-            self->places[slot_of(self, code, at)] = (place){(PyCodeObject *)Py_NewRef(code), at, *name};
-            self->place_count++;
-        }
-    } else {
-        *name = slot->name;
-    }
-    Py_DECREF(code);
-    return good;
-}
-
 /* Samples -------------------------------------------------------------------------------------------------------- */
 
 /* Return the stack of a thread, FS_NONE if it runs no Python code. The innermost frames of a very deep one are
@@ -166,7 +86,8 @@ static uint32_t stack_of(sampler_object *self, PyThreadState *thread)
     PyFrameObject *frame = PyThreadState_GetFrame(thread);
     bool good = true;
     while (frame != NULL) {
-        good = good && depth < FS_MOST_STACK_DEPTH && find_place(self, frame, &names[depth]);
+        good = good && depth < FS_MOST_STACK_DEPTH &&
+               fs_code_places_find(&self->places, &self->stacks, frame, &names[depth]);
         if (good) depth++;
         PyFrameObject *outer = depth < FS_MOST_STACK_DEPTH ? PyFrame_GetBack(frame) : NULL;
         Py_DECREF(frame);
@@ -425,7 +346,6 @@ static PyObject *sampler_start(PyObject *object, PyObject *unused)
         PyErr_SetString(PyExc_RuntimeError, "stacks are sampled already");
         return NULL;
     }
-    if (self->places == NULL && !grow_places(self)) return PyErr_NoMemory();
     self->last = self->logged = fs_clock_now();
     if (self->begin == 0) self->begin = self->last;
     for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread))
@@ -470,8 +390,7 @@ static void sampler_dealloc(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     stop(self);
     if (self->file >= 0) close(self->file);
-    for (uint32_t i = 0; i < self->slot_count; i++) Py_XDECREF(self->places[i].code);
-    fs_free(self->places);
+    fs_code_places_clear(&self->places);
     fs_free(self->threads);
     fs_stacks_clear(&self->stacks);
     type->tp_free(object);

@@ -11,17 +11,6 @@
 #include "store/samples.h"
 #include "store/stacks.h"
 
-#define NAME_OF(NAME, name, on_device, prose) [FS_EVENT_##NAME] = #name,
-const char *const fs_event_kind_names[FS_EVENT_KIND_COUNT] = {FS_EVENT_KIND_LIST(NAME_OF)};
-#define ON_DEVICE(NAME, name, on_device, prose) [FS_EVENT_##NAME] = on_device,
-const bool fs_event_kind_on_device[FS_EVENT_KIND_COUNT] = {FS_EVENT_KIND_LIST(ON_DEVICE)};
-#define TIMING_NAME(NAME, name) [FS_TIMING_##NAME] = #name,
-const char *const fs_timing_names[FS_TIMING_COUNT] = {FS_TIMING_LIST(TIMING_NAME)};
-#define MISSING(type, name, missing, prose) .name = missing,
-const fs_event fs_event_missing = {FS_EVENT_COLUMN_LIST(MISSING)};
-#define MISSING_FACT(name, trace_name, prose) .name = -1,
-const fs_device_facts fs_device_facts_missing = {FS_DEVICE_FACT_LIST(MISSING_FACT)};
-
 /* More events than ids: the last id means "none". */
 enum { MAX_CHUNKS = (1 << (32 - FS_CHUNK_BITS)) - 1 };
 
@@ -30,6 +19,11 @@ typedef struct {
     uint32_t lane, open, first;
     uint64_t task;
 } aside;
+
+typedef struct {
+    fs_counter_tracks tracks;
+    fs_stacks stacks;
+} samples;
 
 struct fs_store {
     fs_lock lock;
@@ -47,9 +41,7 @@ struct fs_store {
     int64_t window[2];
     fs_device_facts *devices;
     int device_count;
-    /* Blocks of their own, so that a const store gives access to them. */
-    fs_counter_tracks *tracks; /* of counters */
-    fs_stacks *stacks;
+    samples *samples; /* its own block, so that a const store gives access to it */
 };
 
 /* The calling thread's lane in the store that it used last. */
@@ -63,15 +55,11 @@ static atomic_ullong store_serials;
 fs_status fs_store_create(fs_store **store, fs_error *err)
 {
     fs_store *result = fs_calloc(1, sizeof *result);
-    fs_counter_tracks *tracks = result == NULL ? NULL : fs_calloc(1, sizeof *tracks);
-    fs_stacks *stacks = tracks == NULL ? NULL : fs_calloc(1, sizeof *stacks);
-    if (stacks == NULL) {
-        fs_free(tracks);
+    if (result != NULL) result->samples = fs_calloc(1, sizeof *result->samples);
+    if (result == NULL || result->samples == NULL) {
         fs_free(result);
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a store of events");
     }
-    result->tracks = tracks;
-    result->stacks = stacks;
     result->serial = atomic_fetch_add(&store_serials, 1) + 1;
     result->window[0] = result->window[1] = FS_MISSING;
     *store = result;
@@ -86,10 +74,9 @@ void fs_store_destroy(fs_store *store)
     fs_free(store->lanes);
     fs_free(store->asides);
     fs_free(store->devices);
-    fs_counter_tracks_clear(store->tracks);
-    fs_free(store->tracks);
-    fs_stacks_clear(store->stacks);
-    fs_free(store->stacks);
+    fs_counter_tracks_clear(&store->samples->tracks);
+    fs_stacks_clear(&store->samples->stacks);
+    fs_free(store->samples);
     fs_intern_clear(&store->names);
     fs_intern_clear(&store->signatures);
     fs_intern_clear(&store->lane_keys);
@@ -513,12 +500,12 @@ fs_device_facts fs_store_device(const fs_store *store, int device)
 
 fs_counter_tracks *fs_store_tracks(const fs_store *store)
 {
-    return store->tracks;
+    return &store->samples->tracks;
 }
 
 fs_stacks *fs_store_stacks(const fs_store *store)
 {
-    return store->stacks;
+    return &store->samples->stacks;
 }
 
 fs_lane fs_store_lane(const fs_store *store, uint32_t id)

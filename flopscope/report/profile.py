@@ -10,7 +10,8 @@ import numpy as np
 
 from flopscope.answers.accounting import accounting_columns, joined_columns
 from flopscope.answers.advice import advise
-from flopscope.report import communication, launches, memory, ops, overview, roofline, timeline
+from flopscope.answers.lines import Lines, lines_of
+from flopscope.report import communication, launches, lines, memory, ops, overview, roofline, timeline
 from flopscope.report.encode import Columns
 from flopscope.report.page import Page
 from flopscope.report.rows import encode_table, places_of_largest
@@ -98,6 +99,11 @@ class Profile:
         return f"window {self.windows.index(self.main) + 1} of {len(self.windows)}"
 
     @cached_property
+    def lines(self) -> Lines:
+        """Where the program was, by line."""
+        return lines_of(self.core, self.analysis.apart if self.core.event_count else 0)
+
+    @cached_property
     def names(self) -> EventTable:
         """The table by name and device, with the kernels of each row and its category."""
         return self.results.key_averages(peaks=self.peaks, kernels=True)
@@ -153,6 +159,7 @@ class Profile:
 SECTIONS: dict[str, Callable[[Profile, Columns], dict[str, Any] | None]] = {
     "overview": overview.section,
     "ops": ops.section,
+    "lines": lines.section,
     "communication": communication.section,
     "launches": launches.section,
     "roofline": roofline.section,

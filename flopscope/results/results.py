@@ -216,18 +216,6 @@ class Results(Summaries):
             raise ValueError("there are no stacks to export: they are recorded by profile(with_stack=True)")
         stacks.export_stacks(self._recorded("stacks"), path, metric)
 
-    def counter_timeline(self) -> pandas.DataFrame:
-        """Return the samples of hardware counters: one row for each sample of a device, in order of time.
-
-        The columns are ``device``, ``start`` and ``duration`` in µs as in events(), and one for each counter: bytes
-        counted in the sample ("dram_bytes_read", "l2_bytes", …), or shares in percent ("sm_active",
-        "tensor_active"). Counters that a trace brought along have its names and units. Values that a sample lacks are
-        NaN. There are no rows without counters. Raises RuntimeError during recording and if nothing was recorded.
-        """
-        from flopscope.answers import counted
-
-        return counted.timeline(self._recorded("counters"))
-
     def lines(self) -> pandas.DataFrame:
         """Return where the program was, by line, as sampled stacks have it; the longest time first.
 
@@ -242,11 +230,10 @@ class Results(Summaries):
 
         Raises RuntimeError during recording and if nothing was recorded.
         """
-        from flopscope.results.lines import lines_frame, lines_of
+        from flopscope.answers.lines import lines_frame, lines_of
 
         core = self._recorded("lines")
-        first = self._analysis("lines", "none").apart if core.event_count else 0
-        return lines_frame(lines_of(core, first))
+        return lines_frame(lines_of(core, self._analysis("lines", "none").apart if core.event_count else 0))
 
     @property
     def energy(self) -> Mapping[str, Energy]:

@@ -126,3 +126,15 @@ class Summaries:
         from flopscope.results import communication
 
         return communication.stream_summary(self._recorded("stream summary"))
+
+    def counter_timeline(self) -> pandas.DataFrame:
+        """Return the samples of hardware counters: one row for each sample of a device, in order of time.
+
+        The columns are ``device``, ``start`` and ``duration`` in µs as in events(), and one for each counter: bytes
+        counted in the sample ("dram_bytes_read", "l2_bytes", …), or shares in percent ("sm_active",
+        "tensor_active"). Counters that a trace brought along have its names and units. Values that a sample lacks are
+        NaN. There are no rows without counters. Raises RuntimeError during recording and if nothing was recorded.
+        """
+        from flopscope.answers import counted
+
+        return counted.timeline(self._recorded("counters"))

@@ -89,8 +89,8 @@ def summarize(
     from flopscope.answers.accounting import accounting_columns, accounting_lines, cause_text
     from flopscope.answers.advice import AdviceTable, advise, without_peaks
     from flopscope.answers.analysis import PARTS
-    from flopscope.results.lines import lines_of
-    from flopscope.views.lines import host_lines, waiting_lines
+    from flopscope.answers.line_sections import host_lines, waiting_lines
+    from flopscope.answers.lines import lines_of
     from flopscope.views.summary import Bars, Summary
 
     sampled = lines_of(core, analysis.apart)

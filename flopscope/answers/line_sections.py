@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from flopscope.results.lines import Group, Line, Lines, place_text
+from flopscope.answers.lines import Group, Line, Lines, place_text
 from flopscope.support.columns import Rows
 from flopscope.support.units import percent_text, short_time_text
 
-__all__ = ["Place", "host_lines", "places_of", "waiting_lines"]
+__all__ = ["GROUPS", "WAITING", "Place", "host_lines", "places_of", "waiting_lines"]
 
 SHOWN = 5
 LEAST = 1.0
