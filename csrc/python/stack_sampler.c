@@ -3,7 +3,8 @@
  * A thread without Python code of its own ticks. At a tick it asks the main thread to take the sample between two
  * instructions (a pending call), which costs no switch of threads; if the main thread has not done so by the next tick,
  * it is in a call, or waits, and the ticking thread takes the sample as soon as it has the GIL. Either way the stacks
- * are read while no Python code runs. A thread that used no CPU time since the sample before is where it was.
+ * are read while no Python code runs, and the sample is of the tick: Python code after a call does not lose its time
+ * to the call. A thread that used no CPU time since the sample before is where it was.
  *
  * The interval grows so that sampling takes at most a hundredth of the time, and doubles whenever the number of runs
  * doubles beyond MANY_RUNS. */
@@ -58,6 +59,8 @@ typedef struct {
     uint32_t generation;
     pid_t process;
     pthread_t ticker;
+    clockid_t ticker_clock;
+    int64_t ticker_cpu;    /* at the last sample */
     pthread_mutex_t mutex; /* of `ending` */
     pthread_cond_t wake;
     bool ending;
@@ -205,6 +208,15 @@ static void write_log(sampler_object *self)
     self->stacks.count = 0;
 }
 
+/* Return the CPU time of a sample that began at `used` of this thread's: with the ticks since the one before. */
+static int64_t cost_of(sampler_object *self, int64_t used)
+{
+    int64_t took = cpu_of(CLOCK_THREAD_CPUTIME_ID) - used, cpu = cpu_of(self->ticker_clock), ticks = 0;
+    if (cpu != FS_MISSING && self->ticker_cpu != FS_MISSING) ticks = cpu - self->ticker_cpu;
+    self->ticker_cpu = cpu;
+    return pthread_equal(pthread_self(), self->ticker) && ticks > took ? ticks : took + ticks;
+}
+
 /* Take a sample of all threads at a time that has just passed, with the GIL. */
 static void take_sample(sampler_object *self, int64_t now)
 {
@@ -215,7 +227,7 @@ static void take_sample(sampler_object *self, int64_t now)
     self->last = now;
     self->samples++;
     if (self->file >= 0 && now - self->logged >= LOG_INTERVAL) write_log(self);
-    int64_t took = cpu_of(CLOCK_THREAD_CPUTIME_ID) - used; /* another thread may have interrupted this one */
+    int64_t took = cost_of(self, used);
     self->spent += took;
     self->cost += ((double)took - self->cost) / 16;
     if (self->stacks.count >= self->most_runs) {
@@ -330,6 +342,7 @@ static int start_ticker(sampler_object *self)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int problem = pthread_create(&self->ticker, NULL, tick, self);
+    self->ticker_cpu = problem == 0 && pthread_getcpuclockid(self->ticker, &self->ticker_clock) == 0 ? 0 : FS_MISSING;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return problem;
 }
