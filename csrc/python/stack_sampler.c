@@ -3,8 +3,8 @@
  * A thread without Python code of its own ticks. At a tick it asks the main thread to take the sample between two
  * instructions (a pending call), which costs no switch of threads; if the main thread has not done so by the next tick,
  * it is in a call, or waits, and the ticking thread takes the sample as soon as it has the GIL. Either way the stacks
- * are read while no Python code runs, and the sample is of the tick: Python code after a call does not lose its time
- * to the call. A thread that used no CPU time since the sample before is where it was.
+ * are read while no Python code runs, and the sample is of the tick. A thread that used no CPU time since the sample
+ * before is where it was.
  *
  * The interval grows so that sampling takes at most a hundredth of the time, and doubles whenever the number of runs
  * doubles beyond MANY_RUNS. */
@@ -29,7 +29,7 @@
 
 enum {
     USUAL_INTERVAL = 1000000, /* ns */
-    COST_FACTOR = 100,        /* the interval is at least so many times the time that a sample takes */
+    COST_FACTOR = 150,        /* the interval is at least so many times the time that a sample takes */
     MANY_RUNS = 1 << 20,
     FIRST_THREADS = 16,
     LOG_INTERVAL = 20000000, /* ns between the times at which a log is written */
@@ -208,13 +208,15 @@ static void write_log(sampler_object *self)
     self->stacks.count = 0;
 }
 
-/* Return the CPU time of a sample that began at `used` of this thread's: with the ticks since the one before. */
-static int64_t cost_of(sampler_object *self, int64_t used)
+/* Return the CPU time of a sample, begun at `used` of this thread's, and of one tick of those in the time that passed.
+ */
+static int64_t cost_of(sampler_object *self, int64_t used, int64_t passed)
 {
-    int64_t took = cpu_of(CLOCK_THREAD_CPUTIME_ID) - used, cpu = cpu_of(self->ticker_clock), ticks = 0;
-    if (cpu != FS_MISSING && self->ticker_cpu != FS_MISSING) ticks = cpu - self->ticker_cpu;
+    int64_t took = cpu_of(CLOCK_THREAD_CPUTIME_ID) - used, cpu = cpu_of(self->ticker_clock);
+    if (cpu == FS_MISSING) return took;
+    int64_t ticks = cpu - self->ticker_cpu - (pthread_equal(pthread_self(), self->ticker) ? took : 0);
     self->ticker_cpu = cpu;
-    return pthread_equal(pthread_self(), self->ticker) && ticks > took ? ticks : took + ticks;
+    return took + (passed > self->interval ? ticks * self->interval / passed : ticks);
 }
 
 /* Take a sample of all threads at a time that has just passed, with the GIL. */
@@ -224,10 +226,10 @@ static void take_sample(sampler_object *self, int64_t now)
     int64_t used = cpu_of(CLOCK_THREAD_CPUTIME_ID);
     for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread))
         sample_thread(self, thread, now);
+    int64_t took = cost_of(self, used, now - self->last);
     self->last = now;
     self->samples++;
     if (self->file >= 0 && now - self->logged >= LOG_INTERVAL) write_log(self);
-    int64_t took = cost_of(self, used);
     self->spent += took;
     self->cost += ((double)took - self->cost) / 16;
     if (self->stacks.count >= self->most_runs) {
@@ -238,8 +240,7 @@ static void take_sample(sampler_object *self, int64_t now)
     self->interval = needed > self->least ? needed : self->least;
 }
 
-/* Take the sample that is due, with the GIL: as of the latest tick that there would have been. The main thread was in
- * the same call then, and what it does next has the time since. */
+/* Take the sample that is due, with the GIL: of the latest tick that there would have been, in the same call. */
 static void take_due(sampler_object *self)
 {
     int64_t due = __atomic_exchange_n(&self->due, 0, __ATOMIC_RELAXED), now = fs_clock_now();
@@ -256,8 +257,7 @@ static int sample_now(void *unused)
     return 0;
 }
 
-/* Let the main thread take the sample. Return false if it has to be taken here: that of the tick before is still due.
- */
+/* Let the main thread take the sample. Return false if that of the tick before is still due: it is to be taken here. */
 static bool ask(sampler_object *self)
 {
     int64_t none = 0;
@@ -342,7 +342,8 @@ static int start_ticker(sampler_object *self)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int problem = pthread_create(&self->ticker, NULL, tick, self);
-    self->ticker_cpu = problem == 0 && pthread_getcpuclockid(self->ticker, &self->ticker_clock) == 0 ? 0 : FS_MISSING;
+    self->ticker_cpu = 0;
+    if (problem == 0) pthread_getcpuclockid(self->ticker, &self->ticker_clock);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return problem;
 }
