@@ -125,9 +125,31 @@ def test_a_call_within_a_library_counts_for_the_line_that_made_it() -> None:
 
     prof = sampled(work)
     frame = prof.lines()
-    inside = frame[frame.inside.str.contains("json/decoder.py")]
-    assert inside.time.sum() > 0.5 * frame.time.sum() and set(inside.group) == {"main"}
+    main = frame[frame.group == "main"]
+    inside = main[main.inside.str.contains("json/decoder.py")]
+    assert inside.time.sum() > 0.5 * main.time.sum()
     assert inside.line.str.contains("test_lines.py").all()
+
+
+def test_calls_that_release_the_gil_do_not_get_the_time_of_what_is_before_them() -> None:
+    """Python keeps the GIL for 5 ms unless a call releases it before: who waits for it sees only such calls.
+
+    The share is not tested: a machine without a free processor delays samples until the program waits.
+    """
+    times = {"spin": 0.0, "wait": 0.0}
+
+    def work() -> None:
+        for _ in range(250):
+            begin = time.perf_counter()
+            wait(0.002)
+            between = time.perf_counter()
+            spin(0.0007)
+            times["wait"] += between - begin
+            times["spin"] += time.perf_counter() - between
+
+    prof = sampled(work)
+    for name, expected in times.items():
+        assert seconds_of(prof, name) > 0.02 * expected, (name, expected, prof.lines().to_string())
 
 
 def test_exceptions_and_generators_leave_no_wrong_line() -> None:
@@ -242,17 +264,16 @@ def test_forked_children_are_sampled_until_they_are_killed(tmp_path: Path) -> No
     assert "in_child" in result.stderr and "in_parent" in result.stderr
 
 
-def test_no_thread_runs_while_the_program_forks(tmp_path: Path) -> None:
+def test_no_thread_of_ours_runs_while_the_program_forks(tmp_path: Path) -> None:
     """Python 3.12 and later warn of a fork in a process with threads."""
     path = script(
         tmp_path,
         """
-        import os, time
+        import os, pathlib, time
+        def threads():
+            return sorted(path.read_text().strip() for path in pathlib.Path("/proc/self/task").glob("*/comm"))
         time.sleep(0.05)
-        before = []
-        os.register_at_fork(before=lambda: None)
-        def threads(): return len(os.listdir("/proc/self/task"))
-        os.register_at_fork(after_in_child=lambda: None)
+        print(threads())
         if os.fork() == 0:
             os._exit(0)
         os.wait()
@@ -260,8 +281,10 @@ def test_no_thread_runs_while_the_program_forks(tmp_path: Path) -> None:
         """,
     )
     result = run(tmp_path, "--no-report", "--no-summary", path)
-    assert result.returncode == 0 and "multi-threaded" not in result.stderr, result.stderr
-    assert result.stdout == "2\n"  # sampling goes on
+    before, after = result.stdout.splitlines()
+    assert result.returncode == 0 and before == after and "flopscope-stack" in after
+    if before.count(",") == 1:  # no other library has threads
+        assert "multi-threaded" not in result.stderr, result.stderr
 
 
 # The summary ----------------------------------------------------------------------------------------------------------

@@ -23,9 +23,6 @@ typedef struct {
 void fs_long_work_begin(fs_long_work *work);
 void fs_long_work_end(fs_long_work *work);
 
-/* Let the main thread make its pending calls at its next instruction. No GIL is needed. */
-void fs_interrupt_main_thread(void);
-
 /* Save the current exception and restore it. Code that may run with an exception set (a deallocator, a profile
  * function) uses this around calls into Python. An exception that those calls leave set is reported as unraisable. */
 typedef struct {

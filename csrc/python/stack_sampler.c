@@ -1,12 +1,13 @@
 /* StackSampler: where the Python threads of this process are, about every millisecond.
  *
- * A thread without Python code of its own ticks. At a tick it asks the main thread to take the sample between two
- * instructions (a pending call), which costs no switch of threads; if the main thread has not done so by the next tick,
- * it is in a call, or waits, and the ticking thread takes the sample as soon as it has the GIL. Either way the stacks
- * are read while no Python code runs, and the sample is of the tick. A thread that used no CPU time since the sample
- * before is where it was.
+ * A thread without Python code of its own ticks. At a tick it asks the main thread to read the stacks between two
+ * instructions (a pending call). If the main thread has not done so by the next tick, it waits, or is in a call, and
+ * the ticking thread reads them as soon as it has the GIL: at once, in a call that has released it. To take the GIL at
+ * every tick would be wrong: Python code keeps it for up to 5 ms (sys.getswitchinterval()) unless a call releases it
+ * before, so that such calls would get the time of the code before them.
  *
- * The interval grows so that sampling takes at most a hundredth of the time, and doubles whenever the number of runs
+ * A sample stands for the time since the one before. A thread that used no CPU time since then is where it was. The
+ * interval grows so that sampling takes at most a hundredth of the time, and doubles whenever the number of runs
  * doubles beyond MANY_RUNS. */
 #include "python/core.h"
 
@@ -24,12 +25,13 @@
 #include "base/fork.h"
 #include "base/memory.h"
 #include "python/code_places.h"
+#include "python/pending_calls.h"
 #include "python/store_type.h"
 #include "store/stack_log.h"
 
 enum {
     USUAL_INTERVAL = 1000000, /* ns */
-    COST_FACTOR = 150,        /* the interval is at least so many times the time that a sample takes */
+    COST_FACTOR = 100,        /* the interval is at least so many times the time that a sample takes */
     MANY_RUNS = 1 << 20,
     FIRST_THREADS = 16,
     LOG_INTERVAL = 20000000, /* ns between the times at which a log is written */
@@ -59,19 +61,16 @@ typedef struct {
     uint32_t generation;
     pid_t process;
     pthread_t ticker;
-    clockid_t ticker_clock;
-    int64_t ticker_cpu;    /* at the last sample */
     pthread_mutex_t mutex; /* of `ending` */
     pthread_cond_t wake;
     bool ending;
     int file; /* of the log; -1: the samples stay in memory */
     fs_stack_log log;
     int64_t logged; /* ns: when it was written */
-    int64_t due;    /* ns: the tick whose sample has not been taken; 0: none */
-    bool queued;    /* the main thread has a pending call that it has not made */
+    int64_t asked;  /* ns: since when the main thread has a pending call; 0: it has none */
 } sampler_object;
 
-/* The one that samples. Pending calls look here, as they may come after its end. Changed with the GIL. */
+/* The one that samples. Changed with the GIL. */
 static sampler_object *running;
 
 static bool is_running(const sampler_object *self)
@@ -208,28 +207,17 @@ static void write_log(sampler_object *self)
     self->stacks.count = 0;
 }
 
-/* Return the CPU time of a sample, begun at `used` of this thread's, and of one tick of those in the time that passed.
- */
-static int64_t cost_of(sampler_object *self, int64_t used, int64_t passed)
+/* Take a sample of all threads, with the GIL. */
+static void take_sample(sampler_object *self)
 {
-    int64_t took = cpu_of(CLOCK_THREAD_CPUTIME_ID) - used, cpu = cpu_of(self->ticker_clock);
-    if (cpu == FS_MISSING) return took;
-    int64_t ticks = cpu - self->ticker_cpu - (pthread_equal(pthread_self(), self->ticker) ? took : 0);
-    self->ticker_cpu = cpu;
-    return took + (passed > self->interval ? ticks * self->interval / passed : ticks);
-}
-
-/* Take a sample of all threads at a time that has just passed, with the GIL. */
-static void take_sample(sampler_object *self, int64_t now)
-{
-    if (now <= self->last) return;
+    int64_t now = fs_clock_now();
     int64_t used = cpu_of(CLOCK_THREAD_CPUTIME_ID);
     for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread))
         sample_thread(self, thread, now);
-    int64_t took = cost_of(self, used, now - self->last);
     self->last = now;
     self->samples++;
     if (self->file >= 0 && now - self->logged >= LOG_INTERVAL) write_log(self);
+    int64_t took = cpu_of(CLOCK_THREAD_CPUTIME_ID) - used; /* another thread may have interrupted this one */
     self->spent += took;
     self->cost += ((double)took - self->cost) / 16;
     if (self->stacks.count >= self->most_runs) {
@@ -240,34 +228,26 @@ static void take_sample(sampler_object *self, int64_t now)
     self->interval = needed > self->least ? needed : self->least;
 }
 
-/* Take the sample that is due, with the GIL: of the latest tick that there would have been, in the same call. */
-static void take_due(sampler_object *self)
-{
-    int64_t due = __atomic_exchange_n(&self->due, 0, __ATOMIC_RELAXED), now = fs_clock_now();
-    if (due != 0) take_sample(self, now - (now - due) % self->interval);
-}
-
-/* A pending call of the main thread. */
+/* A pending call of the main thread. One that comes after a sample of a later tick takes none: it would come at the end
+ * of a wait, and samples must come at instants that the program does not choose. */
 static int sample_now(void *unused)
 {
     (void)unused;
     if (!is_running(running)) return 0;
-    __atomic_store_n(&running->queued, false, __ATOMIC_RELAXED);
-    take_due(running);
+    if (running->last < __atomic_exchange_n(&running->asked, 0, __ATOMIC_RELAXED)) take_sample(running);
     return 0;
 }
 
-/* Let the main thread take the sample. Return false if that of the tick before is still due: it is to be taken here. */
+/* Ask the main thread for a sample. Return false if it has not taken the one before, or cannot be asked. */
 static bool ask(sampler_object *self)
 {
-    int64_t none = 0;
-    if (!__atomic_compare_exchange_n(&self->due, &none, fs_clock_now(), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        return false;
-    if (!__atomic_exchange_n(&self->queued, true, __ATOMIC_RELAXED) && Py_AddPendingCall(sample_now, NULL) != 0) {
-        __atomic_store_n(&self->queued, false, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&self->asked, __ATOMIC_RELAXED) != 0) return false;
+    __atomic_store_n(&self->asked, fs_clock_now(), __ATOMIC_RELAXED);
+    if (Py_AddPendingCall(sample_now, NULL) != 0) {
+        __atomic_store_n(&self->asked, 0, __ATOMIC_RELAXED);
         return false;
     }
-    fs_interrupt_main_thread();
+    fs_look_for_pending_calls();
     return true;
 }
 
@@ -296,7 +276,7 @@ static void *tick(void *argument)
     while (wait_for_tick(self)) {
         if (ask(self)) continue;
         PyEval_RestoreThread(mine);
-        if (is_running(self)) take_due(self);
+        if (is_running(self)) take_sample(self);
         mine = PyEval_SaveThread();
     }
     PyEval_RestoreThread(mine);
@@ -342,8 +322,6 @@ static int start_ticker(sampler_object *self)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int problem = pthread_create(&self->ticker, NULL, tick, self);
-    self->ticker_cpu = 0;
-    if (problem == 0) pthread_getcpuclockid(self->ticker, &self->ticker_clock);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return problem;
 }
@@ -366,8 +344,8 @@ static PyObject *sampler_start(PyObject *object, PyObject *unused)
         if (find_thread(self, thread) == NULL && stack_of(self, thread) != FS_NONE) add_thread(self, thread);
     self->process = getpid();
     self->generation = fs_fork_generation();
-    self->ending = self->queued = false;
-    self->due = 0;
+    self->ending = false;
+    self->asked = 0;
     self->running = true;
     int problem = start_ticker(self);
     if (problem != 0) {
@@ -381,7 +359,7 @@ static PyObject *sampler_start(PyObject *object, PyObject *unused)
 static void stop(sampler_object *self)
 {
     if (running == self && self->generation == fs_fork_generation()) {
-        take_sample(self, fs_clock_now());
+        take_sample(self);
         if (self->file >= 0) write_log(self);
         running = NULL;
         end_ticks(self);
