@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -71,30 +70,6 @@ def test_each_function_gets_its_own_time() -> None:
         assert abs(seconds_of(prof, name) - 0.3) < SLACK, prof.lines().to_string()
     assert seconds_of(prof, "wait", "cpu_time") < SLACK
     assert seconds_of(prof, "spin", "cpu_time") > 0.03  # of a machine on which others run
-
-
-def test_python_between_short_calls_that_release_the_gil_has_its_share() -> None:
-    times = {"digest": 0.0, "count": 0.0}
-    data = bytes(1_000_000)
-
-    def digest() -> None:
-        hashlib.sha256(data)  # about a millisecond without the GIL
-
-    def count() -> None:
-        for _ in range(30_000):
-            pass
-
-    def work() -> None:
-        while sum(times.values()) < 0.8:
-            for act in (digest, count):
-                begin = time.perf_counter()
-                act()
-                times[act.__name__] += time.perf_counter() - begin
-
-    prof = sampled(work)
-    for name, seconds in times.items():
-        assert seconds > 0.05
-        assert abs(seconds_of(prof, name) - seconds) < SLACK, (times, prof.lines().to_string())
 
 
 def test_the_samples_of_a_thread_cover_its_time_once() -> None:
