@@ -20,6 +20,21 @@ from typing import Any
 
 CHUNK = 40  # calls counted in one session
 
+HOW_TO = (
+    "What the model says of a call, and on a GPU what its counters counted:",
+    "",
+    "```python",
+    "import flopscope as fs",
+    "",
+    "x = fs.rand((1024, 1024))",
+    'on_gpu = str(x.device).startswith("cuda")',
+    "m = fs.measure(fs.add, x, x, counters=on_gpu, max_time=0.2)",
+    'print(f"model: {m.flops:.0f} FLOPs, {m.bytes_read:.0f} + {m.bytes_written:.0f} bytes")',
+    'print(f"DRAM bytes counted, over the model: {m.traffic_ratio}")  # NaN on a CPU',
+    "```",
+)
+"""How a reader compares both, as lines of the page."""
+
 EXPLAINED = {
     "unary": "One element in, one out. The model counts 1 FLOP an element, the hardware those of the polynomial; "
     "instructions that only round or compare count 0.",
@@ -181,6 +196,8 @@ def page(result: dict[str, Any]) -> str:
         f"{len(cases)} calls on one {result['machine'].get('device', 'GPU')}, each with cold caches; 1 means that both "
         "agree. "
         "Written bytes include the lines that leave the L2 after the call. Made by `benchmarks/truth.py`.",
+        "",
+        *HOW_TO,
         "",
         "| family | calls | read / model | written / model | tensor FLOPs / model | fp32 FLOPs / model | why not 1 |",
         "|---|---|---|---|---|---|---|",

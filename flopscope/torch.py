@@ -75,7 +75,7 @@ def __getattr__(name: str) -> Any:
 
 _OWN = ("counters", "counter_interval_us", "sample_stacks")  # arguments that are not torch's
 # torch's own class, also where a program has put another in its place, such as the one below
-_Profile = next(each for each in _defining.profile.__mro__ if each.__module__ == _defining.__name__)
+_Profile = next((each for each in _defining.profile.__mro__ if each.__module__ == _defining.__name__), _torch.profile)
 
 
 class profile(_Profile, Results):  # type: ignore[misc, valid-type]

@@ -3,9 +3,8 @@ API reference lists every public name, and Sphinx builds the pages without a war
 
 A comment on the line before a code block declares its kind:
 
-    <!-- excerpt of PATH -->   a part of that file, verbatim
-    <!-- columns of PATH -->   lines of that file, with some words left out
-    <!-- needs NAME -->        runs if that module, or a "gpu", is available
+    <!-- excerpt of PATH -->   a part of that file, verbatim but for line breaks
+    <!-- needs NAME -->        runs if that module, or a "gpu", is available; never if that is the "network"
     <!-- with PATH -->         runs, as all after it, beside a copy of that file or folder
 """
 
@@ -29,8 +28,13 @@ import flopscope as fs
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+WIDEST = 88
+"""Columns of code that furo shows without a scroll bar on a screen of 1280 pixels or more."""
+LONGEST_HOW_TO = 20
+NO_HOW_TO = ("api.md", "benchmarks.md", "commands.md")
+"""Pages that are generated, or list what another page introduces."""
 FENCE = re.compile(r"^(?P<fence>```+)(?P<language>\S*)\n(?P<text>.*?)^(?P=fence)$", re.M | re.S)
-MARK = re.compile(r"<!-- (excerpt of|columns of|needs|with) (\S+) -->\n\Z")
+MARK = re.compile(r"<!-- (excerpt of|needs|with) (\S+) -->\n\Z")
 SHELL = ("sh", "console", "bash")
 
 
@@ -43,7 +47,7 @@ class Block(NamedTuple):
     language: str
     text: str
     mark: str
-    """Kind: "excerpt of", "columns of", "needs", "with", or "" for none."""
+    """Kind: "excerpt of", "needs", "with", or "" for none."""
     argument: str
 
     def __str__(self) -> str:
@@ -67,6 +71,8 @@ def _why_not(need: str) -> str | None:
     if need == "gpu":
         available = any(device.kind == "cuda" for device in fs.devices())
         return None if available else "there is no CUDA device"
+    if need == "network":
+        return "it would download packages"
     return None if not need or find_spec(need) else f"{need} is not installed"
 
 
@@ -115,23 +121,50 @@ def test_examples_run(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
         raise outcome
 
 
+def _how_to(page: Path) -> Block:
+    """Return the first code block of a page."""
+    return next(block for block in BLOCKS if block.page == page)
+
+
+HOW_TOS = [_how_to(page) for page in PAGES if page.parent != ROOT and page.name not in NO_HOW_TO]
+
+
+@pytest.mark.parametrize("block", HOW_TOS, ids=str)
+def test_a_page_begins_with_a_short_example_for_a_laptop(block: Block) -> None:
+    before = block.page.read_text(encoding="utf-8").splitlines()[: block.line - 1]
+    assert len(before) <= LONGEST_HOW_TO
+    assert sum(line.startswith("#") for line in before) <= 2  # the title, and at most one section
+    assert block.text.count("\n") <= LONGEST_HOW_TO
+    assert block in PROGRAMS or block.language in SHELL
+    assert block.mark in ("", "with") or block.argument == "network"
+
+
+@pytest.mark.parametrize("block", [block for block in HOW_TOS if block.language in SHELL], ids=str)
+def test_commands_that_a_page_begins_with_run(block: Block, tmp_path: Path) -> None:
+    if block.mark == "needs":
+        pytest.skip(_why_not(block.argument) or "")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "flopscope").write_text(f'#!/bin/sh\nexec {sys.executable} -m flopscope "$@"\n')
+    (folder / "flopscope").chmod(0o755)
+    paths = {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(map(str, [ROOT, *sys.path]))}
+    shell = ["bash", "-euo", "pipefail", "-c", block.text]
+    done = subprocess.run(shell, cwd=tmp_path, env={**os.environ, **paths}, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_code_fits_the_page() -> None:
+    for block in BLOCKS:
+        wide = [line for line in block.text.splitlines() if len(line) > WIDEST]
+        assert not wide, f"{block}: {wide[0]}"
+    for page in PAGES:
+        for line in FENCE.sub("", page.read_text(encoding="utf-8")).splitlines():
+            assert len(line) <= WIDEST + 4 or not line.startswith("    "), f"{page.name}: {line}"
+
+
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.mark == "excerpt of"], ids=str)
 def test_excerpts_are_in_their_files(block: Block) -> None:
-    assert block.text in (ROOT / block.argument).read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("block", [block for block in BLOCKS if block.mark == "columns of"], ids=str)
-def test_tables_are_in_their_files(block: Block) -> None:
-    lines = [line.split() for line in (ROOT / block.argument).read_text(encoding="utf-8").splitlines()]
-    for line in block.text.splitlines():
-        words = [word for word in line.split() if word.strip("-")]
-        assert any(_is_within(words, other) for other in lines), line
-
-
-def _is_within(words: list[str], line: list[str]) -> bool:
-    """Return whether the line contains the words in this order."""
-    rest = iter(line)
-    return all(word in rest for word in words)
+    assert " ".join(block.text.split()) in " ".join((ROOT / block.argument).read_text(encoding="utf-8").split())
 
 
 def _commands() -> Iterator[tuple[str, str, str]]:

@@ -148,9 +148,9 @@ def test_every_benchmark_is_in_the_list_of_benchmarks() -> None:
 
 
 @pytest.mark.parametrize("folder", ["faults", "held_out"])
-def test_the_savings_in_the_page_of_answers_are_those_of_the_results(folder: str) -> None:
+def test_the_savings_in_the_page_of_predictions_are_those_of_the_results(folder: str) -> None:
     results = json.loads((RESULTS / "nvidia-h200" / folder / "advice.json").read_text(encoding="utf-8"))
-    page = (ROOT / "docs" / "answers.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "predicted.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("|")]
     by_name = {row[0]: row[1:] for row in rows if len(row) == 7}
     for result in results:

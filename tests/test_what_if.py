@@ -110,7 +110,7 @@ EXCEPTIONS = {
     **{"attention_infer": 1.9, "pointwise": 2.4, "upscaler": 4.5},
     **{"soft_argmax": 2.5, "conjugate_gradient": 2.5, "sgd_nesterov": 1.7},
 }
-"""Programs that need a wider limit; docs/answers.md gives the reasons."""
+"""Programs that need a wider limit; docs/predicted.md gives the reasons."""
 OTHER_WORK = {"batch", "empty_cache"}  # the mended program is not what a rule predicts
 
 
