@@ -94,7 +94,7 @@ def sampled(work: Callable[[], float], expected: float, rates: list[float]) -> f
     sampler.stop()
     lasted = time.perf_counter() - begin
     store = _core.Store()
-    sampler.pour(store, (), (), ())
+    sampler.pour(store, (), (), (), ())
     _, _, attributed, _, _, _ = store.lines()["groups"]["main"]
     assert 0.9 * lasted < attributed / 1e9 <= lasted, (attributed, lasted)
     rates.append(sampler.report["samples"] / lasted)

@@ -213,10 +213,9 @@ static void write_log(sampler_object *self)
     self->stacks.count = 0;
 }
 
-/* Take a sample of all threads, with the GIL. */
-static void take_sample(sampler_object *self)
+/* Take a sample of all threads for the time up to `now`, with the GIL. */
+static void take_sample(sampler_object *self, int64_t now)
 {
-    int64_t now = fs_clock_now();
     int64_t used = cpu_of(CLOCK_THREAD_CPUTIME_ID);
     for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread))
         sample_thread(self, thread, now);
@@ -234,13 +233,15 @@ static void take_sample(sampler_object *self)
     self->interval = needed > self->least ? needed : self->least;
 }
 
-/* A pending call of the main thread. One that comes after a sample of a later tick takes none: it would come at the end
- * of a wait, and samples must come at instants that the program does not choose. */
+/* A pending call of the main thread: the sample of the tick that asked for it, as the thread has been in the same call
+ * since. Samples must be of instants that the program does not choose, so one that comes after that of a later tick, at
+ * the end of a wait, is none. */
 static int sample_now(void *unused)
 {
     (void)unused;
     if (!is_running(running)) return 0;
-    if (running->last < __atomic_exchange_n(&running->asked, 0, __ATOMIC_RELAXED)) take_sample(running);
+    int64_t asked = __atomic_exchange_n(&running->asked, 0, __ATOMIC_RELAXED);
+    if (asked > running->last) take_sample(running, asked);
     return 0;
 }
 
@@ -282,7 +283,7 @@ static void *tick(void *argument)
     while (wait_for_tick(self)) {
         if (ask(self)) continue;
         PyEval_RestoreThread(mine);
-        if (is_running(self)) take_sample(self);
+        if (is_running(self)) take_sample(self, fs_clock_now());
         mine = PyEval_SaveThread();
     }
     PyEval_RestoreThread(mine);
@@ -373,7 +374,7 @@ static PyObject *sampler_start(PyObject *object, PyObject *unused)
 static void stop(sampler_object *self)
 {
     if (running == self && self->generation == fs_fork_generation()) {
-        take_sample(self);
+        take_sample(self, fs_clock_now());
         if (self->file >= 0) write_log(self);
         running = NULL;
         end_ticks(self);
