@@ -21,6 +21,7 @@ from flopscope import _core
 from flopscope.answers.line_sections import places_of
 from flopscope.answers.lines import Line, lines_of, place_text
 from flopscope.cli.program import main
+from flopscope.report.profile import profile_page
 from flopscope.sources.kineto_text import _with_additions
 
 SLACK = 0.08
@@ -422,3 +423,42 @@ def test_the_thread_of_the_sampler_ends_with_the_interpreter(tmp_path: Path) -> 
     )
     assert done.returncode == 0 and done.stderr == b"", done.stderr
     assert os.listdir(tmp_path) == []
+
+
+# The page -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_without_ops_begins_with_the_line_that_took_most_of_the_time() -> None:
+    def work() -> None:
+        spin(0.3)
+        wait(0.1)
+
+    page = profile_page(sampled(work))
+    assert list(page.sections) == ["lines"]
+    main = page.sections["lines"]["groups"][0]
+    assert re.fullmatch(r"\d+(\.\d)?% of the main thread's time is in .*test_lines.py:\d+ spin", page.headline)
+    assert page.lead.startswith("The main thread, ") and "record_function" in page.lead
+    assert sum(one["time"] for one in main["lines"]) <= main["total"] * 1.0001
+    assert [one["time"] for one in main["lines"]] == sorted((one["time"] for one in main["lines"]), reverse=True)
+    assert not page.sections["lines"]["waits"] and json.dumps(page.content())
+    page.columns.close()
+
+
+def test_a_page_with_ops_lists_the_lines_after_them() -> None:
+    def work() -> None:
+        x = fs.ones((64, 64), device="cpu")
+        for _ in range(10):
+            spin(0.02)
+            fs.neg(x)
+
+    page = profile_page(sampled(work))
+    assert [*page.sections][:3] == ["overview", "ops", "lines"]
+    lines = page.sections["lines"]
+    spun = [one for one in lines["groups"][0]["lines"] if one["line"].endswith(" spin")]
+    assert lines["waits"] and not lines["on_device"] and sum(one["waited"] for one in spun) > 5e4
+    page.columns.close()
+    with fs.profile(activities=[fs.ProfilerActivity.CPU]) as prof:
+        fs.ones((4, 4), device="cpu")
+    page = profile_page(prof)
+    assert "lines" not in page.sections
+    page.columns.close()

@@ -75,15 +75,18 @@ def _called(name: str) -> str:
 def host_lines(found: Lines) -> list[str | Rows]:
     """Return where the time of the program went: of the main thread, and the CPU time of all others."""
     sections: list[str | Rows] = []
-    whole = found.groups["main"].lasted if "main" in found.groups else 0.0
-    for name, (title, time) in GROUPS.items():
-        group = found.groups.get(name)
-        if group is None or (name != "main" and group.cpu < FEWEST * whole):
-            continue
-        places = places_of([one for one in found.lines if one.group == name], time)
+    for name, title in titles(found).items():
+        places = places_of([one for one in found.lines if one.group == name], GROUPS[name][1])
         if places:
-            sections += [f"Where the time went, by line: {title(group)}", _rows(places, 1.0), ""]
+            sections += [f"Where the time went, by line: {title}", _rows(places, 1.0), ""]
     return sections
+
+
+def titles(found: Lines) -> dict[str, str]:
+    """Return what each group did in all: the main thread, and others that computed for a while."""
+    whole = found.groups["main"].lasted if "main" in found.groups else 0.0
+    shown = {name for name, group in found.groups.items() if name == "main" or group.cpu >= FEWEST * whole}
+    return {name: title(found.groups[name]) for name, (title, _) in GROUPS.items() if name in shown}
 
 
 def waiting_lines(found: Lines, total: float, steps: int, on_device: bool) -> list[str | Rows]:

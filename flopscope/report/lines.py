@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flopscope.answers.line_sections import GROUPS, WAITING
+from flopscope.answers.line_sections import GROUPS, WAITING, places_of, titles
 from flopscope.answers.lines import Line, place_text
 from flopscope.report.encode import Columns, cut
+from flopscope.support.hints import LINES_ALONE
+from flopscope.support.units import percent_text
 
 if TYPE_CHECKING:
     from flopscope.report.profile import Profile
 
-__all__ = ["section"]
+__all__ = ["headline_of", "lead_of", "section"]
 
 MOST_LINES = 40
 """Of each group."""
+LEAST = 0.001
+"""Share of the time of a group from which a line is listed."""
 
 
 def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
@@ -24,8 +28,8 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     for name, (title, time) in GROUPS.items():
         lines = sorted((one for one in found.lines if one.group == name), key=time, reverse=True)
         if lines:
-            shown = [_record(one, time(one)) for one in lines[:MOST_LINES]]
             total = sum(map(time, lines))
+            shown = [_record(one, time(one)) for one in lines[:MOST_LINES] if time(one) >= LEAST * total]
             groups.append(
                 {"title": title(found.groups[name]), "lines": shown, "total": total, "more": len(lines) - len(shown)}
             )
@@ -43,3 +47,16 @@ def _record(one: Line, time: float) -> dict[str, Any]:
         "cpu": one.cpu,
         "waited": sum(one.idle[part] for part in WAITING),
     }
+
+
+def headline_of(source: Profile) -> str:
+    """Return the sentence that a page without ops begins with: the line with most of the main thread's time."""
+    main = [one for one in source.lines.lines if one.group == "main"]
+    places = places_of(main, lambda one: one.time)
+    return f"{percent_text(places[0].share)} of the main thread's time is in {places[0].line}" if places else ""
+
+
+def lead_of(source: Profile) -> str:
+    """Return what the threads did in all, and how to learn more."""
+    found = "; ".join(titles(source.lines).values())
+    return f"{found[:1].upper()}{found[1:]}. {LINES_ALONE}"

@@ -247,7 +247,8 @@ def subtitle_of(source: Profile) -> str:
     steps = [plural(source.steps, "step")] if source.steps else []
     windows = [plural(len(source.windows), "window")] if len(source.windows) > 1 else []
     rank = [f"rank {source.results.rank}"] if source.results.rank is not None else []
-    return " · ".join([*devices, *rank, *windows, *steps, plural(len(source.results), "event")])
+    events = [] if source.has_lines_alone else [plural(len(source.results), "event")]
+    return " · ".join([*devices, *rank, *windows, *steps, *events])
 
 
 def headline_of(source: Profile) -> str:

@@ -103,6 +103,11 @@ class Profile:
         """Where the program was, by line."""
         return lines_of(self.core, self.analysis.apart if self.core.event_count else 0)
 
+    @property
+    def has_lines_alone(self) -> bool:
+        """Whether stacks were sampled, and nothing else was recorded."""
+        return not self.core.event_count and bool(self.lines.lines)
+
     @cached_property
     def names(self) -> EventTable:
         """The table by name and device, with the kernels of each row and its category."""
@@ -182,11 +187,14 @@ def profile_page(
     try:
         page.rows = encode_table(source.rows, page.columns)
         for name, section in SECTIONS.items():
+            if source.has_lines_alone and name != "lines":
+                continue
             content = section(source, page.columns)
             if content is not None:
                 page.sections[name] = content
-        page.subtitle, page.headline = overview.subtitle_of(source), overview.headline_of(source)
-        page.lead = overview.lead_of(source)
+        told = lines if source.has_lines_alone else overview
+        page.subtitle, page.headline = overview.subtitle_of(source), told.headline_of(source)
+        page.lead = told.lead_of(source)
     except BaseException:
         page.columns.close()
         raise

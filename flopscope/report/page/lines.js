@@ -13,8 +13,8 @@ flopscope.section("lines", {
             body.append(draw.heading(`${group.title[0].toUpperCase()}${group.title.slice(1)}`));
             body.append(draw.table(group.lines, [
                 { title: "Time", text: (record) => format.time(record.time) },
-                { title: "", cell: (record) => el("span", { class: "track wide", "aria-hidden": "true" }, draw.bar(record.time / group.lines[0].time, "gain")) },
                 { title: "Share", text: (record) => format.percent((100 * record.time) / group.total) },
+                { title: "", cell: (record) => el("span", { class: "track wide", "aria-hidden": "true" }, draw.bar(record.time / group.lines[0].time, "gain")) },
                 { title: "Line", left: true, cell: (record) => draw.cut(record.line, "mono") },
                 { title: "Within it", left: true, doc: "The line of a library that ran, in what the line called.", cell: (record) => draw.cut(record.inside, "mono") },
                 { title: "CPU time", doc: "The rest is waiting, in a call or for a processor.", text: (record) => format.time(record.cpu) },
