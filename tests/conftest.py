@@ -17,7 +17,9 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 from once import Once, once_in  # noqa: E402
 
-os.environ.setdefault("FLOPSCOPE_CACHE_DIR", tempfile.mkdtemp(prefix="flopscope-test-cache-"))
+if "FLOPSCOPE_CACHE_DIR" not in os.environ:  # inherited by the workers of pytest-xdist
+    CACHE = tempfile.TemporaryDirectory(prefix="flopscope-test-cache-")
+    os.environ["FLOPSCOPE_CACHE_DIR"] = CACHE.name
 
 # Programs that tests start behave as on any machine, whatever was set where the tests were started.
 for name in ("IOENCODING", "OPTIMIZE", "SAFEPATH", "UNBUFFERED", "WARNINGS"):
@@ -54,6 +56,13 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
     return once_in(tmp_path_factory)
+
+
+@pytest.fixture()
+def nothing_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no peaks be known that other tests, or this machine's user, measured."""
+    monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr("flopscope.hardware.peaks.remembered", {})
 
 
 @pytest.fixture(autouse=True)

@@ -409,6 +409,7 @@ def test_the_table_can_be_computed_repeatedly(x: fs.Tensor) -> None:
     assert list(frame["key"]) == ["part", "flopscope::sin"] and frame["flops"].isna().tolist() == [True, False]
 
 
+@pytest.mark.usefixtures("nothing_measured")
 def test_the_datasheet_has_no_peaks_of_a_cpu(x: fs.Tensor) -> None:
     with fs.profile() as prof:
         fs.sin(x)

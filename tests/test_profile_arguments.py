@@ -163,9 +163,9 @@ def test_a_profile_is_not_copied_but_its_table_is(copying: Any, x: fs.Tensor) ->
 
 # Delegation of results ------------------------------------------------------------------------------------------------
 
-ID = {"trace_id": "id"}
+HEAD = {"trace_id": "id", "cpuProperties": "of the CPU"}
 RESULTS = [
-    ("chrome_trace", "export", lambda prof: prof.export_chrome_trace("t.json", True, work=False), ("t.json", ID, None)),
+    ("chrome_trace", "export", lambda it: it.export_chrome_trace("t.json", True, work=False), ("t.json", HEAD, None)),
     ("stacks", "export_stacks", lambda prof: prof.export_stacks("s"), ("s", "self_cpu_time_total")),
     ("stacks", "export_stacks", lambda prof: prof.export_stacks("s", metric="m"), ("s", "m")),
     ("summary", "gpu_summary", lambda prof: prof.gpu_summary("ProfilerStep#3"), ("ProfilerStep#3",)),
@@ -184,6 +184,7 @@ def test_results_are_of_the_recorded_cycle(
     setattr(stand_in, function, lambda *args: calls.append(args) or "result")
     monkeypatch.setitem(sys.modules, f"flopscope.results.{module}", stand_in)
     monkeypatch.setattr(results, module, stand_in, raising=False)
+    monkeypatch.setattr("flopscope.hardware.cpu.CPU.to_head", lambda cpu: "of the CPU")
     prof = fs.profile(custom_trace_id_callback=lambda: "id")
     prof.with_stack = True  # although no stacks are recorded
     with pytest.raises(RuntimeError, match=r"there is no .*: the profile was not started"):

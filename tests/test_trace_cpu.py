@@ -31,10 +31,7 @@ N = 256  # a product of N x N matrices takes 1 ms in the traces below
 LEAST_US = 2 * N**3 / FP32 * 1e6
 
 
-@pytest.fixture(autouse=True)
-def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(cache, "remembered", {})
+pytestmark = pytest.mark.usefixtures("nothing_measured")
 
 
 @pytest.fixture()

@@ -319,6 +319,7 @@ def test_the_function_is_the_method() -> None:
     assert fs.what_if(trace("pointwise_before"), **given).equals(trace("pointwise_before").what_if(**given))
 
 
+@pytest.mark.usefixtures("nothing_measured")
 def test_a_cpu_program_has_no_launches_and_no_gpu(tmp_path: Path) -> None:
     x = fs.rand((256, 256), device="cpu")
     with fs.profile() as prof:
