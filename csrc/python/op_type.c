@@ -77,8 +77,7 @@ static bool sort_arguments(const fs_op *op, PyObject *const *args, size_t nargsf
         while (at < wanted->count && PyUnicode_Compare(wanted->names[at], name) != 0) at++;
         if (at == wanted->count) return refuse_keyword(op, name), false;
         if (values[at] != NULL) {
-            PyErr_Format(PyExc_TypeError, "%s%s got multiple values for '%U'", op->name, form_signatures[op->form],
-                         name);
+            PyErr_Format(PyExc_TypeError, "%s%s got multiple values for %R", op->name, form_signatures[op->form], name);
             return false;
         }
         values[at] = args[count + k];
