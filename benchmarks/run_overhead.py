@@ -62,7 +62,7 @@ def step(batch):
     optimizer.zero_grad()
     return loss
 """
-TRAININGS = {"tiny ops": (100, TINY), "transformer": (12, TRANSFORMER), "CNN, two workers": (12, CNN)}
+TRAININGS = {"tiny ops": (200, TINY), "transformer": (24, TRANSFORMER), "CNN, two workers": (48, CNN)}
 WARMUP, ROUNDS = 3, 5
 
 PROGRAM = """

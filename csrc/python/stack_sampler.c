@@ -31,7 +31,7 @@
 
 enum {
     USUAL_INTERVAL = 1000000, /* ns */
-    COST_FACTOR = 100,        /* the interval is at least so many times the time that a sample takes */
+    COST_FACTOR = 125,        /* the interval is at least so many times the time that a sample takes; caches add some */
     WAITING = 50,             /* a thread that uses less than the 50th of a time waits */
     MANY_RUNS = 1 << 20,
     FIRST_THREADS = 16,
@@ -70,6 +70,7 @@ typedef struct {
     fs_stack_log log;
     int64_t logged; /* ns: when it was written */
     int64_t asked;  /* ns: since when the main thread has a pending call; 0: it has none */
+    int64_t tick;   /* ns that a tick takes the ticking thread, without the sample */
 } sampler_object;
 
 /* The one that samples. Changed with the GIL. */
@@ -222,7 +223,7 @@ static void take_sample(sampler_object *self, int64_t now)
     self->last = now;
     self->samples++;
     if (self->file >= 0 && now - self->logged >= LOG_INTERVAL) write_log(self);
-    int64_t took = cpu_of(CLOCK_THREAD_CPUTIME_ID) - used; /* another thread may have interrupted this one */
+    int64_t took = cpu_of(CLOCK_THREAD_CPUTIME_ID) - used + __atomic_load_n(&self->tick, __ATOMIC_RELAXED);
     self->spent += took;
     self->cost += ((double)took - self->cost) / 16;
     if (self->stacks.count >= self->most_runs) {
@@ -280,11 +281,16 @@ static void *tick(void *argument)
     prctl(PR_SET_NAME, "flopscope-stack", 0, 0, 0);
     PyGILState_STATE state = PyGILState_Ensure();
     PyThreadState *mine = PyEval_SaveThread();
+    int64_t begun = cpu_of(CLOCK_THREAD_CPUTIME_ID);
     while (wait_for_tick(self)) {
-        if (ask(self)) continue;
-        PyEval_RestoreThread(mine);
-        if (is_running(self)) take_sample(self, fs_clock_now());
-        mine = PyEval_SaveThread();
+        bool asked = ask(self);
+        __atomic_store_n(&self->tick, cpu_of(CLOCK_THREAD_CPUTIME_ID) - begun, __ATOMIC_RELAXED);
+        if (!asked) {
+            PyEval_RestoreThread(mine);
+            if (is_running(self)) take_sample(self, fs_clock_now());
+            mine = PyEval_SaveThread();
+        }
+        begun = cpu_of(CLOCK_THREAD_CPUTIME_ID);
     }
     PyEval_RestoreThread(mine);
     PyGILState_Release(state);
