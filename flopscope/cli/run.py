@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from flopscope.sources.recording import Recording, Window
 from flopscope.support.files import require_writable
+from flopscope.support.imports import after_import
 from flopscope.support.launchers import rank_in
 from flopscope.support.messages import Messages
 from flopscope.support.python_program import PythonProgram, exit_status, wait_for_threads
@@ -237,7 +238,10 @@ class Run:
         self._handle_signals()
         with _told_warnings(self._tell):
             self._recording.begin()
+        after_import("numpy", self._start.keep)  # the report needs it
         problem = self._program.run()
+        trace = sys.gettrace()
+        sys.settrace(None)
         if isinstance(problem, KeyboardInterrupt):
             self._interrupted = monotonic()
             _set_interrupt(self._interrupt)
@@ -253,9 +257,11 @@ class Run:
                 _end_by(self._signalled[0])
         if type(problem) is KeyboardInterrupt:
             _end_by_interrupt()
+        sys.settrace(trace)
         return status
 
     def _torch_profile(self) -> Any:
+        self._start.keep(sys.modules["torch"])
         return self._start.import_module("flopscope.torch").profile
 
     def _handle_signals(self) -> None:
@@ -284,6 +290,7 @@ class Run:
         if os.getpid() == self._pid and not self._finished:
             first, self._signalled = self._signalled, self._signalled or (number, monotonic())
             if first is None and not self._writing:
+                sys.settrace(None)
                 self._finish()
             elif first is None or monotonic() - first[1] < SAME_SIGNAL:
                 return  # the results are being written

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -198,8 +199,6 @@ def versions_of(device: Device) -> dict[str, str]:
 
 def cache_key(device: Device) -> dict[str, Any]:
     """Return everything that measured peaks depend on: the device, the versions and the number of threads."""
-    import platform
-
     return {
         "name": device.name,
         "unit": str(device.properties.get("uuid") or platform.node()),

@@ -19,8 +19,8 @@ LEAST_DESCRIPTOR = 200
 class Messages:
     """Lines on standard error as it is now, beginning with ``name``. Nothing is written if there is none.
 
-    The descriptor is a duplicate that other programs do not inherit. If the program closes it, and opens another file
-    that gets its number, nothing is written.
+    The descriptor is a duplicate that other programs do not inherit. If the program has closed it, descriptor 2 is
+    used, unless that is another file by then; a file that has got the number of the duplicate is left alone.
     """
 
     def __init__(self, name: str) -> None:
@@ -41,13 +41,14 @@ class Messages:
             return
         with suppress(Exception):  # closed, or of the program
             self._stream.flush()  # type: ignore[union-attr]
-        if _file_of(self._descriptor) != self._file:
+        same = [number for number in (self._descriptor, 2) if _file_of(number) == self._file]
+        if not same:
             return
-        os.set_blocking(self._descriptor, True)
+        os.set_blocking(same[0], True)
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         content = text.encode(encoding, "backslashreplace")
         while content:
-            content = content[os.write(self._descriptor, content) :]
+            content = content[os.write(same[0], content) :]
 
     @property
     def is_open(self) -> bool:

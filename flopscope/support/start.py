@@ -51,6 +51,12 @@ def _umask() -> int:
     return mask
 
 
+def _stack_size() -> int:
+    size = threading.stack_size()  # which also sets it, to 0
+    threading.stack_size(size)
+    return size
+
+
 def _set_limit(kind: int, limits: tuple[int, int]) -> None:
     """Set a limit, or, where the hard limit was lowered for good, as much of it as is left."""
     try:
@@ -62,11 +68,10 @@ def _set_limit(kind: int, limits: tuple[int, int]) -> None:
 
 # What belongs to the process or the thread: a function that returns it, and one that sets it.
 _SETTINGS: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
-    (sys.gettrace, sys.settrace),
     (threading.gettrace, threading.settrace),
     (threading.getprofile, threading.setprofile),
     (sys.getswitchinterval, sys.setswitchinterval),
-    (threading.stack_size, threading.stack_size),
+    (_stack_size, threading.stack_size),
     (_umask, os.umask),
     (partial(os.sched_getaffinity, 0), partial(os.sched_setaffinity, 0)),
     (partial(_locale.setlocale, _locale.LC_ALL), partial(_locale.setlocale, _locale.LC_ALL)),
@@ -157,8 +162,15 @@ class Start:
     def __exit__(self, *_: object) -> None:
         for act in reversed(self._undo):
             act()
+        self._undo.clear()  # what it refers to would outlive the program's modules
         for number in self._arrived:
             raise_signal(number)
+
+    def keep(self, root: ModuleType) -> None:
+        """Keep a package with extension modules, which the program has imported, should it remove the package later."""
+        parts = {name: sys.modules[name] for name in _with_parts(root.__name__, sys.modules)}
+        if _has_extensions(parts.values()):
+            self._modules.update(parts)
 
     def import_module(self, name: str) -> ModuleType:
         """Import a module of flopscope while the program runs: it gets the modules that the start had."""
@@ -211,8 +223,7 @@ class Start:
             return False
         if root in self._modules:
             return self._modules[root] is not module
-        parts = (getattr(modules[name], "__file__", None) for name in _with_parts(root, modules))
-        if any(isinstance(file, str) and file.endswith(tuple(EXTENSION_SUFFIXES)) for file in parts):
+        if _has_extensions(modules[name] for name in _with_parts(root, modules)):
             return False
         spec: Any = None
         for finder in sys.meta_path:
@@ -262,6 +273,11 @@ def _current_folder() -> str:
         return os.getcwd()
     except OSError:  # it was removed
         return os.sep
+
+
+def _has_extensions(modules: Iterable[Any]) -> bool:
+    files = (getattr(module, "__file__", None) for module in modules)
+    return any(isinstance(file, str) and file.endswith(tuple(EXTENSION_SUFFIXES)) for file in files)
 
 
 def _is_code(value: object) -> bool:
