@@ -187,8 +187,11 @@ def _write(value: object) -> None:
     """Print on sys.stderr, as Python does at its end: without failing, and whatever print() was made of."""
     with suppress(BaseException):
         _write_text(str(value))
-    with suppress(BaseException):
+    try:
         _write_text("\n")
+    except BaseException:
+        with suppress(OSError):
+            os.write(2, b"\n")
 
 
 def _write_text(text: str) -> None:
