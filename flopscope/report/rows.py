@@ -109,22 +109,15 @@ REASONS = (  # why the limit of a row is unknown: a few words, and a sentence
 
 def why_unrated(table: EventTable) -> list[int]:
     """Return for each row the place in REASONS that tells why its limit is unknown; 0: it is known."""
-    kinds = table.has_device, table._meta.get("has_shapes", True), bool(table.peaks)
-    return [_why(*row, *kinds) for row in zip(*(table.columns[name] for name in _REASONED), strict=True)]
+    has_device, has_shapes = table.has_device, bool(table._meta.get("has_shapes", True))
+    has_peaks = bool(table.peaks)
+    rows = zip(*(table.columns[name] for name in _REASONED), strict=True)
+    return [_why(row, has_device, has_shapes, has_peaks) for row in rows]
 
 
-def _why(
-    headroom: float,
-    device_type: str,
-    is_range: bool,
-    device_time: float,
-    moved: float,
-    flops: float,
-    flops_total: float,
-    has_device: bool,
-    has_shapes: bool,
-    has_peaks: bool,
-) -> int:
+def _why(row: Sequence[Any], has_device: bool, has_shapes: bool, has_peaks: bool) -> int:
+    """Return the place in REASONS for the values of a row, of the columns _REASONED."""
+    headroom, device_type, is_range, device_time, moved, flops, flops_total = row
     if headroom == headroom:  # known
         return 4 if moved == flops == 0 else 0
     if device_type != "cpu" or is_range:

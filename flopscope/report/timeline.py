@@ -267,7 +267,9 @@ def _labels(found: Sequence[_LaidOut], columns: Columns) -> tuple[dict[str, Any]
         used = np.zeros(len(listed) + 1, dtype=bool)
         used[label] = True
         used[0] = False
-        kept = _longest(used, np.bincount(label, weights=one.duration, minlength=len(used)), MOST_LABELS // len(found))
+        times = np.bincount(label, weights=one.duration, minlength=len(used)).astype(np.float64)
+        times[1:][[name is None for _, name, _, _ in listed]] = np.inf
+        kept = _longest(used, times, MOST_LABELS // len(found))
         new = np.zeros(len(used), dtype=np.uint32)
         new[kept] = np.arange(len(labels) + 1, len(labels) + 1 + int(kept.sum()), dtype=np.uint32)
         for place in (np.flatnonzero(kept) - 1).tolist():

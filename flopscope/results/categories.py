@@ -131,9 +131,7 @@ def _summed(columns: _Lists, rows: list[int], on_device: bool, use_ranges: bool)
     return total
 
 
-def _rate(
-    columns: _Lists, rows: Sequence[int], work: str, rate: str, per_us: float, times: Sequence[float]
-) -> float:
+def _rate(columns: _Lists, rows: Sequence[int], work: str, rate: str, per_us: float, times: Sequence[float]) -> float:
     """Return the work of the rows with a known rate per time that it took, in units of ``per_us`` per µs."""
     parts = zip(_picked(columns, work, rows), _picked(columns, rate, rows), times, strict=True)
     timed = [(done, time) for done, per_time, time in parts if time > 0 and not math.isnan(per_time)]

@@ -42,7 +42,7 @@ def seed(source: Path, target: Path) -> None:
     texts = [name for name in tables if re.match(r"StringIds|rocpd_string", name)]
     for name in [*(name for name in tables if name not in texts), *texts]:
         if READ.fullmatch(name):
-            where = f'WHERE id IN ({", ".join(map(str, sorted(numbers))) or "NULL"})' if name in texts else ""
+            where = f"WHERE id IN ({', '.join(map(str, sorted(numbers))) or 'NULL'})" if name in texts else ""
             numbers |= _copy(old, new, name, where)
     new.execute("VACUUM")
     new.close()
@@ -107,7 +107,9 @@ def queries() -> str:
 def _row(kind: str, sql: str, columns: tuple[str, ...]) -> str:
     wrapped = textwrap.wrap(sql, 90, break_on_hyphens=False, drop_whitespace=False)
     texts = "\n".join('     "' + line.replace('"', '\\"') + '"' for line in wrapped)
-    cells = textwrap.indent("\n".join(textwrap.wrap(", ".join(f"FS_CELL_{name.upper()}" for name in columns))), "      ")
+    cells = textwrap.indent(
+        "\n".join(textwrap.wrap(", ".join(f"FS_CELL_{name.upper()}" for name in columns))), "      "
+    )
     return f"    {{FS_ROW_{kind.upper()},\n{texts},\n     NULL, 0, 0, {len(columns)}, {{\n{cells}}}, 0, 0, {{0}}}},"
 
 
