@@ -79,16 +79,16 @@ class StackSamples:
         launchers = (f"{own}cli{os.sep}",)  # what ran before `flopscope run` called the program is not of it
         self._sampler.pour(store, launchers, (own,), self._libraries, tuple(folders))
 
-    # Forks: no thread of ours runs at one, so that the child finds every lock open.
+    # Forks: no thread of ours does anything at one, so that the child finds every lock open.
 
     def _before_fork(self) -> None:
-        self._sampler.stop()
+        self._sampler.hold()
         if self._with_children and not self._folder:
             self._folder = tempfile.mkdtemp(prefix="flopscope-")
 
     def _after_in_parent(self) -> None:
         with suppress(RuntimeError):
-            self._sampler.start()
+            self._sampler.release()
 
     def _after_in_child(self) -> None:
         if not self._with_children:
