@@ -142,8 +142,9 @@ def _products(analysis: Analysis) -> list[Op]:
     """Return the products on tensor cores that the traffic does not hold up."""
     found = []
     for op in analysis.ops:
+        if not is_product(op) or not str(op.unit).endswith("_tensor"):
+            continue
         ratio = _counted(analysis, op, "traffic_ratio")
-        starved = not math.isnan(ratio) and op.memory * ratio >= TRAFFIC_SHARE * op.time
-        if is_product(op) and str(op.unit).endswith("_tensor") and not starved:
+        if math.isnan(ratio) or op.memory * ratio < TRAFFIC_SHARE * op.time:
             found.append(op)
     return found

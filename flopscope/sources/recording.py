@@ -114,6 +114,11 @@ class Recording:
         if self._window is not None and self._window.unit == "seconds":
             threading.Thread(target=self._keep_time, name="flopscope-window", daemon=True).start()
 
+    def end_samples(self) -> None:
+        """End the samples of stacks, first of all after the program."""
+        if self._stacks is not None:
+            self._stacks.stop()
+
     def end(self) -> Results | None:
         """End, after the program has, and return what was recorded, or None if that is nothing."""
         if self._changing == threading.get_ident():  # a signal has interrupted it
@@ -127,8 +132,7 @@ class Recording:
         with self._lock:
             if self._state == "forked":
                 return None
-            if self._stacks is not None:
-                self._stacks.stop()
+            self.end_samples()
             self._steps.leave()
             self._disarm()
             if self._state == "recording":

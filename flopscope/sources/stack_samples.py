@@ -69,9 +69,10 @@ class StackSamples:
     def pour(self, store: Store) -> None:
         """Append the samples to the store of a stopped profile. Names of files begin below the folders of sys.path."""
         if self._folder:
-            for name in sorted(os.listdir(self._folder)):
-                with open(os.path.join(self._folder, name), "rb") as file:
-                    self._sampler.add_log(file.read())
+            with suppress(OSError):  # the program has removed the folder
+                for name in sorted(os.listdir(self._folder)):
+                    with open(os.path.join(self._folder, name), "rb") as file:
+                        self._sampler.add_log(file.read())
             shutil.rmtree(self._folder, ignore_errors=True)  # those that still run see it, and stop to sample
             self._folder = ""
         own, folders = source_folders()
