@@ -46,6 +46,7 @@ part_bare_glosses: tuple[str, ...]
 idle_parts: tuple[str, ...]
 float_dtypes: tuple[str, ...]
 compute_units: tuple[str, ...]
+most_work: float
 torch_dtypes: dict[str, str]
 torch_dtype_sizes: dict[str, tuple[int, str]]
 product_units: dict[str, str]

@@ -60,7 +60,7 @@ def cached(analysis: Analysis) -> Iterator[str]:
     found: list[tuple[Op, float]] = []
     for op in analysis.ops:
         ratio = _moved(analysis, op)
-        if ratio < CACHED and op.memory >= max(op.compute, TRAFFIC_SHARE * op.time):
+        if op.time > 0 and ratio < CACHED and op.memory >= max(op.compute, TRAFFIC_SHARE * op.time):
             found.append((op, ratio))
     found.sort(key=lambda pair: -pair[0].time)
     if not found or sum(op.time for op, _ in found) < LEAST_CACHED * analysis.unobserved:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope import _core
 from flopscope.support.files import read_json, write_json
-from flopscope.support.safe import printable
+from flopscope.support.safe import printable, shown
 from flopscope.support.suggest import did_you_mean
 from flopscope.support.warn import warn_user
 
@@ -117,6 +117,8 @@ class Peaks:
 
 MEMORY = "memory"
 """The name of the memory's bandwidth among rates."""
+MOST_RATE = 1e30
+"""FLOP/s or bytes/s that may be stated, of 1 at least: times of other ones would not fit 64 bits."""
 
 
 def checked_rates(rates: Mapping[str, object]) -> dict[str, float]:
@@ -126,7 +128,9 @@ def checked_rates(rates: Mapping[str, object]) -> dict[str, float]:
         if name not in known:
             raise ValueError(f"there is no peak {name!r}{did_you_mean(name, known)}; the peaks are {', '.join(known)}")
         if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate < math.inf:
-            raise ValueError(f"the peak of {name} must be a positive number of FLOP/s or bytes/s, not {rate!r}")
+            raise ValueError(f"the peak of {name} must be a positive number of FLOP/s or bytes/s, not {shown(rate)}")
+        if not 1 <= rate <= MOST_RATE:
+            raise ValueError(f"the peak of {name} must be from 1 to {MOST_RATE:g} FLOP/s or bytes/s, not {shown(rate)}")
     return {name: float(rate) for name, rate in rates.items() if isinstance(rate, (int, float))}
 
 
