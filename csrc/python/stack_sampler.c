@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <frameobject.h> /* PyFrame_GetBack, before Python 3.11 */
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
