@@ -1,6 +1,5 @@
 #include "python/code_places.h"
 
-#include <frameobject.h> /* f_lasti, before Python 3.11 */
 #include <stdio.h>
 
 #include "base/memory.h"

@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <frameobject.h> /* PyFrame_GetBack, before Python 3.11 */
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
