@@ -90,3 +90,10 @@ def test_a_busy_machine_comes_first_and_no_cause_follows() -> None:
     assert text.startswith("The machine was busy: others used it. Times may be too long")
     assert "Why" not in text and "bound, at" not in text and "\n\n\n" not in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_names_lose_their_namespace_before_columns_go() -> None:
+    run = made({"key": "sin", "us": 85.0, "mb": 8.4, "share": 89.0}, ADD)
+    wide, narrow = (str(run.text(width=width)) for width in (100, 66))
+    assert "\nflopscope::sin " in wide and "FLOP/B" in wide
+    assert "\nsin " in narrow and "flopscope::" not in narrow and "…" not in narrow

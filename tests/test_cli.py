@@ -47,7 +47,7 @@ def measured() -> None:
 # bench ----------------------------------------------------------------------------------------------------------------
 
 
-TIMED = r"^\w+ +[\d.]+[mu]?s .*"  # a row of the table
+TIMED = r"^\w+::\w+ +[\d.]+[mu]?s .*"  # a row of the table
 
 
 def test_bench_runs_as_a_module() -> None:
@@ -61,7 +61,9 @@ def test_bench_runs_as_a_module() -> None:
         "GB/s",
     ):
         assert expected in done.stdout
-    assert [line.split()[0] for line in re.findall(TIMED, done.stdout, re.M)] == list(bench.OPS)
+    assert [line.split()[0] for line in re.findall(TIMED, done.stdout, re.M)] == [
+        f"flopscope::{op}" for op in bench.OPS
+    ]
 
 
 def test_bench_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,20 +104,20 @@ def test_bench_writes_csv(tmp_path: Path) -> None:
 def test_bench_supports_every_dtype(dtype: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SMALL, "--dtype", dtype, "--ops", "matmul, sin"]) == 0
     out = capsys.readouterr().out
-    assert f"32 × 32 {dtype}" in out and "\nmatmul " in out and "\nadd " not in out
+    assert f"32 × 32 {dtype}" in out and "\nflopscope::matmul " in out and "\nflopscope::add " not in out
 
 
 def test_bench_sorts_rows(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SMALL, "--ops", "sin,matmul,ones", "--sort-by", "flops"]) == 0
     lines = [line.split()[0] for line in re.findall(TIMED, capsys.readouterr().out, re.M)]
-    assert lines == ["matmul", "sin", "ones"]
+    assert lines == ["flopscope::matmul", "flopscope::sin", "flopscope::ones"]
     assert main([*SMALL, "--ops", "sin,ones", "--sort-by", "self_cuda_time_total"]) == 0
 
 
 def test_bench_runs_the_ops_named_in_their_order(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SMALL, "--ops", "sin,add,sin"]) == 0
     rows = [line.split() for line in re.findall(TIMED, capsys.readouterr().out, re.M)]
-    assert [row[0] for row in rows] == ["sin", "add"]
+    assert [row[0] for row in rows] == ["flopscope::sin", "flopscope::add"]
     assert bench.run("cpu", size=16, ops=["sin", "add", "sin"], repeat=3).table[0].count == 6
 
 

@@ -66,14 +66,18 @@ def seconds_of(prof: fs.profile, function: str, column: str = "time", group: str
 
 def test_each_function_gets_its_own_time() -> None:
     def work() -> None:
+        nonlocal used
         for act in (spin, wait, call):
+            begin = time.thread_time()
             act(0.3)
+            used = used or time.thread_time() - begin
 
+    used = 0.0  # by spin: little, on a machine on which others run
     prof = sampled(work)
     for name in ("spin", "wait", "call"):
         assert abs(seconds_of(prof, name) - 0.3) < SLACK, prof.lines().to_string()
     assert seconds_of(prof, "wait", "cpu_time") < SLACK
-    assert seconds_of(prof, "spin", "cpu_time") > 0.03  # of a machine on which others run
+    assert abs(seconds_of(prof, "spin", "cpu_time") - used) < max(0.1 * used, 0.01)
 
 
 def test_the_samples_of_a_thread_cover_its_time_once() -> None:
@@ -108,7 +112,7 @@ def test_what_a_thread_worked_before_it_waits_is_not_the_time_of_the_wait() -> N
         return seconds_of(prof, "wait", "cpu_time", "threads") / seconds_of(prof, "work", "cpu_time", "threads")
 
     text = bytes(20_000)
-    assert min(share_of_waits() for _ in range(5)) < 0.08  # a busy machine delays samples
+    assert min(share_of_waits() for _ in range(5)) < 0.15  # a busy machine delays samples
 
 
 def test_threads_are_sampled_too() -> None:

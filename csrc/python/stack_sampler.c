@@ -1,4 +1,4 @@
-/* StackSampler: where the Python threads of this process are, about every millisecond.
+/* StackSampler: where the Python threads of this process are, every one to two milliseconds.
  *
  * A thread without Python code of its own ticks. At a tick it asks the main thread to read the stacks between two
  * instructions (a pending call). If the main thread has not done so by the next tick, it waits, or is in a call, and

@@ -1,4 +1,4 @@
-/* Sampled stacks: where the threads of a program were, at instants about a millisecond apart.
+/* Sampled stacks: where the threads of a program were, at instants one or two milliseconds apart.
  *
  *   names   "train.py(12): step"                    a line of a function
  *   stacks  [ parent | name | program? ] …          a tree; the id of a stack is that of its innermost frame

@@ -53,8 +53,7 @@ def part_columns(
     """Return the columns for parts by device, step and part, and for the result of work_times(). first: a step."""
     steps, devices = analysis.steps[first:], analysis.devices
     parts, work = parts[:, first:], work[:, first:]
-    rated = [bool(analysis.peaks) and known for known in analysis.known_work]  # work that no rule knows adds nothing
-    rows: list[dict[str, Any]] = []
+    rated, rows = bool(analysis.peaks), []
     for d, device in enumerate(devices):
         for s, step in enumerate(steps):
             if step.name is not None or len(devices) > 1:
@@ -89,15 +88,10 @@ def part_times(analysis: Analysis) -> npt.NDArray[np.int64]:
 
 
 def _row(
-    device: str | None,
-    step: str | None,
-    parts: npt.NDArray[Any],
-    work: npt.NDArray[np.float64],
-    rated: Sequence[bool],
+    device: str | None, step: str | None, parts: npt.NDArray[Any], work: npt.NDArray[np.float64], rated: bool
 ) -> dict[str, Any]:
     total = int(parts.sum())
-    known = zip(work, rated, strict=True)
-    shares = [100 * float(ns) / total if total and is_rated else float("nan") for ns, is_rated in known]
+    shares = [100 * float(ns) / total if total and rated else float("nan") for ns in work]
     times = {name: int(ns) / 1000 for name, ns in zip(PARTS, parts, strict=True)}
     return {"device": device, "step": step, "total": total / 1000, **times, "mfu": shares[0], "mbu": shares[1]}
 
@@ -168,7 +162,7 @@ def accounting_lines(
     means = f" (mean of {steps} of {steps + apart} steps)" if apart else ""
     head = f"{short_time_text(whole['total'] / per)}{a_step}{means}{summed}"
     partly = whole["unmodelled"] > UNKNOWN * whole["total"]
-    known = {name: of for name, of in SHARES.items() if whole[name] == whole[name]}
+    known = {name: of for name, of in SHARES.items() if whole[name] > 0}
     shares = []
     if known and whole["ideal"] > (0.01 * whole["total"] if partly else 0):
         least = "at least " if partly else ""

@@ -141,13 +141,13 @@ class Bench:
         """
         table = self.table if sort_by is None else self.table.sorted(sort_by)
         columns = ["CUDA avg" if table.has_device else "CPU avg", *TABLE_COLUMNS]
-        table = _with_bare_names(table)
-        listing = Listing([Entry(row) for row in table], [], len(table), "op")
         size = terminal_width() if width is None else width
-        for left_out in ("", "FLOP/B", "FLOPs"):  # as many as must give way to the width
+        for left_out in ("", NAMESPACE, "FLOP/B", "FLOPs"):  # as many as must give way to the width
             columns = [name for name in columns if name != left_out]
+            table = _with_bare_names(table) if left_out == NAMESPACE else table
+            listing = Listing([Entry(row) for row in table], [], len(table), "op")
             shown = render(table, width=size, columns=columns, listing=listing)
-            if max(map(len, shown.lines)) <= size:
+            if all(len(line) <= size and "…" not in line for line in shown.lines):
                 break
         answers = self.answers()
         before = [*self.heading(), *[""] * bool(answers), *answers, ""]

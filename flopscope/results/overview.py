@@ -86,7 +86,7 @@ def _head(profile: Results, analysis: Analysis, whole: dict[str, Any]) -> list[s
         head.append(f"{steps} step{'s' * (steps > 1)}")
     if whole:
         head.append(f"{short_time_text(whole['total'] / max(steps - analysis.apart, 1))}{' a step' if steps else ''}")
-        if whole["mfu"] == whole["mfu"]:
+        if whole["mfu"] > 0:
             head.append(f"MFU {percent_text(whole['mfu'])}")
     sources = " and ".join(sorted({known["source"] for known in peaks.values()}))
     return [*head, f"{sources} peaks" if sources else ""]

@@ -22,6 +22,6 @@ flopscope.section("lines", {
             ], group.title));
             if (group.more) body.append(el("p", { class: "note", text: `${format.plural(group.more, "other line")} with less time; lines() has all.` }));
         }
-        body.append(el("p", { class: "note", text: `Python stacks were sampled about every millisecond, in the whole recording. A line of the program also has the time of what it called.${data.waits ? ` ${waited}: in the steps that are alike.` : ""}` }));
+        body.append(el("p", { class: "note", text: `Python stacks were sampled in the whole recording. A line of the program also has the time of what it called.${data.waits ? ` ${waited}: in the steps that are alike.` : ""}` }));
     },
 });
