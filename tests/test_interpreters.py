@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import sysconfig
 import textwrap
 from pathlib import Path
 
@@ -29,6 +31,8 @@ def work():
     assert {row.key for row in table} >= {"part", "flopscope::add"}, table
     assert fs.from_numpy(np.arange(3.0)).numpy().tolist() == [0, 1, 2]
 """
+# Python 3.12 and later refuse flopscope themselves, like NumPy, in isolated ones; free-threaded builds in all.
+REFUSALS = ("flopscope supports only the main interpreter", "does not support loading in subinterpreters")
 
 
 def run(script: str, *, arguments: tuple[str, ...] = ()) -> str:
@@ -71,10 +75,7 @@ def test_a_subinterpreter_is_refused_and_the_main_one_goes_on(kind: str, tmp_pat
         """
     )
     outcome = file.read_text()
-    # Python 3.12 itself refuses flopscope, like NumPy, in isolated ones, with its own message.
-    assert (
-        "flopscope supports only the main interpreter" in outcome or "does not support loading in subinterp" in outcome
-    )
+    assert any(message in outcome for message in REFUSALS), outcome
 
 
 def test_a_subinterpreter_that_imports_first_is_also_refused(tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ def test_a_subinterpreter_that_imports_first_is_also_refused(tmp_path: Path) -> 
     script = f"code = {code!r}\n{statement}\nimport numpy as np, flopscope as fs\n{WORK}\nwork()\n"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert "flopscope supports only the main interpreter" in file.read_text()
+    assert any(message in file.read_text() for message in REFUSALS), file.read_text()
 
 
 def test_a_module_imported_again_has_the_same_types() -> None:
@@ -132,3 +133,26 @@ def test_a_free_threaded_python_enables_the_gil() -> None:
     if not hasattr(sys, "_is_gil_enabled"):
         pytest.skip("requires Python 3.13")
     assert sys._is_gil_enabled()
+
+
+@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="requires a free-threaded Python")
+@pytest.mark.parametrize("options, variables", [(["-X", "gil=0"], {}), ([], {"PYTHON_GIL": "0"})])
+def test_without_the_gil_the_import_is_refused(options: list[str], variables: dict[str, str]) -> None:
+    script = """
+        import sys, threading
+        assert not sys._is_gil_enabled()
+        for _ in range(2):
+            try:
+                import flopscope
+            except ImportError as problem:
+                assert "without the GIL" in str(problem) and "PYTHON_GIL=0" in str(problem), problem
+            else:
+                raise AssertionError("imported")
+    """
+    command = [sys.executable, *options, "-W", "error", "-c", textwrap.dedent(script)]
+    environment = {**os.environ, **variables}
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    command = [sys.executable, *options, "-m", "flopscope.cli.program", "devices"]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith("ImportError: flopscope does not support")

@@ -372,7 +372,8 @@ def test_seconds_of_torch_are_recorded_on_all_threads(tmp_path: Path) -> None:
         work(torch.sin)
         thread.join()
         torch.exp(torch.rand(5))
-        print(sum(len(batch) for batch in DataLoader(torch.rand(8, 2), batch_size=4, num_workers=2)))
+        loader = DataLoader(torch.rand(8, 2), batch_size=4, num_workers=2, multiprocessing_context="fork")
+        print(sum(len(batch) for batch in loader))
         """,
     )
     for begin, end in ((4, 9), (12, 24), (40, 80)):  # on a slow machine, the import of torch takes longer
@@ -392,7 +393,8 @@ def test_workers_that_are_forked_while_torch_is_recorded_run(tmp_path: Path) -> 
         """
         import torch
         from torch.utils.data import DataLoader
-        print(sum(len(batch) for batch in DataLoader(torch.rand(8, 2), batch_size=4, num_workers=2)))
+        loader = DataLoader(torch.rand(8, 2), batch_size=4, num_workers=2, multiprocessing_context="fork")
+        print(sum(len(batch) for batch in loader))
         """,
     )
     result = run(tmp_path, "--no-report", "--no-summary", "--trace", "t.json", path)

@@ -3,6 +3,9 @@
 #define FS_PYTHON_CODE_PLACES_H
 
 #include "python/core.h"
+
+#include <frameobject.h> /* what Python.h declares of frames from Python 3.11 on */
+
 #include "store/stacks.h"
 
 typedef struct {

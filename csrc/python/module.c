@@ -75,10 +75,30 @@ static bool is_main_interpreter(void)
     return false;
 }
 
+/* The GIL guards the binding's state, and code that reads the stacks of other threads needs them to stand still. A
+ * free-threaded Python enables the GIL for this module (Py_mod_gil) before it runs exec_module, unless it is forced
+ * off. */
+static bool has_gil(void)
+{
+#ifdef Py_GIL_DISABLED
+    PyObject *ask = PySys_GetObject("_is_gil_enabled"), *enabled = ask ? PyObject_CallNoArgs(ask) : NULL;
+    bool without = enabled == Py_False;
+    Py_XDECREF(enabled);
+    if (enabled == NULL && PyErr_Occurred()) return false;
+    if (without) {
+        PyErr_SetString(PyExc_ImportError,
+                        "flopscope does not support running without the GIL, which guards the state of its C core: "
+                        "start Python without PYTHON_GIL=0 and -X gil=0, and importing flopscope enables the GIL");
+        return false;
+    }
+#endif
+    return true;
+}
+
 static int exec_module(PyObject *module)
 {
     static bool keeps_contexts;
-    if (!is_main_interpreter()) return -1;
+    if (!is_main_interpreter() || !has_gil()) return -1;
     fs_cuda_set_library_finder(find_library);
     /* Registered to run before the exit handlers of C and after all of Python's. */
     if (!keeps_contexts && Py_AtExit(fs_driver_keep_contexts) == 0) keeps_contexts = true;
@@ -176,7 +196,7 @@ static PyModuleDef_Slot slots[] = {
     {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
 #endif
 #ifdef Py_mod_gil
-    {Py_mod_gil, Py_MOD_GIL_USED}, /* the GIL guards the binding's state: free-threaded builds enable it */
+    {Py_mod_gil, Py_MOD_GIL_USED}, /* see has_gil() */
 #endif
     {0, NULL},
 };

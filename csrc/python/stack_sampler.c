@@ -307,10 +307,6 @@ static PyObject *sampler_start(PyObject *object, PyObject *unused)
 {
     (void)unused;
     sampler_object *self = (sampler_object *)object;
-#ifdef Py_GIL_DISABLED
-    PyErr_SetString(PyExc_RuntimeError, "stacks are not sampled in a free-threaded Python");
-    return NULL;
-#endif
     if (is_running(running)) {
         PyErr_SetString(PyExc_RuntimeError, "stacks are sampled already");
         return NULL;

@@ -53,7 +53,7 @@ class StackSamples:
         self._sampler = _core.StackSampler()
 
     def start(self) -> bool:
-        """Begin, and return whether stacks are sampled; another may sample already, or this Python has no GIL."""
+        """Begin, and return whether stacks are sampled; another may sample already."""
         try:
             self._sampler.start()
         except RuntimeError:
