@@ -2,20 +2,25 @@
 
 The traces have calls of a small add with shapes, their API calls, kernels and flows, at random times, which compress
 worse than even ones, and come from the page cache. What is in the page is checked: the number of calls, and the time of
-the kernels. Where Chromium is installed, the first paint and the frames of the moving timeline are measured too.
+the kernels. How `flopscope report` grows is measured once for each size, in a process of its own: with the events, and
+with the number of distinct names. Where Chromium is installed, the first paint and the frames of the moving timeline
+are measured too.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import os
 import re
+import sys
 import tempfile
+import time
 import zlib
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from harness import Report, Sampler, arguments, interleave, spread, stopwatch
@@ -27,6 +32,22 @@ import flopscope as fs
 ROUNDS = 5
 FIRST_PAINT, FRAMES = 1.5, 30  # most seconds; least frames a second
 CASES = {1_000: (0.5, 1e6), 200_000: (3.0, 25e6)}  # calls, five events each: most seconds and bytes on two cores
+BYTES_AN_EVENT = 2500  # of memory to leave free for a case of growth: its process, and its trace in the page cache
+GROWTH = (200_000, 600_000, 2_000_000)  # calls, five events each
+NAMES = (50_000, 100_000, 200_000)  # ops, each of a name of its own with a kernel of a name of its own
+MOST_CPU, MOST_PAGE = 3.0, 10e6  # seconds for each 100,000 names; bytes
+
+
+class Cost(NamedTuple):
+    """What a process took."""
+
+    cpu: float
+    """Seconds, of all threads."""
+    wall: float
+    memory: int
+    """Bytes at most."""
+    page: int
+    """Bytes."""
 
 
 def main() -> None:
@@ -54,7 +75,69 @@ def main() -> None:
             report.target(f"{5 * calls} events to a page", whole.median, most_seconds, "s")
             report.target(f"page of {5 * calls} events", size / 1e6, most_bytes / 1e6, "MB")
             look(report, page, f"{5 * calls} events")
+        grow(report, Path(folder))
     report.finish()
+
+
+def grow(report: Report, folder: Path) -> None:
+    """Measure the command with more events, and with more names, as far as memory allows."""
+    for calls in GROWTH:
+        cost = command(report, f"{5 * calls} events in a process", 5 * calls, partial(write, calls=calls), folder)
+        if cost is not None:
+            report.note(f"{5 * calls:,} events: {_cost_text(cost)}")
+    for ops in NAMES:
+        case = f"{2 * ops} names in a process"
+        cost = command(report, case, 3 * ops, partial(write_names, ops=ops), folder)
+        if cost is not None:
+            report.note(f"{2 * ops:,} names: {_cost_text(cost)}")
+            report.target(f"CPU for each 100,000 of {2 * ops} names", cost.cpu / (2 * ops / 1e5), MOST_CPU, "s")
+            report.target(f"page of {2 * ops} names", cost.page / 1e6, MOST_PAGE / 1e6, "MB")
+
+
+def _cost_text(cost: Cost) -> str:
+    return f"{cost.cpu:.1f} s of CPU, {cost.memory / 1e6:.0f} MB of memory, a page of {cost.page / 1e6:.1f} MB"
+
+
+def command(report: Report, case: str, events: int, make_trace: Any, folder: Path) -> Cost | None:
+    """Run `flopscope report` on a trace that is made for it. Return what it took; None without memory for it."""
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if events * BYTES_AN_EVENT > free:
+        report.note(f"{case}: not measured: {free / 1e9:.1f} GB of memory are free")
+        return None
+    trace, page = make_trace(folder / "growth.json"), folder / "growth.html"
+    begin = time.perf_counter()
+    child = os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-m", "flopscope", "report", str(trace), "-o", str(page)],
+        os.environ,
+        file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
+    )
+    _, status, usage = os.wait4(child, 0)
+    assert status == 0, case
+    wall, cpu = time.perf_counter() - begin, usage.ru_utime + usage.ru_stime
+    cost = Cost(cpu, wall, 1024 * usage.ru_maxrss, page.stat().st_size)
+    report.keep(case, {"cpu": [cpu], "wall": [wall]}, memory=cost.memory, bytes=cost.page)
+    trace.unlink()
+    return cost
+
+
+def write_names(path: Path, ops: int) -> Path:
+    """Write a trace of ops and kernels that each have a name of their own."""
+    with path.open("w") as file:
+        file.write(HEAD)
+        for i in range(ops):
+            ids = {"External id": i + 1, "correlation": i + 1}
+            place = {"pid": 0, "tid": 7, "args": {**ids, "device": 0, "stream": 7}}
+            host = {"pid": 403, "tid": 403}
+            events = (
+                {"ph": "X", "cat": "cpu_op", "name": f"op{i}", "ts": 10 * i, "dur": 5, **host, "args": {**ids}},
+                {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 10 * i + 1, "dur": 1, **host}
+                | {"args": ids},
+                {"ph": "X", "cat": "kernel", "name": f"void k{i}<float>(float*)", "ts": 10 * i + 3, "dur": 6, **place},
+            )
+            file.write(",\n" * (i > 0) + ",\n".join(map(json.dumps, events)))
+        file.write("\n  ]\n}\n")
+    return path
 
 
 def write(path: Path, calls: int) -> Path:

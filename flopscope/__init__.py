@@ -12,6 +12,8 @@ that it moved, and how close it came to the device's limit.
     print(prof.key_averages().table(sort_by="cpu_time_total"))
 """
 
+from flopscope.support import own_path  # isort: skip - before all else: the rest shall find its own imports
+
 from typing import TYPE_CHECKING, Any
 
 try:
@@ -140,3 +142,4 @@ def __dir__() -> list[str]:
 
 load_when_needed()
 watch_if_asked()
+del own_path

@@ -270,6 +270,10 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         kineto: KinetoText = self.profiler.kineto_results
         return kineto
 
+    def _release(self) -> None:
+        """Let go of torch's results, after which events() is impossible."""
+        self._finished("trace").release()
+
     def _add_samples(self, samples: StackSamples) -> None:
         """Add samples of the time of the latest cycle, before anything is read of it."""
         self._finished("trace").samples.append(samples)

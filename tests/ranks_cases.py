@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import json
 import os
 import signal
+import struct
 import sys
+import termios
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -43,3 +47,32 @@ def sleeps(folder: str) -> None:
     """A task that does not end. It leaves the number of its process in the folder."""
     (Path(folder) / str(os.getpid())).touch()
     time.sleep(600)
+
+
+def dies_while_it_writes(item: int) -> bytes:
+    """A task whose large result is being written, to a pipe or to a file, when its process is killed."""
+    if item == 3:
+        threading.Thread(target=_kill_writer, daemon=True).start()
+    return bytes(64 << 20) if item == 3 else bytes(item)
+
+
+def _kill_writer() -> None:
+    while True:
+        for one in os.listdir("/proc/self/fd"):
+            try:
+                name = os.readlink(f"/proc/self/fd/{one}")
+                if "flopscope-" in name or (name.startswith("pipe:") and _unread(int(one)) > 4096):
+                    os.kill(os.getpid(), signal.SIGKILL)
+            except OSError:
+                pass  # closed meanwhile
+
+
+def _unread(descriptor: int) -> int:
+    return int(struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))[0])
+
+
+def small_rank(path: Path, rank: int, world: object, events: int = 1) -> None:
+    """Write the trace of a rank with that world size, and so many kernels."""
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "args": {"device": 0, "stream": 7}}
+    body = [{**kernel, "ts": 10 * i + 2, "dur": 3} for i in range(events)]
+    path.write_text(json.dumps({"distributedInfo": {"rank": rank, "world_size": world}, "traceEvents": body}))

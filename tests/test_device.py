@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import json
 import math
 import os
@@ -306,12 +308,87 @@ def test_a_fifo_in_place_of_a_cache_file_is_reported_without_blocking(core: Fake
         assert fsd.devices()[1].measured is None
 
 
+@pytest.mark.parametrize("content", [b"mine", None], ids=["of a file", "of nothing"])
+def test_a_link_in_place_of_a_cache_file_is_not_followed(core: FakeCore, tmp_path: Path, content: bytes | None) -> None:
+    first = fsd.measure_peaks("cuda")
+    (file,) = cache_files(tmp_path)
+    other = tmp_path / "other"
+    if content is not None:
+        other.write_bytes(content)
+    file.unlink()
+    file.symlink_to(other)
+    forget()
+    with pytest.warns(UserWarning, match=f"{re.escape(str(file))} are ignored: it is a symbolic link"):
+        assert fsd.measure_peaks("cuda").flops == pytest.approx(first.flops)
+    assert (other.read_bytes() if other.exists() else None) == content
+    assert not file.is_symlink() and json.loads(file.read_text())["peaks"]["flops"] == pytest.approx(first.flops)
+    assert cache_files(tmp_path) == [file]
+
+
+def test_a_link_that_may_not_be_replaced_is_not_written_through(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fsd.measure_peaks("cuda")
+    (file,) = cache_files(tmp_path)
+    other = tmp_path / "other"
+    file.replace(other)
+    intact = other.read_bytes()
+    file.symlink_to(other)
+    forget()
+
+    def refuse(*_: object) -> None:  # as in a sticky folder, for the link of another user
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with (
+        pytest.warns(UserWarning, match="is a symbolic link"),
+        pytest.warns(UserWarning, match="in this process only: .*Operation not permitted.*set FLOPSCOPE_CACHE_DIR"),
+    ):
+        fsd.measure_peaks("cuda", reset=True)
+    assert other.read_bytes() == intact and cache_files(tmp_path) == [file]
+
+
+def test_a_lock_that_another_process_keeps_is_not_waited_for_without_end(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "cache").mkdir()
+    monkeypatch.setattr(fsp, "LOCK_SECONDS", 0.1)
+    handle = os.open(tmp_path / "cache", os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with pytest.warns(UserWarning, match="another process holds the lock of .*cache"):
+            fsd.measure_peaks("cuda")
+    finally:
+        os.close(handle)
+    assert len(cache_files(tmp_path)) == 1
+
+
+def test_a_fifo_in_place_of_the_cache_folder_blocks_nothing(core: FakeCore, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "cache")
+    with pytest.warns(UserWarning, match="in this process only: .*File exists"):
+        fsd.measure_peaks("cuda")
+    with fsp._locked(tmp_path / "cache", create=False):
+        pass
+
+
+def test_the_text_of_a_cache_file_reaches_no_terminal(core: FakeCore, tmp_path: Path) -> None:
+    fsd.measure_peaks("cuda")
+    (file,) = cache_files(tmp_path)
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({**content, "peaks": {**content["peaks"], "\x1b[31m": 1}}))
+    forget()
+    with pytest.warns(UserWarning) as caught:
+        assert fsd.devices()[1].measured is None
+    assert "\\x1b[31m" in str(caught[0].message) and "\x1b" not in str(caught[0].message)
+
+
 def test_an_unwritable_folder_is_no_error_and_peaks_stay_in_memory(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    first = fsd.measure_peaks("cuda")
+    with pytest.warns(UserWarning, match="kept in this process only: .*Not a directory.*; set FLOPSCOPE_CACHE_DIR to"):
+        first = fsd.measure_peaks("cuda")
     calls = len(core.calls)
     assert fsd.measure_peaks("cuda") is first
     assert len(core.calls) == calls
@@ -363,10 +440,11 @@ def test_a_device_object_is_measured_with_its_current_properties(core: FakeCore)
 
 def test_a_failed_rename_leaves_no_files(core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def refuse(*_: object) -> None:
-        raise OSError("disk full")
+        raise OSError(errno.ENOSPC, "disk full")
 
     monkeypatch.setattr(os, "replace", refuse)
-    fsd.measure_peaks("cuda")
+    with pytest.warns(UserWarning, match="kept in this process only: .*disk full"):
+        fsd.measure_peaks("cuda")
     assert cache_files(tmp_path) == []
 
 

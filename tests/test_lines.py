@@ -295,6 +295,43 @@ def test_no_thread_of_ours_runs_while_the_program_forks(tmp_path: Path) -> None:
         assert "multi-threaded" not in result.stderr, result.stderr
 
 
+def test_the_sampling_thread_lives_through_forks_of_programs_with_threads(tmp_path: Path) -> None:
+    """To end and to start it would wait for the GIL behind each busy thread; children are sampled all the same."""
+    path = script(
+        tmp_path,
+        """
+        import os, pathlib, threading, time
+        def sampling():
+            return [path.parent.name for path in pathlib.Path("/proc/self/task").glob("*/comm")
+                    if path.read_text().strip() == "flopscope-stack"]
+        done = threading.Event()
+        def spin():
+            while not done.is_set(): sum(range(100))
+        def in_child():
+            end = time.perf_counter() + 0.3
+            while time.perf_counter() < end: sum(range(100))
+        thread = threading.Thread(target=spin)
+        thread.start()
+        time.sleep(0.05)
+        before = sampling()
+        for i in range(5):
+            if os.fork() == 0:
+                if i == 0: in_child()
+                os._exit(0)
+            os.wait()
+        print(len(before), before == sampling())
+        done.set()
+        thread.join()
+        """,
+    )
+    result = run(tmp_path, "--no-report", "--no-summary", "--trace", "t.json", path)
+    assert result.returncode == 0 and result.stdout == "1 True\n", result.stderr
+    frame = fs.load_trace(str(tmp_path / "t.json")).lines()
+    child = frame[frame.group.eq("processes") & frame.line.str.contains("in_child")]
+    assert child.time.sum() > 0.1e6
+    assert frame[frame.group.eq("main")].time.sum() > 0.35e6  # goes on after the forks
+
+
 def test_samples_join_the_events_of_a_trace_whatever_follows_them() -> None:
     """Kineto lists its own errors after the events."""
     for rest in ("", '"ERROR": ["a]", "b"],'):

@@ -202,6 +202,7 @@ def test_a_nested_measurement_is_an_error_and_no_deadlock(monkeypatch: pytest.Mo
     ("kind", "message"),
     [
         ("link", "it is a symbolic link; remove it"),
+        ("second name", r"the file has other names \(hard links\); remove it"),
         ("folder", "it is not a regular file; remove it"),
         ("FIFO", "it is not a regular file; remove it"),
     ],
@@ -213,7 +214,12 @@ def test_a_lock_that_is_not_a_regular_file_is_named(
     path = tmp_path / f"flopscope-perf-{os.getuid()}.lock"
     victim = tmp_path / "victim"
     victim.write_text("precious")
-    {"link": lambda: path.symlink_to(victim), "folder": path.mkdir, "FIFO": lambda: os.mkfifo(path)}[kind]()
+    {
+        "link": lambda: path.symlink_to(victim),
+        "second name": lambda: path.hardlink_to(victim),
+        "folder": path.mkdir,
+        "FIFO": lambda: os.mkfifo(path),
+    }[kind]()
     with pytest.raises(OSError, match=message) as caught, alone():
         pass
     assert caught.value.filename == str(path) and victim.read_text() == "precious"

@@ -8,7 +8,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+import tracemalloc
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +22,24 @@ import pytest
 import flopscope as fs
 from flopscope.ranks.calls import Calls, Group, match
 from flopscope.ranks.clocks import align, row_medians
-from flopscope.ranks.digest import ROWS, rank_of_name
-from flopscope.ranks.engine import ATTEMPTS, Failure, _chunks, run_everywhere, workers_for
+from flopscope.ranks.digest import ROWS, digest_of, rank_of_name
+from flopscope.ranks.engine import (
+    ATTEMPTS,
+    Failure,
+    _chunks,
+    _folder,
+    _run_chunk,
+    _taken,
+    run_everywhere,
+    workers_for,
+)
+from flopscope.ranks.notes import rank_notes
 from flopscope.ranks.work import median_of_others
 
 pytest.importorskip("dask")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 from ranks import groups_of
-from ranks_cases import dies, edited, simulated
+from ranks_cases import dies, edited, simulated, small_rank
 from ranks_simulator import Simulated
 
 # Clocks ---------------------------------------------------------------------------------------------------------------
@@ -240,6 +252,53 @@ def test_missing_ranks_are_counted(tmp_path: Path) -> None:
     assert len(ranks) == 6 and ranks.notes == ["2 of 8 ranks have no trace: 2, 5."]
 
 
+def test_a_world_size_makes_no_memory(tmp_path: Path) -> None:
+    for rank in (0, 3):
+        small_rank(tmp_path / f"{rank}.json", rank, 2**31)
+    digests = [digest_of(fs.load_trace(tmp_path / f"{rank}.json"), "", 0) for rank in (0, 3)]
+    tracemalloc.start()
+    try:
+        (note,) = rank_notes(digests)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert note == "2,147,483,646 of 2,147,483,648 ranks have no trace: 1, 2, 4, 5, 6, 7, 8, 9, …"
+
+
+def test_ranks_beyond_the_world_size_are_noted(tmp_path: Path) -> None:
+    for rank in (0, 3):
+        small_rank(tmp_path / f"{rank}.json", rank, 2)
+    beyond = pytest.warns(UserWarning, match="a world size of 2, but are of rank 3 too")
+    with beyond, pytest.warns(UserWarning, match="1 of 2 ranks have no trace: 1"):
+        notes = fs.load_ranks(tmp_path, workers=1).notes
+    assert "The traces name a world size of 2, but are of rank 3 too." in notes
+
+
+@pytest.mark.parametrize(
+    ("rank", "world", "reason"),
+    [
+        (2**31, 2, r'"rank" is 2147483648; it must be an integer from 0 to 2147483647'),
+        (0, 2**31 + 1, r'"world_size" is 2147483649; it must be an integer from 1 to 2147483648'),
+        (0, 0, r'"world_size" is 0; it must be'),
+        (0, -1, r'"world_size" is -1; it must be'),
+        (0, 2.5, r'"world_size" is 2.5; it must be'),
+        (0, True, r'"world_size" is True; it must be'),
+        (0, "\x1b[31m", r'"world_size" is \'\\x1b\[31m\'; it must be'),
+    ],
+)
+def test_ranks_and_sizes_beyond_the_limits_are_refused(rank: int, world: object, reason: str, tmp_path: Path) -> None:
+    small_rank(tmp_path / "a.json", rank, world)
+    with pytest.raises(ValueError, match=reason):
+        fs.load_ranks(tmp_path, workers=1)
+
+
+def test_without_a_world_size_no_rank_is_absent(tmp_path: Path) -> None:
+    small_rank(tmp_path / "a.json", 7, None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fs.load_ranks(tmp_path, workers=1).notes == []
+
+
 @pytest.mark.parametrize(
     ("name", "rank"),
     [
@@ -286,6 +345,27 @@ def test_a_task_that_kills_its_worker_is_a_failure_and_the_others_are_not_lost()
     assert [one for one in found if not isinstance(one, Failure)] == [0, 10, 20, 40, 50]
     assert isinstance(found[3], Failure) and found[3].source == "file 3" and "died" in found[3].reason
     assert ATTEMPTS == 3
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed in /proc")
+def test_a_worker_killed_while_it_writes_its_result_stops_nothing() -> None:
+    program = (
+        "from ranks_cases import dies_while_it_writes\nfrom flopscope.ranks.engine import run_everywhere\n"
+        "found = run_everywhere(dies_while_it_writes, range(6), list('abcdef'), None, 2)\n"
+        "print([len(one) if isinstance(one, bytes) else one.source for one in found])"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.stdout in ("[0, 1, 2, 'd', 4, 5]\n", f"[0, 1, 2, {64 << 20}, 4, 5]\n"), done.stderr  # it may be late
+
+
+def test_results_that_no_folder_takes_go_through_the_pipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert _taken(_run_chunk(len, ["a", "bb"], str(tmp_path / "none"))) == [1, 2]
+    assert _taken(_run_chunk(len, ["a", "bb"], str(tmp_path))) == [1, 2] and not list(tmp_path.iterdir())
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with _folder() as folder:
+        assert folder is None and _taken(_run_chunk(len, ["a"], folder)) == [1]
 
 
 def is_running(process: int) -> bool:

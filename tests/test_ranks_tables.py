@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ import flopscope as fs
 
 pytest.importorskip("dask")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
-from ranks_cases import edited, simulated
+from ranks_cases import edited, simulated, small_rank
 from ranks_simulator import Simulated
 from report_pages import PageRead
 
 from flopscope.cli.program import main
 from flopscope.ranks.digest import digest_of
 from flopscope.ranks.ranks import Ranks
+from flopscope.ranks.schema import SCHEMA
 
 
 def test_rows_have_statistics_over_the_ranks(ranks: fs.Ranks, slow: tuple[Path, Simulated]) -> None:
@@ -180,6 +182,28 @@ def test_a_rank_without_events_is_noted(tmp_path: Path) -> None:
         ranks.tables()
     assert "Rank 1: no op with work is recorded." in text and ranks.findings == []
     assert "The clock of rank 1 is not aligned" in text
+
+
+def test_ranks_without_events_have_empty_tables_and_a_page(tmp_path: Path, capsys: Any) -> None:
+    for rank in (0, 1):
+        small_rank(tmp_path / f"{rank}.json", rank, 2, events=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ranks = fs.load_ranks(tmp_path, workers=1)
+        tables, text = ranks.tables(), str(ranks)
+        page, json_file = tmp_path / "page.html", tmp_path / "out.json"
+        parquet = ["--parquet", str(tmp_path / "tables")] if find_spec("pyarrow") else []
+        main(["ranks", str(tmp_path / "0.json"), str(tmp_path / "1.json"), "-o", str(page), "--json", str(json_file)])
+        main(["ranks", str(tmp_path / "0.json"), str(tmp_path / "1.json"), *parquet])
+    assert {name: set(frame) for name, frame in tables.items()} == {name: set(SCHEMA[name]) for name in SCHEMA}
+    counts = {name: len(frame) for name, frame in tables.items() if len(frame)}
+    assert counts == {"files": 2, "ranks": 2, "steps": 2}
+    assert tables["steps"].drop(columns="rank").isna().all(axis=None)
+    assert "no work of a device is recorded" in text and text.split("\n\n")[0] in capsys.readouterr().out
+    assert "no work of a device is recorded" in PageRead(page).text
+    assert [row["events"] for row in json.loads(json_file.read_text())["files"]] == [0, 0]
+    with pytest.raises(ValueError, match="hosts of the ranks are unknown"):
+        ranks.plot_links()
 
 
 def test_the_types_of_parquet_files_do_not_depend_on_the_rows(ranks: fs.Ranks, tmp_path: Path) -> None:

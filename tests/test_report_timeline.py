@@ -27,6 +27,26 @@ NONE = -1
 MISSING = -(2**63)
 
 
+def names_page(folder: Path, names: int) -> PageRead:
+    """Return the page of ops of different names, each longer than the one before."""
+    host = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "args": {}}
+    events = [{**host, "name": f"op{i}", "ts": 100 * i, "dur": i + 1} for i in range(names)]
+    (folder / "t.json").write_text(json.dumps({"traceEvents": events}))
+    fs.load_trace(folder / "t.json").write_report(folder / "t.html")
+    return PageRead(folder / "t.html")
+
+
+def test_names_past_the_limit_are_one_and_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(timeline_module, "MOST_LABELS", 3)
+    page = Drawn(names_page(tmp_path, 8))
+    assert [page.name(i) for i in page.blocks("host")] == ["(another name)"] * 5 + ["op5", "op6", "op7"]
+    assert page.data["facts"]["names_left_out"] == 5
+
+
+def test_no_name_is_left_out_within_the_limit(tmp_path: Path) -> None:
+    assert Drawn(names_page(tmp_path, 8)).data["facts"]["names_left_out"] == 0
+
+
 class Drawn:
     """The timeline of a page, decoded as its script does."""
 

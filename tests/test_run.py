@@ -30,6 +30,16 @@ PROGRAMS = {
     "exit -1": "import sys; sys.exit(-1)",
     "exit text": "import sys; print('out'); sys.exit('a reason')",
     "exit object": "import sys; sys.exit(['a', 'list'])",
+    "exit object without text": "class A:\n    def __str__(self): raise ValueError\nraise SystemExit(A())",
+    "exit object of a text that is none": "class A:\n    def __str__(self): return None\nraise SystemExit(A())",
+    "exit object that interrupts": "class A:\n    def __str__(self): raise KeyboardInterrupt\nraise SystemExit(A())",
+    "exit without code": "class A(SystemExit):\n    code = property(lambda self: 1 / 0)\nraise A('text')",
+    "exit of an odd number": "class A(int):\n    def __int__(self): raise ValueError\nraise SystemExit(A(5))",
+    "exit 2**70": "raise SystemExit(2**70)",
+    "exit text without stderr": "import sys; sys.stderr = None; sys.exit('a reason')",
+    "exit text with an odd stderr": "import sys; sys.stderr = object(); sys.exit('a reason')",
+    "exit text without print": "import builtins; builtins.print = None; raise SystemExit('a reason')",
+    "trace that raises": "import sys\ndef trace(*_): raise ValueError\nsys.settrace(trace); sys.exit(3)",
     "raise SystemExit": "raise SystemExit",
     "exception": """
         def f(x):

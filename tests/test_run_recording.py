@@ -164,6 +164,7 @@ def test_a_second_signal_ends_the_writing(first: signal.Signals, second: signal.
         wait_for(folder / "ready")
         process.send_signal(first)
         wait_for(folder / "program.report.begun")
+        time.sleep(1.1)  # else it were a copy of the first
         process.send_signal(second)
         _, err = process.communicate(timeout=30)
     assert process.returncode == -first, err

@@ -3,6 +3,7 @@
 
 #include "kernels/cuda_device.h"
 #include "python/core.h"
+#include "base/memory.h"
 #include "sources/cupti/cupti.h"
 
 /* Find NVIDIA's libraries as cuda-pathfinder does: those already loaded, wheels, conda, the system. */
@@ -162,6 +163,13 @@ static PyObject *cuda_is_here(PyObject *module, PyObject *unused)
     Py_END_ALLOW_THREADS return PyBool_FromLong(here);
 }
 
+static PyObject *trim_memory(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    Py_BEGIN_ALLOW_THREADS fs_memory_trim();
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
     {"arrow_stream", fs_arrow_capsule, METH_VARARGS,
      "arrow_stream($module, rows, columns, /)\n--\n\nReturn a capsule of an Arrow stream of (name, type, values) "
@@ -173,6 +181,7 @@ static PyMethodDef functions[] = {
      "searches for them. Raise RuntimeError naming the missing library."},
     {"cuda_is_here", cuda_is_here, METH_NOARGS,
      "Return whether the loaded CUDA driver has a device. Initialises the driver."},
+    {"trim_memory", trim_memory, METH_NOARGS, "Return freed memory to the system."},
     {"empty", (PyCFunction)(void (*)(void))empty, METH_VARARGS | METH_KEYWORDS,
      "empty($module, shape, *, dtype=\"float32\", device=None)\n--\n\nReturn a tensor with uninitialized elements. "
      "Records no event.\n\n"

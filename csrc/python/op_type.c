@@ -51,7 +51,7 @@ static void refuse_keyword(const fs_op *op, PyObject *name)
 {
     PyObject *hint = fs_did_you_mean(name, form_parameters[op->form].names, form_parameters[op->form].count);
     if (hint != NULL)
-        PyErr_Format(PyExc_TypeError, "%s%s has no argument '%U'%U", op->name, form_signatures[op->form], name, hint);
+        PyErr_Format(PyExc_TypeError, "%s%s has no argument %R%U", op->name, form_signatures[op->form], name, hint);
     Py_XDECREF(hint);
 }
 

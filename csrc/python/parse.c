@@ -6,6 +6,23 @@
 
 #include "kernels/cuda_device.h"
 
+/* Return a message with the characters escaped that a terminal would interpret: it may name what a file holds. */
+static PyObject *printable(const char *message)
+{
+    PyObject *text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
+    for (Py_ssize_t i = 0; text != NULL && i < PyUnicode_GET_LENGTH(text); i++) {
+        Py_UCS4 character = PyUnicode_READ_CHAR(text, i);
+        if (Py_UNICODE_ISPRINTABLE(character)) continue;
+        PyObject *one = PyUnicode_FromOrdinal((int)character);
+        PyObject *code = PyUnicode_FromFormat(character < 256 ? "\\x%02x" : "\\u%04x", (unsigned)character);
+        PyObject *more = one != NULL && code != NULL ? PyUnicode_Replace(text, one, code, -1) : NULL;
+        Py_XDECREF(one);
+        Py_XDECREF(code);
+        Py_SETREF(text, more);
+    }
+    return text;
+}
+
 PyObject *fs_raise(const fs_error *err)
 {
     static const char *const names[FS_STATUS_COUNT] = {
@@ -16,7 +33,9 @@ PyObject *fs_raise(const fs_error *err)
     if (err->status == FS_INTERRUPTED && PyErr_Occurred()) return NULL;
     PyObject *builtins = PyEval_GetBuiltins();
     PyObject *type = PyDict_GetItemString(builtins, names[err->status]);
-    PyErr_SetString(type ? type : PyExc_RuntimeError, err->message);
+    PyObject *text = printable(err->message);
+    if (text != NULL) PyErr_SetObject(type ? type : PyExc_RuntimeError, text);
+    Py_XDECREF(text);
     return NULL;
 }
 
@@ -89,7 +108,7 @@ static void explain_keyword(PyObject *kwargs, const char *function, char **names
         if (!PyUnicode_Check(name) || PySequence_Contains(known, name) != 0) continue;
         PyObject *hint = fs_did_you_mean(name, PySequence_Fast_ITEMS(known), PyList_GET_SIZE(known));
         if (hint != NULL)
-            PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'%U", function, name, hint);
+            PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument %R%U", function, name, hint);
         Py_XDECREF(hint);
         break;
     }

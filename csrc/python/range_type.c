@@ -73,7 +73,7 @@ static bool take_work(range_object *self, PyObject *value, const char *what, dou
                      self->name, Py_TYPE(value)->tp_name);
         return false;
     }
-    if (isfinite(*work) && *work >= 0) return true;
+    if (*work >= 0 && *work <= FS_MOST_WORK) return true;
     PyErr_Format(PyExc_ValueError, "%s of the range %R must be a finite number of at least 0, not %R", what, self->name,
                  value);
     return false;

@@ -11,10 +11,7 @@
  * doubles beyond MANY_RUNS. */
 #include "python/core.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -27,6 +24,7 @@
 #include "python/code_places.h"
 #include "python/pending_calls.h"
 #include "python/store_type.h"
+#include "python/ticker.h"
 #include "store/stack_log.h"
 
 enum {
@@ -62,10 +60,8 @@ typedef struct {
     bool running;
     uint32_t generation;
     pid_t process;
-    pthread_t ticker;
-    pthread_mutex_t mutex; /* of `ending` */
-    pthread_cond_t wake;
-    bool ending;
+    fs_ticker ticker;
+    bool held;
     int file; /* of the log; -1: the samples stay in memory */
     fs_stack_log log;
     int64_t logged; /* ns: when it was written */
@@ -193,14 +189,6 @@ static PyThreadState *first_thread(void)
     return PyInterpreterState_ThreadHead(PyInterpreterState_Main());
 }
 
-static void end_ticks(sampler_object *self)
-{
-    pthread_mutex_lock(&self->mutex);
-    self->ending = true;
-    pthread_cond_signal(&self->wake);
-    pthread_mutex_unlock(&self->mutex);
-}
-
 /* Write the samples to the log. Those that go on begin again. Whoever reads the log removes it. */
 static void write_log(sampler_object *self)
 {
@@ -209,7 +197,7 @@ static void write_log(sampler_object *self)
     for (uint32_t i = 0; i < self->thread_count; i++) self->threads[i].run = FS_NONE;
     bool wanted = fstat(self->file, &facts) == 0 && facts.st_nlink > 0;
     if (wanted && fs_stack_log_write(&self->log, &self->stacks, self->file, NULL) == FS_OK) return;
-    end_ticks(self);
+    fs_ticker_end(&self->ticker);
     self->running = false;
     self->stacks.count = 0;
 }
@@ -259,22 +247,6 @@ static bool ask(sampler_object *self)
     return true;
 }
 
-/* Wait for the next tick. Return false at the end. */
-static bool wait_for_tick(sampler_object *self)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    int64_t at =
-        (int64_t)until.tv_sec * 1000000000 + until.tv_nsec + __atomic_load_n(&self->interval, __ATOMIC_RELAXED);
-    until = (struct timespec){at / 1000000000, at % 1000000000};
-    pthread_mutex_lock(&self->mutex);
-    int status = 0;
-    while (!self->ending && status != ETIMEDOUT) status = pthread_cond_timedwait(&self->wake, &self->mutex, &until);
-    bool goes_on = !self->ending;
-    pthread_mutex_unlock(&self->mutex);
-    return goes_on;
-}
-
 static void *tick(void *argument)
 {
     sampler_object *self = argument;
@@ -282,8 +254,9 @@ static void *tick(void *argument)
     PyGILState_STATE state = PyGILState_Ensure();
     PyThreadState *mine = PyEval_SaveThread();
     int64_t begun = cpu_of(CLOCK_THREAD_CPUTIME_ID);
-    while (wait_for_tick(self)) {
+    while (fs_ticker_wait(&self->ticker, &self->interval)) {
         bool asked = ask(self);
+        fs_ticker_ticked(&self->ticker);
         __atomic_store_n(&self->tick, cpu_of(CLOCK_THREAD_CPUTIME_ID) - begun, __ATOMIC_RELAXED);
         if (!asked) {
             PyEval_RestoreThread(mine);
@@ -330,23 +303,6 @@ static void see_at_start(sampler_object *self, PyThreadState *thread)
     if (seen != NULL) seen->cpu = cpu_of(seen->clock);
 }
 
-/* Begin to tick. Signals stay with the program's threads. */
-static int start_ticker(sampler_object *self)
-{
-    pthread_condattr_t attributes;
-    sigset_t all, before;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_mutex_init(&self->mutex, NULL);
-    pthread_cond_init(&self->wake, &attributes);
-    pthread_condattr_destroy(&attributes);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int problem = pthread_create(&self->ticker, NULL, tick, self);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return problem;
-}
-
 static PyObject *sampler_start(PyObject *object, PyObject *unused)
 {
     (void)unused;
@@ -361,10 +317,10 @@ static PyObject *sampler_start(PyObject *object, PyObject *unused)
         see_at_start(self, thread);
     self->process = getpid();
     self->generation = fs_fork_generation();
-    self->ending = false;
+    self->held = false;
     self->asked = 0;
     self->running = true;
-    int problem = start_ticker(self);
+    int problem = fs_ticker_start(&self->ticker, tick, self);
     if (problem != 0) {
         self->running = false;
         return PyErr_Format(PyExc_RuntimeError, "no thread can be started to sample stacks: %s", strerror(problem));
@@ -379,10 +335,11 @@ static void stop(sampler_object *self)
         take_sample(self, fs_clock_now());
         if (self->file >= 0) write_log(self);
         running = NULL;
-        end_ticks(self);
-        Py_BEGIN_ALLOW_THREADS pthread_join(self->ticker, NULL);
+        fs_ticker_end(&self->ticker);
+        Py_BEGIN_ALLOW_THREADS pthread_join(self->ticker.thread, NULL);
         Py_END_ALLOW_THREADS
     }
+    if (running == self) running = NULL; /* in a forked child */
     self->running = false;
 }
 
@@ -390,6 +347,30 @@ static PyObject *sampler_stop(PyObject *object, PyObject *unused)
 {
     (void)unused;
     stop((sampler_object *)object);
+    Py_RETURN_NONE;
+}
+
+/* Before a fork. A Python that is alone with the ticking thread warns of the fork if that thread runs. In one with
+ * other threads, to end and to start it would take its turn, and the caller's, at the GIL: 5 ms for each busy thread,
+ * several times. */
+static PyObject *sampler_hold(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    sampler_object *self = (sampler_object *)object;
+    if (running != self || !is_running(self)) Py_RETURN_NONE;
+    int threads = 0;
+    for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread)) threads++;
+    self->held = threads > 2; /* the caller and the ticking thread */
+    if (self->held) fs_ticker_hold(&self->ticker);
+    else stop(self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *sampler_release(PyObject *object, PyObject *unused)
+{
+    sampler_object *self = (sampler_object *)object;
+    if (!self->held) return sampler_start(object, unused);
+    fs_ticker_release(&self->ticker);
     Py_RETURN_NONE;
 }
 
@@ -477,6 +458,8 @@ static PyObject *sampler_report(PyObject *object, void *unused)
 static PyMethodDef sampler_methods[] = {
     {"start", sampler_start, METH_NOARGS, "Begin to sample. RuntimeError says why that is impossible."},
     {"stop", sampler_stop, METH_NOARGS, "End sampling, until it is started again."},
+    {"hold", sampler_hold, METH_NOARGS, "Before a fork: let no thread of the sampler do anything."},
+    {"release", sampler_release, METH_NOARGS, "After a fork, in the parent: go on."},
     {"add_log", sampler_add_log, METH_O,
      "Append the samples of the log of another sampler, as bytes; of this one, stopped."},
     {"pour", sampler_pour, METH_VARARGS,

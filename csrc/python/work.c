@@ -396,5 +396,6 @@ int fs_add_work(PyObject *module)
 {
     if (add_dtypes(module) < 0 || fs_add_constant(module, "categories", categories_object()) < 0) return -1;
     if (fs_add_constant(module, "product_units", product_units()) < 0) return -1;
+    if (fs_add_constant(module, "most_work", PyFloat_FromDouble(FS_MOST_WORK)) < 0) return -1;
     return PyModule_AddFunctions(module, functions);
 }

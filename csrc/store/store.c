@@ -8,11 +8,9 @@
 #include "base/lock.h"
 #include "base/memory.h"
 #include "base/saturate.h"
+#include "store/chunks.h"
 #include "store/samples.h"
 #include "store/stacks.h"
-
-/* More events than ids: the last id means "none". */
-enum { MAX_CHUNKS = (1 << (32 - FS_CHUNK_BITS)) - 1 };
 
 /* Open events of a suspended task. */
 typedef struct {
@@ -29,15 +27,13 @@ struct fs_store {
     fs_lock lock;
     uint64_t serial; /* distinguishes stores in thread_cache, as addresses may be reused */
     uint32_t count;
-    uint32_t chunk_count, chunk_capacity;
-    fs_chunk **chunks;
+    fs_chunks chunks;
     fs_intern names, signatures;
     fs_intern lane_keys; /* device and id of each lane, ids as in lanes */
     fs_lane *lanes;
     uint32_t lane_count, lane_capacity;
     aside *asides;
     uint32_t aside_count, aside_capacity;
-    bool many; /* many events are expected */
     int64_t window[2];
     fs_device_facts *devices;
     int device_count;
@@ -69,8 +65,7 @@ fs_status fs_store_create(fs_store **store, fs_error *err)
 void fs_store_destroy(fs_store *store)
 {
     if (store == NULL) return;
-    for (uint32_t i = 0; i < store->chunk_count; i++) fs_free(store->chunks[i]);
-    fs_free(store->chunks);
+    fs_chunks_clear(&store->chunks);
     fs_free(store->lanes);
     fs_free(store->asides);
     fs_free(store->devices);
@@ -85,7 +80,7 @@ void fs_store_destroy(fs_store *store)
 
 void fs_store_expect(fs_store *store, uint32_t count)
 {
-    store->many = count >= FS_CHUNK_EVENTS;
+    store->chunks.many = count >= FS_CHUNK_EVENTS;
 }
 
 /* Ids ------------------------------------------------------------------------------------------------------------ */
@@ -167,30 +162,11 @@ fs_status fs_store_thread_lane_of(fs_store *store, uint64_t thread, uint32_t *la
 
 /* Appending ------------------------------------------------------------------------------------------------------ */
 
-static fs_status add_chunk(fs_store *store, fs_error *err)
-{
-    if (store->chunk_count == MAX_CHUNKS) {
-        return fs_fail(err, FS_OUT_OF_MEMORY, "a store holds at most %lld events: profile a shorter part",
-                       (long long)MAX_CHUNKS << FS_CHUNK_BITS);
-    }
-    if (store->chunk_count == store->chunk_capacity) {
-        uint32_t capacity = store->chunk_capacity ? store->chunk_capacity * 2 : 16;
-        fs_chunk **chunks = fs_realloc(store->chunks, capacity * sizeof *chunks);
-        if (chunks == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u events", store->count + 1);
-        store->chunks = chunks;
-        store->chunk_capacity = capacity;
-    }
-    fs_chunk *chunk = store->many ? fs_malloc_huge(sizeof *chunk) : fs_malloc(sizeof *chunk);
-    if (chunk == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u events", store->count + 1);
-    store->chunks[store->chunk_count++] = chunk;
-    return FS_OK;
-}
-
 static fs_status append(fs_store *store, const fs_event *event, uint32_t *index, fs_error *err)
 {
     uint32_t at = store->count & (FS_CHUNK_EVENTS - 1);
-    if (store->count >> FS_CHUNK_BITS == store->chunk_count) FS_TRY(add_chunk(store, err));
-    fs_chunk *chunk = store->chunks[store->count >> FS_CHUNK_BITS];
+    if (store->count >> FS_CHUNK_BITS == store->chunks.count) FS_TRY(fs_chunks_add(&store->chunks, err));
+    fs_chunk *chunk = store->chunks.at[store->count >> FS_CHUNK_BITS];
 #define STORE_FIELD(type, name, missing, prose) chunk->name[at] = event->name;
     FS_EVENT_COLUMN_LIST(STORE_FIELD)
     if (index != NULL) *index = store->count;
@@ -247,7 +223,7 @@ fs_status fs_store_begin_on(fs_store *store, uint32_t lane, fs_event_kind kind, 
     return status;
 }
 
-#define AT(store, index, field) ((store)->chunks[(index) >> FS_CHUNK_BITS]->field[(index) & (FS_CHUNK_EVENTS - 1)])
+#define AT(store, index, field) ((store)->chunks.at[(index) >> FS_CHUNK_BITS]->field[(index) & (FS_CHUNK_EVENTS - 1)])
 
 static void close_event(fs_store *store, uint32_t index, int64_t end)
 {
@@ -372,7 +348,7 @@ void fs_store_set(fs_store *store, uint32_t index, const fs_event *event)
 {
     uint32_t at = index & (FS_CHUNK_EVENTS - 1);
     fs_lock_take(&store->lock);
-    fs_chunk *chunk = store->chunks[index >> FS_CHUNK_BITS];
+    fs_chunk *chunk = store->chunks.at[index >> FS_CHUNK_BITS];
     FS_EVENT_COLUMN_LIST(STORE_FIELD)
     fs_lock_give(&store->lock);
 }
@@ -465,7 +441,7 @@ void fs_store_get(const fs_store *store, uint32_t index, fs_event *event)
 
 const fs_chunk *fs_store_chunk(const fs_store *store, uint32_t chunk)
 {
-    return store->chunks[chunk];
+    return store->chunks.at[chunk];
 }
 
 uint32_t fs_store_name_count(const fs_store *store)
@@ -515,5 +491,5 @@ fs_lane fs_store_lane(const fs_store *store, uint32_t id)
 
 int64_t fs_store_nbytes(const fs_store *store)
 {
-    return (int64_t)store->chunk_count * (int64_t)sizeof(fs_chunk);
+    return (int64_t)store->chunks.count * (int64_t)sizeof(fs_chunk);
 }

@@ -96,7 +96,7 @@ extern const fs_event fs_event_missing;
 
 enum { FS_CHUNK_BITS = FS_BLOCK(16, 5), FS_CHUNK_EVENTS = 1 << FS_CHUNK_BITS };
 
-typedef struct {
+typedef struct fs_chunk {
 #define FS_EVENT_ARRAY(type, name, missing, prose) type name[FS_CHUNK_EVENTS];
     FS_EVENT_COLUMN_LIST(FS_EVENT_ARRAY)
 #undef FS_EVENT_ARRAY

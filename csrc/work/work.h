@@ -32,6 +32,9 @@ typedef struct {
     bool of_kernels;    /* what its kernels tell (kernel_work.h) replaces it */
 } fs_work;
 
+/* More FLOPs or bytes of a call are an error, so that sums of as many calls as a store holds are finite. */
+#define FS_MOST_WORK 1e280
+
 /* Unknown work. */
 extern const fs_work fs_work_unknown;
 

@@ -186,7 +186,7 @@ class Analysis:
         """Whether the program marked its steps."""
         return any(step.name is not None for step in self.steps)
 
-    @property
+    @cached_property
     def step_count(self) -> int:
         """Number of all steps, to divide the table's columns by; 1 for a profile without any."""
         return max(len(self.steps), 1)
@@ -243,14 +243,16 @@ class Analysis:
         """µs of a step, or of the profile; summed over the devices if there are several."""
         return self.scale * sum(step.end - step.begin for step in self.alike) * max(len(self.devices), 1)
 
+    @cached_property
+    def _row_parts(self) -> npt.NDArray[np.int64]:
+        """For each row the index in PARTS of the time beyond its ideal time; the last entry is that of no row."""
+        terms = zip(*(self.columns[name] for name in ("bound", "pct_peak_flops", "pct_peak_bandwidth")), strict=True)
+        places = [PARTS.index(_beyond(*term)) for term in terms]
+        return np.array([*places, PARTS.index("unmodelled")], dtype=np.int64)
+
     def cell_parts(self) -> npt.NDArray[np.int64]:
         """Return for each cell the index in PARTS of the time beyond its ideal time."""
-        terms = zip(*(self.columns[name] for name in ("bound", "pct_peak_flops", "pct_peak_bandwidth")), strict=True)
-        by_row = np.array(
-            [PARTS.index(_beyond(*term)) for term in terms] + [PARTS.index("unmodelled")],
-            dtype=np.int64,
-        )
-        parts: npt.NDArray[np.int64] = by_row[self.cells["row"]]  # row -1 is the last entry
+        parts: npt.NDArray[np.int64] = self._row_parts[self.cells["row"]]  # row -1 is the last entry
         parts[self.cells["ideal"] < 0] = PARTS.index("unmodelled")
         for number, name in enumerate(CLASSES):
             if name != "computation":
@@ -270,6 +272,11 @@ class Analysis:
     def ops(self) -> list[Op]:
         """The ops with work in the steps that are alike, longest first."""
         return self._ops_of(self.cells["step"] >= self.apart)
+
+    @cached_property
+    def has_namespaced_ops(self) -> bool:
+        """Whether an op with work is called as those of a library are, such as aten::mm."""
+        return any("::" in op.key for op in self.ops)
 
     @cached_property
     def all_ops(self) -> list[Op]:
@@ -342,14 +349,22 @@ class Analysis:
         found = (Gap(CAUSES[c], row, wait, int(s[0]), s[1], s[2]) for (c, row, wait), s in sums.items())
         return sorted(found, key=lambda gap: -gap.time)
 
+    @cached_property
+    def _idle_of(self) -> Mapping[str, float]:
+        """The idle time by cause, µs per step, in the order of the longest idle times."""
+        times: dict[str, float] = {}
+        for gap in self.gaps:
+            times[gap.cause] = times.get(gap.cause, 0.0) + gap.time
+        return times
+
     def causes_of(self, part: str) -> Mapping[str, float]:
         """Return the idle time of a part by the label of its cause, µs per step, longest first."""
         times: dict[str, float] = {}
-        for gap in self.gaps:
-            cause = CAUSES.index(gap.cause)
-            if IDLE_PARTS[cause] == part:
-                label = _core.idle_labels[cause]
-                times[label] = times.get(label, 0.0) + gap.time
+        for cause, time in self._idle_of.items():
+            place = CAUSES.index(cause)
+            if IDLE_PARTS[place] == part:
+                label = _core.idle_labels[place]
+                times[label] = times.get(label, 0.0) + time
         return dict(sorted(times.items(), key=lambda item: -item[1]))
 
     def idle(self, *causes: str) -> float:

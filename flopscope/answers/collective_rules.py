@@ -140,6 +140,8 @@ def communication(analysis: Analysis) -> Iterator[Finding]:
         kinds[call.kind] = kinds.get(call.kind, 0.0) + time
     kind = max(kinds, key=lambda name: kinds[name])
     share, total = min(transfers / exposed, 1.0), sum(op.time for op in ops)
+    if not total:
+        return  # all of them ran during computation, or in steps that are left out
     computing = sum(op.time for op in analysis.ops if op.part not in ("copy", "communication"))
     keys = set(analysis.columns["key"])
     yield Finding(

@@ -242,8 +242,10 @@ def low_precision(analysis: Analysis) -> Iterator[Finding]:
         return
     claims = []
     for op in analysis.ops:
+        if op.unit not in UNITS:
+            continue
         fused, half = is_attention(op), _half(analysis, op)
-        if op.unit not in UNITS or not half or not (_is_served(op) or fused):
+        if not half or not (_is_served(op) or fused):
             continue
         if op.unit == "fp32" and _rate(analysis, op, "tf32_tensor") > 0:
             continue  # first allow TF32
@@ -430,9 +432,9 @@ def _elements(op: Op) -> int:
 def _unfilled(analysis: Analysis, op: Op, kernel: Kernel) -> float:
     """Return the share of a kernel's time that more blocks would save; 0 where its launches may have several grids."""
     processors = analysis.sm_counts.get(op.device, 0)
-    if op.row < 0 or kernel.count > 1.01 * op.calls or _elements(op) < PER_PROCESSOR * processors:
-        return 0.0
     if kernel.blocks <= 0 or processors <= 0 or kernel.count <= 0 or kernel.time / kernel.count < SHORTEST:
+        return 0.0
+    if op.row < 0 or kernel.count > 1.01 * op.calls or _elements(op) < PER_PROCESSOR * processors:
         return 0.0
     if kernel.blocks <= FILLED * processors:
         return 1 - kernel.blocks / processors

@@ -60,7 +60,7 @@ def cached(analysis: Analysis) -> Iterator[str]:
     found: list[tuple[Op, float]] = []
     for op in analysis.ops:
         ratio = _moved(analysis, op)
-        if ratio < CACHED and op.memory >= max(op.compute, TRAFFIC_SHARE * op.time):
+        if op.time > 0 and ratio < CACHED and op.memory >= max(op.compute, TRAFFIC_SHARE * op.time):
             found.append((op, ratio))
     found.sort(key=lambda pair: -pair[0].time)
     if not found or sum(op.time for op, _ in found) < LEAST_CACHED * analysis.unobserved:
@@ -142,8 +142,9 @@ def _products(analysis: Analysis) -> list[Op]:
     """Return the products on tensor cores that the traffic does not hold up."""
     found = []
     for op in analysis.ops:
+        if not is_product(op) or not str(op.unit).endswith("_tensor"):
+            continue
         ratio = _counted(analysis, op, "traffic_ratio")
-        starved = not math.isnan(ratio) and op.memory * ratio >= TRAFFIC_SHARE * op.time
-        if is_product(op) and str(op.unit).endswith("_tensor") and not starved:
+        if math.isnan(ratio) or op.memory * ratio < TRAFFIC_SHARE * op.time:
             found.append(op)
     return found

@@ -137,7 +137,7 @@ def _launches(analysis: Analysis) -> float:
     launches, kernels = (sum(row[place] for row in rows if row[place] == row[place]) for place in (0, 1))
     kinds = zip(analysis.columns["device_type"], analysis.columns["count"], strict=True)
     pieces = sum(int(count) for kind, count in kinds if kind != "cpu")
-    if not any(row[2] >= LATE for row in rows) or launches <= 0.5 * pieces:
+    if not any(row[2] >= LATE for row in rows) or launches <= 0.5 * pieces or not kernels:
         return 0.0
     if any(GRAPH_LAUNCH.search(key) for key in analysis.columns["key"]):
         return 0.0

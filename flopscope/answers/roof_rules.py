@@ -217,12 +217,14 @@ def far_from_roof(analysis: Analysis) -> Iterator[Finding]:
     """
     if not is_gpu(analysis):
         return
+    busy = sum(op.time for op in analysis.ops)
+    if not analysis.ops or analysis.ops[0].time < LEAST_SHARE * busy:  # the longest
+        return
     explained: dict[int, float] = {}
     for rule in OTHERS:
         for finding in rule(analysis):
             for source, time in finding.claims:
                 explained[id(source)] = explained.get(id(source), 0.0) + time
-    busy = sum(op.time for op in analysis.ops)
     found: dict[tuple[str, str], list[tuple[Op, Kernel, Cause]]] = {}
     for op in analysis.ops:
         if op.time < LEAST_SHARE * busy:

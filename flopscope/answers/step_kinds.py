@@ -25,7 +25,8 @@ def first_apart(times: Sequence[float]) -> int:
     """
     for count in range(len(times) // 3, 0, -1):
         later = times[count:]
-        if min(times[:count]) > max(LONG * statistics.median(later), APART * max(later)):
+        usual = statistics.median(later)  # beside steps that take no time, any other one is long
+        if usual > 0 and min(times[:count]) > max(LONG * usual, APART * max(later)):
             return count
     return 0
 

@@ -8,6 +8,7 @@ device that works less waits for the host where the host's own time then limits 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from flopscope.answers.advice import Pools
 from flopscope.answers.analysis import CAUSES, PARTS, Analysis, Op, place_of
 from flopscope.answers.changes import Change, change_of, checked_rules
 from flopscope.answers.rules import RULES
+from flopscope.support.safe import shown
 from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ __all__ = ["what_if", "what_if_frame"]
 
 CHANGE_WORK = frozenset({"attention", "tf32", "low_precision", "cast", "layout", "fuse", "optimizer"})
 """Rules whose change makes the program do other work, so that its FLOPs and bytes are unknown."""
+LONGEST = 100 * 365 * 86400 * 10**9
+"""ns, a century: numbers that make the times longer are refused, as they would not fit 64 bits."""
 COMPUTE, MEMORY, UNMODELLED, HOST = (PARTS.index(name) for name in ("compute", "memory", "unmodelled", "host"))
 Floats = npt.NDArray[np.float64]
 
@@ -71,17 +75,25 @@ def what_if_frame(
     host = _checked_host(analysis, host_us_per_launch)
     model = Model(analysis)
     model.follow(rules)
-    if change is not None:
-        model.change(change)
-    return pandas.DataFrame(part_columns(analysis, model.parts(host), model.work()))
+    with np.errstate(over="ignore", invalid="ignore"):  # times beyond all bounds are refused
+        if change is not None:
+            model.change(change)
+        parts = model.parts(host)
+    if not parts.sum() <= max(LONGEST, analysis.total / analysis.scale):
+        given = {"peaks": peaks, "host_us_per_launch": host, "dtype": dtype, "device": device}
+        asked = ", ".join(f"{name}={shown(value)}" for name, value in given.items() if value is not None)
+        raise ValueError(
+            f"what_if({asked}): the times would be longer than a century; rates are per second, host in µs"
+        )
+    return pandas.DataFrame(part_columns(analysis, np.rint(np.maximum(parts, 0.0)).astype(np.int64), model.work()))
 
 
 def _checked_host(analysis: Analysis, host_us_per_launch: object) -> float | None:
     value = host_us_per_launch
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-        raise ValueError(f"host_us_per_launch must be a number of µs, at least 0, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= sys.float_info.max:
+        raise ValueError(f"host_us_per_launch must be a number of µs, at least 0, not {shown(value)}")
     if not analysis.on_device:
         raise ValueError(f"what_if(host_us_per_launch={value!r}): the profile has no work of a GPU")
     return float(value)
@@ -198,7 +210,7 @@ class Model:
         sums = [self._sum(values)[..., 0] for values in (self.compute, self.memory)]
         return np.stack(sums, axis=-1) if self.rated else np.full((*sums[0].shape, 2), math.nan)
 
-    def parts(self, host_us_per_launch: float | None) -> npt.NDArray[np.int64]:
+    def parts(self, host_us_per_launch: float | None) -> Floats:
         """Return the parts by device, step and part, in ns."""
         analysis, gaps = self.analysis, self.analysis.gap_cells
         before = self._sum(np.asarray(analysis.cells["exclusive"], dtype=np.float64))[..., 0]
@@ -208,7 +220,7 @@ class Model:
         if analysis.on_device:
             alike = np.s_[:, analysis.apart :]  # the host's time is known per step of these
             self._wait_for_host(parts[alike], saved[alike], host_us_per_launch)
-        return np.rint(np.maximum(parts, 0.0)).astype(np.int64)
+        return parts
 
     def _wait_for_host(self, parts: Floats, saved: Floats, host_us_per_launch: float | None) -> None:
         """Let the device wait for the host after `saved` ns of work, by device and step, are gone."""

@@ -197,14 +197,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if rest:  # argparse does not accept shapes after an option: measure add --dtype float16 64,64
         _take_shapes(options, rest)
     if getattr(options, "owns_process", False):  # the program has the streams, the warnings and the exceptions
-        return int(options.run(options))
+        status: int = options.run(options)
+        return status
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may not support "µ"
     try:
         with warnings.catch_warnings():
             warnings.showwarning = partial(_show_warning, options.command)
-            status: int | None = options.run(options)
+            failed: int | None = options.run(options)
         if sys.stdout is not None:
             sys.stdout.flush()  # a full disk is an error of the command
     except BrokenPipeError:
@@ -219,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     finally:
         _drop_unwritable()
-    return status or 0
+    return failed or 0
 
 
 def _drop_unwritable() -> None:

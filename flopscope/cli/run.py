@@ -12,14 +12,17 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib import import_module
+from contextvars import Context
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from flopscope.sources.recording import Recording, Window
 from flopscope.support.files import require_writable
+from flopscope.support.imports import after_import
 from flopscope.support.launchers import rank_in
+from flopscope.support.messages import Messages
 from flopscope.support.python_program import PythonProgram, exit_status, wait_for_threads
-from flopscope.support.safe import printable
+from flopscope.support.start import Start
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -36,6 +39,10 @@ examples:
 Options of flopscope come before SCRIPT, -m or -c; all that follows belongs to the program.
 """
 DEADLY = (signal.SIGTERM, signal.SIGHUP)  # signals whose default action ends a program without a trace
+SAME_SIGNAL = 1.0
+"""Seconds in which signals are one: `timeout` sends its signal to the process and to the process's group."""
+SECOND_COPY = 0.1
+"""Seconds in which such a copy arrives."""
 MOST_REPORTS = 10_000
 
 
@@ -112,32 +119,19 @@ def run(options: argparse.Namespace) -> Any:
     Return 2 without running it if it or a file to be written cannot be opened. Raise KeyboardInterrupt, already
     printed, if it ended with one.
     """
+    messages = Messages("flopscope run")
     try:
         program = PythonProgram(options.script, options.arguments, options.kind)
     except OSError as problem:
         path = os.path.abspath(options.script)
-        _tell(f"can't open file {path!r}: [Errno {problem.errno}] {problem.strerror}")
+        messages.tell(f"can't open file {path!r}: [Errno {problem.errno}] {problem.strerror}")
         return 2
     try:
         outputs = Outputs(options, program.name)
     except OSError as problem:
-        _tell(problem)
+        messages.tell(problem)
         return 2
-    return Run(program, outputs, options).run()
-
-
-def _tell(message: object) -> None:
-    """Print a message on the process's stderr, whatever the program made of sys.stderr; it may be closed."""
-    if sys.__stderr__ is not None:
-        with suppress(OSError, ValueError):
-            print(f"flopscope run: {printable(str(message))}", file=sys.__stderr__, flush=True)
-
-
-def _print_summary(prof: Any) -> None:
-    """Print the summary on the process's stderr, fitted to it."""
-    from flopscope.views.fitted import terminal_width
-
-    print(prof.summary().fitted(terminal_width(sys.__stderr__)), file=sys.__stderr__)
+    return Run(program, outputs, options, messages).run()
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
@@ -212,7 +206,9 @@ class Stopped(BaseException):
 class Run:
     """A program, its recording and its results."""
 
-    def __init__(self, program: PythonProgram, outputs: Outputs, options: argparse.Namespace) -> None:
+    def __init__(
+        self, program: PythonProgram, outputs: Outputs, options: argparse.Namespace, messages: Messages
+    ) -> None:
         settings = {
             "record_shapes": options.shapes,
             "with_stack": options.stacks,
@@ -223,20 +219,32 @@ class Run:
         self._program = program
         self._outputs = outputs
         self._options = options
+        self._messages = messages
+        self._tell = messages.tell
+        self._start = Start([self._end_by_signal])
+        self._start.set_arguments(program.argv)
         self._pid = os.getpid()
         self._finished = False
         self._writing = False
+        self._interrupted = -math.inf  # when Ctrl-C ended the program
+        self._signalled: tuple[int, float] | None = None  # the first deadly signal, and when it came
         self._forking = threading.local()  # the signal mask of a thread that forks
         self._recording = Recording(
-            options.steps or options.seconds, settings, _torch_profile, _tell, rank=self._outputs.rank
+            options.steps or options.seconds, settings, self._torch_profile, self._tell, rank=self._outputs.rank
         )
 
     def run(self) -> Any:
         """Run the program to its end, write the results, and return the program's exit status."""
         self._handle_signals()
-        with _told_warnings():
+        with _told_warnings(self._tell):
             self._recording.begin()
+        after_import("numpy", self._start.keep)  # the report needs it
         problem = self._program.run()
+        trace = sys.gettrace()
+        sys.settrace(None)
+        if isinstance(problem, KeyboardInterrupt):
+            self._interrupted = monotonic()
+            _set_interrupt(self._interrupt)
         if problem is None or isinstance(problem, SystemExit):
             try:
                 wait_for_threads()
@@ -245,9 +253,16 @@ class Run:
         status = exit_status(problem)
         if os.getpid() == self._pid:
             self._finish(measures=problem is None or isinstance(problem, SystemExit))
+            if self._signalled is not None:
+                _end_by(self._signalled[0])
         if type(problem) is KeyboardInterrupt:
             _end_by_interrupt()
+        sys.settrace(trace)
         return status
+
+    def _torch_profile(self) -> Any:
+        self._start.keep(sys.modules["torch"])
+        return self._start.import_module("flopscope.torch").profile
 
     def _handle_signals(self) -> None:
         """Write the results when a signal ends the program. A program with a handler of its own keeps it."""
@@ -273,11 +288,20 @@ class Run:
 
     def _end_by_signal(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() == self._pid and not self._finished:
-            if self._writing:
+            first, self._signalled = self._signalled, self._signalled or (number, monotonic())
+            if first is None and not self._writing:
+                sys.settrace(None)
+                self._finish()
+            elif first is None or monotonic() - first[1] < SAME_SIGNAL:
+                return  # the results are being written
+            else:
                 raise Stopped
-            self._finish()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
+        _end_by(number)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Let Ctrl-C end the writing of results, but not as a copy of the one that ended the program."""
+        if monotonic() - self._interrupted >= SAME_SIGNAL:
+            raise KeyboardInterrupt
 
     # Results ----------------------------------------------------------------------------------------------------------
 
@@ -290,42 +314,54 @@ class Run:
             return
         self._writing = True
         try:
-            with _interruptible(), _told_warnings():
-                prof = self._recording.end()
-                if prof is None:
-                    _tell(f"nothing was recorded: {self._recording.why_nothing}")
-                else:
-                    if measures and self._outputs.rank is None:
-                        _measure_cpu(prof)
-                    self._hand_over(prof)
+            self._recording.end_samples()
+            with self._start, _interruptible(self._interrupt), _told_warnings(self._tell):
+                if self._signalled is not None:
+                    sleep(SECOND_COPY)
+                Context().run(self._write, measures)  # without the program's settings of NumPy and decimal
         except KeyboardInterrupt:
-            _tell("interrupted: the results are incomplete")
+            self._tell("interrupted: the results are incomplete")
         except Stopped:
-            _tell("stopped by a signal: the results are incomplete")
-        except Exception as problem:
-            _tell(_described(problem))
+            self._tell("stopped by a signal: the results are incomplete")
+        except BaseException as problem:
+            self._tell(_described(problem))
         finally:
             self._finished, self._writing = True, False
+
+    def _write(self, measures: bool) -> None:
+        prof = self._recording.end()
+        if prof is None:
+            self._tell(f"nothing was recorded: {self._recording.why_nothing}")
+            return
+        if measures and self._outputs.rank is None:
+            with suppress(_Failed):
+                self._attempt("measurement of this CPU's peaks", lambda: _measure_cpu(prof, self._tell))
+        self._hand_over(prof)
 
     def _hand_over(self, prof: Any) -> None:
         rank = self._outputs.rank
         leads = rank is None or rank["rank"] == 0
-        if leads and not self._options.no_summary and sys.__stderr__ is not None:
+        if leads and not self._options.no_summary and self._messages.is_open:
             with suppress(_Failed):
-                self._attempt("summary", lambda: _print_summary(prof))
+                self._attempt("summary", lambda: self._print_summary(prof))
         trace = self._outputs.trace
         if trace is not None:
             with suppress(_Failed):
                 self._attempt("trace", lambda: prof.export_chrome_trace(trace))
                 if leads:
-                    _tell(f"trace: {trace}")
+                    self._tell(f"trace: {trace}")
         with suppress(_Failed), self._outputs.report_to_write() as path:
             if path is not None:
                 self._attempt("report", lambda: prof.write_report(path, title=self._title()))
                 if leads:
-                    _tell(f"report: {path}")
+                    self._tell(f"report: {path}")
         if leads and rank is not None:
             self._say_how_to_join()
+
+    def _print_summary(self, prof: Any) -> None:
+        from flopscope.views.fitted import terminal_width
+
+        self._messages.write(f"{prof.summary().fitted(terminal_width(self._messages))}\n")
 
     def _title(self) -> str:
         """Return the title of the report: the program's and the rank. Arguments may be secret."""
@@ -335,21 +371,23 @@ class Run:
     def _say_how_to_join(self) -> None:
         trace = self._options.trace
         if trace is None:
-            _tell("each rank has its own results; with --trace FILE.json.gz, `flopscope ranks` joins them")
+            self._tell("each rank has its own results; with --trace FILE.json.gz, `flopscope ranks` joins them")
         else:
             pattern = with_rank(trace, {"rank": 0}).replace(".rank0", ".rank*")
-            _tell(f"all ranks together: flopscope ranks {pattern}")
+            self._tell(f"all ranks together: flopscope ranks {pattern}")
 
     def _attempt(self, what: str, act: Callable[[], object]) -> None:
         """Make one of the results. If it fails, tell why and raise _Failed."""
         try:
             act()
-        except Exception as problem:
-            _tell(f"there is no {what}: {_described(problem)}")
+        except (KeyboardInterrupt, Stopped):
+            raise
+        except BaseException as problem:
+            self._tell(f"there is no {what}: {_described(problem)}")
             raise _Failed from problem
 
 
-def _measure_cpu(prof: Any) -> None:
+def _measure_cpu(prof: Any, tell: Callable[[str], object]) -> None:
     """Measure the peaks of this CPU if they rate work of the profile and were never measured."""
     from flopscope.answers.advice import without_peaks
     from flopscope.hardware.device import measure_peaks
@@ -357,50 +395,64 @@ def _measure_cpu(prof: Any) -> None:
     analysis = prof._analysis("summary")
     if analysis.on_device or not without_peaks(analysis):
         return
-    _tell("this CPU's peaks are measured now, once for this machine, which takes about 5 s")
+    tell("this CPU's peaks are measured now, once for this machine, which takes about 5 s")
     try:
         measure_peaks("cpu")
         prof._last_analysis = None
     except (KeyboardInterrupt, RuntimeError) as problem:
-        _tell(f"this CPU's peaks are not measured: {problem or 'interrupted'}")
+        tell(f"this CPU's peaks are not measured: {problem or 'interrupted'}")
 
 
 class _Failed(Exception):
     """A result could not be written, which was told."""
 
 
-def _described(problem: Exception) -> str:
+def _described(problem: BaseException) -> str:
+    """Return what a failure says, never nothing."""
+    kind, text = type(problem).__name__, ""
+    with suppress(Exception):
+        text = str(problem)
+    if not text:
+        return kind
     ours = isinstance(problem, (OSError, ValueError, RuntimeError, MemoryError))
-    return str(problem) if ours else f"{type(problem).__name__}: {problem}"
+    return text if ours else f"{kind}: {text}"
 
 
-def _torch_profile() -> Any:
-    return import_module("flopscope.torch").profile
+def _set_interrupt(handler: Any) -> Any:
+    """Set the handler of Ctrl-C, unless it is ignored, and return the one before, None if nothing was set."""
+    before = signal.getsignal(signal.SIGINT)
+    if before in (signal.SIG_IGN, None):
+        return None
+    with suppress(ValueError):  # outside of the main thread
+        signal.signal(signal.SIGINT, handler)
+        return before
+    return None
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
+def _interruptible(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Let Ctrl-C raise KeyboardInterrupt, whatever the program made of it."""
-    before: Any = signal.SIG_IGN
-    with suppress(ValueError):  # outside of the main thread
-        before = signal.getsignal(signal.SIGINT)
-        if before is not signal.SIG_IGN:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = _set_interrupt(handler)
     try:
         yield
     finally:
-        if before not in (signal.SIG_IGN, None):
-            with suppress(ValueError):
-                signal.signal(signal.SIGINT, before)
+        if before is not None:
+            _set_interrupt(before)
 
 
 @contextmanager
-def _told_warnings() -> Iterator[None]:
+def _told_warnings(tell: Callable[[object], None]) -> Iterator[None]:
     """Print warnings of flopscope as messages."""
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_: _tell(message)
+        warnings.showwarning = lambda message, *_: tell(message)
         warnings.simplefilter("default")
         yield
+
+
+def _end_by(number: int) -> None:
+    """End the process by a signal."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
 
 def _end_by_interrupt() -> NoReturn:

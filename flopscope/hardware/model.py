@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from flopscope import _core
+from flopscope.support.safe import printable
 
 __all__ = ["Model", "mismatch", "models_of", "why_unknown"]
 
@@ -58,7 +59,7 @@ def why_unknown(model: Model, *, here: bool, measured: bool) -> str:
     ``here``: this machine has such a device. ``measured``: measured peaks were requested, not only the datasheet's.
     """
     rows = _core.datasheet(model.name)
-    reason = mismatch(model, rows) if rows else f'no datasheet row for "{model.name}"'
+    reason = mismatch(model, rows) if rows else f'no datasheet row for "{printable(model.name)}"'
     if here and measured:
         return f"{reason}, and its peaks are not measured yet: run flopscope devices --measure"
     if here:
@@ -69,10 +70,10 @@ def why_unknown(model: Model, *, here: bool, measured: bool) -> str:
 def mismatch(model: Model, rows: list[dict[str, Any]]) -> str:
     """Return why none of the datasheet rows with the device's name applies to it."""
     sizes = " or ".join(_size(row["sm_count"], row["memory_gib"]) for row in rows)
-    size = _size(model.sm_count, round(model.memory_bytes / GIB))
+    size, name = _size(model.sm_count, round(model.memory_bytes / GIB)), printable(model.name)
     if not size:
-        return f'several cards are called "{model.name}" ({sizes}), and the device does not identify its variant'
-    return f'the datasheet of "{model.name}" is for {sizes}, but this device has {size}'
+        return f'several cards are called "{name}" ({sizes}), and the device does not identify its variant'
+    return f'the datasheet of "{name}" is for {sizes}, but this device has {size}'
 
 
 def _size(sm_count: int, memory_gib: int) -> str:

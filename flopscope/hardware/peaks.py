@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope import _core
 from flopscope.support.files import read_json, write_json
+from flopscope.support.safe import printable, shown
 from flopscope.support.suggest import did_you_mean
 from flopscope.support.warn import warn_user
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Peaks"]
 
 MAX_NUMBER = 1e18  # FLOP/s, bytes/s or ns; no device reaches it
+LOCK_SECONDS = 5.0  # to wait for a lock that is held for the time of writing a small file
 CACHE_FORMAT = 4  # of the JSON files; to be incremented when the measured numbers change
 BANDWIDTHS = ("bandwidth", "copy_bandwidth", "read_bandwidth", "write_bandwidth")
 TIMES = ("launch_ns", "kernel_ns")  # lower is better
@@ -114,6 +117,8 @@ class Peaks:
 
 MEMORY = "memory"
 """The name of the memory's bandwidth among rates."""
+MOST_RATE = 1e30
+"""FLOP/s or bytes/s that may be stated, of 1 at least: times of other ones would not fit 64 bits."""
 
 
 def checked_rates(rates: Mapping[str, object]) -> dict[str, float]:
@@ -123,7 +128,9 @@ def checked_rates(rates: Mapping[str, object]) -> dict[str, float]:
         if name not in known:
             raise ValueError(f"there is no peak {name!r}{did_you_mean(name, known)}; the peaks are {', '.join(known)}")
         if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate < math.inf:
-            raise ValueError(f"the peak of {name} must be a positive number of FLOP/s or bytes/s, not {rate!r}")
+            raise ValueError(f"the peak of {name} must be a positive number of FLOP/s or bytes/s, not {shown(rate)}")
+        if not 1 <= rate <= MOST_RATE:
+            raise ValueError(f"the peak of {name} must be from 1 to {MOST_RATE:g} FLOP/s or bytes/s, not {shown(rate)}")
     return {name: float(rate) for name, rate in rates.items() if isinstance(rate, (int, float))}
 
 
@@ -198,8 +205,6 @@ def versions_of(device: Device) -> dict[str, str]:
 
 def cache_key(device: Device) -> dict[str, Any]:
     """Return everything that measured peaks depend on: the device, the versions and the number of threads."""
-    import platform
-
     return {
         "name": device.name,
         "unit": str(device.properties.get("uuid") or platform.node()),
@@ -254,12 +259,15 @@ def keep_peaks(device: Device, new: Peaks, reset: bool, temporary: Collection[st
 
 
 def _read_cache(key: Mapping[str, Any]) -> Peaks | None:
-    """Return the peaks measured by an earlier process, or None. Warn about a file with invalid content."""
+    """Return the peaks measured by an earlier process, or None. Warn about a file with invalid content, and about a
+    symbolic link, which the next measurement replaces: whoever can write to the folder may have put it there."""
     file = cache_file(key)
     try:
+        if file.is_symlink():
+            raise ValueError("it is a symbolic link")
         return Peaks._from_json(read_json(file), key)
     except ValueError as problem:
-        warn_user(f"the measured peaks in {file} are ignored: {problem}")
+        warn_user(printable(f"the measured peaks in {file} are ignored: {problem}"))
     except OSError:  # usually because nothing was measured yet
         pass
     return None
@@ -267,22 +275,29 @@ def _read_cache(key: Mapping[str, Any]) -> Peaks | None:
 
 @contextmanager
 def _locked(folder: Path, create: bool) -> Iterator[None]:
-    """Exclude other processes, if the file system supports locking a folder."""
+    """Exclude other processes, if the file system supports locking a folder, and none holds the lock for long."""
     with ExitStack() as stack:
         with suppress(OSError, ImportError):
             from flopscope.support.lock import locked
 
             if create:
                 folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(folder, os.O_RDONLY)
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK)
             stack.callback(os.close, handle)
-            stack.enter_context(locked(handle))
+            try:
+                stack.enter_context(locked(handle, most_seconds=LOCK_SECONDS))
+            except TimeoutError:
+                warn_user(printable(f"another process holds the lock of {folder}, which is not waited for any longer"))
         yield
 
 
 def _write_cache(key: Mapping[str, Any], peaks: Peaks) -> None:
-    """Write peaks to the cache file for later processes. Ignore a folder that is not writable."""
+    """Write peaks to the cache file for later processes. Warn if that is not possible, as in a folder of another user.
+    No link is followed, so that nothing but the cache file is written."""
     file = cache_file(key)
-    with suppress(OSError):
+    try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_json(file, {"format": CACHE_FORMAT, "key": dict(key), "peaks": asdict(peaks)})
+        write_json(file, {"format": CACHE_FORMAT, "key": dict(key), "peaks": asdict(peaks)}, follow=False)
+    except OSError as problem:
+        why = f"{problem}; set FLOPSCOPE_CACHE_DIR to a folder of your own"
+        warn_user(printable(f"the measured peaks are kept in this process only: {why}"))

@@ -29,7 +29,7 @@ def alone(write_line: Callable[[str], object] | None = None) -> Iterator[None]:
     write_line: called with a message when the wait takes longer than a second.
 
     Raises RuntimeError inside another such block. Raises OSError, naming the lock file, if the file is a symbolic link,
-    a folder or a file of another user.
+    a folder, a file of another user, or one with a second name, whose content would be lost.
     """
     if getattr(_owner, "pid", None) == os.getpid():
         raise RuntimeError("perf(…) was called inside a function that perf(…) measures; call one after the other")
@@ -53,7 +53,7 @@ def _open(path: Path) -> int:
     except OSError as problem:
         _refuse(path, problem.errno or 0, "cannot be opened")
     status = os.fstat(handle)
-    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_nlink > 1:
         os.close(handle)
         _refuse(path, errno.EPERM, "cannot be used")
     return handle
@@ -70,6 +70,8 @@ def _refuse(path: Path, number: int, what: str) -> NoReturn:
             why = "it is not a regular file; remove it"
         elif status.st_uid != os.geteuid():
             why = f"it belongs to user {status.st_uid}; have it removed, or set TMPDIR to a folder of your own"
+        elif status.st_nlink > 1:
+            why = "the file has other names (hard links); remove it"
     raise OSError(number, f"the lock file for measurements {what}: {why}", str(path)) from None
 
 

@@ -12,13 +12,12 @@ from __future__ import annotations
 import functools
 import json
 import math
-import reprlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from flopscope.support.files import MAX_BYTES, read_json, replacing
-from flopscope.support.safe import printable
+from flopscope.support.safe import printable, shown
 
 __all__ = [
     "Median",
@@ -104,7 +103,7 @@ def _require(valid: bool, problem: str) -> None:
 
 def _shown(value: Any) -> str:
     """Return the repr of a value, truncated if it is long."""
-    return printable(repr(value) if isinstance(value, str) else reprlib.repr(value))[:SHOWN]
+    return shown(value)[:SHOWN]
 
 
 def check_machines(name: str, stored: Mapping[str, Any]) -> None:

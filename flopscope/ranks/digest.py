@@ -144,7 +144,7 @@ def _identity(trace: Results, source: str, place: int) -> Identity:
         source=source,
         rank=rank,
         rank_from=origin,
-        world_size=world_size_of(trace),
+        world_size=world_size_of(trace, source),
         host=None if worker is None else worker[1],
         device=devices.get(index) if index is not None else None,
         device_index=index,

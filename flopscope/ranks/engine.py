@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,7 +108,7 @@ def _available_memory() -> int:
 def _run_here(
     task: Task, items: Sequence[Any], names: Sequence[str], workers: int, done: Callable[[int, Any], None]
 ) -> None:
-    with _without_main():
+    with _without_main(), _folder() as folder:
         context = _server_of_processes(task.__module__)  # which starts while Dask is imported here
         try:
             from dask.callbacks import Callback
@@ -121,11 +123,13 @@ def _run_here(
                 chunks = list(_chunks(places, workers))
 
                 def completed(key: Any, value: Any, *_: Any, of: list[list[int]] = chunks) -> None:
-                    for place, packed in zip(of[key[1]], value, strict=True):
-                        done(place, pickle.loads(packed))
+                    for place, result in zip(of[key[1]], _taken(value), strict=True):
+                        done(place, result)
                         del waiting[place]
 
-                graph = {("files", i): (_run_chunk, task, [items[p] for p in one]) for i, one in enumerate(chunks)}
+                graph = {
+                    ("files", i): (_run_chunk, task, [items[p] for p in one], folder) for i, one in enumerate(chunks)
+                }
                 try:
                     with _pool(1 if alone else workers, context) as pool, Callback(posttask=completed):
                         get(graph, list(graph), pool=pool, optimize_graph=False, chunksize=1)
@@ -145,9 +149,43 @@ def _chunks(places: Sequence[int], workers: int) -> Iterator[list[int]]:
         at += size
 
 
-def _run_chunk(task: Task, items: Sequence[Any]) -> list[bytes]:
-    """Run the tasks. Runs in a worker. Dask would take longer to pickle their results."""
-    return [pickle.dumps(task(item), pickle.HIGHEST_PROTOCOL) for item in items]
+@contextmanager
+def _folder() -> Iterator[str | None]:
+    """Yield a folder for the results of workers, which is removed at the end; None where no folder is writable."""
+    with ExitStack() as stack:
+        folder = None
+        with suppress(OSError):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="flopscope-", ignore_cleanup_errors=True))
+        yield folder
+
+
+def _run_chunk(task: Task, items: Sequence[Any], folder: str | None) -> str | bytes:
+    """Run the tasks and return the file of their results, or those if it cannot be written. Runs in a worker.
+
+    A pipe takes a name at once. It takes a large result in parts: if this process were killed between them, the
+    program would wait for the rest without end.
+    """
+    results = pickle.dumps([task(item) for item in items], pickle.HIGHEST_PROTOCOL)
+    if folder is None:
+        return results
+    path = os.path.join(folder, f"{os.getpid()}-{time.monotonic_ns()}")
+    try:
+        with open(path, "xb") as file:
+            file.write(results)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(path)
+        return results
+    return path
+
+
+def _taken(value: str | bytes) -> list[Any]:
+    """Return the results of a chunk, and remove their file."""
+    if isinstance(value, bytes):
+        return list(pickle.loads(value))
+    with open(value, "rb") as file:
+        os.unlink(value)
+        return list(pickle.load(file))
 
 
 def _server_of_processes(module: str) -> Any:

@@ -102,7 +102,7 @@ class Comparison:
 
     def price(self, cost: float) -> str:
         """Return a cost in µs as text, with its share."""
-        return f"{short_time_text(cost)} or {percent_text(100 * cost / self.work.step_time)} of {self.whole}"
+        return f"{short_time_text(cost)} or {percent_text(self.work.percent(cost))} of {self.whole}"
 
     def place(self, rank: int) -> str:
         """Return the rank with its host and GPU, as far as they are known."""

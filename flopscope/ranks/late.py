@@ -137,11 +137,16 @@ def _cause(work: Work, rank: int, late: npt.NDArray[np.bool_]) -> str:
     return cause
 
 
+def _amounts(work: Work) -> tuple[tuple[Floats, str], ...]:
+    return (work.flops, "FLOPs"), (work.moved, "bytes")
+
+
 def _explained_by_work(work: Work, rank: int) -> bool:
     same = (work.role == work.role[rank]) & (np.arange(len(work.role)) != rank)
-    for amount in (work.flops, work.moved):
-        if np.isfinite(amount[same]).any() and amount[rank] > IMBALANCE * np.nanmedian(amount[same]):
-            return not work.slowness[rank] > 1.0 + 0.7 * (amount[rank] / np.nanmedian(amount[same]) - 1.0)
+    for amount, _ in _amounts(work):
+        others = median(amount[same])
+        if amount[rank] > IMBALANCE * others:
+            return not others > 0 or not work.slowness[rank] > 1.0 + 0.7 * (amount[rank] / others - 1.0)
     return False
 
 
@@ -190,7 +195,7 @@ def _straggler(comparison: Comparison, ranks: list[int], cause: str, excess: Flo
         "slowness": median(work.slowness[ranks]),
     }
     names = tuple(digests[rank].rank for rank in ranks)
-    return Finding("straggler", text, names, cost, 100 * cost / step, cause, evidence)
+    return Finding("straggler", text, names, cost, work.percent(cost), cause, evidence)
 
 
 def _group_text(comparison: Comparison, ranks: list[int]) -> str:
@@ -216,10 +221,10 @@ def _why(comparison: Comparison, ranks: list[int], cause: str, steps: npt.NDArra
             "which only recorded shapes tell apart"
         )
     if cause == "work":
-        flops = float(np.nanmedian(work.flops[ranks]) / np.nanmedian(work.flops[others]))
-        moved = float(np.nanmedian(work.moved[ranks]) / np.nanmedian(work.moved[others]))
-        amount = f"{flops:.2f} times the FLOPs" if flops >= moved or moved != moved else f"{moved:.2f} times the bytes"
-        return f"it has more work, {amount} of the other ranks"
+        amounts = ((median(one[ranks]), median(one[others]), name) for one, name in _amounts(work))
+        known = [(mine / theirs, name) for mine, theirs, name in amounts if theirs > 0 and mine >= 0]
+        more = "{:.2f} times the {} of".format(*max(known, key=lambda one: one[0])) if known else "beyond that of"
+        return f"it has more work, {more} the other ranks"
     names = {"data": "waits for its data", "host": "launches late", "copy": "copies longer", "other": "is idle longer"}
     parts = work.part(*CAUSES[cause])[:, steps]
     mine, theirs = (float(np.nanmean(parts[chosen])) for chosen in (ranks, others))

@@ -46,7 +46,6 @@ def links(comparison: Comparison) -> Iterator[Finding]:
         factor = float(np.median([one.factor for one in found]))
         # Groups of different ranks transfer at the same time: the slowest counts.
         cost = max(one.excess * one.calls * one.exposed for one in found) / steps
-        step = comparison.work.step_time
         kind = found[0]
         text = (
             f"{_hosts_text(host)}: {kind.kind} of {bytes_text(kind.nbytes)} takes "
@@ -54,7 +53,9 @@ def links(comparison: Comparison) -> Iterator[Finding]:
             f"it costs {comparison.price(cost)}."
         )
         named = tuple(comparison.digests[rank].rank for rank in ranks)
-        yield Finding("link", text, named, cost, 100 * cost / step, evidence={"factor": factor, "host": host})
+        yield Finding(
+            "link", text, named, cost, comparison.work.percent(cost), evidence={"factor": factor, "host": host}
+        )
 
 
 def _hosts_text(names: str) -> str:
@@ -103,5 +104,6 @@ def links_by_class(comparison: Comparison) -> Iterator[list[Link]]:
                     int(rows.sum()),
                     float(np.median(exposed)),
                 )
-                classes.setdefault((kind, nbytes, len(group.members), len(inside)), []).append(one)
+                if one.time > 0:  # a transfer without a duration says nothing of its link
+                    classes.setdefault((kind, nbytes, len(group.members), len(inside)), []).append(one)
     yield from (links for links in classes.values() if len(links) >= FEW)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -32,8 +33,11 @@ def notes_of(digests: Sequence[Digest], failures: Sequence[Failure], work: Work,
 
 def _ranks(numbers: Sequence[int]) -> str:
     """Return "rank 3" or "ranks 3, 4, …"."""
-    listed = ", ".join(map(str, numbers[:SHOWN])) + (", …" if len(numbers) > SHOWN else "")
-    return f"rank {listed}" if len(numbers) == 1 else f"ranks {listed}"
+    return f"rank {_numbers(numbers)}" if len(numbers) == 1 else f"ranks {_numbers(numbers)}"
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers[:SHOWN])) + (", …" if len(numbers) > SHOWN else "")
 
 
 def _begun(text: str) -> str:
@@ -62,16 +66,22 @@ def rank_notes(digests: Sequence[Digest]) -> list[str]:
         origin = " or ".join("the order of the files" if one == "order" else f"the {one}" for one in how)
         verb = "trace does not name its" if len(guessed) == 1 else "traces do not name their"
         notes.append(f"{len(guessed):,} {verb} rank, which is taken from {origin}")
-    sizes = {d.identity.world_size for d in digests} - {None}
+    sizes = sorted({d.identity.world_size for d in digests if d.identity.world_size is not None})
     if len(sizes) > 1:
-        notes.append(f"the traces name different world sizes: {', '.join(map(str, sorted(s for s in sizes if s)))}")
+        notes.append(f"the traces name different world sizes: {_numbers(sizes)}")
     elif sizes:
-        size = next(iter(sizes)) or 0
-        absent = sorted(set(range(size)) - {d.rank for d in digests})
-        if absent:
-            some = ", ".join(map(str, absent[:SHOWN])) + (", …" if len(absent) > SHOWN else "")
-            notes.append(f"{len(absent):,} of {size:,} ranks have no trace: {some}")
+        notes += _absent(sizes[0], {digest.rank for digest in digests})
     return notes
+
+
+def _absent(size: int, present: set[int]) -> list[str]:
+    """Return what is to say of the ranks below the world size without a trace, and of traces beyond it. The size is a
+    number in a file: the absent ranks are counted, and only the first are listed."""
+    beyond = sorted(rank for rank in present if rank >= size)
+    absent = size - (len(present) - len(beyond))
+    first = list(islice((rank for rank in range(size) if rank not in present), SHOWN + 1))
+    notes = [f"{absent:,} of {size:,} ranks have no trace: {_numbers(first)}"] if absent else []
+    return notes + ([f"the traces name a world size of {size:,}, but are of {_ranks(beyond)} too"] if beyond else [])
 
 
 def _programs(digests: Sequence[Digest], work: Work) -> list[str]:

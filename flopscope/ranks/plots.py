@@ -25,7 +25,7 @@ def plot_steps(ranks: Ranks, ax: Any = None) -> Any:
     """Draw a heat map of ranks and steps: own work beyond the median of the other ranks, in percent of a step."""
     ax = ax or matplotlib_axes(figsize=(8, 5))
     work = ranks._work
-    excess = 100 * work.excess / work.step_time
+    excess = work.percent(work.excess)
     most = max(float(np.nanmax(np.abs(excess))) if np.isfinite(excess).any() else 1.0, 1.0)
     image = ax.imshow(excess, aspect="auto", cmap=DIVERGING, vmin=-most, vmax=most, interpolation="nearest")
     names = [str(name).removeprefix("ProfilerStep#") if name is not None else "whole" for name in work.steps]

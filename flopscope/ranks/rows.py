@@ -50,8 +50,8 @@ def rank_rows(digests: Sequence[Digest]) -> pandas.DataFrame:
     has_device = np.bincount(row, device, len(shown)) > 0
     time = np.where(has_device[row], device, np.nan_to_num(values["self_cpu_time_total"]))
     order = np.lexsort((time, row))
-    first = np.searchsorted(row[order], np.arange(len(shown)))
-    last = np.concatenate([first[1:], [len(row)]]) - 1
+    first, last = (np.searchsorted(row[order], np.arange(len(shown)), side) for side in ("left", "right"))
+    last -= 1
     columns: dict[str, Any] = {
         name: [one[i] for one in shown]
         for i, name in enumerate(("key", "device_type", "is_user_annotation", "input_shapes", "input_dtypes"))
@@ -100,4 +100,4 @@ def _most_frequent(row: Any, texts: Sequence[str], rows: int) -> list[str]:
     place = {name: number for number, name in enumerate(names)}
     numbers = np.array([place[text] for text in texts], np.int64)
     counts = np.bincount(row * len(names) + numbers, minlength=rows * len(names)).reshape(rows, len(names))
-    return [names[number] for number in counts.argmax(axis=1)]
+    return [names[number] for number in counts.argmax(axis=1)] if rows else []

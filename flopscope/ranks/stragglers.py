@@ -44,8 +44,9 @@ class Waits:
             self.wait[np.isnan(group.start)] = np.nan
             self.transfer: Floats = group.duration[rows, self.last]
             """µs of the kernel of the member that started last."""
-            self.bandwidth: Floats = group.message_bytes / (1e3 * self.transfer) * group.factor
-            """Bus bandwidth in GB/s, over the transfer."""
+            timed = np.where(self.transfer > 0, self.transfer, np.nan)
+            self.bandwidth: Floats = group.message_bytes / (1e3 * timed) * group.factor
+            """Bus bandwidth in GB/s, over the transfer; NaN if that took no time."""
 
 
 @suggesting

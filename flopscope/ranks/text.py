@@ -63,7 +63,7 @@ def _step(ranks: Ranks) -> list[str]:
         if not middle > 0 and not np.nanmax(by_rank) > 0.01 * total:
             continue
         low, high = int(np.nanargmin(by_rank)), int(np.nanargmax(by_rank))
-        line = f"  {part:<14}{short_time_text(middle):>9}  {percent_text(100 * middle / total):>6}"
+        line = f"  {part:<14}{short_time_text(middle):>9}  {percent_text(work.percent(middle)):>6}"
         if len(ranks) > 1:
             least, most = (
                 f"{short_time_text(float(by_rank[place]))} (rank {ranks._digests[place].rank})" for place in (low, high)
@@ -113,9 +113,10 @@ def _collectives(ranks: Ranks) -> list[str | Rows]:
     ]
     weight = (frame["groups"] * frame["ranks"]).to_numpy(np.float64)
     waited, time = (float((frame[name].to_numpy(np.float64) * weight).sum()) for name in ("waited", "time"))
-    share = f"{percent_text(100 * waited / time)} of the time in collectives is waiting for the last rank"
+    share = percent_text(100 * waited / time if time > 0 else float("nan"))
     step = "step and rank" if ranks._work.has_steps else "rank"
-    lines: list[str | Rows] = ["Collectives by size: arrival and transfer", Rows([header, *rows]), f"  {share}"]
+    lines: list[str | Rows] = ["Collectives by size: arrival and transfer", Rows([header, *rows])]
+    lines.append(f"  {share} of the time in collectives is waiting for the last rank")
     lines.append(f"  waited, exposed (nothing computed): per {step}; {LEGEND}")
     if len(frame) > COLLECTIVES:
         lines.append(f"  {COLLECTIVES} of {len(frame)} kinds and sizes: Ranks.collectives() has all, by group")

@@ -40,7 +40,7 @@ def stages(comparison: Comparison) -> Iterator[Finding]:
             f"ranks, which costs about {comparison.price(cost)}."
         )
         named = tuple(comparison.digests[rank].rank for rank in ranks)
-        yield Finding("imbalance", text, named, cost, 100 * cost / work.step_time)
+        yield Finding("imbalance", text, named, cost, work.percent(cost))
 
 
 def steps(comparison: Comparison) -> Iterator[Finding]:
@@ -53,7 +53,7 @@ def steps(comparison: Comparison) -> Iterator[Finding]:
     middle, spread = float(np.median(time)), sigma(time)
     slow = np.flatnonzero(time > max(OUTLYING_STEP * middle, middle + SIGNIFICANT * max(spread, LEAST_SPREAD * middle)))
     slow = slow[slow > 0] if len(slow) and time[0] == time.max() else slow  # the first step warms up
-    if not len(slow) or len(slow) > len(time) // 2:
+    if not len(slow) or len(slow) > len(time) // 2 or not middle > 0:
         return
     cost = float((time[slow] - middle).sum()) / len(time)
     causes = {}
@@ -68,7 +68,7 @@ def steps(comparison: Comparison) -> Iterator[Finding]:
         f"{len(names)} of {len(time)} steps take up to {time[slow].max() / middle:.2f} times the median on most ranks "
         f"({listed}), mostly {_STEP_CAUSES[cause]}: {comparison.price(cost)} on average."
     )
-    yield Finding("step", text, (), cost, 100 * cost / work.step_time, cause, {"steps": names})
+    yield Finding("step", text, (), cost, work.percent(cost), cause, {"steps": names})
 
 
 _STEP_CAUSES = {
@@ -85,8 +85,7 @@ def memory(comparison: Comparison) -> Iterator[Finding]:
     """Find ranks that allocate more memory than the others of their role."""
     peak = np.array([digest.memory_peak for digest in comparison.digests])
     others = median_of_others(peak[:, None], comparison.work.role)[:, 0]
-    with np.errstate(invalid="ignore"):
-        ratio = peak / others
+    ratio = np.divide(peak, others, out=np.full(len(peak), np.nan), where=others > 0)
     for rank in np.flatnonzero(np.nan_to_num(ratio) > MEMORY).tolist():
         text = (
             f"{comparison.place(rank)} allocates {bytes_text(float(peak[rank]))} at its peak, "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ __all__ = ["KERNELS", "Work", "median_of_others"]
 
 KERNELS = ("ideal", "compute", "memory", "latency", "launch", "unmodelled", "copy")
 """The parts in which a kernel or a copy ran."""
+Time = TypeVar("Time", float, Floats)
 IN_COMMON = 0.5  # of the ops of two ranks, below which they run different programs
 SHARE_OF_OPS = 0.5  # of the largest role, below which roles are too small to compare ranks in them
 
@@ -106,6 +107,10 @@ class Work:
     def step_time(self) -> float:
         """Median µs of a step."""
         return float(np.nanmedian(self.total)) if np.isfinite(self.total).any() else float("nan")
+
+    def percent(self, time: Time) -> Time:
+        """Return a time, or several, in percent of a step; NaN where steps take no time."""
+        return 100 * time / self.step_time if self.step_time > 0 else time * float("nan")
 
     @cached_property
     def step_counts(self) -> npt.NDArray[np.int64]:

@@ -76,7 +76,9 @@ class Columns:
 
     def texts(self, values: Iterable[str | None]) -> dict[str, Any]:
         """Add a column of texts, as numbers in the table of strings."""
-        return self.add(np.array([self.text(value) for value in values], dtype=np.int64))
+        places = self._places
+        known = [places[value] if value in places else self.text(value) for value in values]
+        return self.add(np.array(known, dtype=np.int64))
 
     def blobs(self) -> Sequence[str]:
         """Return the blobs, in base64, and end the threads. No column can be added afterwards."""

@@ -51,7 +51,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
         groupings[0]["children"] = None
         groupings[1]["hidden"] = True
     for word, (words, title) in _FLAT.items():
-        table = source.table(words)
+        table = source.table(words) if word != "step" or source.has_marks else None
         if table is not None and _tells(table, word):
             groupings.append(
                 {**_named(word, title, table, columns, name_of), **_searched(source, words, word, table, columns)}
@@ -115,7 +115,8 @@ def _default(source: Profile) -> dict[str, Any]:
 
 def _modules(source: Profile, columns: Columns, name_of: Mapping[Any, int]) -> list[dict[str, Any]]:
     """Return the tree of modules, and hidden below it the ops of each."""
-    tree, inner = source.table(("module",)), source.table(("name", "module", "category"))
+    tree = source.table(("module",))
+    inner = source.table(("name", "module", "category")) if tree is not None else None
     if tree is None or inner is None:
         return []
     of = {path: place for place, path in reversed(list(enumerate(tree._groups["module"])))}

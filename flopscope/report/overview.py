@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -160,7 +161,7 @@ def _part_text(source: Profile, part: str) -> tuple[str, str]:
     texts = PART_TEXTS if source.main.analysis.on_device else {**PART_TEXTS, **_ON_CPU}
     if not source.main.analysis.peaks:
         texts = {**texts, **_UNRATED}
-    if not source.core.has_shapes and any("::" in op.key for op in source.main.analysis.ops):
+    if not source.core.has_shapes and source.main.analysis.has_namespaced_ops:
         texts = {**texts, **_UNSHAPED}
     return texts.get(part, (part, ""))
 
@@ -181,25 +182,26 @@ def _advice(row: Advice, where: _Places) -> dict[str, Any]:
 
 def _largest(source: Profile, where: _Places) -> dict[str, Any]:
     """Return the ops that the command line's table lists first: those with the most to gain, or the most time."""
-    table = usual_order(source.names.of_kind("op"))
-    times = [row._own_time(table.has_device) for row in table]
-    rated = any(not math.isnan(row.headroom) for row in table)
+    ops = source.names.of_kind("op")
+    table = usual_order(ops)
+    rated = any(not math.isnan(headroom) for headroom in ops.columns["headroom"])
+    timed = (i for i, row in enumerate(table) if row._own_time(table.has_device) > 0)
+    first = table._select(islice(timed, MOST_LARGEST))
     rows = [
         {
             "name": row.key,
             "row": where.of_name(row.key),
-            "time": time,
+            "time": row._own_time(table.has_device),
             "headroom": row.headroom,
             "bound": row.bound,
-            "why": why_unrated(table, place),
+            "why": why,
         }
-        for place, (row, time) in enumerate(zip(table, times, strict=True))
-        if time > 0
+        for row, why in zip(first, why_unrated(first), strict=True)
     ]
     over = f"sums over {plural(source.steps, 'step')}" if source.steps else "sums over the recording"
     title = "Ops with the most to gain" if rated else "Ops with the most time"
     return {"title": title, "note": f"time, and how much of it lies beyond the limit; {over}" if rated else over,
-            "rows": rows[:MOST_LARGEST]}  # fmt: skip
+            "rows": rows}  # fmt: skip
 
 
 class _Places:

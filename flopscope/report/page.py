@@ -120,8 +120,11 @@ def write(path: str | os.PathLike[str], page: Page) -> None:
     Raises OSError if the file cannot be written, ImportError if Jinja2 is not installed.
     """
     try:
+        parts = render(page)
+        head = next(parts)  # what it needs is read before another file is open
         with replacing(path) as stream:
-            stream.writelines(render(page))
+            stream.write(head)
+            stream.writelines(parts)
     finally:
         page.columns.close()
 

@@ -86,6 +86,11 @@ class Profile:
             return 0
         return sum(len(window.analysis.steps) for window in self.windows)
 
+    @property
+    def has_marks(self) -> bool:
+        """Whether a window has steps."""
+        return any(window.analysis.has_steps for window in self.windows)
+
     @cached_property
     def advice(self) -> AdviceTable:
         """The advice; of several windows, that of the one with the most time."""

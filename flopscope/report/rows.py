@@ -107,22 +107,30 @@ REASONS = (  # why the limit of a row is unknown: a few words, and a sentence
 )
 
 
-def why_unrated(table: EventTable, place: int) -> int:
-    """Return the place in REASONS that tells why the limit of a row is unknown; 0: it is known."""
-    at = {name: table.columns[name][place] for name in _REASONED}
-    if not math.isnan(at["headroom"]):
-        return 4 if at["bytes_total_moved"] == at["flops"] == 0 else 0
-    if at["device_type"] != "cpu" or at["is_user_annotation"]:
-        return 2 if at["is_user_annotation"] else 1
-    if table.has_device and not at["self_device_time_total"]:
+def why_unrated(table: EventTable) -> list[int]:
+    """Return for each row the place in REASONS that tells why its limit is unknown; 0: it is known."""
+    has_device, has_shapes = table.has_device, bool(table._meta.get("has_shapes", True))
+    has_peaks = bool(table.peaks)
+    rows = zip(*(table.columns[name] for name in _REASONED), strict=True)
+    return [_why(row, has_device, has_shapes, has_peaks) for row in rows]
+
+
+def _why(row: Sequence[Any], has_device: bool, has_shapes: bool, has_peaks: bool) -> int:
+    """Return the place in REASONS for the values of a row, of the columns _REASONED."""
+    headroom, device_type, is_range, device_time, moved, flops, flops_total = row
+    if headroom == headroom:  # known
+        return 4 if moved == flops == 0 else 0
+    if device_type != "cpu" or is_range:
+        return 2 if is_range else 1
+    if has_device and not device_time:
         return 3
-    if math.isnan(at["bytes_total_moved"]):
-        if not math.isnan(at["flops_total"]):
+    if math.isnan(moved):
+        if not math.isnan(flops_total):
             return 5
-        return 7 if table._meta.get("has_shapes", True) else 6
-    if at["bytes_total_moved"] == at["flops"] == 0:
+        return 7 if has_shapes else 6
+    if moved == flops == 0:
         return 4
-    return 9 if table.peaks else 8
+    return 9 if has_peaks else 8
 
 
 _REASONED = (
@@ -149,7 +157,7 @@ def encode_table(table: EventTable, columns: Columns) -> dict[str, Any]:
         encoded[column.name] = _encode(column.name, column.type, values, columns)
     kinds = map(kind_of, table.columns["device_type"], table.columns["is_user_annotation"])
     encoded["kind"] = columns.add(np.array([KINDS.index(kind) for kind in kinds], dtype=np.int64))
-    encoded["why"] = columns.add(np.array([why_unrated(table, place) for place in range(len(table))], dtype=np.int64))
+    encoded["why"] = columns.add(np.array(why_unrated(table), dtype=np.int64))
     return {
         "count": len(table),
         "described": described,

@@ -31,6 +31,11 @@ MOST_BLOCKS = 1_500_000
 MOST_PLACES = 1000
 """Devices and threads of a page: those with the most events are drawn, and the others counted."""
 
+MOST_LABELS = 20_000
+"""Names and launches of a page: those with the most time are told apart."""
+
+ANOTHER = "(another name)"
+
 LARGE = 2**32 - 1  # a difference of times that is given apart
 _TYPES = {"start": "i8", "duration": "i8", "busy": "i8", "bytes": "i8"}
 
@@ -88,6 +93,7 @@ def timeline_of(parts: Sequence[Part], columns: Columns, limit: int = MOST_BLOCK
     start = np.concatenate([since(one.start, origin) for one in found])
     duration = np.concatenate([one.duration for one in found])
     lanes = _lanes(found, columns)
+    labels, names_left_out = _labels(found, columns)
     firsts = np.cumsum([0, *(lane["count"] for lane in lanes)])[:-1]
     merged = any(one.facts["merged_ns"] for one in found)
     return {
@@ -96,7 +102,7 @@ def timeline_of(parts: Sequence[Part], columns: Columns, limit: int = MOST_BLOCK
         "idle_parts": list(_core.idle_parts),
         "start": _differences(start, firsts, columns),
         "duration": _amounts(duration, columns),
-        **_labels(found, columns),
+        **labels,
         "row": columns.add(np.concatenate([one.rows() for one in found])),
         "link": columns.add(_link_differences([one.links() for one in found])),
         "bytes": _sparse(np.concatenate([one.column("bytes") for one in found]), columns),
@@ -113,6 +119,7 @@ def timeline_of(parts: Sequence[Part], columns: Columns, limit: int = MOST_BLOCK
             **{name: sum(one.facts[name] for one in found) for name in _COUNTS},
             "merged_ns": max(one.facts["merged_ns"] for one in found),
             "limit": limit,
+            "names_left_out": names_left_out,
             **left_out,
         },
     }
@@ -246,25 +253,40 @@ def _link_differences(links: Sequence[npt.NDArray[np.uint32]]) -> npt.NDArray[np
     return np.asarray(joined - np.concatenate([np.zeros(1, np.uint32), joined[:-1]]), dtype=np.uint32)
 
 
-def _labels(found: Sequence[_LaidOut], columns: Columns) -> dict[str, Any]:
-    """Return the label of each block, plus 1, and what the labels mean: only those in use."""
+def _labels(found: Sequence[_LaidOut], columns: Columns) -> tuple[dict[str, Any], int]:
+    """Return the label of each block, plus 1, and what the labels mean: only those in use; and the number of names that
+    are left out because others have more time."""
     kinds: dict[str, int] = {}
     blocks: list[npt.NDArray[np.uint32]] = []
     labels: list[tuple[int, str | None, int]] = []
     launches: list[Any] = []
+    left_out: set[str] = set()
     for one in found:
         label = one.column("label") + np.uint32(1)
         listed = one.facts["labels"]
         used = np.zeros(len(listed) + 1, dtype=bool)
         used[label] = True
         used[0] = False
+        times = np.bincount(label, weights=one.duration, minlength=len(used)).astype(np.float64)
+        times[1:][[name is None for _, name, _, _ in listed]] = np.inf
+        kept = _longest(used, times, MOST_LABELS // len(found))
         new = np.zeros(len(used), dtype=np.uint32)
-        new[used] = np.arange(len(labels) + 1, len(labels) + 1 + int(used.sum()), dtype=np.uint32)
-        blocks.append(new[label])
-        for place in (np.flatnonzero(used) - 1).tolist():
+        new[kept] = np.arange(len(labels) + 1, len(labels) + 1 + int(kept.sum()), dtype=np.uint32)
+        for place in (np.flatnonzero(kept) - 1).tolist():
             kind, name, row, launch = listed[place]
             labels.append((kinds.setdefault(kind, len(kinds)), name, one.row(row)))
             launches.append(launch)
+        others: dict[str, int] = {}
+        for place in (np.flatnonzero(used & ~kept) - 1).tolist():
+            kind, name, _, _ = listed[place]
+            if kind not in others:
+                labels.append((kinds.setdefault(kind, len(kinds)), ANOTHER, -1))
+                launches.append(None)
+                others[kind] = len(labels)
+            new[place + 1] = others[kind]
+            left_out.add(name)
+        blocks.append(new[label])
+    left_out -= {name for _, name, _ in labels if name is not None}
     works = {name for kind, name, _ in labels if name is not None and kind in {kinds.get(word) for word in WORK}}
     short = short_names(works)
     return {
@@ -277,7 +299,16 @@ def _labels(found: Sequence[_LaidOut], columns: Columns) -> dict[str, Any]:
             "row": columns.add(np.array([row for _, _, row in labels], dtype=np.int64)),
             **_launches(launches, columns),
         },
-    }
+    }, len(left_out)
+
+
+def _longest(used: npt.NDArray[np.bool_], times: npt.NDArray[np.float64], most: int) -> npt.NDArray[np.bool_]:
+    """Return which of the labels in use are among the ``most`` with the most time."""
+    if int(used.sum()) <= most:
+        return used
+    kept = np.zeros(len(used), dtype=bool)
+    kept[np.argsort(np.where(used, -times, np.inf), kind="stable")[:most]] = True
+    return kept
 
 
 def _launches(launches: Sequence[Any], columns: Columns) -> dict[str, Any]:

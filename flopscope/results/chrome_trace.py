@@ -5,6 +5,7 @@ The C core produces the text (csrc/views/chrome_trace.h documents it); this modu
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import os
@@ -214,7 +215,5 @@ def _uncompressed(file: IO[bytes]) -> Iterator[Callable[[bytes], object]]:
 
 @contextmanager
 def _compression(file: IO[bytes], name: str) -> Iterator[Callable[[bytes], object]]:
-    import gzip
-
     with gzip.GzipFile(name, "wb", COMPRESSION, file) as compressed:
         yield compressed.write

@@ -241,8 +241,8 @@ def compare(
     for run in runs:
         if by == "shape" and not run.has_shapes:
             raise ValueError(
-                f'by="shape": {run.name} has no input shapes; record them with record_shapes=True and group by them, '
-                'or compare by="name"'
+                f'by="shape": {printable(run.name)} has no input shapes; record them with record_shapes=True and group '
+                'by them, or compare by="name"'
             )
     chosen: By = by or ("shape" if all(run.has_shapes for run in runs) else "name")
     rows = matched(*(run.sides(chosen) for run in runs))
@@ -408,6 +408,7 @@ def _number(value: Any) -> float:
 def _frame_rows(frame: Any, name: str) -> list[Mapping[str, Any]]:
     missing = {"key", "count", *_READ} - set(frame.columns)
     if missing:
-        raise ValueError(f"{name} is not a DataFrame of key_averages(): it has no columns {', '.join(sorted(missing))}")
+        what = printable(name)
+        raise ValueError(f"{what} is not a DataFrame of key_averages(): it has no columns {', '.join(sorted(missing))}")
     usual = {"device_type": "cpu", "is_user_annotation": False, "input_shapes": [], "unit": None}
     return [{**usual, **row} for row in frame.to_dict("records")]

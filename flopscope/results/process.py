@@ -28,8 +28,8 @@ __all__ = [
 
 RANK = "distributedInfo"
 BASE_TIME = "baseTimeNanoseconds"
-MOST_RANKS = 1 << 31
-LATEST = 1 << 63  # ns since 1970, which ends in 2262
+MOST_RANKS = 1 << 31  # a rank is less, and a world size is no more
+LATEST = 1 << 62  # ns since 1970, which ends in 2116: times of the trace can be added in 64 bits
 SHOWN = 60  # characters of a wrong value
 
 Group = TypeVar("Group")
@@ -55,15 +55,19 @@ def rank_of(trace: Results, source: str) -> int | None:
     if "rank" not in info:
         return None
     if not _is_integer(info["rank"], MOST_RANKS):
-        raise ValueError(_wrong(source, f'{RANK}"."rank', info["rank"], "an integer of at least 0"))
+        raise ValueError(_wrong(source, f'{RANK}"."rank', info["rank"], f"an integer from 0 to {MOST_RANKS - 1}"))
     return int(info["rank"])
 
 
-def world_size_of(trace: Results) -> int | None:
-    """Return the number of ranks that the trace names, or None."""
+def world_size_of(trace: Results, source: str) -> int | None:
+    """Return the number of ranks that the trace names, or None. Raise ValueError if it is invalid."""
     info = _metadata_of(trace).get(RANK)
     size = info.get("world_size") if isinstance(info, Mapping) else None
-    return size if isinstance(size, int) and _is_integer(size, MOST_RANKS) else None
+    if size is None:
+        return None
+    if not _is_integer(size, MOST_RANKS + 1) or size < 1:
+        raise ValueError(_wrong(source, f'{RANK}"."world_size', size, f"an integer from 1 to {MOST_RANKS}"))
+    return int(size)
 
 
 def gpus_of(trace: Results) -> int | None:
@@ -76,7 +80,7 @@ def base_time_of(trace: Results, source: str) -> int:
     """Return the Unix time in ns that the trace's times count from, or 0. Raise ValueError if it is invalid."""
     base = _metadata_of(trace).get(BASE_TIME, 0)
     if not _is_integer(base, LATEST):
-        raise ValueError(_wrong(source, BASE_TIME, base, "an integer of nanoseconds since 1970"))
+        raise ValueError(_wrong(source, BASE_TIME, base, "an integer of nanoseconds since 1970, before 2116"))
     return int(base)
 
 

@@ -259,9 +259,8 @@ class Results(Summaries):
         other: idle for another reason.
 
         ``mfu`` is the time of the FLOPs at the peaks of their units, in percent of the time; ``mbu`` that of the bytes.
-        Unknown work adds nothing to them; without peaks they are NaN. Of a CPU program, the work is its ops, and
-        ``host`` the time between them. ``peaks`` as in key_averages(). Raises RuntimeError during recording and if
-        nothing was recorded.
+        Unknown work adds nothing; without peaks they are NaN. Of a CPU program, the work is its ops, ``host`` the time
+        between them. ``peaks`` as in key_averages(). RuntimeError during recording and if nothing was recorded.
         """
         from flopscope.answers.accounting import accounting_frame
 

@@ -101,7 +101,8 @@ def _read_database(path: str) -> Capture:
         read = read_nsys if is_nsys(database) else read_rocpd if is_rocpd(database) else None
         if read is None:
             tables = ", ".join(sorted(database.tables)[:5]) or "none"
-            raise NotACapture(f"neither of Nsight Systems nor of rocprofv3; its tables: {tables}")
+            unread = "".join(f"; {note}" for note in _journals(path))
+            raise NotACapture(f"neither of Nsight Systems nor of rocprofv3; its tables: {tables}{unread}")
         report, metadata, notes = read(database, reader, core, reading)
     return Capture(core, _report(path, report, reading), metadata, [*_lost(reading), *_journals(path), *notes])
 
@@ -125,7 +126,11 @@ def _lost(reading: Reading) -> Iterator[str]:
 
 
 def _journals(path: str) -> Iterator[str]:
-    """Yield a note on changes that lie in another file: those are taken in by a program that opens it for writing."""
+    """Yield a note on changes that lie in another file: those are taken in by a program that opens it for writing.
+
+    SQLite puts that file beside the database itself, not beside a link to it.
+    """
+    path = os.path.realpath(path)
     for suffix in ("-wal", "-journal"):
         try:
             size = os.stat(path + suffix).st_size

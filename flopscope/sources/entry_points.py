@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flopscope import _core
+from flopscope.support.safe import error_text
 from flopscope.support.warn import warn_user
 
 __all__ = ["GROUP", "load_when_needed"]
@@ -26,4 +27,4 @@ def _load() -> None:
         try:
             point.load()()
         except Exception as error:  # of another package
-            warn_user(f"the work rules of {point.name} ({point.value}) failed to load: {type(error).__name__}: {error}")
+            warn_user(f"the work rules of {point.name} ({point.value}) failed to load: {error_text(error)}")

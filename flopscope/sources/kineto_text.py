@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
+from flopscope._core import trim_memory
 from flopscope.hardware.cpu import CPU, CPU_MEMBER
 from flopscope.results.chrome_trace import COMPRESSION
 from flopscope.sources.load import load_own
@@ -48,6 +49,15 @@ class KinetoText:
         """Read the trace."""
         with _links_to(self._text()) as path:
             return load_own(path)
+
+    def release(self) -> None:
+        """Let go of torch's results, about ten times the text, whose trace is kept: they have no list of events then.
+
+        What reads the trace needs less.
+        """
+        self._text()
+        self._results = None
+        trim_memory()
 
     def save(self, path: str, compressed: bool = False, events: bytes = b"", members: bytes = b"") -> None:
         """Write the trace to a file, as _ProfilerResult does, with the CPU, and more events and members of the head.

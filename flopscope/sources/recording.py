@@ -18,6 +18,7 @@ from flopscope._core import Store
 from flopscope.hardware.device import find_device
 from flopscope.results.results import Results
 from flopscope.sources.arguments import record_arguments
+from flopscope.sources.memory_limit import MemoryLimit, recording_limit
 from flopscope.sources.profiler import profile, set_background
 from flopscope.sources.stack_samples import StackSamples
 from flopscope.sources.steps import StepCounter
@@ -89,6 +90,7 @@ class Recording:
         self._steps = StepCounter(self._step_ended, self._step_expected)
         self._expects_steps = False  # the program has created an optimizer
         self._lacks_first = False  # step 0 was recorded, and not marked
+        self._limit: MemoryLimit | None = None
         self._disarm: Callable[[], object] = bool
         self._end_arguments: Callable[[], object] = bool
         self._over = threading.Event()
@@ -114,6 +116,11 @@ class Recording:
         if self._window is not None and self._window.unit == "seconds":
             threading.Thread(target=self._keep_time, name="flopscope-window", daemon=True).start()
 
+    def end_samples(self) -> None:
+        """End the samples of stacks, first of all after the program."""
+        if self._stacks is not None:
+            self._stacks.stop()
+
     def end(self) -> Results | None:
         """End, after the program has, and return what was recorded, or None if that is nothing."""
         if self._changing == threading.get_ident():  # a signal has interrupted it
@@ -127,8 +134,7 @@ class Recording:
         with self._lock:
             if self._state == "forked":
                 return None
-            if self._stacks is not None:
-                self._stacks.stop()
+            self.end_samples()
             self._steps.leave()
             self._disarm()
             if self._state == "recording":
@@ -277,10 +283,31 @@ class Recording:
             prof.start()
         finally:
             self._starter = None
+        self._limit = recording_limit(prof, self._tell, self._at_limit)
+        if self._limit is not None:
+            self._limit.start()
+
+    def _at_limit(self, what: str) -> None:
+        """Stop recording before it takes the memory that the program needs, and keep what there is."""
+        with self._lock:
+            if self._state == "recording":
+                self._tell(f"{what}: this recording ends here; --steps or --seconds record another part")
+                self._safely(self._close)
+                self._safely(self._release)
+
+    def _release(self) -> None:
+        if not isinstance(self._prof, (profile, type(None))):
+            self._prof._release()
+
+    def _end_limit(self) -> None:
+        limit, self._limit = self._limit, None
+        if limit is not None:
+            limit.end()
 
     def _close(self) -> None:
         """Stop recording, at the end of the window or of the program."""
         self._disarm()
+        self._end_limit()
         if self._window is not None and self._stacks is not None:
             self._stacks.stop()
         if self._state == "recording":
@@ -333,6 +360,7 @@ class Recording:
         if self._state != "recording":
             return
         self._end_step()
+        self._end_limit()
         self._prof.stop()
         before = sum(row.count for row in self._prof.key_averages(peaks="none")) if len(self._prof) else 0
         if before:
@@ -378,6 +406,7 @@ class Recording:
         try:
             if not isinstance(prof, profile) and self._stacks is not None:
                 prof._add_samples(self._stacks)  # type: ignore[attr-defined]
+            self._release()
             empty = not len(prof)
         except ValueError:  # a trace without events
             empty = True

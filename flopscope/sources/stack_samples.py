@@ -69,25 +69,26 @@ class StackSamples:
     def pour(self, store: Store) -> None:
         """Append the samples to the store of a stopped profile. Names of files begin below the folders of sys.path."""
         if self._folder:
-            for name in sorted(os.listdir(self._folder)):
-                with open(os.path.join(self._folder, name), "rb") as file:
-                    self._sampler.add_log(file.read())
+            with suppress(OSError):  # the program has removed the folder
+                for name in sorted(os.listdir(self._folder)):
+                    with open(os.path.join(self._folder, name), "rb") as file:
+                        self._sampler.add_log(file.read())
             shutil.rmtree(self._folder, ignore_errors=True)  # those that still run see it, and stop to sample
             self._folder = ""
         own, folders = source_folders()
         launchers = (f"{own}cli{os.sep}",)  # what ran before `flopscope run` called the program is not of it
         self._sampler.pour(store, launchers, (own,), self._libraries, tuple(folders))
 
-    # Forks: no thread of ours runs at one, so that the child finds every lock open.
+    # Forks: no thread of ours does anything at one, so that the child finds every lock open.
 
     def _before_fork(self) -> None:
-        self._sampler.stop()
+        self._sampler.hold()
         if self._with_children and not self._folder:
             self._folder = tempfile.mkdtemp(prefix="flopscope-")
 
     def _after_in_parent(self) -> None:
         with suppress(RuntimeError):
-            self._sampler.start()
+            self._sampler.release()
 
     def _after_in_child(self) -> None:
         if not self._with_children:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Number
@@ -12,7 +13,8 @@ from flopscope import _core
 from flopscope.hardware.device import find_device, peaks_of_models
 from flopscope.hardware.model import Model, why_unknown
 from flopscope.hardware.peaks import Peaks
-from flopscope.sources.work_rules import registered
+from flopscope.sources.work_rules import amount, registered
+from flopscope.support.safe import printable, shown
 from flopscope.support.suggest import did_you_mean, suggesting
 
 __all__ = ["Work", "roofline_time", "work"]
@@ -62,14 +64,17 @@ def work(
     values: one per argument: a number, a bool, a string or a list of these; None for a tensor and for no value.
 
     What the rules cannot tell from these arguments is NaN, and ``why`` says what was wrong. Raise ValueError for an
-    unknown dtype and a size below 0, TypeError for a shape that is not a sequence of integers.
+    unknown dtype and a size that is below 0 or no 64-bit integer, TypeError for a shape that is not a sequence of
+    integers.
 
         fs.work("aten::mm", [(4096, 4096), (4096, 1024)], "bfloat16")
         fs.work("aten::convolution", [(8, 3, 224, 224), (64, 3, 7, 7)], "float16",
                 [None, None, None, [2, 2], [3, 3], [1, 1], False, [0, 0], 1])
     """
     if not isinstance(name, str) or not name:
-        raise TypeError(f"name must be the name of an op such as 'aten::mm', not {name!r}")
+        raise TypeError(f"name must be the name of an op such as 'aten::mm', not {shown(name)}")
+    if isinstance(shapes, (str, bytes)) or not isinstance(shapes, Sequence):
+        raise TypeError(f"shapes must be a list with an entry for each argument, not {shown(shapes)}")
     per_argument = isinstance(dtypes, (list, tuple))
     count = max(len(shapes), len(values), len(dtypes) if per_argument else 0)
     entries = [*shapes, *[None] * (count - len(shapes))]
@@ -107,20 +112,23 @@ def roofline_time(
         its driver reports it, which need not be here: "NVIDIA H200". By default the device of new tensors.
 
     NaN if the FLOPs, the bytes or a peak that decides is unknown. Raise ValueError for a device or a unit that is
-    unknown.
+    unknown, and for FLOPs or bytes that are negative or infinite.
 
         fs.roofline_time(fs.work("aten::mm", [(4096, 4096), (4096, 4096)], "bfloat16"), device="NVIDIA H200")
     """
-    done = of if isinstance(of, Work) else Work(float(of), math.nan, math.nan, float(bytes), unit)
+    done = of if isinstance(of, Work) else Work(of, math.nan, math.nan, bytes, unit)
+    flops, moved = amount("FLOPs", done.flops), amount("bytes", done.bytes)
     chosen = unit or done.unit
     if chosen is not None and chosen not in _core.compute_units:
-        raise ValueError(f"unit must be one of {', '.join(_core.compute_units)}, not {chosen!r}")
-    roof = _core.roof(done.flops, done.bytes, chosen, _peaks_of(device)._for_core())
-    return math.nan if roof.partial else roof.least_ns / 1e3
+        raise ValueError(f"unit must be one of {', '.join(_core.compute_units)}, not {shown(chosen)}")
+    roof = _core.roof(flops, moved, chosen, _peaks_of(device)._for_core())
+    return math.nan if math.isnan(flops + moved) else roof.least_ns / 1e3
 
 
 def _peaks_of(device: str | None) -> Peaks:
     """Return the peaks of a device of this machine, or of one that the datasheet names."""
+    if device is not None and not isinstance(device, str):
+        raise TypeError(f"device must be the name of a device, not {shown(device)}")
     if device is None or device == "cpu" or device.startswith("cuda"):
         here = find_device(device)
         peaks = here.measured or here.datasheet_peaks
@@ -149,14 +157,17 @@ def _why(name: str, found: dict[str, Any], dims: Sequence[Any]) -> str | None:
         return f"sizes that must be equal are not: {unequal}"
     if found["has_rule"]:
         return f"the rule for {name} gives no work for these arguments: their shapes, or values that are missing"
+    if name in registered():
+        return f"the rule registered for {printable(name)} gives no work for these arguments"
     full = f"aten::{name}"
     if "::" not in name and _core._work_of_torch(full, [], [])["has_rule"]:
-        return f"there is no rule for {name}; did you mean {full!r}?"
+        return f"there is no rule for {printable(name)}; did you mean {full!r}?"
     space, _, _ = name.rpartition("::")
     known = _core._ruled_ops()
-    return f"there is no rule for {name}{did_you_mean(name if space else full, [*known, *registered()])}"
+    return f"there is no rule for {printable(name)}{did_you_mean(name if space else full, [*known, *registered()])}"
 
 
+MOST_SIZE = 2**63 - 1
 _EQUAL = {
     "mm": (((0, -1), (1, -2)),),
     "bmm": (((0, -1), (1, -2)), ((0, 0), (1, 0))),
@@ -226,20 +237,26 @@ def _tensor(entry: Any, dtype: Any) -> tuple[list[int], str]:
     name = _dtype(getattr(entry, "dtype", dtype))
     dims = _dims(getattr(entry, "shape", entry))
     if name not in _core.torch_dtypes:
-        raise ValueError(f"dtype must be one of {', '.join(_core.torch_dtypes)}, not {name!r}")
+        raise ValueError(f"dtype must be one of {', '.join(_core.torch_dtypes)}, not {shown(name)}")
     return dims, _core.torch_dtypes[name]
 
 
 def _dims(shape: Any) -> list[int]:
-    if isinstance(shape, str) or not isinstance(shape, Sequence):
-        raise TypeError(f"a shape is a sequence of integers, not {shape!r}")
-    for size in shape:
-        if isinstance(size, bool) or not isinstance(size, int):
-            raise TypeError(f"a shape is a sequence of integers, not {shape!r}")
-        if size < 0:
-            raise ValueError(f"the shape {shape!r} has a negative size")
-    return list(shape)
+    if isinstance(shape, (str, bytes)) or not isinstance(shape, Sequence):
+        raise TypeError(f"a shape is a sequence of integers, not {shown(shape)}")
+    if not all(hasattr(size, "__index__") and not isinstance(size, bool) for size in shape):
+        raise TypeError(f"a shape is a sequence of integers, not {shown(shape)}")
+    sizes = [operator.index(size) for size in shape]
+    if min(sizes, default=0) < 0:
+        raise ValueError(f"the shape {shown(shape)} has a negative size")
+    if max(sizes, default=0) > MOST_SIZE:
+        raise ValueError(f"the shape {shown(shape)} has a size of 2^63 or more, which no tensor has")
+    return sizes
 
 
 def _text(value: Any) -> str:
-    return "" if value is None else str(list(value)) if isinstance(value, (list, tuple)) else str(value)
+    if not isinstance(value, (list, tuple)):
+        return "" if value is None else str(value)
+    if any(isinstance(item, (list, tuple)) for item in value):
+        raise TypeError(f"a value is a number, a bool, a string or a list of these, not {shown(value)}")
+    return str(list(value))

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from flopscope import _core
+from flopscope.support.safe import error_text, printable, shown
 from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
-__all__ = ["WorkCall", "register_work"]
+__all__ = ["WorkCall", "amount", "register_work"]
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -132,15 +133,20 @@ def _call_of(name: str, arguments: list[Any], launch: Launch | None) -> WorkCall
     return WorkCall(name, parts[1], parts[0], parts[2], values, grid, block)
 
 
-def _number(label: str, value: Any) -> float:
+def amount(label: str, value: Any) -> float:
+    """Return a number of FLOPs or bytes; NaN, as None, is unknown. Raise TypeError or ValueError for what is none."""
     if value is None:
         return math.nan
     try:
         number = float(value)
+    except OverflowError:
+        number = math.inf
     except (TypeError, ValueError):
-        raise TypeError(f"{label} must be a number, not {value!r}") from None
+        raise TypeError(f"{label} must be a number, not {shown(value)}") from None
     if number < 0 or math.isinf(number):
-        raise ValueError(f"{label} must be finite and at least 0, not {value!r}")
+        raise ValueError(f"{label} must be finite and at least 0, not {shown(value)}")
+    if number > _core.most_work:
+        raise ValueError(f"{label} must be at most {_core.most_work:g}, not {shown(value)}")
     return number
 
 
@@ -150,13 +156,13 @@ def _checked(result: Any) -> tuple[float, float, float, str]:
     if result is None:
         return math.nan, math.nan, math.nan, unit
     if isinstance(result, Mapping):
-        if unknown := sorted(str(key) for key in set(result) - {*NUMBERS, UNIT}):
+        if unknown := sorted(printable(str(key)) for key in set(result) - {*NUMBERS, UNIT}):
             raise ValueError(f"it returned the unknown keys {', '.join(unknown)}; use {', '.join((*NUMBERS, UNIT))}")
         unit = _unit(result.get(UNIT))
         result = [result.get(label) for label in NUMBERS]
     if not isinstance(result, Sequence) or isinstance(result, str) or len(result) != len(NUMBERS):
-        raise TypeError(f"it returned {result!r}, not {', '.join(NUMBERS)}")
-    flops, read, written = (_number(label, value) for label, value in zip(NUMBERS, result, strict=True))
+        raise TypeError(f"it returned {shown(result)}, not {', '.join(NUMBERS)}")
+    flops, read, written = (amount(label, value) for label, value in zip(NUMBERS, result, strict=True))
     return flops, read, written, unit
 
 
@@ -165,7 +171,7 @@ def _unit(name: Any) -> str:
         return ""
     known = _core.compute_units
     if name not in known:
-        raise ValueError(f"unit must be one of {', '.join(known)}, not {name!r}")
+        raise ValueError(f"unit must be one of {', '.join(known)}, not {shown(name)}")
     return str(name)
 
 
@@ -186,6 +192,5 @@ def _work_of(
     except Exception as error:
         if name not in _warned:
             _warned.add(name)
-            text = f"the work rule of {name} failed, so its work is unknown: {type(error).__name__}: {error}"
-            warn_user(text)
+            warn_user(f"the work rule of {printable(name)} failed, so its work is unknown: {error_text(error)}")
         return math.nan, math.nan, math.nan, ""

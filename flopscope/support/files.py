@@ -34,7 +34,7 @@ _active: set[str] = set()  # names of the temporary files that this process is w
 
 
 @contextmanager
-def replacing(path: Name, mode: str = "w", **options: Any) -> Iterator[IO[Any]]:
+def replacing(path: Name, mode: str = "w", *, follow: bool = True, **options: Any) -> Iterator[IO[Any]]:
     """Open a file for writing; its content replaces ``path`` when the block ends without an exception.
 
     ``mode`` is "w" (UTF-8) or "wb"; ``options`` are passed to open(). Until the block ends, and after a full disk, an
@@ -46,6 +46,8 @@ def replacing(path: Name, mode: str = "w", **options: Any) -> Iterator[IO[Any]]:
     FIFO, /dev/stdout) is written directly. So is a file that cannot be replaced, because its folder is not writable or
     because it is a mount point; an error then leaves that file incomplete. Nothing is synchronised to the disk.
 
+    follow: False: the name itself is replaced by a new file, whatever but a folder it named; no other file is written.
+
     Every OSError, including those raised in the block, names ``path``: IsADirectoryError; FileNotFoundError for a
     missing folder; PermissionError, also for a read-only file.
     """
@@ -55,8 +57,8 @@ def replacing(path: Name, mode: str = "w", **options: Any) -> Iterator[IO[Any]]:
         options.setdefault("encoding", "utf-8")
     name = os.fsdecode(path)
     with _naming(name):
-        target = _target_of(name)
-        scratch, descriptor = (None, None) if target is None else _create_scratch(target)
+        target = _target_of(name) if follow else Path(os.path.realpath(os.path.dirname(name)), os.path.basename(name))
+        scratch, descriptor = (None, None) if target is None else _create_scratch(target, follow)
         if target is None or scratch is None or descriptor is None:
             with open(name, mode, **options) as stream:
                 yield stream
@@ -64,7 +66,7 @@ def replacing(path: Name, mode: str = "w", **options: Any) -> Iterator[IO[Any]]:
         try:
             with open(descriptor, mode, **options) as stream:
                 yield stream
-            _put(scratch, target)
+            _put(scratch, target, follow)
         finally:
             scratch.unlink(missing_ok=True)
             _active.discard(scratch.name)
@@ -75,17 +77,18 @@ def require_writable(path: Name) -> None:
     name = os.fsdecode(path)
     with _naming(name):
         target = _target_of(name)
-        scratch, descriptor = (None, None) if target is None else _create_scratch(target)
+        scratch, descriptor = (None, None) if target is None else _create_scratch(target, True)
         if scratch is not None and descriptor is not None:
             os.close(descriptor)
             scratch.unlink(missing_ok=True)
             _active.discard(scratch.name)
 
 
-def write_json(path: Name, content: Any) -> None:
-    """Write a JSON file through ``replacing``. Raise ValueError for NaN and infinities before the file is opened."""
+def write_json(path: Name, content: Any, *, follow: bool = True) -> None:
+    """Write a JSON file through ``replacing``, with its ``follow``. Raise ValueError for NaN and infinities before the
+    file is opened."""
     text = json.dumps(content, indent=1, allow_nan=False)
-    with replacing(path) as stream:
+    with replacing(path, follow=follow) as stream:
         stream.write(f"{text}\n")
 
 
@@ -179,10 +182,11 @@ def _target_of(name: str) -> Path | None:
     return Path(os.path.realpath(name))
 
 
-def _create_scratch(target: Path) -> tuple[Path, int] | tuple[None, None]:
-    """Create a temporary file with the target's mode. None if the folder accepts no file but the target exists."""
+def _create_scratch(target: Path, follow: bool) -> tuple[Path, int] | tuple[None, None]:
+    """Create a temporary file, with the target's mode if that is followed. None if the folder accepts no file but the
+    target exists."""
     sweep(target.parent)
-    old = target.stat() if target.exists() else None
+    old = target.stat() if follow and target.exists() else None
     mode = 0o666 if old is None else stat.S_IMODE(old.st_mode)
     scratch = target.parent / f".flopscope-{_machine()}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
     _active.add(scratch.name)
@@ -201,12 +205,12 @@ def _create_scratch(target: Path) -> tuple[Path, int] | tuple[None, None]:
     return scratch, descriptor
 
 
-def _put(scratch: Path, target: Path) -> None:
-    """Rename the temporary file to the target, or copy its content where the rename is not allowed."""
+def _put(scratch: Path, target: Path, follow: bool) -> None:
+    """Rename the temporary file to the target, or copy its content where the rename is not allowed, but ``follow``."""
     try:
         os.replace(scratch, target)
     except OSError as problem:
-        if problem.errno not in _IN_PLACE or not target.exists():
+        if not follow or problem.errno not in _IN_PLACE or not target.exists():
             raise OSError(problem.errno, problem.strerror, str(target)) from None
         with scratch.open("rb") as source, target.open("wb") as stream:
             while chunk := source.read(CHUNK):

@@ -5,22 +5,30 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 __all__ = ["locked"]
 
 SILENT_SECONDS = 1.0  # of waiting, before it is reported
+POLL_SECONDS = 0.05  # between attempts to take a lock that is not waited for without end
 
 
 @contextmanager
-def locked(descriptor: int, report: Callable[[], object] | None = None) -> Iterator[None]:
+def locked(
+    descriptor: int, report: Callable[[], object] | None = None, *, most_seconds: float | None = None
+) -> Iterator[None]:
     """Hold the lock of an open file or folder during the block, and wait for it before.
 
-    report: called from another thread once the wait takes longer than a second. OSError where the file system has no
-    locks. A process that ends gives its locks back. A process that is forked in the block does not hold the lock.
+    report: called from another thread once the wait takes longer than a second. most_seconds: to wait, where other
+    users can take the lock and keep it; then TimeoutError. OSError where the file system has no locks. A process that
+    ends gives its locks back. A process that is forked in the block does not hold the lock.
     """
-    _wait(descriptor, report)
+    if most_seconds is None:
+        _wait(descriptor, report)
+    else:
+        _poll(descriptor, time.monotonic() + most_seconds)
     owner = os.getpid()
     try:
         yield
@@ -45,3 +53,14 @@ def _wait(descriptor: int, report: Callable[[], object] | None) -> None:
     finally:
         timer.cancel()
         timer.join()
+
+
+def _poll(descriptor: int, deadline: float) -> None:
+    """Take the lock, or raise TimeoutError at the deadline."""
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise TimeoutError("another process holds the lock") from None
+        time.sleep(POLL_SECONDS)

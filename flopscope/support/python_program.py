@@ -16,7 +16,9 @@ from importlib.machinery import BuiltinImporter, SourceFileLoader
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
+from flopscope.support.own_path import STARTS_WITH_FOLDER
 from flopscope.support.package import FOLDER
+from flopscope.support.start import set_aside
 
 __all__ = ["PythonProgram", "exit_status", "show_exception", "wait_for_threads"]
 
@@ -31,8 +33,8 @@ class PythonProgram:
     def __init__(self, target: str, arguments: list[str], option: str = "") -> None:
         self.target = target
         self.arguments = arguments
+        self.argv = [option or target, *arguments]
         self._replaced: ModuleType | None = None
-        self._first_argument = option or target
         if option == "-m":
             parts = [part for part in target.split(".") if part not in ("", "__main__")]
             self._run, self.name, self.title = self._run_module, parts[-1] if parts else "module", target
@@ -55,7 +57,7 @@ class PythonProgram:
         main = ModuleType("__main__")
         self._replaced = sys.modules["__main__"]  # keeps the globals of the command that runs it
         sys.modules["__main__"] = main
-        sys.argv = [self._first_argument, *self.arguments]
+        sys.argv = list(self.argv)
         try:
             self._run(vars(main))
         except BaseException as problem:
@@ -142,11 +144,13 @@ def _code_of(path: str) -> CodeType:
 
 def _set_first_path(folder: str, *, always: bool = False) -> None:
     """Replace the folder that Python put first in the search path, if it did."""
-    safe = sys.flags.isolated or getattr(sys.flags, "safe_path", False)
-    if not safe:
+    if STARTS_WITH_FOLDER:
         sys.path[:1] = [folder]
     elif always:
         sys.path.insert(0, folder)
+    else:
+        return
+    set_aside(folder)
 
 
 def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:
@@ -168,13 +172,33 @@ def exit_status(problem: BaseException | None) -> Any:
 
 
 def _status_of_exit(problem: SystemExit) -> int:
-    code = problem.code
+    code: Any = problem
+    with suppress(Exception):
+        code = problem.code
     if code is None or isinstance(code, int):
         return code or 0
     _flush()
-    print(code, file=sys.stderr)
+    _write(code)
     _flush()
     return 1
+
+
+def _write(value: object) -> None:
+    """Print on sys.stderr, as Python does at its end: without failing, and whatever print() was made of."""
+    with suppress(BaseException):
+        _write_text(str(value))
+    try:
+        _write_text("\n")
+    except BaseException:
+        with suppress(OSError):
+            os.write(2, b"\n")
+
+
+def _write_text(text: str) -> None:
+    if sys.stderr is None:
+        os.write(2, text.encode(errors="backslashreplace"))
+    else:
+        sys.stderr.write(text)
 
 
 def show_exception(problem: BaseException) -> int:
@@ -186,7 +210,7 @@ def show_exception(problem: BaseException) -> int:
     _flush()
     hook = getattr(sys, "excepthook", None)
     if hook is None:
-        print("sys.excepthook is missing", file=sys.stderr)
+        _write("sys.excepthook is missing")
         sys.__excepthook__(kind, problem, trace)
         return 1
     try:
@@ -196,9 +220,9 @@ def show_exception(problem: BaseException) -> int:
         return _status_of_exit(end)
     except BaseException as second:
         second.__traceback__ = _without_our_frames(second.__traceback__)
-        print("Error in sys.excepthook:", file=sys.stderr)
+        _write("Error in sys.excepthook:")
         sys.__excepthook__(type(second), second, second.__traceback__)
-        print("\nOriginal exception was:", file=sys.stderr)
+        _write("\nOriginal exception was:")
         sys.__excepthook__(kind, problem, trace)
     _flush()
     return 1

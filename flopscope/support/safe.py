@@ -6,17 +6,21 @@ import csv
 import html
 import json
 import re
+import reprlib
 from collections.abc import Iterable
 from os import PathLike
 from typing import Any
 
 from flopscope.support.files import replacing
 
-__all__ = ["markup", "printable", "write_csv"]
+__all__ = ["error_text", "markup", "printable", "shown", "write_csv"]
 
 # C0 and C1 controls and DEL, which terminals interpret; line separators; characters that change the direction of text
 # (Unicode's Bidi_Control); lone surrogates, which cannot be encoded.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_SHORT = reprlib.Repr()
+_SHORT.maxlist = _SHORT.maxtuple = 16
+_SHORT.maxstring = _SHORT.maxother = 80
 _FORMULA = re.compile("[=+\\-@\t\r]")  # first characters of a cell that spreadsheets evaluate
 
 
@@ -30,6 +34,24 @@ def printable(text: str) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode("ascii")
+
+
+def shown(value: object) -> str:
+    """Return a short repr of any value, printable: of deep, cyclic and long ones, and of those without one, too."""
+    try:
+        return printable(_SHORT.repr(value))
+    except Exception:  # the value's own, or its depth
+        return f"<{type(value).__name__}>"
+
+
+def error_text(error: BaseException) -> str:
+    """Return the class and the message of an exception, printable, whatever its ``__str__`` does."""
+    name = printable(type(error).__name__)
+    try:
+        message = printable(str(error))
+    except Exception:
+        return name
+    return f"{name}: {message}" if message else name
 
 
 def markup(text: str) -> str:

@@ -61,21 +61,24 @@ def usual_order(table: EventTable) -> EventTable:
     """
     if table.is_sorted:
         return table
-    kinds = {device == "cpu" for device in table.columns["device_type"]}
-    key = _times if len(kinds) > 1 and not table.is_mixed else _gain  # the headroom of kernels is unknown
-    return table._select(sorted(range(len(table)), key=lambda i: key(table[i]), reverse=True))
-
-
-def _times(row: EventRow) -> tuple[float, float]:
-    return row.self_device_time_total, row.self_cpu_time_total
+    columns = table.columns
+    own, host = columns["self_device_time_total"], columns["self_cpu_time_total"]
+    kinds = {device == "cpu" for device in columns["device_type"]}
+    if len(kinds) == 1 or table.is_mixed:  # else with kernels, whose headroom is unknown
+        own = _gains(own if table.has_device else host, columns["headroom"], table.has_device)
+    return table._select(sorted(range(len(table)), key=lambda i: (own[i], host[i]), reverse=True))
 
 
 def _gain(row: EventRow) -> tuple[float, float]:
-    host = row.self_cpu_time_total
-    if row.use_device is None:
-        return (host if math.isnan(row.headroom) else row.headroom), host
-    own = row.self_device_time_total
-    return (own if math.isnan(row.headroom) or not own else row.headroom), host
+    on_device, host = row.use_device is not None, row.self_cpu_time_total
+    time = row.self_device_time_total if on_device else host
+    return _gains([time], [row.headroom], on_device)[0], host
+
+
+def _gains(times: Sequence[float], headrooms: Sequence[float], on_device: bool) -> list[float]:
+    """Return the headroom of each row, or its time where the headroom is unknown or nothing ran on the device."""
+    parts = zip(times, headrooms, strict=True)
+    return [time if math.isnan(headroom) or (on_device and not time) else headroom for time, headroom in parts]
 
 
 def list_entries(table: EventTable, kind: str | None = None, kernels: bool = False, limit: int = -1) -> Listing:

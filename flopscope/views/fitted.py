@@ -14,6 +14,7 @@ from flopscope.support import units
 from flopscope.support.columns import GAP, dashes
 from flopscope.support.cutting import cut_apart, cut_middle
 from flopscope.support.kernel_names import short_names
+from flopscope.support.messages import Messages
 from flopscope.support.safe import printable
 from flopscope.views.columns import COLUMNS, NOTHING, Fit, ViewColumn, columns_of, find_columns, tells
 from flopscope.views.entries import NO_OP, Entry, Listing, list_entries
@@ -46,7 +47,7 @@ SHARE_STYLES = ((75.0, "green"), (40.0, "yellow"), (0.0, "red"))
 """Colours of shares of the roofline, from a share in percent on."""
 
 
-def terminal_width(stream: TextIO | None = None) -> int:
+def terminal_width(stream: TextIO | Messages | None = None) -> int:
     """Return COLUMNS, or else the width of the terminal that a stream is, standard output if None; 100 if it is none.
 
     It is at least 40.

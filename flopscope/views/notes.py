@@ -47,9 +47,9 @@ def footnotes(
     if table.lacks_shapes:
         yield table.hints.shapes
     elif coverage["unmodelled"]:
-        listed = [f"{name(op)} {time(spent)}" for op, spent in coverage["unmodelled"]]
-        more = len(listed) - UNMODELLED_SHOWN
-        yield f"Not modelled: {', '.join(listed[:UNMODELLED_SHOWN])}{f' and {more} more' if more > 0 else ''}."
+        listed = [f"{name(op)} {time(spent)}" for op, spent in coverage["unmodelled"][:UNMODELLED_SHOWN]]
+        more = len(coverage["unmodelled"]) - UNMODELLED_SHOWN
+        yield f"Not modelled: {', '.join(listed)}{f' and {more} more' if more > 0 else ''}."
     if coverage.get("estimated"):
         names = [name(op) for op, _ in coverage["estimated"]]
         more = len(names) - UNMODELLED_SHOWN

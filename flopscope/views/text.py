@@ -30,25 +30,29 @@ class Layout:
     ) -> None:
         self.table: EventTable = table
         self.time_unit, self.max_name_width = time_unit, max_name_width
+        values = table.columns
+        stacks, shapes = table.stacks or (), values["input_shapes"]
+        counters = zip(values["dram_gbytes_per_s"], values["tensor_active"], strict=True)
+        groups = {row.group for row in table} if table._groups else {""}
         self.widths: dict[str, int] = {
-            "name": _width((printable(row.key) for row in table), max_name_width),
-            "shapes": _width((str(row.input_shapes) for row in table), max_shapes_width),
-            "source": _width((printable(entry) for row in table for entry in row.stack), max_source_width),
+            "name": _width(map(printable, values["key"]), max_name_width),
+            "shapes": _width(map(str, shapes), max_shapes_width),
+            "source": _width((printable(entry) for stack in stacks for entry in stack), max_source_width),
+            "group": min(_width(map(printable, groups), max_source_width), 40),
         }
-        self.widths["group"] = min(_width((printable(row.group) for row in table), max_source_width), 40)
-        device_memory = any(row.self_device_memory_usage > 0 for row in table)
+        device_memory = any(size > 0 for size in values["self_device_memory_usage"])
         self.shown = {
             "always": True,
-            "overload": any(row.overload_name for row in table),
-            "device": any(row.self_device_time_total > 0 for row in table),
+            "overload": any(values["overload_name"]),
+            "device": any(time > 0 for time in values["self_device_time_total"]),
             "memory": table.profile_memory,
             "device memory": table.profile_memory and device_memory,
-            "shapes": any(row.input_shapes for row in table),
-            "source": any(row.stack for row in table),
-            "group": any(row.group for row in table),
+            "shapes": any(shapes),
+            "source": any(stacks),
+            "group": any(groups),
             "rank": table.ranks is not None,
             "roofline": roofline,
-            "counted": roofline and any(not math.isnan(row.dram_gbytes_per_s + row.tensor_active) for row in table),
+            "counted": roofline and any(not math.isnan(moved + active) for moved, active in counters),
             "fitted": False,
         }
 

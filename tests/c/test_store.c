@@ -18,7 +18,7 @@ static fs_store *new_store(void)
 
 static void test_events_come_back_as_they_went_in(void)
 {
-    enum { COUNT = 3 * FS_CHUNK_EVENTS + 17 };
+    enum { COUNT = 9 * FS_CHUNK_EVENTS + 17 };
     fs_store *store = new_store();
     fs_error err;
     for (uint32_t i = 0; i < COUNT; i++) {
@@ -42,6 +42,7 @@ static void test_events_come_back_as_they_went_in(void)
         CHECK(event.parent == FS_NONE && event.launcher == FS_NONE && event.signature == FS_NONE);
     }
     CHECK(fs_store_nbytes(store) < (int64_t)COUNT * 100 + (int64_t)sizeof(fs_chunk));
+    for (uint32_t i = 5; i < 8; i++) CHECK(fs_store_chunk(store, i) == fs_store_chunk(store, i - 1) + 1);
     fs_store_destroy(store);
 }
 

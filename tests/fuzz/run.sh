@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Fuzz the trace reader, the tables and exports of traces, and the ops, with AddressSanitizer and
+# Fuzz the trace reader, the tables and exports of traces, the digests of ranks, the ops and the databases, with AddressSanitizer and
 # UndefinedBehaviorSanitizer:
 #
-#   tests/fuzz/run.sh [seconds [target...]]        default: 60 seconds each of kineto, tables and ops
+#   tests/fuzz/run.sh [seconds [target...]]        default: 60 seconds each of kineto, tables, ranks, ops and sqlite
 #
 # Requires clang with libFuzzer: $CLANG, or clang on PATH. Objects, failing inputs and the grown corpora are written to
 # $FUZZ_BUILD (default: build/fuzz). A failing input is stored there as <target>-crash-…: fix the bug, and add the input
@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 seconds=${1:-60}
 shift || true
-targets=${*:-kineto tables ops}
+targets=${*:-kineto tables ranks ops sqlite}
 clang=${CLANG:-clang}
 build=${FUZZ_BUILD:-build/fuzz}
 command -v "$clang" >/dev/null || { echo "tests/fuzz/run.sh: clang not found; set CLANG to its path" >&2; exit 2; }
@@ -49,8 +49,8 @@ objects=()
 for source in "${sources[@]}"; do objects+=("$build/${source//\//_}.o"); done
 
 # Traces are text, so only their targets benefit from longer inputs.
-declare -A longest=([kineto]=8192 [tables]=8192 [ops]=256)
-declare -A seeds=([kineto]="tests/data/corpus tests/fuzz/corpus/tables" [tables]="tests/data/corpus tests/fuzz/corpus/kineto" [ops]="")
+declare -A longest=([kineto]=8192 [tables]=8192 [ranks]=8192 [ops]=256 [sqlite]=32768)
+declare -A seeds=([kineto]="tests/data/corpus tests/fuzz/corpus/tables" [tables]="tests/data/corpus tests/fuzz/corpus/kineto" [ranks]="tests/data/corpus" [ops]="" [sqlite]="")
 export ASAN_OPTIONS=quarantine_size_mb=16:malloc_context_size=8:allocator_may_return_null=1:detect_stack_use_after_return=0 UBSAN_OPTIONS=print_stacktrace=1
 for target in $targets; do
     echo "+ $target: $seconds s"

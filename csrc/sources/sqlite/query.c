@@ -50,10 +50,7 @@ static bool open_database(running *run)
         {SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0},
     };
     int flags = SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX;
-    if (fs_sqlite->open_v2(run->uri, &run->database, flags, NULL) != SQLITE_OK) {
-        set_problem(run);
-        return false;
-    }
+    if (fs_sqlite->open_v2(run->uri, &run->database, flags, NULL) != SQLITE_OK) return false;
     /* An option that this version of SQLite does not know is refused without effect. */
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         (void)fs_sqlite->db_config(run->database, options[i].option, options[i].value, (int *)NULL);
@@ -164,14 +161,10 @@ static void run_statement(running *run, sqlite3_stmt *statement)
 static void run_query(running *run)
 {
     sqlite3_stmt *statement = NULL;
-    if (open_database(run)) {
-        if (fs_sqlite->prepare_v2(run->database, run->query->sql, -1, &statement, NULL) == SQLITE_OK)
-            run_statement(run, statement);
-        else set_problem(run);
-    }
+    if (fs_sqlite->prepare_v2(run->database, run->query->sql, -1, &statement, NULL) == SQLITE_OK)
+        run_statement(run, statement);
+    else set_problem(run);
     fs_sqlite->finalize(statement);
-    fs_sqlite->close(run->database);
-    run->database = NULL;
 }
 
 typedef struct {
@@ -183,14 +176,22 @@ typedef struct {
     fs_error *errors;
 } all_queries;
 
+/* Run queries on one connection. */
 static void run_some(void *context, int64_t begin, int64_t end)
 {
     const all_queries *all = context;
+    running run = {all->rows, all->uri, &all->queries[begin], 0, NULL, FS_OK, NULL};
+    bool is_open = open_database(&run);
     for (int64_t i = begin; i < end; i++) {
-        running run = {all->rows, all->uri, &all->queries[i], all->first + (uint32_t)i, NULL, FS_OK, &all->errors[i]};
-        run_query(&run);
+        run.query = &all->queries[i];
+        run.part = all->first + (uint32_t)i;
+        run.status = FS_OK;
+        run.err = &all->errors[i];
+        if (is_open) run_query(&run);
+        else set_problem(&run);
         all->statuses[i] = run.status;
     }
+    fs_sqlite->close(run.database);
 }
 
 enum { AT_ONCE = 64 };

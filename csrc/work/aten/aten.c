@@ -160,7 +160,7 @@ bool fs_work_has_one_dtype(const char *name)
 /* Return NaN for a result that no valid arguments give. */
 static double sound(double number)
 {
-    return number >= 0 && isfinite(number) ? number : (double)NAN;
+    return number >= 0 && number <= FS_MOST_WORK ? number : (double)NAN;
 }
 
 static _Atomic(fs_work_rule) registered;

@@ -94,6 +94,9 @@ flopscope.TimelineView = class {
             lines.push(`${plural(facts.places_left_out, "device or thread", "devices and threads")} with the fewest events ${
                 facts.places_left_out === 1 ? "is" : "are"} not drawn: ${plural(facts.events_left_out, "event")}.`);
         }
+        if (facts.names_left_out) {
+            lines.push(`${plural(facts.names_left_out, "name")} with the least time ${facts.names_left_out === 1 ? "is" : "are"} not in this page: their events are drawn as “(another name)”.`);
+        }
         if (facts.unplaced) lines.push(`${plural(facts.unplaced, "event")} without a start ${facts.unplaced === 1 ? "is" : "are"} not drawn.`);
         if (facts.deep) lines.push(`${plural(facts.deep, "event")} nested or overlapping too deeply ${facts.deep === 1 ? "is" : "are"} not drawn.`);
         if (facts.open) lines.push(`${plural(facts.open, "event")} had not ended and ${facts.open === 1 ? "is" : "are"} drawn until the last known time.`);

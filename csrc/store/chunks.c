@@ -1,0 +1,48 @@
+#include "store/chunks.h"
+
+#include "base/memory.h"
+#include "store/store.h"
+
+/* More events than ids: the last id means "none". */
+enum { MAX_CHUNKS = (1 << (32 - FS_CHUNK_BITS)) - 1 };
+
+/* Chunks of a block: 14 MB, seven huge pages. */
+enum { BLOCK_CHUNKS = 4 };
+
+static fs_chunk *next_chunk(fs_chunks *chunks)
+{
+    uint32_t place = chunks->count % BLOCK_CHUNKS;
+    if (place == 0) chunks->blocks = chunks->many || chunks->count > 0;
+    if (!chunks->blocks) return fs_malloc(sizeof(fs_chunk));
+    return place == 0 ? fs_malloc(BLOCK_CHUNKS * sizeof(fs_chunk)) : chunks->at[chunks->count - 1] + 1;
+}
+
+fs_status fs_chunks_add(fs_chunks *chunks, fs_error *err)
+{
+    if (chunks->count == MAX_CHUNKS) {
+        return fs_fail(err, FS_OUT_OF_MEMORY, "a store holds at most %lld events: profile a shorter part",
+                       (long long)MAX_CHUNKS << FS_CHUNK_BITS);
+    }
+    if (chunks->count == chunks->capacity) {
+        uint32_t capacity = chunks->capacity ? chunks->capacity * 2 : 16;
+        fs_chunk **at = fs_realloc(chunks->at, capacity * sizeof *at);
+        if (at == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u chunks of events", capacity);
+        chunks->at = at;
+        chunks->capacity = capacity;
+    }
+    fs_chunk *chunk = next_chunk(chunks);
+    if (chunk == NULL) {
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %lld events",
+                       ((long long)chunks->count << FS_CHUNK_BITS) + 1);
+    }
+    chunks->at[chunks->count++] = chunk;
+    return FS_OK;
+}
+
+void fs_chunks_clear(fs_chunks *chunks)
+{
+    for (uint32_t i = chunks->count; i-- > 0;)
+        if (i % BLOCK_CHUNKS == 0 || chunks->at[i] != chunks->at[i - 1] + 1) fs_free(chunks->at[i]);
+    fs_free(chunks->at);
+    *chunks = (fs_chunks){0};
+}

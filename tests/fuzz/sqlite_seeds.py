@@ -1,0 +1,129 @@
+"""Seeds and queries of the fuzz target of databases.
+
+    python tests/fuzz/sqlite_seeds.py seeds FILE...     write a small database of each real one into the corpus
+    python tests/fuzz/sqlite_seeds.py queries           write tests/c/fuzz_sqlite_queries.h from the corpus
+
+A seed is a database of pages of 512 bytes with the first rows of each table that flopscope reads. Where its application
+id is not 0, it is the size of the database, and the write-ahead log follows.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+CORPUS = HERE / "corpus" / "sqlite"
+HEADER = HERE.parent / "c" / "fuzz_sqlite_queries.h"
+PAGE, ROWS, LONGEST = 512, 6, 400
+Asked = tuple[str, str, tuple[str, ...]]
+
+READ = re.compile(
+    r"StringIds|TARGET_INFO_(GPU|CUDA_DEVICE|GPU_METRICS)|GPU_METRICS|NVTX_\w+|CUPTI_ACTIVITY_KIND_\w+|\w+_EVENTS|"
+    r"PROFILER_OVERHEAD|rocpd_(string|info_agent|info_kernel_symbol|info_pmc|event|pmc_event|region|kernel_dispatch|"
+    r"memory_copy|memory_allocate)(_[0-9a-f_]+)?"
+)
+_PROCESS_OF_TABLE = re.compile(r"_[0-9a-f]{8}(_[0-9a-f]{4}){3}_[0-9a-f]{12}$")
+
+
+def seed(source: Path, target: Path) -> None:
+    """Write the first rows of the tables that are read, with the texts that they name."""
+    old = sqlite3.connect(f"file:{source}?mode=ro&immutable=1", uri=True)
+    new = sqlite3.connect(target, isolation_level=None)
+    new.execute(f"PRAGMA page_size = {PAGE}")
+    numbers: set[Any] = set()
+    tables = [name for (name,) in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    texts = [name for name in tables if re.match(r"StringIds|rocpd_string", name)]
+    for name in [*(name for name in tables if name not in texts), *texts]:
+        if READ.fullmatch(name):
+            where = f"WHERE id IN ({', '.join(map(str, sorted(numbers))) or 'NULL'})" if name in texts else ""
+            numbers |= _copy(old, new, name, where)
+    new.execute("VACUUM")
+    new.close()
+
+
+def _copy(old: sqlite3.Connection, new: sqlite3.Connection, name: str, where: str) -> set[int]:
+    few = "" if where else f"LIMIT {ROWS}"
+    cursor = old.execute(f'SELECT * FROM "{name}" {where} {few}')
+    names = [column[0] for column in cursor.description]
+    rows = [tuple(value[:LONGEST] if isinstance(value, str) else value for value in row) for row in cursor]
+    listed = ", ".join(f'"{column}"' + " INTEGER PRIMARY KEY" * (column == "id") for column in names)
+    short = _PROCESS_OF_TABLE.sub("", name)
+    new.execute(f'CREATE TABLE "{short}" ({listed})')
+    new.executemany(f'INSERT OR IGNORE INTO "{short}" VALUES ({", ".join("?" * len(names))})', rows)
+    return {value for row in rows for value in row if isinstance(value, int) and 0 <= value < 1 << 20}
+
+
+def with_log(database: Path, target: Path) -> None:
+    """Write a database with a log beside it, in which rows change, as one file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.sqlite"
+        path.write_bytes(database.read_bytes())
+        writer = sqlite3.connect(path, isolation_level=None)
+        tables = [name for (name,) in writer.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        writer.execute(f"PRAGMA application_id = {path.stat().st_size}")
+        writer.execute("PRAGMA journal_mode = WAL")
+        for name in tables:
+            writer.execute(f'DELETE FROM "{name}" WHERE rowid % 3 = 1')
+        target.write_bytes(path.read_bytes() + Path(f"{path}-wal").read_bytes())
+        writer.close()
+
+
+def asked(path: Path) -> Iterator[Asked]:
+    """Yield the queries that flopscope asks of a database, without their ranges of rows."""
+    import flopscope as fs
+    from flopscope.sources import database
+
+    found: list[Asked] = []
+    built = database.Database._built
+
+    def note(self: database.Database, query: database.Query) -> Any:
+        one = built(self, query)
+        if one is not None:
+            found.append((one.kind, one.sql(), one.columns))
+        return one
+
+    database.Database._built = note  # type: ignore[method-assign]
+    try:
+        fs.load_trace(path)
+    finally:
+        database.Database._built = built  # type: ignore[method-assign]
+    yield from found
+
+
+def queries() -> str:
+    """Return the header: the queries of all seeds without a log, in order, each once."""
+    made = dict.fromkeys(_row(*one) for path in sorted(CORPUS.glob("*.sqlite")) for one in asked(path))
+    notes = "/* Written by tests/fuzz/sqlite_seeds.py: what flopscope asks of the databases of the corpus. */"
+    return "\n".join([notes, "/* clang-format off */", "static const fs_query asked[] = {", *made, "};", ""])
+
+
+def _row(kind: str, sql: str, columns: tuple[str, ...]) -> str:
+    wrapped = textwrap.wrap(sql, 90, break_on_hyphens=False, drop_whitespace=False)
+    texts = "\n".join('     "' + line.replace('"', '\\"') + '"' for line in wrapped)
+    cells = textwrap.indent(
+        "\n".join(textwrap.wrap(", ".join(f"FS_CELL_{name.upper()}" for name in columns))), "      "
+    )
+    return f"    {{FS_ROW_{kind.upper()},\n{texts},\n     NULL, 0, 0, {len(columns)}, {{\n{cells}}}, 0, 0, {{0}}}},"
+
+
+def main() -> None:
+    if sys.argv[1] == "seeds":
+        CORPUS.mkdir(parents=True, exist_ok=True)
+        for name in sys.argv[2:]:
+            target = CORPUS / f"{Path(name).stem}.sqlite"
+            target.unlink(missing_ok=True)
+            seed(Path(name), target)
+            with_log(target, target.with_suffix(".wal"))
+    else:
+        HEADER.write_text(queries(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

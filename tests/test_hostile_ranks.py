@@ -1,0 +1,145 @@
+"""Ranks whose traces say anything: every answer across ranks is given, and holds no number that JSON lacks."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flopscope as fs
+from flopscope.ranks.digest import Digest, digest_of
+from flopscope.ranks.ranks import Ranks
+
+ROUNDS = int(os.environ.get("FLOPSCOPE_TEST_ROUNDS", 40))
+CONTROLS = {chr(code) for code in (*range(0x20), *range(0x7F, 0xA0))} - {"\n"}
+VALUES: list[Any] = [
+    *(None, True, 0, -1, 1, 7, 127, 128, 2**31, 2**53 + 1, 2**62, 2**63 - 1, 2**63, -(2**63), 10**30),
+    *(0.0, -0.5, 1e-9, 1e18, 1e308, float("nan"), float("inf"), -float("inf")),
+    *("", "0", "-1", "\x1b[31m", "\ud800", "<b>", "[0, 1]", "[1, 2, ...]", "[99999999999999999999]", "x" * 700),
+    *([], {}, [0, 1], [[2**62, 2**62]], {"rank": 0}),
+    *(
+        "allreduce",
+        "all_to_all",
+        "_allgather_base",
+        "barrier",
+        "send",
+        "BFloat16",
+        "ProfilerStep#1",
+        "kernel",
+        "M",
+        "i",
+    ),
+]
+EDGES: dict[str, list[Any]] = {
+    "ts": [0, 1, 2**53, 2**60, 2**63 - 1, -1, -(2**62), 9.2e18],
+    "dur": [0, 0, 0, 1, 2**53, 2**62, -1],
+    "Seq": [0, 1, -1, 2**53, 2**63 - 1],
+    "Group size": [0, 1, -1, 2**31, 2**63 - 1],
+    "In msg nelems": [0, 1, -1, 2**62, 2**63 - 1],
+    "device": [0, 1, 127, 128, -1, 2**40],
+    "baseTimeNanoseconds": [0, 1, 2**60, 2**62 - 1, 2**62, -1],
+}
+"""Numbers that a reader accepts, or that are just beyond."""
+
+
+def rank(number: int, size: int, random_: random.Random) -> dict[str, Any]:
+    """Return the trace of a rank: steps with ops, launches, kernels, and collectives of two process groups."""
+    events: list[dict[str, Any]] = []
+
+    def add(category: str, name: str, start: float, duration: float, **args: Any) -> None:
+        place = {"pid": 0, "tid": args["stream"]} if "stream" in args else {"pid": 1, "tid": 1}
+        events.append({"ph": "X", "cat": category, "name": name, **place, "ts": start, "dur": duration, "args": args})
+
+    for step in range(random_.choice([0, 1, 2, 5])):
+        at = 1000.0 * step + 10 * number
+        add("user_annotation", f"ProfilerStep#{step}", at, 900)
+        for kind in range(random_.choice([1, 3])):
+            link = {"correlation": 100 * step + kind + 1, "External id": 100 * step + kind + 1}
+            shapes = {"Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"]}
+            add("cpu_op", "aten::mm" if kind else "aten::add", at + 20 * kind + 1, 10, **link, **shapes)
+            add("cuda_runtime", "cudaLaunchKernel", at + 20 * kind + 2, 3, **link)
+            add("kernel", f"kernel{kind}", at + 40 * kind + 30, 35, device=0, stream=7, **link)
+        for group in range(2):
+            message = {"Collective name": "allreduce", "dtype": "Float", "In msg nelems": 1024, "Out msg nelems": 1024}
+            message |= {"Process Group Name": str(group), "Process Group Ranks": "[0, 1]", "Group size": size}
+            link = {"correlation": 100 * step + 50 + group, "External id": 100 * step + 50 + group}
+            message |= {"Seq": step} if random_.random() < 0.7 else {}
+            add("cpu_op", "record_param_comms", at + 300 + 50 * group, 20, **link, **message)
+            add("cuda_runtime", "cudaLaunchKernelExC", at + 305 + 50 * group, 5, **link)
+            name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+            add("kernel", name, at + 400 + 200 * group, 150, device=0, stream=9, **link, **message)
+    info = {"backend": "nccl", "rank": number, "world_size": size}
+    return {"distributedInfo": info, "baseTimeNanoseconds": 1_700_000_000 * 10**9, "traceEvents": events}
+
+
+def broken(trace: dict[str, Any], random_: random.Random) -> dict[str, Any]:
+    """Return the trace with some members replaced, left out, or whole events repeated or left out."""
+    trace = copy.deepcopy(trace)
+    for _ in range(random_.choice([0, 1, 1, 3, 20, 80])):
+        events = trace["traceEvents"]
+        if not isinstance(events, list) or not events or random_.random() < 0.1:
+            target = random_.choice([trace, trace.get("distributedInfo")])
+        else:
+            place = random_.randrange(len(events))
+            target = random_.choice([events[place], events[place].get("args")])
+            if random_.random() < 0.1:
+                events.insert(random_.randrange(len(events)), copy.deepcopy(events[place]))
+            if random_.random() < 0.1:
+                del events[place]
+        if not isinstance(target, dict) or not target:
+            continue
+        key = random_.choice([one for one in target if one != "traceEvents"] or ["x"])
+        edges = [one for one in target if one in EDGES]
+        if edges and random_.random() < 0.5:
+            edge = random_.choice(edges)
+            target[edge] = random_.choice(EDGES[edge])
+        elif random_.random() < 0.3:
+            target.pop(key, None)
+        else:
+            target[key] = random_.choice(VALUES)
+    return trace
+
+
+def digests_of(seed: int) -> list[Digest]:
+    random_ = random.Random(seed)
+    size = random_.choice([1, 2, 2, 3, 4])
+    digests: dict[int, Digest] = {}
+    for number in range(size):
+        text = json.dumps(broken(rank(number, size, random_), random_))
+        try:
+            digest = digest_of(fs.load_trace(text.encode()), f"rank{number}.json", number)
+        except ValueError as problem:
+            assert str(problem) and not CONTROLS & set(str(problem)), f"seed {seed}"
+            continue
+        digests.setdefault(digest.rank, digest)
+    return [digests[number] for number in sorted(digests)]
+
+
+@pytest.mark.parametrize("first", range(0, ROUNDS, 10))
+def test_every_answer_is_given_whatever_the_ranks_say(first: int, tmp_path: Path) -> None:
+    for seed in range(first, first + 10):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of reading
+            digests = digests_of(seed)
+        if not digests:
+            continue
+        ranks = Ranks(digests)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            text = str(ranks)
+            tables = ranks.tables()
+            content = ranks.to_dict()
+            str(ranks.stragglers()), ranks.stragglers().waits, ranks.what_if(without_stragglers=True)
+            ranks.collectives(by_group=False)
+            ranks.write_report(tmp_path / "page.html")
+        assert not CONTROLS & set(text), f"seed {seed}"
+        json.dumps(content, allow_nan=False)
+        assert len(tables["ranks"]) == len(digests)
+        page = (tmp_path / "page.html").read_text(encoding="utf-8")
+        assert "\x1b" not in page and "NaN" not in page.partition('id="data"')[2].partition("</script>")[0]
