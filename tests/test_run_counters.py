@@ -132,6 +132,7 @@ def test_a_child_that_is_forked_before_cuda_is_used_is_left_alone(library: Path)
         print(json.dumps([status, told, counted(prof)["k"]["dram_bytes_read"]]))
         """,
     )
+    told = [line for line in told if "use of fork() may lead to deadlocks" not in line]  # Python 3.12 and later say so
     assert status == 0 and told == [] and row == pytest.approx(1e8, rel=0.01)
 
 

@@ -98,7 +98,10 @@ def test_functions_have_the_arguments_of_the_stub(name: str) -> None:
         signature = inspect.signature(function)
     except ValueError:
         pytest.skip("the module gives no signature")
-    assert parameters_in(FUNCTIONS[name]) == str(signature)
+    if str(signature) == "(object, /)":  # Python 3.14 writes it for a function of one argument without a signature
+        assert len(signature.parameters) == parameters_in(FUNCTIONS[name]).count(",")
+    else:
+        assert parameters_in(FUNCTIONS[name]) == str(signature)
 
 
 @pytest.mark.parametrize("name", CLASSES)
