@@ -73,7 +73,7 @@ def test_times_are_per_step() -> None:
 
 def test_shares_and_devices_may_be_unknown() -> None:
     axes = plot_waterfall(columns(None, **TIMES, mfu=float("nan")), 1)
-    assert axes.get_title() == "Accounting of a step on all devices"
+    assert axes.get_title() == "Accounting of a step on all devices: MBU 50.0%"
 
 
 def test_tiny_parts_are_not_called_nothing() -> None:

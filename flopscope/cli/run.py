@@ -240,8 +240,6 @@ class Run:
             self._recording.begin()
         after_import("numpy", self._start.keep)  # the report needs it
         problem = self._program.run()
-        trace = sys.gettrace()
-        sys.settrace(None)
         if isinstance(problem, KeyboardInterrupt):
             self._interrupted = monotonic()
             _set_interrupt(self._interrupt)
@@ -257,7 +255,6 @@ class Run:
                 _end_by(self._signalled[0])
         if type(problem) is KeyboardInterrupt:
             _end_by_interrupt()
-        sys.settrace(trace)
         return status
 
     def _torch_profile(self) -> Any:

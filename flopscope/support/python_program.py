@@ -53,17 +53,21 @@ class PythonProgram:
                     pass
 
     def run(self) -> BaseException | None:
-        """Run the program's main thread to its end, and return the exception that ended it."""
+        """Run the program's main thread to its end, and return the exception that ended it. Its trace function ends
+        with it: that may raise in any function of Python."""
         main = ModuleType("__main__")
         self._replaced = sys.modules["__main__"]  # keeps the globals of the command that runs it
         sys.modules["__main__"] = main
         sys.argv = list(self.argv)
+        problem: BaseException | None = None
         try:
             self._run(vars(main))
-        except BaseException as problem:
+        except BaseException as ended:
+            problem = ended
+        sys.settrace(None)
+        if problem is not None:
             problem.__traceback__ = _without_our_frames(problem.__traceback__)
-            return problem
-        return None
+        return problem
 
     def _run_module(self, names: dict[str, Any]) -> None:
         _set_first_path(os.getcwd())

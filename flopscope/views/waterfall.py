@@ -142,7 +142,7 @@ def _title(whole: Mapping[str, Any], steps: int, model: str, program: str, peaks
     of = "a step" if steps else "the profile"
     of += f" of {shorten(program, 40)}" if program else ""
     where = ", ".join(part for part in (whole["device"] or "all devices", model) if part)
-    known = whole["mfu"] > 0 or whole["mbu"] > 0
-    shares = f": MFU {percent_text(whole['mfu'])}, MBU {percent_text(whole['mbu'])}" if known else ""
+    known = [f"{name.upper()} {percent_text(whole[name])}" for name in ("mfu", "mbu") if whole[name] > 0]
+    shares = f": {', '.join(known)}" if known else ""
     of_peaks = f" ({peaks} peaks)" if peaks else ""
     return printable(f"Accounting of {of} on {shorten(where, 80)}{of_peaks}{shares}")
