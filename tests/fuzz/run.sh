@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fuzz the trace reader, the tables and exports of traces, the digests of ranks, the ops and the databases, with AddressSanitizer and
-# UndefinedBehaviorSanitizer:
+# Fuzz the trace reader, the tables and exports of traces, the digests of ranks, the ops and the databases, with
+# AddressSanitizer and UndefinedBehaviorSanitizer:
 #
 #   tests/fuzz/run.sh [seconds [target...]]        default: 60 seconds each of kineto, tables, ranks, ops and sqlite
 #
