@@ -10,6 +10,7 @@ import contextlib
 import gzip
 import io
 import json
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from flopscope.results import summary
 from flopscope.sources.load import NotATrace
 
 Json = dict[str, Any]
+EXAMPLES = int(os.environ.get("FLOPSCOPE_TEST_EXAMPLES", "150"))
 LONGEST = 2.3e15  # µs that are still read as a time; more is none
 NAMES = {
     "cpu_op": ("aten::mm", "aten::add", "aten::copy_", "aten::item", "mystery::op"),
@@ -97,7 +99,7 @@ def quietly(call: Any) -> str:
 relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
-@settings(relaxed, max_examples=150)
+@settings(relaxed, max_examples=EXAMPLES)
 @given(texts)
 def test_every_answer_adds_up(text: bytes) -> None:
     trace = loaded(text)

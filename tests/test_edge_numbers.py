@@ -254,6 +254,15 @@ def test_host_times_that_no_clock_holds_are_refused(products: fs.Trace, host: fl
     assert products.what_if(host_us_per_launch=year)["total"].iloc[-1] >= 2 * year
 
 
+def test_nothing_changed_is_no_longer_than_what_was_recorded() -> None:
+    """The sum of the parts is a last digit beyond the recorded times of two devices, which are over a century."""
+    program = Program(devices=2)
+    for device, ts, dur in ((0, -5.0, 0.0), (0, 0.0, 2.3e15), (1, 0.0, 0.0)):
+        program.work("k", ts, dur, device=device)
+    trace = program.load()
+    assert trace.what_if().equals(trace.accounting())
+
+
 @pytest.mark.parametrize("rate", [1e-308, 0.5, 1e31, HUGE], ids=["tiny", "half", "large", "huge"])
 def test_rates_of_no_device_are_refused(products: fs.Trace, rate: float) -> None:
     with pytest.raises(ValueError, match=r"the peak of memory must be from 1 to 1e\+30 FLOP/s or bytes/s"):

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from flopscope.answers.accounting import part_columns
 from flopscope.answers.advice import Pools
-from flopscope.answers.analysis import CAUSES, PARTS, Analysis, Op, place_of
+from flopscope.answers.analysis import CAUSES, PARTS, ROUNDING, Analysis, Op, place_of
 from flopscope.answers.changes import Change, change_of, checked_rules
 from flopscope.answers.rules import RULES
 from flopscope.support.safe import shown
@@ -79,7 +79,8 @@ def what_if_frame(
         if change is not None:
             model.change(change)
         parts = model.parts(host)
-    if not parts.sum() <= max(LONGEST, analysis.total / analysis.scale):
+    recorded = (1 + ROUNDING) * analysis.total / analysis.scale
+    if not parts.sum() <= max(LONGEST, recorded):
         given = {"peaks": peaks, "host_us_per_launch": host, "dtype": dtype, "device": device}
         asked = ", ".join(f"{name}={shown(value)}" for name, value in given.items() if value is not None)
         raise ValueError(
