@@ -31,7 +31,7 @@ os.unsetenv("COLUMNS")  # as the readline library does, unseen by os.environ
 with suppress(ImportError):  # examples are slow on a busy machine, which is no fault of a test
     from hypothesis import HealthCheck, settings
 
-    # The same examples in each run, so that a change that has nothing to do with them passes; others where more are asked.
+    # The same examples in each run, so that no change fails by chance; others where more are asked for.
     SAME = "FLOPSCOPE_TEST_EXAMPLES" not in os.environ
     settings.register_profile(
         "flopscope", derandomize=SAME, deadline=None, suppress_health_check=[HealthCheck.too_slow]

@@ -186,7 +186,6 @@ def test_groupings_equal_tables(stacked: fs.Trace, tmp_path: Path) -> None:
         "stack": ("name", "stack"),
         "line": ("name", "line"),
         "step": ("name", "step"),
-        "stream": ("name", "stream"),
         "name and module": ("name", "module"),
     }
     assert {one["id"] for one in read.data["sections"]["ops"]["groupings"]} == {*words, "shape"}
@@ -201,6 +200,21 @@ def test_groupings_equal_tables(stacked: fs.Trace, tmp_path: Path) -> None:
     frame = stacked.key_averages(group_by=("name", "step")).to_pandas()
     steps = frame["step"].astype(object).where(frame["step"].notna(), None)
     assert read.texts(grouping(read, "step")["table"]["columns"]["step"]) == steps.tolist()
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_rows_by_stream_where_there_are_several(streams: int, tmp_path: Path) -> None:
+    program = Program()
+    for i in range(4):
+        program.run("aten::mm", 10 * i, 100 * (i + 1), 50, [64, 64], [64, 64], stream=7 + i % streams)
+    trace = program.load()
+    read = written(trace, tmp_path)
+    found = {one["id"]: one["table"] for one in read.data["sections"]["ops"]["groupings"]}
+    assert ("stream" in found) == (streams > 1)
+    if "stream" in found:
+        frame = trace.key_averages(group_by=("name", "stream")).to_pandas()
+        values = frame["stream"].astype(object).where(frame["stream"].notna(), None).tolist()
+        assert read.texts(found["stream"]["columns"]["stream"]) == values
 
 
 def test_rows_stand_below_their_names(stacked: fs.Trace, tmp_path: Path) -> None:

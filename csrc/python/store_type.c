@@ -9,6 +9,7 @@
 #include "store/signature.h"
 #include "store/step_marks.h"
 #include "store/torch_signature.h"
+#include "table/table.h"
 
 PyTypeObject *fs_store_type;
 
@@ -248,6 +249,15 @@ static PyObject *get_has_frames(PyObject *object, void *unused)
     Py_RETURN_FALSE;
 }
 
+static PyObject *get_has_modules(PyObject *object, void *unused)
+{
+    (void)unused;
+    bool found;
+    fs_error err;
+    if (fs_table_finds_modules(((fs_store_object *)object)->store, &found, &err) != FS_OK) return fs_raise(&err);
+    return PyBool_FromLong(found);
+}
+
 static PyObject *get_has_shapes(PyObject *object, void *unused)
 {
     (void)unused;
@@ -335,6 +345,8 @@ static PyMethodDef methods[] = {
 };
 
 static PyGetSetDef getset[] = {
+    {"has_modules", get_has_modules, NULL, "Whether there are modules: ranges or Python calls that bear their names.",
+     NULL},
     {"event_count", get_event_count, NULL, "Events recorded.", NULL},
     {"begin", get_begin, NULL, "When recording began, in ns; the least int64 if unknown.", NULL},
     {"nbytes", get_nbytes, NULL, "Memory that the events take, in bytes.", NULL},

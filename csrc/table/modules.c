@@ -49,13 +49,14 @@ static uint8_t class_of(const char *text)
     return is_path(text) ? NAME_OF_RANGE : NAME_OF_OTHER;
 }
 
-static bool is_module(const finding *all, const fs_chunk *chunk, uint32_t at)
+/* names: by name, NAME_… */
+static bool is_module(const fs_store *store, uint8_t *names, const fs_chunk *chunk, uint32_t at)
 {
     uint32_t name = chunk->name[at];
     uint8_t kind = chunk->kind[at];
     if (name == FS_NONE || (kind != FS_EVENT_FRAME && kind != FS_EVENT_RANGE && kind != FS_EVENT_OP)) return false;
-    uint8_t *class = &all->names[name];
-    if (*class == NAME_UNSEEN) *class = class_of(fs_store_name_text(all->build->store, name));
+    uint8_t *class = &names[name];
+    if (*class == NAME_UNSEEN) *class = class_of(fs_store_name_text(store, name));
     return *class == NAME_OF_MODULE || (*class == NAME_OF_RANGE && kind == FS_EVENT_RANGE);
 }
 
@@ -106,7 +107,7 @@ static fs_status find_all(finding *all, bool second, fs_error *err)
         if (!on_device) from = enclosing(build, chunk, at, index);
         if (second && !on_device && chunk->forward[at] < build->count) from = chunk->forward[at];
         uint32_t module = from != FS_NONE ? all->modules[from] : FS_NONE;
-        if (!on_device && is_module(all, chunk, at)) {
+        if (!on_device && is_module(build->store, all->names, chunk, at)) {
             FS_TRY(find_module(all, module, chunk->name[at], &module, err));
             build->table->modules[module].calls += second;
         }
@@ -115,12 +116,33 @@ static fs_status find_all(finding *all, bool second, fs_error *err)
     return FS_OK;
 }
 
+static fs_status classes_of_names(const fs_store *store, uint8_t **names, fs_error *err)
+{
+    uint32_t count = fs_store_name_count(store);
+    *names = fs_calloc(count + (size_t)1, 1);
+    if (*names == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to classify %u names", count);
+    return FS_OK;
+}
+
+fs_status fs_table_finds_modules(const fs_store *store, bool *found, fs_error *err)
+{
+    uint8_t *names;
+    uint32_t count = fs_store_count(store), at;
+    FS_TRY(classes_of_names(store, &names, err));
+    *found = false;
+    for (uint32_t index = 0; index < count && !*found; index++) {
+        const fs_chunk *chunk = fs_event_chunk(store, index, &at);
+        *found = !fs_build_is_device(chunk, at) && is_module(store, names, chunk, at);
+    }
+    fs_free(names);
+    return FS_OK;
+}
+
 fs_status fs_build_modules(fs_build *build, uint32_t *modules, fs_error *err)
 {
     fs_status status;
-    uint32_t names = fs_store_name_count(build->store);
-    finding all = {.build = build, .modules = modules, .names = fs_calloc(names, 1)};
-    if (all.names == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to classify %u names", names);
+    finding all = {.build = build, .modules = modules};
+    FS_TRY(classes_of_names(build->store, &all.names, err));
     status = find_all(&all, false, err);
     if (status == FS_OK) status = find_all(&all, true, err);
     fs_intern_clear(&all.found);

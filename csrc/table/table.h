@@ -159,6 +159,9 @@ typedef struct {
     uint32_t module_count;
 } fs_table;
 
+/* Tell whether any event is a module, by which a table can be grouped then. FS_OUT_OF_MEMORY. */
+fs_status fs_table_finds_modules(const fs_store *store, bool *found, fs_error *err);
+
 /* Group the events of a store, which must not grow meanwhile; the table must not outlive the store. A RANGE or STEP
  * with a device is an annotation on that device's time line and becomes a device row. A FRAME makes no row and takes no
  * time from its parent: its children belong to the nearest enclosing event that is not a frame. FS_OUT_OF_MEMORY. */

@@ -51,23 +51,29 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
         groupings[0]["children"] = None
         groupings[1]["hidden"] = True
     for word, (words, title) in _FLAT.items():
-        table = source.table(words) if word != "step" or source.has_marks else None
+        table = source.table(words) if _is_told(source, word) else None
         if table is not None and _tells(table, word):
             groupings.append(
                 {**_named(word, title, table, columns, name_of), **_searched(source, words, word, table, columns)}
             )
-    category = source.table(("category",))
-    if category is not None:
-        of = {key: place for place, key in enumerate(category.columns["key"])}
-        hosts = names.columns["device_type"]
-        inside = [
-            of.get(word, -1) if host == "cpu" else -1
-            for word, host in zip(names.columns["category"], hosts, strict=True)
-        ]
-        children = _below(inside, len(category), own_times(names), "name", columns)
-        groupings.append(_grouping("category", "Category", category, columns, children=children))
+    category = source.names.by_category()
+    of = {key: place for place, key in enumerate(category.columns["key"])}
+    hosts = names.columns["device_type"]
+    inside = [
+        of.get(word, -1) if host == "cpu" else -1 for word, host in zip(names.columns["category"], hosts, strict=True)
+    ]
+    children = _below(inside, len(category), own_times(names), "name", columns)
+    groupings.append(_grouping("category", "Category", category, columns, children=children))
     groupings += _modules(source, columns, name_of)
     return {"groupings": groupings, "most_rows": MOST_ROWS, **_default(source)}
+
+
+def _is_told(source: Profile, word: str) -> bool:
+    """Return whether the program has more than one value of a grouping, as far as that is known before it is made."""
+    if word == "step":
+        return source.has_marks
+    streams = source.core.stream_summary()["stream"] if word == "stream" else ()
+    return word != "stream" or sum(stream is not None for stream in streams) > 1
 
 
 def _tells(table: EventTable, word: str) -> bool:

@@ -121,6 +121,8 @@ class Profile:
     @cached_property
     def has_shape_rows(self) -> bool:
         """Whether the rows of the page are separated by shape: there are shapes, and no more than MOST_ROWS rows."""
+        if not self.core.has_shapes:
+            return False
         by_shape = self.table(("name", "shape"))
         return by_shape is not None and len(by_shape) <= MOST_ROWS
 
@@ -152,8 +154,8 @@ class Profile:
     @property
     def rows_left_out(self) -> int:
         """Number of rows by name and shape, if they are too many for the page; else 0."""
-        by_shape = self.table(("name", "shape"))
-        return 0 if by_shape is None or self.has_shape_rows else len(by_shape)
+        by_shape = self.table(("name", "shape")) if self.core.has_shapes and not self.has_shape_rows else None
+        return 0 if by_shape is None else len(by_shape)
 
     def table(self, words: Iterable[str]) -> EventTable | None:
         """Return the table grouped by these words of key_averages(), or None if what they need was not recorded."""

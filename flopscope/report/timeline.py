@@ -55,14 +55,16 @@ class Part(NamedTuple):
     shift: int = 0
     """ns to add to its times."""
     rows: Mapping[Identity, int] | None = None
-    """The rows of the page's table, of which the part's own may be others; None: they are the same."""
+    """The rows of the page's table, of which the part's own may be others; None: ``row_of`` tells."""
+    row_of: npt.NDArray[np.int64] | None = None
+    """The row of the page for each row of the part's table, -1 for none; None: they are the same."""
 
 
 def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     """Return the timeline of a profile, or of the windows that it joins; None if no event has a time."""
     by_shape = source.has_shape_rows
-    if len(source.windows) == 1 and source.row_of is None:
-        return timeline_of([Part(source.core, by_shape)], columns)
+    if len(source.windows) == 1:
+        return timeline_of([Part(source.core, by_shape, row_of=source.row_of)], columns)
     rows, base = rows_of(source.rows.columns), source.windows[0].results._base_time()
     shifts = [window.results._base_time() - base for window in source.windows]
     parts = zip(source.windows, shifts, strict=True)
@@ -139,7 +141,7 @@ class _LaidOut:
         begin = facts["begin"]
         self.origin = begin + part.shift if begin != UNKNOWN_TIME else int(self.start.min()) if len(self.start) else 0
         self.duration = self.column("duration")
-        self._rows = self._places() if part.rows is not None else None
+        self._rows = self._places()
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return a column of the core, for the blocks that are drawn."""
@@ -168,11 +170,14 @@ class _LaidOut:
         """Return the row of the page for one of the part's own, -1 for none."""
         return own if self._rows is None else int(self._rows[own + 1]) - 1
 
-    def _places(self) -> npt.NDArray[np.uint32]:
-        """Return by own row plus 1 the row of the page plus 1."""
+    def _places(self) -> npt.NDArray[np.uint32] | None:
+        """Return by own row plus 1 the row of the page plus 1; None if they are the same."""
+        if self.part.row_of is not None:
+            return np.concatenate([[0], self.part.row_of + 1]).astype(np.uint32)
+        if self.part.rows is None:
+            return None
         columns, _ = self.part.core.table(self.part.by_shape, 0, {}, False, False, (), True)
-        of = self.part.rows or {}
-        return np.array([0, *(of.get(one, -1) + 1 for one in rows_of(columns))], dtype=np.uint32)
+        return np.array([0, *(self.part.rows.get(one, -1) + 1 for one in rows_of(columns))], dtype=np.uint32)
 
     def links(self) -> npt.NDArray[np.uint32]:
         """Return the linked blocks of this part, plus 1; 0: none."""

@@ -90,6 +90,8 @@ def require(results: Results, core: Store, words: Sequence[str]) -> None:
         absent, what, option = lacking.get(word, (False, "", ""))
         if absent:
             raise ValueError(f"group_by={word!r}: no {what} are recorded without {option}")
+        if word == "module" and not core.has_modules:
+            raise ValueError(f"group_by={word!r}: {GROUPINGS[word].missing}")
     if "rank" in words and results.rank is None:
         raise ValueError("group_by='rank': the profile names no rank; torch.distributed adds it to traces")
 

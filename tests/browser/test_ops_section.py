@@ -115,7 +115,7 @@ def test_all_words_of_the_filter_must_occur(ops: Page, trace: fs.Trace) -> None:
     assert "No row matches" in ops.text("#ops .nothing")
 
 
-@pytest.mark.parametrize("group", ["name", "shape", "dtype", "stack", "line", "step", "stream", "category", "module"])
+@pytest.mark.parametrize("group", ["name", "shape", "dtype", "stack", "line", "step", "category", "module"])
 def test_the_filter_finds_shapes_in_every_grouping(ops: Page, trace: fs.Trace, group: str) -> None:
     table = trace.key_averages(group_by=("name", "shape")).of_kind("op")
     found = [row for row in table if "addmm" in row.key and any(512 in shape for shape in row.input_shapes)]
@@ -215,7 +215,7 @@ def test_an_address_restores_the_view(open_report: Open, trace: fs.Trace, tmp_pa
 
 
 def test_every_grouping_has_its_rows(ops: Page, trace: fs.Trace) -> None:
-    words = {"category": "category", "line": ("name", "line"), "stream": ("name", "stream"), "stack": ("name", "stack")}
+    words = {"category": "category", "line": ("name", "line"), "stack": ("name", "stack")}
     ops.click("#ops .segments [data-kind=all]")
     for name, group_by in words.items():
         choose(ops, "#group", name)
