@@ -15,23 +15,16 @@ const fs_category_row fs_categories[FS_CATEGORY_COUNT] = {
 
 enum { OF_HOST = 1, OF_DEVICE = 2, OF_BOTH = OF_HOST | OF_DEVICE };
 
-static const struct {
-    fs_category category;
-    int where;
-    const char *pattern;
-} patterns[] = {
-#define FS_CATEGORY_PATTERN(CATEGORY, WHERE, pattern) {FS_CATEGORY_##CATEGORY, OF_##WHERE, pattern},
+static const fs_pattern patterns[] = {
+#define FS_CATEGORY_PATTERN(CATEGORY, WHERE, pattern) {pattern, FS_CATEGORY_##CATEGORY, OF_##WHERE},
 #include "work/category.def"
 #undef FS_CATEGORY_PATTERN
 };
+FS_PATTERN_INDEX(pattern_index, patterns)
 
-static fs_category category_of_pattern(const char *name, int where)
+static fs_category category_of_pattern(const char *name, unsigned where)
 {
-    fs_name_pairs pairs = fs_pattern_pairs(name);
-    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
-        if ((patterns[i].where & where) != 0 && fs_pattern_fits(patterns[i].pattern, name, &pairs))
-            return patterns[i].category;
-    return FS_CATEGORY_OTHER;
+    return (fs_category)fs_pattern_value(&pattern_index, name, where, FS_CATEGORY_OTHER);
 }
 
 fs_category fs_category_of(const char *name, bool on_device)

@@ -8,14 +8,19 @@
 
 #include "work/pattern.h"
 
-static const struct {
-    fs_kernel_class class;
-    const char *pattern;
-} patterns[] = {
-#define FS_KERNEL_PATTERN(CLASS, pattern) {FS_KERNEL_##CLASS, pattern},
+static const fs_pattern patterns[] = {
+#define FS_KERNEL_PATTERN(CLASS, pattern) {pattern, FS_KERNEL_##CLASS, 1},
 #include "work/kernel_class.def"
 #undef FS_KERNEL_PATTERN
 };
+FS_PATTERN_INDEX(pattern_index, patterns)
+
+static const fs_pattern types[] = {
+#define FS_KERNEL_DTYPE(DTYPE, pattern) {pattern, FS_TORCH_##DTYPE, 1},
+#include "work/kernel_dtype.def"
+#undef FS_KERNEL_DTYPE
+};
+FS_PATTERN_INDEX(type_index, types)
 
 /* The demangled name of a template includes its return type. */
 static const char *without_return(const char *name)
@@ -26,28 +31,12 @@ static const char *without_return(const char *name)
 
 fs_kernel_class fs_kernel_class_of(const char *name)
 {
-    name = without_return(name);
-    fs_name_pairs pairs = fs_pattern_pairs(name);
-    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
-        if (fs_pattern_fits(patterns[i].pattern, name, &pairs)) return patterns[i].class;
-    }
-    return FS_KERNEL_OTHER;
+    return (fs_kernel_class)fs_pattern_value(&pattern_index, without_return(name), 1, FS_KERNEL_OTHER);
 }
 
 fs_torch_dtype fs_kernel_dtype(const char *name)
 {
-    static const struct {
-        fs_torch_dtype dtype;
-        const char *pattern;
-    } types[] = {
-#define FS_KERNEL_DTYPE(DTYPE, pattern) {FS_TORCH_##DTYPE, pattern},
-#include "work/kernel_dtype.def"
-#undef FS_KERNEL_DTYPE
-    };
-    fs_name_pairs pairs = fs_pattern_pairs(name);
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (fs_pattern_fits(types[i].pattern, name, &pairs)) return types[i].dtype;
-    return FS_TORCH_DTYPE_NONE;
+    return (fs_torch_dtype)fs_pattern_value(&type_index, name, 1, FS_TORCH_DTYPE_NONE);
 }
 
 bool fs_kernel_saves_flops(const char *name)

@@ -1,5 +1,6 @@
 #include "work/pattern.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -31,14 +32,20 @@ static bool fits(const char *name, const char *pattern)
     return true;
 }
 
+/* The pairs of adjacent characters of a name, as bits of their hashes. A name lacks a pair of most patterns, which need
+ * not be tried then. */
+typedef struct {
+    uint64_t bits[FS_PAIRS / 64];
+} name_pairs;
+
 static unsigned hash_of_pair(const char *text)
 {
-    return ((unsigned char)text[0] * 37u + (unsigned char)text[1]) & ((1u << FS_PAIR_BITS) - 1);
+    return ((unsigned char)text[0] * 37u + (unsigned char)text[1]) & (FS_PAIRS - 1);
 }
 
-fs_name_pairs fs_pattern_pairs(const char *name)
+static name_pairs pairs_of(const char *name)
 {
-    fs_name_pairs pairs = {{0}};
+    name_pairs pairs = {{0}};
     for (; name[0] != '\0' && name[1] != '\0'; name++) {
         unsigned hash = hash_of_pair(name);
         pairs.bits[hash / 64] |= UINT64_C(1) << (hash % 64);
@@ -46,7 +53,7 @@ fs_name_pairs fs_pattern_pairs(const char *name)
     return pairs;
 }
 
-static bool may_fit(const fs_name_pairs *pairs, const char *pattern)
+static bool may_fit(const name_pairs *pairs, const char *pattern)
 {
     for (pattern += *pattern == '^'; pattern[0] != '\0' && pattern[1] != '\0'; pattern++) {
         unsigned hash = hash_of_pair(pattern);
@@ -56,7 +63,28 @@ static bool may_fit(const fs_name_pairs *pairs, const char *pattern)
     return true;
 }
 
-bool fs_pattern_fits(const char *pattern, const char *name, const fs_name_pairs *pairs)
+void fs_pattern_index_make(fs_pattern_index *index)
 {
-    return may_fit(pairs, pattern) && fits(name, pattern);
+    for (int i = index->count - 1; i >= 0; i--) {
+        const char *pattern = index->patterns[i].pattern;
+        uint8_t *first = &index->first[hash_of_pair(pattern + (*pattern == '^'))];
+        index->next[i] = *first;
+        *first = (uint8_t)(i + 1);
+    }
+}
+
+int fs_pattern_value(const fs_pattern_index *index, const char *name, unsigned where, int otherwise)
+{
+    name_pairs pairs = pairs_of(name);
+    int found = index->count;
+    for (unsigned word = 0; word < FS_PAIRS / 64; word++) {
+        for (uint64_t left = pairs.bits[word]; left != 0; left &= left - 1) {
+            int i = index->first[64 * word + (unsigned)__builtin_ctzll(left)] - 1;
+            for (; i >= 0 && i < found; i = index->next[i] - 1) {
+                const fs_pattern *one = &index->patterns[i];
+                if ((one->where & where) != 0 && may_fit(&pairs, one->pattern) && fits(name, one->pattern)) found = i;
+            }
+        }
+    }
+    return found < index->count ? index->patterns[found].value : otherwise;
 }

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main", "make_parser"]
 
-COLLECT_AFTER = 100_000
+COLLECT_AFTER = 1_000_000
 """Objects that a command makes before Python looks for cycles: most of them stay, and looking takes a fifth of a long
 command."""
 
@@ -194,6 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Return the exit status: 0, 1 for failures, 2 for wrong arguments; of ``run``, that of the program.
     """
     parser = make_parser()
+    own_process = arguments is None
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments:
         parser.print_help(sys.stderr)
@@ -227,6 +228,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     finally:
         gc.set_threshold(*thresholds)
+        if own_process:
+            gc.freeze()  # else Python would look at every object again as it ends
         _drop_unwritable()
     return failed or 0
 

@@ -40,9 +40,8 @@ def _ops(source: Profile) -> dict[str, Any]:
     rows = source.rows
     listed = rows._parts.get("kernels") or [[] for _ in range(len(rows))]
     found = []
-    for row, kernels in enumerate(listed):
-        count = sum(count for _, count, _ in kernels)
-        if count and rows.columns["device_type"][row] == "cpu":
+    for row, (kernels, device_type) in enumerate(zip(listed, rows.columns["device_type"], strict=True)):
+        if device_type == "cpu" and kernels and (count := sum(count for _, count, _ in kernels)):
             found.append({"row": row, "count": count, "time": sum(time for _, _, time in kernels) / count})
     found.sort(key=lambda entry: -entry["count"])
     return {"ops": found[:MOST_OPS], "ops_left_out": max(len(found) - MOST_OPS, 0)}
