@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from hand_traces import Program
+from hypothesis import given
+from hypothesis import strategies as st
 
 import flopscope as fs
 from flopscope import _core
@@ -112,6 +115,34 @@ def test_ops_have_the_category_of_what_they_do(name: str, category: str) -> None
 @pytest.mark.parametrize(("name", "category"), KERNELS.items())
 def test_device_work_has_the_category_that_its_name_tells(name: str, category: str) -> None:
     assert category_of(name, True) == category
+
+
+CLASSES = re.findall(r'^FS_KERNEL_PATTERN\((\w+), "(.+?)"\)', (ROOT / "csrc/work/kernel_class.def").read_text(), re.M)
+PATTERNS = re.findall(
+    r'^FS_CATEGORY_PATTERN\((\w+), (\w+), "(.+?)"\)', (ROOT / "csrc/work/category.def").read_text(), re.M
+)
+NAMES = dict(re.findall(r'X\((\w+), "(.+?)"', (ROOT / "csrc/work/category.h").read_text()))
+PARTS = [*{part for *_, pattern in CLASSES + PATTERNS for part in pattern.lstrip("^").split("*")}, "triton_", "void "]
+
+
+def first_fit(name: str, patterns: Iterable[tuple[str, str]]) -> str:
+    """Return the value of the first pattern that fits, tried one by one."""
+    for value, pattern in patterns:
+        text = re.escape(pattern).replace(r"\^", "^").replace(r"\*", ".*")
+        if re.search(text, name, re.S):
+            return value
+    return "OTHER"
+
+
+@given(st.lists(st.sampled_from(PARTS) | st.text("ab_:(", max_size=3), max_size=6).map("".join))
+def test_the_first_pattern_decides(name: str) -> None:
+    found = first_fit(name, ((value, pattern) for value, where, pattern in PATTERNS if where != "HOST"))
+    kernel = first_fit(name.removeprefix("void "), CLASSES)
+    if kernel == "COMMUNICATION":
+        found = kernel
+    elif found == "OTHER" and kernel in ("TENSOR", "MATRIX"):
+        found = "PRODUCT"
+    assert _core.category_of(name, True) == NAMES[found]
 
 
 def test_every_file_of_rules_is_in_the_table() -> None:
