@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ from run_programs import own, run, script
 
 import flopscope as fs
 from flopscope.sources import memory_limit
-from flopscope.sources.memory_limit import MemoryLimit
-from flopscope.support.memory import available_memory
+from flopscope.sources.memory_limit import MemoryLimit, SteadyGrowth
+from flopscope.support.memory import available_memory, private_growth
 
 GB = 1 << 30
 
@@ -52,13 +53,66 @@ def test_a_quarter_warns_and_half_stops(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(memory_limit, "available_memory", lambda: 8 * GB)
     said: list[str] = []
     sizes = iter([1.9, 2.0, 3.9, 4.0, 9.0])
-    limit = MemoryLimit(lambda: next(sizes) * GB, lambda text: said.append(f"W {text}"), lambda text: said.append("S"))
+    limit = MemoryLimit(
+        lambda: (next(sizes) * GB, "it"), lambda text: said.append(f"W {text}"), lambda text: said.append("S")
+    )
     seen = []
     for _ in range(5):
         limit.look()
         seen.append(len(said))
     assert seen == [0, 1, 1, 2, 2] and said[1] == "S"
     assert "about 2.00 GB" in said[0] and "a quarter of the 8.00 GB" in said[0]
+
+
+def test_both_shares_at_once_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_limit, "available_memory", lambda: 8 * GB)
+    said: list[str] = []
+    limit = MemoryLimit(lambda: (5 * GB, "it"), lambda text: said.append("W"), lambda text: said.append("S"))
+    limit.look()
+    limit.look()
+    assert said == ["S"]
+
+
+def grown(size: Callable[[float], float], seconds: float) -> list[float]:
+    """Return what SteadyGrowth makes of a process of that size after each 0.3 s."""
+    now = 0.0
+    growth = SteadyGrowth(lambda: size(now), lambda: now)
+    found = []
+    while now < seconds:
+        now += 0.3
+        found.append(growth.look())
+    return found
+
+
+@pytest.mark.parametrize("seconds", [20, 60, 2000])
+def test_records_grow_steadily(seconds: int) -> None:
+    found = grown(lambda t: 100 + 5 * t + 3 * (t % 0.6 < 0.3), seconds)  # with tensors that come and go
+    assert found[-1] == pytest.approx(5 * seconds, rel=0.15)
+    assert not any(found[: int(memory_limit.LEAST_TIME / 0.3) - 1])
+
+
+def test_data_of_a_program_is_no_record() -> None:
+    loaded = grown(lambda t: 100 + 50 * min(t, 9), 60)
+    assert not any(loaded[int(20 / 0.3) :])  # while it was loaded, it was as steady as records are
+    assert max(grown(lambda t: 100 + 200 * (t > 20) + 200 * (t > 30), 60)) == 0
+    assert max(grown(lambda t: 100 - t, 60)) == 0
+    assert grown(lambda t: 100 + 50 * min(t, 9) + 2 * t, 90)[-1] == pytest.approx(180, rel=0.1)
+
+
+def test_what_is_read_or_mapped_is_not_growth(tmp_path: Path) -> None:
+    def size(pages: str, read: str = "") -> float:
+        (tmp_path / "statm").write_text(pages)
+        (tmp_path / "io").write_text(read)
+        return private_growth(str(tmp_path))
+
+    page = os.sysconf("SC_PAGE_SIZE")
+    before = size("900 500 100 1 0 400 0", "rchar: 7\nwchar: 8\n")
+    assert size("900 600 100 1 0 400 0", "rchar: 7\nwchar: 8\n") - before == 100 * page
+    assert size("900 600 100 1 0 400 0", f"rchar: {7 + 100 * page}\n") == before  # read
+    assert size("900 700 200 1 0 400 0", "rchar: 7\n") == before  # mapped and copied
+    assert private_growth(str(tmp_path / "none")) == 0
+    start, block = private_growth(), bytearray(64 << 20)
+    assert private_growth() - start == pytest.approx(len(block), rel=0.2)
 
 
 LIMITED = """
@@ -96,6 +150,37 @@ def test_a_recording_ends_before_it_takes_the_programs_memory(tmp_path: Path) ->
     recorded = len(fs.load_trace(str(tmp_path / "t.json.gz")))
     bytes_of_event = 56
     assert recorded * bytes_of_event > 24 << 20 and recorded < int(result.stdout)
+
+
+def test_a_recording_of_torch_ends_before_it_takes_the_programs_memory(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    limited = LIMITED.format(available=1 << 30) + "limit.LEAST_TIME = 1.0\n"
+    (tmp_path / "sitecustomize.py").write_text(limited, encoding="utf-8")
+    code = """
+        import threading, time
+        import torch
+        x = torch.ones(4)
+        end, count = time.monotonic() + 90, 0
+        while time.monotonic() < end and any(one.name == "flopscope-memory" for one in threading.enumerate()):
+            torch.neg(x)
+            count += 1
+        print(count)
+        """
+    path = script(tmp_path, code)
+    result = run(
+        tmp_path,
+        "--no-report",
+        "--no-summary",
+        "--trace",
+        "t.json.gz",
+        path,
+        PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+    )
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"grows by .*/s; a recording that grows so would take about .* more than half", own(result.stderr))
+    assert "--seconds 0: all of it" in own(result.stderr)
+    recorded = len(fs.load_trace(str(tmp_path / "t.json.gz")))
+    assert 20_000 < recorded < int(result.stdout)
 
 
 def test_torchs_results_are_released_before_they_are_read(tmp_path: Path) -> None:

@@ -283,15 +283,16 @@ class Recording:
             prof.start()
         finally:
             self._starter = None
-        self._limit = recording_limit(prof, self._tell, self._at_limit)
-        if self._limit is not None:
+        if isinstance(prof, profile) or (self._window is None and all_threads_setting(self._torch) is not None):
+            self._limit = recording_limit(prof, self._tell, self._at_limit)
             self._limit.start()
 
     def _at_limit(self, what: str) -> None:
         """Stop recording before it takes the memory that the program needs, and keep what there is."""
         with self._lock:
             if self._state == "recording":
-                self._tell(f"{what}: this recording ends here; --steps or --seconds record another part")
+                whole = "" if isinstance(self._prof, profile) else ", --seconds 0: all of it"
+                self._tell(f"{what}: this recording ends here; --steps or --seconds record another part{whole}")
                 self._safely(self._close)
                 self._safely(self._release)
 

@@ -1,11 +1,12 @@
-"""How much memory this process may still take."""
+"""How much memory this process has taken for itself, and how much it may still take."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 
-__all__ = ["available_memory"]
+__all__ = ["available_memory", "private_growth"]
 
 # files of a control group: the limit, what is used, and in memory.stat the page cache that it can drop
 _FILES = "memory.max", "memory.current", "inactive_file"
@@ -21,6 +22,20 @@ def available_memory(proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> int
     found = re.search(r"MemAvailable:\s+(\d+) kB", _text(f"{proc}/meminfo"))
     bounds = [] if found is None else [int(found[1]) << 10]
     return min([*bounds, *_left_in_groups(proc, groups)], default=None)
+
+
+def private_growth(proc: str = "/proc/self") -> float:
+    """Return a number of bytes of which only differences have a meaning: how much the process grew by itself.
+
+    That is the memory it shares with no file or process, less what came from files: what it has read, and what it has
+    mapped, of which the copies are its own. 0 if the system does not say.
+    """
+    pages = _text(f"{proc}/statm").split()
+    if len(pages) < 3:
+        return 0.0
+    resident, shared = int(pages[1]), int(pages[2])
+    read = re.search(r"rchar: (\d+)", _text(f"{proc}/io"))
+    return float((resident - 2 * shared) * os.sysconf("SC_PAGE_SIZE") - (int(read[1]) if read else 0))
 
 
 def _left_in_groups(proc: str, groups: str) -> Iterator[int]:
