@@ -79,6 +79,15 @@ static const char *folder_of(const char *path, const char *const *folders)
     return NULL;
 }
 
+/* What a hidden frame is mapped to with which a thread begins, and what that calls up to a frame of the program: the
+ * thread is ours. */
+static const uint32_t ours = FS_NONE - 1;
+
+static bool starts_thread(const fs_stacks *from, uint32_t id)
+{
+    return id != FS_NONE && strstr(fs_stacks_text(from, fs_stacks_get(from, id).name), "/threading.py") != NULL;
+}
+
 /* Map a frame whose parent is mapped. A hidden one becomes its parent, one of a launcher nothing. */
 static fs_status map_frame(fs_stacks *to, const fs_stacks *from, const fs_stack_folders *folders, fs_stack frame,
                            uint32_t parent, uint32_t *id, fs_error *err)
@@ -88,14 +97,20 @@ static fs_status map_frame(fs_stacks *to, const fs_stacks *from, const fs_stack_
     if (folders != NULL) {
         bool launches = folder_of(text, folders->launchers) != NULL;
         if (launches || folder_of(text, folders->hidden) != NULL) {
-            *id = launches ? FS_NONE : parent;
+            *id = launches ? FS_NONE : starts_thread(from, frame.parent) ? ours : parent;
             return FS_OK;
         }
+        bool inner = parent != FS_NONE && parent != ours;
         bool is_text = *text == '<' && strncmp(text, "<frozen ", 8) != 0; /* that was run: it is its caller's */
-        program = is_text ? parent == FS_NONE || fs_stacks_get(to, parent).program
+        program = is_text ? !inner || fs_stacks_get(to, parent).program
                           : *text != '<' && folder_of(text, folders->libraries) == NULL;
         const char *folder = folder_of(text, folders->shortened);
         if (folder != NULL) text += strlen(folder);
+        if (parent == ours && !program) {
+            *id = ours;
+            return FS_OK;
+        }
+        if (parent == ours) parent = FS_NONE;
     }
     uint32_t name;
     FS_TRY(fs_stacks_name(to, text, &name, err));
@@ -118,7 +133,7 @@ fs_status fs_stacks_append(fs_stacks *to, const fs_stacks *from, const fs_stack_
         run.begin = fs_add_saturated(run.begin, shift);
         run.end = fs_add_saturated(run.end, shift);
         run.stack = ids[run.stack];
-        if (run.stack != FS_NONE && run.end > begin && run.begin < end) status = fs_stacks_add(to, &run, err);
+        if (run.stack < ours && run.end > begin && run.begin < end) status = fs_stacks_add(to, &run, err);
     }
     fs_free(ids);
     return status;

@@ -63,7 +63,7 @@ uint32_t fs_stacks_line(const fs_stacks *stacks, uint32_t id);
 /* How paths of source files are read: each is a list of folders with their separators, and NULL. */
 typedef struct {
     const char *const *launchers; /* their frames, and the callers of these, are left out */
-    const char *const *hidden;    /* their frames are left out */
+    const char *const *hidden;    /* their frames are left out, and the threads that begin with one */
     const char *const *libraries; /* their frames are not the program's */
     const char *const *shortened; /* names begin below the first of these that fits */
 } fs_stack_folders;
