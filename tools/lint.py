@@ -1,0 +1,146 @@
+"""Check lint, types, formatting and lengths of all files: one step of CI and of pre-commit.
+
+    python tools/lint.py            every check; about two minutes, most of them clang-tidy's
+    python tools/lint.py --quick    without clang-tidy and the compiler's warnings: seconds
+    python tools/lint.py --fix      formats first, and repairs what ruff can
+
+The programs are those of the extra `lint`, beside the Python that runs this file. Each file that fails is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MOST_LINES, MOST_COLUMNS = 520, 120
+C_FOLDERS, PYTHON_FOLDERS = ("csrc", "kernels"), ("flopscope", "tests", "benchmarks", "tools")
+FORMATTED = {".c", ".h", ".cu", ".cuh", ".inc"}
+Commands = Iterator[list[str]]
+
+
+def program(name: str) -> str:
+    path = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    if path is None:
+        sys.exit(f"no {name} beside {sys.executable}: pip install -e '.[lint]'")
+    return path
+
+
+def files(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file())
+
+
+def python_files() -> list[Path]:
+    return [path for path in files(*PYTHON_FOLDERS) if path.suffix == ".py"]
+
+
+def c_files() -> list[str]:
+    return [str(path) for path in files(*C_FOLDERS, "tests/c", "benchmarks") if path.suffix in FORMATTED]
+
+
+def translation_units() -> list[str]:
+    return [str(path) for path in files("csrc") if path.suffix == ".c"]
+
+
+def system_headers() -> list[str]:
+    import numpy as np
+
+    return [flag for path in (sysconfig.get_path("include"), np.get_include()) for flag in ("-isystem", path)]
+
+
+def ruff_check(fix: bool) -> Commands:
+    yield [program("ruff"), "check", "--quiet", *["--fix"] * fix, "."]
+
+
+def ruff_format(fix: bool) -> Commands:
+    yield [
+        program("ruff"),
+        "format",
+        "--quiet",
+        *["--check"] * (not fix),
+        *PYTHON_FOLDERS,
+        "setup.py",
+        "pytest_flopscope.py",
+    ]
+
+
+def clang_format(fix: bool) -> Commands:
+    yield [program("clang-format"), *(["-i"] if fix else ["--dry-run", "--Werror"]), *c_files()]
+
+
+def mypy(fix: bool) -> Commands:
+    yield [sys.executable, "-m", "mypy", "--no-error-summary", "-p", "flopscope", "-m", "pytest_flopscope"]
+
+
+def compiler_warnings(fix: bool) -> Commands:
+    shared = (ROOT / "compile_flags.txt").read_text(encoding="utf-8").split()
+    flags = [*shared, "-O1", "-Wshadow", "-Wconversion", "-Werror", "-fsyntax-only", *system_headers()]
+    for path in translation_units():
+        yield [program(os.environ.get("CC", "cc").split()[0]), *flags, path]
+
+
+def clang_tidy(fix: bool) -> Commands:
+    system = [f"--extra-arg={flag}" for flag in system_headers()]
+    for path in translation_units():
+        yield [program("clang-tidy"), "--quiet", *system, path]
+
+
+def lengths() -> str:
+    """Return a line for each file and each line that is too long; rows of a `.def` file may be."""
+    found = []
+    for path in (*files(*C_FOLDERS), *python_files()):
+        lines, name = path.read_text(encoding="utf-8").splitlines(), path.relative_to(ROOT)
+        if len(lines) > MOST_LINES:
+            found.append(f"{name}: {len(lines)} lines, more than {MOST_LINES}")
+        long = [number for number, line in enumerate(lines, 1) if len(line) > MOST_COLUMNS and path.suffix != ".def"]
+        found += [f"{name}:{number}: more than {MOST_COLUMNS} columns" for number in long]
+    return "\n".join(found)
+
+
+# Those that repair something come first, for --fix, then the quick ones.
+FORMATTERS: tuple[Callable[[bool], Commands], ...] = (ruff_check, ruff_format, clang_format)
+QUICK = (*FORMATTERS, mypy)
+SLOW = (compiler_warnings, clang_tidy)
+
+
+def failure(command: list[str]) -> str:
+    """Run a command; return what it printed if it failed."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return "" if done.returncode == 0 else done.stdout + done.stderr or f"{command} failed"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="leave clang-tidy and the compiler's warnings out")
+    parser.add_argument("--fix", action="store_true", help="format and repair first")
+    options = parser.parse_args()
+    if options.fix:
+        for check in FORMATTERS:
+            for command in check(True):
+                subprocess.run(command, cwd=ROOT, check=False)
+    failed = []
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for check in QUICK if options.quick else (*QUICK, *SLOW):
+            start = time.perf_counter()
+            found = [text for text in pool.map(failure, check(False)) if text]
+            print(
+                f"{check.__name__:18} {'failed' if found else 'ok':6} {time.perf_counter() - start:5.1f} s", flush=True
+            )
+            failed += found
+    if long := lengths():
+        failed.append(long)
+    print(f"{'lengths':18} {'failed' if long else 'ok'}")
+    if failed:
+        sys.exit("\n".join(failed))
+
+
+if __name__ == "__main__":
+    main()
