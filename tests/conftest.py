@@ -1,10 +1,9 @@
-"""Shared fixtures. Test modules import each other by name; measured peaks are cached in a temporary folder."""
+"""Shared fixtures. Measured peaks are cached in a temporary folder."""
 
 from __future__ import annotations
 
 import gc
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,10 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-from once import Once, once_in  # noqa: E402
+from helpers.once import Once, once_in
 
 if "FLOPSCOPE_CACHE_DIR" not in os.environ:  # inherited by the workers of pytest-xdist
     CACHE = tempfile.TemporaryDirectory(prefix="flopscope-test-cache-")
@@ -82,7 +78,7 @@ def on_the_cpu(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """A folder with the traces of eight simulated ranks, of which rank 5 has a slow GPU, and the true times."""
-    from ranks_cases import simulated
+    from helpers.ranks_cases import simulated
 
     folder = tmp_path_factory.mktemp("ranks")
     return folder, simulated(folder, slow_gpu={5: 1.3}, drift_ppm=3.0)

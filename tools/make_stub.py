@@ -1,6 +1,6 @@
 """Write the parts of flopscope/_core.pyi that follow from the core's op table: ``__all__`` and the ops.
 
-``python tools/make_stub.py`` after a change of the op table; tests/test_stub.py fails until then.
+``python tools/make_stub.py`` after a change of the op table; tests/house/test_stub.py fails until then.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import profiles
 from browser import Open, Page, axe_script, driver, why_no_browser
-from once import Once
+from helpers.once import Once
 
 if TYPE_CHECKING:
     from selenium.webdriver.chrome.webdriver import WebDriver

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 import pandas
-from hand_traces import NCCL, Program
+from helpers import ROOT
+from helpers.hand_traces import NCCL, Program
 
 import flopscope as fs
 from flopscope import _core
@@ -31,7 +32,6 @@ __all__ = [
     *("hostile", "huge", "many_ranks", "ranks_of", "unknown_measurement"),
 ]
 
-ROOT = Path(__file__).parent.parent.parent
 RECORDED = ROOT / "benchmarks" / "results" / "nvidia-h200"
 EVENTS = 200_000
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn"

@@ -11,10 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
-import profiles  # noqa: E402
-from browser import Page, driver  # noqa: E402
+sys.path.insert(0, str(Path(__file__).parent.parent))  # of the package helpers
+import profiles
+from browser import Page, driver
 
 WIDTHS = (1000, 1280, 1600)
 TALLEST = 2600  # px of a picture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from browser import Open, Page
-from hand_traces import Program
+from helpers.hand_traces import Program
 from profiles import counted_program
 from selenium.webdriver.common.action_chains import ActionChains
 from test_graphs import KERNELS, Replay

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import Keys, Open, Page
-from hand_traces import in_a_row
+from helpers.hand_traces import in_a_row
+from helpers.ranks_cases import simulated
 from profiles import MEASUREMENTS, NASTY, RECORDED, many_ranks, ranks_of, unknown_measurement
-from ranks_cases import simulated
 from test_pages import Report, ready, whole
 
 import flopscope as fs

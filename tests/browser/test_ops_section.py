@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 from browser import Keys, Open, Page
-from hand_traces import Program
+from helpers import TRACES
+from helpers.hand_traces import Program
 
 import flopscope as fs
 from flopscope.cli.program import main
 
 Report = Callable[[str], Path]
-TRACE = Path(__file__).parent.parent / "data" / "traces" / "tutorial_naive_stack.json.gz"
+TRACE = TRACES / "tutorial_naive_stack.json.gz"
 
 
 @pytest.fixture(scope="module")

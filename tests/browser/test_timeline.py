@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from browser import Open, Page
-from hand_traces import BF16, Program
+from helpers.hand_traces import BF16, Program
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 

@@ -1,5 +1,5 @@
 /* Checks that the declarations of csrc/sources/counters/abi.h agree with NVIDIA's headers, one of which is C++.
- * Compiled by tests/test_counter_metrics.py where the headers of CUDA 13 are installed. */
+ * Compiled by tests/counters/test_counter_metrics.py where the headers of CUDA 13 are installed. */
 #include <cuda.h>
 #include <cupti_pmsampling.h>
 #include <cupti_profiler_host.h>

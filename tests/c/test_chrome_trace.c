@@ -1,5 +1,5 @@
 /* Chrome traces of stores built by hand: the line of each event, and failing writes. A small parser here checks the
- * whole text, as Python's does in tests/test_trace.py. */
+ * whole text, as Python's does in tests/traces/test_trace.py. */
 #define _GNU_SOURCE /* memmem */
 #include <math.h>
 #include <stdio.h>

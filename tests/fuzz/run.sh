@@ -28,7 +28,7 @@ compile() {
     [ "$object" -nt "$1" ] && [ "$object" -nt "$newest_header" ] && return
     "$clang" "${flags[@]}" -fsanitize=fuzzer-no-link -c "$1" -o "$object"
 }
-mapfile -t sources < <(python3 tests/core_build.py)
+mapfile -t sources < <(python3 tests/helpers/core_build.py)
 [ "${#sources[@]}" -gt 0 ]
 echo "compiling ${#sources[@]} files of the core with $($clang --version | head -1)"
 jobs_at_once=$(nproc)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from op_cases import OpCases
-from ops_reference import BINARY, FLOATS, UNARY, Lab, exact
+from helpers.op_cases import OpCases
+from helpers.ops_reference import BINARY, FLOATS, UNARY, Lab, exact
 
 import flopscope as fs
 

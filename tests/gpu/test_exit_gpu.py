@@ -5,12 +5,12 @@ from __future__ import annotations
 import concurrent.futures
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from helpers import ROOT
 
 pytest.importorskip("torch")
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.insert(0, str(ROOT / "benchmarks"))
 from process_exit import FIRST, run
 
 

@@ -1,0 +1,402 @@
+"""Accounting: parts computed by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from helpers.hand_traces import BANDWIDTH, BF16, NCCL, PAGEABLE, PEAKS, Program
+
+import flopscope as fs
+from flopscope.answers.analysis import PARTS
+
+Parts = dict[str, int]
+
+
+def rows_of(trace: Any, **options: Any) -> list[dict[str, Any]]:
+    """Return the rows of the accounting with times in ns. Check what holds for all of them."""
+    frame = trace.accounting(**options)
+    assert list(frame.columns) == ["device", "step", "total", *PARTS, "mfu", "mbu"]
+    rows = [
+        {name: None if value != value else value for name, value in row.items()} for row in frame.to_dict("records")
+    ]
+    for row in rows:
+        for name in ("total", *PARTS):
+            ns = 1000 * row[name]
+            assert ns >= 0 and abs(ns - round(ns)) < 1e-6 * max(ns, 1)
+            row[name] = round(ns)
+        assert sum(row[part] for part in PARTS) == row["total"]
+        for share in (row["mfu"], row["mbu"]):
+            assert share is None or share >= 0
+    if len(rows) > 1:
+        whole = rows[-1]
+        assert whole["step"] is None
+        for name in ("total", *PARTS):
+            assert whole[name] == sum(row[name] for row in rows[:-1])
+    return rows
+
+
+def parts_of(row: dict[str, Any]) -> Parts:
+    """Return the parts that are not empty."""
+    return {part: row[part] for part in PARTS if row[part]}
+
+
+def whole(program: Program) -> Parts:
+    """Return the parts of the whole in µs."""
+    parts = parts_of(rows_of(program.load())[-1])
+    assert all(ns % 1000 == 0 for ns in parts.values())
+    return {part: ns // 1000 for part, ns in parts.items()}
+
+
+# Work, by hand --------------------------------------------------------------------------------------------------------
+
+
+def test_inefficient_work_belongs_to_the_larger_term_of_its_roofline() -> None:
+    """There is no part of its own: the product's FLOPs, the sum's bytes take longer at the peaks."""
+    program = Program()
+    program.run("aten::tiny", 0, 5, 1)  # the shortest kernel
+    program.run("aten::mm", 10, 20, 6600, [4096, 4096], [4096, 4096], dtype=BF16)
+    program.run("aten::add", 6700, 6710, 1000, [4096, 4096], [4096, 4096], dtype=BF16)
+    loaded = program.load()
+    bounds = {row.key: row.bound for row in loaded.key_averages()}
+    assert bounds["aten::mm"] == bounds["aten::add"] == "inefficient"
+    parts = parts_of(rows_of(loaded)[-1])
+    product, added = 2 * 4096**3 / PEAKS["bf16_tensor"] * 1e9, 3 * 2 * 4096**2 / BANDWIDTH * 1e9
+    assert parts["compute"] == pytest.approx(6_600_000 - product, abs=2)
+    assert parts["memory"] == pytest.approx(1_000_000 - added, abs=2)
+
+
+def test_a_kernel_of_unknown_work_is_unmodelled_and_the_time_before_it_an_edge() -> None:
+    program = Program()
+    program.run("made::up", 0, 10, 90)
+    (row,) = rows_of(program.load())
+    assert row["device"] == "cuda:0" and row["step"] is None
+    assert parts_of(row) == {"edges": 10_000, "unmodelled": 90_000}
+    assert row["mfu"] == row["mbu"] == 0
+
+
+@pytest.mark.parametrize(("duration", "part"), [(300, "compute"), (100, None)])
+def test_a_product_has_the_ideal_time_of_its_flops(duration: int, part: str | None) -> None:
+    """A kernel that is faster than the peaks allow, as clocks above the datasheet's make it, is ideal throughout."""
+    program = Program()
+    program.run("aten::mm", 0, 30, duration, [4096, 4096], [4096, 4096], kernel="nvjet_tst", dtype=BF16)
+    (row,) = rows_of(program.load())
+    least = 2 * 4096**3 / PEAKS["bf16_tensor"] * 1e9  # ns
+    ideal = min(least, 1000 * duration)
+    assert row["ideal"] == pytest.approx(ideal, abs=2) and row["edges"] == 30_000
+    if part is not None:
+        assert row[part] == pytest.approx(1000 * duration - ideal, abs=2)
+    assert row["mfu"] == pytest.approx(100 * least / row["total"], rel=1e-3)
+    assert row["mbu"] == pytest.approx(100 * (3 * 4096**2 * 2 / BANDWIDTH * 1e9) / row["total"], rel=1e-3)
+
+
+def test_the_peaks_are_those_of_the_datasheet() -> None:
+    program = Program()
+    program.run("made::up", 0, 10, 90)
+    trace = program.load()
+    found = trace._peaks(trace._core, "datasheet")[0]["cuda:0"]
+    assert found.bandwidth == BANDWIDTH
+    assert {unit: found.flops[unit] for unit in PEAKS} == pytest.approx(PEAKS)
+
+
+def test_a_memory_bound_op_has_the_ideal_time_of_its_bytes() -> None:
+    program = Program()
+    size = 1 << 26
+    program.run("aten::add", 0, 10, 400, [size], [size])
+    (row,) = rows_of(program.load())
+    least = 3 * 4 * size / BANDWIDTH * 1e9
+    assert row["ideal"] == pytest.approx(least, abs=2) and row["memory"] == pytest.approx(400_000 - least, abs=2)
+    assert row["mbu"] == pytest.approx(100 * least / 410_000, rel=1e-3)
+
+
+def test_without_peaks_nothing_is_ideal_and_the_shares_are_missing() -> None:
+    program = Program()
+    program.run("aten::mm", 0, 30, 300, [4096, 4096], [4096, 4096], kernel="nvjet_tst", dtype=BF16)
+    row = program.load().accounting(peaks="none").to_dict("records")[0]
+    assert row["ideal"] == 0 and math.isnan(row["mfu"]) and math.isnan(row["mbu"]) and row["unmodelled"] == 300
+
+
+def test_without_shapes_all_kernels_are_unmodelled() -> None:
+    program = Program()
+    program.run("aten::mm", 0, 10, 50, kernel="nvjet_tst")
+    program.run("aten::add", 4, 60, 40)
+    assert whole(program) == {"edges": 10, "unmodelled": 90}
+
+
+def test_time_of_overlapping_kernels_belongs_to_the_one_that_began_first() -> None:
+    program = Program()
+    size = 1 << 24
+    program.run("made::first", 0, 10, 50)
+    program.run("aten::add", 3, 30, 60, [size], [size], stream=8)  # alone from 60 to 90: shorter than its ideal time
+    program.run("made::inside", 6, 35, 10, stream=9)
+    least = round(3 * 4 * size / BANDWIDTH * 1e6)
+    assert least > 30
+    assert whole(program) == {"edges": 10, "unmodelled": 50, "ideal": 30}
+
+
+def test_a_class_of_work_has_priority_over_the_classes_after_it() -> None:
+    program = Program()
+    program.run("aten::copy_", 0, 10, 60, kernel=PAGEABLE, stream=8)
+    program.run("made::reduce", 3, 30, 60, kernel=NCCL, stream=9)
+    program.run("made::up", 6, 80, 20)
+    program.run("aten::zero_", 9, 100, 5, kernel="Memset (Device)")
+    assert whole(program) == {"edges": 10, "copy": 20 + 5, "communication": 50, "unmodelled": 20}
+
+
+def test_hidden_communication_and_copies_are_not_listed() -> None:
+    program = Program()
+    program.run("made::up", 0, 10, 90)
+    program.run("aten::copy_", 3, 20, 30, kernel=PAGEABLE, stream=8)
+    program.run("made::reduce", 6, 30, 60, kernel=NCCL, stream=9)
+    assert whole(program) == {"edges": 10, "unmodelled": 90}
+
+
+def test_a_copy_within_the_device_is_computation() -> None:
+    program = Program()
+    program.run("aten::copy_", 0, 10, 40, kernel="Memcpy DtoD (Device -> Device)")
+    assert whole(program) == {"edges": 10, "unmodelled": 40}
+
+
+def test_a_kernel_of_no_duration_takes_no_time() -> None:
+    program = Program()
+    program.run("made::up", 0, 10, 20)
+    program.run("made::empty", 20, 45, 0)
+    program.run("made::next", 31, 50, 10)  # its launch, not that of the empty kernel, ends the idle time
+    assert whole(program) == {"edges": 10, "host": 20, "unmodelled": 30}
+
+
+def test_a_trace_with_only_empty_kernels_is_accounted() -> None:
+    program = Program()
+    program.run("made::empty", 20, 45, 0)
+    assert whole(program) == {"edges": 25}
+
+
+def test_kernels_without_a_launch_take_the_row_of_others_of_their_name() -> None:
+    """The second kernel was launched before the recording began; its op is unknown, its kernel is not."""
+    size = 1 << 26
+    program = Program()
+    program.run("aten::add", 0, 200, 400, [size], [size], kernel="elementwise")
+    program.work("elementwise", 0, 200, correlation=7)
+    program.work("unseen", 600, 50, correlation=8)
+    (row,) = rows_of(program.load())
+    share = 3 * 4 * size / BANDWIDTH * 1e9 / 400_000  # of the time of the first kernel
+    assert row["ideal"] == pytest.approx(600_000 * share, abs=4)
+    assert row["memory"] == pytest.approx(600_000 * (1 - share), abs=4) and row["unmodelled"] == 50_000
+
+
+@pytest.mark.parametrize("steps", [False, True])
+def test_kernels_below_an_op_add_up_to_its_time(steps: bool) -> None:
+    """Neither a like kernel of another op, nor one from before the recording or the first step, changes that."""
+    program = Program()
+    program.work("shared", 0, 200, correlation=7)
+    program.run("made::a", 0, 250, 30, kernel="shared")
+    program.run("made::a", 400, 500, 40, kernel="shared")
+    program.run("made::b", 410, 600, 50, kernel="shared")
+    program.run("made::a", 420, 700, 60, kernel="own")
+    if steps:
+        program.step(0, 380, 100)
+        program.step(1, 480, 400)
+    table = program.load().key_averages(kernels=True)
+    found = {row.key: (row.self_device_time_total, sorted(row.kernels)) for row in table if row.key.startswith("made")}
+    assert found == {
+        "made::a": (130.0, [("own", 1, 60.0), ("shared", 2, 70.0)]),
+        "made::b": (50.0, [("shared", 1, 50.0)]),
+    }
+
+
+# Idle time, by hand ---------------------------------------------------------------------------------------------------
+
+
+def test_idle_time_after_a_launch_in_time_has_another_cause() -> None:
+    program = Program()
+    program.run("made::up", 0, 10, 20)
+    program.run("made::next", 3, 50, 10)
+    assert whole(program) == {"edges": 10, "other": 20, "unmodelled": 30}
+
+
+def test_idle_time_without_a_recorded_launch_has_another_cause() -> None:
+    program = Program()
+    program.work("a", 10, 20)
+    program.work("b", 50, 10)
+    program.op("made::op", 0, 60)
+    assert whole(program) == {"edges": 10, "other": 20, "unmodelled": 30}
+
+
+def test_the_call_counts_by_its_end() -> None:
+    """A launch that returns at the moment at which the device becomes idle was in time."""
+    for launched, cause in ((28, "other"), (29, "host")):
+        program = Program()
+        program.run("made::up", 0, 10, 20)
+        program.run("made::next", launched, 50, 10)
+        parts = whole(program)
+        assert parts == {"edges": 10, cause: 20, "unmodelled": 30}
+
+
+def test_idle_time_after_a_wait_is_a_sync() -> None:
+    program = Program()
+    program.run("made::up", 0, 10, 20)
+    program.call("cudaStreamSynchronize", 5, 26)
+    program.run("made::next", 40, 45, 10)
+    assert whole(program) == {"edges": 10, "sync": 15, "unmodelled": 30}
+
+
+def test_some_idle_times_after_a_wait_are_attributed_to_it_as_well() -> None:
+    program = Program()
+    program.run("made::up", 0, 10, 20)
+    program.call("cudaStreamSynchronize", 5, 26)
+    for i in range(12):
+        program.run("made::next", 40 + 10 * i, 45 + 10 * i, 5)
+    parts = whole(program)
+    assert parts == {"edges": 10, "host": 3 * 5, "sync": 15 + 8 * 5, "unmodelled": 20 + 12 * 5}
+
+
+def test_idle_time_before_an_op_that_waits_is_a_sync() -> None:
+    """item(): the copy is launched late, by an op that then waits for it."""
+    program = Program()
+    program.run("made::up", 0, 10, 20)
+    program.op("aten::item", 40, 30)
+    program.call("cudaLaunchKernel", 41, 2, correlation=7)
+    program.work("kernel", 50, 5, correlation=7)
+    program.call("cudaStreamSynchronize", 45, 20)
+    parts = whole(program)
+    assert parts["sync"] == 20 and parts["edges"] == 10 + 15  # before the kernel; and after it, in the wait
+
+
+def test_idle_time_while_a_loader_is_awaited_is_data() -> None:
+    program = Program()
+    program.run("made::up", 0, 10, 20)
+    program.add("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 25, 30)
+    program.run("made::next", 60, 65, 10)
+    assert whole(program) == {"edges": 10, "host": 10, "data": 25, "unmodelled": 30}
+
+
+def test_the_end_of_a_step_is_the_hosts_while_it_works() -> None:
+    program = Program()
+    program.step(0, 0, 100)
+    program.run("made::up", 1, 10, 20)
+    assert whole(program) == {"host": 3 + 70, "other": 7, "unmodelled": 20}
+
+
+def test_the_launch_of_a_step_with_other_launches_to_compare_takes_time_to_arrive() -> None:
+    program = Program()
+    program.step(0, 0, 200)
+    program.run("made::up", 1, 10, 20)
+    program.run("made::up", 50, 57, 20)
+    program.run("made::up", 100, 140, 20)
+    program.run("made::up", 180, 187, 20)
+    assert whole(program) == {"host": 8 + 27 + 30 + 27, "other": 2 + 33, "unmodelled": 80}  # 5 to arrive, the median
+
+
+# Steps and devices ----------------------------------------------------------------------------------------------------
+
+
+def test_steps_cut_kernels_and_share_their_ideal_time() -> None:
+    """Launched before the first step, which it outlasts: the ideal time is spent from the kernel's begin."""
+    size = 1 << 26
+    program = Program()
+    program.run("aten::add", 0, 10, 400, [size], [size])
+    program.step(0, 50, 100)
+    program.step(1, 150, 100)
+    first, second, _ = rows_of(program.load())
+    least = 3 * 4 * size / BANDWIDTH * 1e9
+    assert (first["step"], second["step"]) == ("ProfilerStep#0", "ProfilerStep#1")
+    assert first["total"] == second["total"] == 100_000
+    assert first["ideal"] == 100_000 and first["memory"] == 0
+    assert second["ideal"] == pytest.approx(least - 100_000, abs=2)
+    assert second["memory"] == pytest.approx(200_000 - least, abs=2)
+
+
+def test_work_beyond_its_steps_end_belongs_to_the_step_that_launched_it() -> None:
+    program = Program()
+    for number in range(2):
+        program.step(number, 100 * number, 20)
+        program.run("made::up", 100 * number + 1, 100 * number + 10, 50)
+    first, second, all_steps = rows_of(program.load())
+    assert parts_of(first) == parts_of(second) == {"host": 10_000, "unmodelled": 50_000}
+    assert all_steps["total"] == 120_000 and all_steps["device"] == "cuda:0"
+
+
+def test_each_device_has_a_row_for_each_step() -> None:
+    program = Program(devices=2)
+    program.step(0, 0, 100)
+    program.run("made::up", 1, 10, 20, device=0)
+    program.run("made::up", 4, 50, 50, device=1)
+    rows = rows_of(program.load())
+    assert [(row["device"], row["step"]) for row in rows] == [
+        ("cuda:0", "ProfilerStep#0"),
+        ("cuda:1", "ProfilerStep#0"),
+        (None, None),
+    ]
+    assert parts_of(rows[0]) == {"host": 73_000, "other": 7_000, "unmodelled": 20_000}
+    assert parts_of(rows[1]) == {"host": 6_000, "other": 44_000, "unmodelled": 50_000}
+    assert rows[2]["total"] == 200_000
+
+
+# Other profiles -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("events", ["nothing", "steps", "frames"])
+def test_a_profile_without_work_has_no_rows(events: str) -> None:
+    program = Program(devices=0)
+    if events == "steps":
+        program.step(0, 0, 10)
+    if events == "frames":
+        program.add("python_function", "main.py(1): main", 0, 10)
+    trace = program.load()
+    assert rows_of(trace) == []
+    assert len(trace.advice()) == 0 and "Nothing was found" in str(trace.advice())
+
+
+def test_a_profile_of_nothing_raises() -> None:
+    prof = fs.profile()
+    for ask in (prof.accounting, prof.advice):
+        with pytest.raises(RuntimeError, match=r"there is no (accounting|advice)"):
+            ask()
+    with prof, pytest.raises(RuntimeError, match="still running"):
+        prof.accounting()
+
+
+def test_a_device_trace_without_host_events_is_accounted() -> None:
+    program = Program()
+    program.work("a", 0, 10)
+    program.work(NCCL, 5, 10, stream=8)
+    program.work("b", 20, 10)
+    assert whole(program) == {"unmodelled": 20, "communication": 5, "other": 5}
+
+
+def test_a_trace_that_was_cut_off_is_accounted_up_to_its_end() -> None:
+    program = Program()
+    for i in range(20):
+        program.run("made::up", 100 * i, 100 * i + 10, 50)
+    text = program.text()
+    with pytest.warns(UserWarning):
+        trace = fs.load_trace(text[: len(text) // 2])
+    (row,) = rows_of(trace)
+    kernels = sum(event.kind == "kernel" for event in trace.events())
+    assert 0 < kernels < 20 and row["unmodelled"] == 50_000 * kernels
+
+
+def test_on_the_cpu_the_innermost_op_has_the_time() -> None:
+    program = Program(devices=0)
+    program.op("made::outer", 0, 100)
+    program.op("made::inner", 20, 30)
+    program.op("autograd::engine::evaluate_function: AddBackward0", 110, 40)  # only wraps the op inside
+    program.op("made::backward", 120, 10)
+    trace = program.load()
+    (row,) = rows_of(trace)
+    assert row["device"] == "cpu" and parts_of(row) == {"unmodelled": 110_000, "host": 20_000, "edges": 20_000}
+    assert {op.key: op.time for op in trace._analysis("ops").ops} == {
+        "made::outer": 70,
+        "made::inner": 30,
+        "made::backward": 10,
+    }
+
+
+def test_a_live_profile_of_the_cpu_adds_up() -> None:
+    x = fs.ones((64, 64))
+    with fs.profile(record_shapes=True) as prof:
+        for _ in range(3):
+            fs.matmul(fs.sin(x), x)
+    (row,) = rows_of(prof, peaks="none")
+    assert row["device"] == "cpu" and row["total"] > 0

@@ -1,0 +1,369 @@
+"""Advice: each rule on a program that has the fault and on one that has not, and the table of the advice."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from typing import Any
+
+import pytest
+from helpers import ROOT
+from helpers.faulty_programs import (
+    CASES,
+    COLLECTIVE,
+    FILL,
+    SIZE,
+    attention,
+    chain,
+    contiguous,
+    counted,
+    late,
+    product,
+    transposed,
+)
+from helpers.hand_traces import BF16, FLOAT, NCCL, PEAKS, Program, in_a_row
+
+import flopscope as fs
+from flopscope.answers.advice import Advice, AdviceTable
+from flopscope.answers.findings import Finding
+from flopscope.answers.rules import RULES
+from flopscope.sentences.compute import Small
+from flopscope.support.safe import printable
+
+FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
+PAIRS = json.loads((FAULTS / "pairs.json").read_text(encoding="utf-8"))
+TRACES = [f"{name}_{when}" for name in PAIRS for when in ("before", "after")]
+
+
+@cache
+def recorded(name: str) -> fs.Trace:
+    return fs.load_trace(FAULTS / f"{name}.json.gz")
+
+
+def savings(advice: AdviceTable) -> dict[str, float]:
+    """Return the savings by rule, in µs."""
+    sums: dict[str, float] = {}
+    for row in advice:
+        sums[row.rule] = sums.get(row.rule, 0.0) + row.saving_us
+    return sums
+
+
+def check(trace: Any) -> AdviceTable:
+    """Return the advice. Check what holds for all advice."""
+    advice, unobserved = trace.advice(), trace._analysis("advice").unobserved
+    each = [row.saving_us for row in advice]
+    assert each == sorted(each, reverse=True)
+    assert sum(each) <= unobserved * (1 + 1e-9)
+    for row in advice:
+        assert row.rule in RULES and row.what == f"{row.action}: {row.what[len(row.action) + 2 :]}"
+        assert row.reason.lower() == row.what[len(row.action) + 2 :].lower() and row.reason.endswith((".", ".)"))
+        assert row.action[0].isupper() and 10 <= len(row.action) <= 76 and not re.search(r": |\.$", row.action)
+        assert row.saving_us >= 0.01 * unobserved * (1 - 1e-9)
+        assert row.saving_pct == pytest.approx(100 * row.saving_us / unobserved)
+        assert row.evidence
+        for entry in row.evidence:
+            assert set(entry) == {"op", "shapes", "dtypes", "time", "calls"} and entry["calls"] != 0
+        assert [entry["time"] for entry in row.evidence] == sorted((e["time"] for e in row.evidence), reverse=True)
+    text = str(advice)
+    assert all(len(line) <= 78 for line in text.splitlines())
+    for number, row in enumerate(advice, 1):
+        words = re.search(rf"^{number}\. (.*?): saves", text, re.MULTILINE | re.DOTALL)
+        assert (
+            words
+            and " ".join(words[1].split()) == printable(row.action)
+            and f"(rule: {row.rule})" in " ".join(text.split())
+        )
+    assert [row["rule"] for row in json.loads(json.dumps(advice.to_dicts(), allow_nan=False))] == [
+        row.rule for row in advice
+    ]
+    return advice
+
+
+# The rules ------------------------------------------------------------------------------------------------------------
+
+
+def test_every_rule_has_a_program_with_its_fault() -> None:
+    assert list(CASES) == list(RULES)
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_rule_finds_its_fault_and_is_silent_without_it(rule: str) -> None:
+    faulty, healthy = CASES[rule]
+    assert check(faulty().load())[0].rule == rule
+    assert rule not in savings(check(healthy().load()))
+
+
+@pytest.mark.parametrize("name", [name for name, pair in PAIRS.items() if pair["rules"]])
+def test_the_gain_of_a_change_is_estimated(name: str) -> None:
+    """Programs measured on an H200 before and after the change, without a profiler."""
+    pair = PAIRS[name]
+    gained = 1000 * (pair["before_ms"] - pair["after_ms"])
+    named = [row for row in check(recorded(f"{name}_before"))[:2] if row.rule in pair["rules"]]
+    assert named
+    assert 0.5 * gained <= named[0].saving_us <= 2 * gained
+    left = savings(check(recorded(f"{name}_after"))).get(named[0].rule, 0.0)
+    assert left <= 0.25 * named[0].saving_us
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_parts_and_savings_of_recorded_programs_fit_into_a_step(name: str) -> None:
+    check(recorded(name))
+    frame = recorded(name).accounting()
+    steps = frame[~frame["step"].isna()]
+    assert len(steps) > 0 and frame.iloc[-1]["total"] == pytest.approx(steps["total"].sum())
+    parts = steps.drop(columns=["device", "step", "total", "mfu", "mbu"])
+    assert (parts >= 0).all().all() and parts.sum(axis=1).to_list() == pytest.approx(steps["total"].to_list())
+
+
+def test_copies_of_one_dimension_keep_their_order() -> None:
+    assert "layout" in savings(contiguous(True).load().advice())
+    assert "layout" not in savings(contiguous(True, (SIZE,)).load().advice())
+    assert "layout" not in savings(contiguous(True, (1, SIZE)).load().advice())
+
+
+def test_ops_that_are_left_out_save_no_more_idle_time_than_the_host_takes_for_them() -> None:
+    program = late()  # idle for 900 µs before the second op, for another reason
+    shape = [1024, 1024]
+    for at in (0, 2000):
+        program.op("aten::contiguous", at + 1370, 15, shape)
+        program.run(
+            "aten::copy_",
+            at + 1372,
+            at + 1385,
+            10,
+            shape,
+            shape,
+            kernel="direct_copy_kernel",
+            strides=transposed(shape),
+        )
+    found = savings(program.load().advice())["layout"]
+    assert 0.9 * 10 < found <= 0.9 * (10 + 2000 / 3), "one of three launches in the host's 2000 µs a step"
+
+
+@pytest.mark.parametrize(("longest", "noted"), [(1900, False), (40_000, True)])
+def test_a_note_names_steps_that_distort_the_means(longest: int, noted: bool) -> None:
+    program, at = Program(), 0
+    for number in range(10):
+        length = longest if number == 0 else 1000
+        program.step(number, at, length)
+        program.run("made::first", at + 2, at + 10, 490)
+        at += length
+    notes = [note for note in program.load().advice().notes if "Times of a step are means" in note]
+    assert len(notes) == noted
+    if noted:
+        assert "means of 9 steps: ProfilerStep#0 took 40 times as long as the median" in notes[0]
+
+
+def test_tf32_saves_the_difference_to_the_tensor_cores() -> None:
+    advice = product("aten::mm", "volta_sgemm_128x64_nn", FLOAT, 20_000).load().advice()
+    then = 2 * 8192**3 / PEAKS["tf32_tensor"] / 0.7 * 1e6
+    assert savings(advice) == pytest.approx({"tf32": 20_000 - then}, rel=1e-3)
+
+
+def test_data_saves_the_idle_time() -> None:
+    assert savings(late(data=True).load().advice())["data"] == pytest.approx(0.95 * 880)
+
+
+def test_the_slow_rank_costs_the_time_beyond_the_fastest_collective() -> None:
+    assert savings(CASES["straggler"][0]().load().advice())["straggler"] == pytest.approx(800)
+
+
+def test_communication_hides_no_longer_than_the_device_computes() -> None:
+    program = Program()
+    program.step(0, 0, 20)
+    program.run("made::forward", 1, 5, 200)
+    for place in range(3):
+        program.op("nccl:all_reduce", 4 + 3 * place, 2)
+        program.call("cudaLaunchKernelExC", 5 + 3 * place, 1, correlation=place)
+        program.work(NCCL, 205 + 400 * place, 400, correlation=place, **COLLECTIVE)
+    assert savings(program.load().advice())["communication"] == pytest.approx(0.8 * 200)
+
+
+# No time is claimed twice ---------------------------------------------------------------------------------------------
+
+
+def test_two_rules_share_the_time_of_an_op() -> None:
+    """The products of an attention in TF32 would be faster in bfloat16, and vanish into a fused kernel."""
+    kernel = {"dtype": FLOAT, "kernel": "sm80_xmma_gemm_f32f32_tf32f32_f32_nn"}
+    scores = [64, 2048, 2048]
+    program = in_a_row(
+        ("aten::bmm", 900.0, ([64, 2048, 128], [64, 128, 2048]), kernel),
+        ("aten::_softmax", 800.0, (scores,), {"dtype": FLOAT, "kernel": "softmax_warp_forward"}),
+        ("aten::bmm", 900.0, (scores, [64, 2048, 128]), kernel),
+    )
+    analysis = program.load()._analysis("advice")
+    alone = {name: list(RULES[name](analysis)) for name in ("attention", "low_precision")}
+    wanted = sum(time for found in alone.values() for finding in found for _, time in finding.claims)
+    busy = sum(op.time for op in analysis.ops)
+    assert all(alone.values()) and wanted > busy
+    advice = check(program.load())
+    assert "attention" in savings(advice) and sum(row.saving_us for row in advice) <= busy + analysis.idle("host")
+
+
+@pytest.mark.parametrize("name", [name for name in TRACES if name.endswith("before")])
+def test_rules_that_claim_everything_gain_a_step(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three rules claim the whole of every op and idle time."""
+
+    def greedy(analysis: Any) -> Any:
+        claims = [(source, source.time) for source in (*analysis.ops, *analysis.gaps)]
+        yield Finding(Small("op", "kernel", 1, 132, 1, False, 1), claims, [], None, analysis.ops)
+
+    for rule in ("data", "attention", "launch"):
+        monkeypatch.setitem(RULES, rule, greedy)  # type: ignore[arg-type]
+    trace = recorded(name)
+    assert sum(row.saving_us for row in trace.advice()) <= trace._analysis("advice").unobserved * (1 + 1e-9)
+
+
+def test_a_busy_host_limits_what_a_faster_device_gains() -> None:
+    """The host works for 1900 of 2010 µs; TF32 would save over 1000 µs of the device's time, of which 110 count."""
+    kernel = {"kernel": "volta_sgemm_128x64_nn"}
+    fast = savings(in_a_row(("aten::mm", 2000.0, ([4096, 4096], [4096, 4096]), kernel), host=10).load().advice())
+    slow = savings(in_a_row(("aten::mm", 2000.0, ([4096, 4096], [4096, 4096]), kernel), host=1900).load().advice())
+    assert fast["tf32"] > 1000 and slow["tf32"] == pytest.approx(110, abs=30)
+
+
+# Where ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("frames", [True, False])
+def test_the_place_is_a_line_of_the_program_or_else_a_module(frames: bool) -> None:
+    program = product("aten::mm", "volta_sgemm_128x64_nn", FLOAT, 20_000)
+    program.add("python_function", "nn.Module: Linear_3", 0, 6)
+    if frames:
+        program.add("python_function", "/home/me/train.py(42): forward", 0, 5.5)
+        program.add("python_function", "torch/nn/functional.py(7): linear", 0.5, 4.5)
+    (row,) = program.load().advice()
+    assert row.where == ("/home/me/train.py(42): forward" if frames else "Linear_3")
+    assert f"at {row.where}\n" in str(program.load().advice())
+
+
+# Counters -----------------------------------------------------------------------------------------------------------
+
+
+def in_cache(gbytes_per_s: float, l2: float | None = None) -> Program:
+    """Return a program of one op, which reads 2^26 floats in 60 µs: at 93 % of the bandwidth by its model."""
+    program = counted(in_a_row(("aten::sum", 60.0, ([SIZE],))), gbytes_per_s, 0)
+    if l2 is not None:
+        points = [event for event in program.events if event["name"] == "dram_bytes_read"]
+        program.events += [{**event, "name": "l2_bytes", "args": {"GB/s": l2}} for event in points]
+    return program
+
+
+def test_cache_hits_make_the_roofline_no_measure() -> None:
+    model = 4 * SIZE / 60e-6  # bytes/s: 4.47e12 of 4.8e12
+    trace = in_cache(0.3 * model / 1e9, l2=5200).load()
+    (note,) = [note for note in trace.advice().notes if note.startswith("Cache hits")]
+    assert "aten::sum moved 0.30 × the bytes of its model" in note
+    assert "Its 93 % of the memory's bandwidth therefore says nothing: the memory was at 28 %" in note
+    assert "the L2 bounds it, which served 5.2 TB/s" in note
+    (row,) = [row for row in trace.key_averages(peaks="datasheet") if row.key == "aten::sum"]
+    assert row.bound == "cache" and row.traffic_ratio == pytest.approx(0.3, abs=0.01)
+    assert row.pct_peak_bandwidth == pytest.approx(93.2, abs=0.1)
+    assert "served" not in str(in_cache(0.3 * model / 1e9).load().advice())
+
+
+def test_traffic_near_the_model_is_no_cache_hit() -> None:
+    model = 4 * SIZE / 60e-6
+    for share, bound in ((0.75, "memory"), (0.65, "cache")):
+        trace = in_cache(share * model / 1e9).load()
+        (row,) = [row for row in trace.key_averages(peaks="datasheet") if row.key == "aten::sum"]
+        assert row.bound == bound
+        assert any(note.startswith("Cache hits") for note in trace.advice().notes) == (bound == "cache")
+    assert not any(
+        note.startswith("Cache hits") for note in in_a_row(("aten::sum", 60.0, ([SIZE],))).load().advice().notes
+    )
+
+
+# Profiles that lack something -----------------------------------------------------------------------------------------
+
+
+def test_without_shapes_the_notes_ask_for_them() -> None:
+    program = in_a_row(("aten::mm", 500.0, (), {"kernel": "nvjet_tst"}))
+    program.head["record_shapes"] = 0
+    advice = check(program.load())
+    assert any("record_shapes=True" in note for note in advice.notes) and "record_shapes=True" in str(advice)
+
+
+def test_work_without_any_op_is_told_as_such() -> None:
+    program = Program()
+    program.work("of_a_graph", 0, 500, correlation=1)
+    program.work("of_a_graph", 500, 500, correlation=1)
+    (note,) = (note for note in check(program.load()).notes if "shapes" in note)
+    assert "no op that did it was recorded" in note and "its capture" in note
+
+
+def test_without_steps_the_notes_ask_for_them() -> None:
+    program = late()
+    program.events = [event for event in program.events if "Step" not in event["name"]]
+    advice = check(program.load())
+    assert any("prof.step()" in note for note in advice.notes) and "a step (" not in str(advice)
+    assert not any("prof.step()" in note for note in late().load().advice().notes)
+
+
+def test_without_device_work_the_notes_ask_for_it() -> None:
+    program = Program()
+    program.op("aten::mm", 0, 50, [64, 64], [64, 64])
+    program.call("cudaLaunchKernel", 10, 5)
+    advice = check(program.load())
+    assert any("ProfilerActivity.CUDA" in note for note in advice.notes) and len(advice) == 0
+
+
+def test_a_program_of_the_cpu_gets_no_advice_about_devices() -> None:
+    program = Program(devices=0)
+    program.step(0, 0, 1000)
+    program.op("aten::mm", 1, 500, [64, 64], [64, 64])
+    program.op("aten::relu", 700, 10, [64, 64])
+    advice = check(program.load())
+    assert not set(savings(advice)) & {"launch", "sync", "copy", "memory", "tf32", "small", "communication"}
+    assert not any("CUDA" in note for note in advice.notes)
+
+
+def test_where_peaks_are_unknown_the_notes_say_why_time_is_unmodelled() -> None:
+    program = Program(devices=0)
+    program.step(0, 0, 1000)
+    program.op("aten::mm", 1, 500, [64, 64], [64, 64])
+    trace = program.load()
+    assert list(trace.accounting()["unmodelled"]) == [500.0, 500.0]
+    assert any("cpu has no limits" in note and "does not name its CPU" in note for note in trace.advice().notes)
+    assert not any("unmodelled" in note for note in trace.advice(peaks="none").notes)
+    assert not any("unmodelled" in note for note in late().load().advice().notes)
+
+
+def test_a_trace_that_was_cut_off_gets_advice() -> None:
+    text = late(data=True).text()
+    with pytest.warns(UserWarning):
+        check(fs.load_trace(text[: 2 * len(text) // 3]))
+
+
+# The table ------------------------------------------------------------------------------------------------------------
+
+
+def test_advice_is_a_sequence_with_a_frame() -> None:
+    advice = attention(False).load().advice()
+    frame = advice.to_pandas()
+    assert list(frame.columns) == list(Advice._fields) and len(frame) == len(advice) == len(list(advice))
+    assert list(frame["saving_us"]) == [row.saving_us for row in advice]
+    assert str(advice) == repr(advice) and str(advice).startswith(
+        "1. Use torch.nn.functional.scaled_dot_product_attention: saves about "
+    )
+    empty = chain(SIZE, SIZE // 2).load().advice()[:0]
+    assert list(AdviceTable(empty, True, []).to_pandas().columns) == list(Advice._fields)
+
+
+def test_names_are_escaped_in_html_and_text() -> None:
+    program = in_a_row(
+        ("<script>alert(1)</script>\x1b[2J", 500.0, ([8, SIZE],), {"blocks": 8, "dtype": BF16}),
+    )
+    program.add("python_function", "nn.Module: <b>" + "x" * 200, 0, 10)
+    advice = check(program.load())
+    html = advice._repr_html_()
+    assert advice[0].rule == "small" and "&lt;script&gt;" in html
+    for text in ("<script", "<b>", "\x1b"):
+        assert text not in html
+    assert "\x1b" not in str(advice)
+
+
+def test_nothing_to_gain_is_said() -> None:
+    advice = in_a_row(FILL).load().advice()
+    assert len(advice) == 0 and "Nothing was found that saves at least 1%" in str(advice)

@@ -1,0 +1,392 @@
+"""The premises of the rules about the host and other ranks: each fails by one fact of a hand-written program."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from typing import Any
+
+import pytest
+from helpers import ROOT
+from helpers.faulty_programs import COLLECTIVE, SIZE, adam, collectives, compiling, late, uploads
+from helpers.hand_traces import NCCL, PAGEABLE, PINNED, Program
+from test_advice import TRACES, check, recorded
+
+from flopscope.answers.advice import Advice
+
+
+def told(program: Program, rule: str) -> list[Advice]:
+    return [row for row in check(program.load()) if row.rule == rule]
+
+
+def only(program: Program, rule: str) -> Advice:
+    (row,) = told(program, rule)
+    assert row.facts
+    return row
+
+
+# Warming up -----------------------------------------------------------------------------------------------------------
+
+
+def test_compilation_is_left_out_of_the_recording() -> None:
+    row = only(compiling(), "warmup")
+    assert row.saving_us == pytest.approx(810 / 4, abs=10)
+    assert "Leave the first steps out" in row.what and "torch.compile compiles" in row.what
+    assert "DataLoader" not in row.what and "later steps" not in row.what
+    assert row.evidence[0]["op"] == "_compile.compile_inner (dynamo_timed)"
+
+
+@pytest.mark.parametrize(("later", "named"), [((1,), False), ((1, 3), True)])
+def test_compiling_again_is_told_of_two_later_steps(later: tuple[int, ...], named: bool) -> None:
+    assert ("compiled in 2 later steps too" in only(compiling(*later), "warmup").what) == named
+
+
+def test_code_that_is_loaded_for_a_launch_is_warming_up() -> None:
+    program = late()
+    program.add("overhead", "Runtime Triggered Module Loading", 600, 700)
+    row = only(program, "warmup")
+    assert row.facts["loading"] == pytest.approx(350, abs=1) and row.facts["compiling"] == 0
+    assert "torch.compile" not in row.what and not told(late(), "warmup")
+
+
+def test_waits_with_which_a_library_measures_kernels_are_warming_up() -> None:
+    program = late(wait=True)
+    for event in program.events:
+        if event["name"] == "aten::item":
+            event["name"] = "aten::cudnn_convolution"
+        if event["name"] == "cudaStreamSynchronize":
+            event["name"] = "cudaEventSynchronize"
+    assert told(program, "sync") and not told(program, "warmup")
+    for at in (0, 2000):
+        program.call("cudaEventElapsedTime", at + 512, 1)
+    assert not told(program, "sync")
+    row = only(program, "warmup")
+    assert "while a library measures which of its kernels is the fastest" in row.what and row.facts["trying"] > 0
+
+
+# Data and copies ------------------------------------------------------------------------------------------------------
+
+MULTI, SINGLE = (f"enumerate(DataLoader)#_{kind}ProcessingDataLoaderIter.__next__" for kind in ("Multi", "Single"))
+SINGLE = SINGLE.replace("Processing", "Process")
+
+
+def loads(name: str, *lengths: float, devices: int = 1, kernel: str = "") -> Program:
+    program, at = Program(devices), 0.0
+    for number, length in enumerate(lengths):
+        program.step(number, at, length + 190)
+        program.add("user_annotation", name, at + 5, length)
+        if not devices:
+            program.op("aten::mm", at + length + 10, 150, [64, 64], [64, 64])
+        elif kernel:
+            program.run("aten::copy_", at + length + 8, at + length + 15, 5, kernel=kernel)
+        if devices:
+            program.run("made::op", at + length + 12, at + length + 22, 160)
+        at += length + 200
+    return program
+
+
+def test_the_workers_of_a_loader_are_seen() -> None:
+    many, none = only(loads(MULTI, 900, 1000), "data"), only(loads(SINGLE, 900, 1000), "data")
+    assert many.facts["workers"] is True and "its worker processes have not finished" in many.what
+    assert none.facts["workers"] is False and "num_workers, 0 now" in none.what
+    unknown = only(loads("enumerate(DataLoader)#Mine.__next__", 900, 1000), "data")
+    assert unknown.facts["workers"] is None and "worker" not in unknown.what
+    for row in (many, none, unknown):
+        assert not re.search(r"num_workers of at least|pin_memory", row.what)
+
+
+@pytest.mark.parametrize(("kernel", "devices", "named"), [(PAGEABLE, 1, True), (PINNED, 1, False), ("", 0, False)])
+def test_pinned_memory_is_advised_where_pageable_memory_is_copied(kernel: str, devices: int, named: bool) -> None:
+    row = only(loads(SINGLE, 900, 1000, devices=devices, kernel=kernel), "data")
+    assert ("pin_memory=True" in row.what) == named
+    assert ("the device waits" in row.what) == bool(devices) and ("the program waits" in row.what) == (not devices)
+
+
+def test_workers_that_start_are_not_slow() -> None:
+    row = only(loads(MULTI, 1000, 300, 300, 300), "data")  # a first step 2.4 times as long as the others is one of them
+    assert "The first batch, for which the workers start, takes" in row.what
+    assert row.facts["waited"] == pytest.approx(900 / 4, rel=0.1)
+    assert only(loads(SINGLE, 1000, 300, 300, 300), "data").facts["starting"] == 0
+    row = only(loads(MULTI, 5000, 300, 300, 300), "data")  # a longer one is left out of the means
+    assert row.facts["waited"] == pytest.approx(300, rel=0.1) and row.facts["starting"] == 0
+
+
+def test_the_kind_of_memory_and_the_direction_of_copies_are_in_their_names() -> None:
+    pageable = only(uploads(PAGEABLE, 7), "copy")
+    assert "pageable copies to the device" in pageable.what and "pinned memory" in pageable.what
+    pinned = only(uploads(PINNED, 7), "copy")
+    assert "pageable" not in pinned.what and "pinned" not in pinned.what
+    back = only(uploads("Memcpy DtoH (Device -> Pinned)", 7), "copy")
+    assert "copies to the host" in back.what and "read the result" in back.what
+    assert not told(uploads("Memcpy DtoD (Device -> Device)", 7), "copy")
+    assert not told(uploads("Memset (Device)", 7), "copy")
+
+
+def test_the_end_of_the_data_and_a_single_batch_are_no_waits() -> None:
+    program = loads(SINGLE, 900, 1000)
+    whole = only(program, "data").facts["waited"]
+    program.add("user_annotation", SINGLE, 2160, 120)  # in the last step, after its last work
+    assert only(program, "data").facts["waited"] == pytest.approx(whole, rel=0.1)
+    first = loads(SINGLE, 900, 1000)
+    first.events = [e for e in first.events if e["name"] != SINGLE or e["ts"] > 1000]
+    assert not told(first, "data")
+
+
+def test_the_start_of_workers_counts_as_far_as_it_is_in_the_profile() -> None:
+    """Without steps, what passed before the first work is none of the idle time that is told."""
+    program = loads(MULTI, 5000, 300, 300, 300)
+    program.events = [event for event in program.events if not event["name"].startswith("ProfilerStep")]
+    row = only(program, "data")
+    assert row.facts["starting"] == 0 and row.facts["waited"] == pytest.approx(900, rel=0.1)
+
+
+def test_copies_that_are_in_the_background_already_are_not_told() -> None:
+    def program(kernel: str, stream: int) -> Program:
+        made = Program()
+        made.step(0, 0, 20)
+        made.run("aten::copy_", 1, 10, 1000, [SIZE], [SIZE], kernel=kernel, stream=stream)
+        made.run("made::work", 4, 1010, 3000)
+        return made
+
+    assert told(program(PINNED, 7), "copy") and not told(program(PINNED, 9), "copy")
+    assert told(program(PAGEABLE, 9), "copy")
+    alone = program(PAGEABLE, 7)
+    alone.events = [event for event in alone.events if event["name"] not in ("made::work", "kernel")]
+    assert not told(alone, "copy")
+
+
+@pytest.mark.parametrize(("back", "words"), [(50, "copies to the device"), (400, "copies between host and device")])
+def test_a_direction_is_named_from_a_tenth_of_the_time(back: float, words: str) -> None:
+    program = uploads(PAGEABLE, 7)
+    program.run("aten::copy_", 7, 4010, back, [SIZE], [SIZE], kernel="Memcpy DtoH (Device -> Pageable)")
+    assert words in only(program, "copy").what
+
+
+# Memory and waits -----------------------------------------------------------------------------------------------------
+
+
+def test_the_first_step_may_allocate() -> None:
+    program = late(malloc=True)
+    assert "1 call a step of cudaMalloc takes 700us" in only(program, "memory").what
+    (last,) = [event for event in program.events if event["name"] == "cudaMalloc" and event["ts"] > 2000]
+    last["ts"] -= 2000 - 701
+    assert not told(program, "memory")
+
+
+def allocates(*at: float, call: str = "cudaFree") -> Program:
+    """Return a program without steps that launches every 100 µs; such calls last 60 µs before some launches."""
+    program = Program()
+    for place in range(60):
+        program.run("made::op", 100 * place + 70, 100 * place + 75, 20)
+    for place in at:
+        program.call(call, 100 * place + 5, 60)
+    return program
+
+
+def test_allocations_without_steps_are_told_where_they_recur() -> None:
+    row = only(allocates(*range(0, 60, 4)), "memory")
+    assert "15 calls in the profile of cudaFree" in row.what
+    assert not told(allocates(*range(0, 60, 8)), "memory"), "eight are few"
+    assert not told(allocates(*range(15)), "memory"), "in the first quarter only"
+    assert not told(allocates(*range(0, 60, 4), call="cudaMalloc"), "memory"), "the pool may just grow"
+
+
+def test_launches_do_not_explain_what_the_driver_allocates_in() -> None:
+    plain, freed = (only(allocates(*at), "launch").facts["idle"] for at in ((), range(5, 60, 4)))
+    assert freed == pytest.approx(plain - 14 * 60, rel=0.01)
+
+
+def test_a_call_waits_only_for_work_that_ends_in_it() -> None:
+    program = late(wait=True)
+    assert told(program, "sync")
+    for event in program.events:
+        if event["name"] == "cudaStreamSynchronize":
+            event["ts"], event["dur"] = event["ts"] + 515, 5  # the device has ended its work before
+        if event["name"] == "aten::item":
+            event["dur"] = 530
+    assert not told(program, "sync")
+
+
+def test_a_wait_is_named_with_its_own_calls_and_saves_no_more_than_it_costs() -> None:
+    program = late(wait=True)
+    program.op("aten::item", 1995, 1)
+    row = only(program, "sync")
+    assert row.facts["call"] == "cudaStreamSynchronize" and row.facts["calls"] == row.facts["steps"] == 2
+    assert "cudaStreamSynchronize (in aten::item) waits for it, 1 call a step" in row.what
+    assert row.evidence[0]["op"] == "aten::item" and row.evidence[0]["calls"] == 1
+    assert row.saving_us <= row.facts["idle"] + row.facts["earlier"]
+    assert ("earlier as well" in row.what) == (row.facts["earlier"] > 0)
+
+
+@pytest.mark.parametrize(("call", "named"), [("cudaDeviceSynchronize", False), ("cudaStreamSynchronize", True)])
+def test_the_profilers_own_waits_are_not_the_programs(call: str, named: bool) -> None:
+    program = Program()
+    program.run("made::first", 0, 10, 500)
+    program.call(call, 20, 495)
+    program.run("made::second", 790, 800, 500)
+    assert bool(told(program, "sync")) == named
+
+
+@pytest.mark.parametrize(
+    ("op", "words"),
+    [
+        ("aten::nonzero", "depends on the data"),
+        ("aten::item", "accumulate losses"),
+        ("aten::is_nonzero", "torch.where"),
+        ("aten::_coalesce", "Coalesce"),
+    ],
+)
+def test_the_remedy_fits_the_call(op: str, words: str) -> None:
+    program = late(wait=True)
+    program.events = [{**event, "name": op} if event["name"] == "aten::item" else event for event in program.events]
+    assert words in only(program, "sync").what
+    program.events = [event for event in program.events if event["name"] != op]
+    assert "Leave out the synchronize()" in only(program, "sync").what
+
+
+# Optimizers -----------------------------------------------------------------------------------------------------------
+
+
+def sgd(*ops: str, name: str = "SGD", devices: int = 1) -> Program:
+    program = Program(devices)
+    for number in range(2):
+        at = 4000 * number
+        program.step(number, at, 3990)
+        program.add("user_annotation", f"Optimizer.step#{name}.step", at + 1, 3000)
+        for place, op in enumerate(ops):
+            shapes = [[SIZE]] * (1 if op == "mul_" else 3 if op.startswith("addc") else 2)
+            if devices:
+                program.run(f"aten::{op}", at + 2 + 3 * place, at + 12 + 500 * place, 500, *shapes)
+            else:
+                program.op(f"aten::{op}", at + 2 + 500 * place, 490, *shapes)
+    return program
+
+
+def test_the_passes_of_an_optimizer_are_those_of_the_ops_that_ran() -> None:
+    assert not told(sgd("add_"), "optimizer"), "reads p and g and writes p, as the fused one does"
+    momentum = only(sgd("mul_", "add_", "add_"), "optimizer")
+    assert momentum.facts["passes"] == pytest.approx(8) and momentum.facts["fused"] == 5
+    assert "about 8 arrays of the parameters' size; the fused step does with 5" in momentum.what
+    assert momentum.saving_us == pytest.approx(1500 * 3 / 8, rel=0.05)
+    decayed = only(sgd("add", "mul_", "add_", "add", "add_"), "optimizer")
+    assert decayed.facts["passes"] == pytest.approx(14)
+    assert only(adam(False), "optimizer").facts["fused"] == 7
+
+
+@pytest.mark.parametrize(("name", "devices"), [("NAdam", 1), ("Adagrad", 1), ("SGD", 0), ("Mine", 1)])
+def test_fused_steps_are_advised_where_torch_has_them_and_they_are_faster(name: str, devices: int) -> None:
+    ops = ("add_",) if name == "SGD" else ("addcmul_", "sqrt", "add_", "addcdiv_")
+    assert not told(sgd(*ops, name=name, devices=devices), "optimizer")
+
+
+def test_an_optimizer_on_the_cpu_runs_ops_and_no_kernels() -> None:
+    row = only(sgd("mul_", "add_", "add_", devices=0), "optimizer")
+    assert "3 ops a step" in row.what and "kernel" not in row.what
+
+
+# Other ranks ----------------------------------------------------------------------------------------------------------
+
+
+def messages(*calls: tuple[int, float], recorded: bool = True) -> Program:
+    """Return a program that computes for 2 ms and then reduces (elements, µs), one after another."""
+    program = Program()
+    program.step(0, 0, 50)
+    program.run("made::forward", 1, 5, 2000)
+    begin = 2005.0
+    for place, (elements, duration) in enumerate(calls):
+        sizes = {**COLLECTIVE, "In msg nelems": elements, "Out msg nelems": elements} if recorded else {}
+        program.op("nccl:all_reduce", 4 + 3 * place, 2)
+        program.call("cudaLaunchKernelExC", 5 + 3 * place, 1, correlation=place)
+        program.work(NCCL, begin, duration, stream=9, correlation=place, **sizes)
+        begin += duration
+    return program
+
+
+MIB = 1 << 18  # floats
+
+
+def test_the_time_that_the_bytes_do_not_need_is_a_wait_for_other_ranks() -> None:
+    """A transfer of 28 MiB takes 150 µs at the rate of one of 96 MiB; one took 50 ms."""
+    program = messages((28 * MIB, 50_000), (28 * MIB, 200), (96 * MIB, 514))
+    row = only(program, "straggler")
+    assert row.saving_us == pytest.approx(50_000 - 150, rel=0.01) and "flopscope ranks" in row.what
+    assert sum(one.saving_us for one in told(program, "communication")) <= 150 + 200 + 514
+
+
+def test_rates_of_much_larger_messages_prove_nothing() -> None:
+    assert not told(messages((2 * MIB, 300), (2 * MIB, 310), (256 * MIB, 1400)), "straggler")
+    assert told(messages((70 * MIB, 3000), (70 * MIB, 3100), (256 * MIB, 1400)), "straggler")
+
+
+def test_collectives_of_unknown_size_and_few_collectives_are_not_judged() -> None:
+    calls = (MIB, 900), (MIB, 100), (MIB, 110)
+    assert told(messages(*calls), "straggler") and told(messages(*calls), "communication")
+    for program in (messages(*calls, recorded=False), messages(*calls[:2])):
+        assert not told(program, "straggler") and not told(program, "communication")
+
+
+def test_waits_are_whole_collectives() -> None:
+    what = only(messages((MIB, 900), (MIB, 100), (MIB, 110)), "straggler").what
+    assert "1 of 3 collectives a step" in what
+
+
+def test_transfers_are_told_where_most_do_not_wait_and_links_are_as_fast() -> None:
+    waits = messages((8 * MIB, 900), (8 * MIB, 100), (8 * MIB, 910))
+    assert told(waits, "straggler") and not told(waits, "communication")
+    slow = messages(*((8 * MIB, 30_000),) * 3)  # 0.3 GB/s
+    assert not told(slow, "communication") and told(messages(*((8 * MIB, 300),) * 3), "communication")
+
+
+@pytest.mark.parametrize(("kind", "named"), [("allreduce", True), ("all_to_allv", False), ("allgather", False)])
+def test_gradients_are_only_in_collectives_that_sum(kind: str, named: bool) -> None:
+    program = messages(*((32 * MIB, 400),) * 3)
+    program.op("DistributedDataParallel.forward", 1, 1)
+    for event in program.events:
+        if "Collective name" in event["args"]:
+            event["args"]["Collective name"] = kind
+    what = only(program, "communication").what
+    assert ("gradients" in what) == named and ("async_op=True" in what) != named
+
+
+def test_small_messages_are_told_by_their_size() -> None:
+    assert "gather small messages" in only(collectives(100, 110, 120), "communication").what
+    large = only(messages(*((32 * MIB, 400),) * 3), "communication").what
+    assert "gather small" not in large and "async_op=True" in large and "backward" not in large
+
+
+# All traces -----------------------------------------------------------------------------------------------------------
+
+HELD_OUT = ROOT / "benchmarks" / "results" / "nvidia-h200" / "held_out"
+SOURCES = {
+    **{"warmup": ("compile", "loading"), "data": ("data",), "launch": ("host",), "sync": ("sync", "host")},
+    "memory": ("host", "sync"),
+}
+"""The causes of idleness from which a rule may claim."""
+
+
+@cache
+def held_out(name: str) -> Any:
+    import flopscope as fs
+
+    return fs.load_trace(HELD_OUT / f"{name}.json.gz")
+
+
+@pytest.mark.parametrize("name", [*TRACES, *(path.name[:-8] for path in sorted(HELD_OUT.glob("*_before.json.gz")))])
+def test_no_rule_saves_more_than_the_parts_that_it_comes_from(name: str) -> None:
+    trace = recorded(name) if name in TRACES else held_out(name)
+    analysis = trace._analysis("advice")
+    for row in trace.advice():
+        json.dumps(row.facts, allow_nan=False)
+        if row.rule in SOURCES:
+            part = sum(analysis.gap_unobserved(gap) for gap in analysis.gaps if gap.cause in SOURCES[row.rule])
+            assert row.saving_us <= part * (1 + 1e-9)
+        for entry in row.evidence:
+            counts = analysis.row_sum(entry["op"], "count")
+            assert entry["calls"] is None or entry["calls"] <= counts * (1 + 1e-9)
+
+
+def test_a_cpu_program_is_told_of_no_device() -> None:
+    for program in (loads(SINGLE, 900, 1000, devices=0), sgd("mul_", "add_", "add_", devices=0)):
+        text = str(check(program.load()))
+        assert not re.search("device|kernel|pin_memory|autocast|CUDA", text.replace("The work on cpu", "")), text

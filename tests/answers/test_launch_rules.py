@@ -1,0 +1,158 @@
+"""The premises of the rule about launches and pauses: each fails by one fact of a hand-written program."""
+
+from __future__ import annotations
+
+import pytest
+from helpers.faulty_programs import late, piecewise
+from helpers.hand_traces import Program
+from test_advice import check, savings
+from test_host_rules import only, told
+
+from flopscope.answers.advice import _at
+from flopscope.answers.analysis import Analysis
+
+
+def test_launches_are_counted_and_not_gaps() -> None:
+    row = only(piecewise(8), "launch")
+    assert row.facts["launches"] == pytest.approx(8) and row.facts["late"] == 100
+    assert "8 launches a step, 100.0% of them late" in row.what and "CUDA graph" in row.what
+    assert {entry["op"]: entry["calls"] for entry in row.evidence} == {"made::op": 7, "made::first": 1}
+
+
+def test_a_graph_of_many_kernels_is_one_launch() -> None:
+    assert not told(piecewise(8, graph=True), "launch") and not told(piecewise(40, graph=True), "launch")
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_a_handful_of_launches_needs_no_graph(count: int) -> None:
+    assert not told(piecewise(count), "launch")
+
+
+def test_unrecorded_launches_are_not_judged() -> None:
+    assert not told(piecewise(calls=False), "launch")
+
+
+def test_graphs_are_for_the_accelerators_that_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, named in (("mtia", False), ("hip", True), ("cuda", True)):
+        monkeypatch.setattr(Analysis, "accelerator", name, raising=False)
+        assert bool(told(piecewise(), "launch")) == named
+
+
+def test_launches_in_time_are_not_advised_to_come_sooner() -> None:
+    program = piecewise()
+    for event in program.events:
+        if event["name"] in ("made::op", "cudaLaunchKernel"):
+            event["ts"] -= 45  # before the kernel in front has ended
+    assert not told(program, "launch")
+
+
+def pause(name: str, length: float) -> Program:
+    program = late()
+    for at in (0, 2000):
+        program.op(name, at + 520, 5)
+        program.op(name, at + 530, length)
+    for event in program.events:  # idle for 900 µs in each of two late launches; 2 ms are too long for launching
+        if event["ts"] % 2000 >= 1390 and event["name"] not in ("ProfilerStep#0", "ProfilerStep#1"):
+            event["ts"] += 600
+    for event in program.events:
+        if event["ts"] >= 2000:
+            event["ts"] += 1000
+        if event["name"].startswith("ProfilerStep"):
+            event["dur"] = 2990
+    return program
+
+
+def test_other_work_of_the_host_is_told_by_what_was_recorded() -> None:
+    row = only(pause("made::tokenize", 1000), "launch")
+    assert "the host was in made::tokenize for 972us of it" in row.what and "DataLoader" not in row.what
+    assert row.evidence[0]["op"] == "made::tokenize" and row.saving_us <= 0.95 * 972.5
+
+
+def test_what_the_host_did_unrecorded_is_only_noted() -> None:
+    advice = check(pause("made::tokenize", 5).load())
+    assert "launch" not in savings(advice)
+    (note,) = [note for note in advice.notes if "long pauses" in note]
+    assert "was not recorded (with_stack=True records it)" in note
+
+
+def test_the_evidence_of_launches_is_the_time_that_launching_explains() -> None:
+    """The long pauses before made::op are no launches, so their time is in no row."""
+    program = Program()
+    for number in range(3):
+        at = 20_000 * number
+        program.step(number, at, 19_990)
+        for place in range(30):
+            begin = at + 60 + 50 * place + (5000 if place > 20 else 0)
+            program.run("made::op" if place == 21 else f"made::{place}", begin - 5, begin, 10)
+    (row,) = (row for row in told(program, "launch") if "launches" in row.facts)
+    assert sum(entry["time"] for entry in row.evidence) <= row.facts["idle"] * (1 + 1e-9)
+    assert "those for which the device waited" in row.what
+    table = program.load()._core.launch_summary()
+    assert row.facts["late"] == table["launch_bound_pct"][0]
+
+
+def test_few_launches_in_all_need_no_graph() -> None:
+    program = piecewise(8)
+    assert told(program, "launch")
+    program.events = [event for event in program.events if event["ts"] < 50 * 9 * 2]
+    assert not told(program, "launch"), "16 launches in two steps"
+
+
+def test_a_program_that_uses_graphs_is_not_told_to() -> None:
+    program = piecewise(12)
+    program.call("cudaGraphLaunch", 100, 2)
+    assert not told(program, "launch")
+
+
+@pytest.mark.parametrize(("kernels", "named"), [(3, True), (40, False)])
+def test_a_first_pass_is_not_judged(kernels: int, named: bool) -> None:
+    program = Program()
+    for place in range(40):
+        at = 50 * place
+        program.run("made::op", at, at + 5, 10, kernel=f"kernel_{place % kernels}")
+    advice = check(program.load())
+    assert ("launch" in savings(advice)) == named
+    assert any("ran for the first time" in note for note in advice.notes) != named
+
+
+def test_the_end_of_a_long_place_is_shown() -> None:
+    line = _at("/" + 40 * "folder/" + "train.py(12): main", 98)
+    assert line.endswith("train.py(12): main") and len(line) <= 98
+    assert _at("a.py(1): f", 98) == "     at a.py(1): f"
+
+
+def test_only_work_in_the_pauses_themselves_is_told() -> None:
+    program = pause("made::tokenize", 1000)
+    program.events = [
+        {**e, "name": "enumerate(DataPipe)#x"} if e["name"] == "made::tokenize" else e for e in program.events
+    ]
+    text = str(check(program.load()))
+    assert "tokenize" not in text and "the host was in enumerate" not in text
+
+
+def frames(name: str, encloses: bool) -> Program:
+    """Return a program whose pauses lie in a call of Python, which may enclose the launch after it."""
+    program = pause("made::pad", 1)
+    for at in (0, 3000):
+        program.add("python_function", name, at + 525, 1480 if encloses else 1400)
+    return program
+
+
+def test_a_line_that_launches_stays_on_its_thread() -> None:
+    name = "train.py(7): prepare"
+    assert name in only(frames(name, False), "launch").what
+    program = frames(name, True)
+    assert not told(program, "launch")
+    (note,) = [note for note in check(program.load()).notes if "long pauses" in note]
+    assert name in note and "not recorded" not in note
+
+
+def test_addresses_are_not_shown() -> None:
+    row = only(frames("<built-in method astype of numpy.ndarray object at 0x7f709c2f2010>", False), "launch")
+    assert "<built-in method astype of numpy.ndarray object>" in row.what and "0x7f" not in str(row)
+
+
+def test_nothing_is_said_of_what_was_not_recorded_where_lines_were() -> None:
+    program = pause("made::tokenize", 5)
+    program.add("python_function", "train.py(3): main", 1, 50)
+    assert not [note for note in check(program.load()).notes if "long pauses" in note]

@@ -1,0 +1,439 @@
+"""Sampled stacks: where a program's time went, by line, beside what the program measures of itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from helpers.run_programs import environment, own, run, script
+
+import flopscope as fs
+from flopscope import _core
+from flopscope.answers.line_sections import places_of
+from flopscope.answers.lines import Line, lines_of, place_text
+from flopscope.cli.program import main
+from flopscope.report.profile import profile_page
+from flopscope.sources import memory_limit
+from flopscope.sources.kineto_text import _with_additions
+
+SLACK = 0.08
+"""Seconds by which a time may be off: a busy machine delays samples."""
+
+
+def spin(seconds: float) -> None:
+    """Compute in Python."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        sum(range(100))
+
+
+def wait(seconds: float) -> None:
+    """Wait in a call without the GIL."""
+    time.sleep(seconds)
+
+
+def call(seconds: float) -> None:
+    """Stay in calls that keep the GIL."""
+    end, numbers = time.perf_counter() + seconds, list(range(100_000, 0, -1))
+    while time.perf_counter() < end:
+        sorted(numbers)
+
+
+def sampled(act: object, *arguments: object) -> fs.profile:
+    assert callable(act)
+    with fs.profile(sample_stacks=True, activities=[fs.ProfilerActivity.CPU]) as prof:
+        act(*arguments)
+    return prof
+
+
+def seconds_of(prof: fs.profile, function: str, column: str = "time", group: str = "main") -> float:
+    """Return the time in a function of this file, or in what it called."""
+    frame = prof.lines()
+    here = frame.group.eq(group) & frame.line.str.contains(rf"test_lines\.py:\d+ (?:.*\.)?{function}$")
+    return float(frame[column][here].sum()) / 1e6
+
+
+# What is sampled ------------------------------------------------------------------------------------------------------
+
+
+def test_each_function_gets_its_own_time() -> None:
+    def work() -> None:
+        nonlocal used
+        for act in (spin, wait, call):
+            begin = time.thread_time()
+            act(0.3)
+            used = used or time.thread_time() - begin
+
+    used = 0.0  # by spin: little, on a machine on which others run
+    prof = sampled(work)
+    for name in ("spin", "wait", "call"):
+        assert abs(seconds_of(prof, name) - 0.3) < SLACK, prof.lines().to_string()
+    assert seconds_of(prof, "wait", "cpu_time") < SLACK
+    assert abs(seconds_of(prof, "spin", "cpu_time") - used) < max(0.1 * used, 0.01)
+
+
+def test_the_samples_of_a_thread_cover_its_time_once() -> None:
+    begin = time.perf_counter()
+    prof = sampled(spin, 0.3)
+    lasted = time.perf_counter() - begin
+    main = prof.lines().query("group == 'main'")
+    assert lasted - SLACK < main.time.sum() / 1e6 <= lasted
+
+
+def test_what_a_thread_did_before_does_not_count() -> None:
+    spin(0.4)
+    frame = sampled(spin, 0.2).lines().query("group == 'main'")
+    assert frame.cpu_time.sum() <= frame.time.sum() + 1e4, frame.to_string()
+
+
+def test_what_a_thread_worked_before_it_waits_is_not_the_time_of_the_wait() -> None:
+    def work() -> None:
+        for _ in range(30):
+            wait(0.01)
+            end = time.thread_time() + 0.004
+            while time.thread_time() < end:
+                zlib.compress(text)  # without the GIL, which the sampler needs
+
+    def in_thread() -> None:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+
+    def share_of_waits() -> float:
+        prof = sampled(in_thread)
+        return seconds_of(prof, "wait", "cpu_time", "threads") / seconds_of(prof, "work", "cpu_time", "threads")
+
+    text = bytes(20_000)
+    assert min(share_of_waits() for _ in range(5)) < 0.15  # a busy machine delays samples
+
+
+def test_threads_are_sampled_too() -> None:
+    def work() -> None:
+        thread = threading.Thread(target=spin, args=(0.3,))
+        thread.start()
+        thread.join()
+
+    prof = sampled(work)
+    assert abs(seconds_of(prof, "spin", group="threads") - 0.3) < SLACK
+    assert abs(seconds_of(prof, "work") - 0.3) < SLACK
+
+
+def test_threads_of_flopscope_are_left_out_up_to_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_limit, "INTERVAL", 0.0)
+    taken: list[Callable[[], tuple[float, str]]] = [partial(divmod, 0.0, 1.0), lambda: (spin(0.01) or 0.0, "")]
+
+    def work() -> None:
+        limits = [memory_limit.MemoryLimit(each, str, str) for each in taken]
+        for limit in limits:
+            limit.start()
+        spin(0.5)
+        for limit in limits:
+            limit.end()
+
+    prof = sampled(work)
+    assert seconds_of(prof, "spin", group="threads") > 0.05
+    frame = prof.lines().query("group == 'threads'")
+    assert not frame.inside.str.contains("Thread.run").any() and not frame.line.str.contains("threading.py").any()
+
+
+def test_a_call_within_a_library_counts_for_the_line_that_made_it() -> None:
+    def work() -> None:
+        text = json.dumps([{"a": list(range(100))}] * 300)
+        end = time.perf_counter() + 0.3
+        while time.perf_counter() < end:
+            json.loads(text)
+
+    frame = sampled(work).lines().query("group == 'main'")
+    inside = frame[frame.inside.str.contains("json/decoder.py")]
+    assert inside.time.sum() > 0.5 * frame.time.sum() and set(inside.group) == {"main"}
+    assert inside.line.str.contains("test_lines.py").all()
+
+
+def test_calls_that_release_the_gil_do_not_get_the_time_of_what_is_before_them() -> None:
+    """Python keeps the GIL for 5 ms unless a call releases it before: who waits for it sees only such calls.
+
+    The share is not tested: a machine without a free processor delays samples until the program waits.
+    """
+    times = {"spin": 0.0, "wait": 0.0}
+
+    def work() -> None:
+        for _ in range(250):
+            begin = time.perf_counter()
+            wait(0.002)
+            between = time.perf_counter()
+            spin(0.0007)
+            times["wait"] += between - begin
+            times["spin"] += time.perf_counter() - between
+
+    prof = sampled(work)
+    for name, expected in times.items():
+        assert seconds_of(prof, name) > 0.02 * expected, (name, expected, prof.lines().to_string())
+
+
+def test_exceptions_and_generators_leave_no_wrong_line() -> None:
+    def numbers() -> object:
+        for i in range(3):
+            spin(0.1)
+            yield i
+
+    def work() -> None:
+        for _ in numbers():  # type: ignore[attr-defined]
+            try:
+                raise ValueError
+            except ValueError:
+                pass
+        wait(0.3)
+
+    prof = sampled(work)
+    assert abs(seconds_of(prof, "spin") - 0.3) < SLACK and abs(seconds_of(prof, "wait") - 0.3) < SLACK
+
+
+def test_deep_recursion_is_sampled() -> None:
+    def deeper(depth: int) -> None:
+        if depth:
+            deeper(depth - 1)
+        else:
+            spin(0.2)
+
+    assert abs(seconds_of(sampled(deeper, 600), "spin") - 0.2) < SLACK
+
+
+def test_without_samples_there_are_no_lines() -> None:
+    with fs.profile(activities=[fs.ProfilerActivity.CPU]) as prof:
+        fs.ones((4, 4), device="cpu")
+    assert len(prof.lines()) == 0 and "by line" not in str(prof.summary())
+
+
+def test_only_one_profile_samples_at_a_time() -> None:
+    first, second = _core.StackSampler(), _core.StackSampler()
+    first.start()
+    with pytest.raises(RuntimeError, match="sampled already"):
+        second.start()
+    first.stop()
+    second.start()
+    second.stop()
+    with pytest.raises(ValueError, match="interval_ns must be positive, not 0"):
+        _core.StackSampler(0)
+
+
+def test_sampling_costs_less_than_a_fiftieth() -> None:
+    """By its own clock: what one sample takes, times the samples."""
+    sampler = _core.StackSampler()
+    sampler.start()
+
+    def deeper(depth: int) -> None:
+        if depth:
+            deeper(depth - 1)
+        else:
+            spin(0.5)
+
+    deeper(200)
+    sampler.stop()
+    report = sampler.report
+    assert report["samples"] > 3 and report["spent_ns"] < 0.02 * report["lasted_ns"], report
+
+
+# Traces and children --------------------------------------------------------------------------------------------------
+
+
+def test_a_trace_has_the_same_lines(tmp_path: Path) -> None:
+    def work() -> None:
+        x = fs.ones((64, 64), device="cpu")
+        for _ in range(20):
+            spin(0.01)
+            fs.neg(x)
+
+    prof = sampled(work)
+    path = str(tmp_path / "t.json.gz")
+    prof.export_chrome_trace(path)
+    again = fs.load_trace(path).lines()
+    frame = prof.lines()
+    assert len(frame) == len(again) > 0
+    merged = frame.merge(again, on=["group", "line", "inside"])
+    assert len(merged) == len(frame) and (merged.time_x - merged.time_y).abs().max() < 1
+    assert (merged.host_x - merged.host_y).abs().max() < 1  # idle between the ops, in spin()
+    assert float(frame[frame.line.str.contains("spin")].host.sum()) > 1e5
+
+
+def test_samples_join_the_events_of_a_trace_whatever_follows_them() -> None:
+    """Kineto lists its own errors after the events."""
+    for rest in ("", '"ERROR": ["a]", "b"],'):
+        mark = '{"name": "Record Window End", "pid": "", "ts": 1.5 }'
+        text = f'{{"traceEvents": [{{"ph": "X"}},\n{mark}\n],\n{rest} "traceName": "x"}}'
+        trace = json.loads(_with_additions(text.encode(), b'{"ph": "P"}', b'"stackFrames": {"1": 2}'))
+        assert [event.get("ph") for event in trace["traceEvents"]] == ["X", None, "P"]
+        assert trace["stackFrames"] == {"1": 2} and trace["traceName"] == "x"
+        assert trace.get("ERROR") == (["a]", "b"] if rest else None)
+
+
+# The summary ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_program_without_ops_is_told_where_its_time_went(tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        """
+        import time
+        def slow():
+            end = time.perf_counter() + 0.4
+            while time.perf_counter() < end: sum(range(100))
+        def rest(): time.sleep(0.2)
+        slow(); rest()
+        """,
+    )
+    result = run(tmp_path, "--no-report", path)
+    assert result.returncode == 0
+    shown = [line for line in result.stderr.splitlines() if re.search(r"\d%", line) and "program.py" in line]
+    assert "slow" in shown[1] and "rest" in shown[2] if "main thread" in shown[0] else "slow" in shown[0], result.stderr
+    assert max(map(len, result.stderr.splitlines())) <= 100
+    result = run(tmp_path, "--no-report", "--no-samples", path)
+    assert "slow" not in result.stderr and "nothing was recorded" in own(result.stderr)
+
+
+def test_a_window_samples_only_its_own_time(tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        """
+        import time, flopscope as fs
+        def before(): time.sleep(0.3)
+        def within(): time.sleep(0.2)
+        x = fs.ones((4, 4), device="cpu")
+        before(); fs.step()
+        within(); fs.neg(x); fs.step()
+        """,
+    )
+    result = run(tmp_path, "--no-report", "--no-summary", "--steps", "1:2", "--trace", "t.json", path)
+    assert result.returncode == 0, result.stderr
+    frame = fs.load_trace(str(tmp_path / "t.json")).lines()
+    assert not frame.line.str.contains("before").any() and frame.line.str.contains("within").any()
+
+
+def test_torch_programs_are_told_what_the_host_was_in(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = script(
+        tmp_path,
+        """
+        import time, torch
+        x, parameter = torch.ones(200, 200), torch.zeros(1, requires_grad=True)
+        optimizer = torch.optim.SGD([parameter])
+        def prepare(): time.sleep(0.02)
+        for _ in range(12):
+            prepare()
+            (x @ x).sum() * parameter
+            optimizer.step()
+        """,
+    )
+    result = run(tmp_path, "--no-report", "--trace", "t.json.gz", path)
+    assert result.returncode == 0, result.stderr
+    section = result.stderr.split("Where the program was while no op ran, by line: ")[1].split("\n\n")[0]
+    assert "prepare" in section.splitlines()[2], result.stderr
+    frame = fs.load_trace(str(tmp_path / "t.json.gz")).lines()
+    assert frame[frame.line.str.contains("prepare")].host.sum() > 0.5 * frame.host.sum() > 0
+
+
+def test_lines_are_sums_and_name_what_took_most_of_them() -> None:
+    idle = dict.fromkeys(("host", "sync"), 0.0)
+    lines = [
+        Line("main", "a.py(1): f", "lib.py(5): g", 60.0, 0.0, idle),
+        Line("main", "a.py(1): f", "a.py(1): f", 20.0, 0.0, idle),
+        Line("main", "b.py(2): h", "x.py(1): y", 10.0, 0.0, idle),
+        Line("main", "b.py(2): h", "x.py(2): z", 9.5, 0.0, idle),
+        Line("main", "d.py(4): j", "x.py(1): y", 1.5, 0.0, idle),
+        Line("main", "d.py(4): j", "x.py(2): y", 1.0, 0.0, idle),
+        Line("main", "d.py(4): j", "x.py(3): z", 2.0, 0.0, idle),
+        Line("main", "c.py(3): i", "<frozen importlib._bootstrap>(9): _find", 0.5, 0.0, idle),
+    ]
+    found = places_of(lines, lambda line: line.time)
+    assert [(one.line, one.inside, one.time) for one in found] == [
+        ("a.py:1 f", "lib.py:5 g", 80.0),
+        ("b.py:2 h", "x.py:1 y", 19.5),
+        ("d.py:4 j", "x.py y", 4.5),  # no line has the most of it, but a function
+    ]
+    assert abs(found[0].share - 80 / 1.045) < 1e-9
+    assert place_text("no place") == "no place" and place_text("a\x1b.py(1): f") == "a\\x1b.py:1 f"
+    assert lines_of(_core.Store()).lines == []
+
+
+def test_lines_of_a_cell_are_named_by_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
+    path = shell.compile.cache("x = 1", 3)
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    assert place_text(f"{path}(1): <module>") == "In[3]:1 <module>"
+    assert place_text("train.py(1): f") == "train.py:1 f"
+
+
+def test_a_table_without_ops_names_the_command_for_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "t.json")
+    sampled(spin, 0.1).export_chrome_trace(path)
+    assert main(["table", path]) == 0
+    assert capsys.readouterr().out.endswith(f"in: flopscope summary {path}\n")
+    text = str(fs.load_trace(path).summary())
+    assert text.index("spin") < text.index("No op of torch or flopscope was recorded")
+
+
+def test_the_thread_of_the_sampler_ends_with_the_interpreter(tmp_path: Path) -> None:
+    program = """
+        import time, flopscope as fs
+        prof = fs.profile(sample_stacks=True, activities=[fs.ProfilerActivity.CPU])
+        prof.start()
+        time.sleep(0.05)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env=environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 0 and done.stderr == b"", done.stderr
+    assert os.listdir(tmp_path) == []
+
+
+# The page -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_without_ops_begins_with_the_line_that_took_most_of_the_time() -> None:
+    def work() -> None:
+        spin(0.3)
+        wait(0.1)
+
+    page = profile_page(sampled(work))
+    assert list(page.sections) == ["lines"]
+    main = page.sections["lines"]["groups"][0]
+    assert re.fullmatch(r"\d+(\.\d)?% of the main thread's time is in .*test_lines.py:\d+ spin", page.headline)
+    assert page.lead.startswith("The main thread, ") and "record_function" in page.lead
+    assert sum(one["time"] for one in main["lines"]) <= main["total"] * 1.0001
+    assert [one["time"] for one in main["lines"]] == sorted((one["time"] for one in main["lines"]), reverse=True)
+    assert not page.sections["lines"]["waits"] and json.dumps(page.content())
+    page.columns.close()
+
+
+def test_a_page_with_ops_lists_the_lines_after_them() -> None:
+    def work() -> None:
+        x = fs.ones((64, 64), device="cpu")
+        for _ in range(10):
+            spin(0.02)
+            fs.neg(x)
+
+    page = profile_page(sampled(work))
+    assert [*page.sections][:3] == ["overview", "ops", "lines"]
+    lines = page.sections["lines"]
+    spun = [one for one in lines["groups"][0]["lines"] if one["line"].endswith(" spin")]
+    assert lines["waits"] and not lines["on_device"] and sum(one["waited"] for one in spun) > 5e4
+    page.columns.close()
+    with fs.profile(activities=[fs.ProfilerActivity.CPU]) as prof:
+        fs.ones((4, 4), device="cpu")
+    page = profile_page(prof)
+    assert "lines" not in page.sections
+    page.columns.close()

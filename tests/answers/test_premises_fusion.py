@@ -1,0 +1,307 @@
+"""Premises of attention, cast and fuse: programs in which a rule holds, and the same with one fact changed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from helpers.faulty_programs import SIZE
+from helpers.hand_traces import BF16, FLOAT, HALF, Program, in_a_row
+from test_premises_ops import inside, told
+
+LONG = "long int"
+
+
+# attention ------------------------------------------------------------------------------------------------------------
+
+SDPA = "aten::scaled_dot_product_attention"
+
+
+def written_out(
+    *around: str, dtype: str = FLOAT, dropout: str = "0.", size: int = 64, gqa: str = "False", cpu: bool = False
+) -> Program:
+    """Return a program of attention in products and softmax, within other ops."""
+    heads, scores = [4, 8, 1024, size], [32, 1024, 1024]
+    program = Program(devices=0 if cpu else 1)
+    program.step(0, 0, 4000 if cpu else 60)
+    for place, name in enumerate(around):
+        kinds = [dtype, dtype, dtype, "", "Scalar", "Scalar", "", "Scalar"]
+        values = ["", "", "", "", dropout, "False", "", gqa]
+        shapes = [heads, heads, heads, [], [], [], [], []]
+        if name.startswith("aten::"):
+            program.op(name, 1 + place, (3900 if cpu else 50) - 2 * place, *shapes, dtype=kinds, values=values)
+        else:
+            program.add("python_function", name, 1 + place, 50 - 2 * place)
+    ops = [
+        ("aten::bmm", ([32, 1024, size], [32, size, 1024])),
+        ("aten::_softmax", (scores,)),
+        ("aten::mean", ([4, 8, 1024, 1024],)),
+        ("aten::bmm", (scores, [32, 1024, size])),
+    ]
+    for place, (name, shapes) in enumerate(ops):
+        if cpu:
+            program.op(name, 10 + 900 * place, 890, *shapes, dtype=dtype)
+        else:
+            program.run(name, 10 + 3 * place, 70 + 900 * place, 890, *shapes, dtype=dtype, kernel=f"kernel_{place}")
+    return program
+
+
+def test_attention_that_is_written_out_is_told_of_sdpa() -> None:
+    (row,) = told(written_out(), "attention")
+    assert row.what.startswith("Use torch.nn.functional.scaled_dot_product_attention") and "math path" not in row.what
+
+
+@pytest.mark.parametrize(
+    ("between", "named"),
+    [
+        ([], "written out in bmm and softmax, which"),
+        ([("aten::div", [])], "in bmm, div and softmax"),
+        ([("aten::div", []), ("aten::masked_fill", [])], "in bmm, div, masked_fill and softmax"),
+        ([("aten::gelu", [])], "in bmm and softmax"),
+        ([("aten::fill_", [])], "in bmm and softmax"),
+        ([("aten::index_put_", [])], "in bmm and softmax"),
+        ([("aten::mean", [])], "in bmm and softmax"),
+    ],
+)
+def test_attention_names_the_ops_that_are_part_of_it(between: list[tuple[str, list[int]]], named: str) -> None:
+    heads, scores = [32, 1024, 64], [32, 1024, 1024]
+    program = in_a_row(
+        ("aten::bmm", 900.0, (heads, [32, 64, 1024])),
+        *((name, 900.0, (scores, shape)) for name, shape in between),
+        ("aten::_softmax", 900.0, (scores,)),
+        ("aten::bmm", 900.0, (scores, heads)),
+    )
+    (row,) = told(program, "attention")
+    assert named in row.what and "32 matrices of 1024 x 1024 scores" in row.what
+    part = [name for name, _ in between if name.removeprefix("aten::") in row.what]
+    assert {entry["op"] for entry in row.evidence} == {"aten::bmm", "aten::_softmax", *part}
+
+
+@pytest.mark.parametrize(
+    ("cpu", "key", "shape", "said"),
+    [
+        (True, "aten::mul", [32, 1024, 1024], True),
+        (True, "aten::bernoulli_", [32, 1024, 1024], False),  # the CPU has no fused kernel with dropout
+        (True, "aten::bernoulli_", [32, 1024, 512], True),
+        (False, "aten::bernoulli_", [32, 1024, 1024], True),
+    ],
+)
+def test_dropout_on_the_scores_leaves_a_cpu_no_fused_kernel(cpu: bool, key: str, shape: list[int], said: bool) -> None:
+    heads, scores = [32, 1024, 64], [32, 1024, 1024]
+    ops: list[tuple[str, tuple[list[int], ...]]] = [
+        ("aten::bmm", (heads, [32, 64, 1024])),
+        ("aten::_softmax", (scores,)),
+        (key, (shape,)),
+        ("aten::bmm", (scores, heads)),
+    ]
+    program = Program(devices=0 if cpu else 1)
+    if cpu:
+        program.step(0, 0, 4000)
+        for place, (name, shapes) in enumerate(ops):
+            program.op(name, 10 + 900 * place, 890, *shapes)
+    else:
+        in_a_row(*((name, 900.0, shapes) for name, shapes in ops), program=program)
+    assert bool(told(program, "attention")) == said
+
+
+@pytest.mark.parametrize(
+    ("dims", "said"),
+    [("[1]", True), ("[-1]", False), ("[0]", False)],  # over the heads, or over something else
+)
+def test_a_mean_of_the_scores_over_the_heads_needs_the_weights(dims: str, said: bool) -> None:
+    heads, scores = [32, 1024, 64], [32, 1024, 1024]
+    kinds = {"dtype": [FLOAT, "ScalarList"], "values": ["", dims]}
+    program = in_a_row(
+        ("aten::bmm", 900.0, (heads, [32, 64, 1024])),
+        ("aten::_softmax", 900.0, (scores,)),
+        ("aten::mean", 300.0, ([4, 8, 1024, 1024], []), kinds),
+        ("aten::bmm", 900.0, (scores, heads)),
+    )
+    (row,) = told(program, "attention")
+    assert ("need_weights=False in nn.MultiheadAttention" in row.what) == said
+
+
+def test_multihead_attention_that_returns_weights_is_told_so() -> None:
+    (row,) = told(written_out("nn.Module: MultiheadAttention_0"), "attention")
+    assert row.what.startswith("Pass need_weights=False to nn.MultiheadAttention")
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({}, "which the recorded arguments do not explain"),
+        ({"dtype": "double"}, "because the fused kernels do not take float64"),
+        ({"size": 63}, "a multiple of 4, not 63"),
+        ({"gqa": "True"}, "does not take enable_gqa"),
+        ({"dtype": BF16, "size": 63}, "do not explain"),
+        ({"dropout": "0.1"}, "do not explain"),  # fused kernels of CUDA have dropout
+        ({"dropout": "0.1", "cpu": True}, "because dropout_p is 0.1"),
+        ({"dtype": "double", "cpu": True}, "do not explain"),
+    ],
+)
+def test_the_math_path_is_named_with_what_the_arguments_prove(facts: dict[str, Any], reason: str) -> None:
+    program = written_out(SDPA, "aten::_scaled_dot_product_attention_math", **facts)
+    (row,) = told(program, "attention")
+    assert "took its math path in 1 call a step" in row.what and reason in row.what
+    assert "Use torch.nn" not in row.what and "device" not in row.what
+
+
+def test_products_without_scores_are_no_attention() -> None:
+    program = in_a_row(
+        ("aten::bmm", 900.0, ([32, 1024, 64], [32, 64, 1024])), ("aten::_softmax", 900.0, ([32, 1024, 1023],))
+    )
+    assert not told(program, "attention")
+
+
+# cast -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"dtype": [BF16, FLOAT]}, True),
+        ({"dtype": [HALF, FLOAT]}, True),
+        ({"dtype": [FLOAT, FLOAT]}, False),
+        ({"dtype": [LONG, FLOAT]}, False),
+        ({"dtype": [FLOAT, "double"], "shapes": ([], [])}, False),  # a number
+        ({"dtype": [FLOAT, "double"], "shapes": ([1], [1])}, False),
+        ({"dtype": [BF16, FLOAT], "shapes": ()}, False),
+    ],
+)
+def test_cast_needs_two_float_dtypes_and_more_than_a_number(changed: dict[str, Any], said: bool) -> None:
+    assert bool(told(inside("aten::to", **changed), "cast")) == said
+
+
+@pytest.mark.parametrize(
+    ("around", "dtype", "phrase"),
+    [
+        (("aten::linear", "aten::to", "aten::_to_copy"), [BF16, FLOAT], "Where autocast casts weights"),
+        (("aten::to", "aten::_to_copy"), [BF16, FLOAT], ".to(torch.bfloat16)"),
+        (("aten::to", "aten::_to_copy"), [HALF, FLOAT], ".to(torch.float16)"),
+        (("aten::to", "aten::_to_copy"), [FLOAT, BF16], "a fused op"),
+    ],
+)
+def test_cast_names_autocast_and_dtypes_only_where_they_are(around: Any, dtype: Any, phrase: str) -> None:
+    (row,) = told(inside(*around, dtype=dtype), "cast")
+    phrases = {"Where autocast casts weights", ".to(torch.bfloat16)", ".to(torch.float16)"}
+    assert phrase in row.what and not any(other in row.what for other in phrases - {phrase})
+
+
+@pytest.mark.parametrize("trained", [False, True])
+@pytest.mark.parametrize("around", [("aten::linear", "aten::to"), ("aten::to",)])
+def test_weights_are_converted_once_only_without_a_backward_pass(trained: bool, around: tuple[str, ...]) -> None:
+    program = inside(*around, dtype=[BF16, FLOAT])
+    if trained:
+        program.op("autograd::engine::evaluate_function: AddBackward0", 39, 0.5)
+    (row,) = told(program, "cast")
+    assert ("once" in row.what) != trained and "cache" not in row.what and "a fused op or torch.compile" in row.what
+
+
+def test_autocast_is_judged_by_all_casts_of_a_row() -> None:
+    program = Program()
+    program.step(0, 0, 60)
+    for place, around in enumerate(("ToCopyBackward0", "aten::linear")):
+        program.op(around, 1 + 10 * place, 8, [512, 512])
+        program.op("aten::to", 2 + 10 * place, 6, [512, 512])
+        at, begin = 3 + 10 * place, 70 + 200 * place
+        dtypes = [FLOAT, BF16] if place == 0 else [BF16, FLOAT]
+        program.run("aten::copy_", at, begin, 200, [512, 512], [512, 512], dtype=dtypes)
+    assert told(program, "cast")
+    program.op("torch::autograd::AccumulateGrad", 50, 0.5, [512, 512])
+    assert not told(program, "cast"), "a parameter and its gradient"
+
+
+@pytest.mark.parametrize(("gradients", "casts", "said"), [(0, 2, True), (1, 2, False), (1, 3, True)])
+def test_a_parameter_that_autocast_casts_once_there_and_back_is_no_finding(
+    gradients: int, casts: int, said: bool
+) -> None:
+    program = Program()
+    program.step(0, 0, 60)
+    for place in range(casts):
+        program.op("aten::linear", 1 + 10 * place, 8, [512, 512])
+        program.op("aten::to", 2 + 10 * place, 6, [512, 512])
+        at, begin = 3 + 10 * place, 70 + 200 * place
+        program.run("aten::copy_", at, begin, 200, [512, 512], [512, 512], dtype=[BF16, FLOAT])
+    for place in range(gradients):
+        program.op("torch::autograd::AccumulateGrad", 50 + place, 0.5, [512, 512])
+    assert bool(told(program, "cast")) == said
+
+
+def test_a_program_of_the_cpu_is_told_of_its_casts_without_a_device() -> None:
+    program = Program(devices=0)
+    program.step(0, 0, 1000)
+    program.op("aten::copy_", 10, 500, [8192], [8192], dtype=[BF16, FLOAT])
+    (row,) = told(program, "cast")
+    assert "1 cast a step takes 500us (float32" in row.what and "device" not in row.what and "host" not in row.what
+
+
+# fuse -----------------------------------------------------------------------------------------------------------------
+
+
+def pair(first: str, second: str, around: str | None = None, shape: list[int] | None = None) -> Program:
+    program, shape = Program(), shape or [SIZE]
+    program.step(0, 0, 60)
+    if around:
+        program.op(around, 1, 50)
+    time = max(3.0, 8e6 * math.prod(shape) / 4.8e12 * 1.2)
+    program.run(first, 5, 70, time, shape)
+    program.run(second, 10, 70 + time, time, shape)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (pair("aten::sin", "aten::cos"), True),
+        (pair("aten::sin", "aten::cos", around="aten::block"), True),
+        (pair("aten::sin", "aten::cos", around="Torch-Compiled Region: 0/0"), False),
+        (pair("aten::sin", "aten::fill_"), False),  # reads nothing
+        (pair("aten::sin", "aten::sort"), False),
+        (pair("aten::sin", "aten::cos", shape=[16]), False),  # bound by its launch
+    ],
+)
+def test_fuse_needs_an_op_that_reads_and_that_nothing_compiled(program: Program, said: bool) -> None:
+    assert bool(told(program, "fuse")) == said
+
+
+def test_a_chain_is_named_in_its_order() -> None:
+    times = (("aten::sin", 1.2), ("aten::cos", 1.4), ("aten::tanh", 1.6))
+    (row,) = told(in_a_row(*((name, 8e6 * SIZE / 4.8e12 * time, ([SIZE],)) for name, time in times)), "fuse")
+    assert ": the ops sin, cos and tanh run one after another over equally many elements. What" in row.what
+
+
+def test_of_several_chains_one_is_named() -> None:
+    time = 8e6 * SIZE / 4.8e12 * 1.2
+    other = ("aten::sort", 500.0, ([SIZE],))
+    chains = [("aten::sin", SIZE), ("aten::cos", SIZE), None, ("aten::exp", SIZE // 2), ("aten::neg", SIZE // 2)]
+    ops = [other if one is None else (one[0], time, ([one[1]],)) for one in chains]
+    (row,) = told(in_a_row(*ops), "fuse")
+    assert ": the ops sin and cos run one after another over equally many elements, as do other ops." in row.what
+
+
+def test_copies_by_the_copy_engine_are_no_link_of_a_chain() -> None:
+    time = 8e6 * SIZE / 4.8e12 * 1.2
+    for kernel, said in (("direct_copy_kernel", True), ("Memcpy DtoD (Device -> Device)", False)):
+        program = in_a_row(("aten::sin", time, ([SIZE],)), ("aten::copy_", time, ([SIZE], [SIZE]), {"kernel": kernel}))
+        assert bool(told(program, "fuse")) == said, kernel
+
+
+def test_what_attention_removes_is_no_chain() -> None:
+    heads, scores = [32, 1024, 64], [32, 1024, 1024]
+    ops = [
+        ("aten::div", 200.0, (scores,)),
+        ("aten::add", 200.0, (scores, scores)),
+        ("aten::_softmax", 200.0, (scores,)),
+    ]
+    assert told(in_a_row(*ops), "fuse")
+    products = [("aten::bmm", 50.0, (heads, [32, 64, 1024])), ("aten::bmm", 50.0, (scores, heads))]
+    program = in_a_row(products[0], *ops, products[1])
+    assert told(program, "attention") and not told(program, "fuse")
+
+
+def test_a_program_that_compiles_is_not_told_to_begin_with_it() -> None:
+    program = pair("aten::sin", "aten::cos")
+    program.op("Torch-Compiled Region: 0/0", 30, 5)
+    (row,) = told(program, "fuse")
+    assert "that torch.compile did not compile:" in row.what and "with torch.compile" not in row.what

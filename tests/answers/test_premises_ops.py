@@ -1,0 +1,434 @@
+"""Premises of the rules about ops: programs in which a rule holds, and the same with one fact changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from helpers.faulty_programs import FILL, SIZE, product, transposed
+from helpers.hand_traces import BF16, FLOAT, INT8, NCCL, Program, in_a_row
+
+LONG = "long int"
+
+
+def told(program: Program, rule: str) -> list[Any]:
+    return [row for row in program.load().advice() if row.rule == rule]
+
+
+def inside(*names: str, program: Program | None = None, **run: Any) -> Program:
+    """Return a program of one op of 200 µs within others, outermost first."""
+    program = program or Program()
+    program.step(0, 0, 40)
+    for place, name in enumerate(names):
+        program.op(name, 1 + place, 38 - 2 * place, [64])
+    given = {"name": "aten::copy_", "shapes": ([8192, 8192], [8192, 8192]), "dtype": FLOAT} | run
+    name, shapes = given.pop("name"), given.pop("shapes")
+    program.run(name, 10, 14, 200, *shapes, **given)
+    return program
+
+
+# What was recorded of a call ------------------------------------------------------------------------------------------
+
+
+def test_arguments_are_those_of_the_call_or_of_one_around_it() -> None:
+    program = Program()
+    program.op("aten::outer", 0, 20, [4, 2], dtype=BF16, strides=[[2, 1]], values=[""])
+    program.op("aten::inner", 1, 5, [4], [], dtype=[FLOAT, "Scalar"], values=["", "0.5"])
+    core: Any = program.load()._core
+    columns, names, *_ = core.events()
+    inner = [names[name] for name in columns["name"]].index("aten::inner")
+    assert core.arguments(inner)[0] == ("float32", (4,), None, "")
+    assert core.arguments(inner)[1][1:] == (None, None, "0.5")
+    assert core.arguments(inner, "aten::outer") == [("bfloat16", (4, 2), (2, 1), "")]
+    assert core.arguments(inner, "aten::other") is None
+    with pytest.raises(IndexError, match="there is no event 99"):
+        core.arguments(99)
+
+
+# layout ---------------------------------------------------------------------------------------------------------------
+
+ROWS, COLUMNS = transposed([8192, 8192])
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, True),
+        ({"strides": [ROWS, ROWS]}, False),  # as it was
+        ({"strides": None}, False),
+        ({"strides": [ROWS, [0, 1]]}, False),  # a broadcast
+        ({"strides": [ROWS, [8192, 2]]}, False),  # a slice, in the same order
+        ({"shapes": ([8192, 1], [8192, 1])}, False),
+        ({"shapes": ([], [])}, False),
+        ({"dtype": [BF16, FLOAT]}, False),  # a cast
+        ({"name": "aten::add"}, False),
+    ],
+)
+def test_layout_needs_another_order_of_elements(changed: dict[str, Any], said: bool) -> None:
+    rows = told(inside("aten::contiguous", "aten::clone", **({"strides": [ROWS, COLUMNS]} | changed)), "layout")
+    assert bool(rows) == said
+    if said:
+        assert "1 copy a step only reorders elements (the longest in aten::contiguous" in rows[0].what
+
+
+def test_all_copies_of_a_row_are_judged() -> None:
+    """A row whose first call casts, in an op that makes nothing contiguous, and whose second call reorders."""
+    program = Program()
+    program.step(0, 0, 40)
+    program.run("aten::copy_", 1, 42, 20, [8192, 8192], [8192, 8192], dtype=[BF16, FLOAT])
+    program.op("aten::contiguous", 10, 10, [8192, 8192])
+    program.run("aten::copy_", 11, 70, 300, [8192, 8192], [8192, 8192], strides=[ROWS, COLUMNS])
+    (row,) = told(program, "layout")
+    assert "1 copy a step only reorders elements (the longest in aten::contiguous" in row.what
+    assert "permute the weights" not in row.what
+
+
+@pytest.mark.parametrize(("strides", "noted"), [(None, True), ([ROWS, ROWS], False)])
+def test_copies_without_strides_are_noted(strides: Any, noted: bool) -> None:
+    notes = inside("aten::contiguous", strides=strides).load().advice().notes
+    assert any("Copies of 200us a step may reorder elements" in note for note in notes) == noted
+
+
+def test_a_copy_into_a_buffer_of_the_program_is_no_matter_of_layout() -> None:
+    assert not told(inside("aten::index_put", strides=[ROWS, COLUMNS]), "layout")
+
+
+def convolution(kernels: tuple[str, ...], weight: list[int], **run: Any) -> Program:
+    """Return a program of one convolution over [32, 64, 56, 56]."""
+    program = Program()
+    program.step(0, 0, 20)
+    program.op("aten::cudnn_convolution", 1, 10, [32, 64, 56, 56], weight, **run)
+    for place, kernel in enumerate(kernels):
+        program.call("cudaLaunchKernel", 2 + 2 * place, 1, correlation=place + 1)
+        program.work(kernel, 20 + 3000 * place, 3000, correlation=place + 1)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("kernel", "strides", "said"),
+    [
+        ("cudnn::nchwToNhwcKernel<float>", None, True),
+        ("cudnn::nchwToNhwcKernel<float>", [[200704, 3136, 56, 1], [576, 9, 3, 1]], True),
+        ("cudnn::nchwToNhwcKernel<float>", [[200704, 1, 3584, 64], [576, 1, 192, 64]], False),  # in NHWC already
+        ("cudnn::someKernel<float>", None, False),
+    ],
+)
+def test_channels_last_is_for_convolutions_that_convert(kernel: str, strides: Any, said: bool) -> None:
+    program = convolution((kernel, "sm80_xmma_fprop_tf32f32_nhwc"), [64, 64, 3, 3], strides=strides)
+    assert any("Use channels_last" in row.what for row in told(program, "layout")) == said
+
+
+# tf32, low_precision --------------------------------------------------------------------------------------------------
+
+PLACES = ["", "", "[1, 1]", "[1, 1]", "[1, 1]", "1", "False", "False"]
+
+
+@pytest.mark.parametrize(
+    ("weight", "kernel", "allowed", "said"),
+    [
+        ([64, 64, 3, 3], "implicit_convolve_sgemm", "False", True),
+        ([64, 1, 3, 3], "implicit_convolve_sgemm", "False", False),  # depthwise
+        ([64, 8, 3, 3], "implicit_convolve_sgemm", "False", False),  # 8 groups
+        ([64, 64, 3, 3], "cutlass_80_tensorop_s1688gemm_tf32", "False", False),
+        ([64, 64, 3, 3], "implicit_convolve_sgemm", "True", False),  # cuDNN chose it
+    ],
+)
+def test_tf32_is_for_convolutions_that_were_not_allowed_it(
+    weight: list[int], kernel: str, allowed: str, said: bool
+) -> None:
+    rest: list[list[int]] = [[]] * 7
+    program = convolution((kernel,), weight, values=[*PLACES, allowed], dtype=[FLOAT, FLOAT, *["ScalarList"] * 7])
+    program.events[1]["args"]["Input Dims"] += rest
+    rows = told(program, "tf32")
+    assert bool(rows) == said
+    if said:
+        assert "cudnn.allow_tf32 = True" in rows[0].what and "set_float32_matmul_precision" not in rows[0].what
+
+
+@pytest.mark.parametrize(("rows", "said"), [(8192, True), (16, False)])
+def test_tf32_does_not_help_products_that_wait_for_their_bytes(rows: int, said: bool) -> None:
+    found = told(product("aten::mm", "volta_sgemm_128x64_nn", FLOAT, 20_000, rows, 8192, 8192), "tf32")
+    assert bool(found) == said
+    if said:
+        assert "set_float32_matmul_precision" in found[0].what and "cudnn" not in found[0].what
+
+
+@pytest.mark.parametrize(("channels", "said"), [(64, True), (1, False)])
+def test_low_precision_is_not_for_depthwise_convolutions(channels: int, said: bool) -> None:
+    program = convolution(("sm80_xmma_gemm_f32f32_tf32f32_f32_nn",), [64, channels, 3, 3])
+    assert bool(told(program, "low_precision")) == said
+
+
+FUSED_ATTENTION = "aten::_scaled_dot_product_efficient_attention"
+
+
+def test_attention_over_float32_is_none_in_tf32() -> None:
+    heads = [8, 16, 2048, 64]
+    kernel = "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::Params)"
+    program = in_a_row((FUSED_ATTENTION, 9000.0, (heads, heads, heads), {"kernel": kernel}))
+    (row,) = told(program, "low_precision")
+    assert "1 call of attention a step (9.00ms) runs in float32." in row.what and "TF32" not in row.what
+    assert "product" not in row.what
+
+
+@pytest.mark.parametrize(
+    ("device", "major", "minor", "processors", "dtype"),
+    [
+        ("Tesla V100-SXM2-32GB", 7, 0, 80, "float16"),
+        ("Tesla T4", 7, 5, 40, "float16"),
+        ("Tesla P100-PCIE-16GB", 6, 0, 56, ""),
+        ("NVIDIA H200", 9, 0, 132, "bfloat16"),
+    ],
+)
+def test_low_precision_names_the_dtype_of_the_device(
+    device: str, major: int, minor: int, processors: int, dtype: str
+) -> None:
+    kernel = "sm80_xmma_gemm_f32f32_tf32f32_f32_nn" if major == 9 else "volta_sgemm_128x64_nn"
+    program = in_a_row(("aten::mm", 90_000.0, ([8192, 8192], [8192, 8192]), {"kernel": kernel}))
+    facts = {"name": device, "computeMajor": major, "computeMinor": minor, "numSms": processors}
+    program.head["deviceProperties"][0] |= facts
+    rows = told(program, "low_precision")
+    assert bool(rows) == bool(dtype) and all(f"dtype=torch.{dtype})" in row.what for row in rows)
+
+
+def test_the_fill_of_a_workspace_is_no_product() -> None:
+    program = Program()
+    program.step(0, 0, 20)
+    program.op("aten::mm", 1, 10, [8192, 8192], [8192, 8192])
+    for place, (call, name) in enumerate(
+        [("cudaMemsetAsync", "Memset (Device)"), ("cudaLaunchKernel", "sm80_xmma_gemm_f32f32_tf32f32_f32_nn")]
+    ):
+        program.call(call, 2 + 2 * place, 1, correlation=place + 1)
+        program.work(name, 20 + 50 * place, 50 + 8000 * place, correlation=place + 1)
+    (row,) = told(program, "low_precision")
+    assert "1 product a step" in row.what
+
+
+# align ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sizes", "strides", "named"),
+    [
+        ((50257, 4096, 4096), None, ""),  # the rows of the first matrix are unknown
+        ((50257, 4096, 4096), [[4096, 1], [4096, 1]], ""),
+        ((50257, 4096, 4096), [[1, 50257], [4096, 1]], "M = 50257"),
+        ((4096, 4096, 50257), [[50257, 1], [4096, 1]], "K = 50257"),
+        ((4096, 4096, 50257), [[1, 4096], [4096, 1]], ""),
+        ((4096, 50257, 4096), None, "N = 50257"),
+    ],
+)
+def test_align_looks_at_the_sizes_that_are_rows_in_memory(sizes: Any, strides: Any, named: str) -> None:
+    m, n, k = sizes
+    program = in_a_row(("aten::mm", 8000.0, ([m, k], [k, n]), {"dtype": BF16, "kernel": "nvjet", "strides": strides}))
+    rows = told(program, "align")
+    assert bool(rows) == bool(named) and all(f"Pad {named} of aten::mm" in row.what for row in rows)
+
+
+# small ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "arguments", "said"),
+    [
+        ([8, SIZE], {"blocks": 8}, True),
+        ([8, SIZE], {"blocks": 100}, False),
+        ([8, 1024], {"blocks": 8}, False),  # too few elements for 132 multiprocessors
+        (None, {"blocks": 8}, False),  # unknown
+        ([8, SIZE], {"blocks": 8, "kernel": NCCL}, False),
+    ],
+)
+def test_small_is_for_kernels_that_could_fill_the_device(shape: Any, arguments: dict[str, Any], said: bool) -> None:
+    rows = told(in_a_row(("made::scan", 500.0, (shape,) if shape else (), arguments)), "small")
+    assert bool(rows) == said and all("in 8 blocks on 132 multiprocessors" in row.what for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "over_rows"), [("GammaBetaBackwardCUDAKernelTemplate<float>", True), ("layer_norm_grad_input", False)]
+)
+def test_a_larger_batch_gives_a_sum_over_rows_no_more_blocks(kernel: str, over_rows: bool) -> None:
+    (row,) = told(in_a_row(("made::scan", 500.0, ([8, SIZE],), {"blocks": 8, "kernel": kernel})), "small")
+    assert ("larger batch" not in row.what) == over_rows and "the long dimension and combine the parts" in row.what
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "said"),
+    [
+        ("aten::mm", ([2048, 2048], [2048, 2048]), True),
+        ("aten::sin", ([8, SIZE],), False),  # its bytes bound it, and half of the blocks may use all of the bandwidth
+        ("made::scan", ([8, SIZE],), False),  # unknown
+    ],
+)
+def test_the_last_wave_is_told_of_what_computes(op: str, shapes: Any, said: bool) -> None:
+    program = Program()
+    program.head["deviceProperties"][0]["sharedMemPerBlockOptin"] = 232448
+    grid = {"blocks": 132 * 8 + 40, "registers per thread": 32, "shared memory": 0, "dtype": BF16}
+    rows = told(in_a_row((op, 500.0, shapes, grid), program=program), "small")
+    assert bool(rows) == said
+    assert all("runs 40 blocks in a second wave after one of 1,056" in row.what for row in rows)
+
+
+# far_from_roof --------------------------------------------------------------------------------------------------------
+
+OLD, NEW = "cutlass_80_wmma_tensorop_i161616gemm_s8_nn_align4", "sm90_xmma_gemm_i8i32"
+
+
+def int8(kernel: str = OLD, time: float = 8000.0, strides: Any = None, fill: float = 0.0) -> Program:
+    more = {"dtype": INT8, "kernel": kernel, "strides": strides}
+    ops = [("aten::_int_mm", time, ([8192, 8192], [8192, 8192]), more)]
+    return in_a_row(*ops, *[("made::op", fill, ([64],))] * (fill > 0))
+
+
+def test_a_product_far_from_what_products_reach_is_named_with_its_kernel() -> None:
+    (row,) = told(int8(), "far_from_roof")
+    assert f"its kernel {OLD} (1,056 blocks) is written for sm80 and runs on sm90" in row.what
+    assert [entry["op"] for entry in row.evidence] == ["aten::_int_mm", OLD]
+    ideal = 2 * 8192**3 / 1978.9e12 * 1e6
+    assert row.saving_us == pytest.approx(8000 - ideal / 0.7, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"time": 1300.0}, False),  # 43 % of the peak
+        ({"fill": 160_000.0}, False),  # less than 5 % of the device's time
+        ({"kernel": NEW}, True),
+    ],
+)
+def test_far_means_half_of_what_is_usual_and_a_twentieth_of_the_time(changed: dict[str, Any], said: bool) -> None:
+    rows = told(int8(**changed), "far_from_roof")
+    assert bool(rows) == said and not any("is written for" in row.what for row in rows)
+
+
+def test_the_layout_of_an_int8_matrix_is_named_where_it_was_recorded() -> None:
+    rows, columns = transposed([8192, 8192])
+    assert "pass it column-major" in told(int8(strides=[rows, rows]), "far_from_roof")[0].what
+    assert "column-major" not in told(int8(strides=[rows, columns]), "far_from_roof")[0].what
+
+
+def test_a_product_is_held_against_the_others_of_the_profile() -> None:
+    other = ("aten::mm", 1389.0, ([8192, 8192], [8192, 8192]), {"dtype": BF16, "kernel": "nvjet_sm90_tst"})
+    slow = ("aten::_int_mm", 2000.0, ([8192, 8192], [8192, 8192]), {"dtype": INT8, "kernel": OLD})
+    (row,) = told(in_a_row(other, slow), "far_from_roof")
+    assert "where other products on tensor cores in this profile reach 80.0%" in row.what
+
+
+def test_what_another_rule_explains_is_not_told_again() -> None:
+    assert told(product("aten::mm", "volta_sgemm_128x64_nn", FLOAT, 60_000), "tf32")
+    assert not told(product("aten::mm", "volta_sgemm_128x64_nn", FLOAT, 60_000), "far_from_roof")
+
+
+def add_by_index(width: int, beside: float = 0.0) -> Program:
+    shapes = ([20_000, width], [], [220_000], [220_000, width], [])
+    more = {"dtype": [FLOAT, "Scalar", LONG, FLOAT, "Scalar"], "kernel": "indexFuncLargeIndex<float, long>"}
+    ops: list[Any] = [("aten::index_add_", 400.0, shapes, more)]
+    if beside:
+        shapes = ([20_000, width], [], [220_000, width], [220_000, width])
+        strides = [[width, 1], [], [1, 0], [width, 1]]
+        ops.append(
+            ("aten::scatter_add_", beside, shapes, {"dtype": [FLOAT, "Scalar", LONG, FLOAT], "strides": strides})
+        )
+    return in_a_row(*ops)
+
+
+def test_index_add_is_held_against_scatter_add() -> None:
+    (row,) = told(add_by_index(256), "far_from_roof")
+    assert row.saving_us == pytest.approx(200) and "scatter_add_ (measured on an H200)" in row.what
+    (row,) = told(add_by_index(256, 160.0), "far_from_roof")
+    assert "calls of scatter_add_ in this profile" in row.what and row.saving_us <= 200
+    assert not told(add_by_index(256, 300.0), "far_from_roof"), "more than half as fast"
+    assert not told(add_by_index(4), "far_from_roof"), "narrow rows are as fast by either"
+
+
+@pytest.mark.parametrize(("shape", "said"), [([220_000, 256], True), ([110_000, 2, 256], False)])
+def test_index_add_was_measured_with_matrices(shape: list[int], said: bool) -> None:
+    shapes = ([20_000, *shape[1:]], [], shape[:1], shape, [])
+    more = {"dtype": [FLOAT, "Scalar", LONG, FLOAT, "Scalar"], "kernel": "indexFuncLargeIndex<float, long>"}
+    assert bool(told(in_a_row(("aten::index_add_", 400.0, shapes, more)), "far_from_roof")) == said
+
+
+@pytest.mark.parametrize(
+    ("around", "phrase"), [("aten::block", "make it contiguous"), ("aten::index_select", "Use torch.gather")]
+)
+def test_index_select_expands_its_index_itself(around: str, phrase: str) -> None:
+    program = Program()
+    program.step(0, 0, 40)
+    program.op(around, 1, 30, [20_000, 4])
+    shapes = ([20_000, 4], [], [220_000, 4], [])
+    kernel = {"kernel": "vectorized_gather_kernel<16, long>", "blocks": 220_000}
+    strides = [[4, 1], [], [1, 0], []]
+    program.run("aten::gather", 5, 40, 135, *shapes, dtype=[FLOAT, "Scalar", LONG, "Scalar"], strides=strides, **kernel)
+    (row,) = told(program, "far_from_roof")
+    assert phrase in row.what
+
+
+@pytest.mark.parametrize(
+    ("width", "stride", "kernel", "said"),
+    [
+        (4, 0, "vectorized_gather_kernel<16, long>", True),
+        (4, 1, "vectorized_gather_kernel<16, long>", False),  # contiguous already
+        (256, 0, "vectorized_gather_kernel<16, long>", False),  # wide rows fill their block
+        (4, 0, "gather_kernel", False),
+    ],
+)
+def test_gathers_of_narrow_rows(width: int, stride: int, kernel: str, said: bool) -> None:
+    strides = [[width, 1], [], [1, stride] if stride == 0 else [width, 1], []]
+    shapes = ([20_000, width], [], [220_000, width], [])
+    more = {"dtype": [FLOAT, "Scalar", LONG, "Scalar"], "strides": strides, "kernel": kernel, "blocks": 220_000}
+    rows = told(in_a_row(("aten::gather", 135.0, shapes, more)), "far_from_roof")
+    assert bool(rows) == said and all("a block for each row of 16 bytes" in row.what for row in rows)
+
+
+@pytest.mark.parametrize(("blocks", "time", "said"), [(1, 6800.0, True), (2, 6800.0, False), (1, 15.0, False)])
+def test_a_kernel_of_one_block(blocks: int, time: float, said: bool) -> None:
+    kernel = "vision::ops::gather_keep_from_mask<true>"
+    program = in_a_row(("torchvision::nms", time, ([4096, 4], [4096]), {"kernel": kernel, "blocks": blocks}))
+    rows = told(program, "far_from_roof")
+    assert bool(rows) == said
+    if said:
+        assert "gather_keep_from_mask<true> (1 block) keeps one of 132 multiprocessors busy" in rows[0].what
+        assert kernel in [entry["op"] for entry in rows[0].evidence]
+        assert rows[0].saving_us == pytest.approx(3400)
+
+
+def test_a_host_that_waits_for_the_kernel_does_not_silence_it() -> None:
+    program = Program()
+    program.step(0, 0, 6900)
+    program.run("torchvision::nms", 1, 10, 6800, [4096, 4], kernel="gather_keep_from_mask<true>", blocks=1)
+    program.op("aten::nonzero", 5, 6830)
+    program.call("cudaStreamSynchronize", 10, 6810)
+    (row,) = told(program, "far_from_roof")
+    assert row.saving_us == pytest.approx(3400, rel=0.05)
+
+
+def test_a_program_of_the_cpu_gets_no_rule_of_devices() -> None:
+    program = Program(devices=0)
+    program.step(0, 0, 9000)
+    program.op("aten::index_add_", 10, 4000, [20_000, 256], [], [220_000], [220_000, 256])
+    program.op("aten::mm", 4020, 4000, [8192, 8192], [8192, 8192])
+    assert not {row.rule for row in program.load().advice()} & {
+        "far_from_roof",
+        "tf32",
+        "low_precision",
+        "align",
+        "small",
+    }
+
+
+def test_healthy_work_gets_no_advice() -> None:
+    assert not list(in_a_row(FILL).load().advice())
+
+
+# Work of other libraries ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("flops", "op", "idle"), [(1e6, False, 300.0), (1e6, True, 900.0), (0, True, 900.0)])
+def test_declared_work_of_a_cpu_program_is_no_idle_time(flops: float, op: bool, idle: float) -> None:
+    """A range of 700 of 1000 µs, with declared FLOPs or without, around an op of 100 µs or around none."""
+    program = Program(devices=0)
+    program.step(0, 0, 1000)
+    program.add("user_annotation", "numpy", 100, 700, **({"flops": flops} if flops else {}))
+    if op:
+        program.op("aten::mm", 200, 100, [64, 64], [64, 64])
+    frame = program.load().accounting()
+    assert list(frame["host"]) == [idle, idle] and list(frame["total"]) == [1000.0, 1000.0]

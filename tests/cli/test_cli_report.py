@@ -1,0 +1,118 @@
+"""flopscope report: the file that it writes, several traces, and errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from helpers import TRACES
+from helpers.report_pages import PageRead
+from test_windows import STEPS, rank, window
+
+import flopscope as fs
+from flopscope.cli.program import main
+from flopscope.cli.report import default_path
+
+TRACE = TRACES / "tutorial_naive.json.gz"
+PARTS = ("ideal", "compute", "memory", "latency", "launch", "unmodelled", "communication", "copy")
+CAUSES = ("host", "sync", "data", "other")
+
+
+def test_it_writes_a_page_beside_the_caller(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", str(TRACE)]) == 0
+    (path,) = tmp_path.iterdir()
+    assert path.name == "tutorial_naive.report.html"
+    out = capsys.readouterr().out
+    assert out.startswith("Wrote tutorial_naive.report.html (") and out.endswith("): open it in a browser.\n")
+    assert PageRead(path).data["title"] == "tutorial_naive.json.gz"
+
+
+def test_options_choose_file_title_and_peaks(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    assert main(["report", str(TRACE), "-o", str(path), "--title", "Before <b>", "--peaks", "none"]) == 0
+    read = PageRead(path)
+    assert read.data["title"] == "Before <b>"
+    assert read.data["sections"]["overview"]["accounting"]["whole"]["mfu"] is None
+
+
+@pytest.mark.parametrize(
+    "source, name",
+    [
+        ("trace.json", "trace"),
+        ("runs/rank0.pt.trace.json.gz", "rank0"),
+        ("a.b.json.zst", "a.b"),
+        ("capture", "capture"),
+        ("capture.sqlite", "capture"),
+        ("out/7_results.db.zst", "7_results"),
+        ("run.nsys-rep", "run"),
+        ("7_kernel_trace.csv", "7_kernel_trace"),
+        ("runs/*/rank*.json.gz", "rank"),
+        ("*", "traces"),
+        (".", "run.7"),
+    ],
+)
+def test_the_name_of_the_page_is_that_of_the_trace(
+    source: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run.7"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert default_path(source) == f"{name}.report.html"
+
+
+def test_windows_of_a_process_make_one_page(tmp_path: Path) -> None:
+    paths = []
+    for number in range(2):
+        paths.append(tmp_path / f"window{number}.json")
+        paths[-1].write_bytes(window(number))
+    path = tmp_path / "page.html"
+    assert main(["report", *map(str, paths), "-o", str(path)]) == 0
+    read = PageRead(path)
+    overview = read.data["sections"]["overview"]
+    single = fs.load_trace(TRACE)
+    accounting = single.accounting().iloc[-1]
+    assert overview["steps"] == 2 * len(STEPS)
+    for part in (*PARTS, *CAUSES):  # of the second window, the times are the same
+        assert overview["accounting"]["whole"][part] == pytest.approx(2 * accounting[part])
+    assert overview["accounting"]["whole"]["mfu"] == pytest.approx(accounting["mfu"])
+    steps = read.texts(overview["accounting"]["columns"]["step"])
+    assert steps[0] == f"window 1: {STEPS[0]}" and steps[-1] is None and len(steps) == 2 * len(STEPS) + 1
+    assert any("joins 2 recordings" in note for note in overview["notes"])
+    counts = read.column(read.data["rows"]["columns"]["count"]).sum()
+    assert counts == 2 * sum(row.count for row in single.key_averages())
+
+
+def test_ranks_make_one_page(tmp_path: Path) -> None:
+    paths = []
+    for number in range(2):
+        paths.append(tmp_path / f"rank{number}.json")
+        paths[-1].write_bytes(window(0, **rank(number)))
+    path = tmp_path / "page.html"
+    assert main(["report", *map(str, paths), "-o", str(path)]) == 0
+    assert PageRead(path).data["sections"]["ranks"]["count"] == 2
+
+
+def test_unrelated_traces_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = []
+    for number in range(2):
+        event = {"ph": "X", "cat": "cpu_op", "name": "op", "pid": number, "tid": 1, "ts": 1, "dur": 2}
+        paths.append(tmp_path / f"{number}.json")
+        paths[-1].write_text(json.dumps({"traceEvents": [event]}))
+    path = tmp_path / "page.html"
+    assert main(["report", *map(str, paths), "-o", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert "traces of 2 programs" in error and f"flopscope compare {paths[0]} {paths[1]} -o page.html" in error
+    assert not path.exists()
+
+
+def test_errors_leave_the_old_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    assert main(["report", str(tmp_path / "none.json"), "-o", str(path)]) == 1
+    assert path.read_text() == "old"
+    assert main(["report", str(TRACE), "-o", str(tmp_path / "none" / "page.html")]) == 1
+    assert "there is no folder" in capsys.readouterr().err

@@ -1,0 +1,87 @@
+"""flopscope summary: its text, its JSON, several traces, and errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from helpers import ROOT
+
+from flopscope import _core
+from flopscope.answers.analysis import PARTS
+from flopscope.cli.program import main
+
+FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
+
+
+def test_it_prints_accounting_advice_and_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["summary", str(FAULTS / "pointwise_before.json.gz")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "1.37ms a step; 1.06ms at the device's limits."
+    assert lines[1] == "MFU 0.7% of the peak FLOP/s, MBU 77.7% of the peak bandwidth."
+    assert lines[2].startswith("Recording delayed it by ")
+    assert [line.split()[0] for line in lines[4:8]] == ["ideal", "memory", "host", "other"]
+    assert lines.index("Advice") < lines.index("GPUs") < lines.index("Time")
+    assert lines[lines.index("Advice") + 1].startswith(
+        "  1. Fuse chains of memory-bound ops with torch.compile: saves about "
+    )
+
+
+@pytest.mark.parametrize("name", ["pointwise_before", "sync_before", "data_before"])
+def test_each_part_is_explained_within_80_columns(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["summary", str(FAULTS / f"{name}.json.gz")]) == 0
+    text = capsys.readouterr().out.partition("\nAdvice")[0]
+    parts = [line for line in text.splitlines() if line.split(" ", 3)[2:3] and line.split()[0] in PARTS]
+    glosses = dict(zip(_core.parts, _core.part_glosses, strict=True))
+    assert len(parts) > 3 and all(line.endswith(glosses[line.split()[0]]) and len(line) <= 80 for line in parts)
+
+
+def test_every_part_has_a_gloss_and_idle_time_has_a_part() -> None:
+    assert _core.parts == PARTS and set(_core.idle_parts) < set(PARTS)
+    for glosses in (_core.part_glosses, _core.part_bare_glosses):
+        assert len(glosses) == len(PARTS) and all(10 < len(gloss) <= 35 for gloss in glosses)
+    assert not any("host" in gloss or "device" in gloss for gloss in _core.part_bare_glosses)
+
+
+def test_json_holds_accounting_and_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "summary.json"
+    assert main(["summary", str(FAULTS / "graph_before.json.gz"), "--json", str(target)]) == 0
+    content = json.loads(target.read_text())
+    assert content["device"] == {"kind": "cuda", "name": "NVIDIA H200"}
+    assert [row["step"] for row in content["accounting"]] == [*(f"ProfilerStep#{i}" for i in (1, 2, 3)), None]
+    for row in content["accounting"]:
+        assert sum(row[part] for part in PARTS) == pytest.approx(row["total"])
+    assert {"rule", "saving_us", "saving_pct", "action", "what", "evidence", "where", "facts"} == set(
+        content["advice"][0]
+    )
+    assert capsys.readouterr().err == ""
+
+
+def test_missing_numbers_are_null(tmp_path: Path) -> None:
+    target = tmp_path / "summary.json"
+    trace = str(FAULTS / "graph_after.json.gz")
+    assert main(["summary", trace, "--peaks", "none", "--json", str(target)]) == 0
+    whole = json.loads(target.read_text())["accounting"][-1]
+    assert whole["mfu"] is None and whole["mbu"] is None and whole["ideal"] == 0
+
+
+def test_several_traces_are_printed_one_after_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [str(FAULTS / f"graph_{when}.json.gz") for when in ("before", "after")]
+    target = tmp_path / "summary.json"
+    assert main(["summary", *paths, "--json", str(target)]) == 0
+    out = capsys.readouterr().out
+    assert [line for line in out.splitlines() if line in paths] == paths
+    assert [trace["file"] for trace in json.loads(target.read_text())["traces"]] == paths
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["summary", str(tmp_path / "none.json")]) == 1
+    assert capsys.readouterr().err.startswith("flopscope summary: ")
+
+
+def test_an_empty_trace_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "empty.json"
+    path.write_text('{"traceEvents": []}')
+    assert main(["summary", str(path)]) == 0
+    assert capsys.readouterr().out == "Nothing was recorded.\n"

@@ -1,0 +1,343 @@
+"""flopscope table and flopscope compare: output and files for recorded traces, and errors."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import TRACES
+
+from flopscope.cli import bench, bench_torch
+from flopscope.cli.program import main
+
+MS = 1000
+
+
+def event(name: str, category: str, start: float, duration: float, **args: Any) -> dict[str, Any]:
+    device = category in ("kernel", "gpu_memcpy")
+    place = {"pid": 0, "tid": 7} if device else {"pid": 100, "tid": 100}
+    return {"ph": "X", "cat": category, "name": name, "ts": start, "dur": duration, **place, "args": args}
+
+
+def trace_text(kernel_time: float, rank: int | None = None) -> str:
+    """Return a trace of two steps, each with an mm, the kernel that it launched, and a relu."""
+    events = []
+    for step in range(2):
+        at, correlation = 1000.0 + 1000 * step, 10 + step
+        shapes = {"Input Dims": [[64, 32], [32, 16]], "Input type": ["float", "float"], "External id": correlation}
+        events += [
+            event(f"ProfilerStep#{step}", "user_annotation", at, 900),
+            event("aten::mm", "cpu_op", at + 10, 100, **shapes),
+            event("cudaLaunchKernel", "cuda_runtime", at + 20, 30, correlation=correlation),
+            event("gemm", "kernel", at + 200, kernel_time, stream=7, device=0, correlation=correlation),
+            event("aten::relu", "cpu_op", at + 500, 40, **{"Input Dims": [[64, 16]], "Input type": ["float"]}),
+        ]
+    head = {"deviceProperties": [{"id": 0, "name": "NVIDIA H200", "numSms": 132}], "record_shapes": 1}
+    if rank is not None:
+        head["distributedInfo"] = {"rank": rank, "world_size": 2}  # type: ignore[assignment]
+    return json.dumps({"schemaVersion": 1, **head, "traceEvents": events})
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "run.json"
+    path.write_text(trace_text(100.0))
+    return path
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> list[str]:
+    paths = [tmp_path / "one.json", tmp_path / "zero.json"]
+    for path, rank, time in zip(paths, (1, 0), (300.0, 100.0), strict=True):
+        path.write_text(trace_text(time, rank))
+    return [str(path) for path in paths]
+
+
+def names(text: str) -> list[str]:
+    """Return the first cells of the rows of the first table printed; kernels below their ops begin with a blank."""
+    lines = text.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("---")) + 1
+    width = lines[first - 1].index(" ")
+    return [line[:width].rstrip() for line in lines[first : lines.index("", first)]]
+
+
+def test_a_table_is_printed_longest_first_with_its_coverage(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(trace)]) == 0
+    text = capsys.readouterr().out
+    assert names(text)[0] == "aten::mm" and "gemm" not in text and "ProfilerStep*" not in names(text)
+    assert "Total: 200us on the GPU" in text and "--: the row has no work of its own" in text
+    assert main(["table", str(trace), "--sort-by", "count", "--limit", "1"]) == 0
+    text = capsys.readouterr().out
+    assert len(names(text)) == 1 and " ops; --limit -1 shows all." in text
+
+
+def test_a_damaged_trace_prints_one_warning_line(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace.write_text(trace.read_text()[:-40])
+    assert main(["table", str(trace)]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"flopscope table: {trace}: the file is truncated: ")
+
+
+def test_lines_fit_a_terminal(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for grouping in ("name", "shape", "category"):
+        assert main(["table", str(trace), "--group-by", grouping]) == 0
+        assert all(len(line) <= 100 for line in capsys.readouterr().out.splitlines())
+        assert main(["table", str(trace), "--group-by", grouping, "--width", "60"]) == 0
+        assert all(len(line) <= 60 for line in capsys.readouterr().out.splitlines())
+    assert main(["table", str(trace), "--all-columns"]) == 0
+    assert "CPU time avg" in capsys.readouterr().out
+
+
+def test_rows_are_grouped_by_the_chosen_key(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(trace), "--group-by", "shape"]) == 0
+    assert "64x32 32x16" in capsys.readouterr().out
+    assert main(["table", str(trace), "--group-by", "category"]) == 0
+    text = capsys.readouterr().out
+    assert "matrix product" in text and "pointwise" in text and "gemm" not in text
+    assert main(["table", str(trace), "--group-by", "stack"]) == 2
+    assert "no stacks are recorded" in capsys.readouterr().err
+
+
+def test_steps_are_broken_down(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(trace), "--steps"]) == 0
+    text = capsys.readouterr().out
+    assert "ProfilerStep#0" in text and "Launches" in text and "utilization" in text
+
+
+def shares_of(path: Path) -> dict[str, Any]:
+    rows = json.loads(path.read_text())["rows"]
+    return {
+        row["key"] if "key" in row else row["name"]: row.get("pct_roofline", row.get("pct_roofline_a")) for row in rows
+    }
+
+
+@pytest.mark.parametrize("command", ["table", "compare"])
+def test_shares_use_the_chosen_peaks(command: str, trace: Path, tmp_path: Path) -> None:
+    traces = [str(trace)] if command == "table" else [str(trace), str(trace)]
+    shares = {}
+    for peaks in (None, "datasheet", "measured", "none"):
+        options = [] if peaks is None else ["--peaks", peaks]
+        assert main([command, *traces, *options, "--json", str(tmp_path / "out.json")]) == 0
+        found = shares_of(tmp_path / "out.json")
+        shares[peaks] = found.get("aten::mm", found.get("mm"))
+    assert shares[None] == shares["datasheet"] > 0 and shares["none"] is None
+    assert shares["measured"] > 0  # of this machine if it has an H200, otherwise the datasheet's
+
+
+@pytest.mark.parametrize("command", ["table", "compare"])
+def test_unknown_peaks_are_rejected(command: str, trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, str(trace), *([str(trace)] if command == "compare" else []), "--peaks", "guessed"])
+    assert "'guessed'" in capsys.readouterr().err
+
+
+def test_files_contain_all_rows(trace: Path, tmp_path: Path) -> None:
+    files = {kind: tmp_path / f"out.{kind}" for kind in ("csv", "json")}
+    assert main(["table", str(trace), "--limit", "1", *(f"--{kind}={path}" for kind, path in files.items())]) == 0
+    content = json.loads(files["json"].read_text(), parse_constant=lambda name: pytest.fail(name))
+    assert content["device"] == {"kind": "cuda", "name": "NVIDIA H200"} and content["files"] == [str(trace)]
+    rows = {row["key"]: row for row in content["rows"]}
+    assert rows["gemm"]["self_device_time_total"] == 200.0 and rows["aten::relu"]["self_cpu_time_total"] == 80.0
+    with open(files["csv"], newline="") as file:
+        assert {row["key"]: int(row["count"]) for row in csv.DictReader(file)} == {
+            k: r["count"] for k, r in rows.items()
+        }
+
+
+def test_parquet_is_written(trace: Path, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert main(["table", str(trace), "--parquet", str(tmp_path / "t.parquet")]) == 0
+    assert "gemm" in parquet.read_table(tmp_path / "t.parquet").column("key").to_pylist()
+
+
+def test_ranks_are_listed_side_by_side(ranks: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "out.json"
+    assert main(["table", *ranks, "--limit", "2", "--json", str(file)]) == 0
+    text = capsys.readouterr().out
+    assert f"rank 1: {ranks[0]}\nrank 0: {ranks[1]}\n" in text and "Rank" in text
+    found = names(text)
+    assert len(found) == 4 and found[0] == found[1] and found[2] == found[3] and found[0] != found[2]
+    times = {(row["key"], row["rank"]): row["self_device_time_total"] for row in json.loads(file.read_text())["rows"]}
+    assert times["gemm", 0] == 200.0 and times["gemm", 1] == 600.0
+
+
+def test_files_without_ranks_are_numbered(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = trace.with_name("other.json")
+    other.write_text(trace.read_text().replace('"pid": 100', '"pid": 101'))
+    assert main(["table", str(trace), str(other), "--group-by", "category"]) == 0
+    assert f"rank 0: {trace}\nrank 1: {other}" in capsys.readouterr().out
+
+
+def test_the_rank_is_shown_if_all_rows_are_of_rank_0(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = trace.with_name("other.json")
+    other.write_text(trace.read_text().replace('"pid": 100', '"pid": 101').replace("aten::mm", "aten::bmm"))
+    assert main(["table", str(trace), str(other), "--filter", "aten::mm"]) == 0
+    assert "Rank" in capsys.readouterr().out
+
+
+def test_recordings_of_one_process_are_not_ranks(
+    trace: Path, ranks: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    later = trace.with_name("later.json")
+    content = json.loads(trace.read_text())
+    for each in content["traceEvents"]:
+        each["ts"] += 10_000
+    later.write_text(json.dumps(content))
+    for files, what in (([trace, later], "process 100"), ([trace, trace], "process 100"), ([ranks[0]] * 2, "rank 1")):
+        assert main(["table", *map(str, files)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"two of the traces are of {what}: {files[0]} and {files[1]} are recordings of one process" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--sort-by", "beauty"], 2, "cannot sort by 'beauty'"),
+        (["--sort-by", "coutn"], 2, "did you mean 'count'"),
+        (["--columns", "calls", "flop"], 2, "there is no column 'flop'; did you mean 'flops'"),
+        (["--csv", "/no/such/folder/x.csv"], 1, "/no/such/folder/x.csv"),
+    ],
+)
+def test_wrong_options_print_one_error_line(
+    trace: Path, arguments: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["table", str(trace), *arguments]) == status
+    error = capsys.readouterr().err
+    assert message in error and len(error.splitlines()) == 1
+
+
+def test_an_invalid_filter_shows_the_place(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(trace), "--filter", "aten::(mm"]) == 2
+    first, pattern, place = capsys.readouterr().err.splitlines()
+    assert "not a regular expression" in first and pattern.strip() == "aten::(mm"
+    assert place.index("^") == pattern.index("(")
+
+
+def test_similar_files_are_suggested(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["table"], ["summary"], ["compare", str(trace)]):
+        assert main([*command, str(trace.with_name("rum.json"))]) == 1
+        assert f"did you mean {trace}?" in capsys.readouterr().err
+
+
+def test_rows_are_chosen_by_kind_and_name(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def shown(*options: str) -> list[str]:
+        assert main(["table", str(trace), *options]) == 0
+        return names(capsys.readouterr().out)
+
+    assert shown("--kind", "kernel") == ["gemm"]
+    assert set(shown("--kind", "op")) >= {"aten::mm", "aten::relu"} and "gemm" not in shown("--kind", "op")
+    assert shown("--kind", "range") == ["ProfilerStep*"]
+    assert set(shown("--kind", "all")) > {"gemm", "aten::mm", "ProfilerStep*"}
+    assert shown("--filter", "^aten::m") == ["aten::mm"]
+    assert shown("--kernels", "--filter", "mm") == ["aten::mm", "  gemm"]
+    assert len(shown("--kind", "all", "--top", "2")) == 2
+    file = tmp_path / "out.json"
+    assert shown("--kind", "kernel", "--json", str(file)) == ["gemm"]
+    assert [row["key"] for row in json.loads(file.read_text())["rows"]] == ["gemm"]
+
+
+def test_a_name_that_only_idle_ops_have_is_found(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(trace), "--filter", "relu"]) == 0
+    assert names(capsys.readouterr().out) == ["aten::relu"]
+
+
+@pytest.mark.parametrize("more", [[], ["--all-columns"], ["--group-by", "category"]])
+def test_options_that_leave_no_row_are_named(more: list[str], trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(trace), "--kind", "kernel", "--filter", "zzz", *more]) == 0
+    assert capsys.readouterr().out == "No rows of --kind kernel whose name matches zzz.\n"
+
+
+def test_no_rows_still_have_a_total(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(trace), "--top", "0", "--filter", "aten"]) == 0
+    assert "0 of 2 ops; --limit -1 shows all." in " ".join(capsys.readouterr().out.split())
+
+
+STACK_TRACE = str(TRACES / "tutorial_naive_stack.json.gz")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_a_tree_of_modules_fits_and_is_filtered(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", STACK_TRACE, "--group-by", "module", "--width", str(width)]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= width and "LayerNorm_1" in text and "Roofline" in text
+    assert main(["table", STACK_TRACE, "--group-by", "module", "--width", str(width), "--filter", "Linear"]) == 0
+    filtered = capsys.readouterr().out
+    assert "Linear_0" in filtered and "LayerNorm" not in filtered
+
+
+@pytest.mark.parametrize(("kind", "told"), [("range", True), ("all", True), ("kernel", False)])
+def test_times_of_ranges_on_the_gpu_are_explained(kind: str, told: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", STACK_TRACE, "--kind", kind]) == 0
+    assert ("Ranges of the GPU last from" in capsys.readouterr().out) == told
+
+
+def test_options_that_a_tree_of_modules_lacks_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", STACK_TRACE, "--group-by", "module", "--kernels", "--columns", "Bound"]) == 2
+    assert "the tree of modules has no --columns and --kernels; --group-by name,module" in capsys.readouterr().err
+
+
+def test_the_columns_named_are_printed(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(trace), "--columns", "bound", "Self CUDA,count"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split()[1:] == ["Bound", "Self", "CUDA", "Calls"]
+
+
+def test_a_file_that_is_not_a_trace_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "no.json"
+    path.write_text("hello")
+    assert main(["table", str(path)]) == 2 and "no.json" in capsys.readouterr().err
+    assert main(["table", str(tmp_path / "absent.json")]) == 1 and "absent.json" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["table", str(path), "--limit", "many"])
+    assert "'many' is not a number of rows" in capsys.readouterr().err
+
+
+# compare --------------------------------------------------------------------------------------------------------------
+
+
+def test_two_traces_are_compared(ranks: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {kind: tmp_path / f"out.{kind}" for kind in ("csv", "json")}
+    assert main(["compare", *ranks, *(f"--{kind}={path}" for kind, path in files.items())]) == 0
+    text = capsys.readouterr().out
+    assert "a: own device times of one.json\nb: own device times of zero.json\n" in text
+    assert "\nmm " in text and "3.00x" in text
+    content = json.loads(files["json"].read_text(), parse_constant=lambda name: pytest.fail(name))
+    assert content["device"]["a"] == {"kind": "cuda", "name": "NVIDIA H200"}
+    mm = next(row for row in content["rows"] if row["name"] == "mm")
+    assert (mm["time_a"], mm["time_b"], mm["ratio"], mm["count_a"]) == (600.0, 200.0, 3.0, 2)
+    with open(files["csv"], newline="") as file:
+        assert [row["name"] for row in csv.DictReader(file)] == [row["name"] for row in content["rows"]]
+    assert main(["compare", *ranks, "--kind", "kernel", "--by", "name"]) == 0
+    assert "gemm" in capsys.readouterr().out
+
+
+# bench --against torch ------------------------------------------------------------------------------------------------
+
+
+def test_torch_runs_the_same_steps() -> None:
+    assert list(bench_torch.OPS) == list(bench.OPS)
+
+
+def test_the_bench_is_compared_with_torch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    file = tmp_path / "out.json"
+    small = ["bench", "--device", "cpu", "--size", "32", "--repeat", "2", "--ops", "matmul,add,ones"]
+    assert main([*small, "--against", "torch", "--json", str(file)]) == 0
+    assert "b: own CPU times of torch" in capsys.readouterr().out
+    rows = {(row["key_a"], row["key_b"]): row for row in json.loads(file.read_text())["against_torch"]}
+    for pair in (
+        ("flopscope::matmul", "aten::mm"),
+        ("flopscope::add", "aten::add"),
+        ("flopscope::ones", "aten::fill_"),
+    ):
+        assert rows[pair]["count_a"] == 2 and rows[pair]["ratio"] > 0
+
+
+def test_a_missing_torch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match="--against torch needs torch: pip install torch"):
+        bench_torch.run("cpu", "float32", 4, ["add"], 1)

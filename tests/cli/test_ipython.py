@@ -1,0 +1,150 @@
+"""The magics of IPython: %%flopscope, %flopscope and %measure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from helpers.fake_measure import Clock, Measurement, Times
+
+import flopscope as fs
+from flopscope.ipython import _options_and_rest, load_ipython_extension
+
+Shell = Any
+UsageError: Any = pytest.importorskip("IPython.core.error").UsageError
+
+
+@pytest.fixture(scope="module")
+def ipython() -> Iterator[Shell]:
+    interactive = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell
+    shell = interactive()
+    load_ipython_extension(shell)
+    shell.user_ns["fs"] = fs
+    yield shell
+    shell.history_manager.end_session()
+
+
+@pytest.fixture
+def run(ipython: Shell, capsys: pytest.CaptureFixture[str]) -> Callable[[str], tuple[Any, str]]:
+    """Return a function that runs a cell and returns its value and the output shown."""
+
+    def run(cell: str) -> tuple[Any, str]:
+        done = ipython.run_cell(cell)
+        done.raise_error()
+        return done.result, capsys.readouterr().out
+
+    return run
+
+
+Run = Callable[[str], tuple[Any, str]]
+
+
+def test_a_cell_is_profiled_and_its_value_is_kept(run: Run) -> None:
+    value, shown = run(
+        "%%flopscope --no-peaks -o prof\nx = fs.ones((3, 5), device='cpu')\ny = fs.add(x, x)\nlen([1, 2])"
+    )
+    assert value == 2
+    assert re.search(r"flopscope::add\b", shown) and re.search(r"flopscope::ones\b", shown)
+    rows, _ = run("[(row.key, row.count, row.flops) for row in prof.key_averages(peaks='none')]")
+    assert ("flopscope::add", 1, 15.0) in rows
+    assert run("y.shape")[0] == (3, 5)
+
+
+def test_a_cell_may_use_ipythons_syntax_and_end_with_a_statement(run: Run) -> None:
+    value, shown = run("%%flopscope --no-peaks\nhere = %pwd\nfor _ in range(4):\n    fs.ones((2,), device='cpu')")
+    assert value is None and "flopscope::ones" in shown
+    assert isinstance(run("here")[0], str)
+
+
+def test_options_sort_group_and_limit_the_rows(run: Run) -> None:
+    body = "x = fs.ones((2,), device='cpu')\nfs.neg(x)\nfs.neg(fs.ones((3,), device='cpu'))"
+    _, shown = run("%%flopscope --no-peaks --group-by-shape --sort-by count --row-limit 2\n" + body)
+    assert shown.count("flopscope::neg") + shown.count("flopscope::ones") == 2
+    assert re.search(r"flopscope::neg +2 ", run("%%flopscope --no-peaks --group-by-shape\n" + body)[1])
+
+
+def test_a_line_is_profiled(run: Run) -> None:
+    value, shown = run("%flopscope --no-peaks fs.sum(fs.ones((3,), device='cpu')).item()")
+    assert value == 3.0 and "flopscope::sum" in shown
+
+
+@pytest.mark.parametrize(
+    ("cell", "error", "message"),
+    [
+        ("%%flopscope\n1 / 0", ZeroDivisionError, "division"),
+        ("%%flopscope\nif", SyntaxError, "invalid syntax"),
+        ("%%flopscope --colour red\n1", UsageError, "--colour"),
+        ("%%flopscope -o 3x\n1", UsageError, "'3x' is not a valid variable name"),
+        ("%%flopscope --no-peaks --sort-by beauty\n1", ValueError, "cannot sort by 'beauty'"),
+        ("%measure", UsageError, "the expression to measure is missing"),
+        ("%measure --flops many f()", UsageError, "--flops"),
+    ],
+)
+def test_errors_are_raised_and_leave_no_profile_running(
+    ipython: Shell, run: Run, cell: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        run(cell)
+    run("%%flopscope --no-peaks\nfs.ones((2,), device='cpu')")
+
+
+@pytest.mark.parametrize(
+    ("line", "options"),
+    [
+        ("f(2) - 1", {}),
+        ("--flops 10 --bytes=20 f(2) -1", {"flops": 10.0, "bytes": 20.0}),
+        ("--max-time 0.5 f(2) - len('--bytes')+6", {"max_time": 0.5}),
+    ],
+)
+def test_an_expression_is_measured(
+    ipython: Shell, run: Run, monkeypatch: pytest.MonkeyPatch, line: str, options: dict[str, float]
+) -> None:
+    clock = Clock(Times(20))
+    called: list[int] = []
+    monkeypatch.setattr("flopscope.timing.measuring.measure", clock.measure)
+    ipython.user_ns["f"] = lambda x: called.append(x) or x
+    value, _ = run(f"%measure {line}")
+    assert isinstance(value, Measurement) and called == [2]
+    assert clock.calls == [{"max_time": 1.0, **options}]
+
+
+def test_an_expression_can_use_local_names_and_is_the_name_of_its_measurement(run: Run) -> None:
+    options = "--max-time 0.02"
+    value, _ = run(f"def f(inner):\n    m = %measure {options} [inner,   1]\n    return m\nf(3)")
+    assert value.name == "[inner, 1]" and value.verdict.startswith("[inner, 1] takes ")
+
+
+def test_a_semicolon_suppresses_the_value(ipython: Shell, run: Run) -> None:
+    assert "takes" in run("%measure --max-time 0.02 1 + 1")[1]  # as text, not as the dataclass's repr
+    assert "takes" not in run("%measure --max-time 0.02 1 + 1;")[1]
+
+
+def test_wrong_options_are_reported_without_a_traceback(ipython: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    ipython.run_cell("%measure --flops many f()")
+    output = "".join(capsys.readouterr())
+    assert "UsageError: %measure: argument --flops: invalid float value: 'many'" in output and "Traceback" not in output
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "rest"),
+    [
+        ("fs.add(x, -y)", "", "fs.add(x, -y)"),
+        ("  -x + y", "", "-x + y"),
+        ("--flops 1 -x + y", "--flops 1", "-x + y"),
+        ("--flag f(1)", "--flag", "f(1)"),
+        ("-o prof 'a  b' \"--c\"", "-o prof", "'a  b' \"--c\""),
+        ("--flops", "--flops", ""),
+    ],
+)
+def test_options_end_where_the_code_begins(line: str, options: str, rest: str) -> None:
+    parts = _options_and_rest(line, flags=("--flag",))
+    assert (parts[0].strip(), parts[1]) == (options, rest)
+
+
+def test_load_ext_finds_the_magics() -> None:
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
+    shell.run_line_magic("load_ext", "flopscope")
+    assert "flopscope" in shell.magics_manager.magics["cell"] and "measure" in shell.magics_manager.magics["line"]
+    assert "profile" in (shell.find_cell_magic("flopscope").__doc__ or "").lower()

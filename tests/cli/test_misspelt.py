@@ -1,0 +1,302 @@
+"""What is misspelt or of the wrong type, on the command line and in Python: the message names it and what was meant."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import ROOT
+
+import flopscope as fs
+from flopscope.cli.bench import run
+from flopscope.cli.program import main
+from flopscope.support.suggest import did_you_mean
+from flopscope.timing.paired import Verdict, sentence_of
+
+TRACE = ROOT / "benchmarks/results/nvidia-h200/faults/pointwise_before.json.gz"
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Return the exit status and the last line on stderr of a command that fails."""
+    try:
+        status = main(arguments)
+    except SystemExit as end:
+        status = int(end.code or 0)
+    return status, capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("tabel", "x.json"), "did you mean 'table'?"),
+        (("perf", "lst"), "did you mean 'list'?"),
+        (("bench", "--dtype", "floa32"), "did you mean 'float32'?"),
+        (
+            ("table", "x.json", "--groupby", "shape"),
+            "flopscope table: error: unrecognized arguments: --groupby shape; did you mean '--group-by'?",
+        ),
+        (
+            ("table", "x.json", "--group_by=shape"),
+            "flopscope table: error: unrecognized arguments: --group_by=shape; did you mean '--group-by'?",
+        ),
+        (
+            ("perf", "show", "--colums", "min"),
+            "flopscope perf show: error: unrecognized arguments: --colums; did you mean '--columns'?",
+        ),
+        (
+            ("run", "--step", "3:4", "x.py"),
+            "flopscope run: error: unrecognized arguments: --step; did you mean '--steps'?",
+        ),
+        (
+            ("measure", "add", "--dtype", "float16", "64,64", "--cach", "hot"),
+            "flopscope measure: error: unrecognized arguments: --cach; did you mean '--cache'?",
+        ),
+        (("measure", "add", "-1,8"), "'-1,8' is not a shape such as 8192,8192"),
+        (("devices", "gpu"), "flopscope devices: error: unrecognized arguments: gpu"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_wrong_word_of_a_command_line_names_the_command_and_what_is_similar(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], expected: str
+) -> None:
+    status, message = refused(capsys, *arguments)
+    assert status == 2 and message.endswith(expected)
+
+
+def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "what changed between two recorded traces" in capsys.readouterr().err
+
+
+def test_a_failure_with_a_file_begins_with_its_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rank.json").touch()
+    assert refused(capsys, "table", "rnak.json") == (
+        1,
+        "flopscope table: rnak.json: there is no such file; did you mean rank.json?",
+    )
+    status, message = refused(capsys, "table", "https://host/rank.json")
+    assert status == 1 and "a trace is not read from a URL" in message
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("notes.txt:f", "notes.txt is not a Python file: its name must end in .py"),
+        ("nowhere.at_all:f", "there is no module 'nowhere.at_all' in --path, the installed packages and the current"),
+        ("json.nowhere:f", "there is no module 'json.nowhere' in"),
+        ("json:dump_s", "did you mean 'dumps'?"),
+    ],
+)
+def test_a_function_that_is_not_found(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, expected: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("notes.txt").touch()
+    status, message = refused(capsys, "measure", what)
+    assert status and expected in message
+
+
+def test_a_module_that_lacks_another_one_says_which(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "needy.py").write_text("import nowhere_at_all\n", encoding="utf-8")
+    status, message = refused(capsys, "measure", "--path", str(tmp_path), "needy:f")
+    assert status == 1 and message == "flopscope measure: No module named 'nowhere_at_all'"
+
+
+def test_names_that_contain_the_word_are_suggested_if_none_is_similar() -> None:
+    known = ("NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA A100-PCIE-40GB")
+    assert did_you_mean("h200", known) == "; did you mean 'NVIDIA H200'?"
+    assert did_you_mean("A100", known) == "; did you mean 'NVIDIA A100-SXM4-80GB' or 'NVIDIA A100-PCIE-40GB'?"
+    assert did_you_mean("nvidia h20", known) == "; did you mean 'NVIDIA H200'?"
+    assert did_you_mean("A1", known) == did_you_mean("TPU v5", known) == ""
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "expected"),
+    [
+        (lambda: fs.rand(8, 8), TypeError, r"at most 1 positional argument, not 2; a shape is one tuple, such as \("),
+        (lambda: fs.add(1, 2, 3), TypeError, "at most 2 positional arguments, not 3$"),
+        (
+            lambda: fs.add(fs.ones((1,)), Path()),
+            TypeError,
+            "expected a flopscope Tensor, not pathlib[.a-z_]*.PosixPath;",
+        ),
+        (lambda: fs.add(fs.ones((1,)), [1]), TypeError, "expected a flopscope Tensor, not list;"),
+        (lambda: fs.roofline_time(1.0, 1.0, device="H200"), ValueError, "no datasheet row for 'H200'; did you mean 'N"),
+        (lambda: fs.load_traces(["a.json"]), TypeError, r"load_traces\(\*paths\), not \['a.json'\]"),
+        (lambda: fs.stragglers(fs.load_trace(TRACE)), TypeError, "one of each rank, or a dict of them, not <"),
+    ],
+)
+def test_python_calls_say_what_is_wrong(call: Any, error: type[Exception], expected: str) -> None:
+    with pytest.raises(error, match=expected):
+        call()
+
+
+@pytest.mark.filterwarnings("ignore:.*measured on a busy machine")
+@pytest.mark.parametrize("used", [0.9, 0.0])
+def test_bench_says_if_the_device_was_busy(monkeypatch: pytest.MonkeyPatch, used: float) -> None:
+    monkeypatch.setattr("flopscope.cli.bench.load_average", lambda: 0.0)
+    monkeypatch.setattr("flopscope.cli.bench.busy_meter", lambda device: lambda: used)
+    result = run("cpu", size=64, ops=["ones", "add"], repeat=2)
+    first = str(result.text(width=200)).splitlines()[0]
+    assert first.startswith("The machine was busy: other processes used") == (used > 0)
+    assert bool(result.answers()) == (used == 0), "no cause is named that other processes may be"
+    assert (result.to_json()["busy"] is not None) == (used > 0)
+
+
+# Keyword arguments and names in Python --------------------------------------------------------------------------------
+
+MADE_BY_USERS = ("profile", "record_function", "Work", "WorkCall")
+
+
+def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield what users call: functions, ops, constructors, and the methods of public classes, with a stand-in self."""
+    for name in fs.__all__:
+        thing = getattr(fs, name)
+        if not inspect.isclass(thing):
+            yield from [(name, thing)] * callable(thing)
+            continue
+        yield from [(name, thing)] * (name in MADE_BY_USERS)
+        for method, function in inspect.getmembers(thing, inspect.isfunction):
+            if not method.startswith("_") and function.__module__.startswith("flopscope"):
+                yield f"{name}.{method}", function
+
+
+def longest_argument(function: Callable[..., Any]) -> str | None:
+    """Return the longest name of an argument that may be given by name; None if any name is taken."""
+    parameters = inspect.signature(function).parameters.values()
+    kinds = {parameter.kind for parameter in parameters}
+    named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "self"]
+    return max(named, key=len) if named and inspect.Parameter.VAR_KEYWORD not in kinds else None
+
+
+@pytest.mark.parametrize(("name", "function"), [pytest.param(*one, id=one[0]) for one in callables()])
+def test_every_public_callable_names_the_argument_that_was_meant(name: str, function: Callable[..., Any]) -> None:
+    right = longest_argument(function)
+    if right is None:
+        pytest.skip("it has no named arguments, or takes any")
+    wrong = right[:-1] if len(right) > 4 else right + right[-1]
+    if wrong in inspect.signature(function).parameters:
+        wrong = right + "s"
+    given = (object(),) if "self" in inspect.signature(function).parameters else ()
+    with pytest.raises(TypeError, match=f"(argument|attribute) '{wrong}'.*[Dd]id you mean '{right}'"):
+        function(*given, **{wrong: None})
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "expected"),
+    [
+        (lambda: fs.profile(record_shape=True), TypeError, r"'record_shape'[;.] [dD]id you mean 'record_shapes'"),
+        (lambda: fs.ones((2,)).to(dtyp="float16"), TypeError, "'dtyp'; did you mean 'dtype'"),
+        (lambda: fs.matmul(1, 2, zzz=3), TypeError, "has no argument 'zzz'$"),
+        (lambda: fs.matmull, AttributeError, "no attribute 'matmull'; did you mean 'matmul'"),
+        (lambda: fs._nothing_like_it, AttributeError, "no attribute '_nothing_like_it'$"),
+        (lambda: trace().key_averages(group_by="shapes"), ValueError, "got 'shapes'; did you mean 'shape'"),
+        (lambda: trace().key_averages().sorted("cpu_time_totl"), ValueError, "did you mean 'cpu_time_total'"),
+        (lambda: trace().summary(peak="none"), TypeError, "[dD]id you mean 'peaks'"),
+    ],
+)
+def test_misspelt_names_get_a_suggestion(call: Any, error: type[Exception], expected: str) -> None:
+    with pytest.raises(error, match=expected):
+        call()
+
+
+def trace() -> fs.Trace:
+    return fs.load_trace(TRACE)
+
+
+def test_wrappers_keep_the_signature_and_pass_values_on() -> None:
+    assert [*inspect.signature(fs.compare_times).parameters][:3] == ["f", "g", "margin"]
+    assert pickle.loads(pickle.dumps(fs.measure)) is fs.measure and fs.measure.__doc__
+    with pytest.raises(ValueError, match="margin must be"):
+        fs.compare_times(len, len, margin=-1)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "expected"),
+    [
+        ("aten::mm", [(4, 4), (5, 4)], "4 ≠ 5 in (4, 4) and (5, 4)"),
+        ("aten::bmm", [(2, 3, 4), (2, 5, 6)], "4 ≠ 5 in (2, 3, 4) and (2, 5, 6)"),
+        ("aten::addmm", [(7,), (3, 4), (6, 7)], "4 ≠ 6 in (3, 4) and (6, 7)"),
+        ("aten::linear", [(8, 16), (32, 15)], "16 ≠ 15 in (8, 16) and (32, 15)"),
+        ("aten::matmul", [(3, 4), (5,)], "4 ≠ 5 in (3, 4) and (5,)"),
+        ("aten::mm", [(4, 4)], "their shapes, or values that are missing"),
+        ("aten::mmm", [(4, 4), (4, 4)], "there is no rule for aten::mmm; did you mean 'aten::mm'?"),
+        ("mm", [(4, 4), (4, 4)], "there is no rule for mm; did you mean 'aten::mm'?"),
+        ("my::scael", [(4, 4)], "there is no rule for my::scael; did you mean 'my::scale'?"),
+        ("nothing::like_this_at_all", [], "there is no rule for nothing::like_this_at_all"),
+    ],
+)
+def test_unknown_work_says_what_is_wrong(name: str, shapes: list[Any], expected: str) -> None:
+    fs.register_work("my::scale", lambda call: None)
+    try:
+        why = fs.work(name, shapes).why
+    finally:
+        fs.register_work("my::scale", None)
+    assert why is not None and why.endswith(expected)
+    assert fs.work("aten::mm", [(4, 5), (5, 4)]).why is None and fs.work("aten::matmul", [(3, 4), (4,)]).why is None
+
+
+PROGRAMS = {
+    "train.py": "import torch, torch.nn as nn\nm = nn.Sequential(1,\n    2)\n",
+    "tool": "#!/usr/bin/env python3\nprint(1, 2, 3)\n",
+    "empty.py": "",
+    "long": "def f(x):\n    return x\n\n\n" * 5000,
+    "unfinished.txt": "def f(x):\n    return [x,\n",
+}
+OTHERS = {
+    "table.csv": "import,from,def\n1,2,3\n",
+    "notes.md": "# How to\nimport torch, and then\n",
+    "words.txt": "hello\n",
+}
+
+
+@pytest.mark.parametrize("command", ["table", "summary", "report", "compare"])
+def test_a_script_given_for_a_trace_is_called_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in {**PROGRAMS, **OTHERS}.items():
+        Path(name).write_text(text, encoding="utf-8")
+        more = [str(TRACE)] if command == "compare" else []
+        status, message = refused(capsys, command, name, *more)
+        assert status and ("a Python program" in message) == (name in PROGRAMS and name != "unfinished.txt"), name
+        if name in PROGRAMS and name != "unfinished.txt":
+            assert f"flopscope run {name}" in message and "comma" not in message
+
+
+def test_a_verdict_is_its_word_and_says_by_how_much() -> None:
+    verdict = Verdict("slower", sentence_of("slower", 1.5234, (1.5, 1.55), "g"))
+    assert verdict == "slower" and {"slower": 1}[verdict] == 1 and json.dumps(verdict) == '"slower"'
+    assert str(verdict) == f"{verdict}" == "slower: 1.523 times the time of g (99 %: 1.5 to 1.55)"
+    again = pickle.loads(pickle.dumps(verdict))
+    assert again == "slower" and str(again) == str(verdict)
+    assert sentence_of("unclear", 1.0, (0.9, 1.1), "g").endswith("increase max_time")
+
+
+def test_flops_without_a_unit_ask_for_it() -> None:
+    x = fs.rand((64, 64))
+    with fs.profile() as prof:
+        with fs.record_function("unitless", flops=1e3):
+            fs.add(x, x)
+        with fs.record_function("rated", flops=1e3, unit="fp32"):
+            fs.add(x, x)
+        with fs.record_function("moving", bytes=1e3):
+            fs.add(x, x)
+    table = prof.key_averages(peaks="fp32=1e12,memory=1e10")
+    for text in (str(table), table.table(), table._repr_html_()):
+        said = " ".join(text.split())
+        assert "unknown for unitless, whose FLOPs are stated without a compute unit; pass unit=." in said
+    assert any("stated for unitless have no compute unit" in note for note in prof.advice(peaks="none").notes)
+    with fs.profile() as prof, fs.record_function("rated", flops=1e3, unit="fp32"):
+        fs.add(x, x)
+    assert "pass unit=" not in str(prof.key_averages(peaks="fp32=1e12,memory=1e10")) + str(prof.advice(peaks="none"))

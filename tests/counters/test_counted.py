@@ -1,0 +1,515 @@
+"""How samples of counters become columns: recorded on an H200, from traces, and against the definition."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from helpers import DATA
+
+from flopscope import _core
+
+# Recorded on an H200 ------------------------------------------------------------------------------------------------
+
+SIZES = (256, 512, 768, 1024, 1448, 2048, 2896, 4096, 8192)
+
+
+def recording(name: str) -> _core.Store:
+    """Return a store with the samples and kernels of an H200; the kernels are named by what they did.
+
+    ``big`` adds to 256 MiB in place, ``add2048`` adds two float32 matrices of 2048² into a third.
+    """
+    file = np.load(DATA / "counters" / name)
+    names = [
+        key for n in SIZES for key in [*["big", f"add{n}"] * 8, "sleep", *["big", "sleep", f"add{n}", "sleep"] * 4]
+    ]
+    names += ["add", "fill", "sum", "sin", "fill", "mm", "transpose"] * 8
+    store = _core.Store()
+    for key, start, length in zip(names, file["start"].tolist(), file["duration"].tolist(), strict=False):
+        _core._append(store, "kernel", key, start, length, device=0)  # type: ignore[attr-defined]
+    _core._set_device(store, 0, {"name": "NVIDIA H200", "l2_bytes": 60 << 20})  # type: ignore[attr-defined]
+    edges = np.cumsum(file["edges"]).astype(np.int64) + 700  # the delay of samples
+    for metric, column in {"dram_bytes_read": "dram_read", "dram_bytes_written": "dram_written",
+                           "tensor_active": "tensor_active"}.items():  # fmt: skip
+        store.add_samples(0, metric, edges[:-1], edges[1:], file[column].astype(np.float64))
+    return store
+
+
+def per_call(store: _core.Store) -> dict[str, dict[str, float]]:
+    columns, _ = store.table(False, 0, {})
+    return {
+        key: {
+            "read": columns["dram_bytes_read"][i] / columns["count"][i],
+            "written": columns["dram_bytes_written"][i] / columns["count"][i],
+            "tensor": columns["tensor_active"][i],
+        }
+        for i, key in enumerate(columns["key"])
+    }
+
+
+@pytest.mark.parametrize(("name", "least", "within"), [("h200_2us.npz", 1024, 0.003), ("h200_5us.npz", 2048, 0.02)])
+def test_recorded_kernels_read_what_they_must(name: str, least: int, within: float) -> None:
+    found = per_call(recording(name))
+    checked = 0
+    for n in SIZES:
+        if f"add{n}" not in found:
+            continue
+        if n < least:
+            assert n == 256 or n > 700 or math.isnan(found[f"add{n}"]["read"])
+        else:
+            assert found[f"add{n}"]["read"] == pytest.approx(8 * n * n, rel=within), n
+            checked += 1
+    assert checked >= 4
+    assert found["big"]["read"] == pytest.approx(1 << 28, rel=0.002)
+
+
+def test_recorded_writes_belong_to_the_kernel_that_wrote() -> None:
+    found = per_call(recording("h200_5us.npz"))
+    assert found["big"]["written"] == pytest.approx(1 << 28, rel=0.02)
+    for key in ("add", "sin", "transpose", "add8192"):
+        assert found[key]["written"] == pytest.approx(4 * 8192**2, rel=0.06), key
+    assert found["sum"]["written"] < 0.05 * 4 * 8192**2  # a twelfth of the add before it would remain without
+    assert found["mm"]["tensor"] > 80 > 5 > found["sin"]["tensor"]
+
+
+WRITTEN = {f"add{n}": 4 * n * n for n in SIZES} | {"big": 1 << 28, "sum": 0}
+WRITTEN |= dict.fromkeys(("add", "sin", "transpose"), 4 * 8192**2)
+
+
+@pytest.mark.parametrize("name", ["h200_2us.npz", "h200_5us.npz"])
+def test_writes_are_within_their_doubt_or_missing(name: str) -> None:
+    found = per_call(recording(name))
+    told = {key: row["written"] for key, row in found.items() if key in WRITTEN and not math.isnan(row["written"])}
+    for key, written in told.items():
+        assert abs(written - WRITTEN[key]) <= 0.2 * (60 << 20), key
+    for key, row in found.items():  # less traffic than 1.25 of the L2
+        if key.startswith("add") and key != "add" and int(key[3:]) <= 2048:
+            assert math.isnan(row["written"]), key
+    assert {"big", "add2896"} <= {*told} and (name == "h200_2us.npz" or {"sum", "sin", "add4096", "add8192"} <= {*told})
+
+
+def in_turns(keys: list[str], read: float, written: float, devices: int = 1) -> _core.Store:
+    """Return a store of kernels of 20 µs that follow each other, with even traffic, on GPUs with an L2 of 60 MiB."""
+    store = _core.Store()
+    for place, key in enumerate(keys):
+        for device in range(devices):
+            _core._append(store, "kernel", key, 20_000 * place, 20_000, device=device)  # type: ignore[attr-defined]
+    edges = np.arange(0, 20_000 * len(keys) + 1, 2_500)
+    for device in range(devices):
+        _core._set_device(store, device, {"name": "NVIDIA H200", "l2_bytes": 60 << 20})  # type: ignore[attr-defined]
+        for metric, amount in (("dram_bytes_read", read), ("dram_bytes_written", written)):
+            store.add_samples(device, metric, edges[:-1], edges[1:], np.full(len(edges) - 1, amount / 8))
+    return store
+
+
+def test_the_doubt_of_writes_is_that_of_each_run_of_a_rows_kernels() -> None:
+    # Doubts: 0.2 × 60 MiB = 12.6 MB a run. Told up to 0.16 of the traffic of the row: 78.6 MB a run.
+    columns, _ = in_turns(["a"] * 10 + ["b"] * 3 + ["a"] * 10, 20e6, 10e6).table(False, 0, {})
+    rows = {key: {name: columns[name][i] for name in columns} for i, key in enumerate(columns["key"])}
+    assert rows["a"]["dram_bytes_written"] == pytest.approx(20 * 10e6, abs=2 * 12.6e6)  # 600 MB in two runs
+    assert rows["b"]["dram_bytes_written"] == pytest.approx(3 * 10e6, abs=12.6e6)  # 90 MB in one
+    columns, _ = in_turns(["a", "b"] * 20, 20e6, 10e6).table(False, 0, {})
+    assert np.isnan(columns["dram_bytes_written"]).all() and np.isnan(columns["dram_gbytes_per_s"]).all()
+    assert columns["dram_bytes_read"] == pytest.approx(np.full(2, 20 * 20e6))
+    columns, _ = in_turns(["a", "b"] * 20, 70e6, 20e6).table(False, 0, {})  # 90 MB a run
+    assert columns["dram_bytes_written"] == pytest.approx(np.full(2, 20 * 20e6), rel=0.15)
+
+
+def sampled_at_rates(works: list[tuple[str, int, int, float]], ns: int = 2_500) -> dict[str, float]:
+    """Bytes read by row of kernels (row, start, length in ns, true bytes per ns), of samples that begin 100 ns late."""
+    store = _core.Store()
+    for key, start, length, _ in works:
+        _core._append(store, "kernel", key, start, length, device=0)  # type: ignore[attr-defined]
+    edges = np.arange(100 - ns, max(start + length for _, start, length, _ in works) + 2 * ns, ns, np.int64)
+    totals = [
+        sum(rate * max(0, min(start + length, edge + ns) - max(start, edge)) for _, start, length, rate in works)
+        for edge in edges[:-1].tolist()
+    ]
+    store.add_samples(0, "dram_bytes_read", edges[:-1], edges[1:], np.array(totals, np.float64))
+    columns, _ = store.table(False, 0, {})
+    return dict(zip(columns["key"], columns["dram_bytes_read"], strict=True))
+
+
+def one_after_another(kernels: list[tuple[str, int, float]], gap: int) -> list[tuple[str, int, int, float]]:
+    starts = np.cumsum([0, *(length + gap for _, length, _ in kernels)]).tolist()
+    return [(key, start, length, rate) for start, (key, length, rate) in zip(starts, kernels, strict=False)]
+
+
+def test_a_short_kernel_after_a_long_one_of_its_row_is_counted_with_it() -> None:
+    # As a sum is: a kernel that reads everything, and one that reads next to nothing.
+    works = one_after_another([("sum", 60_000, 4000), ("sum", 1_900, 0), ("sin", 90_000, 2600)] * 20, 1_000)
+    found = sampled_at_rates(works)
+    assert found["sum"] == pytest.approx(20 * 60_000 * 4000, rel=0.005)  # scaled by time, it would be 1.03 of that
+    assert found["sin"] == pytest.approx(20 * 90_000 * 2600, rel=0.005)
+
+
+def test_kernels_that_overlap_do_not_end_a_run() -> None:
+    once = [
+        ("sum", 0, 60_000, 4000.0),
+        ("sum", 10_000, 3_000, 0.0),
+        ("sum", 61_000, 1_900, 0.0),
+        ("sin", 64_000, 90_000, 2600.0),
+    ]
+    works = [(key, 160_000 * i + start, length, rate) for i in range(20) for key, start, length, rate in once]
+    assert sampled_at_rates(works)["sum"] == pytest.approx(20 * 60_000 * 4000, rel=0.005)
+
+
+def test_a_run_of_short_kernels_is_counted_if_it_is_long() -> None:
+    tiny = [("tiny", 1_000, 500.0 * (i % 3)) for i in range(90)]
+    true = sum(length * rate for _, length, rate in tiny)
+    around = [("big", 100_000, 3000.0)]
+    assert sampled_at_rates(one_after_another(around + tiny + around, 500))["tiny"] == pytest.approx(true, rel=0.05)
+    for few_or_apart in (one_after_another(around + tiny[:30] + around, 500), one_after_another(tiny, 4_000)):
+        assert math.isnan(sampled_at_rates(few_or_apart)["tiny"])
+    mixed = one_after_another([("tiny", 1_000, 500.0), ("other", 1_000, 1500.0)] * 90, 500)
+    assert all(math.isnan(value) for value in sampled_at_rates(mixed).values())
+
+
+def test_of_a_run_that_is_not_known_the_long_kernels_count() -> None:
+    one, short = ("row", 30_000, 2000.0), [("row", 1_500, 2000.0)] * 8
+    other = ("other", 30_000, 100.0)
+    works = [one, other, ("row", 8_000, 2000.0), *short, other] * 10
+    assert sampled_at_rates(one_after_another(works, 300))["row"] == pytest.approx(10 * 50_000 * 2000, rel=0.03)
+
+
+def test_runs_on_two_devices_do_not_interrupt_each_other() -> None:
+    one, _ = in_turns(["a"] * 20, 20e6, 10e6).table(False, 0, {})
+    two, _ = in_turns(["a"] * 20, 20e6, 10e6, devices=2).table(False, 0, {})
+    for metric in ("dram_bytes_read", "dram_bytes_written"):
+        assert two[metric] == pytest.approx(2 * one[metric]), metric
+    uncounted = in_turns(["a"] * 20, 20e6, 10e6)
+    for place in range(20):
+        _core._append(uncounted, "kernel", "a", 20_000 * place, 10_000, device=1)  # type: ignore[attr-defined]
+    both, _ = uncounted.table(False, 0, {})
+    for metric in ("dram_bytes_read", "dram_bytes_written"):
+        assert both[metric] == pytest.approx(1.5 * one[metric]), metric
+
+
+def test_samples_are_kept_in_order_and_bad_ones_left_out() -> None:
+    store = _core.Store()
+    start = np.array([0, 10, 5, 20, 30], np.int64)
+    end = np.array([10, 20, 15, 30, 25], np.int64)
+    assert store.add_samples(0, "dram_bytes_read", start, end, np.array([1.0, 2.0, 3.0, math.nan, 5.0])) == 3
+    (device, name, kind, unit, starts, ends, values) = store.samples()[0]
+    assert (device, name, kind, unit) == (0, "dram_bytes_read", "amount", "bytes")
+    assert (starts.tolist(), ends.tolist(), values.tolist()) == ([0, 10], [10, 20], [1.0, 2.0])
+    with pytest.raises(TypeError, match="float64"):
+        store.add_samples(0, "x", start, end, start)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="as many"):
+        store.add_samples(0, "x", start, end[:1], np.zeros(5))
+    with pytest.raises(ValueError, match="devices are numbered"):
+        store.add_samples(1000, "x", start, end, np.zeros(5))
+
+
+def test_a_store_that_is_extended_takes_the_samples_along() -> None:
+    first, second = _core.Store(), _core.Store()
+    edges = np.array([0, 10], np.int64)
+    first.add_samples(0, "sm_active", edges, edges + 10, np.array([1.0, 2.0]))
+    second.add_samples(0, "sm_active", edges, edges + 10, np.array([3.0, 4.0]))
+    first.extend(second, 100)
+    assert first.samples()[0][4].tolist() == [0, 10, 100, 110]
+
+
+# Python's division of samples, as an oracle of the core's ----------------------------------------------------------
+
+
+def divided(samples: list[tuple[int, int, float]], works: list[tuple[int, int]]) -> list[float]:
+    """Divide amounts among works by expectation-maximization."""
+    rates = [1.0] * len(works)
+    amounts = [0.0] * len(works)
+    for _ in range(20):
+        amounts = [0.0] * len(works)
+        for start, end, value in samples:
+            parts = [r * max(0, min(end, b) - max(start, a)) for r, (a, b) in zip(rates, works, strict=True)]
+            for k, part in enumerate(parts):
+                amounts[k] += value * part / sum(parts) if part else 0.0
+        covered = [sum(max(0, min(e, b) - max(s, a)) for s, e, _ in samples) for a, b in works]
+        rates = [amount / time if time else 0.0 for amount, time in zip(amounts, covered, strict=True)]
+    return amounts
+
+
+def test_the_core_divides_samples_as_the_definition_does() -> None:
+    rng = np.random.default_rng(7)
+    starts = np.sort(rng.integers(0, 9000, 40))
+    works = [(int(s), int(s + rng.integers(30, 500))) for s in starts]
+    edges = np.arange(0, 10001, 10)
+    values = rng.random(1000) * 1000
+    store = _core.Store()
+    for k, (a, b) in enumerate(works):
+        _core._append(store, "kernel", f"k{k}", a, b - a, device=0)  # type: ignore[attr-defined]
+    store.add_samples(0, "l2_bytes", edges[:-1].astype(np.int64), edges[1:].astype(np.int64), values)
+    columns, _ = store.table(False, 0, {})
+    found = dict(zip(columns["key"], columns["l2_bytes"], strict=True))
+    expected = divided([(int(a), int(a + 10), float(v)) for a, v in zip(edges[:-1], values, strict=True)], works)
+    for k, amount in enumerate(expected):
+        assert found[f"k{k}"] == pytest.approx(amount, rel=1e-9), k
+    busy = sum(v for a, v in zip(edges[:-1], values, strict=True) if any(s < a + 10 and a < e for s, e in works))
+    assert sum(found.values()) == pytest.approx(busy)
+
+
+# Counters of traces ---------------------------------------------------------------------------------------------------
+
+
+def trace_of(tmp_path: Path, *events: dict[str, object]) -> Path:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": list(events)}), encoding="utf-8")
+    return path
+
+
+def test_counter_events_of_others_become_the_same_columns(tmp_path: Path) -> None:
+    import flopscope as fs
+
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 100, "dur": 100, "args": {"stream": 7}}
+    points = [
+        {"ph": "C", "name": name, "pid": 0, "tid": 1, "ts": 90 + 10 * i, "args": {key: value}}
+        for i in range(13)
+        for name, key, value in [
+            ("dram__bytes_read.sum", "value", 2e6 if 1 <= i < 11 else 0),
+            ("sm__cycles_active.avg.pct_of_peak_sustained_elapsed", "value", 50),
+            ("power", "W", 300 + i),
+        ]
+    ]
+    elsewhere = {"ph": "C", "name": "dram__bytes_read.sum", "pid": 4321, "tid": 1, "ts": 90, "args": {"value": 1}}
+    trace = fs.load_trace(trace_of(tmp_path, kernel, *points, elsewhere))
+    row = next(row for row in trace.key_averages(peaks="none") if row.key == "k")
+    assert row.dram_bytes_read == pytest.approx(2e7)
+    assert row.sm_active == pytest.approx(50)
+    assert math.isnan(row.tensor_active)
+    timeline = trace.counter_timeline()
+    assert timeline["power.W"].tolist()[:3] == [300, 301, 302] and len(timeline) == 12
+    assert timeline["dram_bytes_read"].sum() == pytest.approx(2e7)
+
+
+def test_samples_become_the_same_events_in_both_kinds_of_traces() -> None:
+    store = _core.Store()
+    _core._append(store, "kernel", "k", 1_000_000, 500, device=1)  # type: ignore[attr-defined]
+    start = np.array([1_000_000, 1_001_000, 1_005_250], np.int64)
+    store.add_samples(1, "dram_bytes_read", start, start + 1000, np.array([4321.0, 0.0, 2e6]))
+    store.add_samples(1, "tensor_active", start[:1], start[:1] + 1000, np.array([37.5]))
+    store.add_samples(1, 'a "level"', start[:1], start[:1] + 1000, np.array([-2.25]))
+    events = json.loads(b"[" + store.trace_samples() + b"]")
+    expected = [
+        ("dram_bytes_read", 1000.0, {"GB/s": 4.321}),
+        ("dram_bytes_read", 1001.0, {"GB/s": 0}),
+        ("dram_bytes_read", 1002.0, {"GB/s": 0, "missing": 1}),
+        ("dram_bytes_read", 1005.25, {"GB/s": 2000}),
+        ("dram_bytes_read", 1006.25, {"GB/s": 0, "missing": 1}),
+        ("tensor_active", 1000.0, {"%": 37.5}),
+        ("tensor_active", 1001.0, {"%": 0, "missing": 1}),
+        ('a "level"', 1000.0, {"value": -2.25}),
+        ('a "level"', 1001.0, {"value": 0, "missing": 1}),
+    ]
+    assert [(e["name"], e["ts"], e["args"]) for e in events] == expected
+    assert {(e["ph"], e["pid"]) for e in events} == {("C", 1)}
+    pieces: list[bytes] = []
+    store.write_trace(pieces.append, "0")
+    trace = json.loads(b"".join(pieces))
+    written = [event for event in trace["traceEvents"] if event["ph"] == "C"]
+    shift = written[0]["ts"] - events[0]["ts"]
+    assert [{**e, "ts": round(e["ts"] - shift, 3)} for e in written] == events
+    assert _core.Store().trace_samples() == b""
+
+
+def test_broken_counter_events_are_left_out(tmp_path: Path) -> None:
+    import flopscope as fs
+
+    bad = [
+        {"ph": "C", "name": "x", "pid": 0, "ts": 1, "args": {}},
+        {"ph": "C", "name": "x", "pid": 0, "ts": 1, "args": {"value": "much"}},
+        {"ph": "C", "name": "x", "pid": 0, "ts": 1, "args": {"value": [1, {"a": 2}]}},
+        {"ph": "C", "name": "x", "pid": 0, "ts": 1},
+        {"ph": "C", "name": "x", "pid": 0, "args": {"value": 1}},
+        {"ph": "C", "name": "x" * 600, "pid": 0, "ts": 1, "args": {"value": 1}},
+        {"ph": "C", "name": "x", "pid": "zero", "ts": 1, "args": {"value": 1}},
+        {"ph": "C", "args": 3, "name": "x", "pid": 0, "ts": 1},
+        {"ph": "C", "name": "x", "pid": 0, "ts": 2, "args": {str(i): i for i in range(20)}},
+    ]
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 100, "dur": 100, "args": {"stream": 7}}
+    trace = fs.load_trace(trace_of(tmp_path, *bad, kernel))
+    assert [row.key for row in trace.key_averages(peaks="none")] == ["k"]
+    assert len(trace.counter_timeline()) == 0
+
+
+KERNEL = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 100, "dur": 100, "args": {"stream": 7}}
+
+
+def point(ts: float, value: float, name: str = "power", key: str = "W", **more: object) -> dict[str, object]:
+    return {"ph": "C", "name": name, "pid": 0, "tid": 1, "ts": ts, "args": {key: value, **more}}
+
+
+def test_names_of_counters_are_read_as_json(tmp_path: Path) -> None:
+    import flopscope as fs
+
+    name, key = 'speed of "fans"', "µ/s"
+    text = json.dumps({"traceEvents": [KERNEL, *(point(90 + 10 * i, i, name, key) for i in range(3))]})
+    assert "\\u00b5" in text
+    (tmp_path / "trace.json").write_text(text.replace("/s", "\\/s"), encoding="utf-8")
+    timeline = fs.load_trace(tmp_path / "trace.json").counter_timeline()
+    assert timeline[f"{name}.{key}"].tolist() == [0, 1]
+
+
+def test_of_points_of_one_time_the_last_one_counts(tmp_path: Path) -> None:
+    import flopscope as fs
+
+    points = [event for i in range(200) for event in (point(10 * i, 0, missing=1), point(10 * i, i))]
+    trace = fs.load_trace(trace_of(tmp_path, KERNEL, *points))
+    assert trace.counter_timeline()["power.W"].tolist() == [*range(199)]
+
+
+def test_counters_at_impossible_times_are_left_out(tmp_path: Path) -> None:
+    import flopscope as fs
+
+    points = [point(90 + 10 * i, i) for i in range(4)]
+    far = [point(9.2e15, 1), point(-9.2e15, 1), point(1e300, 1)]
+    trace = fs.load_trace(trace_of(tmp_path, far[0], KERNEL, *points, *far[1:]))
+    assert trace.counter_timeline()["power.W"].tolist() == [0, 1, 2]
+
+
+def test_work_of_any_length_is_counted(tmp_path: Path) -> None:
+    import flopscope as fs
+
+    limit = 2**61 / 1000 - 1024
+    works = [KERNEL | {"name": f"long {i}", "ts": -limit, "dur": limit, "tid": i} for i in range(9)]
+    points = [point(-limit + i * limit / 4, 1e6, "l2_bytes", "GB/s") for i in range(8)]
+    trace = fs.load_trace(trace_of(tmp_path, KERNEL, *works, *points))
+    found = {row.key: row.l2_bytes for row in trace.key_averages(peaks="none")}
+    assert all(math.isfinite(found[f"long {i}"]) for i in range(9)) and math.isnan(found["k"])
+
+
+def test_the_counters_of_replayed_graphs_stay(tmp_path: Path) -> None:
+    import flopscope as fs
+
+    launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaGraphLaunch", "pid": 1, "tid": 1, "ts": 90, "dur": 5}
+    graph = {"correlation": 3, "graph id": 1, "graph node id": 12, "stream": 7}
+    events = [launch | {"args": {"correlation": 3}}, KERNEL | {"args": graph}]
+    points = [point(90 + 10 * i, 1e6, "dram_bytes_read", "value") for i in range(13)]
+    trace = fs.load_trace(trace_of(tmp_path, *events, *points))
+    row = next(row for row in trace.key_averages(peaks="none") if row.key == "k")
+    assert row.dram_bytes_read == pytest.approx(1e7) and len(trace.counter_timeline()) == 12
+
+
+# Text -----------------------------------------------------------------------------------------------------------------
+
+
+def test_tables_show_counters_only_where_there_are_any(tmp_path: Path) -> None:
+    import flopscope as fs
+
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 100, "dur": 100, "args": {"stream": 7}}
+    points = [
+        {"ph": "C", "name": name, "pid": 0, "ts": 90 + 10 * i, "args": {"value": value}}
+        for i in range(13)
+        for name, value in (("dram__bytes_read.sum", 2e6), ("dram__bytes_write.sum", 1e6), ("tensor_active", 25))
+    ]
+    without = fs.load_trace(trace_of(tmp_path, kernel)).key_averages(peaks="none")
+    counted = fs.load_trace(trace_of(tmp_path, kernel, *points)).key_averages(peaks="none")
+    for text in (without.table(), str(without)):
+        assert "DRAM" not in text and "Tensor" not in text and "Traffic" not in text
+    assert "DRAM B/s" in counted.table() and "300 G" in counted.table() and "25.0%" in counted.table()
+    assert "DRAM" not in counted.table(roofline=False)
+    assert "300 G" in counted.table(kind="all", brief=True) and "25.0%" in counted.table(kind="all", brief=True)
+
+
+def test_the_summary_has_sums_over_the_program() -> None:
+    from flopscope.answers import counted
+
+    (total,) = counted.Counted(recording("h200_5us.npz")).totals()
+    file = np.load(DATA / "counters" / "h200_5us.npz")
+    assert total.bytes_read == pytest.approx(float(file["dram_read"].sum()))
+    seconds = float(file["edges"].sum()) / 1e9
+    assert total.seconds == pytest.approx(seconds) and total.share == pytest.approx(1)
+    moved = float(file["dram_read"].astype(np.int64).sum() + file["dram_written"].astype(np.int64).sum())
+    assert total.tbytes_per_s == pytest.approx(moved / seconds / 1e12)
+    lengths = file["edges"][1:]
+    assert total.tensor_active == pytest.approx(
+        float((file["tensor_active"] * lengths).sum() / lengths.sum()), rel=1e-5
+    )
+    assert math.isnan(total.nvlink_bytes) and math.isnan(total.sm_active)
+    assert math.isnan(counted.Counted(_core.Store()).hfu({"total": []}).percent)
+    header, row = counted.Counted(recording("h200_5us.npz")).section()
+    assert header[1] == "read" and row[0] == "cuda:0" and row[1].endswith("GiB")
+    assert counted.Counted(_core.Store()).section() == []
+
+
+def test_sums_are_scaled_to_the_work_that_was_not_counted() -> None:
+    from flopscope.answers import counted
+
+    rng = np.random.default_rng(3)
+    works = [(int(start), int(rng.integers(0, 90))) for start in rng.integers(0, 3000, 60)]
+    starts = np.sort(rng.choice(3000, 40, replace=False)).astype(np.int64)
+    ends = np.minimum(starts + 50, np.append(starts[1:], 4000))
+    store = _core.Store()
+    for start, length in works:
+        _core._append(store, "kernel", "k", start, length, device=0)  # type: ignore[attr-defined]
+    _core._append(store, "kernel", "elsewhere", 0, 100_000, device=1)  # type: ignore[attr-defined]
+    store.add_samples(0, "dram_bytes_read", starts, ends, np.full(40, 2.5))
+    counted_ns = {ns for start, end in zip(starts.tolist(), ends.tolist(), strict=True) for ns in range(start, end)}
+    busy_ns = {ns for start, length in works for ns in range(start, start + length)}
+    (total,) = counted.Counted(store).totals()
+    assert total.share == pytest.approx(len(busy_ns & counted_ns) / len(busy_ns)) and total.bytes_read == 100
+    assert total.whole_read == pytest.approx(100 / total.share) and math.isnan(total.whole_written)
+    assert counted.Counted(store).section()[1][1] == f"{100 / total.share:.0f} B"
+    without = _core.Store()
+    without.add_samples(0, "dram_bytes_read", starts, ends, np.full(40, 2.5))
+    (total,) = counted.Counted(without).totals()
+    assert total.share == pytest.approx((ends - starts).sum() / (ends[-1] - starts[0]))
+
+
+def test_flops_per_joule_are_unknown_without_flops() -> None:
+    from flopscope.answers import counted
+    from flopscope.hardware.energy import Energy
+
+    energy = {"cuda:0": Energy(20.0, 400.0, "")}
+    assert counted.used(energy, [4e9, math.nan, 6e9])[0].gflop_per_joule == pytest.approx(0.5)
+    assert math.isnan(counted.used(energy, [math.nan, math.nan])[0].gflop_per_joule)
+    assert math.isnan(counted.used(energy, [])[0].gflop_per_joule)
+
+
+def test_the_summary_of_a_trace_names_hfu_beside_mfu() -> None:
+    from helpers.faulty_programs import CASES
+
+    program = CASES["padding"][0]()
+    text = str(program.load().summary())
+    assert "MFU" in text and "HFU 90.3% (counted)" in text and "Counters" in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+
+
+# torch ----------------------------------------------------------------------------------------------------------------
+
+
+class Sampled:
+    """Counters that counted one track, as those of a profile do."""
+
+    energy: ClassVar[dict[str, object]] = {}
+
+    def start(self) -> bool:
+        return True
+
+    def stop(self) -> None: ...
+
+    def pour(self, store: _core.Store) -> None:
+        start = np.array([1000, 2000, 5000], np.int64)
+        store.add_samples(0, "dram_bytes_read", start, start + 1000, np.array([4e6, 0.0, 2e6]))
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_traces_of_torch_have_the_counters(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    import flopscope as fs
+    from flopscope.torch import profile
+
+    monkeypatch.setattr("flopscope.torch.Counters", lambda wish, interval, begins_live: Sampled())
+    with profile(counters=True) as prof:
+        torch.ones(3) + 1
+    path = tmp_path / name
+    prof.export_chrome_trace(str(path))
+    trace = fs.load_trace(path)
+    assert [row.key for row in trace.key_averages(peaks="none")] == [r.key for r in prof.key_averages(peaks="none")]
+    for timeline in (prof.counter_timeline(), trace.counter_timeline()):
+        assert timeline["dram_bytes_read"].tolist() == pytest.approx([4e6, 0, 2e6])
+        assert timeline["duration"].tolist() == pytest.approx([1, 1, 1])
+    if name.endswith("json"):
+        json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,102 @@
+"""The tables of counters, against CUPTI itself and its headers, which need no GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import ROOT
+
+from flopscope import _core
+
+CHIPS = ("GA100", "GA102", "GA106", "AD102", "AD107", "GH100", "GB100", "GB102", "GB202", "GB207")
+
+
+def cupti() -> str | None:
+    """Return the path of a CUPTI with NVIDIA's tables of metrics beside it, or None."""
+    try:
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+    except ImportError:
+        return None
+    try:
+        path: str | None = load_nvidia_dynamic_lib("cupti").abs_path
+    except Exception:
+        return None
+    return path if path and (Path(path).parent / "libnvperf_host.so").exists() else None
+
+
+PROGRAM = """
+import json, sys
+from flopscope import _core
+_core.load_counters(sys.argv[1])
+known = _core.counter_chips()
+plans = {}
+for chip in sys.argv[2].split(","):
+    if chip in known:
+        plans[chip] = {"": _core.counter_plan(chip)}
+        for group in _core.counter_groups:
+            try:
+                plans[chip][group] = _core.counter_plan(chip, group)
+            except RuntimeError as problem:
+                plans[chip][group] = str(problem)
+print(json.dumps(plans))
+"""
+
+
+@pytest.mark.skipif(cupti() is None, reason="CUPTI's wheel is not installed")
+def test_every_chip_has_its_metrics_in_few_passes() -> None:
+    command = [sys.executable, "-c", PROGRAM, str(cupti()), ",".join(CHIPS)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    plans = json.loads(done.stdout)
+    assert len(plans) >= 8
+    for chip, groups in plans.items():
+        sampled, passes = groups[""]
+        assert passes == 1, chip
+        assert {"dram_bytes_read", "dram_bytes_written", "sm_active", "tensor_active", "l2_bytes"} <= {
+            *sampled.values()
+        }, chip
+        for group in ("memory", "issue", "scalar", "bf16_tensor"):
+            assert groups[group][1] == 1, (chip, group)
+        assert {"dram_bytes_read", "dram_bytes_written", "l2_bytes", "occupancy"} <= {*groups["memory"][0].values()}
+        assert {*groups["scalar"][0].values()} == {"fp32_flops", "fp64_flops", "fp16_flops", "thread_instructions"}
+        assert len(groups["scalar"][0]) == 10
+        assert groups["fp16_tensor"][1] <= 2 and groups["stalls"][1] <= 3
+    assert "none of these counters" in plans["GA100"]["fp8_tensor"]
+
+
+def headers() -> Path | None:
+    """Return the folder of NVIDIA's headers of CUDA 13, or None."""
+    for home in (os.environ.get("CUDA_HOME"), "/usr/local/cuda", "/usr/local/cuda-13.0"):
+        if home and (Path(home) / "include" / "cupti_pmsampling.h").exists():
+            return Path(home) / "include"
+    return None
+
+
+@pytest.mark.skipif(headers() is None or shutil.which("g++") is None, reason="no headers of CUPTI, or no C++ compiler")
+def test_the_declarations_agree_with_nvidias_headers() -> None:
+    command = ["g++", "-std=c++17", "-fsyntax-only", "-Wno-invalid-offsetof", f"-I{headers()}", f"-I{ROOT / 'csrc'}"]
+    done = subprocess.run([*command, str(ROOT / "tests/c/counters_abi.cpp")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_names_are_documented_and_distinct() -> None:
+    names = [name for name, _, _, _ in _core.counter_rows]
+    assert len({*names}) == len(names) and all(prose for _, _, prose, _ in _core.counter_rows)
+    assert {group for _, _, _, group in _core.counter_rows} <= {*_core.counter_groups}
+    metrics = [name for name, _, _, _ in _core.counter_metrics]
+    assert len({*metrics}) == len(metrics)
+
+
+def test_without_cupti_the_error_names_what_is_missing() -> None:
+    code = "from flopscope import _core\n_core.load_counters('/nowhere/libcupti.so')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert "nvidia-cuda-cupti" in done.stderr and "/nowhere/libcupti.so" in done.stderr

@@ -1,0 +1,516 @@
+"""Exports of Nsight Systems, held against SQL, and against torch's own traces of the same programs."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import DATA, TRACES
+from helpers.captures import (
+    DOMAIN,
+    KERNEL,
+    MARK,
+    RTX3080,
+    RUNTIME,
+    STARTED,
+    Nsys,
+    global_tid,
+    nsys_of,
+    query,
+    write_tables,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flopscope as fs
+from flopscope.sources import database
+
+MOCK = DATA / "captures" / "rtx3080.sqlite.gz"
+SGEMM = "ampere_sgemm_128x64_nn"
+HGEMM = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_nn"
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
+
+
+@pytest.fixture(params=["core", "python"])
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Read by the core, and by Python's sqlite3 module as where the core finds no library."""
+    monkeypatch.setattr(database, "_found", None if request.param == "core" else False)
+    return str(request.param)
+
+
+def rows(prof: Any, device_type: str | None = None) -> dict[str, Any]:
+    return {row.key: row for row in prof.key_averages() if device_type in (None, row.device_type)}
+
+
+def device_rows(prof: Any) -> dict[str, tuple[int, int]]:
+    """Return the calls and the time, ns, of kernels, copies and fills."""
+    return {
+        row.key: (row.count, round(row.self_device_time_total * 1000))
+        for row in prof.key_averages()
+        if row.device_type == "cuda" and not row.is_user_annotation
+    }
+
+
+def program(*, old: bool = False) -> Nsys:
+    """Two steps with ops, a copy, a fill and a wait; two processes with the same correlations; two devices."""
+    made = Nsys(old=old)
+    for process, device in ((42, 0), (43, 1)):
+        at = 1000 * process
+        made.nvtx("ProfilerStep#1", at, at + 900, process)
+        made.nvtx("aten::linear, op_id = 1", at + 10, at + 190, process)
+        made.nvtx("aten::mm, seq = 7, op_id = 2, sizes = [[64, 32], [32, 16]]", at + 20, at + 180, process)
+        made.call("cudaLaunchKernel_v7000", at + 30, at + 40, 1, process)
+        made.kernel(SGEMM, at + 100, at + 150, 1, process, device)
+        made.nvtx("aten::add, op_id = 3, sizes = [[64, 16], [64, 16], []]", at + 200, at + 290, process)
+        made.call("cudaLaunchKernel_v7000", at + 210, at + 220, 2, process)
+        made.kernel(ADD, at + 230, at + 260, 2, process, device)
+        made.call("cudaMemcpyAsync_v3020", at + 300, at + 310, 3, process)
+        made.copy(at + 320, at + 330, 3, process, device)
+        made.call("cudaMemsetAsync_v3020", at + 340, at + 350, 4, process)
+        made.fill(at + 360, at + 365, 4, process, device)
+        made.call("cudaStreamSynchronize_v3020", at + 400, at + 500, 5, process)
+        made.sync(at + 401, at + 499, 5, process)
+        made.call("cuMemAlloc_v2", at + 600, at + 650, 6, process)
+    return made
+
+
+# Rows -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["schema 3", "schema 2"])
+def test_kernels_and_copies_equal_sql(old: bool, reader: str, tmp_path: Path) -> None:
+    path = program(old=old).write(tmp_path / "x.sqlite")
+    prof = fs.load_trace(path)
+    kernels = query(
+        path,
+        f"select s.value, count(*), sum(k.end - k.start) from {KERNEL} k join StringIds s on s.id = k.demangledName "
+        "group by s.value",
+    )
+    found = device_rows(prof)
+    assert {name: (count, ns) for name, count, ns in kernels}.items() <= found.items()
+    copy = "Memcpy HtoD (Pageable -> Device)" if not old else "Memcpy HtoD (Unknown -> Unknown)"
+    assert found[copy] == (2, 20)
+    assert found["Memset (Device)" if not old else "Memset (Unknown)"] == (2, 10)
+    assert len(found) == len(kernels) + 2
+    assert prof.report["events"] == prof.report["kept"] == len(prof)
+
+
+def test_busy_time_by_device_equals_sql(reader: str, tmp_path: Path) -> None:
+    path = program().write(tmp_path / "x.sqlite")
+    frame = fs.load_trace(path).stream_summary()
+    work = " union all ".join(
+        f"select start, end, deviceId from CUPTI_ACTIVITY_KIND_{name}" for name in ("KERNEL", "MEMCPY", "MEMSET")
+    )
+    expected = dict(query(path, f"select deviceId, sum(end - start) from ({work}) group by deviceId"))
+    busy = {int(row.device): round(1000 * row.busy) for row in frame[frame.stream.notna()].itertuples()}
+    assert busy == expected
+
+
+def test_calls_lose_their_version_and_keep_their_time(reader: str, tmp_path: Path) -> None:
+    found = rows(fs.load_trace(program().write(tmp_path / "x.sqlite")), "cpu")
+    assert found["cudaLaunchKernel"].count == 4
+    assert found["cudaStreamSynchronize"].cpu_time_total == pytest.approx(0.2)
+    assert found["cuMemAlloc_v2"].count == 2
+
+
+def test_work_belongs_to_the_op_around_its_call_in_its_own_process(reader: str, tmp_path: Path) -> None:
+    prof = fs.load_trace(program().write(tmp_path / "x.sqlite"))
+    found = rows(prof, "cpu")
+    assert found["aten::mm"].self_device_time_total == pytest.approx(0.1)
+    assert found["aten::linear"].self_device_time_total == 0
+    assert found["aten::linear"].device_time_total == pytest.approx(0.1)
+    assert found["aten::add"].self_device_time_total == pytest.approx(0.06)
+    assert found["ProfilerStep*"].count == 2
+    kernels = [event for event in prof.events() if event.kind == "kernel"]
+    assert len(kernels) == 4
+    for event in kernels:
+        assert event.launcher.name in ("aten::mm", "aten::add")
+        assert abs(event.time_range.start - event.launcher.time_range.start) < 0.2, "the op of the same process"
+
+
+def test_shapes_and_inferred_dtypes_give_work(reader: str, tmp_path: Path) -> None:
+    prof = fs.load_trace(program().write(tmp_path / "x.sqlite"))
+    table = prof.key_averages(group_by_input_shape=True)
+    product = next(row for row in table if row.key == "aten::mm")
+    assert product.input_shapes == [[64, 32], [32, 16]]
+    assert product.flops == 2 * 2 * 64 * 32 * 16
+    assert product.bytes_total_moved == 2 * 4 * (64 * 32 + 32 * 16 + 64 * 16)
+    assert {name for name, _ in prof.coverage()["estimated"]} == {"aten::mm", "aten::add"}, "inferred from kernels"
+
+
+def test_without_kernels_that_tell_a_dtype_bytes_are_unknown(tmp_path: Path) -> None:
+    made = Nsys()
+    made.add("TARGET_INFO_GPU", **RTX3080)
+    made.nvtx("aten::mm, op_id = 2, sizes = [[64, 32], [32, 16]]", 20, 180)
+    made.call("cudaLaunchKernel_v7000", 30, 40, 1)
+    made.kernel("some_product", 100, 150, 1)
+    row = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")))["aten::mm"]
+    assert row.flops == 2 * 64 * 32 * 16
+    assert math.isnan(row.bytes_total_moved)
+    assert math.isnan(row.pct_roofline), "the unit that did the FLOPs is unknown"
+    made.tables[KERNEL][0]["demangledName"] = made.string("nvjet_sm90_tst_64x8_64x16_1x1_h_bz_TNN")
+    row = rows(fs.load_trace(made.write(tmp_path / "y.sqlite")))["aten::mm"]
+    assert row.bytes_total_moved == 2 * (64 * 32 + 32 * 16 + 64 * 16)
+
+
+@pytest.mark.parametrize("name", ["square", "tracking_flops", "tutorial_naive", "tutorial_optimised"])
+def test_a_torch_program_gives_the_rows_of_its_torch_trace(name: str, reader: str, tmp_path: Path) -> None:
+    """The ops, calls and kernels of a recorded program, as nsys would have written them."""
+    trace = TRACES / f"{name}.json.gz"
+    theirs, ours = fs.load_trace(trace), fs.load_trace(nsys_of(trace, tmp_path / "x.sqlite"))
+
+    def key(row: Any) -> tuple[Any, ...]:
+        return row.key, row.device_type, row.is_user_annotation
+
+    def times(row: Any) -> list[int]:
+        names = ("self_cpu_time_total", "self_device_time_total")
+        return [round(1000 * getattr(row, name)) for name in names]
+
+    def numbers(table: Any) -> dict[Any, Any]:
+        return {key(row): times(row) for row in table}
+
+    expected, found = numbers(theirs.key_averages()), numbers(ours.key_averages())
+    profilers = ("Activity Buffer Request", "[memory]", "Lazy Function Loading")
+    only_traced = {one for one in expected if one[0] in profilers or (one[1] == "cuda" and one[2])}
+    overheads = theirs.key_averages()
+    inside = {"aten::pow", "aten::fill_"} if any(row.key == profilers[0] for row in overheads) else set()
+    assert found.keys() == expected.keys() - only_traced
+    for one in found:
+        if one[0] not in inside:  # torch subtracts its own overhead within these
+            assert found[one] == expected[one], one
+    flops = {row.key: row.flops for row in theirs.key_averages() if row.flops > 0}
+    same = {row.key: row.flops for row in ours.key_averages() if row.flops > 0}
+    assert same.items() <= flops.items()
+    assert {"aten::mm", "aten::addmm"} & flops.keys() <= same.keys()
+
+
+# Ranges ---------------------------------------------------------------------------------------------------------------
+
+NAMES = {
+    "aten::mm, seq = 12, op_id = 345, sizes = [[16, 128], [128, 64]], input_op_ids = [(340,0), (0,-1)]": (
+        "aten::mm",
+        True,
+    ),
+    "aten::mm, seq = 12, sizes = [[16, 128], [128, 64]]": ("aten::mm", True),
+    "aten::empty": ("aten::empty", True),
+    "flash_attn::_flash_attn_forward, op_id = 3": ("flash_attn::_flash_attn_forward", True),
+    "FlashAttnFunc, seq = 1, op_id = 3": ("FlashAttnFunc", True),
+    "record_param_comms, op_id = 9": ("record_param_comms", True),
+    "triton_poi_fused_add_0, op_id = 9": ("triton_poi_fused_add_0", True),
+    "AddBackward0, seq = 4, op_id = 7": ("AddBackward0", True),
+    "FSDP::pre_forward (encoder.block.3.layer.0), op_id = 8": ("FSDP::pre_forward (encoder.block.3.layer.0)", False),
+    "forward, op_id = 4": ("forward", False),
+    "Optimizer.step#Adam.step, op_id = 4": ("Optimizer.step#Adam.step", False),
+    "XlaModule:#hlo_module=jit_f,program_id=3#": ("XlaModule:#hlo_module=jit_f,program_id=3#", False),
+    "layer, with, commas, op_id = x": ("layer, with, commas, op_id = x", False),
+    "a\\b": ("a\\b", False),
+    "nccl:all_reduce, op_id = 3": ("nccl:all_reduce", False),
+    "std::vector": ("std::vector", False),
+    "aten::mm, seq = 3, op_id = 4, sizes = [[16, 128], [12": ("aten::mm", True),
+}
+
+
+@pytest.mark.parametrize("text", NAMES)
+@pytest.mark.parametrize("registered", [False, True], ids=["text", "string id"])
+def test_texts_of_ranges_become_ops_and_ranges(text: str, registered: bool, reader: str, tmp_path: Path) -> None:
+    made = Nsys()
+    more = {"text": None, "textId": made.string(text)} if registered else {}
+    made.nvtx(text, 10, 20, **more)
+    event = fs.load_trace(made.write(tmp_path / "x.sqlite")).events()[0]
+    assert (event.name, event.kind == "op") == NAMES[text]
+
+
+def test_ranges_of_domains_marks_and_open_ranges(reader: str, tmp_path: Path) -> None:
+    made = Nsys()
+    made.nvtx("NCCL", 0, None, eventType=DOMAIN, domainId=3)
+    made.nvtx("ncclAllReduce", 10, 20, domainId=3)
+    made.nvtx("a mark", 15, None, eventType=MARK)
+    made.nvtx("open at the end", 16, None)
+    made.nvtx("aten::mm, op_id = 3", 17, None)
+    made.nvtx("elsewhere", 18, 60, eventType=STARTED, endGlobalTid=global_tid(42, 77))
+    made.nvtx("here", 90, 100, eventType=STARTED, endGlobalTid=global_tid(42, 42))
+    made.call("cudaFree_v3020", 95, 110, 1)
+    with pytest.warns(UserWarning) as caught:
+        prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    assert [word for one in caught for word in ("1 without a time", "overlap") if word in str(one.message)] == [
+        "1 without a time",
+        "overlap",
+    ]
+    found = {event.name: round(1000 * event.time_range.elapsed_us()) for event in prof.events()}
+    assert found == {
+        "NCCL: ncclAllReduce": 10,
+        "open at the end": 94,
+        "elsewhere": 42,
+        "here": 10,
+        "cudaFree": 15,
+    }
+
+
+def test_annotations_of_collectives_leave_the_time_to_the_op_around_them(reader: str, tmp_path: Path) -> None:
+    """As in torch's traces, where they end on threads of their own."""
+    made = Nsys()
+    made.nvtx("record_param_comms, op_id = 1", 10, 90)
+    made.nvtx("nccl:all_reduce, op_id = 2", 20, 80)
+    made.call("cudaLaunchKernelExC_v11060", 30, 40, 1)
+    made.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", 100, 150, 1)
+    found = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")), "cpu")
+    assert found["record_param_comms"].self_cpu_time_total == pytest.approx(0.07)
+    assert found["record_param_comms"].self_device_time_total == pytest.approx(0.05)
+    assert found["nccl:all_reduce"].self_cpu_time_total == 0
+
+
+def test_tables_with_the_fewest_columns_are_read(reader: str, tmp_path: Path) -> None:
+    made = program()
+    keep = {
+        KERNEL: {"start", "end", "shortName"},
+        RUNTIME: {"start", "end", "nameId"},
+        "NVTX_EVENTS": {"start", "end", "text"},
+        "CUPTI_ACTIVITY_KIND_MEMCPY": {"start", "end"},
+    }
+    tables = {
+        name: [{key: row[key] for key in row if key in keep.get(name, row)} for row in rows]
+        for name, rows in made.tables.items()
+    }
+    tables["StringIds"] = [{"id": place, "value": text} for text, place in made.strings.items()]
+    found = device_rows(fs.load_trace(write_tables(tmp_path / "x.sqlite", tables)))
+    assert found[SGEMM] == (2, 100)
+    assert found["Memcpy <unknown> (Unknown -> Unknown)"] == (2, 20)
+    found_host = rows(fs.load_trace(tmp_path / "x.sqlite"), "cpu")
+    assert found_host["aten::mm"].count == found_host["cuMemAlloc_v2"].count == 2
+
+
+def test_calls_of_libraries_are_ranges_that_own_kernels(reader: str, tmp_path: Path) -> None:
+    made = Nsys()
+    made.add("CUBLAS_EVENTS", start=10, end=90, globalTid=global_tid(42, 42), nameId=made.string("cublasSgemm_v2"))
+    made.add(
+        "MPI_COLLECTIVES_EVENTS", start=95, end=99, globalTid=global_tid(42, 42), textId=made.string("MPI_Allreduce")
+    )
+    made.call("cudaLaunchKernel_v7000", 20, 30, 1)
+    made.kernel(SGEMM, 100, 150, 1)
+    found = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")), "cpu")
+    assert found["cublasSgemm_v2"].device_time_total == pytest.approx(0.05)
+    assert found["cublasSgemm_v2"].is_user_annotation
+    assert found["MPI_Allreduce"].cpu_time_total == pytest.approx(0.004)
+
+
+# Devices --------------------------------------------------------------------------------------------------------------
+
+
+def test_facts_of_the_device_and_the_session(reader: str) -> None:
+    prof = fs.load_trace(MOCK)
+    properties = prof.metadata["deviceProperties"][0]
+    assert prof.devices == {0: "NVIDIA GeForce RTX 3080"}
+    assert (properties["numSms"], properties["memoryBandwidth"], properties["l2CacheSize"]) == (
+        68,
+        760080000000,
+        5242880,
+    )
+    assert prof.metadata["baseTimeNanoseconds"] == 1776781226557295056
+    assert prof.metadata["nsys"]["schema"] == "3.24.14"
+    assert prof.process == 91186
+    facts = {row.device: row for row in prof.key_averages(peaks="datasheet") if hasattr(row, "device")}
+    assert facts is not None
+
+
+def test_the_real_file_equals_sql(reader: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    path.write_bytes(gzip.decompress(MOCK.read_bytes()))
+    kernels = query(
+        path,
+        f"select s.value, count(*), sum(k.end - k.start) from {KERNEL} k join StringIds s on s.id = k.demangledName "
+        "group by s.value",
+    )
+    assert kernels
+    for source in (path, MOCK, path.read_bytes(), path.open("rb")):
+        prof = fs.load_trace(source)
+        found = device_rows(prof)
+        assert {name: (count, ns) for name, count, ns in kernels}.items() <= found.items()
+        calls = sum(row.count for row in rows(prof, "cpu").values() if row.key.startswith("cu"))
+        assert [(calls,)] == query(path, f"select count(*) from {RUNTIME}")
+
+
+def test_devices_of_processes_that_each_see_one_are_told_apart(reader: str, tmp_path: Path) -> None:
+    made = Nsys()
+    for process, gpu in ((42, 3), (43, 5)):
+        made.add("TARGET_INFO_CUDA_DEVICE", gpuId=gpu, cudaId=0, pid=process)
+        made.call("cudaLaunchKernel_v7000", 30, 40, 1, process)
+        made.kernel(ADD, 100, 150, 1, process, device=0)
+    prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    assert prof._core.devices - {"cpu"} == {"cuda:3", "cuda:5"}
+    kernels = [event for event in prof.events() if event.kind == "kernel"]
+    assert len({event.correlation for event in kernels}) == 2
+
+
+def test_the_rank_comes_from_the_environment(tmp_path: Path) -> None:
+    made = Nsys()
+    made.kernel(ADD, 1, 2)
+    environment = "PATH=/bin;RANK=3;WORLD_SIZE=8"
+    made.add("TARGET_INFO_SYSTEM_ENV", name="DeviceEnvironment", value=environment)
+    prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    assert prof.rank == 3
+    assert "PATH" not in str(prof.metadata)
+    made.kernel(ADD, 1, 2, process=43)
+    assert fs.load_trace(made.write(tmp_path / "y.sqlite")).rank is None, "two processes, one environment"
+
+
+# Reports --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_is_exported_by_nsys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    report = tmp_path / "x.nsys-rep"
+    report.write_bytes(b"NVIDIA Tegra Profiler Report 1.\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ValueError, match=r"nsys, which reads it, is not installed here; .* nsys export --type sqlite"):
+        fs.load_trace(report)
+    export = program().write(tmp_path / "made.sqlite")
+    nsys = tmp_path / "nsys"
+    nsys.write_text(
+        f"#!{sys.executable}\nimport shutil, sys\n"
+        f"assert sys.argv[1:4] == ['export', '--type', 'sqlite'] and sys.argv[-1] == {str(report)!r}\n"
+        f"shutil.copy({str(export)!r}, sys.argv[sys.argv.index('--output') + 1])\n"
+    )
+    nsys.chmod(0o755)
+    assert device_rows(fs.load_trace(report)) == device_rows(fs.load_trace(export))
+    nsys.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('the report is newer than nsys')\n")
+    with pytest.raises(ValueError, match=r"nsys export .* failed: the report is newer than nsys"):
+        fs.load_trace(report)
+
+
+# The same face --------------------------------------------------------------------------------------------------------
+
+
+def test_summaries_work(reader: str, tmp_path: Path) -> None:
+    made = program()
+    made.add("TARGET_INFO_GPU", **RTX3080)
+    made.add("TARGET_INFO_GPU", **{**RTX3080, "id": 1})
+    prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    assert prof.key_averages().to_pandas().pct_roofline.max() > 0
+    assert len(prof.accounting())
+    assert prof.coverage()["flops"] > 0.5
+    assert "RTX 3080" in prof.summary().html or "cuda:0" in str(prof.summary())
+    assert len(prof.collectives()) == 0
+    assert "RTX 3080" in prof.key_averages().table()
+
+
+def test_a_capture_is_compared_with_a_trace(tmp_path: Path) -> None:
+    trace = TRACES / "tutorial_naive.json.gz"
+    table = fs.compare(fs.load_trace(trace), fs.load_trace(nsys_of(trace, tmp_path / "x.sqlite")))
+    frame = table.to_pandas()
+    assert len(frame) > 10
+    assert (frame.time_a.round(3) == frame.time_b.round(3)).all()
+    assert (frame.count_a == frame.count_b).all()
+
+
+def test_an_export_without_shapes_says_how_to_record_them(tmp_path: Path) -> None:
+    trace = TRACES / "tutorial_naive.json.gz"
+    prof = fs.load_trace(nsys_of(trace, tmp_path / "x.sqlite", shapes=False))
+    assert "record with nsys profile --pytorch=autograd-shapes-nvtx" in prof.key_averages().table()
+    with pytest.raises(ValueError, match="no input shapes are recorded without nsys profile"):
+        prof.key_averages(group_by="shape")
+
+
+def test_a_newer_schema_is_read_with_a_warning(tmp_path: Path) -> None:
+    made = Nsys(schema="4.1.0")
+    made.kernel(ADD, 1, 2)
+    with pytest.warns(UserWarning, match=r"its schema is 4\.1\.0, newer than 3\.x"):
+        prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    assert device_rows(prof) == {ADD: (1, 1)}
+
+
+def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
+    made = program()
+    made.nvtx("mark", 1, None, eventType=MARK)
+    for start in range(3):
+        made.add("OSRT_API", start=start, end=9, nameId=1)
+    made.add("DIAGNOSTIC_EVENT", timestamp=3, text="x")
+    nsys = fs.load_trace(made.write(tmp_path / "x.sqlite")).metadata["nsys"]
+    assert nsys["unread"] == {"OSRT_API": 3}
+    assert nsys["marks"] == 1
+    assert nsys["tables"][KERNEL] == 4
+
+
+def test_a_write_ahead_log_is_reported(tmp_path: Path) -> None:
+    path = program().write(tmp_path / "x.sqlite")
+    (tmp_path / "x.sqlite-wal").write_bytes(b"frames")
+    with pytest.warns(UserWarning, match=r"x\.sqlite-wal holds 6 bytes of changes that were not read"):
+        fs.load_trace(path)
+
+
+def test_a_locked_file_is_read(reader: str, tmp_path: Path) -> None:
+    path = program().write(tmp_path / "x.sqlite")
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("BEGIN EXCLUSIVE")
+    try:
+        assert len(fs.load_trace(path)) == 30
+    finally:
+        writer.close()
+
+
+def test_big_tables_are_read_by_ranges_of_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(database, "LEAST_SPLIT", 4)
+    made = Nsys()
+    for index in range(20_000):
+        made.string(f"unused {index}")
+    for index in range(100):
+        made.kernel(f"kernel_{index % 7}", 10 * index, 10 * index + 5)
+    path = made.write(tmp_path / "x.sqlite")
+    connection = sqlite3.connect(path)
+    connection.execute(f"UPDATE {KERNEL} SET rowid = rowid * 1000 - 50000 WHERE rowid % 3 = 0")
+    connection.commit()
+    connection.close()
+    assert device_rows(fs.load_trace(path)) == {
+        f"kernel_{index}": (count, 5 * count) for index, count in enumerate([15, 15, 14, 14, 14, 14, 14])
+    }
+
+
+def test_a_table_without_rowids_is_read(reader: str, tmp_path: Path) -> None:
+    path = program().write(tmp_path / "x.sqlite")
+    connection = sqlite3.connect(path)
+    listed = "start, end, deviceId, streamId, correlationId, globalPid, demangledName"
+    connection.execute(f"CREATE TABLE k ({listed}, PRIMARY KEY (start, deviceId)) WITHOUT ROWID")
+    connection.execute(f"INSERT INTO k SELECT {listed} FROM {KERNEL}")
+    connection.execute(f"DROP TABLE {KERNEL}")
+    connection.execute(f"ALTER TABLE k RENAME TO {KERNEL}")
+    connection.commit()
+    connection.close()
+    assert device_rows(fs.load_trace(path))[SGEMM] == (2, 100)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.text(max_size=60)
+    | st.sampled_from(list(NAMES)).flatmap(lambda text: st.sampled_from([text[:i] for i in range(1, len(text))]))
+)
+def test_any_text_is_a_range(text: str) -> None:
+    reader = fs._core.DatabaseReader()
+    reader.add("range", ("start", "end", "process", "thread", "text"), [(1, 2, 3, 4, text)])
+    store = fs._core.Store()
+    assert reader.finish(store, b"{}", 0)["kept"] == 1
+
+
+def test_the_reader_refuses_wrong_arguments() -> None:
+    reader = fs._core.DatabaseReader()
+    for arguments, problem in (
+        (("kernels", ("start",), []), "no kind"),
+        (("kernel", ("begin",), []), "no column"),
+        (("kernel", ("start", "start"), []), "given twice"),
+        (("kernel", ("start",), [(1, 2)]), "a tuple of 1 values"),
+        (("kernel", ("start",), [[1]]), "a tuple of 1 values"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            reader.add(*arguments)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no kind"):
+        reader.read("file:x", [("kernels", "SELECT 1", None, 0, 0, ())])
+    reader.finish(fs._core.Store(), b"{}", 0)
+    with pytest.raises(RuntimeError, match="has finished"):
+        reader.add("kernel", ("start",), [])
+
+
+def test_the_core_finds_the_library_of_pythons_module() -> None:
+    assert database._library()
+    assert fs._core.DatabaseReader.use_library("") >= 3026000, "it stays loaded"

@@ -1,0 +1,238 @@
+"""Exports of Nsight Systems: replays of CUDA graphs, and GPU metrics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.captures import KERNEL, RTX3080, Nsys
+from test_nsys import ADD, SGEMM, device_rows, rows
+
+import flopscope as fs
+from flopscope.sources import counters, database, gpu_metrics
+from flopscope.sources.database import Database, Reading
+
+
+@pytest.fixture(params=["core", "python"])
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Read by the core, and by Python's sqlite3 module."""
+    monkeypatch.setattr(database, "_found", None if request.param == "core" else False)
+    return str(request.param)
+
+
+# Graphs ---------------------------------------------------------------------------------------------------------------
+
+
+def graph_program() -> Nsys:
+    """Two ops captured in a graph, which is cloned twice and replayed three times; one op is eager."""
+    made = Nsys()
+    made.nvtx("aten::linear, op_id = 1, sizes = [[64, 32], [16, 32], []]", 90, 190)
+    made.nvtx("aten::mm, op_id = 2, sizes = [[64, 32], [32, 16]]", 100, 180)
+    made.node(11, 120)
+    made.nvtx("aten::add, op_id = 3, sizes = [[64, 16], [64, 16], []]", 200, 290)
+    made.node(12, 220)
+    made.node(21, 320, original=11)
+    made.node(22, 321, original=12)
+    made.node(31, 330, original=21)
+    made.node(32, 331, original=22)
+    for replay in range(3):
+        at = 1000 + 1000 * replay
+        made.nvtx("replay", at - 10, at + 100)
+        made.call("cudaGraphLaunch_v10000", at, at + 10, 50 + replay)
+        made.kernel(SGEMM, at + 100, at + 150, 50 + replay, graphNodeId=31, graphId=9)
+        made.kernel(ADD, at + 150, at + 170, 50 + replay, graphNodeId=32, graphId=9)
+    return made
+
+
+def test_replayed_kernels_belong_to_the_op_that_captured_them(reader: str, tmp_path: Path) -> None:
+    prof = fs.load_trace(graph_program().write(tmp_path / "x.sqlite"))
+    found = rows(prof, "cpu")
+    assert found["aten::mm"].count == 1 + 3, "the capture and three replays"
+    assert found["aten::mm"].self_device_time_total == pytest.approx(3 * 0.05)
+    assert found["aten::mm"].flops == 3 * 2 * 64 * 32 * 16, "once for each replay"
+    assert found["aten::add"].self_device_time_total == pytest.approx(3 * 0.02)
+    assert found["aten::add"].bytes_total_moved == 3 * 4 * 3 * 64 * 16
+    assert found["replay"].device_time_total == pytest.approx(3 * 0.07), "it encloses the launches"
+    assert found["aten::linear"].flops_total == 3 * 2 * 64 * 32 * 16 and found["aten::linear"].flops == 0
+
+
+def test_the_work_of_a_replay_belongs_to_what_encloses_its_launch(reader: str, tmp_path: Path) -> None:
+    made = graph_program()
+    made.nvtx("iteration 0", 0, 900)
+    for step in range(3):
+        made.nvtx(f"iteration {step + 1}", 900 + 1000 * step, 1800 + 1000 * step)
+    prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    found = rows(prof, "cpu")
+    assert found["iteration 0"].device_time_total == 0 and found["iteration 0"].flops_total == 0
+    for step in (1, 2, 3):
+        assert found[f"iteration {step}"].flops_total == 2 * 64 * 32 * 16 + 64 * 16
+        assert found[f"iteration {step}"].count == 1
+
+
+def test_what_encloses_a_capture_is_no_part_of_its_replays(reader: str, tmp_path: Path) -> None:
+    made = graph_program()
+    made.nvtx("warm up", 50, 600)
+    made.call("cudaStreamBeginCapture_v10000", 80, 85, 7)
+    made.nvtx("block", 86, 300)
+    found = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")), "cpu")
+    assert found["warm up"].device_time_total == 0 and found["warm up"].count == 1
+    assert found["block"].device_time_total == pytest.approx(3 * 0.07) and found["block"].count == 1 + 3
+
+
+def test_a_written_trace_has_the_same_work(tmp_path: Path) -> None:
+    prof = fs.load_trace(graph_program().write(tmp_path / "x.sqlite"))
+    prof.export_chrome_trace(tmp_path / "x.json")
+    before, after = rows(prof, "cpu"), rows(fs.load_trace(tmp_path / "x.json"), "cpu")
+    for op in ("aten::mm", "aten::add", "aten::linear"):
+        assert (after[op].count, after[op].flops) == (before[op].count, before[op].flops)
+
+
+def test_the_body_of_a_loop_counts_each_round(reader: str, tmp_path: Path) -> None:
+    """A conditional node launches its body as often as it says: one record for each round, of the same node."""
+    made = graph_program()
+    for launch in (50, 51):
+        for round_ in (1, 2):
+            at = 5000 + 1000 * launch + 100 * round_
+            made.kernel(SGEMM, at, at + 50, launch, graphNodeId=31, graphId=9)
+    found = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")), "cpu")
+    assert found["aten::mm"].flops == (3 + 4) * 2 * 64 * 32 * 16 and found["aten::mm"].count == 1 + 3 + 4
+    assert found["aten::add"].count == 1 + 3
+
+
+def estimating(*ops: tuple[str, str, dict[str, int]], node: int = 77) -> Nsys:
+    """Ops that launch a kernel each, and a replay of a node whose capture is not in the file."""
+    made = Nsys()
+    for i, (op, kernel, sizes) in enumerate(ops):
+        made.nvtx(f"{op}, op_id = {i}, sizes = [[64, 16], [64, 16], []]", 100 * i, 100 * i + 50)
+        made.call("cudaLaunchKernel_v7000", 100 * i + 10, 100 * i + 20, 20 + i)
+        made.kernel(kernel, 100 * i + 30, 100 * i + 40, 20 + i, **sizes)
+    made.call("cudaGraphLaunch_v10000", 900, 910, 50)
+    made.kernel(ADD, 1000, 1020, 50, graphNodeId=node, graphId=9)
+    return made
+
+
+def test_without_its_capture_a_kernel_gets_the_op_of_the_same_kernel_elsewhere(reader: str, tmp_path: Path) -> None:
+    prof = fs.load_trace(estimating(("aten::add", ADD, {})).write(tmp_path / "x.sqlite"))
+    found = rows(prof, "cpu")
+    assert found["aten::add"].count == 2 and found["aten::add"].self_device_time_total == pytest.approx(0.03)
+    assert dict(prof.coverage()["estimated"]) == {"aten::add": pytest.approx(0.03)}
+
+
+@pytest.mark.parametrize(
+    "others",
+    [[("aten::sub", ADD, {})], [("aten::sub", ADD, {"gridX": 3})], [("aten::add", ADD, {"gridX": 3})]],
+    ids=["two ops", "two ops, another grid", "one op, another grid"],
+)
+def test_an_op_is_never_guessed_among_several(
+    others: list[tuple[str, str, dict[str, int]]], reader: str, tmp_path: Path
+) -> None:
+    first = [("aten::add", ADD, {})] if "sub" in others[0][0] else []
+    prof = fs.load_trace(estimating(*first, *others).write(tmp_path / "x.sqlite"))
+    found = rows(prof, "cpu")
+    same_grid = [op for op, _, sizes in [*first, *others] if not sizes]
+    assert found["aten::add"].count == (2 if same_grid == ["aten::add"] else 1)
+    assert "aten::sub" not in found or found["aten::sub"].count == 1
+    assert found["cudaGraphLaunch"].device_time_total == 0
+
+
+@pytest.mark.parametrize(
+    "clones", [[(31, 32), (32, 31)], [(31, 31)], [(31, 5)], []], ids=["cycle", "self", "lost", "none"]
+)
+def test_nodes_whose_capture_is_unknown_belong_to_the_launch(
+    clones: list[tuple[int, int]], reader: str, tmp_path: Path
+) -> None:
+    made = graph_program()
+    made.tables["CUDA_GRAPH_NODE_EVENTS"] = []
+    for node, original in clones:
+        made.node(node, 330, original=original)
+    if not clones:
+        del made.tables["CUDA_GRAPH_NODE_EVENTS"]
+    found = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")), "cpu")
+    assert found["replay"].device_time_total == pytest.approx(3 * 0.07)
+    assert found["aten::mm"].self_device_time_total == 0
+
+
+def test_a_captured_op_that_never_ran_did_no_work(tmp_path: Path) -> None:
+    made = graph_program()
+    made.nvtx("aten::mm, op_id = 9, sizes = [[8, 8], [8, 8]]", 400, 490)
+    made.node(13, 420)
+    made.tables[KERNEL] = made.tables[KERNEL][:1]
+    found = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")), "cpu")
+    assert found["aten::mm"].flops == 2 * 64 * 32 * 16
+    assert not found["aten::add"].flops > 0
+
+
+def test_a_replay_without_its_kernels_is_one_row_that_says_why(reader: str, tmp_path: Path) -> None:
+    made = Nsys()
+    for replay in range(2):
+        made.call("cudaGraphLaunch_v10000", 100 * replay, 100 * replay + 10, 50 + replay)
+        made.work(
+            "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", 100 * replay + 20, 100 * replay + 90, 50 + replay, 42, 0, graphId=9
+        )
+    with pytest.warns(UserWarning, match=r"2 replays of CUDA graphs .* --cuda-graph-trace=node"):
+        prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    assert device_rows(prof) == {"CUDA graph 9 (replayed; its kernels were not recorded)": (2, 140)}
+
+
+# GPU metrics ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [("metricId", "metricName"), ("id", "name")], ids=["new", "old"])
+def test_gpu_metrics_become_samples(columns: tuple[str, str], reader: str, tmp_path: Path) -> None:
+    made = Nsys()
+    made.kernel(ADD, 0, 10_000)
+    made.add("TARGET_INFO_GPU", **RTX3080)
+    names = [
+        "SMs Active [Throughput %]",
+        "Tensor Active [Throughput %]",
+        "DRAM Read Bandwidth [Throughput %]",
+        "GR Active",
+    ]
+    place, name = columns
+    for metric, text in enumerate(names):
+        made.add("TARGET_INFO_GPU_METRICS", typeId=0x300, sourceId=1, **{place: 10 + metric, name: text})
+        for sample in range(-1, 5):
+            time = 1000 * sample if sample < 4 else 100_000
+            made.add(
+                "GPU_METRICS", timestamp=time, typeId=0x300, **{place: 10 + metric}, value=10 * (metric + 1) + sample
+            )
+    path = made.write(tmp_path / "x.sqlite")
+    with Database(str(path)) as opened:
+        samples = gpu_metrics.read_metrics(opened, [{"id": 0, "memoryBandwidth": 10**12}], Reading())
+    found = {one.metric: one for one in samples}
+    assert found.keys() == {"sm_active", "tensor_active", "dram_bytes_read"}
+    active = found["sm_active"]
+    assert active.device == 0
+    assert active.end.tolist() == [0, 1000, 2000, 3000, 100_000], "samples before the session are left out"
+    assert active.start.tolist() == [-1000, 0, 1000, 2000, 99_000], "a gap was not counted"
+    assert active.value.tolist() == [10, 11, 12, 13, 14]
+    expected = np.array([30, 31, 32, 33, 34]) / 100 * 10**12 * 1e-6
+    np.testing.assert_allclose(found["dram_bytes_read"].value, expected)
+    assert fs.load_trace(path).metadata["nsys"]["samples"] == {
+        "cuda:0 sm_active": 5, "cuda:0 tensor_active": 5, "cuda:0 dram_bytes_read": 5
+    }  # fmt: skip
+
+
+def test_without_a_bandwidth_there_are_no_bytes(tmp_path: Path) -> None:
+    made = Nsys()
+    made.kernel(ADD, 0, 10_000)
+    made.add("TARGET_INFO_GPU_METRICS", typeId=0, metricId=1, metricName="DRAM Write Bandwidth [Throughput %]")
+    for time in range(4):
+        made.add("GPU_METRICS", timestamp=time, typeId=0, metricId=1, value=50.5)
+    assert fs.load_trace(made.write(tmp_path / "x.sqlite")).metadata["nsys"]["samples"] == {}
+
+
+def test_samples_go_to_a_store_that_takes_them() -> None:
+    class Taking:
+        def __init__(self) -> None:
+            self.taken: list[tuple[int, str, int]] = []
+
+        def add_samples(self, device: int, metric: str, start: Any, end: Any, value: Any) -> None:
+            self.taken.append((device, metric, len(start) + len(end) + len(value)))
+
+    store, numbers = Taking(), np.arange(3)
+    samples = [counters.Samples(1, "sm_active", numbers, numbers, numbers.astype(float))]
+    assert counters.add_samples(store, samples) == {"cuda:1 sm_active": 3}  # type: ignore[arg-type]
+    assert store.taken == [(1, "sm_active", 9)]

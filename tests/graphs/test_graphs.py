@@ -1,0 +1,493 @@
+"""Kernels of replayed graphs get the ops of the capture, in recorded traces."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.hand_traces import BF16, Program
+
+import flopscope as fs
+from flopscope.cli.program import main
+
+GRAPH = "cudaGraphLaunch"
+MM_SHAPES = ([64, 128], [128, 256])
+MM_FLOPS = 2 * 64 * 128 * 256
+
+
+class Capture(Program):
+    """A trace of captures of graphs. ``named``: launches have their kernel's name, as those of HIP have."""
+
+    def __init__(self, *, named: bool = True) -> None:
+        super().__init__(1)
+        self.named = named
+        self.at = 0.0
+
+    def call_of(self, name: str, kernel: str | None, tid: int = 1, **args: Any) -> None:
+        self.correlation += 1
+        named = {"kernel": kernel} if kernel is not None and self.named else {}
+        self.add("cuda_runtime", name, self.at + 1, 1, tid, correlation=self.correlation, **named, **args)
+
+    def begin(self, tid: int = 1) -> None:
+        self.call_of("cudaStreamBeginCapture", None, tid)
+        self.at += 10
+
+    def end(self, tid: int = 1) -> None:
+        self.call_of("cudaStreamEndCapture", None, tid)
+        self.at += 10
+
+    def launch(self, op: str, kernel: str, *shapes: list[int], tid: int = 1, call: str = "cudaLaunchKernel") -> None:
+        self.op(op, self.at, 5, *shapes, dtype=BF16, tid=tid)
+        self.call_of(call, kernel, tid)
+        self.at += 10
+
+    def label(self, name: str, at: float, dur: float) -> None:
+        self.add("user_annotation", name, at, dur)
+
+
+class Replay(Program):
+    """A trace of replays."""
+
+    def replay(
+        self, at: float, *kernels: str, streams: tuple[int, ...] = (), label: str | None = None, **args: Any
+    ) -> None:
+        self.correlation += 1
+        if label:
+            self.add("user_annotation", label, at - 1, 8)
+        self.call(GRAPH, at, 5, 1, self.correlation)
+        for i, kernel in enumerate(kernels):
+            stream = streams[i] if streams else 7
+            self.work(kernel, at + 10 + 10 * i, 8, correlation=self.correlation, stream=stream, **args)
+
+
+def step(capture: Capture, width: int = 256) -> Capture:
+    """Capture a product, an activation, and a product again."""
+    capture.begin()
+    capture.launch("aten::mm", "gemm_a", [64, 128], [128, width])
+    capture.launch("aten::relu", "relu_kernel", [64, width])
+    capture.launch("aten::mm", "gemm_b", [64, width], [width, 128])
+    capture.end()
+    return capture
+
+
+KERNELS = ("gemm_a", "relu_kernel", "gemm_b")
+
+
+def joined(folder: Path, replay: Program, *captures: Program) -> fs.Trace:
+    files = []
+    for i, capture in enumerate(captures):
+        files.append(folder / f"capture{i}.json")
+        files[-1].write_bytes(capture.text())
+    return fs.load_trace(replay.text(), captures=files)
+
+
+def ops(trace: fs.Trace) -> dict[str, fs.EventRow]:
+    return {row.key: row for row in trace.key_averages(group_by_input_shape=True) if row.device_type == "cpu"}
+
+
+def test_kernels_of_a_replay_belong_to_the_ops_of_the_capture(tmp_path: Path) -> None:
+    replay = Replay()
+    for at in (0, 100):
+        replay.replay(at, *KERNELS)
+    trace = joined(tmp_path, replay, step(Capture()))
+    rows = [row for row in trace.key_averages(group_by_input_shape=True) if row.key == "aten::mm"]
+    assert [(row.count, row.self_device_time_total, row.flops) for row in rows] == [
+        (2, 16, 2 * 2 * 64 * 128 * 256), (2, 16, 2 * 2 * 64 * 256 * 128)
+    ]  # fmt: skip
+    assert [row.input_shapes for row in rows] == [[[64, 128], [128, 256]], [[64, 256], [256, 128]]]
+    assert trace.graphs | {"graphs": 1, "launches": 2, "works": 6, "matched": 6, "owned": 6} == trace.graphs
+    assert trace.coverage()["bytes"] == 1 and "estimated" not in trace.coverage()
+    assert all(row.self_cpu_time_total == 0 for row in rows)  # a replay takes no host time of ops
+
+
+def test_joining_changes_no_time_of_kernels(tmp_path: Path) -> None:
+    replay = Replay()
+    replay.replay(0, *KERNELS)
+    alone, both = fs.load_trace(replay.text()), joined(tmp_path, replay, step(Capture()))
+    times = [
+        {row.key: row.self_device_time_total for row in trace.key_averages() if row.device_type == "cuda"}
+        for trace in (alone, both)
+    ]
+    assert times[0] == times[1] == {"gemm_a": 8, "relu_kernel": 8, "gemm_b": 8}
+    assert both.key_averages().self_device_time_total == 24
+
+
+def test_another_programs_capture_is_counted_and_warned_of(tmp_path: Path) -> None:
+    other = Capture()
+    other.begin()
+    other.launch("aten::mm", "gemm_z", *MM_SHAPES)
+    other.end()
+    replay = Replay()
+    replay.replay(0, *KERNELS)
+    with pytest.warns(UserWarning, match="1 match no captured graph; 3 of 3 kernels"):
+        trace = joined(tmp_path, replay, other)
+    assert trace.graphs["unseen"] == 1 and trace.graphs["matched"] == 0 and trace.coverage()["bytes"] == 0
+
+
+def test_a_capture_without_graphs_is_warned_of(tmp_path: Path) -> None:
+    eager, replay = Program(), Replay()
+    eager.run("aten::relu", 0, 10, 5, [8])
+    replay.replay(0, *KERNELS)
+    with pytest.warns(UserWarning, match="no call begins a capture"):
+        joined(tmp_path, replay, eager)
+
+
+def test_graphs_of_equal_kernels_but_other_shapes_are_ambiguous(tmp_path: Path) -> None:
+    replay = Replay()
+    replay.replay(0, *KERNELS)
+    with pytest.warns(UserWarning, match="several captured graphs of different ops"):
+        trace = joined(tmp_path, replay, step(Capture()), step(Capture(), width=512))
+    assert trace.graphs["ambiguous"] == 1 and trace.graphs["matched"] == 0
+    same = joined(tmp_path, replay, step(Capture()), step(Capture()))
+    assert same.graphs["matched"] == 3  # alike: it does not matter which
+
+
+def test_the_number_in_the_annotations_chooses_among_graphs(tmp_path: Path) -> None:
+    captures = []
+    for size, width in ((32, 256), (64, 512)):
+        capture = step(Capture(), width)
+        capture.label(f"capture_{size}_FULL", -5, capture.at + 10)
+        captures.append(capture)
+    replay = Replay()
+    replay.replay(0, *KERNELS, label="execute_64_context_0")
+    trace = joined(tmp_path, replay, *captures)
+    assert ops(trace)["aten::relu"].input_shapes == [[64, 512]]
+    assert dict(trace.coverage()["estimated"])  # the names of kernels do not prove it
+
+
+def test_kernels_on_several_streams_are_joined_by_name(tmp_path: Path) -> None:
+    replay = Replay()
+    replay.replay(0, "relu_kernel", "gemm_a", "gemm_b", streams=(8, 7, 7))
+    trace = joined(tmp_path, replay, step(Capture()))
+    assert trace.graphs["matched"] == 3 and ops(trace)["aten::relu"].self_device_time_total == 8
+
+
+def test_of_a_launch_with_lost_kernels_only_what_is_certain_is_joined(tmp_path: Path) -> None:
+    capture = Capture()
+    capture.begin()
+    for name in ("norm", "gemm_a", "norm", "gemm_b"):
+        capture.launch(f"aten::{'mm' if 'gemm' in name else 'rms_norm'}", name, [8, 8], [8, 8])
+    capture.end()
+    certain, vague = Replay(), Replay()
+    certain.replay(0, "norm", "gemm_a", "gemm_b")
+    vague.replay(0, "norm", "gemm_b")  # which of the norms?
+    assert joined(tmp_path, certain, capture).graphs["matched"] == 3
+    with pytest.warns(UserWarning):
+        trace = joined(tmp_path, vague, capture)
+    assert trace.graphs["matched"] == 1
+
+
+def test_captures_without_kernel_names_are_joined_by_order_and_marked(tmp_path: Path) -> None:
+    capture, replay = step(Capture(named=False)), Replay()
+    replay.replay(0, *KERNELS)
+    trace = joined(tmp_path, replay, capture)
+    assert ops(trace)["aten::relu"].self_device_time_total == 8
+    assert {name for name, _ in trace.coverage()["estimated"]} == {"aten::mm", "aten::relu"}
+
+
+def test_order_alone_is_refused_if_equal_ops_would_have_different_kernels(tmp_path: Path) -> None:
+    capture = Capture(named=False)
+    capture.begin()
+    for _ in range(3):
+        capture.launch("aten::relu", "", [8, 8])
+    capture.end()
+    replay = Replay()
+    replay.replay(0, *KERNELS)
+    with pytest.warns(UserWarning, match="match no captured graph"):
+        joined(tmp_path, replay, capture)
+
+
+def test_order_alone_is_refused_on_several_streams(tmp_path: Path) -> None:
+    replay = Replay()
+    replay.replay(0, *KERNELS, streams=(7, 8, 7))
+    with pytest.warns(UserWarning, match="match no captured graph"):
+        joined(tmp_path, replay, step(Capture(named=False)))
+
+
+def test_a_trace_that_has_the_capture_needs_no_other() -> None:
+    program = step(Capture())
+    replay = Replay()
+    replay.correlation = 1000
+    replay.replay(program.at + 10, *KERNELS)
+    program.events += replay.events
+    trace = fs.load_trace(program.text())
+    assert trace.graphs["matched"] == 3
+    assert ops(trace)["aten::relu"].count == 2 and ops(trace)["aten::relu"].self_device_time_total == 8
+    mm = [row for row in trace.key_averages() if row.key == "aten::mm"]
+    assert (mm[0].count, mm[0].flops, mm[0].flops_total) == (
+        4,
+        2 * MM_FLOPS,
+        2 * MM_FLOPS,
+    )  # nothing ran at the capture
+
+
+def test_an_op_around_a_capture_does_no_work_either() -> None:
+    program = Capture()
+    program.op("aten::linear", program.at + 11, 22, [64, 128], [256, 128], dtype=BF16)
+    program.begin()
+    program.at += 2
+    program.launch("aten::mm", "gemm_a", *MM_SHAPES)
+    program.at = 60
+    program.end()
+    replay = Replay()
+    replay.correlation = 1000
+    replay.replay(100, "gemm_a")
+    replay.replay(200, "gemm_a")
+    program.events += replay.events
+    trace = fs.load_trace(program.text())
+    found = ops(trace)
+    assert found["aten::linear"].count == 3 and found["aten::mm"].count == 3
+    assert found["aten::linear"].flops_total == found["aten::mm"].flops == 2 * MM_FLOPS
+
+
+def test_calls_that_ran_at_once_are_no_part_of_a_capture(tmp_path: Path) -> None:
+    capture = Capture()
+    capture.begin()
+    capture.launch("aten::fill_", "fill_kernel", [8])
+    capture.work("fill_kernel", 500, 3, correlation=capture.correlation)
+    capture.launch("aten::relu", "relu_kernel", [8])
+    capture.end()
+    replay = Replay()
+    replay.replay(0, "relu_kernel")
+    assert joined(tmp_path, replay, capture).graphs["matched"] == 1
+
+
+def test_launches_of_other_threads_belong_to_the_only_capture(tmp_path: Path) -> None:
+    capture = Capture()
+    capture.begin()
+    capture.launch("aten::mm", "gemm_a", *MM_SHAPES)
+    capture.launch("aten::relu", "relu_kernel", [8], tid=2)  # the thread of the backward pass
+    capture.end()
+    replay = Replay()
+    replay.replay(0, "gemm_a", "relu_kernel")
+    assert joined(tmp_path, replay, capture).graphs["owned"] == 2
+
+
+def test_without_a_capture_a_kernel_gets_the_op_of_the_same_kernel_elsewhere() -> None:
+    program = Replay()
+    program.run("aten::relu", 0, 10, 5, [64, 64], kernel="relu_kernel", dtype=BF16)
+    program.replay(100, "relu_kernel")
+    trace = fs.load_trace(program.text())
+    row = ops(trace)["aten::relu"]
+    assert (row.count, row.self_device_time_total, row.bytes_total_moved) == (2, 13, 2 * 2 * 2 * 64 * 64)
+    assert trace.coverage()["estimated"] == [("aten::relu", 8.0)] and trace.graphs["estimated"] == 1
+
+
+@pytest.mark.parametrize("other", ["another shape", "another op", "another grid", "two kernels"])
+def test_without_a_capture_nothing_is_inferred_that_is_not_unambiguous(other: str) -> None:
+    program = Replay()
+    program.run("aten::relu", 0, 10, 5, [64, 64], kernel="relu_kernel", blocks=2 if other == "another grid" else 1)
+    if other in ("another shape", "another op"):
+        shape = [32, 128] if other == "another shape" else [64, 64]
+        op = "aten::relu" if other == "another shape" else "aten::clamp"
+        program.run(op, 20, 30, 5, shape, kernel="relu_kernel", blocks=1)
+    if other == "two kernels":
+        program.call("cudaLaunchKernel", 1.5, 0.2, 1, 999)
+        program.work("second", 16, 1, correlation=999)
+    program.replay(100, "relu_kernel", grid=[1, 1, 1], block=[256, 1, 1])
+    trace = fs.load_trace(program.text())
+    assert trace.graphs["estimated"] == 0
+
+
+def test_the_grid_of_the_capture_completes_that_of_the_replay(tmp_path: Path) -> None:
+    capture = Capture()
+    capture.begin()
+    capture.op("graphlib::scale", capture.at, 5, [8, 8])
+    capture.call_of("hipModuleLaunchKernel", "graph_scale_kernel", grid=[7, 1, 1], block=[64, 1, 1])
+    capture.end()
+    replay = Replay()
+    replay.replay(0, "graph_scale_kernel", grid=None, block=None)
+    seen: list[Any] = []
+    fs.register_work("graph_scale_kernel", lambda call: seen.append((call.grid, call.shapes)))
+    try:
+        joined(tmp_path, replay, capture).key_averages()
+    finally:
+        fs.register_work("graph_scale_kernel", None)
+    assert ((7, 1, 1), [(8, 8)]) in seen
+
+
+def test_the_command_joins_captures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    replay, folder = Replay(), tmp_path / "capture_traces"
+    replay.replay(0, *KERNELS)
+    folder.mkdir()
+    (folder / "one.json.gz").write_bytes(gzip.compress(step(Capture()).text()))
+    (tmp_path / "replay.json").write_bytes(replay.text())
+    assert (
+        main(["table", str(tmp_path / "replay.json"), "--captures", str(folder), "--json", str(tmp_path / "t.json")])
+        == 0
+    )
+    assert "aten::mm" in capsys.readouterr().out
+    rows = json.loads((tmp_path / "t.json").read_text())["rows"]
+    assert sum(row["flops"] or 0 for row in rows if row["key"] == "aten::mm") == 2 * MM_FLOPS
+
+
+def test_without_ids_of_nodes_a_loop_that_ran_several_times_is_not_matched() -> None:
+    """The node of a while loop's body has one kernel for each round of a launch."""
+    program = step(Capture())
+    replay = Replay()
+    replay.correlation = 1000
+    for launch, rounds in enumerate((1, 3)):
+        at = program.at + 1000 * launch
+        replay.correlation += 1
+        replay.call(GRAPH, at, 5, 1, replay.correlation)
+        for i in range(rounds):
+            for node, kernel in enumerate(KERNELS):
+                args = {"graph id": 3, "graph node id": 50 + node}
+                replay.work(kernel, at + 10 + 40 * i + 10 * node, 8, correlation=replay.correlation, **args)
+    program.events += replay.events
+    trace = fs.load_trace(program.text())
+    assert trace.graphs["matched"] == 3 and trace.graphs["unseen"] == 1  # without the nodes' ids, loops are not matched
+    assert trace.coverage()["unseen_graphs"] == 9 * 8
+
+
+def test_kernels_of_unseen_graphs_are_told() -> None:
+    replay = Replay()
+    replay.replay(0, "gemm_a", **{"graph id": 3, "graph node id": 12})
+    trace = fs.load_trace(replay.text())
+    assert trace.coverage()["unseen_graphs"] == 8
+    assert "fs.watch_graphs()" in trace.key_averages().table()
+
+
+def test_a_joined_trace_survives_being_written_and_read_again(tmp_path: Path) -> None:
+    replay, capture = Replay(), Capture()
+    for at in (0, 100):
+        replay.replay(at, "gemm_a", "relu_kernel")
+    capture.begin()
+    capture.op("mylib::layer", capture.at - 1, 30, [64, 128])
+    capture.launch("aten::mm", "gemm_a", *MM_SHAPES)
+    capture.launch("aten::relu", "relu_kernel", [64, 256])
+    capture.end()
+    trace = joined(tmp_path, replay, capture)
+    trace.export_chrome_trace(tmp_path / "again.json")
+    again = fs.load_trace(tmp_path / "again.json")
+    seen = [
+        {
+            row.key: (row.count, row.flops, row.bytes_total_moved, row.self_device_time_total, row.device_time_total)
+            for row in one.key_averages()
+            if row.key.startswith(("aten::", "mylib::"))
+        }
+        for one in (trace, again)
+    ]
+    assert repr(seen[0]) == repr(seen[1]) and seen[0]["mylib::layer"][4] == 32
+    assert all(row.cpu_time_total == 0 for row in again.key_averages() if row.key.startswith("aten::"))
+
+
+EXECUTABLE = 3 << 32  # the upper half of a node's id is that of its executable graph
+
+
+def annotated_replay(**distributed: Any) -> Replay:
+    replay = Replay(1)
+    for at in (0, 100):
+        replay.replay(at, *KERNELS)
+    for i, event in enumerate(event for event in replay.events if event.get("cat") == "kernel"):
+        event["args"] |= {"graph id": 3, "graph node id": EXECUTABLE + 50 + i % 3}
+    return replay
+
+
+def annotations(folder: Path, content: Any, name: str = "kernel_annotations_rank0_fwd_bwd.json") -> Path:
+    """Write what torch.cuda._graph_annotations.get_kernel_annotations() returns."""
+    path = folder / name
+    path.write_text(json.dumps({str(EXECUTABLE + 50 + node): names for node, names in content.items()}))
+    return path
+
+
+NAMES = {
+    0: [{"name": "attention", "stream": 20}],
+    1: [{"name": "mlp"}],
+    2: [{"name": "mlp", "autograd_phase": "backward"}],
+}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        NAMES,
+        {0: ["attention"], 1: ["mlp"], 2: ["outer", "mlp"]},
+        {0: [{"str": "attention"}], 1: [{"str": "mlp"}], 2: [{"str": "mlp"}]},
+    ],
+    ids=["now", "texts", "str"],
+)
+def test_annotations_of_nodes_are_read_from_their_file(content: Any, tmp_path: Path) -> None:
+    replay = annotated_replay()
+    path = annotations(tmp_path, content)
+    trace = fs.load_trace(replay.text(), captures=path)
+    ranges = {row.key: row for row in trace.key_averages() if row.key in ("attention", "mlp")}
+    assert {key: (row.count, row.device_time_total) for key, row in ranges.items()} == {
+        "attention": (2, 16),
+        "mlp": (2, 32),
+    }
+    assert trace.graphs["annotated"] == 6 and trace.coverage()["unseen_graphs"] == 48
+    (tmp_path / "capture.json").write_bytes(step(Capture()).text())
+    both = fs.load_trace(replay.text(), captures=tmp_path)
+    found = {row.key: row for row in both.key_averages()}
+    assert found["mlp"].device_time_total == 32 and found["aten::mm"].flops == 2 * 2 * MM_FLOPS
+    assert found["mlp"].flops_total == 2 * (MM_FLOPS + 64 * 256)
+
+
+def test_annotations_that_a_trace_already_has_are_not_added_again(tmp_path: Path) -> None:
+    replay = annotated_replay()
+    for event in replay.events:
+        if event.get("cat") == "kernel":
+            event["args"]["name"] = "named before"
+    trace = fs.load_trace(replay.text(), captures=annotations(tmp_path, NAMES))
+    names = {row.key: row.count for row in trace.key_averages()}
+    assert names["named before"] == 2 and "mlp" not in names
+
+
+def test_annotations_of_another_run_are_warned_of(tmp_path: Path) -> None:
+    path = annotations(tmp_path, {1000: [{"name": "elsewhere"}]})
+    with pytest.warns(UserWarning, match="none of the 1 annotated nodes has work in the trace"):
+        fs.load_trace(annotated_replay().text(), captures=path)
+
+
+def test_annotations_are_those_of_the_traces_rank(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        content = {0: [{"name": f"of rank {rank}"}], 1: [{"name": "mlp"}], 2: [{"name": "mlp"}]}
+        annotations(tmp_path, content, f"kernel_annotations_rank{rank}_step.json")
+    text = json.loads(annotated_replay().text())
+    with pytest.raises(ValueError, match=r"annotations of several ranks.*rank0_step\.json, .*rank1_step\.json"):
+        fs.load_trace(json.dumps(text).encode(), captures=tmp_path)
+    text["distributedInfo"] = {"rank": 1, "world_size": 2}
+    trace = fs.load_trace(json.dumps(text).encode(), captures=tmp_path)
+    assert {row.key for row in trace.key_averages() if row.key.startswith("of rank")} == {"of rank 1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [('{"12": {"name": "mlp"}}', "the id of a graph node with a list, not '12'"), ('{"1": [', "are no JSON"),
+     ('{"1": ["a"], "x": ["b"]}', "not 'x'"), ('{"99999999999999999999": ["a"]}', "not '9999")],
+)  # fmt: skip
+def test_damaged_annotations_are_named(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "kernel_annotations_rank0_.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f"kernel_annotations_rank0_.json: .*{said}"):
+        fs.load_trace(annotated_replay().text(), captures=path)
+
+
+def test_annotations_of_nodes_become_ranges(tmp_path: Path) -> None:
+    replay = Replay(1)
+    for at in (0, 100):
+        replay.replay(at, *KERNELS)
+    works = [event for event in replay.events if event.get("cat") == "kernel"]
+    for i, event in enumerate(works):
+        event["args"] |= {"graph id": 3, "graph node id": 50 + i % 3, "name": "mlp" if i % 3 else "attention"}
+    with pytest.warns(UserWarning, match="graph") as told:
+        alone = joined(tmp_path, replay)
+    del told
+    for trace in (alone, joined(tmp_path, replay, step(Capture()))):
+        ranges = {row.key: row for row in trace.key_averages() if row.key in ("attention", "mlp")}
+        assert {key: (row.count, row.device_time_total) for key, row in ranges.items()} == {
+            "attention": (2, 16),
+            "mlp": (2, 32),
+        }
+        again = tmp_path / "again.json"
+        trace.export_chrome_trace(again)
+        read = fs.load_trace(again).key_averages()
+        assert {row.key: row.device_time_total for row in read if row.key in ranges} == {"attention": 16, "mlp": 32}
+        assert read.coverage().get("unseen_graphs", 0) == trace.key_averages().coverage().get("unseen_graphs", 0)
+    assert alone.key_averages().coverage()["unseen_graphs"] == 48
+    ops = {row.key: row for row in trace.key_averages() if row.key.startswith("aten::")}
+    assert ops["aten::mm"].device_time_total == 32 and ops["aten::relu"].device_time_total == 16

@@ -1,0 +1,504 @@
+"""The watch on CUDA graphs: what was open when a node was created belongs to its replays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.fake_cupti import build, run_with_fake
+
+import flopscope as fs
+from flopscope.sources import watching
+
+NODES = 1 << 32  # the upper half of a node's id is that of its graph
+
+WATCH = """
+_core.watch_start()
+NODES = 1 << 32
+
+def capture(*names, first=NODES):
+    # each name is a range in which one node is created
+    with fs.profile(timer="cupti"):
+        for i, name in enumerate(names):
+            with fs.record_function(name):
+                cuda.node("created", first + i)
+
+def profiled(*kernels):
+    with fs.profile(timer="cupti") as prof:
+        cuda.replay(*kernels)
+    return prof
+
+def ranges(prof):
+    return {row.key: row.device_time_total for row in prof.key_averages(peaks="none")
+            if row.is_user_annotation and row.device_type == "cpu"}
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+    return partial(run_with_fake, build(tmp_path_factory.mktemp("fake")))
+
+
+def test_replays_have_what_was_open_at_the_capture(run: Callable[..., Any]) -> None:
+    found = run(WATCH, """
+        capture("attend", "multiply")
+        for i in range(2):
+            cuda.node("cloned", 2 * NODES + i, NODES + i)
+        with fs.profile(timer="cupti") as prof:
+            for _ in range(3):
+                cuda.replay(("a", 2 * NODES), ("b", 2 * NODES + 1))
+        table = prof.key_averages(peaks="none")
+        rows = {row.key: (row.count, row.device_time_total, row.cpu_time_total) for row in table}
+        print(json.dumps([rows["attend"], rows["multiply"], _core.watch_state()]))
+    """)  # fmt: skip
+    assert found[0] == [3, 12, 0] and found[1] == [3, 12, 0]
+    assert found[2] == {"on": True, "nodes": 4, "resolved": 4, "lost": 0, "launches": 0, "launches_lost": 0}
+
+
+def test_chains_of_clones_are_followed(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        capture("step")
+        cuda.node("cloned", 7, NODES)
+        cuda.node("destroyed", NODES)
+        cuda.node("cloned", 8, 7)
+        print(json.dumps(ranges(profiled(("a", 8)))))
+    """,
+    )
+    assert found == {"step": 4}
+
+
+def test_a_destroyed_graph_is_still_known_to_records_that_come_late(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        capture("step")
+        with fs.profile(timer="cupti") as prof:
+            cuda.replay(("a", NODES))
+            cuda.node("destroyed", NODES)
+        print(json.dumps([ranges(prof), _core.watch_state()["nodes"]]))
+    """,
+    )
+    assert found == [{"step": 4}, 0]
+
+
+@pytest.mark.parametrize(("change", "known"), [("updated", {"other": 4}), ("set", {})])
+def test_an_updated_node_is_what_it_was_updated_from_or_unknown(
+    run: Callable[..., Any], change: str, known: dict[str, float]
+) -> None:
+    found = run(
+        WATCH,
+        f"""
+        capture("step")
+        capture("other", first=5 * NODES)
+        cuda.node("{change}", NODES, 5 * NODES)
+        prof = profiled(("a", NODES))
+        print(json.dumps([ranges(prof), prof.coverage().get("unseen_graphs")]))
+    """,
+    )
+    assert found == [known, None if known else 4]
+
+
+@pytest.mark.parametrize("version", [120800, 130001])
+def test_an_update_that_is_not_told_node_by_node_makes_the_graph_unknown(run: Callable[..., Any], version: int) -> None:
+    """CUPTI of CUDA 12 does not report nodes that are updated; that of CUDA 13 does, beside the call."""
+    found = run(
+        f"cuda.fake.fake_set_version({version})",
+        WATCH,
+        """
+        capture("step")
+        for graph in (2, 3):
+            cuda.node("cloned", graph * NODES, NODES)
+        cuda.fake.fake_update(2)
+        print(json.dumps([ranges(profiled(("a", graph * NODES))) for graph in (2, 3)]))
+    """,
+    )
+    assert found == [{} if version < 130000 else {"step": 4}, {"step": 4}]
+
+
+def test_a_child_graph_keeps_the_ops_of_its_own_capture(run: Callable[..., Any]) -> None:
+    """Adding a child graph to a graph clones its nodes, and instantiating the graph clones them again."""
+    found = run(
+        WATCH,
+        """
+        capture("child")
+        capture("parent", first=2 * NODES)
+        cuda.node("cloned", 3 * NODES, NODES)
+        cuda.node("cloned", 4 * NODES, 3 * NODES)
+        cuda.node("cloned", 5 * NODES, 2 * NODES)
+        print(json.dumps(ranges(profiled(("a", 4 * NODES), ("b", 5 * NODES)))))
+    """,
+    )
+    assert found == {"child": 4, "parent": 4}
+
+
+def test_a_graph_that_is_instantiated_twice_is_known_twice(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        capture("step")
+        for graph in (2, 3):
+            cuda.node("cloned", graph * NODES, NODES)
+        cuda.node("destroyed", NODES)
+        cuda.destroy(1)
+        cuda.destroy(2, executable=True)
+        cuda.node("cloned", 4 * NODES, 3 * NODES)
+        print(json.dumps([ranges(profiled(("a", graph * NODES))) for graph in (2, 3, 4)]
+                         + [_core.watch_state()["nodes"]]))
+    """,
+    )
+    assert found == [{"step": 4}, {"step": 4}, {"step": 4}, 2]
+
+
+def test_the_rounds_of_a_loop_repeat_its_ops(run: Callable[..., Any]) -> None:
+    """The body of a conditional node is a graph of its own, which runs as often as its condition says."""
+    found = run(
+        WATCH,
+        """
+        capture("before")
+        capture("body", first=2 * NODES)
+        with fs.profile(timer="cupti", record_shapes=True):
+            with fs.record_function("loop"):
+                with fs.record_function("op", flops=100):
+                    cuda.node("created", 2 * NODES + 1)
+        for node in (NODES, 2 * NODES, 2 * NODES + 1):
+            cuda.node("cloned", node + 8 * NODES, node)
+        with fs.profile(timer="cupti") as prof:
+            for rounds in (1, 3, 0):
+                body = [("b", 10 * NODES), ("c", 10 * NODES + 1)] * rounds
+                cuda.replay(("a", 9 * NODES), *body)
+        rows = {row.key: [row.count, row.device_time_total] for row in prof.key_averages(peaks="none")
+                if row.is_user_annotation and row.device_type == "cpu"}
+        print(json.dumps(rows))
+    """,
+    )
+    assert found == {"before": [3, 12], "body": [2, 16], "loop": [2, 16], "op": [2, 16]}
+
+
+def test_a_body_that_no_callback_told_of_is_unseen(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        capture("before")
+        prof = profiled(("a", NODES), ("b", 77 * NODES))
+        print(json.dumps([ranges(prof), prof.coverage()["unseen_graphs"]]))
+    """,
+    )
+    assert found == [{"before": 4}, 4]
+
+
+def test_a_program_that_captures_without_end_uses_bounded_memory(run: Callable[..., Any]) -> None:
+    """Of graphs that were destroyed, the oldest are forgotten. Those that exist, and the last ones, stay known."""
+    found = run(
+        WATCH,
+        """
+        import resource
+        capture("first", "second")
+        def captured(graph, nodes=4096):
+            for node in range(nodes):
+                cuda.fake.fake_graph_node(20, (graph << 32) + node + 1, NODES + node % 2, 0)
+            cuda.destroy(graph, executable=True)
+        peaks = []
+        for graph in range(100, 300):
+            captured(graph)
+            if graph in (200, 299):
+                peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        kept = _core.watch_state()
+        known = [ranges(profiled(("a", (graph << 32) + 2))) for graph in (100, 299)]
+        capture("last", first=1000 * NODES)
+        known += [ranges(profiled(("a", node))) for node in (NODES, NODES + 1, 1000 * NODES)]
+        print(json.dumps([kept["nodes"], known, peaks]))
+    """,
+    )
+    assert found[0] == 2
+    assert found[1] == [{}, {"second": 4}, {"first": 4}, {"second": 4}, {"last": 4}]
+    assert found[2][1] - found[2][0] < 4096, "KiB"
+
+
+def test_graphs_are_captured_while_a_recording_is_joined(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        capture("step")
+        stop = threading.Event()
+        def capturing():
+            node = 10 * NODES
+            while not stop.is_set():
+                node += 1
+                cuda.node("created", node)
+                cuda.node("cloned", node + 10 * NODES, node)
+                cuda.node("destroyed", node)
+        threads = [threading.Thread(target=capturing) for _ in range(2)]
+        for thread in threads: thread.start()
+        found = [ranges(profiled(*[("a", NODES)] * 1)) for _ in range(20)]
+        stop.set()
+        for thread in threads: thread.join()
+        print(json.dumps(found))
+    """,
+    )
+    assert found == [{"step": 4}] * 20
+
+
+def test_a_forked_child_watches_nothing(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        capture("step")
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            said = [_core.watch_state()]
+            cuda.node("created", 5 * NODES)
+            _core.watch_stop()
+            _core.watch_forget()
+            try:
+                _core.watch_start()
+            except RuntimeError as problem:
+                said.append(str(problem))
+            os.write(write, json.dumps(said).encode())
+            os._exit(0)
+        os.close(write)
+        said = json.loads(os.read(read, 10_000))
+        os.waitpid(child, 0)
+        print(json.dumps([said, _core.watch_state(), ranges(profiled(("a", NODES)))]))
+    """,
+    )
+    nothing = {"on": False, "nodes": 0, "resolved": 0, "lost": 0, "launches": 0, "launches_lost": 0}
+    assert found[0][0] == nothing and "forked" in found[0][1]
+    assert found[1]["on"] and found[1]["nodes"] == 1 and found[2] == {"step": 4}
+
+
+def test_nodes_of_other_threads_have_their_own_ranges(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        def one(name, node):
+            with fs.record_function(name):
+                barrier.wait()
+                cuda.node("created", node)
+                barrier.wait()
+        barrier = threading.Barrier(2)
+        with fs.profile(timer="cupti"):
+            threads = [threading.Thread(target=one, args=(f"thread {i}", NODES + i)) for i in range(2)]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+        print(json.dumps(ranges(profiled(("a", NODES), ("b", NODES + 1)))))
+    """,
+    )
+    assert found == {"thread 0": 4, "thread 1": 4}
+
+
+def test_graphs_captured_unseen_are_told(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        _core.watch_stop()
+        capture("step")
+        _core.watch_start()
+        prof = profiled(("a", NODES))
+        print(json.dumps([ranges(prof), prof.coverage(), prof.key_averages(peaks="none").table()]))
+    """,
+    )
+    assert found[0] == {} and found[1]["unseen_graphs"] == 4 and "fs.watch_graphs()" in found[2]
+
+
+def test_a_watch_outlives_profiles_and_profiles_outlive_a_watch(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        capture("step")
+        counts = [cuda.count("finalized")]
+        profiled(("a", NODES))
+        counts.append(cuda.count("finalized"))
+        with fs.profile(timer="cupti") as prof:
+            _core.watch_stop()
+            cuda.replay(("a", NODES))
+        counts.append(cuda.count("finalized"))
+        print(json.dumps([ranges(prof), counts, _core.watch_state()["on"]]))
+    """,
+    )
+    assert found == [{"step": 4}, [0, 0, 1], False]
+
+
+def test_the_place_of_an_idle_client_is_taken_only_on_request(run: Callable[..., Any]) -> None:
+    found = run("""
+        cuda.take("<not provided>")
+        said = []
+        for evict in (False, True):
+            try:
+                _core.watch_start(evict)
+                said.append(_core.watch_state()["on"])
+            except RuntimeError as problem:
+                said.append(str(problem))
+        print(json.dumps(said))
+    """)
+    assert "without a name" in found[0] and found[1] is True
+
+
+def test_another_named_client_is_never_evicted(run: Callable[..., Any]) -> None:
+    found = run("""
+        cuda.take("nsight")
+        try:
+            _core.watch_start(True)
+        except RuntimeError as problem:
+            print(json.dumps(str(problem)))
+    """)
+    assert found == "CUPTI is taken by nsight"
+
+
+def test_forgetting_releases_all_nodes(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        capture("step")
+        _core.watch_forget()
+        before = _core.watch_state()["nodes"]
+        lost = ranges(profiled(("a", NODES)))
+        capture("again")
+        print(json.dumps([before, lost, ranges(profiled(("a", NODES)))]))
+    """,
+    )
+    assert found == [0, {}, {"again": 4}]
+
+
+def test_records_without_nodes_are_matched_in_the_order_of_nodes(run: Callable[..., Any]) -> None:
+    """Traces of torch.profiler up to torch 2.11 have no ids of nodes."""
+    found = run(
+        WATCH,
+        """
+        from pathlib import Path
+        import tempfile
+        capture("attend", "multiply")
+        kernels = [{"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": 20 + 10 * i, "dur": 4,
+                    "args": {"device": 0, "stream": 7, "correlation": 5}} for i, name in enumerate(("a", "b"))]
+        call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaGraphLaunch", "pid": 1, "tid": 1, "ts": 10, "dur": 5,
+                "args": {"correlation": 5}}
+        from flopscope.sources.load import load_own
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "trace.json"
+            path.write_text(json.dumps({"traceEvents": [call, *kernels]}))
+            trace = load_own(str(path))
+        print(json.dumps([ranges(trace), trace.graphs["matched"], trace.coverage()]))
+    """,
+    )
+    assert found[0] == {"attend": 4, "multiply": 4} and found[1] == 2
+
+
+def test_captures_within_a_profile_of_torch_are_known_by_their_calls(run: Callable[..., Any]) -> None:
+    """The trace that goes on meanwhile has the ops; its calls of the capture created the watched nodes, in time."""
+    found = run(
+        WATCH,
+        """
+        from pathlib import Path
+        import tempfile
+        from flopscope.sources.load import load_own
+        base = time.time_ns() - 10**9
+        offset = time.time_ns() - time.monotonic_ns() - base
+        def us(at):  # of the trace's clock, which is behind by 20 us
+            return (at + offset) / 1e3 - 20
+        events = []
+        def event(category, name, start, end, **args):
+            events.append({"ph": "X", "cat": category, "name": name, "pid": 1, "tid": threading.get_native_id(),
+                           "ts": us(start), "dur": (end - start) / 1e3, "args": args})
+        def launching(op, node, kind=0):
+            name = {0: "cudaLaunchKernel", 1: "cudaMemcpyAsync"}[kind]
+            first = time.monotonic_ns()
+            begin = time.monotonic_ns()
+            cuda.node("created", node, kind=kind)
+            end = time.monotonic_ns()
+            event("cuda_runtime", name, begin, end, correlation=100 + len(events))
+            event("cpu_op", op, first, time.monotonic_ns())
+        at = time.monotonic_ns()
+        event("cuda_runtime", "cudaStreamBeginCapture", at, at + 500, correlation=1)
+        launching("aten::mm", NODES)
+        launching("aten::copy_", NODES + 1, 1)
+        thread = threading.Thread(target=launching, args=("aten::relu", NODES + 2))
+        thread.start()
+        thread.join()
+        at = time.monotonic_ns()
+        event("cuda_runtime", "cudaStreamEndCapture", at, at + 500, correlation=2)
+        for i in range(3):
+            cuda.node("cloned", 5 * NODES + i, NODES + i, kind=i % 2)
+        at = time.monotonic_ns()
+        event("cuda_runtime", "cudaGraphLaunch", at, at + 500, correlation=7)
+        for i, (name, stream) in enumerate((("relu", 9), ("gemm", 7))):
+            kernel = {"device": 0, "stream": stream, "correlation": 7, "graph id": 5,
+                      "graph node id": 5 * NODES + 2 - 2 * i}
+            events.append({"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": stream,
+                           "ts": us(at) + 5 * (i + 1), "dur": 4, "args": kernel})
+        before = _core.watch_state()["resolved"]
+        def load(events, base):
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "trace.json"
+                path.write_text(json.dumps({"traceEvents": events, "baseTimeNanoseconds": base}))
+                return load_own(str(path))
+        load(events, base - 3600 * 10**9)  # of another hour
+        other = _core.watch_state()["resolved"]
+        trace = load(events, base)
+        ops = {row.key: row.device_time_total for row in trace.key_averages(peaks="none") if row.device_time_total > 0
+               and row.device_type == "cpu" and row.key.startswith("aten")}
+        later = {row.key: row.device_time_total for row in profiled(("x", 5 * NODES)).key_averages(peaks="none")}
+        known, estimated = _core.watch_state()["resolved"], trace.coverage().get("estimated")
+        print(json.dumps([before, other, known, ops, estimated, later]))
+    """,
+    )
+    before, other, resolved, ops, estimated, later = found
+    assert before == other == 0 and resolved == 6
+    assert ops == {"aten::relu": 4, "aten::mm": 4} and not estimated, "the ids of nodes are exact, on any stream"
+    assert later["aten::mm"] == 4, "later profiles know them too"
+
+
+def test_ops_of_torch_are_found_by_time_and_thread(run: Callable[..., Any]) -> None:
+    pytest.importorskip("torch")
+    found = run("""
+        _core.watch_start()
+        import torch
+        from flopscope.sources import watching
+        watching._watch = watching.GraphWatch(with_stack=False)
+        a = torch.ones(64, 32, dtype=torch.bfloat16)
+        class Node(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                cuda.node("created", (1 << 32) + 1)
+                return x.clone()
+        capture = watching._Capture()
+        with fs.record_function("decode"):
+            Node.apply(a)
+        capture.end()
+        with fs.profile(timer="cupti", record_shapes=True) as prof:
+            cuda.replay(("kernel", (1 << 32) + 1))
+        rows = prof.key_averages(group_by_input_shape=True, peaks="none")
+        ops = [row for row in rows if row.device_type == "cpu"]
+        print(json.dumps({row.key: [row.device_time_total, row.input_shapes] for row in ops}))
+    """)
+    assert found["Node"] == [4, [[64, 32]]] and found["decode"][0] == 4
+
+
+def test_without_a_gpu_the_reason_is_told() -> None:
+    with pytest.raises(RuntimeError, match="graphs cannot be watched"):
+        fs.watch_graphs()
+
+
+def test_the_environment_variable_asks_for_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(watching, "watch_graphs", lambda: asked.append(True))
+    for value, wanted in (("0", 0), ("", 0), ("1", 1)):
+        monkeypatch.setenv("FLOPSCOPE_WATCH_GRAPHS", value)
+        watching.watch_if_asked()
+        assert len(asked) == wanted
+
+
+def test_the_clock_of_a_recording_is_tied_by_marks(tmp_path: Path) -> None:
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": watching.MARK, "pid": 1, "tid": 1, "ts": ts, "dur": 1, "args": {}}
+        for ts in (10, 20)
+    ]
+    (tmp_path / "t.json").write_text(json.dumps({"traceEvents": events}))
+    store = fs.load_trace(tmp_path / "t.json")._recorded("events")
+    assert watching._shift_of(store, [10_600 + 5_000_000, 20_400 + 5_000_000]) == 5_000_000
+    assert watching._shift_of(store, [1]) is None  # a mark is missing

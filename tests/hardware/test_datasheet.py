@@ -1,0 +1,429 @@
+"""Every datasheet row, compared with a formula, its own memory bus, and the rules that public tables often break.
+
+The rows are read from the X-macro files themselves, so the checks need no built extension; the last tests compare the
+compiled table with the same rows.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import pytest
+from helpers import ROOT
+
+DEF_FILE = ROOT / "csrc" / "device" / "datasheet.def"
+INCLUDE = re.compile(r'^#include "(device/\w+\.def)"$', flags=re.MULTILINE)
+
+UNITS = (
+    "fp64",
+    "fp64_tensor",
+    "fp32",
+    "tf32_tensor",
+    "fp16",
+    "fp16_tensor",
+    "bf16_tensor",
+    "fp8_tensor",
+    "int8_tensor",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    names: tuple[str, ...]
+    major: int
+    minor: int
+    tensor_class: str
+    sm_count: int
+    memory_gib: int
+    clock_mhz: float
+    tensor_clock_mhz: float
+    l2_kib: float
+    gb_s: float
+    bus_bits: int
+    pin_gbit_s: float
+    tera: dict[str, float]
+    source: str
+
+
+def read_rows() -> list[Row]:
+    """Return the rows of the .def files, which without comments and macros are calls in Python's syntax."""
+    included = INCLUDE.findall(DEF_FILE.read_text(encoding="utf-8"))
+    text = "".join((DEF_FILE.parents[1] / file).read_text(encoding="utf-8") for file in included)
+    text = text.replace("\\\n", " ")
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    rows: list[Row] = []
+    names: dict[str, Any] = {
+        "NAN": math.nan,
+        "FULL": "full",
+        "HALF_FLOAT": "half_float",
+        "HALF": "half",
+        "LESS_DOUBLE": "less_double",
+        "QUARTER": "quarter",
+        "CDNA2": "cdna2",
+        "CDNA3": "cdna3",
+        "CDNA4": "cdna4",
+        "NAMES": lambda *aliases: aliases,
+        "TERA": lambda *rates: dict(zip(UNITS, rates, strict=True)),
+        "SOURCE": lambda document, place: f"{document}: {place}",
+        "FS_DEVICE": lambda *fields: rows.append(Row(*fields)),
+    }
+    for macro, value in re.findall(r"^#define (\w+) (.*)$", text, flags=re.MULTILINE):
+        names[macro] = "".join(re.findall(r'"([^"]*)"', value))
+    exec(re.sub(r"^#define.*$", "", text, flags=re.MULTILINE), names)
+    return rows
+
+
+ROWS = read_rows()
+by_row = pytest.mark.parametrize("row", ROWS, ids=[f"{row.names[0]}-{row.sm_count}".replace(" ", "_") for row in ROWS])
+AMD = ("cdna2", "cdna3", "cdna4")
+
+
+def find(name: str) -> Row:
+    return next(row for row in ROWS if name in row.names)
+
+
+def amd_flop_per_clock_per_cu(row: Row) -> dict[str, float]:
+    """Derive the rates from a compute unit: 64 lanes, each with a 64-bit multiply-add, and four matrix cores."""
+    double, packed, matrix_double = 64 * 2, 64 * 2 * 2, {"cdna4": 128}.get(row.tensor_class, 256)
+    matrix_half = 4 * {"cdna2": 256, "cdna3": 512, "cdna4": 1024}[row.tensor_class]
+    has_float8 = row.tensor_class != "cdna2"
+    return {
+        "fp64": double,
+        "fp64_tensor": matrix_double,
+        "fp32": packed,
+        "tf32_tensor": matrix_half / 2 if row.tensor_class == "cdna3" else math.nan,
+        "fp16": math.nan,
+        "fp16_tensor": matrix_half,
+        "bf16_tensor": matrix_half,
+        "fp8_tensor": matrix_half * 2 if has_float8 else math.nan,
+        "int8_tensor": matrix_half * 2 if has_float8 else matrix_half,
+    }
+
+
+def flop_per_clock_per_sm(row: Row) -> dict[str, float]:
+    """Derive the rates from the units of an SM, by the whitepapers: 2 FLOPs per lane and clock, and tensor cores."""
+    if row.tensor_class in AMD:
+        return amd_flop_per_clock_per_cu(row)
+    cc = (row.major, row.minor)
+    fp32_lanes = {(6, 0): 64, (7, 0): 64, (7, 5): 64, (8, 0): 64}.get(cc, 128)
+    fp64_lanes = {(6, 0): 32, (7, 0): 32, (8, 0): 32, (9, 0): 64, (10, 0): 64}.get(cc, 2)
+    if row.tensor_class == "less_double":
+        fp64_lanes = 2
+    fp16_lanes = {(8, 0): 256, (9, 0): 256, (10, 0): math.nan, (10, 3): math.nan}.get(cc, 128)
+    no_tensor = math.nan
+    fp16_tensor = {(6, 0): no_tensor, (8, 0): 2048, (9, 0): 4096, (10, 0): 8192, (10, 3): 8192}.get(cc, 1024)
+    share = {"half": 0.5, "half_float": 0.5, "quarter": 0.25}.get(row.tensor_class, 1.0)
+    int8_share = {"half": 0.5, "quarter": 0.25}.get(row.tensor_class, 1.0)
+    has_float_types = cc >= (8, 0)
+    has_double = row.tensor_class in ("full", "half", "half_float")
+    return {
+        "fp64": 2.0 * fp64_lanes,
+        "fp64_tensor": {(8, 0): 128.0, (9, 0): 256.0, (10, 0): 128.0}.get(cc, math.nan) if has_double else math.nan,
+        "fp32": 2.0 * fp32_lanes,
+        "tf32_tensor": share * fp16_tensor / 2 if has_float_types else math.nan,
+        "fp16": 2.0 * fp16_lanes,
+        "fp16_tensor": share * fp16_tensor,
+        "bf16_tensor": share * fp16_tensor if has_float_types else math.nan,
+        "fp8_tensor": share * fp16_tensor * 2 if cc >= (8, 9) else math.nan,
+        "int8_tensor": int8_share * fp16_tensor * 2 if cc >= (7, 5) else math.nan,
+    }
+
+
+# Vendors round to two or three digits: 1 %. These datasheets round more or contradict their own clock: by how much, and
+# why.
+ROUNDED = {
+    ("NVIDIA L40S", "fp16_tensor"): (0.02, "362.05 beside 733 with sparsity: the L40's number, not half of the L40S's"),
+    ("NVIDIA L40S", "bf16_tensor"): (0.02, "362.05 beside 733 with sparsity: the L40's number, not half of the L40S's"),
+    ("NVIDIA L4", "tf32_tensor"): (0.02, "120 with sparsity, rounded from 121.1"),
+    ("NVIDIA GH200 480GB", "fp64"): (0.02, "34 for 33.45"),
+    ("NVIDIA GH200 144G HBM3e", "fp64"): (0.02, "34 for 33.45"),
+    ("NVIDIA H800", "fp64"): (0.05, "1 for 1.045"),
+    ("Tesla T4", "fp16"): (0.02, "16.2 is twice the rounded 8.1"),
+}
+# Bandwidths are rounded to three digits: 0.5 %.
+ROUNDED_BANDWIDTH = {
+    "AMD Instinct MI325X": (0.025, "6 TB/s for 6.144"),
+    "AMD Instinct MI350X": (0.025, "8 TB/s for 8.192"),
+    "AMD Instinct MI355X": (0.025, "8 TB/s for 8.192"),
+    "NVIDIA GB200": (0.01, "8 TB/s for 7.928"),
+    "NVIDIA GB300": (0.01, "8 TB/s for 7.928"),
+}
+# Units that the device has but for which its vendor publishes no rate, or none from which a rate per SM follows.
+TENSORS = ("tf32_tensor", "fp16_tensor", "bf16_tensor", "fp8_tensor", "int8_tensor")
+UNSAID = {
+    "AMD Instinct MI308X": ("fp64", "fp64_tensor", "fp32", *TENSORS),
+    "NVIDIA H20": ("fp64",),
+    "NVIDIA B300 SXM6 AC": ("int8_tensor",),
+    "NVIDIA GB300": ("int8_tensor",),
+    "NVIDIA GeForce RTX 5090 D": ("fp32", *TENSORS),
+    "NVIDIA GeForce RTX 5090 D v2": ("fp32", *TENSORS),
+}
+
+
+@by_row
+def test_rates_agree_with_the_formula(row: Row) -> None:
+    per_clock = flop_per_clock_per_sm(row)
+    for unit in UNITS:
+        vendor = row.tera[unit]
+        if math.isnan(vendor):
+            continue
+        on_tensor_clock = unit.endswith("_tensor") and unit != "fp64_tensor"
+        megahertz = row.tensor_clock_mhz if on_tensor_clock else row.clock_mhz
+        formula = row.sm_count * per_clock[unit] * megahertz * 1e-6
+        tolerance, _ = ROUNDED.get((row.names[0], unit), (0.01, ""))
+        assert vendor == pytest.approx(formula, rel=tolerance), f"{unit}: {vendor} is not {formula:.2f}"
+
+
+@by_row
+def test_rates_exist_exactly_for_the_units_of_the_device(row: Row) -> None:
+    for unit, per_clock in flop_per_clock_per_sm(row).items():
+        if unit != "fp16":  # no work is compared with it, and few vendors publish it
+            unknown = math.isnan(per_clock) or unit in UNSAID.get(row.names[0], ())
+            assert math.isnan(row.tera[unit]) == unknown, unit
+
+
+@by_row
+def test_no_plain_rate_stands_in_for_an_unknown_tensor_rate(row: Row) -> None:
+    """A NAN tensor rate means a device without tensor cores, whose work is compared with the fp32 rate."""
+    if not math.isnan(row.tera["fp32"]):
+        assert not {"fp16_tensor", "bf16_tensor", "tf32_tensor"} & set(UNSAID.get(row.names[0], ()))
+
+
+@by_row
+def test_no_rate_assumes_sparsity(row: Row) -> None:
+    """One sparse rate among dense ones breaks the factor of two between neighbouring types."""
+    tera = row.tera
+    types = {unit: rate for unit, rate in tera.items() if unit.endswith("_tensor") and not math.isnan(rate)}
+    half = types.get("fp16_tensor", math.nan)
+    int8_per_half = 4 if row.tensor_class == "half_float" else 1 if row.tensor_class == "cdna2" else 2
+    times = {"bf16_tensor": 1, "tf32_tensor": 0.5, "fp8_tensor": 2, "int8_tensor": int8_per_half}
+    for unit in types.keys() & times.keys():
+        assert types[unit] == pytest.approx(times[unit] * half, rel=0.02), unit
+    # A row with sparse rates in all of its columns would pass the checks above.
+    by_class = {"cdna2": 4, "cdna3": 8, "cdna4": 16, "quarter": 4}
+    by_capability = {(7, 0): 8, (7, 5): 8, (8, 0): 16, (9, 0): 16, (10, 0): 32, (10, 3): 32}
+    most = by_class.get(row.tensor_class, by_capability.get((row.major, row.minor), 4))
+    if not math.isnan(half):
+        assert half <= 1.02 * most * tera["fp32"]
+
+
+TWO_MEMORIES = ("NVIDIA GeForce RTX 3060 Ti",)  # sold with GDDR6 and with GDDR6X, otherwise identical
+
+
+@by_row
+def test_bandwidth_matches_the_memory_bus(row: Row) -> None:
+    assert 100 < row.gb_s < 10_000 or (math.isnan(row.gb_s) and row.names[0] in TWO_MEMORIES)
+    assert (row.bus_bits == 0) == math.isnan(row.pin_gbit_s)
+    if row.bus_bits:
+        tolerance, _ = ROUNDED_BANDWIDTH.get(row.names[0], (0.005, ""))
+        assert row.gb_s == pytest.approx(row.bus_bits * row.pin_gbit_s / 8, rel=tolerance)
+
+
+@by_row
+def test_bandwidth_is_in_decimal_gigabytes(row: Row) -> None:
+    """GiB in place of GB is an error of 7.4 %, more than any vendor's rounding."""
+    if row.bus_bits:
+        gib = row.bus_bits * row.pin_gbit_s / 8 * 1e9 / 2**30
+        assert abs(row.gb_s / gib - 1) > 0.04
+
+
+@by_row
+def test_clocks_and_sizes_are_plausible(row: Row) -> None:
+    if row.names[0] not in UNSAID or not math.isnan(row.clock_mhz):
+        assert 1000 <= row.clock_mhz <= 3000
+        assert 0.8 * row.clock_mhz <= row.tensor_clock_mhz <= row.clock_mhz
+    assert 10 <= row.sm_count <= (304 if row.tensor_class in AMD else 200)
+    assert row.memory_gib in (0, 6, 8, 10, 12, 96)
+    if not math.isnan(row.l2_kib):
+        assert row.l2_kib % 256 == 0
+        sizes = {6: (4, 4), 7: (3, 6), 8: (2, 96), 9: (50, 60), 10: (100, 130), 12: (32, 128)}
+        least, most = (4, 8) if row.tensor_class in AMD else sizes[row.major]
+        assert least <= row.l2_kib / 1024 <= most
+
+
+L2_MIB = {
+    "AMD Instinct MI210": 8,
+    "AMD Instinct MI300X": 4,
+    "Tesla P100-SXM2-16GB": 4,
+    "Tesla T4": 4,
+    "Tesla V100-SXM2-32GB": 6,
+    "NVIDIA A100-SXM4-80GB": 40,
+    "NVIDIA A30": 24,
+    "NVIDIA L4": 48,
+    "NVIDIA L40S": 96,
+    "NVIDIA GeForce RTX 3090": 6,
+    "NVIDIA GeForce RTX 4090": 72,
+    "NVIDIA GeForce RTX 5090": 96,
+    "NVIDIA H100 80GB HBM3": 50,
+    "NVIDIA H200": 60,
+    "NVIDIA B200": 126.5,
+    "NVIDIA GB200": 129.25,
+}
+
+
+@pytest.mark.parametrize("name", L2_MIB)
+def test_l2_matches_the_driver(name: str) -> None:
+    assert find(name).l2_kib == 1024 * L2_MIB[name]
+
+
+def test_an_l4_does_not_have_the_bandwidth_of_an_h100() -> None:
+    assert find("NVIDIA L4").gb_s == 300
+    assert find("NVIDIA H100 80GB HBM3").gb_s == 3350
+
+
+def test_only_hopper_and_blackwell_have_a_lower_clock_for_tensor_cores() -> None:
+    for row in ROWS:
+        two_clocks = row.major in (9, 10) and row.tensor_class not in AMD
+        assert (row.tensor_clock_mhz < row.clock_mhz) == two_clocks, row.names
+
+
+def test_names_are_written_as_drivers_write_them() -> None:
+    for name in (name for row in ROWS for name in row.names):
+        assert name == " ".join(name.split())
+        assert name.startswith(("AMD Instinct ", "NVIDIA ", "GeForce ", "RTX ", "TITAN ", "Tesla ", "Quadro ", "A"))
+
+
+def test_rows_that_share_a_name_differ_in_sms_or_memory() -> None:
+    by_name: dict[str, list[Row]] = {}
+    for row in ROWS:
+        assert len(set(row.names)) == len(row.names)
+        for name in row.names:
+            by_name.setdefault(name.lower(), []).append(row)
+    for name, rows in by_name.items():
+        for a, b in combinations(rows, 2):
+            sizes = sorted((a.memory_gib, b.memory_gib))
+            assert a.sm_count != b.sm_count or 0 < sizes[0] * 1.25 <= sizes[1], name
+    shared = {row.names[0] for rows in by_name.values() if len(rows) > 1 for row in rows}
+    assert {row.names[0] for row in ROWS if row.memory_gib} <= shared | {"NVIDIA H100"}
+
+
+def test_every_row_names_its_source() -> None:
+    for row in ROWS:
+        assert re.fullmatch(r"(AMD|NVIDIA) .+, https://\S+: \S.*", row.source), row.source
+
+
+def test_the_exceptions_are_needed() -> None:
+    for (name, unit), (tolerance, why) in ROUNDED.items():
+        assert not math.isnan(find(name).tera[unit])
+        assert tolerance > 0.01 and why
+    for name, (tolerance, why) in ROUNDED_BANDWIDTH.items():
+        row = find(name)
+        assert abs(row.gb_s / (row.bus_bits * row.pin_gbit_s / 8) - 1) > 0.005
+        assert tolerance > 0.005 and why
+    for name in (*UNSAID, *TWO_MEMORIES):
+        assert find(name)
+
+
+# Names, SM counts and bytes of memory of the devices in recorded traces.
+IN_TRACES = {
+    ("AMD Instinct MI210", 104, 68702699520): (1638.4, 181),
+    ("AMD Instinct MI300X VF", 304, 205571227648): (5300, 1307.4),
+    ("AMD Instinct MI308X", 80, 206141652992): (5300, math.nan),
+    ("NVIDIA A100 80GB PCIe", 108, 84987740160): (1935, 312),
+    ("NVIDIA A100-PCIE-40GB", 108, 42346610688): (1555, 312),
+    ("NVIDIA A100-PG509-200", 108, 42297524224): (1555, 312),
+    ("NVIDIA A100-SXM4-40GB", 108, 42481549312): (1555, 312),
+    ("NVIDIA A100-SXM4-80GB", 108, 85095874560): (2039, 312),
+    ("NVIDIA B200", 148, 191503007744): (7700, 2250),
+    ("NVIDIA GH200 480GB", 132, 101468602368): (4000, 989.5),
+    ("NVIDIA GeForce RTX 2080 Ti", 68, 11554586624): (616, 53.8),
+    ("NVIDIA H100", 132, 102085492736): (2447, 989.4),
+    ("NVIDIA H100 80GB HBM3", 132, 85045477376): (3350, 989.4),
+    ("NVIDIA PG509-210", 108, 84990623744): (2039, 312),
+    ("Quadro GP100", 56, 17069309952): (717, math.nan),
+    ("Tesla T4", 40, 15835660288): (320, 65),
+    ("Tesla V100-DGXS-32GB", 80, 34084028416): (900, 125),
+    ("Tesla V100-SXM2-32GB", 80, 34089730048): (900, 125),
+}
+
+
+@pytest.mark.parametrize("device", IN_TRACES, ids=lambda device: device[0].replace(" ", "_"))
+def test_devices_of_recorded_traces_have_their_peaks(device: tuple[str, int, int]) -> None:
+    core = pytest.importorskip("flopscope._core")
+    found = core.datasheet_find(*device)
+    gb_s, half = IN_TRACES[device]
+    assert found["bandwidth"] == pytest.approx(gb_s * 1e9, rel=1e-12)
+    expected = None if math.isnan(half) else pytest.approx(half * 1e12, rel=1e-12)
+    assert found["flops"]["fp16_tensor"] == expected
+
+
+# Names from NVIDIA's list of boards (README.md of its open kernel modules) and libdrm's amdgpu.ids.
+NAMED = """
+AMD Instinct MI210; AMD Instinct MI250X; AMD Instinct MI300A; AMD Instinct MI300X; AMD Instinct MI300X VF;
+AMD Instinct MI308X; AMD Instinct MI325X; AMD Instinct MI350X; AMD Instinct MI355X; NVIDIA A100-PG509-200;
+NVIDIA PG509-210; NVIDIA A800-SXM4-80GB; NVIDIA A800-SXM4-40GB; NVIDIA A800 80GB PCIe; NVIDIA A800 40GB Active;
+NVIDIA A30; NVIDIA A2; NVIDIA H100; NVIDIA H100 80GB HBM3; NVIDIA H100 PCIe; NVIDIA H100 NVL; NVIDIA H800;
+NVIDIA H800 PCIe; NVIDIA H20; NVIDIA H200; NVIDIA H200 NVL; NVIDIA GH200 480GB; NVIDIA GH200 120GB;
+NVIDIA GH200 144G HBM3e; NVIDIA B200; NVIDIA B300 SXM6 AC; NVIDIA GB200; NVIDIA GB300; NVIDIA L4; NVIDIA L20;
+NVIDIA L40; NVIDIA L40S; Tesla V100-SXM2-16GB; Tesla V100-SXM2-32GB; Tesla V100-SXM3-32GB; Tesla V100-PCIE-16GB;
+Tesla V100-PCIE-32GB; Tesla V100-DGXS-16GB; Tesla V100-DGXS-32GB; Tesla V100S-PCIE-32GB; Tesla P100-PCIE-12GB;
+Tesla P100-PCIE-16GB; Tesla P100-SXM2-16GB; Quadro GP100; Quadro RTX 6000; Quadro RTX 8000; Tesla T4; NVIDIA TITAN RTX;
+NVIDIA GeForce RTX 2060 SUPER; NVIDIA GeForce RTX 2070; NVIDIA GeForce RTX 2070 SUPER; NVIDIA GeForce RTX 2080;
+NVIDIA GeForce RTX 2080 SUPER; NVIDIA GeForce RTX 2080 Ti; NVIDIA GeForce RTX 3060 Ti; NVIDIA GeForce RTX 3070;
+NVIDIA GeForce RTX 3070 Ti; NVIDIA GeForce RTX 3080 Ti; NVIDIA GeForce RTX 3090; NVIDIA GeForce RTX 3090 Ti;
+NVIDIA GeForce RTX 4060; NVIDIA GeForce RTX 4060 Ti; NVIDIA GeForce RTX 4070; NVIDIA GeForce RTX 4070 SUPER;
+NVIDIA GeForce RTX 4070 Ti; NVIDIA GeForce RTX 4070 Ti SUPER; NVIDIA GeForce RTX 4080; NVIDIA GeForce RTX 4080 SUPER;
+NVIDIA GeForce RTX 4090; NVIDIA GeForce RTX 4090 D; NVIDIA GeForce RTX 5050; NVIDIA GeForce RTX 5060;
+NVIDIA GeForce RTX 5060 Ti; NVIDIA GeForce RTX 5070; NVIDIA GeForce RTX 5070 Ti; NVIDIA GeForce RTX 5080;
+NVIDIA GeForce RTX 5090; NVIDIA GeForce RTX 5090 D; NVIDIA RTX A2000; NVIDIA RTX A4000; NVIDIA RTX A5000;
+NVIDIA RTX A6000; NVIDIA RTX 5000 Ada Generation; NVIDIA RTX 6000 Ada Generation
+"""
+
+
+@pytest.mark.parametrize("name", NAMED.replace("\n", " ").strip().split("; "))
+def test_a_device_is_found_by_its_name_alone(name: str) -> None:
+    core = pytest.importorskip("flopscope._core")
+    assert name.strip() in core.datasheet_find(name)["names"]
+
+
+@pytest.mark.parametrize("name", ["RTX 2060", "RTX 3050", "RTX 3060", "RTX 3080"])
+def test_a_name_shared_by_two_cards_needs_sms_and_memory_to_find_a_row(name: str) -> None:
+    core = pytest.importorskip("flopscope._core")
+    assert core.datasheet_find(f"NVIDIA GeForce {name}") is None
+    rows = [row for row in ROWS if f"NVIDIA GeForce {name}" in row.names]
+    assert len(rows) == 2
+    for row in rows:
+        usual = 0.98 * row.memory_gib * 2**30
+        found = core.datasheet_find(row.names[0], row.sm_count, usual)
+        assert (found["sm_count"], found["memory_gib"]) == (row.sm_count, row.memory_gib)
+        assert core.datasheet_find(row.names[0], row.sm_count, 2 * usual) is None
+        assert core.datasheet_find(row.names[0], row.sm_count + 1, usual) is None
+
+
+def test_a_part_of_a_device_has_no_row() -> None:
+    core = pytest.importorskip("flopscope._core")
+    for cpx in (("AMD Instinct MI300X", 38, 192 << 30), ("AMD Instinct MI300X", 38), ("AMD Instinct MI250X", 104)):
+        assert core.datasheet_find(*cpx) is None
+
+
+def test_the_compiled_table_contains_the_same_rows() -> None:
+    core = pytest.importorskip("flopscope._core")
+    compiled = core.datasheet()
+    assert len(compiled) == len(ROWS)
+    for row, entry in zip(ROWS, compiled, strict=True):
+        assert tuple(entry["names"]) == row.names
+        assert entry["source"] == row.source
+        known = None if math.isnan(row.gb_s) else pytest.approx(row.gb_s * 1e9, rel=1e-12)
+        assert (entry["bandwidth"], entry["memory_gib"]) == (known, row.memory_gib)
+        assert set(entry["flops"]) == set(UNITS)
+        for unit in UNITS:
+            vendor = row.tera[unit]
+            assert entry["flops"][unit] == (None if math.isnan(vendor) else pytest.approx(vendor * 1e12, rel=1e-12))
+
+
+MIG = ("NVIDIA H200 MIG 1g.18gb", "NVIDIA A100-SXM4-40GB MIG 3g.20gb")
+
+
+def test_the_compiled_lookup_accepts_only_full_names() -> None:
+    core = pytest.importorskip("flopscope._core")
+    for row in ROWS:
+        size = row.sm_count, row.memory_gib * 2.0**30
+        for name in row.names:
+            assert core.datasheet_find(name, *size)["source"] == row.source
+            assert core.datasheet_find(f"  {name.upper()} ", *size)["source"] == row.source
+    for unknown in ("", "H200", "NVIDIA", "Graphics Device", "NVIDIA Graphics Device", "ARTEMIS", *MIG):
+        assert core.datasheet_find(unknown) is None

@@ -1,0 +1,447 @@
+"""Measured peaks: the best of rounds and runs, warnings, and concurrent processes."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from helpers.fake_core import CPU_RATES, CUDA_RATES, FakeCore, forget, install
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flopscope.cli.program import main
+from flopscope.hardware import busy
+from flopscope.hardware import device as fsd
+from flopscope.hardware import peak_timing as fsm
+from flopscope.hardware import peaks as fsp
+
+EARLIER = "2020-02-03T04:05:06+00:00"
+
+
+@pytest.fixture
+def core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCore:
+    return install(monkeypatch, tmp_path)
+
+
+def scale(core: FakeCore, factor: float) -> None:
+    """Scale all rates of the CPU."""
+    core.rates["cpu"] = {probe: factor * rate for probe, rate in CPU_RATES.items()}
+
+
+def measure_quietly(device: str = "cpu", **options: bool) -> fsp.Peaks:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fsd.measure_peaks(device, force=True, **options)
+
+
+def cache_file(tmp_path: Path) -> Path:
+    (file,) = (tmp_path / "cache").iterdir()
+    return file
+
+
+def date_back(tmp_path: Path) -> None:
+    """Date the stored peaks back by years."""
+    content = json.loads(cache_file(tmp_path).read_text())
+    content["peaks"]["when"] = EARLIER
+    content["peaks"]["dates"] = dict.fromkeys(content["peaks"]["dates"], EARLIER)
+    cache_file(tmp_path).write_text(json.dumps(content))
+    forget()
+
+
+# Rounds ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("times", "rounds"),
+    [
+        ([1000.0, 1010.0, 1500.0], 3),
+        ([1500.0, 1000.0, 1300.0, 1010.0], 4),
+        ([1500.0, 1400.0, 1300.0, 1200.0, 1000.0], 5),
+    ],
+    ids=["two agree", "two agree later", "never"],
+)
+def test_a_peak_is_the_best_of_its_rounds(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, times: list[float], rounds: int
+) -> None:
+    readings = iter(times)
+    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", lambda device: next(readings))
+    peaks = fsd.measure_peaks("cpu")
+    assert list(readings) == [] and len(times) == rounds
+    assert peaks.kernel_ns == 1000
+    assert peaks.spread["kernel_ns"] == pytest.approx(0.5), "1500 ns is 50 % more than 1000 ns"
+    assert peaks.spread["fp32"] == peaks.spread["bandwidth"] == 0, "all rounds have equal readings"
+
+
+def test_a_disturbance_of_one_round_does_not_lower_the_peaks(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
+    probe, started = core.probe, 0
+    monkeypatch.setattr(fsm, "time", SimpleNamespace(perf_counter=lambda: 0.0))  # no reading ends early
+
+    def disturbed(device: str, what: str, dtype: str, amount: int) -> tuple[float, float]:
+        nonlocal started
+        started += what == "read"
+        seconds, done = probe(device, what, dtype, amount)
+        return (seconds if started > fsm.MAX_SAMPLES + 2 else 4 * seconds), done  # two of them are warm-up
+
+    monkeypatch.setattr(core, "probe", disturbed)
+    peaks = fsd.measure_peaks("cpu")
+    assert peaks.flops == pytest.approx({"fp64": 45e9, "fp32": 80e9})
+    assert peaks.bandwidth == pytest.approx(12e9) and peaks.launch_ns == pytest.approx(90)
+    assert peaks.spread["fp32"] == peaks.spread["read_bandwidth"] == pytest.approx(0.75)
+
+
+def test_a_failure_in_a_later_round_keeps_earlier_readings(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([1200.0, 1100.0])
+
+    def kernel(device: str) -> float:
+        for reading in readings:
+            return reading
+        raise MemoryError("no more")
+
+    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", kernel)
+    peaks = fsd.measure_peaks("cpu")
+    assert peaks.kernel_ns == 1100 and not peaks.missing
+
+
+def test_conditions_are_stored(core: FakeCore, tmp_path: Path) -> None:
+    core.load, core.busy = 0.25, 0.125
+    peaks = fsd.measure_peaks("cpu")
+    assert (peaks.load_average, peaks.busy) == (0.25, 0.125)
+    numbers = {"fp64", "fp32", "bandwidth", "copy_bandwidth", "read_bandwidth", "write_bandwidth", "launch_ns"}
+    assert set(peaks.spread) == set(peaks.dates) == numbers | {"kernel_ns"}
+    assert set(peaks.dates.values()) == {peaks.when}
+    forget()
+    assert fsd.devices()[0].measured == peaks
+    datasheet = fsd.devices()[1].datasheet_peaks
+    assert datasheet is not None
+    assert (datasheet.load_average, datasheet.busy, datasheet.spread, datasheet.dates) == (None, None, {}, {})
+
+
+# Runs -----------------------------------------------------------------------------------------------------------------
+
+
+def test_slower_readings_never_replace_better_ones(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first = fsd.measure_peaks("cpu")
+    date_back(tmp_path)
+    scale(core, 0.5)
+    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", lambda device: 3000.0)
+    for _ in range(5):
+        peaks = measure_quietly()
+        assert peaks._numbers == first._numbers
+        assert set(peaks.dates.values()) == {EARLIER}
+        assert peaks.when is not None and peaks.when > EARLIER, "the date is that of the last measurement"
+        forget()
+        assert fsd.devices()[0].measured == peaks
+
+
+def test_runs_are_combined_value_by_value(core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fsd.measure_peaks("cpu")
+    date_back(tmp_path)
+    core.rates["cpu"] |= {("fma", "float32"): 100e9, ("read", "float32"): 6e9, ("copy", "float32"): 11e9}
+    core.rates["cpu"]["empty", "float32"] = 1e9 / 80
+    peaks = measure_quietly()
+    assert peaks.flops == pytest.approx({"fp64": 45e9, "fp32": 100e9})
+    assert peaks.bandwidth == peaks.read_bandwidth == pytest.approx(12e9) and peaks.launch_ns == pytest.approx(80)
+    assert peaks.copy_bandwidth == pytest.approx(11e9), "better than the stored value"
+    newer = {number for number, date in peaks.dates.items() if date != EARLIER}
+    assert newer == {"fp32", "launch_ns", "copy_bandwidth"}
+
+
+RATES = st.dictionaries(st.sampled_from(["fp32", "fp16", "int8_tensor"]), st.floats(1e9, 1e15), min_size=1)
+MEASURED = st.builds(
+    lambda flops, bandwidth, launch_ns: fsp.Peaks("measured", flops, bandwidth, launch_ns=launch_ns),
+    RATES,
+    st.none() | st.floats(1e9, 1e13),
+    st.none() | st.floats(1, 1e4),
+)
+
+
+@given(st.lists(MEASURED, min_size=1, max_size=5))
+def test_the_best_of_each_value_is_kept_in_any_order_of_runs(runs: list[fsp.Peaks]) -> None:
+    peaks = functools.reduce(fsp.combine, runs)
+    units = {unit for run in runs for unit in run.flops}
+    assert peaks.flops == {unit: max(run.flops.get(unit, 0) for run in runs) for unit in units}
+    assert peaks.bandwidth == max((run.bandwidth for run in runs if run.bandwidth), default=None)
+    assert peaks.launch_ns == min((run.launch_ns for run in runs if run.launch_ns), default=None)
+
+
+def test_reset_replaces_stored_peaks(core: FakeCore, tmp_path: Path) -> None:
+    fsd.measure_peaks("cpu")
+    scale(core, 0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        peaks = fsd.measure_peaks("cpu", reset=True)
+    assert peaks.flops == pytest.approx({"fp64": 22.5e9, "fp32": 40e9}) and peaks.launch_ns == pytest.approx(180)
+    forget()
+    assert fsd.devices()[0].measured == peaks
+
+
+def test_a_reset_by_another_process_is_not_undone_by_cached_peaks(core: FakeCore) -> None:
+    remembered = fsd.measure_peaks("cpu")
+    key = fsp.cache_file(fsp.cache_key(fsd.devices()[0])).name
+    scale(core, 0.5)
+    forget()
+    fsd.measure_peaks("cpu", reset=True)
+    fsp.remembered[key] = remembered
+    assert measure_quietly().flops == pytest.approx({"fp64": 22.5e9, "fp32": 40e9})
+
+
+def test_a_tensor_unit_must_exceed_the_best_reading_without_it(core: FakeCore) -> None:
+    core.rates["cuda:0"] |= {("fma", "float32"): 40e12, ("matmul", "tf32"): 52e12}  # TF32 fell back to FP32, disturbed
+    assert "tf32_tensor" in fsd.measure_peaks("cuda").flops
+    core.rates["cuda:0"] = CUDA_RATES | {("matmul", "tf32"): 52e12}
+    peaks = measure_quietly("cuda")
+    assert peaks.flops["fp32"] == pytest.approx(64e12) and "tf32_tensor" not in peaks.flops
+    assert "tf32_tensor" not in peaks.spread and "tf32_tensor" not in peaks.dates
+
+
+def test_peaks_that_are_temporarily_missing_stay_stored(core: FakeCore) -> None:
+    complete = fsd.measure_peaks("cuda")
+    core.rates["cuda:0"] = {probe: rate for probe, rate in CUDA_RATES.items() if probe[0] != "matmul"}
+    core.rates["cuda:0"]["fma", "float32"] = 65e12
+    peaks = measure_quietly("cuda")
+    assert peaks.flops == pytest.approx({**complete.flops, "fp32": 65e12}) and not peaks.missing
+    forget()
+    assert fsd.devices()[1].measured == peaks
+
+
+def test_files_of_an_earlier_format_are_replaced(core: FakeCore, tmp_path: Path) -> None:
+    key = fsp.cache_key(fsd.devices()[0])
+    old = {
+        "source": "measured",
+        "flops": {"fp32": 1e15},
+        "bandwidth": 1e15,
+        "copy_bandwidth": None,
+        "read_bandwidth": 1e15,
+        "write_bandwidth": None,
+        "launch_ns": 1.0,
+        "kernel_ns": 1.0,
+        "when": EARLIER,
+        "versions": {},
+        "missing": {},
+    }
+    (tmp_path / "cache").mkdir()
+    fsp.cache_file(key).write_text(json.dumps({"format": 3, "key": key, "peaks": old}))
+    assert fsd.devices()[0].measured is None
+    assert fsd.measure_peaks("cpu").flops == pytest.approx({"fp64": 45e9, "fp32": 80e9})
+    assert json.loads(cache_file(tmp_path).read_text())["format"] == fsp.CACHE_FORMAT
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spread": [0.1]},
+        {"spread": {"fp32": "wide"}},
+        {"dates": {"fp32": 2020}},
+        {"busy": -1.0},
+        {"load_average": "low"},
+    ],
+    ids=str,
+)
+def test_files_with_invalid_conditions_are_ignored(core: FakeCore, tmp_path: Path, change: dict[str, object]) -> None:
+    fsd.measure_peaks("cpu")
+    content = json.loads(cache_file(tmp_path).read_text())
+    cache_file(tmp_path).write_text(json.dumps({**content, "peaks": content["peaks"] | change}))
+    forget()
+    assert fsd.devices()[0].measured is None
+
+
+KEEPER = """
+import sys
+from flopscope.hardware import device, peaks
+numbers = [float(text) for text in sys.argv[1:]]
+cpu = device.devices()[0]
+for rate in numbers:
+    new = peaks.Peaks("measured", {f"unit{rate:g}": rate, "fp32": rate}, bandwidth=rate, when="2026-01-01")
+    peaks.keep_peaks(cpu, new, False, ())
+"""
+
+
+def test_concurrent_processes_lose_no_peaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("flopscope._core")
+    monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path / "cache"))
+    rates = [[float(1 + process + 4 * turn) for turn in range(40)] for process in range(4)]
+    running = [subprocess.Popen([sys.executable, "-c", KEEPER, *map(str, found)]) for found in rates]
+    assert [process.wait(60) for process in running] == [0] * 4
+    forget()
+    peaks = fsd.devices()[0].measured
+    assert peaks is not None
+    assert peaks.flops == {"fp32": 160.0} | {f"unit{rate:g}": rate for found in rates for rate in found}
+    assert cache_file(tmp_path).suffix == ".json", "no temporary file remains"
+
+
+# Warnings -------------------------------------------------------------------------------------------------------------
+
+
+def warnings_of(call: Callable[[], object]) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    assert all(warning.category is UserWarning and warning.filename == __file__ for warning in caught)
+    return [str(warning.message) for warning in caught]
+
+
+def test_an_idle_machine_is_measured_without_a_warning(core: FakeCore) -> None:
+    assert warnings_of(lambda: fsd.measure_peaks("cpu")) == []
+    scale(core, 0.95)
+    assert warnings_of(lambda: fsd.measure_peaks("cpu", force=True)) == [], "within the normal variation"
+    scale(core, 2)
+    assert warnings_of(lambda: fsd.measure_peaks("cpu", force=True)) == []
+
+
+def test_a_busy_machine_causes_a_warning(core: FakeCore) -> None:
+    core.load, core.busy = 1.75, None
+    (message,) = warnings_of(lambda: fsd.measure_peaks("cpu"))
+    assert "load average was 1.75 on 2 processors before. " in message and "flopscope devices --measure" in message
+    core.busy = 0.01
+    (message,) = warnings_of(lambda: fsd.measure_peaks("cpu", reset=True))
+    assert "1.75 on 2 processors before, though other processes used only 1 % of them" in message
+    core.load, core.busy = 0.75, 0.45
+    (message,) = warnings_of(lambda: fsd.measure_peaks("cpu", reset=True))
+    assert "other processes used 0.9 of 2 processors (load average 0.75)" in message
+    (message,) = warnings_of(lambda: fsd.measure_peaks("cuda"))
+    assert message.startswith("cuda:0: ") and "other processes used 45 % of the GPU's time" in message
+    core.busy = 0.0
+    assert warnings_of(lambda: fsd.measure_peaks("cuda", force=True)) == [], "the load of the CPU does not affect a GPU"
+
+
+def test_readings_far_below_the_stored_ones_are_reported_once(core: FakeCore, tmp_path: Path) -> None:
+    fsd.measure_peaks("cpu")
+    date_back(tmp_path)
+    scale(core, 0.5)
+    (message,) = warnings_of(lambda: fsd.measure_peaks("cpu", force=True))
+    assert "memory 6 GB/s (stored: 12 GB/s, 2020-02-03)" in message
+    assert "fp64 22.5 GFLOP/s (stored: 45 GFLOP/s, 2020-02-03)" in message
+    assert "launch 180 ns (stored: 90 ns, 2020-02-03)" in message and "one element" not in message
+    assert "load average 0.10" in message and "flopscope devices --measure --reset" in message
+    core.busy = 0.5
+    (message,) = warnings_of(lambda: fsd.measure_peaks("cpu", force=True))
+    assert "memory 6 GB/s" in message and "Other processes used 1.0 of 2 processors" in message
+    assert "--reset" not in message
+
+
+# Load of the machine --------------------------------------------------------------------------------------------------
+
+
+def test_other_processes_use_the_system_total_minus_our_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tick = os.sysconf("SC_CLK_TCK")
+    times = iter([10.0, 13.0])  # this process: three seconds
+    monkeypatch.setattr(busy, "time", SimpleNamespace(process_time=lambda: next(times)))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 2})
+    counted = iter([(0, 0), (5 * tick, 20 * tick)])  # busy and total ticks of two processors in ten seconds
+    monkeypatch.setattr(busy, "_busy_ticks", lambda: next(counted))
+    assert busy.busy_meter(SimpleNamespace(kind="cpu"))() == pytest.approx(0.1)  # type: ignore[arg-type]
+
+
+def test_proc_stat_is_read_for_available_processors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "stat"
+    #       user nice system idle iowait irq softirq steal guest guest_nice
+    lines = ["cpu  999 0 0 9999 0 0 0 0 0 0", "cpu0 10 2 3 100 20 1 4 5 10 0", "cpu1 500 0 0 0 0 0 0 0 0 0"]
+    file.write_text("\n".join([*lines, "cpu10 7 0 0 70 0 0 0 0 0 0", "intr 1 2 3", ""]))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 10})
+    assert busy._busy_ticks(str(file)) == (10 + 2 + 3 + 1 + 4 + 5 + 7, 145 + 77)
+    file.write_text("cpu0 a b\n")
+    assert busy._busy_ticks(str(file)) is None and busy._busy_ticks(str(tmp_path / "none")) is None
+
+
+def nvml_with(queries: list[list[tuple[int, float, int]] | int]) -> Any:
+    """Return a stand-in for NVML whose queries give (pid, seconds since the epoch, % of SMs) or an error code."""
+
+    class NVMLError(Exception):
+        def __init__(self, value: int) -> None:
+            self.value = value
+
+    def query(device: str, since: int) -> list[SimpleNamespace]:
+        answer = queries.pop(0)
+        if isinstance(answer, int):
+            raise NVMLError(answer)
+        return [SimpleNamespace(pid=pid, timeStamp=int(at * 1e6), smUtil=used) for pid, at, used in answer]
+
+    return SimpleNamespace(
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
+        nvmlDeviceGetProcessUtilization=query,
+        NVML_ERROR_NOT_FOUND=6,
+    )
+
+
+GPU: Any = SimpleNamespace(kind="cuda", properties={"uuid": "GPU-1"})
+
+
+@pytest.mark.parametrize(
+    ("queries", "share"),
+    [
+        ([6], 0.0),
+        ([[(os.getpid(), 100.0, 90)]], 0.0),
+        ([[(7, 100.0, 50)], [(7, 100.9, 30), (8, 100.9, 20)]], 0.5),
+        ([[(7, 100.0, 90)], [(7, 100.1, 90)]], 0.0),
+        ([3], None),
+    ],
+    ids=["nobody", "this process", "others", "this process by another number", "not supported"],
+)
+def test_nvml_counts_the_other_processes_of_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, queries: list[Any], share: float | None
+) -> None:
+    clock = [100.5]
+    fake_time = SimpleNamespace(time=lambda: clock[0], sleep=lambda seconds: clock.append(clock.pop() + seconds))
+    monkeypatch.setattr(busy, "time", fake_time)
+    monkeypatch.setitem(sys.modules, "pynvml", nvml_with(queries))
+    meter = busy.busy_meter(GPU)
+    assert meter() == share and queries == []
+
+
+def test_without_nvml_the_load_of_a_gpu_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert busy.busy_meter(GPU)() is None and busy.why_busy("cuda", 50.0, None) is None
+
+
+# Reports --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_report_shows_spread_and_date(core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    readings = iter([1100.0, 1100.0, 1375.0])
+    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", lambda device: next(readings))
+    core.load, core.busy = 0.5, 0.02
+    fsd.measure_peaks("cpu")
+    date_back(tmp_path)
+    lines = fsd.devices()[0].report().splitlines()
+    assert lines[1].split() == ["measured", "spread", "on"]
+    assert lines[2].split() == ["memory", "12", "GB/s", "0.0", "%", "2020-02-03"]
+    assert lines[-2].split() == ["one", "element", "1,100", "ns", "25.0", "%", "2020-02-03"]
+    assert lines[-1].strip() == "last measured 2020-02-03 04:05 UTC, load average 0.50, 2 % used by other processes"
+    assert "<td>12 GB/s</td><td>0.0 %</td><td>2020-02-03</td>" in fsd.devices()[0]._repr_html_()
+
+
+def test_the_command_measures_stores_and_resets(
+    core: FakeCore, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "devices.json"
+
+    def run(*arguments: str) -> tuple[dict[str, Any], str]:
+        assert main(["devices", *arguments, "--json", str(file)]) == 0
+        return json.loads(file.read_text())["devices"][0]["measured"], capsys.readouterr().err
+
+    first, message = run("--measure")
+    assert message == "" and first["load_average"] == 0.1 and first["busy"] == 0 and first["spread"]["fp32"] == 0
+    assert first["dates"]["fp32"] == first["when"]
+    scale(core, 0.5)
+    core.busy = 0.5
+    second, message = run("--measure")
+    assert second["flops"] == first["flops"] and second["busy"] == 0.5
+    for line, device in zip(message.splitlines(), ("cpu", "cuda:0"), strict=True):
+        assert line.startswith(f"flopscope devices: {device}: ") and "Warning" not in line
+    core.busy = 0.0
+    third, message = run("--measure", "--reset")
+    assert message == "" and third["flops"]["fp32"] == pytest.approx(40e9)
+    assert main(["devices", "--reset"]) == 2
+    assert "add --measure" in capsys.readouterr().err

@@ -1,0 +1,204 @@
+"""For each rule of the advice a program that has the fault, and one that has not; put together by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from helpers.hand_traces import BF16, DOUBLE, FLOAT, INT8, NCCL, PAGEABLE, PINNED, Program, in_a_row
+
+SIZE = 1 << 26
+FILL = ("aten::mm", 2000.0, ([8192, 8192], [8192, 8192]), {"dtype": BF16, "kernel": "nvjet_sm90_tst"})
+"""Work that leaves little to gain."""
+COLLECTIVE = {"Collective name": "allreduce", "dtype": "Float", "Process Group Name": "0", "Group size": 2}
+COLLECTIVE |= {"In msg nelems": 1 << 14, "Out msg nelems": 1 << 14}
+SCORES = [64, 2048, 2048]
+
+
+def late(*, data: bool = False, wait: bool = False, malloc: bool = False) -> Program:
+    """Return a program whose device idles for 900 of 2000 µs because of what its host does."""
+    program = Program()
+    for number in range(2):
+        at = 2000 * number
+        program.step(number, at, 1990)
+        program.run("made::first", at + 2, at + 10, 490)
+        if data:
+            program.add("user_annotation", "enumerate(DataLoader)#it.__next__", at + 20, 1360)
+        if wait:
+            program.op("aten::item", at + 20, 500)
+            program.call("cudaStreamSynchronize", at + 30, 480)
+        if malloc:
+            program.call("cudaMalloc", at + 600, 700)
+        program.run("made::second", at + 1390, at + 1400, 590)
+    return program
+
+
+def piecewise(count: int = 8, *, calls: bool = True, graph: bool = False) -> Program:
+    """Return a program that launches kernels of 10 µs every 50 µs. ``graph``: one launch replays all of a step."""
+    program = Program()
+    for number in range(3):
+        at = 50 * (count + 1) * number
+        program.step(number, at, 50 * (count + 1))
+        program.run("made::first", at + 2, at + 10, 30)
+        for place in range(count - 1):
+            begin = at + 60 + 50 * place
+            if graph and place:
+                program.work("kernel", begin, 10, correlation=program.correlation)
+            else:
+                program.run("made::op", begin - 5, begin, 10)
+    if not calls:
+        program.events = [event for event in program.events if event["cat"] != "cuda_runtime"]
+    return program
+
+
+def compiling(*later: int, length: float = 800) -> Program:
+    """Return a program of four steps that compiles in the first and in ``later`` ones."""
+    program = Program()
+    for number in range(4):
+        at = 4000 * number
+        program.step(number, at, 3990)
+        program.run("made::first", at + 2, at + 10, 490)
+        if number in (0, *later):
+            program.op("_compile.compile_inner (dynamo_timed)", at + 510, length)
+            program.run("made::second", at + 515 + length, at + 520 + length, 3400 - length)
+        else:
+            program.run("made::second", at + 6, at + 500, 3400)
+    return program
+
+
+def collectives(*durations: float, overlapped: bool = False) -> Program:
+    """Return a program that reduces the same number of elements again and again, beside or after its computation."""
+    program = Program()
+    program.step(0, 0, 50)
+    program.run("made::forward", 1, 5, 2000)
+    begin = 5 if overlapped else 2005
+    for place, duration in enumerate(durations):
+        program.op("nccl:all_reduce", 4 + 3 * place, 2)
+        program.call("cudaLaunchKernelExC", 5 + 3 * place, 1, correlation=place)
+        program.work(NCCL, begin, duration, stream=9, correlation=place, **COLLECTIVE)
+        begin += duration
+    return program
+
+
+def product(name: str, kernel: str, dtype: str, duration: float, *sizes: int) -> Program:
+    m, n, k = sizes or (8192, 8192, 8192)
+    return in_a_row((name, duration, ([m, k], [k, n]), {"dtype": dtype, "kernel": kernel}))
+
+
+def transposed(shape: Sequence[int]) -> list[list[int]]:
+    """Return the strides of two tensors of a shape, of which the second has its dimensions in reverse order."""
+    rows = [math.prod(shape[place + 1 :]) for place in range(len(shape))]
+    return [rows, [math.prod(shape[:place]) for place in range(len(shape))]]
+
+
+def contiguous(copies: bool, shape: Sequence[int] = (8192, 8192)) -> Program:
+    """Return a program that reorders a tensor, or that adds to it."""
+    program = Program()
+    program.step(0, 0, 20)
+    program.op("aten::contiguous" if copies else "made::op", 1, 10, list(shape))
+    name, kernel = ("aten::copy_", "direct_copy_kernel") if copies else ("aten::add", "elementwise_kernel")
+    program.run(name, 2, 12, 200, list(shape), list(shape), kernel=kernel, strides=transposed(shape))
+    return program
+
+
+def attention(fused: bool) -> Program:
+    batch, rows = [64, 2048, 128], [64, 128, 2048]
+    if fused:
+        shape = [4, 16, 2048, 128]
+        inputs = ("aten::_scaled_dot_product_flash_attention", 300.0, (shape, shape, shape), {"dtype": BF16})
+        return in_a_row(inputs)
+    return in_a_row(
+        ("aten::bmm", 300.0, (batch, rows), {"dtype": BF16, "kernel": "nvjet_tst"}),
+        ("aten::div", 700.0, (SCORES, []), {"dtype": [BF16, DOUBLE]}),
+        ("aten::_softmax", 800.0, (SCORES,), {"dtype": BF16, "kernel": "softmax_warp_forward"}),
+        ("aten::bmm", 310.0, (SCORES, batch), {"dtype": BF16, "kernel": "nvjet_tst2"}),
+    )
+
+
+def adam(fused: bool) -> Program:
+    program = Program()
+    program.step(0, 0, 40)
+    program.add("user_annotation", "Optimizer.step#AdamW.step", 1, 30)
+    names = ["aten::_fused_adamw_"] if fused else ["aten::mul_", "aten::lerp_", "aten::addcmul_", "aten::addcdiv_"]
+    for place, name in enumerate(names):
+        program.run(name, 2 + 3 * place, 12 + 500 * place, 500, [SIZE], [SIZE])
+    return program
+
+
+def uploads(kernel: str, stream: int) -> Program:
+    """Return a program that copies for 1000 µs before its computation of 3000 µs, or on another stream beside it."""
+    program = Program()
+    program.step(0, 0, 20)
+    program.run("aten::copy_", 1, 10, 1000, [SIZE], [SIZE], kernel=kernel, stream=stream)
+    program.run("made::work", 4, 1010 if stream == 7 else 10, 3000)
+    return program
+
+
+def chain(*sizes: int) -> Program:
+    return in_a_row(*(("aten::mul", 220.0 * size / SIZE, ([size], [size])) for size in sizes))
+
+
+def counted(program: Program, gbytes_per_s: float, tensor_active: float) -> Program:
+    """Add counters that read the same every 10 µs, from the start of the program to its end."""
+    end = max(event["ts"] + event["dur"] for event in program.events)
+    for place in range(int(end / 10) + 3):
+        for name, key, value in (
+            ("dram_bytes_read", "GB/s", gbytes_per_s),
+            ("dram_bytes_written", "GB/s", 0.0),
+            ("tensor_active", "%", tensor_active),
+        ):
+            program.events.append({"ph": "C", "name": name, "pid": 0, "ts": 10 * place, "args": {key: value}})
+    return program
+
+
+CASES: dict[str, tuple[Callable[[], Program], Callable[[], Program]]] = {
+    "warmup": (compiling, lambda: in_a_row(FILL)),
+    "data": (lambda: late(data=True), late),
+    "copy": (lambda: uploads(PAGEABLE, 7), lambda: uploads(PINNED, 8)),
+    "memory": (lambda: late(malloc=True), late),
+    "sync": (lambda: late(wait=True), late),
+    "optimizer": (lambda: adam(False), lambda: adam(True)),
+    "straggler": (lambda: collectives(100, 100, 900), lambda: collectives(100, 110, 120)),
+    "communication": (lambda: collectives(100, 110, 120), lambda: collectives(100, 110, 120, overlapped=True)),
+    "attention": (lambda: attention(False), lambda: attention(True)),
+    "tf32": (
+        lambda: product("aten::mm", "volta_sgemm_128x64_nn", FLOAT, 20_000),
+        lambda: product("aten::mm", "sm80_xmma_gemm_f32f32_tf32f32_f32_nn", FLOAT, 3_000),
+    ),
+    "low_precision": (
+        lambda: product("aten::mm", "sm80_xmma_gemm_f32f32_tf32f32_f32_nn", FLOAT, 3_000),
+        lambda: product("aten::mm", "nvjet_tst", BF16, 1_500),
+    ),
+    "align": (
+        lambda: product("aten::mm", "nvjet_tst", BF16, 5_000, 4096, 50257, 4096),
+        lambda: product("aten::mm", "nvjet_tst", BF16, 2_200, 4096, 50304, 4096),
+    ),
+    "cast": (
+        lambda: in_a_row(FILL, ("aten::copy_", 200.0, ([SIZE], [SIZE]), {"dtype": [BF16, FLOAT]})),
+        lambda: in_a_row(FILL),
+    ),
+    "layout": (lambda: contiguous(True), lambda: contiguous(False)),
+    "traffic": (
+        lambda: counted(in_a_row(("aten::sum", 140.0, ([SIZE],))), 4000, 0),
+        lambda: counted(in_a_row(("aten::sum", 140.0, ([SIZE],))), 2000, 0),
+    ),
+    "padding": (
+        lambda: counted(product("aten::mm", "nvjet_tst", BF16, 3_000), 500, 90),
+        lambda: counted(product("aten::mm", "nvjet_tst", BF16, 1_400), 500, 90),
+    ),
+    "tensor": (
+        lambda: counted(product("aten::mm", "nvjet_tst", BF16, 3_000), 500, 35),
+        lambda: counted(product("aten::mm", "nvjet_tst", BF16, 1_400), 500, 85),
+    ),
+    "small": (
+        lambda: in_a_row(("made::scan", 500.0, ([8, SIZE],), {"blocks": 8})),
+        lambda: in_a_row(("made::scan", 500.0, ([8, SIZE],))),
+    ),
+    "far_from_roof": (
+        lambda: product("aten::_int_mm", "cutlass_80_wmma_tensorop_i161616gemm_s8_nn_align4", INT8, 8_000),
+        lambda: product("aten::_int_mm", "sm90_xmma_gemm_i8i32_i8i32_i32_tn_n", INT8, 1_300),
+    ),
+    "fuse": (lambda: chain(SIZE, SIZE, SIZE), lambda: chain(SIZE, SIZE // 2)),
+    "launch": (piecewise, lambda: piecewise(graph=True)),
+}
+"""By rule: a program that has the fault, and one that has not."""

@@ -1,0 +1,161 @@
+"""What has a name for users is in the documentation: commands, options, variables, columns, attributes, dependencies;
+and what the documentation says of results is what the results say."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import re
+import sys
+import warnings
+from typing import Any
+
+import pytest
+from helpers import ROOT
+
+import flopscope as fs
+from flopscope.cli.program import make_parser
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    tomllib = pytest.importorskip("tomli")
+
+RESULTS = ROOT / "benchmarks" / "results"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCS = README + "".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
+FOR_TESTS = {"FLOPSCOPE_TEST_TRACES", "FLOPSCOPE_BENCHMARK_NCU"}  # of this project's own tests and benchmarks
+
+
+def is_named(name: str, text: str) -> bool:
+    return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) is not None
+
+
+def parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """Return the parsers of all commands and of their actions."""
+    below = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    return [found for one in below for command in one.choices.values() for found in (command, *parsers(command))]
+
+
+def test_every_argument_of_a_command_has_a_help_text() -> None:
+    without = [
+        f"{command.prog} {action.option_strings or action.dest}"
+        for command in parsers(make_parser())
+        for action in command._actions
+        if not action.help and not isinstance(action, argparse._SubParsersAction)
+    ]
+    assert without == []
+
+
+def test_every_environment_variable_is_in_the_page_of_the_command_line() -> None:
+    sources = [ROOT / "setup.py", *(ROOT / "flopscope").rglob("*.py"), *(ROOT / "csrc").rglob("*.[ch]")]
+    names = re.compile(r"""["'](FLOPSCOPE_[A-Z_]+)["']""")
+    read = {name for path in sources for name in names.findall(path.read_text(encoding="utf-8"))} - FOR_TESTS
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    assert {name for name in read if not is_named(name, page)} == set()
+    assert {"FLOPSCOPE_CACHE_DIR", "FLOPSCOPE_ISA", "FLOPSCOPE_CUDA"} <= read
+
+
+def test_the_options_the_marker_and_the_limits_of_pytest_are_documented() -> None:
+    plugin = (ROOT / "pytest_flopscope.py").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "measuring.md").read_text(encoding="utf-8")
+    options = set(re.findall(r'"(--perf-[a-z]+)"', plugin))
+    assert len(options) == 7 and {option for option in options if f"`{option}" not in page} == set()
+    assert "@pytest.mark.perf" in page and "fixture `perf`" in page
+    check = pytest.importorskip("flopscope.perf").Check
+    limits = {name for name in vars(check) if not name.startswith("_") and callable(getattr(check, name))}
+    assert {name for name in limits if not is_named(name, page)} == set()
+
+
+def test_the_entry_point_group_is_documented() -> None:
+    group = "flopscope.work"
+    assert f'GROUP = "{group}"' in (ROOT / "flopscope/sources/entry_points.py").read_text(encoding="utf-8")
+    assert f'[project.entry-points."{group}"]' in DOCS
+
+
+def named_in(doc: str | None, columns: Any) -> list[str]:
+    """Return the columns that a docstring does not name."""
+    return [str(column) for column in columns if not is_named(str(column), doc or "")]
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["accounting", "gpu_summary", "step_breakdown", "launch_summary", "collectives", "stream_summary"],
+)
+def test_the_docstring_of_a_summary_names_its_columns(method: str) -> None:
+    trace = fs.load_trace(RESULTS / "nvidia-h200" / "faults" / "vocab_before.json.gz")
+    columns = [*getattr(trace, method)().columns]
+    own = {"device", "step", "total"} & set(columns)  # explained in words
+    assert columns and named_in(inspect.getdoc(getattr(fs.Trace, method)), set(columns) - own) == []
+
+
+@pytest.mark.parametrize("table", ["files", "hosts", "groups", "collectives", "last_calls", "key_averages"])
+def test_the_docstring_of_a_table_of_ranks_names_its_columns(table: str) -> None:
+    pytest.importorskip("dask")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ranks = fs.load_ranks(ROOT / "tests" / "data" / "run7", workers=1)
+        found = getattr(ranks, table)
+        columns = (found() if callable(found) else found).columns
+    assert named_in(inspect.getdoc(getattr(fs.Ranks, table)), columns) == []
+
+
+@pytest.mark.filterwarnings("ignore:.*measured on a busy machine")
+def test_the_columns_of_tables_are_in_the_documentation() -> None:
+    with fs.profile() as prof:
+        fs.sin(fs.rand((8,)))
+    added = [*prof.key_averages().to_pandas().columns]
+    added = added[added.index("flops") :]  # those before have torch's names and meaning
+    assert "dram_bytes_read" in added and [name for name in added if f"`{name}`" not in DOCS] == []
+
+
+def test_dependencies_are_in_the_list_of_readme() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    table = README[README.index("## Dependencies") : README.index("## License")].lower()
+    listed = {"nvidia-cuda-cccl": "-cccl", "nvidia-cuda-cupti": "-cupti"}
+    names = {re.split(r"[^\w-]", one)[0].lower() for one in project["dependencies"]}
+    for extra, packages in project["optional-dependencies"].items():
+        assert f"`{extra}`" in table, extra
+        names |= {re.split(r"[^\w-]", one)[0].lower() for one in packages} - {"flopscope-profiler"}
+    assert {name for name in names if listed.get(name, name) not in table} == set()
+
+
+def test_extras_that_are_named_exist() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "flopscope").rglob("*.py")]
+    named = re.findall(r"pip install (?:-e )?['\"](?:\.|flopscope-profiler)\[([\w,]+)\]", DOCS + "".join(sources))
+    assert len(named) >= 5
+    assert {extra for names in named for extra in names.split(",")} <= set(project["optional-dependencies"])
+
+
+def test_the_results_behind_the_figures_are_of_the_versions_that_the_page_names() -> None:
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    named = re.findall(r"\]\(\.\./benchmarks/results/([\w/-]+\.json)\) (\d+\.\d+)", page)
+    assert len(named) >= 30
+    for file, version in named:
+        measured = json.loads((RESULTS / file).read_text(encoding="utf-8"))["machine"]["flopscope"]
+        assert measured.rsplit(".", 1)[0] == version, file
+    rows = [line for line in page.splitlines() if line.startswith("|") and "](../benchmarks/results/" in line]
+    assert all(re.search(r"\.json\) \d", line) for line in rows)
+
+
+def test_every_benchmark_is_in_the_list_of_benchmarks() -> None:
+    page = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    programs = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"harness", "truth_cases"}
+    assert {name for name in programs if not re.search(rf"`{name}\b", page)} == set()
+
+
+@pytest.mark.parametrize("folder", ["faults", "held_out"])
+def test_the_savings_in_the_page_of_predictions_are_those_of_the_results(folder: str) -> None:
+    results = json.loads((RESULTS / "nvidia-h200" / folder / "advice.json").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "predicted.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("|")]
+    by_name = {row[0]: row[1:] for row in rows if len(row) == 7}
+    for result in results:
+        rule, *cells = by_name[result["fault"]]
+        assert rule.strip("`") == (result["rule"] or "none")
+        numbers = [result[name] for name in ("before_ms", "after_ms", "gained_ms", "saving_ms", "ratio")]
+        for cell, number in zip(cells, numbers, strict=True):
+            half = 0.5 * 10.0 ** -len(cell.partition(".")[2])  # of the last digit
+            assert cell == "–" or float(cell) == pytest.approx(number, abs=1.01 * half), (result["fault"], cells)

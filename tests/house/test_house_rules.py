@@ -1,0 +1,255 @@
+"""Rules of the code base that are checked automatically."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import ROOT
+from helpers.core_build import SHARED_FLAGS
+
+import flopscope as fs
+
+C_SOURCES = sorted(path for folder in ("csrc", "kernels") for path in (ROOT / folder).rglob("*") if path.is_file())
+PYTHON_SOURCES = sorted(
+    path for folder in ("flopscope", "tests", "benchmarks", "tools") for path in (ROOT / folder).rglob("*.py")
+)
+
+# What each folder of the core may include. Sources fill the store; work, table and summaries read it.
+MAY_INCLUDE = {
+    "base": {"base"},
+    "store": {"base", "store"},
+    "ops": {"base", "store", "ops"},
+    "kernels": {"base", "ops", "kernels"},
+    "device": {"base", "store", "ops", "device"},
+    "sources": {"base", "store", "ops", "sources"},
+    "work": {"base", "store", "ops", "device", "work"},
+    "roofline": {"base", "store", "ops", "device", "work", "roofline"},
+    "table": {"base", "store", "ops", "device", "work", "roofline", "table"},
+    "summaries": {"base", "store", "ops", "device", "work", "summaries"},
+    "accounting": {"base", "store", "device", "work", "roofline", "table", "summaries", "accounting"},
+    "timeline": {"base", "store", "device", "work", "roofline", "table", "summaries", "accounting", "timeline"},
+    "views": {"base", "store", "ops", "device", "work", "roofline", "table", "views"},
+    "python": {
+        *("base", "store", "ops", "kernels", "device", "sources"),
+        *("work", "roofline", "table", "summaries", "accounting", "timeline", "views", "python"),
+    },
+}
+
+
+# The same for Python: a package imports from itself and those before it. Modules at the top level are the "face".
+PACKAGES = (
+    *("_core", "support", "hardware", "sentences", "views", "answers", "report", "results"),
+    *("sources", "ranks", "timing", "pictures", "perf", "cli", "face"),
+)
+
+
+def _folder(path: Path) -> str:
+    parts = path.relative_to(ROOT).parts
+    return parts[0] if parts[0] == "kernels" else parts[1]
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_includes_point_one_way() -> None:
+    wrong = []
+    for path in C_SOURCES:
+        for included in re.findall(r'#\s*include "([^"]+)"', path.read_text(encoding="utf-8")):
+            exists = (ROOT / included).exists() or (ROOT / "csrc" / included).exists()
+            if not exists or included.split("/")[0] not in MAY_INCLUDE[_folder(path)]:
+                wrong.append(f"{_name(path)} includes {included}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _python_package(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in PACKAGES else "face"
+
+
+def _imports(tree: ast.AST) -> set[str]:
+    """Return the modules of flopscope that a file imports at run time, not those imported only for types."""
+    found, nodes = set(), [tree]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            nodes += node.orelse
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            inside = node.module in ("flopscope", *(f"flopscope.{package}" for package in PACKAGES))
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} if inside else {str(node.module)}
+        nodes += ast.iter_child_nodes(node)
+    return {name for name in found if name.split(".")[0] == "flopscope"}
+
+
+def test_pythons_imports_point_one_way() -> None:
+    wrong = []
+    for path in sorted((ROOT / "flopscope").rglob("*.py")):
+        own = _python_package(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        for module in _imports(ast.parse(path.read_text(encoding="utf-8"))):
+            if PACKAGES.index(_python_package(module)) > PACKAGES.index(own):
+                wrong.append(f"{_name(path)} imports {module}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_python_modules_have_no_import_cycles() -> None:
+    files = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in (ROOT / "flopscope").rglob("*.py")
+    }
+    needs = {name: _imports(ast.parse(path.read_text(encoding="utf-8"))) & {*files} for name, path in files.items()}
+    while leaves := {name for name, needed in needs.items() if not needed - {name}}:
+        needs = {name: needed - leaves for name, needed in needs.items() if name not in leaves}
+    assert not needs, f"these import each other: {', '.join(sorted(needs))}"
+
+
+def test_no_module_has_the_name_of_a_function() -> None:
+    """A module ``flopscope.compare`` would replace the function of that name in the package."""
+    top = {path.stem for path in (ROOT / "flopscope").iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert not top & {*fs.__all__}
+
+
+def test_pythons_headers_stay_in_the_binding() -> None:
+    for path in C_SOURCES:
+        text = path.read_text(encoding="utf-8")
+        if "<Python.h>" in text:
+            assert _folder(path) == "python", path
+        if "<numpy/" in text:
+            assert _name(path) == "csrc/python/numpy.c"
+
+
+def test_the_core_never_prints_or_exits() -> None:
+    for path in C_SOURCES:
+        text = re.sub(r"/\*.*?\*/|//[^\n]*", "", path.read_text(encoding="utf-8"), flags=re.S)
+        assert not re.search(r"\b(exit|abort|_Exit|printf|fprintf|puts|perror|assert)\s*\(", text), path
+
+
+def test_files_and_lines_are_short() -> None:
+    assert not (found := runpy.run_path(str(ROOT / "tools" / "lint.py"))["lengths"]()), found
+
+
+FAULTS = {
+    "csrc/long.c": "\n" * 521,
+    "csrc/spaced.c": "int  x;\n",
+    "csrc/wide.def": "x" * 121,  # a row may be long
+    "flopscope/__init__.py": "",
+    "flopscope/typed.py": 'number: int = "text"\n',
+    "flopscope/unused.py": "import os\n",
+    "flopscope/spaced.py": "x  =  1\n",
+    "flopscope/wide.py": "\n#" + "#" * 120 + "\n",
+}
+
+
+def test_lint_names_each_file_that_fails(tmp_path: Path) -> None:
+    beside = Path(sys.executable).parent
+    if missing := [name for name in ("ruff", "mypy", "clang-format") if not (beside / name).exists()]:
+        pytest.skip(f"no {' and '.join(missing)} beside {sys.executable}: install the extra `lint`")
+    for name in ("tools/lint.py", ".clang-format", "pyproject.toml", "setup.py", "pytest_flopscope.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    for name, text in FAULTS.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "pytest_flopscope.py").write_text("")
+    done = subprocess.run([sys.executable, "tools/lint.py", "--quick"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert {name for name in FAULTS if name in done.stderr} == {*FAULTS} - {"csrc/wide.def", "flopscope/__init__.py"}
+    assert {line.split()[1] for line in done.stdout.splitlines()} == {"failed"}
+
+
+def test_ci_and_the_hooks_run_the_lint_step() -> None:
+    for name in (".ci/run", ".pre-commit-config.yaml", "docs/contributing.md"):
+        assert ".venv/bin/python tools/lint.py" in (ROOT / name).read_text(encoding="utf-8"), name
+
+
+def test_an_ignored_status_is_an_error(tmp_path: Path) -> None:
+    compiler = shutil.which(os.environ.get("CC", "cc").split()[0])
+    if compiler is None:
+        pytest.skip("no C compiler")
+    source = tmp_path / "ignores.c"
+    source.write_text('#include "base/status.h"\nfs_status f(void);\nvoid g(void);\nvoid g(void) { f(); }\n')
+    command = [compiler, *SHARED_FLAGS, "-Werror", "-fsyntax-only", str(source)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode != 0 and "ignoring return value" in done.stderr
+    source.write_text(source.read_text().replace("f(); }", "FS_IGNORE(f()); }"))
+    assert subprocess.run(command, cwd=ROOT).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "table, row",
+    [
+        ("ops/pointwise.def", 'FS_UNARY(sqrt, M(sqrt)(x), "the square root; NaN below 0")'),
+        ("work/aten/pointwise.def", "FS_ATEN(neg, pointwise, 1, A(1))"),
+    ],
+)
+def test_the_build_names_a_row_with_a_wrong_function(tmp_path: Path, table: str, row: str) -> None:
+    compiler = shutil.which(os.environ.get("CC", "cc").split()[0])
+    if compiler is None:
+        pytest.skip("no C compiler")
+    shutil.copytree(ROOT / "csrc", tmp_path / "csrc")
+    path = tmp_path / "csrc" / table
+    text = path.read_text(encoding="utf-8")
+    assert row in text
+    wrong = row.replace("M(sqrt)", "M(no_such)") if "M(sqrt)" in row else row.replace("pointwise", "no_such")
+    path.write_text(text.replace(row, wrong), encoding="utf-8")
+    line = text[: text.index(row)].count("\n") + 1
+    source = tmp_path / "csrc" / ("ops/cpu/isa_avx2.c" if "M(sqrt)" in row else "work/aten/elements.c")
+    done = subprocess.run(
+        [compiler, *SHARED_FLAGS, "-fsyntax-only", str(source)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode != 0 and f"{path.name}:{line}:" in done.stderr and "no_such" in done.stderr
+
+
+def test_every_public_name_is_documented() -> None:
+    for name in sorted({*fs.__all__} - {"Op"}):  # Op.__doc__ is the docstring of its instances
+        thing = getattr(fs, name)
+        assert len(inspect.getdoc(thing) or "") > 20, name
+        if inspect.isclass(thing) and str(thing.__module__).startswith("flopscope"):
+            for member, value in list(vars(thing).items()):
+                public = not member.startswith("_") and (inspect.isfunction(value) or isinstance(value, property))
+                assert not public or inspect.getdoc(value), f"{name}.{member}"
+
+
+def test_every_column_is_documented() -> None:
+    from flopscope.results.table import COLUMNS
+
+    for column in COLUMNS:
+        assert len(column.doc) > 10, column.name
+        assert getattr(fs.EventRow, column.name).__doc__, column.name
+
+
+def test_readme_and_ci_run_the_same_two_commands() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"<!-- commands -->\n```\w*\n(.*?)```\n<!-- end -->", readme, re.S)
+    assert block and len(block[1].strip().splitlines()) == 2
+    assert "<!-- commands -->" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_install_commands_name_flopscope_profiler() -> None:
+    for path in [ROOT / "README.md", ROOT / "CHANGELOG.md", *PYTHON_SOURCES, *C_SOURCES]:
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"pip install (?:-\S+ )*[\"']?flopscope(?!-profiler)\b", text), path
+
+
+def test_import_is_light() -> None:
+    heavy = {"numpy", "pandas", "matplotlib", "torch", "rich", "platformdirs", "cuda"}
+    code = f"import sys, flopscope; sys.exit(str({heavy} & set(sys.modules)) if {heavy} & set(sys.modules) else 0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_modules_of_tests_have_names_of_their_own() -> None:
+    """pytest imports test files by their name alone."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))

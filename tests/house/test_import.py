@@ -1,0 +1,54 @@
+"""Importing flopscope: its public names, and its errors if it is not built."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import ROOT
+
+import flopscope as fs
+
+
+def test_dir_lists_exactly_the_public_names() -> None:
+    public = {name for name in dir(fs) if not name.startswith("_")}
+    assert public == set(fs.__all__) and {"__version__", "__doc__"} <= set(dir(fs))
+    assert all(hasattr(fs, name) for name in public)
+
+
+def test_dir_lists_names_before_they_are_loaded() -> None:
+    code = "import sys, flopscope as fs; names = dir(fs); print('measure' in names, 'flopscope.timing' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    # The import does not load the command line's parser either.
+    assert done.stdout.split() == ["True", "False"]
+
+
+def copy_of(folder: Path) -> Path:
+    shutil.copytree(ROOT / "flopscope", folder / "flopscope", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    return folder
+
+
+def import_in(folder: Path) -> str:
+    done = subprocess.run([sys.executable, "-S", "-c", "import flopscope"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize("source_tree", [True, False])
+def test_an_unbuilt_package_explains_how_to_build_it(tmp_path: Path, source_tree: bool) -> None:
+    folder = copy_of(tmp_path)
+    if source_tree:
+        (folder / "setup.py").touch()
+    output = import_in(folder)
+    last = output.splitlines()[-1]
+    assert last.startswith("ImportError: ") and str(folder) in last and "circular" not in output
+    assert (f"pip install -e {folder}" if source_tree else "pip install --force-reinstall flopscope-profiler") in last
+
+
+def test_a_core_that_does_not_load_reports_its_own_reason(tmp_path: Path) -> None:
+    folder = copy_of(tmp_path)
+    (folder / "flopscope" / "_core.py").write_text("raise ImportError('libfoo.so.7: cannot open shared object file')")
+    assert "libfoo.so.7" in import_in(folder).splitlines()[-1]

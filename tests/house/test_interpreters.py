@@ -1,0 +1,158 @@
+"""flopscope supports only the main interpreter: others are refused early. A second import gives the same types."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import textwrap
+from pathlib import Path
+
+import pytest
+from helpers import ROOT
+
+# Import flopscope in a subinterpreter and write the outcome to a file.
+TRY = """
+import sys
+sys.path.insert(0, {root!r})
+try:
+    import flopscope
+    outcome = 'imported'
+except ImportError as problem:
+    outcome = str(problem)
+open({file!r}, 'w').write(outcome)
+"""
+WORK = """
+def work():
+    with fs.profile() as prof, fs.record_function("part"):
+        fs.add(fs.ones(4), fs.ones(4)).numpy()
+    table = prof.key_averages()
+    assert {row.key for row in table} >= {"part", "flopscope::add"}, table
+    assert fs.from_numpy(np.arange(3.0)).numpy().tolist() == [0, 1, 2]
+"""
+# Python 3.12 and later refuse flopscope themselves, like NumPy, in isolated ones; free-threaded builds in all.
+REFUSALS = ("flopscope supports only the main interpreter", "does not support loading in subinterpreters")
+
+
+def run(script: str, *, arguments: tuple[str, ...] = ()) -> str:
+    text = "import sys\nimport numpy as np\nimport flopscope as fs\nfrom flopscope import _core\n" + WORK
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", text + textwrap.dedent(script), *arguments],
+        capture_output=True, text=True, timeout=120, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+    return done.stdout
+
+
+def make(kind: str) -> str:
+    """Return a statement that runs `code` in a new subinterpreter of that kind; skip if this Python has none."""
+    if kind == "run_in_subinterp":
+        pytest.importorskip("_testcapi")
+        return "import _testcapi; _testcapi.run_in_subinterp(code)"
+    name = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
+    pytest.importorskip(name)
+    isolated = {"legacy": "'legacy'" if sys.version_info >= (3, 13) else "isolated=False", "isolated": ""}[kind]
+    run = "exec" if sys.version_info >= (3, 13) else "run_string"
+    return f"import {name} as subs; subs.{run}(subs.create({isolated}), code)"
+
+
+@pytest.mark.parametrize("kind", ["legacy", "isolated", "run_in_subinterp"])
+def test_a_subinterpreter_is_refused_and_the_main_one_goes_on(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "outcome"
+    code = TRY.format(root=str(ROOT), file=str(file))
+    statement = make(kind)
+    run(
+        f"""
+        code = {code!r}
+        work()
+        with fs.profile() as prof:
+            fs.sin(fs.ones(3))
+            {statement}
+            fs.cos(fs.ones(3))
+        assert {{row.key for row in prof.key_averages()}} >= {{"flopscope::sin", "flopscope::cos"}}
+        work()
+        """
+    )
+    outcome = file.read_text()
+    assert any(message in outcome for message in REFUSALS), outcome
+
+
+def test_a_subinterpreter_that_imports_first_is_also_refused(tmp_path: Path) -> None:
+    file = tmp_path / "outcome"
+    code, statement = TRY.format(root=str(ROOT), file=str(file)), make("legacy")
+    script = f"code = {code!r}\n{statement}\nimport numpy as np, flopscope as fs\n{WORK}\nwork()\n"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert any(message in file.read_text() for message in REFUSALS), file.read_text()
+
+
+def test_a_module_imported_again_has_the_same_types() -> None:
+    run(
+        """
+        import importlib
+        x, prof = fs.ones(3, device="cpu"), _core.Profiler()
+        part, add, reader = fs.record_function("old"), fs.add, _core.TraceReader()
+        for _ in range(3):
+            del sys.modules["flopscope._core"]
+            again = importlib.import_module("flopscope._core")
+            assert again is not _core
+            for name in ("Tensor", "Store", "Profiler", "Range", "TraceReader", "Op", "Roof"):
+                assert getattr(again, name) is getattr(_core, name), name
+            assert again.add(x, x).numpy().tolist() == [2, 2, 2]
+            assert add(again.ones(3, device="cpu"), x).numpy().tolist() == [2, 2, 2]
+            work()
+        again.record_into(prof)
+        prof.start()
+        with part:
+            again.add(x, x)
+        prof.stop()
+        _core.record_into(None)
+        assert prof.store.event_count == 2, prof.store.event_count
+        again.TraceReader().feed(b"[]")
+        reader.feed(b"[]")
+        """
+    )
+
+
+def test_the_whole_package_can_be_imported_again() -> None:
+    run(
+        """
+        work()
+        x = fs.ones(3)
+        for name in [name for name in sys.modules if name.split(".")[0] == "flopscope"]:
+            del sys.modules[name]
+        import flopscope as fs
+        work()
+        assert isinstance(x, fs.Tensor) and fs.add(x, x).numpy().tolist() == [2, 2, 2]
+        """
+    )
+
+
+def test_a_free_threaded_python_enables_the_gil() -> None:
+    if not hasattr(sys, "_is_gil_enabled"):
+        pytest.skip("requires Python 3.13")
+    assert sys._is_gil_enabled()
+
+
+@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="requires a free-threaded Python")
+@pytest.mark.parametrize("options, variables", [(["-X", "gil=0"], {}), ([], {"PYTHON_GIL": "0"})])
+def test_without_the_gil_the_import_is_refused(options: list[str], variables: dict[str, str]) -> None:
+    script = """
+        import sys, threading
+        assert not sys._is_gil_enabled()
+        for _ in range(2):
+            try:
+                import flopscope
+            except ImportError as problem:
+                assert "without the GIL" in str(problem) and "PYTHON_GIL=0" in str(problem), problem
+            else:
+                raise AssertionError("imported")
+    """
+    command = [sys.executable, *options, "-W", "error", "-c", textwrap.dedent(script)]
+    environment = {**os.environ, **variables}
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    command = [sys.executable, *options, "-m", "flopscope.cli.program", "devices"]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith("ImportError: flopscope does not support")

@@ -1,0 +1,162 @@
+"""Every op on the CPU against NumPy in float64."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from helpers import TESTS
+from helpers.op_cases import OpCases
+from helpers.ops_reference import BINARY, REDUCTIONS, UNARY, Lab
+
+import flopscope as fs
+
+
+@pytest.fixture
+def lab() -> Lab:
+    return Lab("cpu")
+
+
+class TestOnTheCpu(OpCases):
+    pass
+
+
+def test_every_op_has_a_result_test() -> None:
+    named = set(UNARY) | set(BINARY) | set(REDUCTIONS)
+    named |= {name + "_" for name in {*UNARY, *BINARY}}
+    text = (TESTS / "helpers" / "op_cases.py").read_text(encoding="utf-8")
+    assert [op for op in fs._core.ops if op not in named and f"fs.{op}" not in text] == []
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
+def test_all_instruction_sets_agree_with_numpy(isa: str) -> None:
+    code = """
+import sys, numpy as np, flopscope as fs
+sys.path.insert(0, sys.argv[1])
+from helpers.ops_reference import BINARY, UNARY, POSITIVE, Lab, softmax, layer_norm
+lab = Lab("cpu")
+for dtype in ("float64", "float32", "float16", "bfloat16"):
+    for name, want in UNARY.items():
+        if name == "gelu": continue
+        x, v = lab.uniform((1003,), dtype, 0.05 if name in POSITIVE else -3.0, 3.0)
+        lab.check(getattr(fs, name)(x), want(v), dtype, 8)
+    for name, want in BINARY.items():
+        (a, va), (b, vb) = (lab.uniform((1003,), dtype, 0.1, 2.5) for _ in range(2))
+        lab.check(getattr(fs, name)(a, b), want(va, vb), dtype, 4)
+    x, v = lab.uniform((7, 1003), dtype, 0.1, 1.0)
+    for name, want in (("mean", np.mean), ("amax", np.max)):
+        lab.check(getattr(fs, name)(x, -1), want(v, axis=-1), dtype, 4)
+    np.testing.assert_allclose(np.asarray(fs.softmax(x).to("float64")), softmax(v), rtol=2e-2)
+    np.testing.assert_allclose(np.asarray(fs.layer_norm(x).to("float64")), layer_norm(v), rtol=3e-2, atol=3e-2)
+print(fs._core.cpu_properties()["isa"])
+"""
+    environment = {**os.environ, "FLOPSCOPE_ISA": isa}
+    done = subprocess.run([sys.executable, "-c", code, str(TESTS)], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    if done.stdout.strip() != isa:
+        pytest.skip(f"this processor runs {done.stdout.strip()} at most")
+
+
+@pytest.mark.parametrize("name", ["sin", "exp", "tanh", "log", "pow", "erf", "cos"])
+def test_float32_functions_are_within_two_units_in_the_last_place(name: str) -> None:
+    bits = np.random.default_rng(5).integers(0, 2**32, 300_000, dtype=np.uint64).astype(np.uint32)
+    x = bits.view(np.float32)
+    x = x[np.isfinite(x)]
+    with np.errstate(all="ignore"):
+        if name == "pow":
+            x = np.abs(x[np.abs(x) < 1e6])
+            expected = np.power(x.astype(np.float64), float(np.float32(3.14159)))  # scalars take the tensor's dtype
+            result = fs.pow(fs.from_numpy(x), 3.14159).numpy()
+        else:
+            expected = UNARY[name](x.astype(np.float64))
+            result = getattr(fs, name)(fs.from_numpy(x)).numpy()
+        rounded = expected.astype(np.float32)
+        good = np.isfinite(rounded) & (np.abs(rounded) > 1e-37)
+        ulps = np.abs(result[good] - expected[good]) / np.spacing(np.abs(rounded[good]))
+    assert ulps.max() < 2.5, x[good][ulps.argmax()]
+    assert (np.isnan(result) == np.isnan(expected)).all()
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda a: a[:, ::-1],
+        lambda a: a[::-1],
+        lambda a: a[::2, 1::3],
+        lambda a: a.T,
+        lambda a: a[:0],
+        lambda a: a[3:4],
+        lambda a: np.broadcast_to(a[:1], a.shape),
+        lambda a: a.reshape(2, 3, 10).transpose(2, 0, 1),
+        lambda a: a[::-2, ::-3],
+    ],
+    ids=[
+        "columns reversed",
+        "rows reversed",
+        "strided",
+        "transposed",
+        "empty",
+        "one row",
+        "broadcast",
+        "permuted",
+        "both",
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_unusual_layouts_through_numpy_and_dlpack(view: object, dtype: str) -> None:
+    a = view(np.random.default_rng(3).uniform(0.5, 1, (6, 10)).astype(dtype))  # type: ignore[operator]
+    wide = a.astype(np.float64)
+    tensors = [fs.from_numpy(a)]
+    if a.flags.writeable:
+        tensors.append(fs.from_dlpack(a))
+    for x in tensors:
+        assert x.shape == a.shape
+        assert (np.asarray(x) == a).all()
+        close = {"rtol": 2e-3 if dtype == "float16" else 2e-6}
+        np.testing.assert_allclose(
+            fs.log(x).to("float64").numpy(), np.log(wide), **close, atol=1e-3 if dtype == "float16" else 1e-6
+        )
+        np.testing.assert_allclose(fs.add(x, x).to("float64").numpy(), wide + wide, **close)
+        np.testing.assert_allclose(fs.sum(x).item(), wide.sum(), rtol=2e-3)
+        if a.ndim == 2 and a.size:
+            np.testing.assert_allclose(fs.matmul(x, x.T).to("float64").numpy(), wide @ wide.T, rtol=2e-3)
+            np.testing.assert_allclose(fs.softmax(x).to("float64").numpy().sum(-1), 1, rtol=2e-3)
+    if a.flags.writeable and a.size:
+        fs.mul_(tensors[0], 2)
+        np.testing.assert_allclose(a.astype(np.float64), 2 * wide, rtol=2e-3)
+
+
+def test_read_only_memory_is_not_written() -> None:
+    a = np.arange(4.0)
+    a.flags.writeable = False
+    x = fs.from_numpy(a)
+    with pytest.raises(ValueError, match="read-only"):
+        fs.mul_(x, 2)
+    assert not np.asarray(x).flags.writeable
+    assert fs.sum(x).item() == 6
+
+
+def test_results_do_not_depend_on_the_number_of_threads() -> None:
+    x = fs.from_numpy(np.random.default_rng(1).random((1000, 3001), dtype=np.float32))
+    before = fs.num_threads()
+    results = []
+    try:
+        for threads in (1, 2, 5):
+            fs.set_num_threads(threads)
+            fs.manual_seed(3)
+            results.append(
+                [
+                    fs.sum(x).item(),
+                    fs.softmax(x).numpy().tobytes(),
+                    fs.randn((100_001,), device="cpu").numpy().tobytes(),
+                ]
+            )
+    finally:
+        fs.set_num_threads(before)
+    assert results[0] == results[1] == results[2]
+    for wrong in (0, -1, 1000):
+        with pytest.raises(ValueError, match="threads"):
+            fs.set_num_threads(wrong)

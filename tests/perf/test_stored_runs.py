@@ -1,0 +1,133 @@
+"""Stored runs with arbitrary contents: an invalid file is rejected by name, at once, and is never an internal error."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import ROOT
+
+from flopscope.perf import history, store
+from flopscope.support.files import read_json
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
+
+
+RUN: dict[str, Any] = {
+    "format": 1,
+    "machines": {"cpu": {"name": "a CPU"}},
+    "measurements": [{"key": "k", "device": "cpu", "measurement": {"median": 2.0, "ci": [1.9, 2.1]}}],
+}
+
+
+def changed(*path: Any, to: Any) -> str:
+    run = json.loads(json.dumps(RUN))
+    at = run
+    for name in path[:-1]:
+        at = at[name]
+    at[path[-1]] = to
+    return json.dumps(run)
+
+
+TIMES = ("measurements", 0, "measurement")
+WRONG = {
+    "empty": "",
+    "array": "[]",
+    "number": "1",
+    "text": '"text"',
+    "cut": json.dumps(RUN)[:-5],
+    "UTF-8": b"\xff\xfe{}",
+    "NUL": "\0" * 100,
+    "deep": "[" * 200_000,
+    "deep object": '{"a":' * 200_000,
+    "NaN": changed(*TIMES, "median", to=float("nan")),
+    "infinite": changed(*TIMES, "median", to=float("inf")),
+    "1e400": changed(*TIMES, "median", to=1.5).replace("1.5", "1e400"),
+    "1e308": changed(*TIMES, "median", to=1e308),
+    "huge integer": changed(*TIMES, "median", to=10**400),
+    "very huge integer": changed(*TIMES, "median", to=1.5).replace("1.5", "1" * 100_000),
+    "zero": changed(*TIMES, "median", to=0),
+    "denormal": changed(*TIMES, "median", to=5e-324),
+    "negative": changed(*TIMES, "median", to=-1),
+    "true": changed(*TIMES, "median", to=True),
+    "text for a time": changed(*TIMES, "median", to="2.0"),
+    "ci number": changed(*TIMES, "ci", to=1),
+    "ci of three": changed(*TIMES, "ci", to=[1, 2, 3]),
+    "ci of texts": changed(*TIMES, "ci", to=["1", "2"]),
+    "no times": changed(*TIMES, to=None),
+    "measurement": changed("measurements", 0, to=[]),
+    "measurements": changed("measurements", to={"a": 1}),
+    "no measurements": changed("measurements", to=None),
+    "key": changed("measurements", 0, "key", to=["k"]),
+    "device": changed("measurements", 0, "device", to=3),
+    "machines": changed("machines", to=["cpu"]),
+    "machine": changed("machines", "cpu", to="a CPU"),
+    "nested machine": changed("machines", "cpu", to={"name": [[1]]}),
+    "format": changed("format", to=[1]),
+    "huge format": changed("format", to=10**3000),
+}
+
+
+@pytest.mark.parametrize("content", WRONG.values(), ids=WRONG)
+def test_a_file_that_is_not_a_run_is_rejected(tmp_path: Path, content: str | bytes) -> None:
+    path = tmp_path / "base.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError) as caught:
+        store.load(path)
+    assert type(caught.value) is ValueError
+    assert str(path) in str(caught.value) and len(str(caught.value)) < 1000
+    assert str(caught.value).isprintable()
+
+
+def test_a_run_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "base.json"
+    for absent in (None, RUN["measurements"][0]["measurement"]["ci"]):
+        path.write_text(changed(*TIMES, "ci", to=absent))
+        stored = store.load(path)
+        median = store.median_of(stored, "k", "cpu")
+        assert median is not None and median.median == 2.0
+        assert store.median_of(stored, "k", "cuda:0") is None and store.median_of(stored, "other", "cpu") is None
+
+
+def put_special(kind: str, path: Path) -> None:
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "FIFO":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.symlink_to(path.name)
+
+
+@pytest.mark.parametrize("kind", ["folder", "FIFO", "device", "loop"])
+def test_a_special_file_is_named_and_does_not_block(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "base.json"
+    put_special(kind, path)
+    for look in (read_json, store.load, lambda path: history.require_name(str(path))):
+        with pytest.raises(OSError if kind == "loop" else ValueError) as caught:
+            look(path)
+        assert str(path) in str(caught.value) and (kind == "loop" or kind in str(caught.value))
+
+
+@pytest.mark.parametrize("option", ["--perf-compare", "--perf-save"])
+def test_a_session_ends_at_once_if_its_run_is_a_special_file(tmp_path: Path, option: str) -> None:
+    (tmp_path / "test_it.py").write_text("def test_a(): pass\n")
+    os.mkfifo(tmp_path / "base.json")
+    plugin = ("-p", "pytest_flopscope") if "flopscope" not in _plugins() else ()
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugin, option, "base.json"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "ERROR: base.json is a FIFO, not a file" in done.stderr and "Traceback" not in done.stderr
+
+
+def _plugins() -> set[str]:
+    return {entry.name for entry in importlib.metadata.entry_points(group="pytest11")}

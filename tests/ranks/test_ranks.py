@@ -1,0 +1,474 @@
+"""load_ranks(): reading many ranks, their clocks, matching against a plain oracle, and what is named as slow."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import ROOT, TESTS
+
+import flopscope as fs
+from flopscope.ranks.calls import Calls, Group, match
+from flopscope.ranks.clocks import align, row_medians
+from flopscope.ranks.digest import ROWS, digest_of, rank_of_name
+from flopscope.ranks.engine import (
+    ATTEMPTS,
+    Failure,
+    _chunks,
+    _folder,
+    _run_chunk,
+    _taken,
+    run_everywhere,
+    workers_for,
+)
+from flopscope.ranks.notes import rank_notes
+from flopscope.ranks.work import median_of_others
+
+pytest.importorskip("dask")
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from helpers.ranks_cases import dies, edited, simulated, small_rank
+from ranks import groups_of
+from ranks_simulator import Simulated
+
+# Clocks ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("drift", [0.0, 5.0])
+def test_clocks_are_those_of_the_simulation(drift: float) -> None:
+    count, offset, slope, groups = groups_of(4, 8, 2, 300, 1, drift)
+    clocks = align(groups, count)
+    errors = clocks.offset - offset - clocks.middle * slope
+    assert np.abs(errors).max() < 1.5
+    assert np.std(errors[1:] / clocks.uncertainty[1:]) < 3
+    for at in (-2e6, 2e6):
+        assert np.abs(errors + at * (clocks.drift - slope)).max() < 5
+
+
+def test_the_clocks_of_traces_are_found(slow: tuple[Path, Simulated], ranks: fs.Ranks) -> None:
+    truth, found = slow[1], ranks.stragglers()
+    middle = found._clocks.middle + (found._matched.origins[0] - found._matched.origins.min()) / 1000 + 1e4
+    expected = truth.offset + truth.drift * middle
+    np.testing.assert_allclose(found.ranks["clock_offset"], expected - expected[0], atol=1.0)
+
+
+def test_ranks_that_share_no_collective_are_not_aligned(tmp_path: Path) -> None:
+    groups = groups_of(2, 1, 2, 50, 0)[3]
+    clocks = align([group for group in groups if len(group.members) == 2][:2], 5)
+    assert list(clocks.component) == [0, 0, 2, 2, 4]
+    assert np.isnan(clocks.uncertainty[4]) and np.isfinite(clocks.uncertainty[:4]).all()
+
+
+def test_clocks_may_be_hours_apart() -> None:
+    count, offset, _, groups = groups_of(4, 4, 1, 200, 2)
+    hours = 3.6e9 * np.arange(count)
+    for group in groups:
+        group.start += hours[group.members]
+    clocks = align(groups, count)
+    np.testing.assert_allclose(clocks.offset, offset + hours, atol=2)
+
+
+def _with_rows(group: Group, rows: Any) -> Group:
+    names = ("kind", "message_bytes", "number", "factor", "start", "duration", "exposed")
+    return replace(group, **{name: getattr(group, name)[rows] for name in names})
+
+
+@pytest.mark.parametrize("drift", [0.0, 5.0])
+def test_clocks_of_ranks_that_recorded_other_steps(drift: float) -> None:
+    count, offset, slope, groups = groups_of(4, 2, 1, 300, 5, drift)
+    hours = 3.6e9 * np.arange(count)
+    rng = np.random.default_rng(0)
+    for group in groups:
+        group.start += hours[group.members]
+        for column, member in enumerate(group.members):
+            if member in (0, 3):
+                group.start[40:, column] = np.nan  # the first rank has few calls
+            if member == 6:
+                group.start[:150, column] = np.nan
+        enough = (~np.isnan(group.start)).sum(axis=1) > 2
+        group.start[
+            enough[:, None] & (rng.integers(0, 300, len(group.start))[:, None] == np.arange(len(group.members)))
+        ] = np.nan
+    groups = [_with_rows(group, (~np.isnan(group.start)).sum(axis=1) > 1) for group in groups]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clocks = align(groups, count)
+    later = [1, 2, 4, 5, 6, 7]
+    for at in (0.0, 2e6):
+        found = clocks.offset + at * clocks.drift
+        expected = offset + hours + (clocks.middle + at) * slope
+        difference = (found - expected)[later]
+        np.testing.assert_allclose(difference - difference[0], 0, atol=3)
+    assert np.isfinite(clocks.uncertainty).all() and not clocks.component.any()
+
+
+def test_row_medians_ignore_missing_values() -> None:
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(200, 7))
+    matrix[rng.random(matrix.shape) < 0.4] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        np.testing.assert_array_equal(row_medians(matrix), np.nanmedian(matrix, axis=1))
+
+
+def test_medians_of_others_are_those_of_a_plain_loop() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 5, (9, 30)).astype(float)
+    values[rng.random(values.shape) < 0.3] = np.nan
+    role = rng.integers(0, 3, 9)
+    found = median_of_others(values, role)
+    for rank in range(9):
+        others = (role == role[rank]) & (np.arange(9) != rank)
+        for step in range(30):
+            known = values[others, step][~np.isnan(values[others, step])]
+            expected = np.median(known) if len(known) else np.nan
+            np.testing.assert_equal(found[rank, step], expected)
+
+
+# Matching -------------------------------------------------------------------------------------------------------------
+
+
+def calls(groups: list[tuple[str, str]], rows: list[tuple[int, int, float, int]]) -> Calls:
+    """Return the calls of a rank: group, kind, bytes and sequence number of each."""
+    group, kind, size, sequence = (list(column) for column in zip(*rows, strict=True))
+    occurrence, seen = [], {}
+    for row in rows:
+        occurrence.append(seen.get(row[:3], 0))
+        seen[row[:3]] = occurrence[-1] + 1
+    count = len(rows)
+    return Calls(
+        *(groups, np.array(group, np.int32), np.array(kind, np.int8), np.array(size, float)),
+        *(np.array(sequence, np.int64), np.array(occurrence, np.int64), np.zeros(count, np.int16)),
+        *(np.ones(count, np.bool_), np.arange(count, dtype=np.int64) * 1000, np.ones(count), np.ones(count)),
+        np.ones(count),
+    )
+
+
+@pytest.mark.parametrize("with_sequences", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_calls_match_as_in_a_dict(seed: int, with_sequences: bool) -> None:
+    rng = np.random.default_rng(seed)
+    names = [(str(i), f"[{i}]") for i in range(3)]
+    program = [(int(rng.integers(3)), int(rng.integers(3)), float(rng.integers(1, 3))) for _ in range(80)]
+    every = []
+    for _ in range(4):
+        kept = [i for i in range(len(program)) if rng.random() > 0.2]
+        every.append(calls(names, [(*program[i], i if with_sequences else -1) for i in kept]))
+    expected: dict[Any, set[int]] = {}
+    for rank, one in enumerate(every):
+        for row in range(len(one)):
+            name = names[one.group[row]][0]
+            number = (one.sequence if with_sequences else one.occurrence)[row]
+            key = (name, number) if with_sequences else (name, one.kind[row], one.message_bytes[row], number)
+            expected.setdefault(key, set()).add(rank)
+    expected = {key: who for key, who in expected.items() if len(who) > 1}
+    matched = match(every)
+    found = {}
+    for group in matched.groups:
+        for row in range(len(group.kind)):
+            key = (group.name, group.number[row])
+            if not with_sequences:
+                key = (group.name, group.kind[row], group.message_bytes[row], group.number[row])
+            found[key] = {int(group.members[c]) for c in np.flatnonzero(~np.isnan(group.start[row]))}
+    assert found == expected
+    assert list(matched.matched) == [sum(rank in who for who in expected.values()) for rank in range(4)]
+    assert not matched.mismatched
+
+
+def test_different_calls_under_one_number_are_listed() -> None:
+    one = calls([("dp", "[0, 1]")], [(0, 0, 8.0, 0), (0, 0, 8.0, 1), (0, 3, 8.0, 2)])
+    other = calls([("dp", "[0, 1]")], [(0, 0, 8.0, 0), (0, 2, 8.0, 1), (0, 3, 16.0, 2)])
+    matched = match([one, other])
+    assert matched.mismatched == 1  # all-to-all may send more on one rank than on another
+    assert matched.mismatches[0].number == 1
+    assert matched.mismatches[0].calls == {"allreduce of 8 bytes": [0], "allgather of 8 bytes": [1]}
+    assert list(matched.matched) == [2, 2]
+    (group,) = matched.groups
+    assert isinstance(group, Group) and list(group.message_bytes) == [8, 16]
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+def test_wrong_files_are_listed_and_the_rest_is_analysed(tmp_path: Path) -> None:
+    simulated(tmp_path)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    (tmp_path / names[0]).write_bytes((tmp_path / names[0]).read_bytes()[:300])  # of rank 0
+    (tmp_path / "again.json.gz").write_bytes((tmp_path / names[3]).read_bytes())
+    (tmp_path / "notes.json").write_text("{}")
+    missing = pytest.warns(UserWarning, match="1 of 8 ranks have no trace")
+    with missing, pytest.warns(UserWarning, match=r"[23] files are left out of 10.*Ranks.files"):
+        ranks = fs.load_ranks(tmp_path, workers=2)
+    left_out = ranks.files[ranks.files["problem"] != ""]
+    reasons = dict(zip(map(os.path.basename, left_out["source"]), left_out["problem"], strict=True))
+    assert "rank 3 was read from" in "".join(reasons.values())
+    assert "notes.json" in reasons
+    assert "1 of 8 ranks have no trace: 0." in ranks.notes
+    assert set(range(1, 8)) <= set(ranks.stragglers().ranks["rank"])
+
+
+def test_ranks_are_named_by_their_files_if_traces_do_not(tmp_path: Path) -> None:
+    simulated(tmp_path)
+    for path in tmp_path.iterdir():
+        trace = json.loads(gzip.decompress(path.read_bytes()))
+        del trace["distributedInfo"]
+        path.write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
+    with pytest.warns(UserWarning, match="8 traces do not name their rank, which is taken from the file name"):
+        ranks = fs.load_ranks(tmp_path, workers=1)
+    assert set(ranks.files["rank_from"]) == {"file name"} and ranks.findings == []
+
+
+def test_files_without_a_rank_get_the_free_numbers(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=4, tp=1)
+
+    def unnamed(rank: int, trace: dict[str, Any]) -> None:
+        if rank in (0, 2):
+            del trace["distributedInfo"]
+
+    edited(tmp_path, unnamed)
+    for rank in range(4):
+        next(tmp_path.glob(f"*rank{rank}.json.gz")).rename(tmp_path / f"{'cabd'[rank]}.json.gz")
+    with pytest.warns(UserWarning, match="2 traces do not name their rank, which is taken from the order of the files"):
+        files = fs.load_ranks(tmp_path, workers=1).files
+    assert [os.path.basename(one) for one in files["source"]] == ["b.json.gz", "a.json.gz", "c.json.gz", "d.json.gz"]
+    assert list(files["rank"]) == [0, 1, 2, 3] and list(files["rank_from"]) == ["order", "trace", "order", "trace"]
+
+
+def test_missing_ranks_are_counted(tmp_path: Path) -> None:
+    simulated(tmp_path, lost=(2, 5))
+    with pytest.warns(UserWarning, match="2 of 8 ranks have no trace: 2, 5"):
+        ranks = fs.load_ranks(tmp_path, workers=1)
+    assert len(ranks) == 6 and ranks.notes == ["2 of 8 ranks have no trace: 2, 5."]
+
+
+def test_a_world_size_makes_no_memory(tmp_path: Path) -> None:
+    for rank in (0, 3):
+        small_rank(tmp_path / f"{rank}.json", rank, 2**31)
+    digests = [digest_of(fs.load_trace(tmp_path / f"{rank}.json"), "", 0) for rank in (0, 3)]
+    tracemalloc.start()
+    try:
+        (note,) = rank_notes(digests)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert note == "2,147,483,646 of 2,147,483,648 ranks have no trace: 1, 2, 4, 5, 6, 7, 8, 9, …"
+
+
+def test_ranks_beyond_the_world_size_are_noted(tmp_path: Path) -> None:
+    for rank in (0, 3):
+        small_rank(tmp_path / f"{rank}.json", rank, 2)
+    beyond = pytest.warns(UserWarning, match="a world size of 2, but are of rank 3 too")
+    with beyond, pytest.warns(UserWarning, match="1 of 2 ranks have no trace: 1"):
+        notes = fs.load_ranks(tmp_path, workers=1).notes
+    assert "The traces name a world size of 2, but are of rank 3 too." in notes
+
+
+@pytest.mark.parametrize(
+    ("rank", "world", "reason"),
+    [
+        (2**31, 2, r'"rank" is 2147483648; it must be an integer from 0 to 2147483647'),
+        (0, 2**31 + 1, r'"world_size" is 2147483649; it must be an integer from 1 to 2147483648'),
+        (0, 0, r'"world_size" is 0; it must be'),
+        (0, -1, r'"world_size" is -1; it must be'),
+        (0, 2.5, r'"world_size" is 2.5; it must be'),
+        (0, True, r'"world_size" is True; it must be'),
+        (0, "\x1b[31m", r'"world_size" is \'\\x1b\[31m\'; it must be'),
+    ],
+)
+def test_ranks_and_sizes_beyond_the_limits_are_refused(rank: int, world: object, reason: str, tmp_path: Path) -> None:
+    small_rank(tmp_path / "a.json", rank, world)
+    with pytest.raises(ValueError, match=reason):
+        fs.load_ranks(tmp_path, workers=1)
+
+
+def test_without_a_world_size_no_rank_is_absent(tmp_path: Path) -> None:
+    small_rank(tmp_path / "a.json", 7, None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fs.load_ranks(tmp_path, workers=1).notes == []
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("rank3.json", 3),
+        ("a/b_rank-12.pt.trace.json.gz", 12),
+        ("trace_rank_007.json", 7),
+        ("Rank1_rank2.json", 2),
+        ("franking.json", None),
+        ("3.json", None),
+    ],
+)
+def test_ranks_of_file_names(name: str, rank: int | None) -> None:
+    assert rank_of_name(name) == rank
+
+
+def test_urls_are_opened_by_fsspec(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    simulated(tmp_path, dp=2, tp=1)
+    ranks = fs.load_ranks(f"file://{tmp_path}/*.json.gz", workers=1)
+    assert len(ranks) == 2 and all(source.startswith("file://") for source in ranks.files["source"])
+    assert len(fs.load_ranks(f"file://{tmp_path}/", workers=1)) == 2
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="no trace is in this folder"):
+        fs.load_ranks(f"file://{tmp_path}/empty/")
+    with pytest.raises(FileNotFoundError, match="no file matches"):
+        fs.load_ranks(f"file://{tmp_path}/none*.json.gz")
+
+
+@pytest.mark.parametrize("wrong", [[], "/nowhere/at/all/*.json"])
+def test_nothing_to_read_is_an_error(wrong: Any) -> None:
+    with pytest.raises((ValueError, OSError)):
+        fs.load_ranks(wrong)
+    with pytest.raises(ValueError, match="workers must be at least 1, not 0"):
+        fs.load_ranks([__file__], workers=0)
+    with pytest.raises(ValueError, match="no file could be read"):
+        fs.load_ranks([__file__], workers=1)
+
+
+# Workers --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_that_kills_its_worker_is_a_failure_and_the_others_are_not_lost() -> None:
+    found = run_everywhere(dies, range(6), [f"file {i}" for i in range(6)], None, 2)
+    assert [one for one in found if not isinstance(one, Failure)] == [0, 10, 20, 40, 50]
+    assert isinstance(found[3], Failure) and found[3].source == "file 3" and "died" in found[3].reason
+    assert ATTEMPTS == 3
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed in /proc")
+def test_a_worker_killed_while_it_writes_its_result_stops_nothing() -> None:
+    program = (
+        "from ranks_cases import dies_while_it_writes\nfrom flopscope.ranks.engine import run_everywhere\n"
+        "found = run_everywhere(dies_while_it_writes, range(6), list('abcdef'), None, 2)\n"
+        "print([len(one) if isinstance(one, bytes) else one.source for one in found])"
+    )
+    path = os.pathsep.join([str(TESTS), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.stdout in ("[0, 1, 2, 'd', 4, 5]\n", f"[0, 1, 2, {64 << 20}, 4, 5]\n"), done.stderr  # it may be late
+
+
+def test_results_that_no_folder_takes_go_through_the_pipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert _taken(_run_chunk(len, ["a", "bb"], str(tmp_path / "none"))) == [1, 2]
+    assert _taken(_run_chunk(len, ["a", "bb"], str(tmp_path))) == [1, 2] and not list(tmp_path.iterdir())
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with _folder() as folder:
+        assert folder is None and _taken(_run_chunk(len, ["a"], folder)) == [1]
+
+
+def is_running(process: int) -> bool:
+    """Return whether the process runs: it is neither gone nor only waited for."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are listed in /proc")
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_the_program(tmp_path: Path, end: signal.Signals) -> None:
+    folder = tmp_path / "workers"
+    folder.mkdir()
+    program = (
+        "from ranks_cases import sleeps\nfrom flopscope.ranks.engine import run_everywhere\n"
+        f"run_everywhere(sleeps, [{str(folder)!r}] * 2, ['one', 'two'], None, 2)\n"
+    )
+    path = os.pathsep.join([str(TESTS), *sys.path])
+    started = subprocess.Popen(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 300
+        while len(list(folder.iterdir())) < 2 and started.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        workers = [int(one.name) for one in folder.iterdir()]
+        assert len(workers) == 2 and all(is_running(one) for one in workers)
+        started.send_signal(end)
+        assert started.wait(timeout=300) != 0
+        while any(is_running(one) for one in workers) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not any(is_running(one) for one in workers)
+    finally:
+        started.kill()
+        started.wait()
+
+
+def test_chunks_get_smaller_and_have_every_place_once() -> None:
+    for count, workers in ((1, 2), (7, 3), (1000, 16)):
+        chunks = list(_chunks(list(range(count)), workers))
+        assert [place for one in chunks for place in one] == list(range(count))
+        sizes = [len(one) for one in chunks]
+        assert sizes == sorted(sizes, reverse=True) and sizes[-1] == 1 and max(sizes) <= 16
+
+
+def test_a_program_without_a_guard_reads_once(slow: tuple[Path, Simulated], tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(f"import flopscope as fs\nprint(fs.load_ranks({str(slow[0])!r}, workers=2).findings[0].ranks)\n")
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("(5,)\n", "")
+
+
+def test_a_scheduler_that_cannot_be_reached_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("flopscope.ranks.engine.SECONDS_TO_CONNECT", 0.5)
+    with pytest.raises(OSError, match=r"the scheduler 'tcp://127.0.0.1:9' cannot be reached"):
+        fs.load_ranks([__file__], client="tcp://127.0.0.1:9")
+
+
+def test_a_client_is_a_client_or_an_address() -> None:
+    pytest.importorskip("distributed")
+    with pytest.raises(TypeError, match=r"client must be a dask\.distributed\.Client or an address, not int"):
+        fs.load_ranks([__file__], client=3)
+
+
+def test_a_cluster_reads_the_same(slow: tuple[Path, Simulated], ranks: fs.Ranks) -> None:
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        there = fs.load_ranks(slow[0], client=client)
+    assert [one.what for one in there.findings] == [one.what for one in ranks.findings]
+    np.testing.assert_array_equal(there.stragglers().ranks["waited"], ranks.stragglers().ranks["waited"])
+
+
+def test_without_dask_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dask.callbacks", None)
+    with pytest.raises(ImportError, match=r"pip install 'flopscope-profiler\[ranks\]'"):
+        fs.load_ranks([__file__], workers=1)
+
+
+def test_workers_fit_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flopscope.ranks.engine.processors", lambda: 16)
+    monkeypatch.setattr("flopscope.ranks.engine._available_memory", lambda: 4 << 30)
+    assert workers_for([1 << 20] * 100) == 16
+    assert workers_for([100 << 20] * 100) == 1 + 0
+    assert workers_for([1 << 20] * 3) == 3 and workers_for([]) == 1
+    assert ROWS > 1000
+
+
+# The command ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_the_summary(slow: tuple[Path, Simulated], tmp_path: Path, capsys: Any) -> None:
+    from flopscope.cli.program import main
+
+    out = tmp_path / "ranks.json"
+    assert main(["ranks", str(slow[0]), "--workers", "1", "--json", str(out)]) == 0
+    assert capsys.readouterr().out.startswith("Rank 5 ")
+    content = json.loads(out.read_text())
+    assert content["findings"][0]["ranks"] == [5] and len(content["ranks"]) == 8
+    assert main(["ranks", str(tmp_path / "absent.json"), "--workers", "1"]) == 2

@@ -1,0 +1,309 @@
+"""What is named as slow or missing across ranks, on simulated ranks whose faults are known."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import ROOT
+
+import flopscope as fs
+
+pytest.importorskip("dask")
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from helpers.ranks_cases import SMALL, edited, simulated
+from ranks import random_fault
+from ranks_simulator import Program, Simulated, write
+
+from flopscope.ranks.finding import ACTIONS, Finding
+from flopscope.ranks.late import CAUSES
+
+# What is slow ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_slow_gpu_is_the_first_line(ranks: fs.Ranks) -> None:
+    first = ranks.findings[0]
+    assert (first.kind, first.ranks, first.cause) == ("straggler", (5,), "gpu")
+    assert first.evidence["slowness"] == pytest.approx(1.3, rel=0.02)
+    assert str(ranks).startswith("Rank 5 (host #0, GPU 0) comes last in ")
+
+
+def test_the_cost_is_what_the_simulation_gains_without_it(slow: tuple[Path, Simulated], ranks: fs.Ranks) -> None:
+    from ranks_simulator import simulate
+
+    times = slow[1]
+    healthy, _, _ = simulate(Program(**SMALL, drift_ppm=3.0))
+    gain = np.mean(
+        (times.step_end - times.step_begin).max(axis=1) - (healthy.step_end - healthy.step_begin).max(axis=1)
+    )
+    assert ranks.findings[0].cost_us == pytest.approx(gain, rel=0.15)
+    after = ranks.what_if(without_stragglers=True)
+    assert after["saving"].iloc[-1] == pytest.approx(gain, rel=0.15)
+    assert (after["total"] - after["saving"] - after["after"]).abs().max() < 1e-6
+    assert ranks.what_if()["saving"].max() == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_random_fault_is_named_first(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1000 + seed)
+    shape = {"dp": 4, "tp": 2, "pp": 1, "events": 6000, "seed": seed}
+    kind, fault, who = random_fault(rng, shape)
+    write(Program(**shape, **fault), tmp_path, workers=1)
+    first = fs.load_ranks(tmp_path, workers=1).findings[0]
+    assert (first.kind, first.cause) == (("step", "data") if kind == "step" else ("straggler", kind))
+    assert set(first.ranks) == who
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_is_named_where_nothing_is_wrong(seed: int, tmp_path: Path) -> None:
+    simulated(tmp_path, seed=seed, dp=(2, 4, 8, 3)[seed], tp=(1, 2, 1, 4)[seed])
+    ranks = fs.load_ranks(tmp_path, workers=1)
+    assert ranks.findings == []
+    assert str(ranks).startswith("No rank, link or step stands out.")
+
+
+def test_a_slow_network_is_named_by_its_hosts(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=8, tp=2, pp=2, slow_link={1: 0.5})
+    (found,) = fs.load_ranks(tmp_path, workers=1).findings
+    assert found.kind == "link" and found.ranks == tuple(range(16))  # the groups of the first two hosts
+    assert found.evidence["factor"] == pytest.approx(2, rel=0.1)
+
+
+def test_a_slow_host_is_one_finding(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=16, tp=1, events=4000, slow_gpu=dict.fromkeys(range(8, 16), 1.2))
+    (found,) = fs.load_ranks(tmp_path, workers=1).findings
+    assert found.ranks == tuple(range(8, 16)) and "Host #1 (ranks 8 to 15)" in found.what
+
+
+def test_the_slowness_of_one_of_two_ranks_is_over_the_other(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=2, tp=1, slow_gpu={1: 1.2})
+    (found,) = fs.load_ranks(tmp_path, workers=1).findings
+    assert found.ranks == (1,) and found.evidence["slowness"] == pytest.approx(1.2, rel=0.02)
+
+
+def without_shapes(_: int, trace: dict[str, Any]) -> None:
+    del trace["record_shapes"]
+    for event in trace["traceEvents"]:
+        for name in ("Input Dims", "Input type"):
+            event["args"].pop(name, None)
+
+
+def test_without_shapes_work_and_speed_are_not_told_apart(tmp_path: Path) -> None:
+    simulated(tmp_path, imbalance={5: 1.5})
+    assert fs.load_ranks(tmp_path, workers=1).findings[0].cause == "work"
+    edited(tmp_path, without_shapes)
+    first = fs.load_ranks(tmp_path, workers=1).findings[0]
+    assert (first.ranks, first.cause) == ((5,), "kernels") and "more work or a slower GPU" in first.what
+
+
+def test_without_steps_costs_are_a_share_of_the_recorded_time(tmp_path: Path) -> None:
+    simulated(tmp_path, slow_gpu={5: 1.3})
+    before = fs.load_ranks(tmp_path, workers=1)
+
+    def unmarked(_: int, trace: dict[str, Any]) -> None:
+        trace["traceEvents"] = [e for e in trace["traceEvents"] if not e["name"].startswith("ProfilerStep")]
+
+    edited(tmp_path, unmarked)
+    after = fs.load_ranks(tmp_path, workers=1)
+    steps = before.steps()["step"].nunique()
+    assert after.findings[0].cost_us == pytest.approx(steps * before.findings[0].cost_us, rel=0.1)
+    assert "of the recorded time" in str(after) and "of a step" not in str(after)
+
+
+def test_ranks_that_did_not_mark_or_record_steps_hide_no_straggler(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=4, tp=1, slow_gpu={2: 1.3})
+
+    def changed(rank: int, trace: dict[str, Any]) -> None:
+        if rank in (1, 3):
+            trace["traceEvents"] = [e for e in trace["traceEvents"] if rank == 1 and "ProfilerStep" not in e["name"]]
+
+    edited(tmp_path, changed)
+    (found,) = fs.load_ranks(
+        tmp_path, workers=1
+    ).findings  # rank 1 runs the same program, and rank 3 none without shapes
+    assert (found.ranks, found.cause) == ((2,), "gpu")
+
+
+def test_ranks_without_work_are_not_called_healthy(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=2, tp=1)
+    edited(tmp_path, lambda _, trace: trace["traceEvents"].clear())
+    ranks = fs.load_ranks(tmp_path, workers=1)
+    assert ranks.findings == [] and str(ranks).startswith(
+        "The ranks cannot be compared: no work of a device is recorded."
+    )
+
+
+def test_without_communication_it_is_said_that_waits_are_unknown(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=3, tp=1)
+    assert fs.load_ranks(tmp_path, workers=1).verdict == "No rank, link or step stands out."
+
+    def alone(_: int, trace: dict[str, Any]) -> None:
+        events = trace["traceEvents"]
+        trace["traceEvents"] = [e for e in events if "nccl" not in e["name"] and e["name"] != "record_param_comms"]
+
+    edited(tmp_path, alone)
+    assert "no communication is recorded" in fs.load_ranks(tmp_path, workers=1).verdict
+
+
+def test_every_finding_says_what_to_do() -> None:
+    causes = [*CAUSES, "work", "kernels", "communication", ""]
+    kinds = ("straggler", "gpu", "link", "imbalance", "step", "memory", "missing", "mismatch")
+    for kind in kinds:
+        for cause in causes:
+            action = Finding(kind, "", (0,), 1.0, 1.0, cause).action
+            assert action[0].isupper() and action.endswith(".")
+    assert {kind for kind, _ in ACTIONS} == set(kinds) and {cause for _, cause in ACTIONS} <= set(causes)
+    documented = str(Finding.__doc__) + str(fs.Ranks.findings.__doc__)
+    assert all(f'"{kind}"' in documented for kind in kinds)
+
+
+def test_several_gpus_of_a_process_do_not_lengthen_its_steps(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=4, tp=1, slow_gpu={2: 1.3})
+    one = fs.load_ranks(tmp_path, workers=1)
+
+    def twice(_: int, trace: dict[str, Any]) -> None:
+        kernels = [e for e in trace["traceEvents"] if e["cat"] == "kernel"]
+        trace["traceEvents"] += [{**e, "args": {**e["args"], "device": 1, "stream": 77}} for e in kernels]
+
+    edited(tmp_path, twice)
+    two = fs.load_ranks(tmp_path, workers=1)
+    np.testing.assert_allclose(two.steps()["total"], one.steps()["total"], rtol=1e-6)
+    assert two.findings[0].ranks == (2,)
+    assert two.findings[0].cost_us == pytest.approx(one.findings[0].cost_us, rel=0.05)
+    assert not two.stragglers().ranks["unmatched"].any()
+
+
+def test_ranks_of_different_programs_are_not_compared(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=4, tp=1)
+
+    def other(rank: int, trace: dict[str, Any]) -> None:
+        """Give each rank ops of its own, and more work to some."""
+        for e in trace["traceEvents"]:
+            e["name"] = re.sub("^aten::", f"aten::of_{rank}_", e["name"])
+            if e["cat"] == "kernel" and rank == 2 and "nccl" not in e["name"]:
+                e["ts"] += 1e5
+            for name in ("Process Group Name", "Process Group Ranks"):
+                if name in e["args"]:
+                    e["args"][name] = f"of {rank}"
+
+    edited(tmp_path, other)
+    ranks = fs.load_ranks(tmp_path, workers=1)
+    assert ranks.findings == [] and ranks.steps()["excess"].isna().all()
+    assert ranks.verdict.startswith("The ranks cannot be compared: no two of them") and ranks.verdict in str(
+        ranks
+    ).replace("\n", " ")
+    after = ranks.what_if(without_stragglers=True)
+    assert (after["saving"] == 0).all() and (after["after"] == after["total"]).all()
+    assert any(note.startswith("The ranks run 4 different programs") for note in ranks.notes)
+
+
+def test_a_straggler_behind_a_later_one_is_named_with_what_it_would_cost(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=8, tp=1, late_data={6: 6000.0}, slow_gpu={2: 1.2})
+    first, second = fs.load_ranks(tmp_path, workers=1).findings
+    assert (first.ranks, first.cause, second.ranks, second.cause) == ((6,), "data", (2,), "gpu")
+    assert second.cost_pct < 1 and "costs nothing while another rank is later" in second.what
+
+
+def test_a_rank_late_in_some_steps_costs_those(tmp_path: Path) -> None:
+    times = simulated(tmp_path, dp=4, tp=1, events=12_000)
+    late = {2: 4000.0, 5: 4000.0}
+
+    def delayed(rank: int, trace: dict[str, Any]) -> None:
+        """Lengthen steps 2 and 5 of all ranks: rank 1 waits for its data, and the others in the next collective."""
+        steps = {e["name"]: (e["ts"], e["ts"] + e["dur"]) for e in trace["traceEvents"] if "ProfilerStep" in e["name"]}
+        for number, time in sorted(late.items(), reverse=True):
+            begin, end = steps[f"ProfilerStep#{number}"]
+            inside = [e for e in trace["traceEvents"] if begin <= e["ts"] <= end]
+            first = min(e["ts"] for e in inside if e["cat"] == "kernel" and "nccl" in e["name"])
+            for e in trace["traceEvents"]:
+                loads = e["name"].startswith("enumerate") and begin <= e["ts"] <= end and rank == 1
+                if loads or e["name"] == f"ProfilerStep#{number}":
+                    e["dur"] += time
+                elif rank == 1 and e["ts"] > begin + 100:
+                    e["ts"] += time
+                elif rank != 1 and e["ts"] == first and "nccl" in e["name"]:
+                    e["dur"] += time
+                elif rank != 1 and e["ts"] > first:
+                    e["ts"] += time
+
+    edited(tmp_path, delayed)
+    found = fs.load_ranks(tmp_path, workers=1).findings[0]
+    assert (found.kind, found.ranks, found.cause) == ("straggler", (1,), "data")
+    assert f"in 2 of {times.steps} steps" in found.what
+    assert found.cost_us == pytest.approx(sum(late.values()) / times.steps, rel=0.1)
+
+
+# Calls that do not match ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [0, 5])
+def test_a_rank_that_does_not_come_is_named(rank: int, tmp_path: Path) -> None:
+    simulated(tmp_path, stops={rank: 1})
+    ranks = fs.load_ranks(tmp_path, workers=1)
+    found = [one for one in ranks.findings if one.kind == "missing"]
+    assert [one.ranks for one in found] == [(rank,)] and f"Rank {rank} did not come to allreduce" in found[0].what
+
+
+def calls_of_trace(path: Path) -> list[tuple[str, int, bool]]:
+    """Return group, number, and whether the kernel is recorded, of each call of a trace."""
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    kernels = {e["args"]["correlation"] for e in events if e["cat"] == "kernel"}
+    calls = [e["args"] for e in events if e["name"] == "record_param_comms"]
+    return [(one["Process Group Name"], one["Seq"], one["External id"] in kernels) for one in calls]
+
+
+def test_the_first_call_that_a_rank_did_not_make_is_named(tmp_path: Path) -> None:
+    simulated(tmp_path, stops={3: 1})
+
+    def waits(rank: int, trace: dict[str, Any]) -> None:
+        """Let rank 2 wait for rank 3 in the first call of step 1, so that it comes to no other."""
+        group = [e for e in trace["traceEvents"] if e["args"].get("Process Group Name") == "tp_2"]
+        if rank == 2:
+            first = next(e for e in group if e["name"] == "record_param_comms" and e["args"]["Seq"] == 12)
+            trace["traceEvents"] = [e for e in trace["traceEvents"] if e["ts"] <= first["ts"]]
+
+    edited(tmp_path, waits)
+    ranks = fs.load_ranks(tmp_path, workers=1)
+    first, *others = ranks.findings
+    assert (first.kind, first.ranks) == ("missing", (3,))
+    assert first.what.startswith("Rank 3 did not come to allreduce number 12 of group tp_2: 1 of its 2 ranks called it")
+    assert not [one for one in others if one.kind == "missing"]  # rank 2 only waits
+    frame = ranks.last_calls
+    assert set(frame["rank"]) == set(range(8)) and list(frame.columns)[:2] == ["rank", "group"]
+    for rank in range(8):
+        calls = calls_of_trace(next(tmp_path.glob(f"*rank{rank}.json.gz")))
+        for group in {name for name, _, _ in calls}:
+            numbers = [(number, ran) for name, number, ran in calls if name == group]
+            row = frame[(frame["rank"] == rank) & (frame["group"] == group)].iloc[0]
+            assert row["called"] == max(number for number, _ in numbers)
+            assert row["ran"] == max(number for number, ran in numbers if ran)
+            later = [number for number, ran in numbers if number > row["ran"]]
+            assert row["waiting"] == min(later) if later else row["waiting"] is pd.NA
+    json.dumps(ranks.to_dict(), allow_nan=False)
+
+
+def test_a_shorter_trace_is_no_hang(tmp_path: Path) -> None:
+    simulated(tmp_path, stops={3: 1})
+    edited(tmp_path, lambda rank, trace: trace.update(traceEvents=trace["traceEvents"][: 400 if rank == 3 else None]))
+    assert not [one for one in fs.load_ranks(tmp_path, workers=1).findings if one.kind == "missing"]
+
+
+def test_calls_on_the_host_say_whether_they_ran(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=2, tp=1, stops={1: 1})
+    events = json.loads(gzip.decompress(next(tmp_path.glob("*rank0.json.gz")).read_bytes()))["traceEvents"]
+    kernels = {e["args"]["correlation"] for e in events if e["cat"] == "kernel"}
+    calls = [e for e in events if e["name"] == "record_param_comms"]
+    core = fs.load_trace(next(tmp_path.glob("*rank0.json.gz")))._core
+    assert core is not None
+    columns = core.collective_calls()
+    assert columns["sequence"] == [e["args"]["Seq"] for e in calls]
+    assert columns["ran"] == [int(e["args"]["External id"] in kernels) for e in calls] and 0 in columns["ran"]
+    assert columns["group"] == [e["args"]["Process Group Name"] for e in calls]
+    assert set(columns["collective"]) == {"allreduce"}

@@ -1,0 +1,477 @@
+"""Live capture without a GPU: programs that receive kernel records from a fake CUPTI (tests/c/fake_cupti.c)."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.fake_cupti import build, run_with_fake
+
+import flopscope as fs
+
+HAS_GPU = any(device.kind == "cuda" for device in fs.devices())
+compiler = shutil.which(shlex.split(os.environ.get("CC", "cc"))[0])
+pytestmark = pytest.mark.skipif(compiler is None, reason="no C compiler")
+
+
+@pytest.fixture(scope="module")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("fake"))
+
+
+@pytest.fixture
+def run(fake: Path) -> Callable[..., Any]:
+    """Return a function that runs a program with the fake and returns its output."""
+    return functools.partial(run_with_fake, fake)
+
+
+# An op of some milliseconds, two kernels launched halfway through it, and one launched after it.
+LONG_OP = """
+    x = fs.rand((3000, 1000))
+    with fs.profile(timer="cupti", **OPTIONS) as prof:
+        begin = cuda.now(); fs.sin(x); end = cuda.now()
+        middle = (begin + end) // 2
+        cuda.launch("_Z3sinPfi", 5000, at=middle)
+        cuda.launch("_Z3sinPfi", 7000, at=middle + 2000)
+        cuda.launch("unowned", 9000)
+    assert end - begin > 100_000
+"""
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
+def test_an_op_has_the_device_time_of_its_kernels(run: Callable[..., Any]) -> None:
+    table = run(
+        "OPTIONS = {}",
+        LONG_OP,
+        """
+    assert prof.timing_source == "cupti" and prof.dropped == 0
+    print(json.dumps(rows(prof)))
+    """,
+    )
+    op, call, kernel = table["flopscope::sin"], table["cudaLaunchKernel"], table["sin(float*, int) @cuda"]
+    assert op["count"] == 1 and op["timing_source"] == "cupti"
+    assert op["self_device_time_total"] == op["device_time_total"] == 12
+    assert kernel["count"] == 2 and kernel["self_device_time_total"] == 12 and kernel["timing_source"] == "cupti"
+    assert table["unowned @cuda"]["self_device_time_total"] == 9
+    assert call["count"] == 3 and call["self_cpu_time_total"] == 3 and call["self_device_time_total"] == 0
+    assert op["cpu_time_total"] - op["self_cpu_time_total"] == pytest.approx(2)  # the calls inside
+    assert set(table) == {"flopscope::sin", "cudaLaunchKernel", "sin(float*, int) @cuda", "unowned @cuda"}
+
+
+def test_without_api_calls_kernels_belong_to_no_op(run: Callable[..., Any]) -> None:
+    table = run('OPTIONS = {"record_api_calls": False}', LONG_OP, "print(json.dumps(rows(prof)))")
+    assert set(table) == {"flopscope::sin", "sin(float*, int) @cuda", "unowned @cuda"}
+    assert table["flopscope::sin"]["self_device_time_total"] == 0
+    assert table["sin(float*, int) @cuda"]["self_device_time_total"] == 12
+
+
+def test_cuda_alone_has_no_ops(run: Callable[..., Any]) -> None:
+    table = run(
+        "OPTIONS = dict(activities=[fs.ProfilerActivity.CUDA])",
+        LONG_OP,
+        """
+    print(json.dumps(rows(prof)))
+    """,
+    )
+    assert set(table) == {"cudaLaunchKernel", "sin(float*, int) @cuda", "unowned @cuda"}
+
+
+@pytest.mark.skipif(HAS_GPU, reason="flopscope itself can use the GPU")
+def test_kernels_of_other_libraries_need_no_cuda_in_flopscope(run: Callable[..., Any]) -> None:
+    text, names = run("""
+    with fs.profile() as prof:
+        cuda.launch("theirs", 4000)
+        cuda.launch("theirs", 4000, device=1)
+    table = prof.key_averages()
+    print(json.dumps([table.table(), sorted(prof.key_averages(peaks="datasheet").to_pandas()["key"])]))
+    """)
+    assert "theirs" in text and "8.000us" in text and names == ["cudaLaunchKernel", "theirs"]
+
+
+def test_a_range_has_a_host_row_and_a_device_row(run: Callable[..., Any]) -> None:
+    result = run("""
+    with fs.profile(timer="cupti") as prof:
+        with fs.record_function("outer"):
+            first = cuda.launch("a", 3000)
+            with fs.record_function("inner"):
+                cuda.launch("b", 4000)
+                last = cuda.launch("b", 5000)
+        cuda.launch("c", 8000)
+    print(json.dumps([rows(prof), last + 5000 - first]))
+    """)
+    table, span = result
+    assert table["outer"]["device_time_total"] == 12 and table["inner"]["device_time_total"] == 9
+    assert table["outer @cuda"]["is_user_annotation"] and table["inner @cuda"]["is_user_annotation"]
+    assert table["outer @cuda"]["device_time_total"] == span / 1000
+    assert table["inner @cuda"]["count"] == 1 and "c @cuda" in table
+
+
+def test_threads_have_separate_ranges(run: Callable[..., Any]) -> None:
+    table = run("""
+    def work(number):
+        with fs.record_function(f"thread {number}"):
+            meet.wait()
+            for i in range(20):
+                cuda.launch(f"kernel {number}", 1000 * (number + 1), stream=number)
+            meet.wait()
+
+    cuda.fake.fake_use_workers(1)
+    meet = threading.Barrier(4)
+    with fs.profile(timer="cupti") as prof:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+    print(json.dumps(rows(prof)))
+    """)
+    for number in range(4):
+        assert table[f"thread {number}"]["device_time_total"] == 20 * (number + 1)
+        assert table[f"kernel {number} @cuda"]["count"] == 20
+    assert table["cudaLaunchKernel"]["count"] == 80
+
+
+def test_a_graph_is_one_call_of_many_kernels(run: Callable[..., Any]) -> None:
+    table = run("""
+    with fs.profile(timer="cupti") as prof:
+        for replay in range(3):
+            with fs.record_function("replay"):
+                start, correlation = cuda.call(GRAPH_LAUNCH)
+                for node in range(10):
+                    cuda.fake.fake_set_graph(4, node)
+                    cuda.kernel("node", start + 600 + 100 * node, 100, correlation)
+    print(json.dumps(rows(prof)))
+    """)
+    assert table["cudaGraphLaunch"]["count"] == 3 and table["node @cuda"]["count"] == 30
+    assert table["replay"]["device_time_total"] == 3
+    assert table["replay @cuda"]["count"] == 3
+
+
+def test_copies_fills_and_waits_are_rows(run: Callable[..., Any]) -> None:
+    table = run("""
+    with fs.profile(timer="cupti") as prof:
+        with fs.record_function("moving"):
+            start, correlation = cuda.call("cudaMemcpyAsync_v3020")
+            cuda.fake.fake_copy(1, 1, 3, 4096, start + 100, start + 2100, 0, 7, correlation)
+            start, correlation = cuda.call("cuMemcpyDtoH_v2_ptds")
+            cuda.fake.fake_fill(3, 4096, start + 100, start + 1100, 0, 7, correlation)
+            start, correlation = cuda.call("cudaDeviceSynchronize_v3020")
+            cuda.fake.fake_synchronization(4, start + 100, start + 900, correlation)
+    print(json.dumps(rows(prof)))
+    """)
+    assert table["Memcpy HtoD (Pageable -> Device) @cuda"]["self_device_time_total"] == 2
+    assert table["Memset (Device) @cuda"]["self_device_time_total"] == 1
+    assert table["moving"]["device_time_total"] == 3 and table["cuMemcpyDtoH_v2"]["count"] == 1
+    assert table["cudaDeviceSynchronize"]["count"] == 1
+
+
+def test_warm_up_steps_are_not_recorded(run: Callable[..., Any]) -> None:
+    result = run("""
+    tables = []
+    def ready(prof):
+        tables.append(rows(prof))
+    with fs.profile(timer="cupti", schedule=fs.schedule(wait=1, warmup=1, active=2), on_trace_ready=ready) as prof:
+        for step in range(4):
+            cuda.launch(f"kernel {step}", 1000)
+            prof.step()
+    print(json.dumps([tables[0], cuda.count("subscribed"), cuda.count("finalized"), prof.dropped]))
+    """)
+    table, subscribed, finalized, dropped = result
+    assert {"kernel 2 @cuda", "kernel 3 @cuda"} == {name for name in table if name.startswith("kernel")}
+    assert table["ProfilerStep*" if "ProfilerStep*" in table else "ProfilerStep#2"]["device_time_total"] in (1, 2)
+    assert (subscribed, finalized, dropped) == (1, 1, 0)  # warm-up and recording are one capture
+
+
+def test_a_capture_can_be_split_while_it_runs(run: Callable[..., Any]) -> None:
+    parts, counts, left, broken = run("""
+    def names(core):
+        columns, names, _, _ = core.events()
+        return [names[name] for name in columns["name"]]
+
+    core = _core.Profiler(ops=False, cupti=True, api_calls=False)
+    core.start()
+    cuda.launch("first")
+    parts = [core.split()]
+    cuda.launch("second"), cuda.launch("third")
+    parts.append(core.split())
+    parts.append(core.split())
+    cuda.launch("fourth")
+    cuda.fail("cuptiActivityFlushAll", 999)
+    try:
+        core.split()
+        broken = ""
+    except RuntimeError as problem:
+        broken = str(problem)
+    cuda.fail("cuptiActivityFlushAll", 0)
+    core.split()
+    cuda.launch("fifth")
+    counts = [part.running for part in parts], core.running, cuda.count("subscribed")
+    core.stop()
+    try:
+        core.split()
+    except RuntimeError as problem:
+        left = str(problem)
+    print(json.dumps([[names(part) for part in [*parts, core.store]], counts, left, broken]))
+    """)
+    assert parts == [["first"], ["second", "third"], [], ["fifth"]]
+    assert counts == [[False, False, False], True, 1]
+    assert "not running" in left and "flushing its records" in broken
+
+
+def test_lost_records_are_reported(run: Callable[..., Any]) -> None:
+    dropped, text = run("""
+    with fs.profile(timer="cupti") as prof:
+        start, correlation = cuda.call()
+        cuda.kernel("never ended", start, 0, correlation)
+        cuda.launch("good")
+    print(json.dumps([prof.dropped, prof.key_averages(peaks="none").table()]))
+    """)
+    assert dropped == 1 and "Dropped records: 1." in text and "never ended" not in text
+
+
+def test_a_trace_contains_the_captured_records(run: Callable[..., Any], tmp_path: Path) -> None:
+    target = tmp_path / "trace.json"
+    trace = run(f"""
+    cuda.fake.fake_set_launch(264, 128, 40, 1024, 2048)
+    with fs.profile(timer="cupti") as prof:
+        cuda.launch("_Z1kv", 4000, device=1, stream=13)
+    prof.export_chrome_trace({str(target)!r})
+    print(open({str(target)!r}).read())
+    """)
+    (kernel,) = (event for event in trace["traceEvents"] if event.get("cat") == "kernel")
+    (call,) = (event for event in trace["traceEvents"] if event.get("cat") == "cuda_runtime")
+    assert kernel["name"] == "k()" and kernel["dur"] == 4 and call["name"] == "cudaLaunchKernel"
+    arguments = kernel["args"]
+    assert arguments["device"] == 1 and arguments["stream"] == 13
+    assert arguments["grid"] == [264, 2, 3] and arguments["block"] == [128, 4, 1]
+    assert arguments["registers per thread"] == 40 and arguments["shared memory"] == 3072
+    assert arguments["correlation"] == call["args"]["correlation"]
+    assert kernel["ts"] - call["ts"] == pytest.approx(0.5, abs=2e-3)
+    names = {device["id"]: device["name"] for device in trace["deviceProperties"]}
+    assert names[1] == "Fake L4"
+
+
+# Other clients of CUPTI -----------------------------------------------------------------------------------------------
+
+
+def test_the_client_that_holds_cupti_is_named_and_events_are_used_instead(run: Callable[..., Any]) -> None:
+    messages, source, refused = run("""
+    cuda.take("CUPTI for Nsight Systems")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with fs.profile() as prof:
+            fs.sin(fs.ones((4, 4)))
+    try:
+        fs.profile(timer="cupti").start()
+    except RuntimeError as problem:
+        refused = str(problem)
+    print(json.dumps([[str(warning.message) for warning in caught], prof.timing_source, refused]))
+    """)
+    assert len(messages) == 1 and "CUPTI for Nsight Systems" in messages[0]
+    assert source == ("event" if HAS_GPU else "cpu")
+    assert "CUPTI for Nsight Systems" in refused and 'timer="cupti"' in refused
+
+
+@pytest.mark.parametrize(
+    ("enabled", "proton", "shares"), [(False, False, True), (True, False, False), (False, True, False)]
+)
+def test_torchs_idle_subscription_is_shared(run: Callable[..., Any], enabled: bool, proton: bool, shares: bool) -> None:
+    client = f"""
+    import types
+    sys.modules["torch.autograd.profiler"] = types.SimpleNamespace(_is_profiler_enabled={enabled})
+    if {proton}:
+        sys.modules["triton.profiler"] = types.SimpleNamespace()
+    """
+    program = """
+    cuda.take("")
+    why = None
+    try:
+        with fs.profile(timer="cupti") as prof:
+            cuda.launch("kernel", 3000)
+        table = rows(prof)
+    except RuntimeError as problem:
+        why, table = str(problem), {}
+    print(json.dumps([why, table, cuda.count("enabled"), cuda.count("system_threads")]))
+    """
+    why, table, *left = run(client, program)
+    assert left == [0, 0]  # the state of CUPTI is unchanged
+    if shares:
+        assert why is None and table["kernel @cuda"]["self_device_time_total"] == 3
+    else:
+        assert "a client without a name" in why and table == {}
+        assert ("torch.profiler is recording" in why) == enabled
+
+
+def test_a_client_that_takes_records_is_reported(run: Callable[..., Any]) -> None:
+    messages = run("""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with fs.profile(timer="cupti") as prof:
+            recorder = prof._live
+            cuda.launch()
+            cuda.fake.fake_other_client_captures()
+    assert recorder.capture["taken"] == 1
+    print(json.dumps([str(warning.message) for warning in caught]))
+    """)
+    assert len(messages) == 1 and "another CUPTI client" in messages[0]
+
+
+def test_only_one_profile_captures(run: Callable[..., Any]) -> None:
+    run("""
+    first, second = _core.Profiler(cupti=True), _core.Profiler(cupti=True)
+    first.start()
+    try:
+        second.start()
+    except RuntimeError as problem:
+        assert "in progress" in str(problem), problem
+    else:
+        raise AssertionError
+    cuda.launch()
+    first.stop()
+    assert first.store.event_count == 2 and second.store.event_count == 0 and cuda.count("finalized") == 1
+    second.start()
+    del second  # a profile that is dropped lets go of CUPTI
+    assert cuda.count("finalized") == 2 and cuda.count("subscribed") == 2
+    """)
+
+
+# Failures -------------------------------------------------------------------------------------------------------------
+
+REFUSED = """
+    def why(*paths):
+        try:
+            _core.load_cupti(*paths)
+        except RuntimeError as problem:
+            return str(problem)
+    assert not _core.cuda_is_here()
+"""
+
+
+def test_a_missing_library_is_named(run: Callable[..., Any], tmp_path: Path) -> None:
+    nowhere, text = tmp_path / "libnowhere.so", tmp_path / "text.so"
+    text.write_text("not a library")
+    driver, missing, wrong, unloaded = run(
+        REFUSED,
+        f"""
+    messages = [why(LIBRARY, {str(nowhere)!r}), why({str(nowhere)!r}, LIBRARY), why({str(text)!r}, LIBRARY)]
+    try:
+        _core.Profiler(cupti=True).start()
+    except RuntimeError as problem:
+        messages.append(str(problem))
+    print(json.dumps(messages))
+    assert why(LIBRARY, LIBRARY) is None and _core.cuda_is_here()  # a better path works afterwards
+    """,
+        load=False,
+    )
+    assert str(nowhere) in driver and "driver" in driver
+    assert str(nowhere) in missing and "nvidia-cuda-cupti" in missing
+    assert str(text) in wrong and "not loaded" in unloaded
+
+
+def test_a_cupti_that_is_too_old_is_reported(run: Callable[..., Any]) -> None:
+    (message,) = run(
+        REFUSED,
+        """
+    cuda = Cuda(LIBRARY)
+    cuda.fake.fake_set_version(18)
+    print(json.dumps([why(LIBRARY, LIBRARY)]))
+    cuda.fake.fake_set_version(19)
+    assert why(LIBRARY, LIBRARY) is None
+    """,
+        load=False,
+    )
+    assert "18" in message and "19" in message and "CUDA 12.0" in message and "nvidia-cuda-cupti" in message
+
+
+@pytest.mark.parametrize("function", ["cuptiFinalize", "cuptiActivityGetNextRecord", "cuCtxSynchronize"])
+def test_a_missing_function_is_named(tmp_path: Path, function: str) -> None:
+    (message,) = run_with_fake(
+        build(tmp_path, function),
+        REFUSED,
+        """
+    print(json.dumps([why(LIBRARY, LIBRARY)]))
+    """,
+        load=False,
+    )
+    assert function in message and ("update the driver" if function == "cuCtxSynchronize" else "pip install") in message
+
+
+def test_functions_of_newer_cuptis_are_optional(tmp_path: Path) -> None:
+    newer = ["cuptiSubscribe_v2", "cuptiActivityRegisterTimestampCallback", "cuptiActivityEnableDriverApi",
+             "cuptiActivityEnableRuntimeApi", "cuptiActivitySetAttribute"]  # fmt: skip
+    table = run_with_fake(build(tmp_path, *newer), "OPTIONS = {}", LONG_OP, "print(json.dumps(rows(prof)))")
+    assert table["flopscope::sin"]["self_device_time_total"] == 12 and table["cudaLaunchKernel"]["count"] == 3
+
+
+def test_a_failed_gpu_is_reported_and_the_table_remains(run: Callable[..., Any]) -> None:
+    message, table = run("""
+    prof = fs.profile(timer="cupti")
+    prof.start()
+    cuda.launch("kernel", 2000)
+    cuda.fail("cuCtxSynchronize", 700)
+    try:
+        prof.stop()
+    except RuntimeError as problem:
+        message = str(problem)
+    assert cuda.count("finalized") == 1
+    print(json.dumps([message, rows(prof)]))
+    """)
+    assert "700" in message and table["kernel @cuda"]["self_device_time_total"] == 2
+
+
+@pytest.mark.parametrize("leave", ["os._exit(0)", "sys.exit(0)", "pass"])
+def test_a_forked_child_does_not_use_cupti(run: Callable[..., Any], leave: str) -> None:
+    run(f"""
+    with fs.profile(timer="cupti") as prof:
+        cuda.launch()
+        pid = os.fork()
+        if pid == 0:
+            {leave}
+        else:
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            cuda.launch()
+    if pid == 0:
+        assert cuda.count("finalized") == 0
+        try:
+            _core.Profiler(cupti=True).start()
+        except RuntimeError as problem:
+            assert "fork" in str(problem), problem
+        else:
+            raise AssertionError
+    else:
+        assert cuda.count("finalized") == 1 and rows(prof)["kernel @cuda"]["count"] == 2
+    """)
+
+
+def test_single_events_add_up_to_the_table(run: Callable[..., Any]) -> None:
+    table, events = run("""
+    with fs.profile(timer="cupti") as prof:
+        with fs.record_function("outer"):
+            cuda.launch("a", 3000)
+            with fs.record_function("inner"):
+                cuda.launch("b", 4000, stream=9)
+        cuda.launch("c", 8000)
+    events = [
+        [e.name, e.kind, e.device_type, e.device_time_total, e.launcher and e.launcher.name, e.correlation, e.thread]
+        for e in prof.events()
+    ]
+    print(json.dumps([rows(prof), events]))
+    """)
+    of_kind: dict[str, list[list[Any]]] = {}
+    for event in events:
+        of_kind.setdefault(event[1], []).append(event)
+    kernels = {event[0]: event for event in of_kind["kernel"]}
+    assert {name: event[4] for name, event in kernels.items()} == {"a": "outer", "b": "inner", "c": None}
+    assert {name: event[6] for name, event in kernels.items()} == {"a": 7, "b": 9, "c": 7}
+    assert {event[5] for event in of_kind["runtime"]} == {event[5] for event in kernels.values()}
+    assert {event[0] for event in of_kind["runtime"]} == {"cudaLaunchKernel"}
+    assert {name: round(event[3], 6) for name, event in kernels.items()} == {"a": 3, "b": 4, "c": 8}
+    on_host = {event[0]: round(event[3], 6) for event in of_kind["range"] if event[2] == "cpu"}
+    assert on_host == {"outer": 7, "inner": 4}
+    assert {name: round(table[name]["device_time_total"], 6) for name in on_host} == on_host

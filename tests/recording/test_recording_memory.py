@@ -1,0 +1,205 @@
+"""The memory that a recording takes: what is left of it, what it gives back, and where it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers.run_programs import own, run, script
+
+import flopscope as fs
+from flopscope.sources import memory_limit
+from flopscope.sources.memory_limit import MemoryLimit, SteadyGrowth
+from flopscope.support.memory import available_memory, private_growth
+
+GB = 1 << 30
+
+
+def system(folder: Path, files: dict[str, str]) -> tuple[str, str]:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return str(folder / "proc"), str(folder / "groups")
+
+
+def test_the_least_of_the_machine_and_its_groups_is_available(tmp_path: Path) -> None:
+    machine = {"proc/meminfo": f"MemTotal: 99 kB\nMemAvailable:  {8 * GB >> 10} kB\n"}
+    assert available_memory(*system(tmp_path / "none", {})) is None
+    assert available_memory(*system(tmp_path / "machine", machine)) == 8 * GB
+    version_2 = {
+        "proc/self/cgroup": "0::/pod/box\n",
+        "groups/pod/memory.max": f"{6 * GB}\n",
+        "groups/pod/memory.current": f"{3 * GB}\n",
+        "groups/pod/memory.stat": f"anon 5\ninactive_file {GB}\nfile 7\n",
+        "groups/pod/box/memory.max": "max\n",
+        "groups/pod/box/memory.current": f"{3 * GB}\n",
+    }
+    assert available_memory(*system(tmp_path / "two", machine | version_2)) == 4 * GB
+    version_1 = {
+        "proc/self/cgroup": "3:cpu:/\n4:cpuacct,memory:/host/name\n",  # of the host: the container sees the root
+        "groups/memory/memory.limit_in_bytes": f"{2 * GB}\n",
+        "groups/memory/memory.usage_in_bytes": f"{3 * GB}\n",
+    }
+    assert available_memory(*system(tmp_path / "one", machine | version_1)) == 0
+    version_1["groups/memory/memory.limit_in_bytes"] = "9223372036854771712\n"  # none
+    assert available_memory(*system(tmp_path / "free", machine | version_1)) == 8 * GB
+
+
+def test_a_quarter_warns_and_half_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_limit, "available_memory", lambda: 8 * GB)
+    said: list[str] = []
+    sizes = iter([1.9, 2.0, 3.9, 4.0, 9.0])
+    limit = MemoryLimit(
+        lambda: (next(sizes) * GB, "it"), lambda text: said.append(f"W {text}"), lambda text: said.append("S")
+    )
+    seen = []
+    for _ in range(5):
+        limit.look()
+        seen.append(len(said))
+    assert seen == [0, 1, 1, 2, 2] and said[1] == "S"
+    assert "about 2.00 GB" in said[0] and "a quarter of the 8.00 GB" in said[0]
+
+
+def test_both_shares_at_once_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_limit, "available_memory", lambda: 8 * GB)
+    said: list[str] = []
+    limit = MemoryLimit(lambda: (5 * GB, "it"), lambda text: said.append("W"), lambda text: said.append("S"))
+    limit.look()
+    limit.look()
+    assert said == ["S"]
+
+
+def grown(size: Callable[[float], float], seconds: float) -> list[float]:
+    """Return what SteadyGrowth makes of a process of that size after each 0.3 s."""
+    now = 0.0
+    growth = SteadyGrowth(lambda: size(now), lambda: now)
+    found = []
+    while now < seconds:
+        now += 0.3
+        found.append(growth.look())
+    return found
+
+
+@pytest.mark.parametrize("seconds", [20, 60, 2000])
+def test_records_grow_steadily(seconds: int) -> None:
+    found = grown(lambda t: 100 + 5 * t + 3 * (t % 0.6 < 0.3), seconds)  # with tensors that come and go
+    assert found[-1] == pytest.approx(5 * seconds, rel=0.25)
+    assert not any(found[: int(memory_limit.LEAST_TIME / 0.3) - 1])
+
+
+def test_data_of_a_program_is_no_record() -> None:
+    loaded = grown(lambda t: 100 + 50 * min(t, 9), 60)
+    assert not any(loaded[int(20 / 0.3) :])  # while it was loaded, it was as steady as records are
+    assert max(grown(lambda t: 100 + 200 * (t > 20) + 200 * (t > 30), 60)) == 0
+    assert max(grown(lambda t: 100 - t, 60)) == 0
+    assert grown(lambda t: 100 + 50 * min(t, 9) + 2 * t, 90)[-1] == pytest.approx(180, rel=0.1)
+
+
+def test_what_is_read_or_mapped_is_not_growth(tmp_path: Path) -> None:
+    def size(pages: str, read: str = "") -> float:
+        (tmp_path / "statm").write_text(pages)
+        (tmp_path / "io").write_text(read)
+        return private_growth(str(tmp_path))
+
+    page = os.sysconf("SC_PAGE_SIZE")
+    before = size("900 500 100 1 0 400 0", "rchar: 7\nwchar: 8\n")
+    assert size("900 600 100 1 0 400 0", "rchar: 7\nwchar: 8\n") - before == 100 * page
+    assert size("900 600 100 1 0 400 0", f"rchar: {7 + 100 * page}\n") == before  # read
+    assert size("900 700 200 1 0 400 0", "rchar: 7\n") == before  # mapped and copied
+    assert private_growth(str(tmp_path / "none")) == 0
+    start, block = private_growth(), bytearray(64 << 20)
+    assert private_growth() - start == pytest.approx(len(block), rel=0.2)
+
+
+LIMITED = """
+import flopscope.sources.memory_limit as limit
+limit.available_memory = lambda: {available}
+"""
+
+
+def test_a_recording_ends_before_it_takes_the_programs_memory(tmp_path: Path) -> None:
+    """The program counts its own ops; those until the limit are in the trace, and it goes on to its end."""
+    (tmp_path / "sitecustomize.py").write_text(LIMITED.format(available=400 << 20), encoding="utf-8")
+    code = """
+        import time
+        import flopscope as fs
+        x = fs.ones((2,), device="cpu")
+        end, count = time.monotonic() + 60, 0
+        while count < 4_000_000 and time.monotonic() < end:
+            fs.neg(x)
+            count += 1
+        print(count)
+        """
+    path = script(tmp_path, code)
+    result = run(
+        tmp_path,
+        "--no-report",
+        "--no-summary",
+        "--trace",
+        "t.json.gz",
+        path,
+        PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+    )
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"more than a quarter of the 400\.00 MB.*; at half of it, the recording ends", own(result.stderr))
+    assert re.search(r"more than half of the 400\.00 MB.*: this recording ends here", own(result.stderr))
+    recorded = len(fs.load_trace(str(tmp_path / "t.json.gz")))
+    bytes_of_event = 56
+    assert recorded * bytes_of_event > 24 << 20 and recorded < int(result.stdout)
+
+
+def test_a_recording_of_torch_ends_before_it_takes_the_programs_memory(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    limited = LIMITED.format(available=1 << 30) + "limit.LEAST_TIME = 1.0\n"
+    (tmp_path / "sitecustomize.py").write_text(limited, encoding="utf-8")
+    code = """
+        import threading, time
+        import torch
+        x = torch.ones(4)
+        end, count = time.monotonic() + 90, 0
+        while time.monotonic() < end and any(one.name == "flopscope-memory" for one in threading.enumerate()):
+            torch.neg(x)
+            count += 1
+        print(count)
+        """
+    path = script(tmp_path, code)
+    result = run(
+        tmp_path,
+        "--no-report",
+        "--no-summary",
+        "--trace",
+        "t.json.gz",
+        path,
+        PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+    )
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"grows by .*/s; a recording that grows so would take about .* more than half", own(result.stderr))
+    assert "--seconds 0: all of it" in own(result.stderr)
+    recorded = len(fs.load_trace(str(tmp_path / "t.json.gz")))
+    assert 20_000 < recorded < int(result.stdout)
+
+
+def test_torchs_results_are_released_before_they_are_read(tmp_path: Path) -> None:
+    """torch's own results are over 2,500 bytes an op; what is left is measured after the program, at its exit."""
+    pytest.importorskip("torch")
+    code = """
+        import re
+        import atexit
+        import torch
+        x = torch.ones(4)
+        def show(): print(re.search(r"RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1])
+        atexit.register(show)
+        for _ in range({}): torch.neg(x)
+        show()
+        """
+    kept = []
+    for count in (2_000, 102_000):
+        path = script(tmp_path, code.format(count))
+        result = run(tmp_path, "--no-report", "--no-summary", path)
+        kept.append([int(number) << 10 for number in result.stdout.split()])
+    per_op = (kept[1][1] - kept[0][1]) / 100_000
+    assert per_op < 1000, kept

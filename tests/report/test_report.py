@@ -1,0 +1,514 @@
+"""The report page: what it holds equals the results of the profile, whatever the names, and the file is never half."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import re
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import DATA, ROOT
+from helpers.hand_traces import Program
+from helpers.report_pages import PageRead, handlers, sha256_source, written
+
+import flopscope as fs
+from flopscope.report import ops, page, profile
+from flopscope.report.encode import MOST_TEXT
+from flopscope.results.columns import COLUMNS
+
+FOLDER = DATA / "traces"
+FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
+TRACES = [*sorted(FOLDER.glob("*.json.gz")), FAULTS / "pointwise_before.json.gz", FAULTS / "graph_after.json.gz"]
+NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e'\"`${1}{{ 7 * 7 }}<!--\u2028\x1b[31m"
+
+
+EACH = [pytest.param(path, id=path.name.split(".")[0]) for path in TRACES]
+
+
+@pytest.fixture
+def stacked() -> fs.Trace:
+    return fs.load_trace(FOLDER / "tutorial_naive_stack.json.gz")
+
+
+def grouping(read: PageRead, name: str) -> dict[str, Any]:
+    return next(one for one in read.data["sections"]["ops"]["groupings"] if one["id"] == name)
+
+
+def same(a: Any, b: Any) -> bool:
+    return bool(np.array_equal(np.asarray(a, dtype=float), np.asarray(b, dtype=float), equal_nan=True))
+
+
+# The page -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_runs_the_scripts_that_its_policy_names(stacked: fs.Trace, tmp_path: Path) -> None:
+    read = written(stacked, tmp_path)
+    assert read.html.startswith("<!DOCTYPE html>")
+    early, script = read.scripts
+    (style,) = [text for tag, _, text in read.content if tag == "style"]
+    rules = dict(rule.strip().split(" ", 1) for rule in read.policy.split(";"))
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+    assert rules["script-src"] == f"{sha256_source(early)} {sha256_source(script)}"
+    assert rules["style-src"] == sha256_source(style)
+    assert rules["img-src"] == "data: blob:"
+    places = [i for i, (tag, a) in enumerate(read.tags) if a.get("http-equiv") or tag in ("script", "style")]
+    assert read.tags[places[0]][1].get("http-equiv") == "Content-Security-Policy"  # before all that it governs
+
+
+def test_a_page_asks_for_nothing(stacked: fs.Trace, tmp_path: Path) -> None:
+    read = written(stacked, tmp_path)
+    assert handlers(read) == []
+    links = [a[name] for _, a in read.tags for name in ("src", "href", "action", "data", "poster") if name in a]
+    assert all(link is not None and link.startswith("#") for link in links)
+    assert not re.search(r"url\(|@import|https?:", next(text for tag, _, text in read.content if tag == "style")[200:])
+    for script in read.scripts:
+        assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|EventSource|importScripts|eval)\b", script)
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|new Function", script)
+
+
+@pytest.mark.parametrize("path", EACH)
+def test_a_page_of_5000_events_takes_at_most_a_megabyte(path: Path, tmp_path: Path) -> None:
+    trace = fs.load_trace(path)
+    assert len(trace) < 5000
+    assert len(written(trace, tmp_path).html.encode()) <= 1_000_000
+
+
+def test_every_script_and_style_is_in_the_page() -> None:
+    folder = Path(page.__file__).parent / "page"
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"theme.js", *page.SCRIPTS, "start.js", *page.STYLES, "print.css", "page.html"}
+    for path in folder.glob("*.js"):
+        assert "</script" not in path.read_text() and "<!--" not in path.read_text()
+
+
+# Its data equals the results ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", EACH)
+def test_rows_equal_the_table_by_shape(path: Path, tmp_path: Path) -> None:
+    trace = fs.load_trace(path)
+    read = written(trace, tmp_path)
+    words = ("name", "shape") if trace.record_shapes else "name"
+    table = trace.key_averages(group_by=words, kernels=True)
+    rows = read.data["rows"]
+    assert rows["count"] == len(table)
+    assert {column.name for column in COLUMNS} <= rows["columns"].keys()
+    for column in COLUMNS:
+        expected = table.columns[column.name]
+        if column.type in ("int64", "float64", "bool"):
+            assert same(read.column(rows["columns"][column.name]), expected), column.name
+        elif column.type == "text":
+            assert read.texts(rows["columns"][column.name]) == expected, column.name
+    kinds = ["range" if row.is_user_annotation else "op" if row.device_type == "cpu" else "kernel" for row in table]
+    assert [("op", "kernel", "range")[i] for i in read.column(rows["columns"]["kind"])] == kinds
+    for row, kernels in zip(table, read.kernels(rows), strict=True):
+        assert sorted(kernels) == sorted(row.kernels) and kernels == sorted(kernels, key=lambda k: -k[2])
+    assert rows["totals"]["self_cpu_time_total"] == table.self_cpu_time_total
+    assert rows["totals"]["self_device_time_total"] == table.self_device_time_total
+
+
+def test_shapes_are_texts(tmp_path: Path) -> None:
+    program = Program()
+    program.op("aten::mm", 0, 10, [8, 16], [16, 4])
+    program.op("aten::cat", 20, 10, [3], [], [5, 5], [5, 5], [5, 5])
+    read = written(program.load(), tmp_path)
+    texts = read.texts(read.data["rows"]["columns"]["input_shapes"])
+    assert texts == ["8x16 16x4", "3 5x5 (3 times), 1 other"]
+
+
+@pytest.mark.parametrize("path", EACH)
+def test_the_overview_equals_accounting_and_advice(path: Path, tmp_path: Path) -> None:
+    trace = fs.load_trace(path)
+    read = written(trace, tmp_path)
+    overview = read.data["sections"]["overview"]
+    frame = trace.accounting()
+    content = overview["accounting"]
+    for name in frame.columns:
+        if name in ("device", "step"):
+            assert (
+                read.texts(content["columns"][name])
+                == frame[name].astype(object).where(frame[name].notna(), None).tolist()
+            )
+        else:
+            assert same(read.column(content["columns"][name]), frame[name]), name
+    whole = frame.iloc[-1]
+    assert content["whole"]["total"] == whole["total"]
+    assert sum(content["whole"][part["name"]] for part in content["parts"]) == pytest.approx(whole["total"])
+    steps = [name for name in frame["step"] if isinstance(name, str)]
+    assert overview["steps"] == len(steps) and content["per"] == max(len(steps), 1)
+    advice = trace.advice()
+    assert [(row["rule"], row["saving_us"], row["saving_pct"], row["what"]) for row in overview["advice"]] == [
+        (row.rule, row.saving_us, row.saving_pct, row.what) for row in advice
+    ]
+    keys = read.texts(read.data["rows"]["columns"]["key"])
+    for row, expected in zip(overview["advice"], advice, strict=True):
+        assert [entry["time"] for entry in row["evidence"]] == [entry["time"] for entry in expected.evidence]
+        for entry in row["evidence"]:
+            assert entry["row"] == -1 or keys[entry["row"]] == entry["op"]
+    assert set(advice.notes) <= set(overview["notes"])
+    coverage = trace.coverage()
+    for name in ("bytes", "flops"):
+        known = None if math.isnan(coverage[name]) else coverage[name]
+        assert overview["coverage"][name] == known
+    gpus = trace.gpu_summary().to_dict("records")
+    assert len(gpus) == len(overview["gpus"])
+    for found, record in zip(overview["gpus"], gpus, strict=True):
+        for name, value in record.items():
+            assert found[name] == (None if value != value else value)
+
+
+def test_evidence_points_at_the_row_with_its_shapes(tmp_path: Path) -> None:
+    trace = fs.load_trace(FAULTS / "pointwise_before.json.gz")
+    read = written(trace, tmp_path)
+    table = trace.key_averages(group_by=("name", "shape"))
+    (advice, *_), (first, *_) = read.data["sections"]["overview"]["advice"], trace.advice()
+    assert advice["evidence"]
+    for entry, expected in zip(advice["evidence"], first.evidence, strict=True):
+        assert table[entry["row"]].key == expected["op"]
+        assert [list(shape) for shape in table[entry["row"]].input_shapes] == expected["shapes"]
+
+
+def test_groupings_equal_tables(stacked: fs.Trace, tmp_path: Path) -> None:
+    read = written(stacked, tmp_path)
+    words = {
+        "name": "name",
+        "category": "category",
+        "module": "module",
+        "dtype": ("name", "dtype"),
+        "stack": ("name", "stack"),
+        "line": ("name", "line"),
+        "step": ("name", "step"),
+        "name and module": ("name", "module"),
+    }
+    assert {one["id"] for one in read.data["sections"]["ops"]["groupings"]} == {*words, "shape"}
+    for name, group_by in words.items():
+        table = stacked.key_averages(group_by=group_by)
+        found = grouping(read, name)["table"]
+        assert found["count"] == len(table), name
+        assert read.texts(found["columns"]["key"]) == table.columns["key"]
+        for column in COLUMNS:
+            if column.type == "float64":
+                assert same(read.column(found["columns"][column.name]), table.columns[column.name]), column.name
+    frame = stacked.key_averages(group_by=("name", "step")).to_pandas()
+    steps = frame["step"].astype(object).where(frame["step"].notna(), None)
+    assert read.texts(grouping(read, "step")["table"]["columns"]["step"]) == steps.tolist()
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_rows_by_stream_where_there_are_several(streams: int, tmp_path: Path) -> None:
+    program = Program()
+    for i in range(4):
+        program.run("aten::mm", 10 * i, 100 * (i + 1), 50, [64, 64], [64, 64], stream=7 + i % streams)
+    trace = program.load()
+    read = written(trace, tmp_path)
+    found = {one["id"]: one["table"] for one in read.data["sections"]["ops"]["groupings"]}
+    assert ("stream" in found) == (streams > 1)
+    if "stream" in found:
+        frame = trace.key_averages(group_by=("name", "stream")).to_pandas()
+        values = frame["stream"].astype(object).where(frame["stream"].notna(), None).tolist()
+        assert read.texts(found["stream"]["columns"]["stream"]) == values
+
+
+def test_rows_stand_below_their_names(stacked: fs.Trace, tmp_path: Path) -> None:
+    read = written(stacked, tmp_path)
+    names, by_shape = grouping(read, "name"), stacked.key_averages(group_by=("name", "shape"))
+    table = stacked.key_averages()
+    below = read.lists(names["children"])
+    assert sorted(row for rows in below for row in rows) == list(range(len(by_shape)))
+    for name, rows in zip(table, below, strict=True):
+        assert {by_shape[row].key for row in rows} == {name.key}
+        assert sum(by_shape[row].count for row in rows) == name.count
+        times = [by_shape[row].self_device_time_total for row in rows]
+        assert times == sorted(times, reverse=True)
+    assert read.column(grouping(read, "shape")["names"]).tolist() == [
+        next(i for i, rows in enumerate(below) if row in rows) for row in range(len(by_shape))
+    ]
+
+
+def test_modules_are_a_tree_with_their_ops_below(stacked: fs.Trace, tmp_path: Path) -> None:
+    read = written(stacked, tmp_path)
+    tree, inner = grouping(read, "module"), grouping(read, "name and module")
+    table = stacked.key_averages(group_by="module")
+    assert read.column(tree["depth"]).tolist() == [row.module_depth for row in table]
+    assert inner["hidden"] is True
+    paths = read.texts(inner["table"]["columns"]["module"])
+    for row, ops_below in zip(table, read.lists(tree["children"]), strict=True):
+        assert {paths[i] for i in ops_below} <= {row.module, None}
+
+
+def test_categories_hold_the_names(stacked: fs.Trace, tmp_path: Path) -> None:
+    read = written(stacked, tmp_path)
+    categories, names = grouping(read, "category"), grouping(read, "name")
+    keys, of = read.texts(categories["table"]["columns"]["key"]), read.texts(names["table"]["columns"]["category"])
+    for key, rows in zip(keys, read.lists(categories["children"]), strict=True):
+        assert {of[row] for row in rows} <= {key}
+
+
+def test_launches_equal_their_summary(stacked: fs.Trace, tmp_path: Path) -> None:
+    content = written(stacked, tmp_path).data["sections"]["launches"]
+    for found, frame in (("devices", stacked.launch_summary()), ("streams", stacked.stream_summary())):
+        for record, expected in zip(content[found], frame.to_dict("records"), strict=True):
+            for name, value in record.items():
+                other = expected[name]
+                assert value == (None if other is None or other != other else other), name
+    table = stacked.key_averages(group_by=("name", "shape"), kernels=True)
+    for entry in content["ops"]:
+        kernels = table[entry["row"]].kernels
+        assert entry["count"] == sum(count for _, count, _ in kernels)
+        assert entry["time"] == pytest.approx(sum(time for _, _, time in kernels) / entry["count"])
+    assert [entry["count"] for entry in content["ops"]] == sorted((e["count"] for e in content["ops"]), reverse=True)
+
+
+def test_a_live_profile_has_a_page(tmp_path: Path) -> None:
+    x = fs.rand((64, 64), device="cpu")
+    with fs.profile(record_shapes=True) as prof:
+        fs.matmul(x, x)
+        fs.add(x, x)
+    read = written(prof, tmp_path, peaks="none", title="Two ops")
+    assert read.data["title"] == "Two ops" and "Two ops" in read.text
+    rows = read.data["rows"]
+    assert read.texts(rows["columns"]["key"]) == prof.key_averages(True, peaks="none").columns["key"]
+    assert "launches" not in read.data["sections"]  # it has no device
+
+
+def test_a_torch_profile_has_a_page(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from flopscope.torch import profile as torch_profile
+
+    x = torch.ones(16, 16)
+    with torch_profile(record_shapes=True) as prof:
+        torch.mm(x, x)
+    read = written(prof, tmp_path, peaks="none")
+    keys, shapes = (read.texts(read.data["rows"]["columns"][name]) for name in ("key", "input_shapes"))
+    assert ("aten::mm", "16x16 16x16") in set(zip(keys, shapes, strict=True))
+
+
+def test_a_profile_without_shapes_has_names(tmp_path: Path) -> None:
+    x = fs.rand((8, 8), device="cpu")
+    with fs.profile() as prof:
+        fs.add(x, x)
+    read = written(prof, tmp_path, peaks="none")
+    assert read.data["rows"]["count"] == 1
+    assert grouping(read, "shape")["hidden"] is True and grouping(read, "name")["children"] is None
+
+
+def test_peaks_choose_the_shares(tmp_path: Path) -> None:
+    trace = fs.load_trace(FOLDER / "tutorial_naive.json.gz")
+    read = written(trace, tmp_path, peaks="none")
+    assert np.isnan(read.column(read.data["rows"]["columns"]["pct_roofline"])).all()
+    assert read.data["sections"]["overview"]["accounting"]["whole"]["mfu"] is None
+    with pytest.raises(ValueError, match="peaks"):
+        trace.write_report(tmp_path / "other.html", peaks="best")
+    assert not (tmp_path / "other.html").exists()
+
+
+# Any input ------------------------------------------------------------------------------------------------------------
+
+
+def hostile() -> fs.Trace:
+    program = Program()
+    program.head["deviceProperties"][0]["name"] = f"GPU {NASTY}"
+    program.head["pytorch_version"] = NASTY
+    program.head["with_stack"] = 1
+    program.add("user_annotation", f"ProfilerStep#1 {NASTY}", 0, 2000)
+    program.add("python_function", f"{NASTY}.py(1): f", 0, 1990, Python_id=1)
+    program.add("python_function", f"nn.Module: {NASTY}", 1, 1900, Python_id=2, Python_parent_id=1)
+    for i, name in enumerate((NASTY, "long" * 250_000, "\x1b]0;x\x07", "=cmd()", "__proto__", "constructor", "\ud800")):
+        start = 10 + 100 * i
+        program.run(name, start, start + 20, 30, [4, 4], kernel=f"kernel {name}", dtype=NASTY)
+    return program.load()
+
+
+def test_hostile_names_are_text(tmp_path: Path) -> None:
+    read = written(hostile(), tmp_path, title=f"{NASTY}\ud800")
+    assert read.data["title"].endswith("\\ud800")
+    kinds = {tag: sum(one == tag for one, _ in read.tags) for tag in ("img", "script", "style")}
+    plain = written(fs.load_trace(FOLDER / "square.json.gz"), tmp_path)
+    assert kinds["img"] == 0 and kinds["style"] == 1 and len(read.scripts) == 2
+    assert read.scripts == plain.scripts
+    assert handlers(read) == []
+    assert not re.search("<script>alert|<img|\u202e|\u2028|\x1b|\x07|\ud800", read.html)
+    assert "{{ 7 * 7 }}" in read.data["title"] and "49" not in read.data["title"]
+    keys = read.texts(read.data["rows"]["columns"]["key"])
+    assert any(key is not None and key.startswith("</script><script>alert(1)") and "\\u202e" in key for key in keys)
+    assert {"__proto__", "constructor"} <= set(keys)
+
+
+def test_long_names_are_cut_with_their_length(tmp_path: Path) -> None:
+    read = written(hostile(), tmp_path)
+    assert max(map(len, read.strings)) < MOST_TEXT + 100
+    assert any(text.endswith("… (1,000,000 characters)") for text in read.strings)
+    assert len(read.html) < 1_000_000
+
+
+def test_an_empty_profile_has_a_page(tmp_path: Path) -> None:
+    with fs.profile() as prof:
+        pass
+    read = written(prof, tmp_path, peaks="none")
+    assert read.data["rows"]["count"] == 0 and read.data["sections"]["overview"]["accounting"] is None
+    assert "No op and no work of a device was recorded." in read.text
+    assert read.data["sections"]["overview"]["coverage"]["bytes"] is None
+
+
+def test_an_empty_trace_has_a_page(tmp_path: Path) -> None:
+    read = written(fs.load_trace(b'{"traceEvents": []}'), tmp_path)
+    assert read.data["rows"]["count"] == 0
+
+
+def test_an_empty_profile_has_categories() -> None:
+    with fs.profile() as prof:
+        pass
+    assert len(prof.key_averages(group_by="category", peaks="none")) == 0
+
+
+def test_a_trace_of_nothing_known_is_null_not_zero(tmp_path: Path) -> None:
+    program = Program(0)
+    program.add("cpu_op", "mystery::op", 0, 10)
+    read = written(program.load(), tmp_path)
+    columns = read.data["rows"]["columns"]
+    for name in ("flops", "bytes_total_moved", "pct_roofline", "headroom", "tflops_per_s"):
+        assert np.isnan(read.column(columns[name])).all(), name
+
+
+def test_rows_beyond_the_limit_are_counted(stacked: fs.Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = stacked.key_averages(group_by=("name", "step"))
+    kept = 20
+    monkeypatch.setattr(ops, "MOST_ROWS", kept)
+    found = grouping(written(stacked, tmp_path), "step")
+    assert found["table"]["count"] == kept and found["left_out"]["rows"] == len(whole) - kept
+    times = sorted((row.self_device_time_total, row.self_cpu_time_total) for row in whole)
+    left = times[: len(whole) - kept]
+    assert found["left_out"]["device_time"] == pytest.approx(sum(device for device, _ in left))
+    assert found["left_out"]["host_time"] == pytest.approx(sum(host for _, host in left))
+
+
+def test_names_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Program(0)
+    program.head = {}
+    times = [3, 50, 2, 40, 1, 30]
+    for number, time in enumerate(times):
+        program.op(f"op_{number}", 100.0 * number, time)
+        change = {"Device Type": 0, "Device Id": -1, "Bytes": 64 << number, "Addr": number + 1}
+        program.events.append(
+            {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 100.0 * number + 0.5}
+            | {"args": change}
+        )
+    trace = program.load()
+    whole = written(trace, tmp_path).data["sections"]
+    monkeypatch.setattr(ops, "MOST_ROWS", 3)
+    read = written(trace, tmp_path)
+    assert read.texts(read.data["rows"]["columns"]["key"]) == ["op_1", "op_3", "op_5"]
+    by_name = grouping(read, "name")
+    others = len(trace.key_averages()) - 3
+    assert by_name["table"]["count"] == 3 and by_name["left_out"]["rows"] == others
+    assert by_name["left_out"]["host_time"] == pytest.approx(3 + 2 + 1)
+    memory = read.data["sections"]["memory"]["devices"][0]
+    assert list(read.column(memory["curve"]["row"])) == [-1, 0, -1, 1, -1, 2]
+    assert memory["peak"]["row"] == 2 and memory["peak_reserved"] is None
+    timeline, before = read.data["sections"]["timeline"], whole["timeline"]
+    assert [lane["count"] for lane in timeline["lanes"]] == [lane["count"] for lane in before["lanes"]]
+    labels = zip(read.texts(timeline["labels"]["name"]), read.column(timeline["labels"]["row"]), strict=True)
+    assert {name: int(row) for name, row in labels if name in ("op_0", "op_1", "op_5")} == {
+        "op_0": -1, "op_1": 0, "op_5": 2,
+    }  # fmt: skip
+
+
+def test_too_many_shapes_leave_names(stacked: fs.Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_shape = len(stacked.key_averages(group_by=("name", "shape")))
+    monkeypatch.setattr(profile, "MOST_ROWS", by_shape - 1)
+    read = written(stacked, tmp_path)
+    assert read.data["rows"]["count"] == len(stacked.key_averages())
+    assert any(
+        f"by name and shape they are {by_shape:,}" in note for note in read.data["sections"]["overview"]["notes"]
+    )
+    monkeypatch.setattr(profile, "MOST_ROWS", by_shape)
+    assert written(stacked, tmp_path).data["rows"]["count"] == by_shape
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("problem", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_an_old_page_survives(
+    stacked: fs.Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: BaseException
+) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("old")
+
+    def stops(_: page.Page) -> Iterator[str]:
+        yield "<!DOCTYPE html>"
+        raise problem
+
+    monkeypatch.setattr(page, "render", stops)
+    with pytest.raises(type(problem)) as raised:
+        stacked.write_report(path)
+    assert path.read_text() == "old" and [*tmp_path.iterdir()] == [path]
+    if isinstance(problem, OSError):
+        assert isinstance(raised.value, OSError) and raised.value.filename == str(path)
+
+
+def test_a_full_disk_leaves_the_old_page(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    code = (
+        "import resource, flopscope as fs\n"
+        f"trace = fs.load_trace({str(FOLDER / 'tutorial_naive.json.gz')!r})\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+        f"try: trace.write_report({str(path)!r})\n"
+        "except OSError as problem: print(problem.errno, problem.filename)\n"
+    )
+    assert resource.RLIMIT_FSIZE is not None
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ})
+    assert done.stdout.split() == [str(errno.EFBIG), str(path)], done.stderr
+    assert path.read_text() == "old" and [*tmp_path.iterdir()] == [path]
+
+
+def test_a_missing_folder_is_an_error(stacked: fs.Trace, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="create it first"):
+        stacked.write_report(tmp_path / "none" / "report.html")
+
+
+def test_a_running_profile_has_no_page(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    prof = fs.profile()
+    with prof, pytest.raises(RuntimeError, match="still running"):
+        prof.write_report(path)
+    assert path.read_text() == "old"
+    with pytest.raises(RuntimeError, match="report"):
+        fs.profile().write_report(path)
+
+
+def test_a_page_has_no_other_sections(tmp_path: Path) -> None:
+    wrong = page.Page("title")
+    wrong.sections["colours"] = {}
+    with pytest.raises(ValueError, match="no section colours"):
+        page.write(tmp_path / "report.html", wrong)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_no_threads_are_left(stacked: fs.Trace, tmp_path: Path) -> None:
+    before = threading.active_count()
+    stacked.write_report(tmp_path / "report.html")
+    with pytest.raises(FileNotFoundError):
+        stacked.write_report(tmp_path / "none" / "report.html")
+    assert threading.active_count() == before
+
+
+def test_without_jinja2_the_error_says_what_to_install(
+    stacked: fs.Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    page._template.cache_clear()
+    with pytest.raises(ImportError, match="pip install jinja2"):
+        stacked.write_report(tmp_path / "report.html")
+    assert [*tmp_path.iterdir()] == []

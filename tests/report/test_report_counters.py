@@ -1,0 +1,300 @@
+"""The report's counters: tracks of the timeline, sums in the Overview, and what files of other profilers name."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.captures import Nsys
+from helpers.hand_traces import Program
+from helpers.report_pages import PageRead
+from hypothesis import given
+from hypothesis import strategies as st
+from test_graphs import KERNELS, Capture, Replay, step
+from test_windows import window
+
+from flopscope.cli.program import main
+from flopscope.hardware.energy import Energy
+from flopscope.report import counters
+
+POINTS = [5.0, 0.0, 1.5, 7.25, 2.0]  # µs apart, in GB/s
+BEGIN = 1000.0
+
+
+def sampled(devices: int = 1, points: list[float] = POINTS) -> Program:
+    """Return a program of one kernel a device, whose traffic was sampled every µs from its begin on."""
+    program = Program(devices)
+    for device in range(devices):
+        program.run("aten::relu", BEGIN + 10 * device, BEGIN + 20, 5, [64, 64], kernel="relu_kernel", device=device)
+        for i, value in enumerate([*points, None]):
+            args = {"GB/s": 0, "missing": 1} if value is None else {"GB/s": value}
+            event = {"ph": "C", "name": "dram_bytes_read", "pid": device, "ts": BEGIN + i, "args": args}
+            program.events.append(event)
+    return program
+
+
+def page_of(trace: Any, tmp_path: Path) -> PageRead:
+    trace.write_report(tmp_path / "report.html")
+    return PageRead(tmp_path / "report.html")
+
+
+def overview_of(trace: Any, tmp_path: Path) -> dict[str, Any]:
+    return dict(page_of(trace, tmp_path).data["sections"]["overview"])
+
+
+# Tracks ---------------------------------------------------------------------------------------------------------------
+
+
+def test_tracks_have_the_rates_and_times_of_the_trace(tmp_path: Path) -> None:
+    page = page_of(sampled(2).load(), tmp_path)
+    found = page.data["sections"]["timeline"]["counters"]
+    assert [track["device"] for track in found["tracks"]] == [0, 1] and found["left_out"] == 0
+    for track in found["tracks"]:
+        names = [page.strings[track[name]] for name in ("name", "label", "unit")]
+        assert names == ["dram_bytes_read", "DRAM read", "GB/s"]
+        assert np.cumsum(page.column(track["start"])).tolist() == [
+            1000.0 * i for i in range(5)
+        ]  # the page begins there
+        assert page.column(track["duration"]).tolist() == [1000.0] * 5
+        assert page.column(track["mean"]).tolist() == POINTS
+        assert track["low"] is None and track["high"] is None and track["top"] == 7.25
+
+
+def test_the_axis_of_shares_ends_at_100_percent_and_unknown_counters_keep_their_names(tmp_path: Path) -> None:
+    trace = sampled().load()
+    times = np.array([2_000_000, 2_000_010, 2_000_020], np.int64)
+    for name, values in (("tensor_active", [10.0, 20.0]), ("power.W", [1e300, -5.0])):
+        trace._core.add_samples(0, name, times[:-1], times[1:], np.array(values))
+    page = page_of(trace, tmp_path)
+    tracks = {page.strings[one["label"]]: one for one in page.data["sections"]["timeline"]["counters"]["tracks"]}
+    assert list(tracks) == ["DRAM read", "tensor active", "power.W"]
+    assert tracks["tensor active"]["top"] == 100 and page.strings[tracks["tensor active"]["unit"]] == "%"
+    assert page.column(tracks["power.W"]["mean"]).tolist() == [1e300, -5.0]  # beyond 32 bits
+
+
+def test_tracks_past_the_limit_are_counted(tmp_path: Path) -> None:
+    program = sampled()
+    for name in range(counters.MOST_TRACKS + 3):
+        for i in range(2):
+            program.events.append({"ph": "C", "name": f"c{name}", "pid": 0, "ts": BEGIN + i, "args": {"value": name}})
+    found = page_of(program.load(), tmp_path).data["sections"]["timeline"]["counters"]
+    assert len(found["tracks"]) == counters.MOST_TRACKS and found["left_out"] == 4
+
+
+def test_pages_without_counters_have_no_tracks(tmp_path: Path) -> None:
+    trace = sampled(points=[]).load()
+    page = page_of(trace, tmp_path)
+    assert page.data["sections"]["timeline"]["counters"]["tracks"] == []
+    overview = page.data["sections"]["overview"]
+    assert overview["counted"] == {"hfu": None, "devices": [], "energy": []}
+
+
+def test_windows_of_a_process_share_tracks(tmp_path: Path) -> None:
+    paths = []
+    for number in range(2):
+        program = json.loads(window(number))
+        end = max(event["ts"] for event in program["traceEvents"] if event["ph"] == "X")
+        for i, value in enumerate((3, 4)):
+            event = {"ph": "C", "name": "sm_active", "pid": 0, "ts": end - 4 + 2 * i, "args": {"%": value}}
+            program["traceEvents"].append(event)
+        paths.append(tmp_path / f"w{number}.json")
+        paths[-1].write_text(json.dumps(program))
+    assert main(["report", *map(str, paths), "-o", str(tmp_path / "page.html")]) == 0
+    page = PageRead(tmp_path / "page.html")
+    (track,) = page.data["sections"]["timeline"]["counters"]["tracks"]
+    assert page.column(track["mean"]).tolist() == [3.0, 3.0]
+    starts = np.cumsum(page.column(track["start"]))
+    assert starts[1] > starts[0]
+
+
+SAMPLES = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 40), st.floats(-10, 1000)), min_size=1, max_size=80)
+
+
+@given(SAMPLES, st.integers(1, 30))
+def test_buckets_keep_the_mean_the_least_and_the_largest(steps: list[tuple[int, int, float]], most: int) -> None:
+    """Each step is the gap before a sample, its duration and its value."""
+    ends = np.cumsum([gap + length for gap, length, _ in steps])
+    duration = np.array([length for _, length, _ in steps])
+    start, value = ends - duration, np.array([one for _, _, one in steps])
+    found = counters.bucketed(counters._Buckets(start, duration, value, value, value), most)
+    if len(steps) <= most:
+        assert found.mean.tolist() == value.tolist()
+        return
+    assert len(found.start) <= most
+    parts_per_ns = most / max(float(start[-1] - start[0]), 1.0)
+    parts: dict[int, list[int]] = {}
+    for i in range(len(steps)):
+        parts.setdefault(min(int((start[i] - start[0]) * parts_per_ns), most - 1), []).append(i)
+    assert found.start.tolist() == [start[of[0]] for of in parts.values()]
+    for bucket, of in enumerate(parts.values()):
+        time = sum(int(duration[i]) for i in of)
+        weights = [int(duration[i]) if time else 1 for i in of]
+        mean = math.fsum(value[i] * w for i, w in zip(of, weights, strict=True)) / sum(weights)
+        assert found.mean[bucket] == pytest.approx(mean, rel=1e-9, abs=1e-9)
+        assert (found.low[bucket], found.high[bucket]) == (min(value[i] for i in of), max(value[i] for i in of))
+        assert found.start[bucket] + found.duration[bucket] == ends[of[-1]]
+
+
+def test_a_long_track_is_merged_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counters.bucketed, "__defaults__", (2,))
+    page = page_of(sampled().load(), tmp_path)
+    (track,) = page.data["sections"]["timeline"]["counters"]["tracks"]
+    assert track["samples"] == 5 and track["top"] == 7.25
+    assert page.column(track["mean"]).tolist() == [2.5, np.float32((1.5 + 7.25 + 2) / 3)]
+    assert page.column(track["low"]).tolist() == [0.0, 1.5] and page.column(track["high"]).tolist() == [5.0, 7.25]
+
+
+# Overview -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_overview_has_the_sums_that_the_summary_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = sampled()  # its kernel runs from 20 to 25 µs, of 25
+    for ts, args in ((18, {"%": 0.0}), (20, {"%": 90.0}), (21, {"%": 60.0}), (22, {"%": 0, "missing": 1})):
+        program.events.append({"ph": "C", "name": "tensor_active", "pid": 0, "ts": BEGIN + ts, "args": args})
+    trace = program.load()
+    counted = overview_of(trace, tmp_path)["counted"]
+    (device,) = counted["devices"]
+    assert device["bytes_read"] == sum(POINTS) * 1000 and device["bytes_written"] is None
+    assert device["share"] == 0 and device["whole_read"] is None  # the traffic was counted before the kernel began
+    assert device["tensor_active"] == pytest.approx((90 + 60) / 4)
+    assert counted["hfu"] == pytest.approx((90 + 60) / 2 * 5 / 25)
+    text = str(trace.summary())
+    assert "HFU 15.0% (counted in 40.0% of the work)" in " ".join(text.split()) and "--" in text.split("Counters")[1]
+
+
+def test_energy_is_that_of_the_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = sampled().load()
+    trace._energy = {"cuda:0": Energy(2.0, 0.5)}
+    (used,) = overview_of(trace, tmp_path)["counted"]["energy"]
+    flops = 64 * 64
+    assert (used["joules"], used["watts"], used["missing"]) == (2.0, 4.0, "")
+    assert used["gflop_per_joule"] == pytest.approx(flops / 2 / 1e9)
+    trace._energy = {"cuda:0": Energy(2.0, 0.01)}
+    (used,) = overview_of(trace, tmp_path)["counted"]["energy"]
+    assert used["joules"] is None and "10 ms" in used["missing"]
+    assert used["missing"] in " ".join(str(trace.summary()).split())
+
+
+def recorded(overview: dict[str, Any]) -> dict[str, Any]:
+    return {one["what"]: one for one in overview["missing"]}
+
+
+def test_counters_are_among_what_was_recorded(tmp_path: Path) -> None:
+    assert recorded(overview_of(sampled().load(), tmp_path))["Counters"]["present"] is True
+    found = recorded(overview_of(sampled(points=[]).load(), tmp_path))["Counters"]
+    assert (found["present"], found["option"]) == (False, "counters=True")
+
+
+def test_files_of_other_profilers_name_their_own_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    export = Nsys()
+    export.call("cudaLaunchKernel_v7000", 1000, 2000, 1)
+    export.kernel("void kernel(int)", 3000, 5000, 1)
+    path = export.write(tmp_path / "capture.sqlite")
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", str(path)]) == 0
+    overview = PageRead(tmp_path / "capture.report.html").data["sections"]["overview"]
+    options = {what: one["option"] for what, one in recorded(overview).items() if not one["present"]}
+    assert len(overview["notes"]) == len(set(overview["notes"]))
+    assert options["Counters"] == "nsys profile --gpu-metrics-devices=all"
+    assert options["Input shapes"] == "nsys profile --pytorch=autograd-shapes-nvtx"
+    assert options["Steps"] == "a range named ProfilerStep#1, ProfilerStep#2, … around each step"
+    torch = [option for option in options.values() if "=True" in option]
+    assert options["Memory"] == "nsys profile --cuda-memory-usage=true"
+    assert torch == ["torch.profiler with with_stack=True"]
+    assert ["Recorded by", "Nsight Systems 2026.2.1.210"] in overview["facts"]
+
+
+def test_the_size_of_a_device_is_that_of_the_file(tmp_path: Path) -> None:
+    assert ["Size of cuda:0", "132 multiprocessors, 139.8 GiB"] in overview_of(sampled().load(), tmp_path)["facts"]
+    hostile = sampled()
+    hostile.head["deviceProperties"] = [{"id": 0, "name": "x", "numSms": True, "totalGlobalMem": "1"}, 3, {"id": []}]
+    assert not any(label.startswith("Size") for label, _ in overview_of(hostile.load(), tmp_path)["facts"])
+
+
+# Graphs and coverage --------------------------------------------------------------------------------------------------
+
+
+def replayed(folder: Path) -> tuple[Path, Path]:
+    replay = Replay()
+    for at in (0, 100):
+        replay.replay(at, *KERNELS)
+    for name, program in (("replay", replay), ("capture", step(Capture()))):
+        (folder / f"{name}.json").write_bytes(program.text())
+    return folder / "replay.json", folder / "capture.json"
+
+
+def test_the_report_joins_captures(tmp_path: Path) -> None:
+    replay, capture = replayed(tmp_path)
+    path = tmp_path / "page.html"
+    assert main(["report", str(replay), "--captures", str(capture), "-o", str(path)]) == 0
+    overview = PageRead(path).data["sections"]["overview"]
+    counts = dict(overview["graphs"])
+    assert counts["launches of graphs"] == 2 and counts["captured graphs"] == 1
+    assert (
+        counts["works that belong to an op of the capture"] == 6
+        and "launches that match no captured graph" not in counts
+    )
+    assert overview["coverage"]["bytes"] == 1
+    assert not any(note.startswith("CUDA graphs:") for note in overview["notes"])
+    assert main(["report", str(replay), "-o", str(path)]) == 0
+    overview = PageRead(path).data["sections"]["overview"]
+    assert overview["coverage"]["bytes"] == 0
+    (note,) = (note for note in overview["notes"] if note.startswith("CUDA graphs:"))
+    assert "2 match no captured graph; 6 of 6 kernels" in note and "--captures" in note
+    assert dict(overview["graphs"])["works whose node of a capture is known"] == 0
+
+
+def test_summary_and_compare_join_captures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    replay, capture = replayed(tmp_path)
+    out = tmp_path / "out.json"
+    for more, unmodelled in (([], 48.0), (["--captures", str(capture)], 0.0)):
+        assert main(["summary", str(replay), "--json", str(out), *more]) == 0
+        assert json.loads(out.read_text())["accounting"][-1]["unmodelled"] == unmodelled
+    names = []
+    for more in ([], ["--captures", str(capture)]):
+        assert main(["compare", str(replay), str(replay), "--json", str(out), *more]) == 0
+        names.append("aten::mm" in out.read_text())
+    assert names == [False, True]
+    capsys.readouterr()
+
+
+def test_estimates_misfits_and_unseen_graphs_are_in_the_overview(tmp_path: Path) -> None:
+    program = Program()
+    program.run("_C::rms_norm", 10, 40, 8, [4, 8], [4, 8], kernel="norm_kernel")
+    program.run("aten::relu", 60, 90, 8, [64, 64], kernel="relu_kernel")
+    trace = program.load()
+    covered = trace.coverage()
+    coverage = overview_of(trace, tmp_path)["coverage"]
+    rows = [row.key for row in profile_page_rows(trace)]
+    ((name, (seen, expected)),) = covered["misfits"].items()
+    (misfit,) = coverage["misfits"]
+    assert (misfit["name"], misfit["seen"], misfit["expected"]) == (name, seen, expected) and coverage[
+        "misfits_count"
+    ] == 1
+    assert rows[misfit["row"]] == "_C::rms_norm"
+    assert [(one["name"], one["time"]) for one in coverage["unmodelled"]] == covered["unmodelled"]
+    assert coverage["unseen_graphs"] is None and coverage["estimated"] == []
+
+
+def profile_page_rows(trace: Any) -> Any:
+    return trace.key_averages(group_by=("name", "shape", "category"), kernels=True)
+
+
+def test_ranks_have_tracks_of_their_own(tmp_path: Path) -> None:
+    for rank in range(2):
+        program = sampled(points=[1.0 + rank, 3.0])
+        program.head["distributedInfo"] = {"rank": rank, "world_size": 2, "backend": "nccl"}
+        (tmp_path / f"rank{rank}.json").write_bytes(program.text())
+    assert (
+        main(["report", *(str(tmp_path / f"rank{rank}.json") for rank in range(2)), "-o", str(tmp_path / "p.html")])
+        == 0
+    )
+    page = PageRead(tmp_path / "p.html")
+    timeline = page.data["sections"]["timeline"]
+    tracks = timeline["counters"]["tracks"]
+    assert [page.column(track["mean"]).tolist() for track in tracks] == [[1.0, 3.0], [2.0, 3.0]]
+    assert {track["part"] for track in tracks} == {lane["part"] for lane in timeline["lanes"]}

@@ -1,0 +1,187 @@
+"""The data of the report's memory, against the text of the trace and a simulation of the allocator."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import random
+import re
+import warnings
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import DATA
+from helpers.hand_traces import Program
+from helpers.report_pages import PageRead
+
+import flopscope as fs
+from flopscope.report import memory
+
+FOLDER = DATA / "traces"
+ALLOCATES = r"aten::(empty|new_empty|resize_)"
+TRACES = sorted(FOLDER.glob("tutorial*.json.gz"))
+
+
+def changes_of(text: bytes) -> list[dict[str, Any]]:
+    """Return the arguments of the changes of memory in a trace, in order of time; times in ns."""
+    found = []
+    for event in json.loads(text, parse_float=str)["traceEvents"]:
+        if event.get("name") == "[memory]":
+            whole, _, part = str(event["ts"]).partition(".")
+            found.append({**event["args"], "time": int(whole) * 1000 + int(part.ljust(3, "0") or 0)})
+    return sorted(found, key=lambda one: int(one["time"]))
+
+
+def page_of(trace: Any, tmp_path: Path) -> PageRead:
+    trace.write_report(tmp_path / "report.html")
+    return PageRead(tmp_path / "report.html")
+
+
+def loaded(text: bytes) -> fs.Trace:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fs.load_trace(text)
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name.split(".")[0])
+def test_the_curves_are_those_of_the_trace(path: Path, tmp_path: Path) -> None:
+    text = gzip.decompress(path.read_bytes())
+    page, listed = page_of(loaded(text), tmp_path), changes_of(text)
+    devices = {device["name"]: device for device in page.data["sections"]["memory"]["devices"]}
+    for name, kind in (("GPU 0", 1), ("CPU", 0)):
+        own = [one for one in listed if one["Device Type"] == kind]
+        if not own:
+            assert name not in devices
+            continue
+        device, curve = devices[name], devices[name]["curve"]
+        times = np.cumsum(page.column(curve["time"]))
+        assert (times - times[0]).tolist() == [one["time"] - own[0]["time"] for one in own]
+        assert page.column(curve["allocated"]).tolist() == [one["Total Allocated"] for one in own]
+        assert page.column(curve["reserved"]).tolist() == [one["Total Reserved"] for one in own]
+        assert device["recorded"] and device["changes"] == len(own) and curve["left_out"] == 0
+        assert device["peak"]["allocated"] == max(one["Total Allocated"] for one in own)
+        assert device["peak_reserved"] == max(one["Total Reserved"] for one in own)
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name.split(".")[0])
+def test_who_holds_the_peak_is_who_allocated_what_is_not_freed(path: Path, tmp_path: Path) -> None:
+    text = gzip.decompress(path.read_bytes())
+    trace = loaded(text)
+    page, listed = page_of(trace, tmp_path), [one for one in changes_of(text) if one["Device Type"] == 1]
+    device = next(one for one in page.data["sections"]["memory"]["devices"] if one["name"] == "GPU 0")
+    alive: dict[int, int] = {}
+    most, at_peak = -1, 0
+    for one in listed:
+        if one["Bytes"] > 0:
+            alive[one["Addr"]] = one["Bytes"]
+        else:
+            alive.pop(one["Addr"], None)
+        if one["Total Allocated"] > most:
+            most, at_peak = one["Total Allocated"], sum(alive.values())
+    totals = device["totals"]
+    assert totals["held"] == at_peak and device["held_before"] == most - at_peak
+    assert totals["allocated"] == sum(max(one["Bytes"], 0) for one in listed)
+    assert totals["freed"] == sum(max(-one["Bytes"], 0) for one in listed)
+    assert totals["allocations"] == sum(one["Bytes"] > 0 for one in listed)
+    assert page.column(device["held"]).sum() == at_peak  # no row is left out here
+    names = page.texts(page.data["rows"]["columns"]["key"])
+    found: dict[str, float] = defaultdict(float)
+    for row, size in zip(page.column(device["rows"]).tolist(), page.column(device["allocated"]).tolist(), strict=True):
+        found[names[row] if row >= 0 else ""] += size
+    expected: dict[str, float] = defaultdict(float)
+    for event in trace.events():
+        if event.kind == "memory" and event.device_index == 0 and event.nbytes > 0 and event.thread >= 0:
+            around = event.cpu_parent
+            while around is not None and (around.kind != "op" or re.match(ALLOCATES, around.name)):
+                around = around.cpu_parent
+            if around is not None:
+                expected[around.name] += event.nbytes
+    assert expected and all(found[name] == size for name, size in expected.items())
+
+
+def test_without_totals_the_curve_is_the_sum_of_the_changes(tmp_path: Path) -> None:
+    program = Program()
+    program.op("aten::empty", 0, 10)
+    sizes = [-300, 512, 256, -512, 1024]
+    for i, size in enumerate(sizes):
+        program.events.append(
+            {
+                **{"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 2 + i},
+                "args": {"Bytes": size, "Device Type": 1, "Device Id": 0},
+            }
+        )
+    text = json.dumps({**program.head, "traceEvents": program.events}).encode()
+    page = page_of(loaded(text), tmp_path)
+    (device,) = page.data["sections"]["memory"]["devices"]
+    assert page.column(device["curve"]["allocated"]).tolist() == [0, 512, 768, 256, 1280]
+    assert np.isnan(page.column(device["curve"]["reserved"])).all()
+    assert not device["recorded"] and device["peak_reserved"] is None and device["held_before"] is None
+    assert "held" not in device
+    assert device["peak"]["allocated"] == 1280 and page.data["strings"]
+
+
+def test_a_profile_without_memory_has_no_section(tmp_path: Path) -> None:
+    with fs.profile() as prof:
+        fs.sin(fs.ones((4,)))
+    assert "memory" not in page_of(prof, tmp_path).data["sections"]
+
+
+def test_a_live_profile_shows_what_its_tensors_take(tmp_path: Path) -> None:
+    before = fs.ones((256,))
+    start = fs.memory_allocated("cpu")
+    with fs.profile(profile_memory=True) as prof:
+        x = fs.ones((1024,))
+        y = fs.add(x, x)
+        del x
+        z = fs.sin(y)
+        now, kept = fs.memory_allocated("cpu"), fs.memory_reserved("cpu")
+        del y
+    page = page_of(prof, tmp_path)
+    (device,) = page.data["sections"]["memory"]["devices"]
+    allocated, reserved = (page.column(device["curve"][name]) for name in ("allocated", "reserved"))
+    events = [event.nbytes for event in prof.events() if event.kind == "memory"]
+    assert device["name"] == "CPU" and device["recorded"] and events == [4096, 4096, -4096, 4096, -4096]
+    assert allocated.tolist() == (start + np.cumsum(events)).tolist() and allocated[3] == now
+    assert reserved[3] == kept and (reserved >= allocated).all()
+    assert device["totals"]["allocated"] == sum(max(size, 0) for size in events)
+    # The peak is that of the two tensors x and y; what begins before the profile is known too.
+    names = page.texts(page.data["rows"]["columns"]["key"])
+    rows = page.column(device["rows"]).tolist()
+    held = dict(zip([names[row] if row >= 0 else "" for row in rows], page.column(device["held"]), strict=True))
+    assert held["flopscope::ones"] == held["flopscope::add"] == 4096 and held["flopscope::sin"] == 0
+    assert device["peak"]["allocated"] == start + 8192 and device["held_before"] == start
+    del before, z
+
+
+def test_long_curves_keep_the_extremes_of_each_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "MOST_POINTS", 400)
+    draw = random.Random(1)
+    time = np.cumsum([draw.randint(0, 50) for _ in range(20_000)])
+    values = np.array([draw.random() for _ in range(20_000)])
+    kept = memory._kept(time, values)
+    assert len(kept) <= 400 and (np.diff(kept) > 0).all() and {0, len(time) - 1} <= {*kept.tolist()}
+    assert values[kept].max() == values.max() and values[kept].min() == values.min()
+    span = float(time[-1] - time[0])
+    for part in range(100):  # of each part of the time, the extremes
+        inside = [
+            i for i in range(len(time)) if math.floor((time[i] - time[0]) * 100 / span) == part and i < len(time) - 1
+        ]
+        chosen = [i for i in kept.tolist() if i in {*inside}]
+        if inside and part < 99:
+            assert values[chosen].max() == values[inside].max() and values[chosen].min() == values[inside].min()
+
+
+def test_an_exported_trace_keeps_the_totals(tmp_path: Path) -> None:
+    text = gzip.decompress(TRACES[0].read_bytes())
+    trace = loaded(text)
+    trace.export_chrome_trace(tmp_path / "trace.json")
+    names = ("Total Allocated", "Total Reserved", "Addr", "Bytes", "Device Type")
+    before, after = (
+        [[one[name] for name in names] for one in changes_of(content)]
+        for content in (text, (tmp_path / "trace.json").read_bytes())
+    )
+    assert sorted(after) == sorted(before)

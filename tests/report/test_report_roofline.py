@@ -1,0 +1,119 @@
+"""The data of the report's roofline, against the table and the datasheet."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.hand_traces import BANDWIDTH, BF16, PEAKS, Program
+from helpers.report_pages import PageRead
+
+import flopscope as fs
+from flopscope.report import roofline
+
+
+def loaded(program: Program) -> fs.Trace:
+    return fs.load_trace(json.dumps({**program.head, "traceEvents": program.events}).encode())
+
+
+def page_of(trace: Any, tmp_path: Path) -> PageRead:
+    trace.write_report(tmp_path / "report.html")
+    return PageRead(tmp_path / "report.html")
+
+
+def program(devices: int = 1) -> Program:
+    made = Program(devices)
+    ops = [
+        ("aten::mm", [[4096, 4096], [4096, 4096]], BF16, "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn", 300.0),
+        ("aten::add", [[8192, 8192], [8192, 8192]], "float", "elementwise_kernel<4, CUDAFunctor_add>", 180.0),
+        ("aten::copy_", [[8192, 8192], [8192, 8192]], "float", "copy_kernel", 120.0),
+        ("aten::mystery", [[64]], "float", "mystery_kernel", 50.0),
+    ]
+    if devices == 1:
+        ops.append(("aten::view", [[64]], "float", "no_work_kernel", 40.0))
+    time = 0.0
+    for device in range(devices):
+        for i, (name, shapes, dtype, kernel, duration) in enumerate(ops[: len(ops) - device]):
+            number = 10 * device + i + 1
+            made.op(name, time, 20, *shapes, dtype=dtype)
+            made.call("cudaLaunchKernel", time + 2, 5, correlation=number)
+            made.add("kernel", kernel, time + 10, duration, 7, device, correlation=number, device=device, stream=7)
+            time += duration + 30
+    return made
+
+
+def marks(page: PageRead, device: dict[str, Any]) -> dict[str, float]:
+    keys = page.texts(page.data["rows"]["columns"]["key"])
+    rows, times = page.column(device["rows"]), page.column(device["times"])
+    return {str(keys[row]): time for row, time in zip(rows.tolist(), times.tolist(), strict=True)}
+
+
+def test_marks_roofs_and_what_is_left_out(tmp_path: Path) -> None:
+    page = page_of(loaded(program()), tmp_path)
+    (device,) = page.data["sections"]["roofline"]["devices"]
+    assert marks(page, device) == {"aten::mm": 300.0, "aten::add": 180.0, "aten::copy_": 120.0}
+    without, unknown, less = device["left_out"]
+    assert (without["rows"], without["time"]) == (1, 40)
+    assert [page.strings[i] for i in without["names"]] == ["aten::view"]
+    assert (unknown["rows"], unknown["time"], [page.strings[i] for i in unknown["names"]]) == (
+        *(1, 50),
+        ["aten::mystery"],
+    )
+    assert less["rows"] == 0 and device["total"] == 690
+    rates = [roof["rates"]["datasheet"] for roof in device["roofs"]]
+    assert rates == sorted([PEAKS["bf16_tensor"], PEAKS["fp32"]], reverse=True) or np.allclose(
+        rates, [PEAKS["bf16_tensor"], PEAKS["fp32"]], rtol=1e-3
+    )
+    assert device["memory"]["rates"]["datasheet"] == BANDWIDTH
+    for roof in device["roofs"]:
+        for source, ridge in roof["ridges"].items():
+            assert math.isclose(ridge, roof["rates"][source] / device["memory"]["rates"][source])
+    names = [roof["label"].partition(":")[0] for roof in device["roofs"]]
+    assert names == ["bf16_tensor", "fp32"]
+
+
+def test_each_device_has_its_own_marks(tmp_path: Path) -> None:
+    page = page_of(loaded(program(2)), tmp_path)
+    first, second = page.data["sections"]["roofline"]["devices"]
+    assert (first["name"], second["name"]) == ("cuda:0", "cuda:1")
+    assert (
+        marks(page, first)
+        == marks(page, second)
+        == {
+            **{"aten::mm": 300.0, "aten::add": 180.0},
+            "aten::copy_": 120.0,
+        }
+    )
+    assert first["total"] == 650 and second["total"] == 600
+
+
+def test_ops_with_the_least_time_are_counted_past_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roofline, "MOST_MARKS", 1)
+    page = page_of(loaded(program()), tmp_path)
+    (device,) = page.data["sections"]["roofline"]["devices"]
+    assert marks(page, device) == {"aten::mm": 300.0}
+    less = device["left_out"][2]
+    assert (less["rows"], less["time"], [page.strings[i] for i in less["names"]]) == (
+        *(2, 300),
+        ["aten::add", "aten::copy_"],
+    )
+
+
+def test_a_cpu_profile_has_marks_of_its_own_time(tmp_path: Path) -> None:
+    x = fs.ones((256, 256))
+    with fs.profile(record_shapes=True) as prof:
+        fs.matmul(x, x)
+    page = page_of(prof, tmp_path)
+    (device,) = page.data["sections"]["roofline"]["devices"]
+    row = next(row for row in prof.key_averages(peaks="none") if row.key == "flopscope::matmul")
+    assert device["name"] == "cpu" and marks(page, device) == {"flopscope::matmul": row.self_cpu_time_total}
+
+
+def test_without_ops_there_is_no_roofline(tmp_path: Path) -> None:
+    made = Program()
+    made.add("kernel", "k", 0, 10, 7, 0, device=0, stream=7)
+    assert "roofline" not in page_of(loaded(made), tmp_path).data["sections"]

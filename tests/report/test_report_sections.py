@@ -1,0 +1,455 @@
+"""The data of the pages of comparisons, ranks and measurements, and of communication, read from the HTML."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+from helpers import ROOT
+from helpers.hand_traces import H200, NCCL, Program, in_a_row
+from helpers.report_pages import PageRead, handlers
+
+import flopscope as fs
+from flopscope.answers.analysis import PARTS
+from flopscope.answers.collective_kinds import kinds_of
+from flopscope.cli.program import main
+from flopscope.ranks.page import facts_of_ranks
+from flopscope.ranks.report import ranks_of, report_of_ranks
+from flopscope.report import communication, compare, ranks
+from flopscope.report.encode import Columns
+from flopscope.report.measurement import measurement_page
+from flopscope.report.page import write
+from flopscope.report.ranks import RankFacts, RankFinding, opened, ranks_page
+from flopscope.timing.distribution import describe
+from flopscope.timing.measurement import Measurement
+
+RECORDED = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
+NASTY = "</script><script>alert(1)</script>\u202e<img src=x onerror=alert(2)>"
+
+
+def load(name: str) -> fs.Trace:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fs.load_trace(RECORDED / f"{name}.json.gz")
+
+
+def numbers(page: PageRead, columns: dict[str, Any]) -> dict[str, list[float]]:
+    return {name: page.column(reference).tolist() for name, reference in columns.items()}
+
+
+def same(a: Any, b: Any) -> bool:
+    return bool(np.allclose(np.asarray(a, dtype=float), np.asarray(b, dtype=float), rtol=1e-6, equal_nan=True))
+
+
+# Comparisons ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def comparison() -> fs.Comparison:
+    return fs.compare(load("compile_fuse_before"), load("compile_fuse_after"), names=("eager", "compiled"))
+
+
+@pytest.fixture(scope="module")
+def compared(comparison: fs.Comparison, tmp_path_factory: pytest.TempPathFactory) -> PageRead:
+    path = tmp_path_factory.mktemp("compare") / "page.html"
+    comparison.write_report(path)
+    return PageRead(path)
+
+
+def test_a_comparison_has_its_changes_with_their_parts(comparison: fs.Comparison, compared: PageRead) -> None:
+    rows = compared.data["sections"]["compare"]["changes"]
+    found = numbers(compared, rows["numbers"])
+    expected = [(change, -1) for change in comparison.changes]
+    place = 0
+    for change in comparison.changes:
+        expected[place + 1 : place + 1] = [(part, place) for part in change.parts]
+        place += 1 + len(change.parts)
+    assert compared.texts(rows["name"]) == [change.name for change, _ in expected]
+    assert compared.column(rows["parent"]).tolist() == [parent for _, parent in expected]
+    assert compared.texts(rows["cause"]) == [change.cause for change, _ in expected]
+    assert compared.texts(rows["why"]) == [change.why for change, _ in expected]
+    assert same(found["time_a"], [change.time_a if change.a else math.nan for change, _ in expected])
+    assert same(found["calls_b"], [change.calls_b if change.b else math.nan for change, _ in expected])
+    assert same(found["flops_b"], [change.b.flops if change.b else math.nan for change, _ in expected])
+    assert same(found["pct_roofline_a"], [change.a.pct_roofline if change.a else math.nan for change, _ in expected])
+    assert same(found["difference"], [change.time_b - change.time_a for change, _ in expected])
+    both = [change.a and change.b and change.time_b > 0 for change, _ in expected]
+    pairs = zip(both, (change for change, _ in expected), strict=True)
+    ratios = [change.time_a / change.time_b if in_both else math.nan for in_both, change in pairs]
+    assert same(found["ratio"], ratios) and any(both)
+
+
+def test_a_comparison_has_the_accounting_of_both(comparison: fs.Comparison, compared: PageRead) -> None:
+    data = compared.data["sections"]["compare"]
+    assert data["time"] == pytest.approx(comparison.time) and data["verdict"] == comparison.verdict
+    assert [sum(part[run] for part in data["parts"]) for run in "ab"] == pytest.approx(comparison.time)
+    for which, name in enumerate(("compile_fuse_before", "compile_fuse_after")):
+        frame = load(name).accounting()
+        steps = frame[frame["step"].notna()]
+        shown = data["steps"][which]
+        assert compared.texts(shown["names"]) == list(steps["step"])
+        for part in PARTS:
+            assert same(compared.column(shown["parts"][part]), steps[part])
+        middle = steps.sort_values("total").iloc[(len(steps) - 1) // 2]
+        run = "ab"[which]
+        shares = {part["name"]: part[run] for part in data["parts"]}
+        assert shares == pytest.approx({part: middle[part] for part in shares})
+        assert comparison.parts[which] == pytest.approx({part: middle[part] for part in PARTS})
+        assert data["overviews"][which]["steps"] == len(steps)
+
+
+def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = (str(RECORDED / f"pointwise_{which}.json.gz") for which in ("before", "after"))
+    main(["compare", a, b, "-o", str(tmp_path / "page.html")])
+    page = PageRead(tmp_path / "page.html")
+    assert page.data["sections"]["compare"]["names"] == ["pointwise_before.json.gz", "pointwise_after.json.gz"]
+    assert page.data["sections"]["compare"]["verdict"][0].split()[0] in capsys.readouterr().out
+
+
+def test_overviews_of_a_comparison_refer_to_no_rows(compared: PageRead) -> None:
+    def rows(content: Any) -> list[int]:
+        if isinstance(content, dict):
+            return [n for key, value in content.items() for n in ([value] if key == "row" else rows(value))]
+        return [n for one in content for n in rows(one)] if isinstance(content, list) else []
+
+    found = rows(compared.data["sections"]["compare"]["overviews"])
+    assert found and set(found) == {-1}
+    assert compared.data["rows"] is None
+
+
+def test_tables_and_frames_have_a_page_too(tmp_path: Path) -> None:
+    table = load("pointwise_before").key_averages()
+    fs.compare(table, load("pointwise_after").key_averages().to_pandas()).write_report(tmp_path / "page.html")
+    data = PageRead(tmp_path / "page.html").data["sections"]["compare"]
+    assert data["time"] == [None, None] and data["parts"] == [] and data["overviews"] == data["steps"] == [None, None]
+    assert data["changes"]["count"] > 3
+
+
+def test_hostile_names_of_runs_and_ops_are_text(tmp_path: Path) -> None:
+    runs = [in_a_row((f"aten::{NASTY}", 10 * factor, ([64, 64],))).load() for factor in (1, 2)]
+    fs.compare(*runs, names=(NASTY, "b")).write_report(tmp_path / "page.html")
+    page = PageRead(tmp_path / "page.html")
+    assert "<script>alert" not in page.html and "<img" not in page.html and not handlers(page)
+    assert any("\\u202e" in text for text in page.strings)
+
+
+def test_rows_beyond_the_limit_are_counted(
+    comparison: fs.Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = sum(1 + len(change.parts) for change in comparison.changes)
+    monkeypatch.setattr(compare, "MOST_ROWS", 5)
+    comparison.write_report(tmp_path / "page.html")
+    changes = PageRead(tmp_path / "page.html").data["sections"]["compare"]["changes"]
+    assert (changes["count"], changes["left_out"]) == (5, every - 5)
+
+
+def test_a_comparison_of_nothing_has_a_page(tmp_path: Path) -> None:
+    empty = fs.load_trace(b'{"traceEvents": []}')
+    fs.compare(empty, empty, peaks="none").write_report(tmp_path / "page.html", title="nothing")
+    page = PageRead(tmp_path / "page.html")
+    assert page.data["sections"]["compare"]["changes"]["count"] == 0 and page.data["title"] == "nothing"
+
+
+# Communication --------------------------------------------------------------------------------------------------------
+
+
+def collectives(sized: bool = True) -> Program:
+    """Return a program with 30 allreduces and allgathers of three sizes, some beside a product."""
+    program, draw = Program(), random.Random(4)
+    for number in range(30):
+        at = 1000.0 * number
+        program.run("aten::mm", at, at + 10, 100, [512, 512], [512, 512])
+        kind, elements = draw.choice(["allreduce", "_allgather_base"]), 1 << draw.choice([10, 16, 20])
+        recorded = {"Collective name": kind, "In msg nelems": elements, "Out msg nelems": elements, "dtype": "Float"}
+        recorded |= {"Group size": 8, "Process Group Name": "0", "Process Group Ranks": str([*range(8)])}
+        program.op("record_param_comms", at + 5, 2)
+        program.correlation += 1
+        program.call("cudaLaunchKernel", at + 6, 1, correlation=program.correlation)
+        begin = at + draw.choice([60, 300])
+        name = NCCL if kind == "allreduce" else NCCL.replace("AllReduce", "AllGather")
+        program.work(name, begin, 150, stream=17, correlation=program.correlation, **(recorded if sized else {}))
+    return program
+
+
+def test_communication_equals_the_calls(tmp_path: Path) -> None:
+    trace = collectives().load()
+    trace.write_report(tmp_path / "page.html")
+    page = PageRead(tmp_path / "page.html")
+    data, frame = page.data["sections"]["communication"], trace.collectives()
+    assert data["count"] == data["shown"] == len(frame) == 30
+    assert data["time"] == pytest.approx(frame["duration"].sum())
+    assert data["exposed"] == pytest.approx(frame["exposed"].sum()) and 0 < data["exposed"] < data["time"]
+    whole = trace.accounting()["total"].iloc[-1]
+    assert data["exposed_pct_of_total"] == pytest.approx(100 * frame["exposed"].sum() / whole)
+    for name in ("start", "duration", "exposed", "message_bytes", "bus_gbytes_per_s"):
+        assert same(page.column(data["calls"][name]), frame[name])
+    assert page.texts(data["calls"]["collective"]) == list(frame["collective"])
+    groups = frame.groupby(["collective", "message_bytes"])
+    assert [(row["collective"], row["message_bytes"]) for row in data["sizes"]] == list(groups.groups)
+    for row, (_, group) in zip(data["sizes"], groups, strict=True):
+        assert row["calls"] == len(group)
+        assert (row["time"], row["exposed"]) == pytest.approx((group["duration"].sum(), group["exposed"].sum()))
+        bus = group["bus_gbytes_per_s"]
+        assert (row["bus_median"], row["bus_max"]) == pytest.approx((bus.median(), bus.max()))
+
+
+def test_unknown_sizes_are_null_and_come_last(tmp_path: Path) -> None:
+    trace = collectives(sized=False).load()
+    trace.write_report(tmp_path / "page.html")
+    page = PageRead(tmp_path / "page.html")
+    data = page.data["sections"]["communication"]
+    assert [row["message_bytes"] for row in data["sizes"]] == [None] * len(data["sizes"])
+    assert {row["bus_median"] for row in data["sizes"]} == {None}
+    assert np.isnan(page.column(data["calls"]["message_bytes"])).all()
+    calls = {"kind": ["b", "a", "b"], "size": [math.nan, 2.0, 1.0]}
+    calls |= {name: [1.0, 2.0, 3.0] for name in ("duration", "exposed", "message_bytes", "bus_gbytes_per_s")}
+    assert [kind.key for kind in kinds_of(calls, "kind", "size")] == [("a", 2.0), ("b", 1.0), ("b", None)]
+
+
+def test_a_page_lists_so_many_calls_and_sums_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(communication, "MOST_CALLS", 7)
+    trace = collectives().load()
+    trace.write_report(tmp_path / "page.html")
+    data = PageRead(tmp_path / "page.html").data["sections"]["communication"]
+    assert (data["count"], data["shown"], data["calls"]["start"]["length"]) == (30, 7, 7)
+    assert data["time"] == pytest.approx(trace.collectives()["duration"].sum())
+
+
+def test_sizes_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(communication, "MOST_SIZES", 2)
+    trace = collectives().load()
+    trace.write_report(tmp_path / "page.html")
+    data = PageRead(tmp_path / "page.html").data["sections"]["communication"]
+    times = trace.collectives().groupby(["collective", "message_bytes"])["duration"].sum().sort_values(ascending=False)
+    assert data["sizes_left_out"] == len(times) - 2
+    assert sorted(row["time"] for row in data["sizes"]) == pytest.approx(sorted(times[:2]))
+
+
+def test_a_profile_without_communication_has_no_section(tmp_path: Path) -> None:
+    load("pointwise_before").write_report(tmp_path / "page.html")
+    assert "communication" not in PageRead(tmp_path / "page.html").data["sections"]
+
+
+# Ranks ----------------------------------------------------------------------------------------------------------------
+
+
+def rank(number: int, steps: int = 3, late: float = 0.0) -> fs.Trace:
+    program = Program()
+    program.head["distributedInfo"] = {"rank": number, "world_size": 3}
+    for step in range(steps):
+        at = 2000.0 * step
+        program.step(step, at, 1900)
+        program.run("aten::mm", at + 5, at + 20, 300 + late, [512, 512], [512, 512])
+        program.op("record_param_comms", at + 9, 2)
+        program.correlation += 1
+        program.call("cudaLaunchKernel", at + 10, 1, correlation=program.correlation)
+        recorded = {"Collective name": "allreduce", "In msg nelems": 1 << 20, "Out msg nelems": 1 << 20, "Seq": step}
+        recorded |= {"dtype": "Float", "Group size": 3, "Process Group Name": "0", "Process Group Ranks": "[0, 1, 2]"}
+        begin = at + 330 + late
+        program.work(NCCL, begin, at + 900 - begin, stream=17, correlation=program.correlation, **recorded)
+    return program.load()
+
+
+@pytest.fixture(scope="module")
+def three() -> dict[int, fs.Trace]:
+    return {2: rank(2), 0: rank(0, steps=2), 1: rank(1, late=250.0)}
+
+
+def test_facts_are_those_of_each_rank(three: dict[int, fs.Trace]) -> None:
+    facts = facts_of_ranks(ranks_of(three))
+    assert facts.ranks == [0, 1, 2] and facts.devices == [H200["name"]] * 3
+    assert facts.steps == [f"ProfilerStep#{i}" for i in range(3)]
+    for place, number in enumerate(facts.ranks):
+        frame = three[number].accounting()
+        frame = frame[frame["step"].notna()].set_index("step").reindex(facts.steps)
+        for part in PARTS:
+            assert same(facts.parts[part][place], frame[part])
+            others = [three[other].accounting() for other in three if other != number]
+            means = [frame.loc[frame["step"].notna(), part].mean() for frame in others]
+            assert facts.others[part][place] == pytest.approx(np.median(means))
+        assert same(facts.totals[place], frame["total"])
+    expected = fs.stragglers(three)
+    assert facts.rank_rows[list(expected.ranks)].equals(expected.ranks)
+    assert facts.collectives is not None and facts.collectives.equals(expected.collectives)
+
+
+def test_a_page_of_ranks_shows_the_one_that_is_slow(three: dict[int, fs.Trace], tmp_path: Path) -> None:
+    write(tmp_path / "page.html", report_of_ranks(three))
+    page = PageRead(tmp_path / "page.html")
+    data = page.data["sections"]["ranks"]
+    assert next(iter(page.data["sections"])) == "ranks"
+    assert {"overview", "ops", "communication", "timeline"} <= set(page.data["sections"])
+    assert "show rank 1, that of the first finding" in page.text and data["opened"]["place"] == 1
+    assert page.column(data["rank"]).tolist() == [0, 1, 2]
+    lanes = page.data["sections"]["timeline"]["lanes"]
+    assert page.strings[lanes[0]["part"]] == "Rank 1"
+    expected = fs.stragglers(three).ranks
+    for name, reference in data["waits"].items():
+        assert same(page.column(reference), expected[name])
+    cells = page.column(data["cells"]["total"]).reshape(3, 3)
+    assert np.isnan(cells[0, 2]) and not np.isnan(cells[1:]).any()  # rank 0 recorded two steps
+    accounting = three[0].accounting()
+    assert page.column(data["time"])[0] == pytest.approx(accounting.loc[accounting["step"].notna(), "total"].mean())
+    calls = data["tables"]["collectives"]
+    assert (np.diff(page.column(calls["numbers"]["skew"])) <= 0).all() and calls["rows"] == 3
+    groups = data["tables"]["groups"]
+    assert page.column(groups["numbers"]["most_last"]).tolist() == [1]
+    assert set(data["tables"]) == {"collectives", "groups", "sizes"}
+
+
+def test_ranks_without_collectives_say_why(tmp_path: Path) -> None:
+    programs = {n: in_a_row(("aten::mm", 10.0 + n, ([64, 64], [64, 64]))).load() for n in range(2)}
+    for number, trace in programs.items():
+        trace.metadata["distributedInfo"] = {"rank": number, "world_size": 2}
+    write(tmp_path / "page.html", report_of_ranks(programs))
+    data = PageRead(tmp_path / "page.html").data["sections"]["ranks"]
+    assert data["waits"] is None and data["tables"] == {} and "No collective" in data["why"]
+
+
+def test_a_rank_with_invalid_metadata_is_left_out(three: dict[int, fs.Trace], tmp_path: Path) -> None:
+    wrong = rank(3)
+    wrong.metadata["baseTimeNanoseconds"] = "noon"
+    write(tmp_path / "page.html", report_of_ranks({**three, 3: wrong}))
+    page = PageRead(tmp_path / "page.html")
+    data = page.data["sections"]["ranks"]
+    assert page.column(data["rank"]).tolist() == [0, 1, 2]
+    assert any(note.startswith("Left out: ") and '"baseTimeNanoseconds"' in note for note in data["notes"])
+    with pytest.raises(ValueError, match="baseTimeNanoseconds"):
+        report_of_ranks({3: wrong})
+
+
+def facts_of(count: int, steps: int, awaited: float = 0.0) -> RankFacts:
+    parts = {part: np.full((count, steps), 1.0) for part in PARTS}
+    names = ("own", "excess", "slowness", "memory_peak", "collectives", "unmatched", "times_last", "waited")
+    frame = pandas.DataFrame({"rank": range(count), "host": None, "gpu": None, "awaited": 0.0})
+    frame[[*names, "waited_pct", "clock_offset", "clock_uncertainty"]] = 1.0
+    frame.loc[count - 1, "awaited"] = awaited
+    return RankFacts(
+        ranks=[*range(count)],
+        labels=["file"] * count,
+        devices=[""] * count,
+        steps=[f"step {i}" for i in range(steps)],
+        parts=parts,
+        rank_rows=frame,
+        verdict="No rank, link or step stands out.",
+        others={part: np.ones(count) for part in PARTS},
+        excess=np.zeros((count, steps)),
+    )
+
+
+def test_a_page_opens_on_the_first_finding_else_on_the_most_awaited_else_on_the_first() -> None:
+    found = [RankFinding("Rank 1 is slow.", "Look.", (9, 1)), RankFinding("Rank 0 is slow.", "Look.", (0,))]
+    assert opened(dataclasses.replace(facts_of(4, 2, awaited=5.0), findings=found))[0] == 1
+    assert (
+        opened(dataclasses.replace(facts_of(4, 2, awaited=5.0), findings=[RankFinding("Steps", "Look.", ())]))[0] == 3
+    )
+    assert opened(facts_of(4, 2, awaited=5.0))[0] == 3
+    assert opened(facts_of(4, 2))[0] == 0
+
+
+def test_steps_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "MOST_STEPS", 3)
+    columns = Columns()
+    data = ranks.section(facts_of(2, 5), columns)
+    columns.close()
+    assert (len(data["steps"]), data["steps_left_out"], data["cells"]["total"]["length"]) == (3, 2, 6)
+
+
+def test_ranks_of_nothing_known_have_a_page(tmp_path: Path) -> None:
+    facts = facts_of(3, 2)
+    for part in PARTS:
+        facts.parts[part][:] = math.nan
+    write(tmp_path / "page.html", ranks_page(facts))
+    page = PageRead(tmp_path / "page.html")
+    assert page.data["sections"]["ranks"]["time"] == {"type": "f8", "length": 3, "fill": None}
+    assert "A step takes" not in page.text
+
+
+def test_one_rank_has_a_page_that_compares_nothing(three: dict[int, fs.Trace], tmp_path: Path) -> None:
+    write(tmp_path / "page.html", report_of_ranks({1: three[1]}))
+    page = PageRead(tmp_path / "page.html")
+    assert page.data["title"] == "1 rank" and "One rank: there is no other to compare it with." in page.text
+    data = page.data["sections"]["ranks"]
+    assert all(np.isnan(page.column(one)).all() for one in data["others"].values()) and data["why"] == ""
+
+
+# Measurements ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_measurement_has_its_samples_and_verdict(tmp_path: Path) -> None:
+    x = fs.ones((64, 64))
+    measured = fs.measure(fs.add, x, x, max_time=0.05, peaks="none")
+    measured.write_report(tmp_path / "page.html", title="add of ones")
+    page = PageRead(tmp_path / "page.html")
+    data = page.data["sections"]["measurement"]
+    assert page.data["title"] == "add of ones" and measured.verdict in page.text
+    assert page.column(data["samples"]["time"]).tolist() == list(measured.samples)
+    for name in ("n", "median", "min", "iqr"):
+        assert data["statistics"][name] == getattr(measured, name)
+    assert data["ci"] == list(measured.ci) and dict(data["facts"])["samples"].startswith(str(measured.n))
+
+
+def test_unknown_values_of_a_measurement_are_null(tmp_path: Path) -> None:
+    nan = math.nan
+    measured = Measurement(
+        **vars(describe([5.0])),
+        **{"name": NASTY, "device": "cuda:0", "device_name": "?", "timing_source": "event", "cache": "hot"},
+        **{"discarded": 0, "batch": 1, "stopped": "", "flops": nan, "bytes_total_moved": nan, "tflops_per_s": nan},
+        **{"gbytes_per_s": nan, "arithmetic_intensity": nan, "pct_peak_flops": nan, "pct_peak_bandwidth": nan},
+        **{"pct_roofline": nan, "bound": "unknown", "samples": (5.0,)},
+    )
+    write(tmp_path / "page.html", measurement_page(measured, {}))
+    page = PageRead(tmp_path / "page.html")
+    data = page.data["sections"]["measurement"]
+    assert data["ci"] == [None, None] and data["roofline"] is None and data["statistics"]["std"] is None
+    assert "its work is unknown; pass flops= and bytes=" in data["notes"]
+    assert "<img" not in page.html and "<script>alert" not in page.html
+
+
+def test_a_sweep_has_a_row_for_each_size(tmp_path: Path) -> None:
+    sweep = fs.sweep("add", [16, 1 << 12], ["float32", "no_such"], max_time=0.01, peaks="none", progress=False)
+    sweep.write_report(tmp_path / "page.html")
+    page = PageRead(tmp_path / "page.html")
+    data, frame = page.data["sections"]["measurement"], sweep.to_pandas()
+    assert data["count"] == len(frame) == 4
+    for name in ("median", "ci_low", "bytes_total_moved", "gbytes_per_s", "pct_roofline"):
+        assert same(page.column(data["numbers"][name]), frame[name])
+    assert page.texts(data["texts"]["note"]) == list(frame["note"]) and "no_such" in frame["note"].iloc[2]
+
+
+def test_two_functions_have_their_ratios(tmp_path: Path) -> None:
+    x = fs.ones((32, 32))
+    times = fs.compare_times(lambda: fs.add(x, x), lambda: fs.sin(x), max_time=0.05, min_time=0.01)
+    times.write_report(tmp_path / "page.html")
+    page = PageRead(tmp_path / "page.html")
+    data = page.data["sections"]["measurement"]
+    assert page.column(data["ratios"]).tolist() == list(times.ratios)
+    assert (data["ratio"], data["ci"], data["verdict"]) == (times.ratio, list(times.ci), times.verdict)
+
+
+@pytest.mark.parametrize("kind", ["comparison", "measurement"])
+def test_a_failed_write_leaves_the_old_page(comparison: fs.Comparison, tmp_path: Path, kind: str) -> None:
+    x = fs.ones((8, 8))
+    subject: Any = comparison if kind == "comparison" else fs.measure(fs.add, x, x, max_time=0.01, peaks="none")
+    with pytest.raises(OSError, match="no folder"):
+        subject.write_report(tmp_path / "none" / "page.html")
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    path.chmod(0o444)
+    if not path.stat().st_mode & 0o222 and not _is_root():
+        with pytest.raises(OSError):
+            subject.write_report(path)
+        assert path.read_text() == "old"
+
+
+def _is_root() -> bool:
+    import os
+
+    return os.geteuid() == 0

@@ -1,0 +1,254 @@
+"""flopscope run: what it does after the program depends on nothing that the program left behind."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from helpers.run_programs import OPS, WITH_REPORT, done, environment, own, run, script, start
+from test_run_recording import wait_for
+
+LEFT = {
+    "no search path": "import sys; sys.path[:] = []; sys.meta_path[:] = []",
+    "deleted search path": "import sys; del sys.path, sys.meta_path, sys.path_hooks",
+    "search path and arguments of None": "import sys; sys.path = None; sys.argv = None",
+    "cleared modules": "import sys; sys.modules.clear()",
+    "another table of modules": "import sys; sys.modules = {}",
+    "some modules removed": """
+        import sys
+        for name in list(sys.modules):
+            if name.split('.')[0] in ('json', 're', 'threading', 'flopscope', 'os', 'collections'):
+                del sys.modules[name]
+        """,
+    "NumPy removed": "import numpy, sys\nfor n in list(sys.modules):\n    if n.startswith('numpy'): del sys.modules[n]",
+    "modules of None": "import sys; sys.modules.update(numpy=None, jinja2=None, gzip=None, statistics=None)",
+    "mocks of modules": """
+        import sys
+        from unittest.mock import MagicMock
+        sys.modules.update(numpy=MagicMock(), jinja2=MagicMock(), gzip=MagicMock(), json=MagicMock())
+        """,
+    "patched functions": """
+        import io, json, os, re, threading, time
+        json.dumps = os.open = os.write = os.stat = io.open = os.path.abspath = time.time = re.compile = None
+        threading.Thread = None
+        """,
+    "replaced builtins": "import builtins\nfor n in ('open', 'print', 'len', 'str', 'int'): setattr(builtins, n, None)",
+    "an import that fails": """
+        import builtins
+        def fail(*_, **__): raise ImportError('no')
+        builtins.__import__ = fail
+        """,
+    "few descriptors": "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))",
+    "small files": "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (10, -1))",
+    "no memory": "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 20, -1))",
+    "a removed folder": "import os; os.mkdir('below'); os.chdir('below'); os.rmdir('../below')",
+    "no environment": "import os; os.environ.clear(); os.environ = None",
+    "closed streams": "import sys; sys.stdout.close(); sys.stderr.close()",
+    "no streams": "import sys; sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = None",
+    "closed descriptors": "import os; os.closerange(3, 1000)",
+    "little recursion": "import sys; sys.setrecursionlimit(30)",
+    "a trace function that raises": "import sys\ndef trace(*_): raise ValueError\nsys.settrace(trace)",
+    "threads that are traced": "import threading\ndef trace(*_): raise ValueError\nthreading.settrace(trace)",
+    "small stacks": "import threading; threading.stack_size(32768)",
+    "errors of NumPy": "import numpy; numpy.seterr(all='raise')",
+    "decimals of one digit": "import decimal; c = decimal.getcontext(); c.prec = 1; c.traps[decimal.Inexact] = True",
+    "a timer": """
+        import signal
+        def late(*_): raise TimeoutError
+        signal.signal(signal.SIGALRM, late)
+        signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+        import atexit; atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
+        """,
+    "a folder for temporary files that is absent": "import tempfile; tempfile.tempdir = '/absent'",
+}
+BESIDE = "csv datetime decimal gzip html jinja2 json logging markupsafe pickle platform queue resource secrets shutil"
+BESIDE += " socket statistics string tempfile textwrap zipfile"
+
+
+def run_all(folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
+    return run(folder, "--trace", "t.json.gz", "-o", "r.html", path)
+
+
+def check_results(folder: Path, result: subprocess.CompletedProcess[str], name: str = "program.py") -> None:
+    """Summary, trace and report are complete."""
+    assert "edges" in result.stderr, result.stderr  # a row of the summary
+    trace = json.loads(gzip.decompress((folder / "t.json.gz").read_bytes()))
+    assert [event["name"] for event in trace["traceEvents"]].count("flopscope::neg") == 1
+    page = (folder / "r.html").read_text(encoding="utf-8")
+    assert f"<title>{name}" in page and page.rstrip().endswith("</html>")
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_results_are_written_whatever_the_program_left(name: str, tmp_path: Path) -> None:
+    code = script(tmp_path, LEFT[name], "left.py").read_text()
+    result = run_all(tmp_path, script(tmp_path, OPS + code))
+    assert (result.returncode, result.stdout) == (0, ""), result.stderr
+    check_results(tmp_path, result)
+
+
+def test_files_beside_the_script_are_the_programs_and_not_flopscopes(tmp_path: Path) -> None:
+    """The program finds its own modules, as under Python, and flopscope those of Python's library."""
+    names = BESIDE.split()
+    for name in names:
+        script(tmp_path, f"x = {name!r}\n", f"{name}.py")
+    text = f"import {', '.join(names)}\nprint([m.x for m in ({', '.join(names)})])\n"
+    more = "import atexit\natexit.register(lambda: print(__import__('json').x, __import__('gzip').x))\n"
+    path = script(tmp_path, text + more)
+    plain = done(tmp_path, [str(path)])
+    assert plain.returncode == 0 and plain.stdout.count("json") == 2
+    for launch in (["-m", "flopscope"], ["-c", "import sys; from flopscope.cli.program import main; sys.exit(main())"]):
+        path.write_text(text + OPS + more)
+        folder = tmp_path if launch[0] == "-m" else tmp_path.parent  # -c looks in the current folder, as Python does
+        result = done(
+            folder, [*launch, "run", "--trace", f"{tmp_path}/t.json.gz", "-o", f"{tmp_path}/r.html", str(path)]
+        )
+        assert (result.returncode, result.stdout) == (0, plain.stdout), result.stderr
+        check_results(tmp_path, result)
+
+
+def test_the_program_has_its_state_back_after_the_results(tmp_path: Path) -> None:
+    code = """
+        import atexit, builtins, decimal, json, os, resource, signal, sys, threading
+        def dumps(*_): return 'mine'
+        def state():
+            os_environ = dict(os.environ)
+            return (sys.path, sys.argv, json.dumps(0), os.umask(0o27), os_environ.get('MINE'), 'HOME' in os_environ,
+                    resource.getrlimit(resource.RLIMIT_NOFILE), threading.stack_size(1 << 20), sys.getrecursionlimit(),
+                    signal.getsignal(signal.SIGUSR1), builtins.input, decimal.getcontext().prec,
+                    'gettext' in sys.modules)
+        json.dumps = dumps
+        builtins.input = dumps
+        sys.path = ['/mine']; sys.argv = ['mine']
+        os.umask(0o27)
+        os.environ['MINE'] = '1'; os.environ.pop('HOME', None)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (20, 50))
+        threading.stack_size(1 << 20)
+        sys.setrecursionlimit(300)
+        signal.signal(signal.SIGUSR1, dumps)
+        decimal.getcontext().prec = 3
+        sys.modules.pop('gettext', None)
+        before = state()
+        def compare():
+            after = state()
+            print('same' if after == before else (before, after))
+        atexit.register(compare)
+        """
+    text = script(tmp_path, code, "code.py").read_text()
+    result = run_all(tmp_path, script(tmp_path, OPS + text))
+    assert result.stdout == "same\n", result.stderr
+    check_results(tmp_path, result)
+    umask = os.umask(0)
+    os.umask(umask)
+    assert (tmp_path / "t.json.gz").stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_an_import_after_the_results_is_the_same_module(tmp_path: Path) -> None:
+    """Packages with extension modules, which flopscope may have imported, can be loaded only once."""
+    more = "def late():\n    import numpy, json\n    print(numpy.arange(2), json.dumps([1]))\n"
+    more += "import atexit; atexit.register(late)\n"
+    result = run_all(tmp_path, script(tmp_path, OPS + more))
+    assert result.stdout == "[0 1] [1]\n", result.stderr
+
+
+def test_each_result_is_attempted_and_a_failure_says_something(tmp_path: Path) -> None:
+    fail = "class Odd(Exception):\n    def __str__(self): raise ValueError\n"
+    fail += "def fail(*_, **__): raise {}\nfs.profile.{} = fail\n"
+    for what, named in (
+        ("MemoryError", "MemoryError"),
+        ("Odd", "Odd"),
+        ("SystemExit", "SystemExit"),
+        ("KeyError(1)", "KeyError: 1"),
+    ):
+        for method, kind in (("summary", "summary"), ("export_chrome_trace", "trace"), ("write_report", "report")):
+            for file in tmp_path.glob("[tr].*"):
+                file.unlink()
+            result = run_all(tmp_path, script(tmp_path, OPS + fail.format(what, method)))
+            assert f"there is no {kind}: {named}\n" in f"{own(result.stderr)}\n", result.stderr
+            assert result.returncode == 0
+            assert ("edges" in result.stderr) == (kind != "summary")
+            assert (tmp_path / "t.json.gz").exists() == (kind != "trace")
+            assert (tmp_path / "r.html").exists() == (kind != "report")
+
+
+# Standard error -------------------------------------------------------------------------------------------------------
+
+
+def test_messages_go_to_the_standard_error_of_the_start(tmp_path: Path) -> None:
+    """Not into a file that has got its descriptor, nor into one that has got the duplicate's."""
+    for code in (
+        "import os; f = os.open('file', os.O_RDWR | os.O_CREAT); os.dup2(f, 2)",
+        "import os; os.closerange(3, 1000)\nfor _ in range(300): os.open('file', os.O_RDWR | os.O_CREAT)",
+        "import os; os.closerange(2, 1000)\nfor _ in range(300): os.open('file', os.O_RDWR | os.O_CREAT)",
+    ):
+        result = run_all(tmp_path, script(tmp_path, OPS + code))
+        assert result.returncode == 0 and (tmp_path / "file").read_bytes() == b""
+        assert ("report: " in result.stderr) == ("(2, " not in code)
+
+
+def test_the_standard_error_is_not_kept_open_by_others(tmp_path: Path) -> None:
+    """A process that the program leaves behind with closed streams keeps no pipe of flopscope's open."""
+    code = """
+        import os, subprocess, time
+        if os.fork() == 0:
+            os.close(0); os.close(1); os.close(2)
+            time.sleep(40); os._exit(0)
+        null = subprocess.DEVNULL
+        subprocess.Popen(['sleep', '40'], stdin=null, stdout=null, stderr=null, close_fds=False)
+        print(os.open('file', os.O_RDWR | os.O_CREAT))
+        """
+    began = time.monotonic()
+    result = run(tmp_path, "--no-report", "--no-summary", "--no-samples", script(tmp_path, code))
+    assert time.monotonic() - began < 30
+    assert result.stdout == "3\n", "descriptors are numbered as under Python"
+
+
+# Signals --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", ["TERM", "HUP", "INT"])
+def test_a_signal_to_process_and_group_is_one(number: str, tmp_path: Path) -> None:
+    path = script(tmp_path, OPS + "import time\ntime.sleep(60)\n")
+    options = ["--trace", "t.json.gz", "-o", "r.html"]
+    command = ["timeout", "-s", number, "8", sys.executable, "-m", "flopscope", "run", *options, str(path)]
+    result = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=110)
+    assert "incomplete" not in result.stderr
+    check_results(tmp_path, result)
+
+
+def test_copies_of_a_signal_within_a_second_are_ignored(tmp_path: Path) -> None:
+    path = script(tmp_path, OPS + "import pathlib, time\npathlib.Path('ready').touch()\ntime.sleep(60)\n")
+    with start(tmp_path, ["-m", "flopscope", "run", "--trace", "t.json.gz", "-o", "r.html", str(path)]) as process:
+        wait_for(tmp_path / "ready")
+        for _ in range(5):
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGHUP)
+            time.sleep(0.01)
+        _, err = process.communicate(timeout=100)
+    assert process.returncode in (-signal.SIGTERM, -signal.SIGHUP) and "incomplete" not in err
+    check_results(tmp_path, subprocess.CompletedProcess([], 0, "", err))
+
+
+def test_a_signal_while_results_are_written_ends_the_process_after_them(tmp_path: Path) -> None:
+    slow = WITH_REPORT.replace("time.sleep(60)", "time.sleep(2)")
+    with start(tmp_path, ["-c", slow, str(script(tmp_path, OPS))], SLOW_REPORT="1") as process:
+        wait_for(tmp_path / "program.report.begun")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGTERM
+    assert (tmp_path / "program.report.html").read_text() == "report of 2 events"
+
+
+def test_a_signal_in_a_deep_recursion_has_room_for_the_results(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\ndef f(n):\n    f(n - 1) if n else os.kill(os.getpid(), 15)\nf(sys.getrecursionlimit() - 40)\n"
+    )
+    result = run_all(tmp_path, script(tmp_path, OPS + code))
+    assert result.returncode == -signal.SIGTERM
+    check_results(tmp_path, result)

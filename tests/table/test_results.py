@@ -1,0 +1,158 @@
+"""Results: the methods that a profile and a recorded trace have in common."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from helpers.tables import make_table
+
+import flopscope as fs
+from flopscope.results.categories import by_category, category_of
+from flopscope.results.ranks import join_ranks
+from flopscope.results.results import Results
+
+
+def test_results_without_events_are_errors() -> None:
+    empty = Results()
+    assert len(empty) == 0 and bool(empty) and empty.dropped == 0 and empty.get_trace_id() is None
+    for method in (empty.key_averages, empty.events, empty.step_breakdown, empty.summary, empty.coverage):
+        with pytest.raises(RuntimeError, match=r"^there is no .*: nothing was recorded$"):
+            method()
+    with pytest.raises(ValueError, match="with_stack=True"):
+        empty.key_averages(group_by_stack_n=2)
+    with pytest.raises(ValueError, match="with_stack=True"):
+        empty.export_stacks("nowhere")
+
+
+def test_results_need_only_a_core(tmp_path: Path) -> None:
+    x = fs.ones((4, 4))
+    with fs.profile(record_shapes=True) as prof:
+        fs.add(x, x)
+    results = Results()
+    results._core, results.record_shapes = prof._core, True
+    table, expected = (r.key_averages(group_by_input_shape=True, peaks="none") for r in (results, prof))
+    assert table.to_dicts() == expected.to_dicts()
+    assert results.coverage() == prof.coverage() and len(results) == len(prof) == len(results.events())
+    results.add_metadata("who", "a test")
+    results.export_chrome_trace(tmp_path / "trace.json")
+    assert '"who": "a test"' in (tmp_path / "trace.json").read_text()
+
+
+# Ranks ----------------------------------------------------------------------------------------------------------------
+
+
+def test_ranks_of_a_row_are_adjacent_and_sorted_by_their_maximum() -> None:
+    tables = {
+        1: make_table(
+            {"key": "a", "cpu_time_total": 9.0, "self_cpu_time_total": 1.0}, {"key": "b", "cpu_time_total": 3.0}
+        ),
+        0: make_table(
+            {"key": "b", "cpu_time_total": 5.0, "self_cpu_time_total": 4.0}, {"key": "a", "cpu_time_total": 2.0}
+        ),
+    }
+    joined = join_ranks(tables, "cpu_time_total")
+    assert [(row.key, row.rank, row.cpu_time_total) for row in joined] == [
+        ("a", 0, 2.0), ("a", 1, 9.0), ("b", 0, 5.0), ("b", 1, 3.0)
+    ]  # fmt: skip
+    assert joined.self_cpu_time_total == 5.0
+    assert [row.key for row in join_ranks(tables, "cpu_time_total", limit=1)] == ["a", "a"]
+    assert [row.key for row in join_ranks(tables)] == ["a", "a", "b", "b"]
+    assert "  Rank  " in joined.table() and ">Rank</th>" in joined._repr_html_()
+    assert next(iter(joined.to_dicts()[0])) == "rank" and joined[1:].ranks == [1, 0, 1]
+    assert tables[0][0].rank is None and "Rank" not in tables[0].table()
+
+
+def test_coverage_of_ranks_is_weighted_by_their_time() -> None:
+    known = {"bytes": 1.0, "flops": 0.5, "unmodelled": [("x", 1.0)]}
+    less = {"bytes": 0.5, "flops": float("nan"), "unmodelled": [("y", 5.0), ("x", 2.0)]}
+    tables = {0: make_table({"key": "k"}, coverage=known, self_cpu_time_total=30.0)}
+    tables[1] = make_table({"key": "k"}, coverage=less, self_cpu_time_total=10.0)
+    covered = join_ranks(tables).coverage()
+    assert covered["bytes"] == pytest.approx((30 * 1.0 + 10 * 0.5) / 40) and covered["flops"] == 0.5
+    assert covered["unmodelled"] == [("y", 5.0), ("x", 3.0)] and "estimated" not in covered
+    known["estimated"], less["estimated"] = [("z", 1.0)], [("v", 4.0), ("z", 2.0)]
+    tables = {rank: make_table({"key": "k"}, coverage=c) for rank, c in enumerate((known, less))}
+    assert join_ranks(tables).coverage()["estimated"] == [("v", 4.0), ("z", 3.0)]
+
+
+def test_one_rank_without_gpu_activity_is_reported() -> None:
+    tables = {rank: make_table({"key": "k"}, device_unseen=rank == 1) for rank in (0, 1)}
+    assert join_ranks(tables).device_unseen and "no activity of that GPU" in join_ranks(tables).table()
+    assert not join_ranks({0: tables[0]}).device_unseen
+
+
+# Categories -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("aten::addmm", "matrix product"),
+        ("aten::_scaled_mm", "matrix product"),
+        ("flopscope::matmul", "matrix product"),
+        ("aten::cudnn_convolution", "convolution"),
+        ("aten::convolution_backward", "convolution"),
+        ("aten::_scaled_dot_product_flash_attention_backward", "attention"),
+        ("aten::native_layer_norm_backward", "normalisation"),
+        ("aten::_log_softmax", "normalisation"),
+        ("aten::add_", "pointwise"),
+        ("aten::_foreach_addcdiv_", "pointwise"),
+        ("aten::sum", "reduction"),
+        ("aten::max_pool2d_with_indices", "reduction"),
+        ("aten::_to_copy", "copies"),
+        ("aten::embedding_dense_backward", "copies"),
+        ("nccl:all_reduce", "communication"),
+        ("triton_poi_fused_cat_relu_5", "pointwise"),
+        ("triton_red_fused_native_layer_norm_0", "reduction"),
+        ("my own range", "other"),
+        ("addmm", "matrix product"),
+        ("MyConvolution", "other"),
+    ],
+)
+def test_ops_have_categories(name: str, category: str) -> None:
+    assert category_of(name) == category
+
+
+def test_categories_sum_host_rows_and_device_work_without_an_op() -> None:
+    common = {"timing_source": "trace"}
+    table = make_table(
+        {"key": "aten::mm", "count": 2, "self_cpu_time_total": 3.0, "self_device_time_total": 40.0,
+         "device_busy_time": 40.0, "flops": 8e6, "bytes_total_moved": 2e6, "pct_roofline": 50.0, **common},
+        {"key": "aten::bmm", "count": 1, "self_cpu_time_total": 2.0, "self_device_time_total": 10.0,
+         "device_busy_time": 10.0, "flops": 1e6, "bytes_total_moved": 1e6, "pct_roofline": 100.0, **common},
+        {"key": "aten::relu", "count": 5, "self_cpu_time_total": 1.0},
+        {"key": "a kernel", "device_type": "cuda", "self_device_time_total": 50.0},
+        {"key": "a replayed kernel", "device_type": "cuda", "self_device_time_total": 25.0},
+    )  # fmt: skip
+    rows = {row.key: row for row in by_category(table)}
+    assert list(rows) == ["matrix product", "pointwise", "(no op)"]
+    product = rows["matrix product"]
+    assert (product.count, product.self_cpu_time_total, product.self_device_time_total) == (3, 5.0, 50.0)
+    assert product.flops == 9e6 and product.arithmetic_intensity == 3.0
+    assert product.tflops_per_s == pytest.approx(9e6 / 50e-6 / 1e12)
+    assert product.gbytes_per_s == pytest.approx(3e6 / 50e-6 / 1e9)
+    assert product.pct_roofline == pytest.approx((50 * 40 + 100 * 10) / 50)
+    assert rows["(no op)"].self_device_time_total == 25.0
+    assert rows["pointwise"].flops != rows["pointwise"].flops  # unknown
+    assert by_category(table).self_device_time_total == table.self_device_time_total
+
+
+def test_rates_of_a_category_cover_only_rows_with_rates() -> None:
+    table = make_table(
+        {"key": "attention", "is_user_annotation": True, "self_cpu_time_total": 2.0, "cpu_time_total": 100.0,
+         "flops": 3e6, "bytes_total_moved": 1e6, "tflops_per_s": 0.03, "gbytes_per_s": 10.0},
+        {"key": "my attention", "self_cpu_time_total": 50.0, "cpu_time_total": 60.0, "flops": 6e6},
+        {"key": "other attention", "self_cpu_time_total": 1000.0},
+        {"key": "aten::mm", "self_cpu_time_total": 5.0, "flops": 1e6, "bytes_total_moved": 1e6,
+         "tflops_per_s": math.nan, "gbytes_per_s": math.nan},
+    )  # fmt: skip
+    rows = {row.key: row for row in by_category(table)}
+    attention = rows["attention"]
+    assert attention.self_cpu_time_total == 1052.0 and attention.flops == 6e6, "the ops count the work"
+    assert attention.tflops_per_s == pytest.approx(6e6 / 50 / 1e6) and math.isnan(attention.gbytes_per_s)
+    product = rows["matrix product"]
+    assert product.flops == 1e6 and math.isnan(product.tflops_per_s + product.gbytes_per_s), "no row has a rate"
+    (alone,) = by_category(table[:1])
+    assert alone.flops == 3e6 and alone.tflops_per_s == pytest.approx(3e6 / 100 / 1e6), "rated by its total time"

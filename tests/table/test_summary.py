@@ -1,0 +1,384 @@
+"""Summaries of given events: numbers compared with NumPy on a timeline of moments, and their text."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import re
+import sys
+import warnings
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import ROOT
+
+import flopscope as fs
+from flopscope import _core
+from flopscope.cli.program import main
+from flopscope.results import summary
+from flopscope.support.columns import Rows
+from flopscope.support.units import short_time_text
+from flopscope.views.summary import Summary
+
+RESULTS = ROOT / "benchmarks" / "results"
+
+PARTS = ["kernel", "memcpy", "memset", "communication", "runtime", "data_loading", "other_cpu", "other"]
+FACTS = {
+    "compute_major": 9,
+    "compute_minor": 0,
+    "max_threads_per_block": 1024,
+    "max_threads_per_sm": 2048,
+    "registers_per_block": 65536,
+    "registers_per_sm": 65536,
+    "warp_size": 32,
+    "shared_memory_per_block_optin": 232448,
+    "shared_memory_per_sm": 233472,
+    "sm_count": 10,
+    "max_blocks_per_sm": 32,
+}
+NAMES = {  # by category of the time, and by use of the tensor cores
+    "void at::native::elementwise_kernel<128, 4>(int)": ("kernel", False),
+    "nvjet_sm90_tst_64x64": ("kernel", True),
+    "volta_sgemm_128x64_nn": ("kernel", False),
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL": ("communication", False),
+}
+
+
+def launch(blocks: int, threads: int = 256) -> dict[str, Any]:
+    return {"grid": (blocks, 1, 1), "block": (threads, 1, 1), "registers": 16}
+
+
+def kernel(core: _core.Store, name: str, start: int, duration: int, blocks: int, **more: Any) -> None:
+    _core._append(core, "kernel", name, start, duration, launch=launch(blocks), **{"device": 0, **more})
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    core = _core.Store()
+    _core._set_device(core, 0, FACTS)
+    span = 4000
+    running = {part: np.zeros(span, bool) for part in PARTS}
+    blocks, kernels, work = np.zeros(span, int), np.zeros(span, bool), np.zeros(span, bool)
+    weighted = tensor = total = 0.0
+
+    edges = np.sort(rng.choice(np.arange(200, 3800), 4, replace=False))
+    for i in range(3):
+        _core._append(core, "step", f"ProfilerStep#{i}", int(edges[i]), int(edges[i + 1] - edges[i]))
+        _core._append(core, "op", "aten::add", int(edges[i]), 1)  # a step without any work may be none
+        running["other_cpu"][edges[i]] = True
+    inside = np.zeros(span, bool)
+    inside[edges[0] : edges[3]] = True
+
+    for _ in range(150):
+        begin, length = int(rng.integers(span - 200)), int(rng.integers(60))
+        here = slice(begin, begin + length)
+        kind = str(rng.choice(["kernel", "memcpy", "memset", "runtime", "overhead", "sync", "op", "range"]))
+        if kind == "kernel":
+            name, grid, threads = str(rng.choice(list(NAMES))), int(rng.integers(1, 60)), int(rng.integers(1, 33)) * 32
+            stream = int(rng.integers(4))
+            _core._append(core, kind, name, begin, length, device=0, stream=stream, launch=launch(grid, threads))
+            running[NAMES[name][0]][here] = kernels[here] = work[here] = True
+            blocks[here] += grid
+            resident = min(2048 // threads, 32)  # 16 registers and no shared memory bound nothing
+            time = int(inside[here].sum())
+            weighted += time * 100 * min(resident, grid / 10) * threads / 2048
+            tensor += time * NAMES[name][1]
+            total += time
+        elif kind in ("memcpy", "memset"):
+            _core._append(core, kind, kind, begin, length, device=0, stream=9)
+            running[kind][here] = work[here] = True
+        elif kind in ("op", "range"):
+            loads = bool(rng.integers(2))
+            _core._append(core, kind, "enumerate(DataLoader)#X.__next__" if loads else "aten::add", begin, length)
+            running["data_loading" if loads else "other_cpu"][here] = True
+        else:
+            _core._append(core, kind, "call", begin, length, thread=int(rng.integers(3)))
+            running["runtime"][here] = True
+    running["other"][:] = True
+
+    first = np.array([running[part] for part in PARTS]).argmax(axis=0)
+    frame = summary.step_breakdown(core)
+    assert list(frame.columns) == ["step", *PARTS, "total"]
+    assert list(frame["step"]) == ["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2"]
+    for i, row in enumerate(frame.to_dict("records")):
+        moments = first[edges[i] : edges[i + 1]]
+        assert [row[part] for part in PARTS] == [np.sum(moments == p) / 1000 for p in range(len(PARTS))]
+        assert row["total"] == len(moments) / 1000
+
+    gpu = summary.gpu_summary(core)
+    assert list(gpu.columns) == [
+        "device",
+        "gpu_utilization",
+        "sm_efficiency",
+        "achieved_occupancy",
+        "tensor_core_time",
+        "idle",
+    ]
+    expected = (
+        100 * kernels[inside].mean(),
+        100 * np.minimum(blocks[inside] / 10, 1).mean(),
+        weighted / total,
+        100 * tensor / total,
+        100 * (1 - work[inside].mean()),
+    )
+    np.testing.assert_allclose(gpu.iloc[0].to_list(), [0, *expected], rtol=1e-6)  # occupancy is in single precision
+    one = summary.gpu_summary(core, "ProfilerStep#1")
+    np.testing.assert_allclose(one["gpu_utilization"], 100 * kernels[edges[1] : edges[2]].mean())
+
+
+def test_launches_are_derived_from_api_calls() -> None:
+    core = _core.Store()
+    for i in range(4):  # the stream is idle at each call: kernels of 1 us every 100 us
+        _core._append(core, "runtime", "cudaLaunchKernel", 100_000 * i, 4_000, correlation=i)
+        kernel(core, "k", 100_000 * i + 6_000, 1_000, 1, correlation=i)
+    kernel(core, "k", 900_000, 1_000, 1, correlation=77)  # the call of this kernel was not recorded
+    frame = summary.launch_summary(core)
+    assert frame.to_dict("records") == [
+        {
+            "device": 0,
+            "kernels": 4.0,
+            "launches": 4.0,
+            "delay_min": 6.0,
+            "delay_median": 6.0,
+            "delay_p95": 6.0,
+            "delay_max": 6.0,
+            "negative_delays": 0.0,
+            "call_time_median": 4.0,
+            "queue_mean": 0.0,
+            "queue_max": 0.0,
+            "launch_bound_pct": 100.0,
+            "idle_lost": 3 * 99.0,
+        }
+    ]
+
+
+def test_kernels_that_start_before_their_call_reveal_a_skewed_clock(capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(4)
+    delays = rng.integers(5_000, 90_000, 50)  # ns
+    texts = {}
+    for skew in (0, 40_000):  # how far the device's clock is behind
+        core = _core.Store()
+        for i, delay in enumerate(delays.tolist()):
+            _core._append(core, "runtime", "cudaLaunchKernel", 200_000 * (i + 1), 4_000, correlation=i)
+            kernel(core, "k", 200_000 * (i + 1) + delay - skew, 1_000, 1, correlation=i)
+        (row,) = summary.launch_summary(core).to_dict("records")
+        assert row["negative_delays"] == np.sum(delays < skew) and row["launches"] == len(delays)
+        assert row["delay_min"] == pytest.approx((delays.min() - skew) / 1000)
+        texts[skew] = " ".join(details(core).split())
+    most = short_time_text((40_000 - delays.min()) / 1000)
+    assert "clocks" not in texts[0]
+    assert f"cuda:0: {np.sum(delays < 40_000)} of 50 launches have a negative delay" in texts[40_000]
+    assert f"by up to {most}. The clocks of host and device disagree by about that" in texts[40_000]
+
+
+def test_an_empty_profile_has_no_rows_and_a_message() -> None:
+    core = _core.Store()
+    assert [len(make(core)) for make in (summary.gpu_summary, summary.step_breakdown, summary.launch_summary)] == [
+        0
+    ] * 3
+    assert details(core) == "Nothing was recorded.\n"
+
+
+def test_a_profile_without_steps_or_devices_has_one_row() -> None:
+    core = _core.Store()
+    _core._append(core, "op", "flopscope::add", 1_000, 500)
+    _core._set_window(core, 0, 2_000)
+    frame = summary.step_breakdown(core)
+    assert len(frame) == 1 and frame["step"][0] is None
+    assert frame["other_cpu"][0] == 0.5 and frame["other"][0] == 1.5 and frame["total"][0] == 2.0
+    assert len(summary.gpu_summary(core)) == 0
+    text = details(core)
+    assert not text.strip()  # the accounting says it all
+
+
+def test_missing_values_are_nan_and_shown_as_missing() -> None:
+    core = _core.Store()
+    _core._append(core, "kernel", "k", 0, 1_000, device=1)
+    row = summary.gpu_summary(core).iloc[0]
+    assert row["device"] == 1 and row["gpu_utilization"] == 100
+    assert math.isnan(row["sm_efficiency"]) and math.isnan(row["achieved_occupancy"])
+    assert [line.split() for line in details(core).splitlines()][2] == [
+        "cuda:1",
+        "100.0%",
+        "--",
+        "--",
+        "0.0%",
+        "0.0%",
+    ]
+
+
+def test_a_running_profile_and_an_unknown_step_are_errors() -> None:
+    recorder = _core.Profiler()
+    core = recorder.store
+    recorder.start()
+    try:
+        for make in (summary.gpu_summary, summary.step_breakdown, summary.launch_summary, summary.details):
+            with pytest.raises(RuntimeError, match="still running"):
+                make(core)
+    finally:
+        recorder.stop()
+    with pytest.raises(ValueError, match='"x": the profile has no steps'):
+        summary.gpu_summary(core, "x")
+    for i in range(3):
+        _core._append(core, "step", f"ProfilerStep#{i}", 10 * i, 10)
+    with pytest.raises(
+        ValueError, match='"ProfilerStep#7": the profile has 3 steps, from "ProfilerStep#0" to "ProfilerStep#2"'
+    ):
+        summary.gpu_summary(core, "ProfilerStep#7")
+
+
+def details(core: _core.Store) -> str:
+    return f"{Summary(summary.details(core), {})}\n"
+
+
+def busy_core(steps: int) -> _core.Store:
+    """Return a profile with every part, on two devices, in each step of 1 ms; the tests below derive their numbers."""
+    core = _core.Store()
+    for device in (0, 7):
+        _core._set_device(core, device, FACTS)
+    for i in range(steps):
+        at = 1_000_000 * i
+        _core._append(core, "step", f"a step with a long name, number {i}", at, 1_000_000)
+        _core._append(core, "runtime", "cudaLaunchKernel", at + 50_000, 10_000, correlation=i)
+        kernel(core, "volta_sgemm_128x64_nn", at + 100_000, 200_000, 10, correlation=i)
+        kernel(core, "ncclDevKernel_AllReduce", at + 200_000, 250_000, 1, stream=8)
+        kernel(core, "nvjet_sm90", at, 900_000, 10, device=7)
+        _core._append(core, "memcpy", "copy", at + 450_000, 10_000, device=0)
+        _core._append(core, "memset", "fill", at + 460_000, 10_000, device=0)
+        _core._append(core, "op", "enumerate(DataLoader)#X.__next__", at + 900_000, 80_000)
+        _core._append(core, "op", "aten::add", at + 980_000, 10_000)
+    return core
+
+
+@pytest.mark.parametrize("steps", [1, 7, 8, 5000])
+def test_text_fits_a_terminal(steps: int) -> None:
+    text = details(busy_core(steps))
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 100 and len(lines) < 40
+    assert text.endswith("\n") and not text.endswith("\n\n")
+    shown = [line.split()[4] for line in lines if line.startswith("  a step w… number ")]
+    assert shown == [str(i) for i in range(steps if steps < 8 else 6)]
+    assert any(line.split() == ["…", str(steps - 6), "more"] for line in lines) == (steps >= 8)
+    share = next(line for line in lines if line.strip().startswith("share")).split()
+    # 900 us of kernels on device 7, 80 of data loading, 10 of an op, 10 idle; the kernels overlap the rest, and empty
+    # parts have no column.
+    assert share == ["share", "100.0%", "90.0%", "8.0%", "1.0%", "1.0%"]
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "expected"),
+    [
+        (0.0, "0"),
+        (0.25, "0.25us"),
+        (9.994, "9.99us"),
+        (9.996, "10.0us"),
+        (99.96, "100us"),
+        (999.4, "999us"),
+        (999.6, "1.00ms"),
+        (12_345.0, "12.3ms"),
+        (2_500_000.0, "2.50s"),
+        (-3.0, "-3.00us"),
+        (math.nan, "--"),
+    ],
+)
+def test_times_have_three_digits(microseconds: float, expected: str) -> None:
+    assert short_time_text(microseconds) == expected
+
+
+# The object -----------------------------------------------------------------------------------------------------------
+
+VOCABULARY = RESULTS / "nvidia-h200" / "faults" / "vocab_before.json.gz"
+
+
+def words_of(html: str) -> list[str]:
+    return unescape(re.sub(r"<style>.*?</style>|<[^>]*>", " ", html, flags=re.S)).split()
+
+
+def test_a_summary_shows_itself_in_a_repl_and_prints_nothing_before(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = fs.load_trace(VOCABULARY).summary()
+    assert capsys.readouterr().out == ""
+    assert repr(shown) == str(shown) == shown.text and not shown.text.endswith("\n")
+    sys.displayhook(shown)  # as a REPL does
+    print(shown)
+    first, second = capsys.readouterr().out.split(shown.text)[:2]
+    assert (first, second) == ("", "\n") and shown.text.startswith("27.2ms a step; ")
+    assert shown._repr_html_() == shown.html and pickle.loads(pickle.dumps(shown)).text == shown.text
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 100])
+def test_a_summary_fits_columns_and_loses_no_cell(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = fs.load_trace(VOCABULARY).summary()
+    monkeypatch.setenv("COLUMNS", "300")
+    whole = str(shown)
+    assert 80 < max(map(len, whole.splitlines())) <= 100
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = str(shown)
+    assert max(map(len, text.splitlines())) <= columns
+    title = text.splitlines().index("Launches")
+    cells = re.search(r"^Launches\n.*\n(.*)\n", whole, re.M)
+    assert cells is not None  # every cell of the row is below the title, whatever the width
+    assert {*cells[1].split()} <= {*" ".join(text.splitlines()[title:]).split()}
+
+
+def test_columns_that_do_not_fit_follow_beside_the_first_one() -> None:
+    rows = Rows([("name", "one", "two", "three"), ("a", "1", "22", "3"), ("bb", "4", "5", "6")])
+    assert rows.lines(24) == ["name  one  two  three", "a       1   22      3", "bb      4    5      6"]
+    assert rows.lines(14) == [
+        *("name  one  two", "a       1   22", "bb      4    5"),
+        *("name  three", "a         3", "bb        6"),
+    ]  # fmt: skip
+    assert rows.lines(1) == [
+        *("name  one", "a       1", "bb      4"),
+        *("name  two", "a      22", "bb      5"),
+        *("name  three", "a         3", "bb        6"),
+    ]  # fmt: skip
+
+
+def test_the_html_of_a_summary_says_what_its_text_does() -> None:
+    shown = fs.load_trace(VOCABULARY).summary()
+    words = words_of(shown.html)
+    text = str(shown).partition("\n\n")[0] + str(shown).partition("\nGPUs")[2]
+    assert [word for word in text.split() if word not in words] == []
+    assert "align" in words and "50264" in words
+    made = Summary([f"<script>{chr(7)}", Rows([("<b>", "x"), ("<i>", "&")])], {})
+    assert not re.search(r"<script>|<b>|<i>", made.html) and "&lt;script&gt;" in made.html
+
+
+def test_the_facts_of_a_summary_are_its_numbers(tmp_path: Path) -> None:
+    trace = fs.load_trace(VOCABULARY)
+    facts = trace.summary().to_dict()
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+    assert facts["file"] == str(VOCABULARY) and facts["device"] == {"kind": "cuda", "name": "NVIDIA H200"}
+    for name, frame in (
+        ("accounting", trace.accounting()),
+        ("gpus", trace.gpu_summary()),
+        ("steps", trace.step_breakdown()),
+        ("launches", trace.launch_summary()),
+    ):
+        expected = frame.astype(object).where(frame.notna(), None).to_dict("records")
+        assert [*facts[name]] == expected and len(expected) > 0, name
+    assert [row["rule"] for row in facts["advice"]] == [row.rule for row in trace.advice()]
+    assert main(["summary", str(VOCABULARY), "--json", str(tmp_path / "x.json")]) == 0
+    assert json.loads((tmp_path / "x.json").read_text()) == facts
+    with fs.profile() as prof:
+        fs.ones((8,))
+    facts = prof.summary(peaks="none").to_dict()
+    assert facts["file"] is None and facts["device"]["kind"] == "cpu"
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts and facts["accounting"][-1]["mfu"] is None
+
+
+def test_the_summary_of_ranks_is_their_text_and_facts() -> None:
+    pytest.importorskip("dask")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ranks = fs.load_ranks(ROOT / "tests" / "data" / "run7", workers=1)
+    shown = ranks.summary()
+    assert str(ranks) == f"{shown}\n" and shown.to_dict() == ranks.to_dict()
+    assert max(map(len, shown.fitted(60).splitlines())) <= 60
+    words = words_of(shown.html)
+    assert [word for word in re.sub(r"\d\. ", "", str(shown)).split() if word not in words] == []

@@ -1,0 +1,168 @@
+"""EventTable and EventRow: the names of torch.profiler, sequences of rows, sorting."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+from helpers import ROOT
+from helpers.tables import make_table
+
+from flopscope.results.table import COLUMNS, EventTable
+
+DEFINITIONS = ROOT / "csrc" / "table" / "columns.def"
+ROWS = [
+    {
+        "key": "flopscope::add",
+        "count": 4,
+        "self_cpu_time_total": 8.0,
+        "cpu_time_total": 12.0,
+        "self_device_time_total": 1500.0,
+        "device_time_total": 2000.0,
+        "flops": 1e6,
+    },
+    {"key": "outer", "is_user_annotation": True, "self_cpu_time_total": 30.0, "cpu_time_total": 42.0},
+    {"key": "flopscope::sin", "self_cpu_time_total": 9.0, "cpu_time_total": 9.0, "flops": 5.0},
+]
+
+
+def test_a_table_is_a_sequence_of_rows() -> None:
+    table = make_table(*ROWS)
+    assert len(table) == 3 and [row.key for row in table] == ["flopscope::add", "outer", "flopscope::sin"]
+    assert table[-1].key == "flopscope::sin"
+    with pytest.raises(IndexError):
+        table[3]
+
+
+def test_rows_are_equal_on_each_access() -> None:
+    table = make_table(*ROWS)
+    rows = list(table)
+    assert rows == list(table) and len({*table, *table}) == len(table)
+    assert all(table.index(row) == i and row in table for i, row in enumerate(rows))
+    assert rows[0] != rows[1] and rows[0] != make_table(*ROWS)[0] and rows[0] != 0
+
+
+def test_missing_rows_are_errors_that_name_them() -> None:
+    table = make_table(*ROWS)
+    with pytest.raises(IndexError, match=f"row 99 is out of range: the table has {len(table)} rows"):
+        table[99]
+    with pytest.raises(TypeError, match="not by name 'flopscope::sin'"):
+        table["flopscope::sin"]  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="cannot sort by None"):
+        table.sorted(None)  # type: ignore[arg-type]
+
+
+def test_a_slice_is_a_table_with_the_same_totals() -> None:
+    table = make_table(*ROWS, top_level=[False, True, True])
+    part = table[1:]
+    assert isinstance(part, EventTable) and [row.key for row in part] == ["outer", "flopscope::sin"]
+    assert part.self_cpu_time_total == table.self_cpu_time_total == 47.0
+    assert [row.top_level for row in part] == [True, True] and not table[0].top_level
+
+
+def test_rows_have_the_attributes_of_torch() -> None:
+    row, table = make_table(*ROWS)[0], make_table(*ROWS)
+    assert (row.cpu_time, row.device_time) == (3.0, 500.0)
+    assert (row.cpu_time_str, row.device_time_total_str) == ("3.000us", "2.000ms")
+    assert row.use_device == "cuda" and table[1:][0].is_user_annotation
+    for old, new in [("cuda_time", "device_time"), ("self_cuda_time_total", "self_device_time_total")]:
+        with pytest.warns(FutureWarning, match=f"`{old}` is deprecated, please use `{new}`"):
+            assert getattr(row, old) == getattr(row, new)
+    assert repr(row) == "<EventRow 'flopscope::add': 4 calls, self CPU 8.000us, self device 1.500ms>"
+    assert repr(table) == "<EventTable: 3 rows, self CPU 47.000us, self device 0.000us>"
+
+
+def test_every_column_is_an_attribute_with_a_docstring() -> None:
+    row = make_table(*ROWS)[0]
+    for column in COLUMNS:
+        getattr(row, column.name)
+        doc = getattr(type(row), column.name).__doc__
+        assert doc and column.doc in doc and (column.unit in doc)
+
+
+def test_numbers_have_python_types() -> None:
+    plain = make_table(*ROWS)
+    arrays = {name: np.array(v) if isinstance(v[0], (float, int)) else v for name, v in plain.columns.items()}
+    table = EventTable(arrays, {"self_cpu_time_total": np.float64(47), "has_device": True})
+    assert type(table[0].count) is int and type(table[0].flops) is float and type(table[1].is_user_annotation) is bool
+    assert type(table.self_cpu_time_total) is float and table.columns["key"] == plain.columns["key"]
+
+
+def test_sorting_puts_the_largest_first_and_the_unknown_last() -> None:
+    table = make_table(*ROWS)
+    keys = lambda by: [row.key for row in table.sorted(by)]  # noqa: E731
+    assert keys("self_cpu_time_total") == ["outer", "flopscope::sin", "flopscope::add"]
+    assert keys("flops") == ["flopscope::add", "flopscope::sin", "outer"]
+    assert keys("self_cuda_time_total")[0] == keys("cuda_time")[0] == "flopscope::add"
+    assert keys("device_time")[1:] == ["outer", "flopscope::sin"]  # equal ones stay in order
+    assert keys("key") == ["outer", "flopscope::sin", "flopscope::add"]
+    with pytest.raises(ValueError, match=r"cannot sort by 'beauty'; choose a header: Name, .*% roof, .*to_pandas"):
+        table.table(sort_by="beauty")
+    with pytest.raises(ValueError, match=r"cannot sort by 'coutn'; did you mean 'count'"):
+        table.sorted("coutn")
+
+
+def test_sort_keys_are_headers_too_in_any_case() -> None:
+    table = make_table(*ROWS)
+    for key, attribute in (
+        ("Self CUDA", "self_device_time_total"),
+        ("self cpu", "self_cpu_time_total"),
+        ("CALLS", "count"),
+        ("# of calls", "count"),
+        ("% Roofline", "pct_roofline"),
+        ("flop/s", "tflops_per_s"),
+        ("input shapes", "input_shapes"),
+    ):
+        assert [row.key for row in table.sorted(key)] == [row.key for row in table.sorted(attribute)], key
+
+
+def test_rows_have_a_kind() -> None:
+    kernel = {"key": "k", "device_type": "cuda", "self_device_time_total": 3.0}
+    table = make_table(*ROWS, kernel, {**kernel, "key": "outer", "is_user_annotation": True})
+    keys = {kind: [row.key for row in table.of_kind(kind)] for kind in ("op", "kernel", "range", "all")}
+    assert keys["op"] == ["flopscope::add", "flopscope::sin"] and keys["kernel"] == ["k"]
+    assert keys["range"] == ["outer", "outer"] and len(keys["all"]) == 5
+    assert len(table.to_pandas()) == 5 and list(table.to_pandas("kernel").key) == ["k"]
+    with pytest.raises(ValueError, match="kind must be one of op, kernel, range, all; got 'opp'"):
+        table.of_kind("opp")
+
+
+def test_a_table_has_its_coverage() -> None:
+    coverage = {"bytes": 0.9, "flops": 0.8, "unmodelled": [("aten::x", 3.5)]}
+    table = make_table(*ROWS, coverage=coverage)
+    assert table.coverage() == coverage and table.coverage() is not coverage
+
+
+def test_wrong_columns_are_rejected() -> None:
+    columns = dict(make_table(*ROWS).columns)
+    short = {**columns, "count": [1]}
+    with pytest.raises(ValueError, match=r"the same length; got \[1, 3\]"):
+        EventTable(short, {})
+    del columns["bound"]
+    with pytest.raises(ValueError, match="the columns of a table must be key, "):
+        EventTable(columns, {})
+
+
+def test_an_empty_table_has_empty_outputs() -> None:
+    table = make_table()
+    assert len(table) == 0 and table.table() == "" and table.to_dicts() == [] and list(table) == []
+
+
+def test_the_columns_include_those_of_the_core() -> None:
+    core = re.findall(r"^FS_COLUMN\(\w+, (\w+), (\w+),", DEFINITIONS.read_text(encoding="utf-8"), re.M)
+    names = [column.name for column in COLUMNS]
+    own = set(names) - {name for name, _ in core}
+    assert [name for name in names if name not in own] == [name for name, _ in core]
+    assert own == {
+        "key", "overload_name", "device_type", "is_user_annotation", "count", "input_shapes", "input_dtypes", "unit",
+        "bound", "timing_source", "category",
+    }  # fmt: skip
+    units = {"ns": "µs", "bytes": "bytes", "flops": "FLOP", "percent": "%"}
+    for name, unit in core:
+        assert units.get(unit, COLUMNS[names.index(name)].unit) == COLUMNS[names.index(name)].unit
+
+
+def test_missing_work_is_not_zero() -> None:
+    assert math.isnan(make_table(*ROWS)[1].flops)

@@ -1,0 +1,134 @@
+"""``flopscope measure MODULE:FUNCTION``: the search for the module."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers import ROOT
+
+from flopscope.cli.measure import add_measure
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """The current folder, not on Python's path, as for the installed command."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    before = set(sys.modules)
+    yield folder
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def write(file: Path, message: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"def f():\n    raise KeyError({message!r})\n")
+    return file
+
+
+def message_of(*arguments: str) -> str:
+    """Run the command and return the message of the exception that its function raises."""
+    parser = argparse.ArgumentParser()
+    add_measure(parser.add_subparsers())
+    options = parser.parse_args(["measure", *arguments])
+    with pytest.raises(KeyError) as caught:
+        options.run(options)
+    return str(caught.value.args[0])
+
+
+def test_a_module_of_the_current_folder_is_found(here: Path) -> None:
+    write(here / "kernels_here.py", "here")
+    assert message_of("kernels_here:f") == "here"
+
+
+def test_a_file_of_the_current_folder_hides_no_installed_module(here: Path, tmp_path: Path) -> None:
+    sys.path.append(str(tmp_path / "installed"))
+    write(tmp_path / "installed" / "some_package.py", "installed")
+    write(here / "some_package.py", "here")
+    assert message_of("some_package:f") == "installed"
+
+
+def test_later_imports_of_flopscope_ignore_the_current_folder(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    for name in ("numpy", "statistics", "platformdirs", "html"):
+        (tmp_path / "here" / f"{name}.py").write_text(f"raise SystemExit('the {name} of the current folder')\n")
+    (tmp_path / "here" / "mine.py").write_text("def f(): pass\n")
+    command = tmp_path / "bin" / "command.py"  # as pip makes it: its own folder is the first of sys.path
+    command.parent.mkdir()
+    command.write_text("import sys\nfrom flopscope.cli.program import main\nsys.exit(main())\n")
+    arguments = ["measure", "mine:f", "--device", "cpu", "--max-time", "0.01", "--peaks", "none"]
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(
+        [sys.executable, str(command), *arguments], cwd=tmp_path / "here", env={**os.environ, "PYTHONPATH": path},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "") and "f takes" in done.stdout
+
+
+def test_the_page_of_a_measurement_is_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from flopscope.cli.program import main
+
+    arguments = ["add", "8,8", "8,8", "--device", "cpu", "--max-time", "0.01", "--peaks", "none"]
+    assert main(["measure", *arguments, "-o", "page.html"]) in (0, None)
+    title = re.search("<title>([^<]*)", (here / "page.html").read_text(encoding="utf-8"))
+    assert title is not None and "add" in title[1] and "add takes" in capsys.readouterr().out
+
+
+def test_the_path_option_is_searched_first(here: Path, tmp_path: Path) -> None:
+    sys.path.append(str(tmp_path / "installed"))
+    write(tmp_path / "installed" / "some_package.py", "installed")
+    write(tmp_path / "other" / "some_package.py", "other")
+    write(tmp_path / "third" / "some_package.py", "third")
+    assert message_of("some_package:f", "--path", "../other", "--path", str(tmp_path / "third")) == "other"
+
+
+@pytest.mark.parametrize("file", ["./script.py", "script.py", "../here/script.py"])
+def test_a_function_of_a_file_is_found(here: Path, file: str) -> None:
+    write(here / "neighbour_of_script.py", "unused")
+    script = write(here / "script.py", "script")
+    script.write_text("import neighbour_of_script\n" + script.read_text())
+    assert message_of(f"{file}:f") == "script"
+
+
+def test_a_file_is_preferred_to_a_module_of_its_name(here: Path) -> None:
+    import json
+
+    write(here / "json.py", "the file")
+    assert message_of("./json.py:f") == "the file" and sys.modules["json"] is json
+
+
+def test_a_function_in_a_class_of_a_file_is_found(here: Path) -> None:
+    (here / "odd:name.py").write_text("class A:\n    @staticmethod\n    def f():\n        raise KeyError('in A')\n")
+    assert message_of("odd:name.py:A.f") == "in A"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("missing.py:f",), "no such file: missing.py"),
+        (("./folder.py:f",), "no such file: ./folder.py"),
+        (("mine:f", "--path", "nowhere"), "--path nowhere: no such folder"),
+        (("mine:g",), r"mine has no g \(.*/here/mine.py\)"),
+        (("./mine.py:g",), "./mine.py has no g$"),
+        (("json:f",), r"json has no f: it is .*/json/__init__.py; for the file in this folder, write ./json.py:…"),
+        (("sys:f",), "sys has no f: it is built in; for the file in this folder, write ./sys.py:…"),
+    ],
+)
+def test_a_missing_function_is_named_with_its_module(here: Path, arguments: tuple[str, ...], message: str) -> None:
+    for name in ("mine", "json", "sys"):
+        write(here / f"{name}.py", name)
+    (here / "folder.py").mkdir()
+    parser = argparse.ArgumentParser()
+    add_measure(parser.add_subparsers())
+    options = parser.parse_args(["measure", *arguments])
+    with pytest.raises(ValueError, match=message):
+        options.run(options)

@@ -1,0 +1,270 @@
+"""sweep(): its sizes and operands, and the table of its results."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import fake_sweep
+
+import flopscope as fs
+from flopscope import _core
+from flopscope.hardware import device
+from flopscope.timing import operands
+from flopscope.timing import sweep as module
+from flopscope.timing.sweep import Sweep, sweep
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> fake_sweep.Clock:
+    stand_in = fake_sweep.Clock(fake_sweep.stairs)
+    monkeypatch.setattr(module, "measure", stand_in.measure)
+    monkeypatch.setattr(device, "cached_peaks", lambda there: fake_sweep.MEASURED)
+    return stand_in
+
+
+# Operands -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_number_means_elements_or_a_square_matrix() -> None:
+    assert [p.shape for p in sweep("add", [3, 8]).points] == ["3", "8"]
+    assert [p.shape for p in sweep(fs.matmul, [3]).points] == ["3 x 3"]
+    assert [p.elements for p in sweep(fs.softmax, [3]).points] == [9]
+
+
+@pytest.mark.parametrize("op", _core.ops)
+def test_every_op_can_be_swept(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def called(fn: Any, *args: Any, **options: Any) -> Any:
+        fn(*args)
+        return fake_sweep.measurement(5.0, 1.0, 1.0)
+
+    monkeypatch.setattr(module, "measure", called)
+    result = sweep(op, [4])
+    assert len(result) == 1 and result.op == op and result.points[0].note == ""
+
+
+def test_a_shape_is_for_all_operands_or_for_each() -> None:
+    points = sweep(fs.matmul, [(4, 4), ((2, 5), (5, 3))]).points
+    assert [p.shape for p in points] == ["4 x 4", "2 x 5, 5 x 3"]
+    assert [p.elements for p in points] == [16, 10]
+
+
+def test_the_working_set_counts_shared_memory_once() -> None:
+    assert sweep("add", [100]).points[0].working_set_bytes == 3 * 400
+    assert sweep("add_", [100]).points[0].working_set_bytes == 2 * 400
+    x = np.ones(50)
+    same = sweep(np.add, [50], "float64", make=lambda n, dtype: (x, x)).points[0]
+    assert same.working_set_bytes == 2 * 400
+
+
+def test_a_function_gets_a_tensor_for_each_required_argument() -> None:
+    def chain(a: fs.Tensor, b: fs.Tensor, scale: float = 2.0) -> fs.Tensor:
+        assert (a.shape, a.dtype) == (b.shape, b.dtype) == ((7,), "float64")
+        return fs.mul(fs.add(a, b), scale)
+
+    result = sweep(chain, [7], ["float64"])
+    assert result.op == "chain" and result.points[0].working_set_bytes == 3 * 56
+
+
+def test_make_creates_operands_for_a_size_and_a_dtype(clock: fake_sweep.Clock) -> None:
+    calls: list[tuple[Any, str]] = []
+
+    def make(size: Any, dtype: str) -> tuple[Any, ...]:
+        calls.append((size, dtype))
+        return np.ones(size, dtype), np.ones(size, dtype)
+
+    result = sweep(np.multiply, [(2, 3), 4], ["float32", "int16"], make=make, flops=lambda n, d: 17.0, bytes=5)
+    assert calls == [((2, 3), "float32"), (4, "float32"), ((2, 3), "int16"), (4, "int16")]
+    assert len(result) == 4 and all(asked["flops"] == 17 and asked["bytes"] == 5 for asked in clock.asked)
+    assert [p.shape for p in result.points][:2] == ["2 x 3", "4"]
+
+
+def test_options_reach_measure(clock: fake_sweep.Clock) -> None:
+    sweep("add", [8], cache="cold", max_time=0.7, peaks="datasheet", spread=0.1, unit=lambda n, d: "fp32", flops=1)
+    expected = {"cache": "cold", "max_time": 0.7, "peaks": "datasheet", "spread": 0.1, "unit": "fp32", "flops": 1}
+    assert {name: clock.asked[0][name] for name in expected} == expected and clock.asked[0]["graph"] is False
+
+
+# Sizes ----------------------------------------------------------------------------------------------------------------
+
+
+def elements(result: Sweep) -> list[float]:
+    return [point.elements for point in result.points]
+
+
+def test_default_sizes_exceed_the_last_level_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "cache_sizes", lambda device: {"L2": 1 << 16, "last level": 1 << 20})
+    result = sweep("add", None, "float32")
+    assert elements(result) == [256 * 4**k for k in range(7)]  # 2^20 elements, 12 MiB: the next size is 48 MiB
+    assert elements(sweep("add", None, ["float32", "float64"]))[:6] == [256 * 4**k for k in range(6)]
+    squares = sweep("transpose_copy", None)
+    assert [p.size for p in squares.points] == [16 * 2**k for k in range(7)]
+
+
+def test_default_sizes_fit_in_a_quarter_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "free_bytes", lambda there: 4 * 50_000)
+    assert elements(sweep("neg")) == [256, 1024, 4096]  # 8 bytes an element
+
+
+def test_default_sizes_of_matrix_products_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGEST_PRODUCT", {"cpu": 64, "cuda": 64})
+    assert [p.size for p in sweep("matmul").points] == [16, 32, 64]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nothing",), "there is no op 'nothing'"),
+        (("add", []), "sizes is empty"),
+        (("add", [0]), "sizes: each must be .*, not 0$"),
+        (("add", [True]), "sizes: each must be .*, not True$"),
+        (("add", [2.5]), "sizes: each must be .*, not 2.5$"),
+        (("add", [(2, -1)]), r"sizes: each must be .*, not \(2, -1\)$"),
+        (("add", [((2,), (0,))]), r"sizes: each must be .*, not \(\(2,\), \(0,\)\)$"),
+        (("add", [()]), r"sizes: each must be .*, not \(\)$"),
+        (("add", [4], []), "dtypes is empty"),
+        ((lambda: 1, [4]), "takes no operands"),
+        ((fs.matmul, [((2, 2), (2, 2), (2, 2))]), "takes 2 tensors"),
+        ((lambda a: a, [((2,), (2,))]), "takes 1 operands, but .* has 2 shapes"),
+    ],
+)
+def test_invalid_arguments_are_named(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sweep(*arguments)
+
+
+# Unsupported dtypes and errors ----------------------------------------------------------------------------------------
+
+
+def test_an_unsupported_dtype_is_a_row_with_a_note() -> None:
+    result = sweep("add", [4, 8], ["float32", "int32"])
+    assert len(result) == 2 and len(result.points) == 4
+    rejected = result.points[2]
+    assert rejected.measurement is None and "the dtype must be float64" in rejected.note
+    frame = result.to_pandas()
+    assert frame["median"].isna().tolist() == [False, False, True, True]
+    assert frame["note"].tolist()[:2] == ["", ""] and frame["bound"].tolist()[2] == "unknown"
+    text = str(result)
+    assert "no time" in text and "(and 1 more sizes)" in text and "the dtype must be float64" in " ".join(text.split())
+
+
+def test_the_first_error_propagates_if_nothing_can_be_measured() -> None:
+    with pytest.raises(TypeError, match="the dtype must be float64"):
+        sweep("sin", [4], "int32")
+
+    def broken(x: Any) -> None:
+        raise RuntimeError("out of memory at once")
+
+    with pytest.raises(RuntimeError, match="out of memory at once"):
+        sweep(broken, [4, 8])
+
+
+def test_a_function_of_other_arrays_is_an_error_with_a_hint() -> None:
+    with pytest.raises(TypeError, match=r"called with flopscope tensors: .*pass make=… to create others"):
+        sweep(lambda a: a + "text", [4])
+
+
+def test_other_exceptions_propagate() -> None:
+    def broken(x: Any) -> None:
+        raise KeyError("a fault of the program")
+
+    with pytest.raises(KeyError):
+        sweep(broken, [4])
+
+
+# The result -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_is_a_sequence_of_measurements() -> None:
+    result = sweep("add", [64, 4096], ["float32", "float64"])
+    assert len(result) == 4 and result[0] is next(iter(result)) and result[-1] is list(result)[-1]
+    assert result[1:3] == result.measurements[1:3]
+    assert [m.bytes_total_moved for m in result] == [3 * 4 * 64, 3 * 4 * 4096, 3 * 8 * 64, 3 * 8 * 4096]
+
+
+def test_the_frame_has_the_numbers_of_the_measurements() -> None:
+    result = sweep("add", [64, 1 << 20], ["float32"])
+    frame = result.to_pandas()
+    assert frame["size"].tolist() == [64, 1 << 20] and frame["op"].tolist() == ["add"] * 2
+    large = frame.iloc[1]
+    moved = 3 * 4 * (1 << 20)
+    us = moved / 90e3  # stairs()
+    assert large["median"] == pytest.approx(us) == large["min"]
+    assert (large["ci_low"], large["ci_high"]) == pytest.approx((0.99 * us, 1.01 * us))
+    assert large["gbytes_per_s"] == pytest.approx(90) and large["pct_roofline"] == pytest.approx(90)
+    assert large["arithmetic_intensity"] == pytest.approx(1 / 12) and large["working_set_bytes"] == moved
+    assert large["bound"] == "memory" and large["n"] == 12 and large["device"] == "cpu"
+    assert list(frame) == list(result.to_dicts()[0])
+
+
+def test_on_a_cpu_a_call_as_short_as_for_one_element_is_launch_bound() -> None:
+    result = sweep("add", [64, 1 << 16, 1 << 20])
+    assert result.floor_us == 1.0
+    assert [m.bound for m in result] == ["launch", "cache", "memory"]  # 1, 2.6 and 140 µs
+    other = sweep(np.add, [64], make=lambda n, dtype: (np.ones(n, dtype),) * 2)
+    assert math.isnan(other.floor_us) and other[0].bound == "latency"
+
+
+def test_peaks_none_looks_up_no_peaks() -> None:
+    assert sweep("add", [64], peaks="none").peaks == {}
+    assert sweep("add", [64]).peaks == {"measured": fake_sweep.MEASURED}
+
+
+def test_the_text_fits_a_terminal_and_shows_units_and_bounds() -> None:
+    result = sweep("add", [64, 1 << 16, 1 << 20], ["float32", "int32", "float64"])
+    lines = str(result).splitlines()
+    assert max(map(len, lines)) <= 120
+    assert lines[0].startswith("add on cpu, ") and lines[2].split()[:3] == ["dtype", "shape", "working"]
+    large = next(line for line in lines if "1048576" in line)
+    assert large.split()[-2:] == ["90.0%", "memory"] and "12.0 MiB" in large and "139.810us" in large
+    assert "* more than the memory bandwidth" in str(result)
+
+
+def test_the_html_is_escaped() -> None:
+    def make(size: Any, dtype: str) -> Any:
+        if dtype == "<i>":
+            raise ValueError("<b>bold</b> & co")
+        return np.ones(size, "float32")
+
+    result = sweep(np.negative, [4], ["<u>", "<i>"], make=make)._repr_html_()
+    assert "<b>" not in result and "&lt;b&gt;bold&lt;/b&gt; &amp; co" in result and "<td>&lt;u&gt;</td>" in result
+
+
+def test_a_long_sweep_shows_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    from contextlib import contextmanager
+
+    seen: list[Any] = []
+
+    @contextmanager
+    def bar(title: str, steps: int, wanted: bool) -> Any:
+        seen.append((title, steps, wanted))
+        yield lambda: seen.append("step")
+
+    monkeypatch.setattr(module, "progress_bar", bar)
+    sweep("add", [4, 8], max_time=1.5)
+    assert seen == [("sweep of add", 2, True), "step", "step"]
+    seen.clear()
+    sweep("add", [4], max_time=1.5)
+    sweep("add", [4, 8], max_time=1.5, progress=False)
+    assert [wanted for _, _, wanted in (entry for entry in seen if entry != "step")] == [False, False]
+
+
+# The arguments of ops -------------------------------------------------------------------------------------------------
+
+
+def test_operands_have_the_dtype_and_the_device() -> None:
+    call, args = operands.call_of_op("addmm", [(4, 4)], "float64", "cpu")
+    assert [(x.shape, x.dtype, x.device) for x in args] == [((4, 4), "float64", "cpu")] * 3
+    assert call is fs.addmm
+    assert operands.operand((3,), "int8", "cpu").numpy().tolist() == [1, 1, 1]
+    call, args = operands.call_of_op("full", [(2, 3)], "float16", "cpu")
+    assert call(*args).shape == (2, 3) and call(*args).dtype == "float16" and call.__name__ == "full"
+    assert operands.tensor_arguments("zeros") == [] and operands.tensor_arguments("uniform_") == ["x"]
+
+
+def test_cache_sizes_are_positive_and_in_order() -> None:
+    sizes = module.cache_sizes(device.find_device("cpu"))
+    assert all(size > 0 for size in sizes.values())
+    assert sizes.get("L2", 0) <= sizes.get("last level", math.inf)

@@ -1,0 +1,132 @@
+"""The texts of recorded profiles at four widths, kept in tests/data/golden, and their colours on a terminal.
+
+``PYTHONPATH=tests python tests/views/test_golden_tables.py`` writes them anew; read the difference before
+you commit it.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+import warnings
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+from helpers import DATA, ROOT, TRACES
+
+import flopscope as fs
+
+FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
+GOLDEN = DATA / "golden"
+WIDTHS = (80, 100, 140, 200)
+# Each name with its trace, the arguments of key_averages() and those of table().
+PROFILES = {
+    "ops": (FAULTS / "vocab_before.json.gz", {}, {}),
+    "shapes": (FAULTS / "attention_before.json.gz", {"group_by_input_shape": True}, {"row_limit": 20}),
+    "kernels": (FAULTS / "optimizer_before.json.gz", {"kernels": True}, {"kernels": True, "row_limit": 12}),
+    "graph": (FAULTS / "launch_train_after.json.gz", {"kernels": True}, {}),
+    "kernel_rows": (FAULTS / "channels_last_before.json.gz", {}, {"kind": "kernel", "row_limit": 15}),
+    "ranges": (TRACES / "tutorial_optimised.json.gz", {}, {}),
+    "stacks": (TRACES / "tutorial_naive_stack.json.gz", {"group_by_stack_n": 3}, {"row_limit": 8}),
+    "all": (TRACES / "tracking_flops.json.gz", {}, {"kind": "all"}),
+}
+
+
+def text_of(name: str, width: int) -> str:
+    path, grouping, options = PROFILES[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fs.load_trace(path).key_averages(**grouping).table(width=width, **options)
+
+
+def golden(name: str) -> Path:
+    return GOLDEN / f"{name}.txt"
+
+
+def expected(name: str) -> str:
+    return "\n".join(f"{f' {width} columns ':=^{width}}\n{text_of(name, width)}" for width in WIDTHS)
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_texts_are_those_on_record(name: str) -> None:
+    assert expected(name) == golden(name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_lines_fit_and_rows_differ(name: str) -> None:
+    for width in (40, 60, *WIDTHS):
+        lines = text_of(name, width).splitlines()
+        assert all(line == line.rstrip() for line in lines)
+        if width >= 60:
+            assert max(map(len, lines)) <= width
+        assert "TFLOP/s" not in lines[0] and "0.000" not in lines[0]
+
+
+def on_a_terminal(columns: int, *command: str, **environment: str) -> str:
+    """Return what a command writes to a terminal of a width."""
+    ours, theirs = pty.openpty()
+    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
+    env = {**kept, "TERM": "xterm-256color", **environment}
+    process = subprocess.Popen(
+        [sys.executable, *command], stdin=theirs, stdout=theirs, stderr=theirs, env=env, cwd=ROOT
+    )
+    os.close(theirs)
+    parts = []
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # Linux: the other end is closed
+            break
+        if not part:
+            break
+        parts.append(part)
+    os.close(ours)
+    assert process.wait(60) == 0
+    return b"".join(parts).decode().replace("\r\n", "\n")
+
+
+COMMAND = ("-m", "flopscope", "table", str(FAULTS / "vocab_before.json.gz"))
+
+
+def test_a_terminal_has_its_width_and_colours() -> None:
+    plain = on_a_terminal(90, *COMMAND, NO_COLOR="1")
+    assert "\x1b" not in plain and 80 < max(map(len, plain.splitlines())) <= 90
+    coloured = on_a_terminal(90, *COMMAND)
+    assert "\x1b[36mcompute\x1b[0m" in coloured and "\x1b[31m15.8%\x1b[0m" in coloured
+    assert max(map(len, on_a_terminal(150, *COMMAND, NO_COLOR="1").splitlines())) > 130
+    assert "\x1b" not in on_a_terminal(90, *COMMAND, TERM="dumb")
+
+
+def test_str_of_a_table_fits_the_terminal() -> None:
+    program = f"import flopscope as fs; print(fs.load_trace({str(FAULTS / 'vocab_before.json.gz')!r}).key_averages())"
+    assert max(map(len, on_a_terminal(84, "-c", program).splitlines())) <= 84
+
+
+def test_a_pipe_gets_plain_text_of_100_columns() -> None:
+    done = subprocess.run([sys.executable, *COMMAND], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert "\x1b" not in done.stdout and 90 < max(map(len, done.stdout.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(("stated", "width"), [("80", 80), ("130", 130), ("12", 40), ("wide", 100), ("0", 100)])
+def test_columns_is_the_width_in_a_pipe_too(stated: str, width: int) -> None:
+    done = subprocess.run(
+        [sys.executable, *COMMAND],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+        env={**os.environ, "COLUMNS": stated},
+    )
+    longest = max(map(len, done.stdout.splitlines()))
+    assert longest <= max(width, 60) and longest > 0.75 * width
+
+
+if __name__ == "__main__":
+    for each in PROFILES:
+        golden(each).write_text(expected(each), encoding="utf-8")

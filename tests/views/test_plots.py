@@ -1,0 +1,441 @@
+"""Plots: their contents, read from matplotlib's artists."""
+
+from __future__ import annotations
+
+import io
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import fake_sweep
+from helpers.fake_sweep import DATASHEET, MEASURED, measurement
+from helpers.tables import make_table
+
+from flopscope.hardware import device
+from flopscope.hardware.peaks import Peaks
+from flopscope.pictures.roofline import roofline
+from flopscope.support.safe import printable
+from flopscope.timing.sweep import Sweep, SweepPoint
+from flopscope.views.plots import BOUNDS, level_label, levels_of
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+from matplotlib import pyplot  # noqa: E402
+from matplotlib.colors import to_hex  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def settings_stay(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(device, "cached_peaks", lambda there: MEASURED)
+    before = dict(matplotlib.rcParams)
+    yield
+    assert dict(matplotlib.rcParams) == before
+    pyplot.close("all")
+
+
+def texts(axes: Any) -> list[str]:
+    return [text.get_text() for text in axes.texts]
+
+
+def caption(axes: Any) -> str:
+    return next((text.get_text() for text in axes.texts if text.get_gid() == "caption"), "")
+
+
+def labels(axes: Any) -> list[Any]:
+    return [text for text in axes.texts if text.get_gid() == "label"]
+
+
+def legend(axes: Any) -> list[str]:
+    """Return the entries of the legend of bounds and peaks, not those of the one of areas."""
+    from matplotlib.legend import Legend
+
+    legends = [axes.get_legend(), *(one for one in axes.artists if isinstance(one, Legend))]
+    (found,) = [one for one in legends if one is not None and not one.get_title().get_text()]
+    return [text.get_text() for text in found.get_texts()]
+
+
+def marks(axes: Any) -> list[tuple[float, float, str, float]]:
+    """Return x, y, colour and area of each point."""
+    return [
+        (float(x), float(y), to_hex(dots.get_facecolor()[0]).upper(), float(size))
+        for dots in axes.collections
+        for (x, y), size in zip(dots.get_offsets(), np.resize(dots.get_sizes(), len(dots.get_offsets())), strict=True)
+    ]
+
+
+def line(axes: Any, name: str) -> tuple[list[float], list[float]]:
+    found = next(one for one in axes.lines if one.get_label() == name)
+    return list(map(float, found.get_xdata())), list(map(float, found.get_ydata()))
+
+
+def level_of(axes: Any, y: float) -> list[Any]:
+    """Return the horizontal lines at this height."""
+    return [one for one in axes.lines if list(one.get_xdata()) == [0, 1] and np.allclose(one.get_ydata(), y)]
+
+
+# A sweep --------------------------------------------------------------------------------------------------------------
+
+BYTES = (3e3, 3e4, 3e5, 3e6, 3e7)
+MICROSECONDS = (1.0, 1.2, 1.0, 40.0, 400.0)
+IN_ORDER = ("launch", "launch", "cache", "memory", "memory")
+
+
+def point(size: int, dtype: str, moved: float, us: float, bound: str, **others: Any) -> SweepPoint:
+    unit = fake_sweep.UNITS[dtype]
+    return SweepPoint(
+        size, dtype, str(size), size, moved, measurement(us, moved / 12, moved, bound=bound, unit=unit, **others)
+    )
+
+
+def swept(*dtypes: str, **others: Any) -> Sweep:
+    points = [
+        point(number, dtype, moved, us, bound)
+        for dtype in dtypes
+        for number, (moved, us, bound) in enumerate(zip(BYTES, MICROSECONDS, IN_ORDER, strict=True))
+    ]
+    values = {"peaks": {"measured": MEASURED, "datasheet": DATASHEET}, "floor_us": 0.7, "caches": {"L2": 1e6}, **others}
+    return Sweep(values.pop("op", "add"), tuple(points), device.find_device("cpu"), **values)
+
+
+def panels(sweep: Sweep) -> list[Any]:
+    """Draw a sweep and return its three Axes: of times, rates and shares."""
+    first = sweep.plot()
+    axes = list(first.figure.axes)
+    assert axes[0] is first
+    return axes
+
+
+def test_three_axes_have_time_rate_and_share_over_the_working_set() -> None:
+    axes = panels(swept("float32"))
+    assert len(axes) == 3 and all(one.get_xscale() == "log" for one in axes)
+    for one, expected in (
+        (axes[0], MICROSECONDS),
+        (axes[1], [moved / us / 1e3 for moved, us in zip(BYTES, MICROSECONDS, strict=True)]),
+        (axes[2], [moved / us / 1e3 for moved, us in zip(BYTES, MICROSECONDS, strict=True)]),  # of 100 GB/s, in %
+    ):
+        x, y = line(one, "float32")
+        assert x == pytest.approx(BYTES) and y == pytest.approx(expected)
+    assert [one.get_ylabel() for one in axes] == ["time per call (µs)", "GB/s", "% of the roofline"]
+    assert axes[2].get_xlabel() == "working set: bytes of operands and result" and axes[0].get_yscale() == "log"
+
+
+def test_points_and_background_show_the_bound() -> None:
+    axes = panels(swept("float32", "float64"))
+    assert legend(axes[0]) == ["float32", "float64", "launch-bound", "cache-bound", "memory-bound"]
+    colours = {(x, colour) for x, _, colour, _ in marks(axes[1])}
+    assert colours == {(moved, BOUNDS[bound][0]) for moved, bound in zip(BYTES, IN_ORDER, strict=True)}
+    shades = {to_hex(p.get_facecolor()).upper(): p.get_x() for p in axes[0].patches if hasattr(p, "get_x")}
+    assert list(shades) == [BOUNDS[bound][0] for bound in ("launch", "cache", "memory")]
+    assert shades[BOUNDS["cache"][0]] == pytest.approx(math.sqrt(BYTES[1] * BYTES[2]))
+    assert {"launch", "cache", "memory"} <= set(texts(axes[2]))
+
+
+def test_the_background_is_plain_where_dtypes_differ_in_their_bound() -> None:
+    both = [
+        point(1, "float32", 1e5, 1, "launch"),
+        point(1, "float64", 1e5, 1, "cache"),
+        point(2, "float32", 1e6, 9, "cache"),
+    ]
+    axes = panels(Sweep("add", tuple(both), device.find_device("cpu")))
+    assert [to_hex(p.get_facecolor()).upper() for p in axes[0].patches] == [BOUNDS["cache"][0]]
+
+
+def test_peaks_caches_and_the_least_time_are_lines_with_labels() -> None:
+    axes = panels(swept("float32"))
+    assert len(level_of(axes[0], 0.7)) == 1 and "call for one element, 0.7 µs" in texts(axes[0])
+    assert len(level_of(axes[1], 100)) == len(level_of(axes[1], 120)) == 1
+    assert "memory: 100 GB/s measured, 120 datasheet" in texts(axes[1])
+    assert len(level_of(axes[2], 100)) == 1 and "roofline" in texts(axes[2])
+    assert "L2 976.6 KiB" in texts(axes[2])
+    for one in axes:
+        assert [1e6, 1e6] in [list(found.get_xdata()) for found in one.lines]
+
+
+def test_products_show_their_flop_rate_and_the_units_peak() -> None:
+    points = [
+        SweepPoint(
+            n,
+            "float64",
+            f"{n} x {n}",
+            n * n,
+            24.0 * n * n,
+            measurement(us, 2.0 * n**3, 24.0 * n * n, bound="compute", unit="fp64"),
+        )
+        for n, us in ((64, 10.0), (512, 800.0))
+    ]
+    product = Sweep("matmul", tuple(points), device.find_device("cpu"), {"measured": MEASURED, "datasheet": DATASHEET})
+    axes = panels(product)
+    assert axes[1].get_ylabel() == "GFLOP/s"
+    assert line(axes[1], "float64")[1] == pytest.approx([2 * 64**3 / 1e4, 2 * 512**3 / 8e5])
+    assert len(level_of(axes[1], 500)) == 1 and "fp64: 500 GFLOP/s measured, 600 datasheet" in texts(axes[1])
+
+
+def test_without_known_bytes_the_axis_shows_elements() -> None:
+    points = [SweepPoint(n, "float32", "", n, math.nan, measurement(1.0, 1.0, 1.0)) for n in (8, 32)]
+    axes = panels(Sweep("f", tuple(points), device.find_device("cpu"), caches={"L2": 16.0}))
+    assert line(axes[0], "float32")[0] == [8, 32] and "elements" in axes[2].get_xlabel()
+    assert not any("L2" in text for text in texts(axes[2]))
+    points = [SweepPoint(n, "float32", "", math.nan, math.nan, measurement(1.0, 1.0, 1.0)) for n in "ab"]
+    axes = panels(Sweep("f", tuple(points), device.find_device("cpu")))
+    assert line(axes[0], "float32")[0] == [1, 2]
+
+
+def test_points_without_a_time_and_unknown_shares_are_not_drawn() -> None:
+    unknown = dict.fromkeys(("pct_roofline", "gbytes_per_s", "tflops_per_s"), math.nan)
+    drawn = point(1, "float32", 1e5, 1, "unknown", **unknown)
+    axes = panels(Sweep("f", (drawn, SweepPoint(2, "float32", "", 2, 1e6, None, "no")), device.find_device("cpu")))
+    assert line(axes[0], "float32")[0] == [1e5] and "bound unknown" in legend(axes[0])
+    assert all(any("flops=… and bytes=…" in text for text in texts(one)) for one in axes[1:])
+    axes[0].figure.canvas.draw()
+
+
+def test_a_sweep_is_drawn_on_given_axes() -> None:
+    figure, target = pyplot.subplots(1, 3)
+    assert swept("float32").plot(target) is target[0] and pyplot.get_fignums() == [figure.number]
+    assert all(one.lines for one in target)
+    with pytest.raises(ValueError, match="three axes, not 2"):
+        swept("float32").plot(target[:2])
+
+
+# The roofline ---------------------------------------------------------------------------------------------------------
+
+
+def row(key: str, us: float, flops: float, moved: float, **others: Any) -> dict[str, Any]:
+    """Return a row of a CPU table with the peaks MEASURED."""
+    known = not math.isnan(flops + moved)
+    return {
+        "key": key,
+        "self_cpu_time_total": us,
+        "cpu_time_total": us,
+        "flops": flops,
+        "bytes_total_moved": moved,
+        "tflops_per_s": flops / us / 1e6,
+        "arithmetic_intensity": flops / moved if known and moved else math.nan,
+        "unit": "fp32" if flops > 0 else None,
+        "bound": "memory",
+        **others,
+    }
+
+
+ROWS = (
+    row("flopscope::add", 100.0, 1e6, 12e6),
+    row("flopscope::matmul", 400.0, 3e8, 3e6, bound="compute"),
+    row("flopscope::copy", 50.0, 0.0, 8e6),
+    row("flopscope::fill_", 30.0, 0.0, 4e6),
+    row("mystery", 20.0, math.nan, math.nan, bound="unknown"),
+)
+
+
+def table(*rows: dict[str, Any]) -> Any:
+    return make_table(*rows, peaks={"cpu": {"source": "measured", "name": device.find_device("cpu").name}})
+
+
+def test_points_show_intensity_and_rate_and_their_area_the_time() -> None:
+    axes = roofline(table(*ROWS))
+    assert axes.get_xscale() == axes.get_yscale() == "log" and axes.get_ylabel() == "TFLOP/s"
+    points = {colour: (x, y, size) for x, y, colour, size in marks(axes)}
+    add, matmul = points[BOUNDS["memory"][0]], points[BOUNDS["compute"][0]]
+    assert add[:2] == pytest.approx((1 / 12, 1e6 / 100 / 1e6)) and matmul[:2] == pytest.approx((100, 3e8 / 400 / 1e6))
+    assert len(marks(axes)) == 2 and add[2] < matmul[2]
+    assert [text.get_text() for text in labels(axes)] == ["matmul", "add"]
+    assert legend(axes) == ["memory-bound", "compute-bound", "measured peaks"]
+
+
+def test_ops_that_are_not_shown_are_counted_with_their_share_of_the_time() -> None:
+    text = caption(roofline(table(*ROWS)))
+    assert "2 ops without FLOPs, 13 % of the time: copy, fill_" in text  # 80 of 600 µs
+    assert "1 op of unknown work, 3.3 % of the time: mystery" in text
+    many = [row(f"op{i}", 100.0 - i, 0.0, 1e6) for i in range(5)]
+    assert "op0, op1, op2, and 2 more" in caption(roofline(table(*many)))
+    tiny = row("tiny", 0.1, 1.0, 1e6)
+    axes = roofline(table(*ROWS, tiny))
+    assert "1 op beyond the axes, 0.017 % of the time: tiny" in caption(axes) and len(labels(axes)) == 2
+
+
+def test_roofs_meet_at_the_ridge() -> None:
+    axes = roofline(table(*ROWS), peaks=[MEASURED, DATASHEET])
+    for source, peaks in (("measured", MEASURED), ("datasheet", DATASHEET)):
+        assert peaks.bandwidth is not None
+        ridge = peaks.flops["fp32"] / peaks.bandwidth
+        x, y = line(axes, f"memory {source}")
+        assert x[1] == pytest.approx(ridge) and y[1] == pytest.approx(peaks.flops["fp32"] / 1e12)
+        assert y[0] / x[0] == pytest.approx(peaks.bandwidth / 1e12)
+        x, y = line(axes, f"fp32 {source}")
+        assert x[0] == pytest.approx(ridge) and y == pytest.approx([peaks.flops["fp32"] / 1e12] * 2)
+    assert "fp32: 1 TFLOP/s measured, 1.2 datasheet" in texts(axes)
+    assert "memory: 100 GB/s measured, 120 datasheet" in texts(axes)
+    assert "fp64 measured" not in [one.get_label() for one in axes.lines]
+    low, high = axes.get_xlim()
+    assert low < 1 / 12 and high > 100
+
+
+def test_only_requested_and_known_peaks_are_drawn() -> None:
+    def roofs(axes: Any) -> list[str]:
+        return sorted(one.get_label() for one in axes.lines if not one.get_label().startswith("_"))
+
+    assert roofs(roofline(table(*ROWS), peaks="measured")) == ["fp32 measured", "memory measured"]
+    none = roofline(table(*ROWS), peaks="datasheet")
+    assert roofs(none) == [] and "No roofs" in caption(none)
+    assert roofs(roofline(table(*ROWS), peaks=DATASHEET)) == ["fp32 datasheet", "memory datasheet"]
+
+
+def test_peaks_of_a_missing_gpu_come_from_the_datasheet() -> None:
+    us, flops, moved = 100.0, 5e10, 1e8
+    gemm = {
+        **row("aten::mm", us, flops, moved),
+        "self_device_time_total": us,
+        "device_time_total": us,
+        "unit": "bf16_tensor",
+    }
+    copies = {**row("aten::copy_", 7.0, 0.0, moved), "self_device_time_total": 50.0, "device_time_total": 50.0}
+    kernel = {"key": "k", "device_type": "cuda", "self_device_time_total": 200.0}
+    axes = roofline(make_table(gemm, copies, kernel, peaks={"cuda:0": {"source": "datasheet", "name": "NVIDIA H200"}}))
+    assert axes.get_title() == "Roofline of cuda:0, NVIDIA H200 (datasheet peaks)"
+    assert line(axes, "bf16_tensor datasheet")[1] == pytest.approx([989.4] * 2, rel=1e-3)
+    assert line(axes, "memory datasheet")[1][1] == pytest.approx(989.4, rel=1e-3)
+    assert "1 op without FLOPs, 33 % of the time: copy_" in caption(axes)
+    assert "25 % of the device time, not launched by any op" in caption(axes)
+
+
+def test_labels_do_not_overlap() -> None:
+    rows = [row(f"flopscope::op_number_{i}", 100.0 + i, 1e6 * 1.02**i, 12e6) for i in range(8)]
+    axes = roofline(table(*rows))
+    axes.figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in labels(axes)]
+    assert len(boxes) == 8
+    assert [(i, j) for i in range(8) for j in range(i) if boxes[i].overlaps(boxes[j])] == []
+    inside = axes.get_window_extent()
+    assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 and box.y1 <= inside.y1 for box in boxes)
+
+
+def test_the_longest_ops_are_labelled_up_to_top() -> None:
+    rows = [row(f"op{i}", 100.0 + i, 1e6 * 3**i, 12e6) for i in range(5)]
+    assert [text.get_text() for text in labels(roofline(table(*rows), top=2))] == ["op4", "op3"]
+    assert labels(roofline(table(*rows), labels=False)) == []
+    with pytest.raises(ValueError, match=r"top must be .*, not -1"):
+        roofline(table(*rows), top=-1)
+
+
+def test_only_measurements_of_one_device_are_drawn() -> None:
+    name = device.find_device("cpu").name
+    here = measurement(10.0, 1e6, 1e6, name="mine", device_name=name)
+    there = measurement(500.0, 1e6, 1e6, name="theirs", device="cuda:1", device_name="NVIDIA H200")
+    axes = roofline(here)
+    assert [mark[:2] for mark in marks(axes)] == [pytest.approx((1.0, 0.1))]
+    assert [text.get_text() for text in labels(roofline([here, there]))] == ["theirs"]
+    chosen = roofline([here, there], device="cpu")
+    assert [text.get_text() for text in labels(chosen)] == ["mine"]
+    assert "Not shown: 1 measurement of other devices" in caption(chosen)
+    with pytest.raises(ValueError, match="no Measurement of cuda:7, only of cpu"):
+        roofline(here, device="cuda:7")
+
+
+def test_points_of_a_sweep_are_named_by_size() -> None:
+    axes = roofline(swept("float32"))
+    assert {text.get_text() for text in labels(axes)} == {"0", "1", "2", "3", "4"}
+    assert len({size for *_, size in marks(axes)}) == 1 and "of add on cpu" in axes.get_title()
+    assert "0 float64" in {text.get_text() for text in labels(roofline(swept("float32", "float64")))}
+
+
+def test_a_frame_needs_only_intensity_and_rate() -> None:
+    frame = table(*ROWS).to_pandas()
+    axes = roofline(frame, peaks=MEASURED)
+    assert (
+        len(marks(axes)) == 2 and "without FLOPs" in caption(axes) and axes.get_title() == "Roofline (measured peaks)"
+    )
+    assert line(axes, "fp32 measured")[1] == pytest.approx([1.0, 1.0])
+    bare = roofline(frame[["arithmetic_intensity", "tflops_per_s"]])
+    assert {colour for _, _, colour, _ in marks(bare)} == {BOUNDS["unknown"][0]} and "No roofs" in caption(bare)
+    with pytest.raises(ValueError, match="no column tflops_per_s"):
+        roofline(frame[["arithmetic_intensity"]])
+    assert "Nothing to draw" in texts(roofline(frame[:0]))[0]
+
+
+def test_a_roofline_is_drawn_on_given_axes() -> None:
+    figure, target = pyplot.subplots()
+    assert roofline(table(*ROWS), ax=target) is target and pyplot.get_fignums() == [figure.number]
+    part = pyplot.figure(layout="constrained").subfigures(1, 2)[1].subplots()
+    assert len(labels(roofline(table(*ROWS), ax=part))) == 2
+
+
+def test_other_types_are_rejected() -> None:
+    for wrong in (3, "text", [1, 2]):
+        with pytest.raises(TypeError, match="a table of key_averages"):
+            roofline(wrong)
+    with pytest.raises(ValueError, match="there are no Measurements"):
+        roofline([])
+    with pytest.raises(ValueError, match=r"peaks must be .*, not 'best'"):
+        roofline(table(*ROWS), peaks="best")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"fs\.devices"):
+        roofline(table(*ROWS), peaks=[None])  # type: ignore[list-item]
+
+
+# Text -----------------------------------------------------------------------------------------------------------------
+
+
+def test_levels_are_of_the_units_used_and_equal_levels_are_merged() -> None:
+    both = {"measured": MEASURED, "datasheet": DATASHEET}
+    fp32, fp64 = ("fp32", {"measured": 1e12, "datasheet": 1.2e12}), ("fp64", {"measured": 0.5e12, "datasheet": 0.6e12})
+    assert levels_of(both, ["fp64", None, "fp32", "fp64"]) == [fp32, fp64]
+    assert levels_of(both, [None, "fp8_tensor"]) == []
+    alike = {"datasheet": Peaks("datasheet", {"fp16_tensor": 1e15, "bf16_tensor": 1e15, "fp32": 1e14}, bandwidth=1e12)}
+    assert levels_of(alike, ["fp16_tensor", "bf16_tensor"]) == [("fp16/bf16_tensor", {"datasheet": 1e15})]
+    assert level_label("fp32", {"measured": 65.2e12, "datasheet": 66.9e12}, "FLOP") == (
+        "fp32: 65.2 TFLOP/s measured, 66.9 datasheet"
+    )
+    assert level_label("memory", {"measured": 980e9, "datasheet": 1.1e12}, "B") == (
+        "memory: 980 GB/s measured, 1.1 TB/s datasheet"
+    )
+
+
+HOSTILE = (
+    r"a$\frac{b$c",  # no formula that can be drawn
+    "paid $5 or $6",
+    r"one$ \$two$ x_1^2 %#&~{}",
+    r"back\slash\n",
+    "_begins_as_what_legends_leave_out",
+    "\x1b[31m\a\n\u202e\u2066",
+    "half \ud800 a pair",
+)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_any_name_is_drawn_literally(name: str) -> None:
+    shown, rows = printable(name), (row(name, 10, 1e6, 1e6), row(f"{name}!", 5, 0, 1e6))
+    axes = roofline(table(*rows), device="cpu", peaks=[replace(MEASURED, flops={name: 1e12})])
+    axes.figure.savefig(io.BytesIO(), format="png")
+    assert shown in texts(axes) and f"{shown}!" in caption(axes)
+    assert any(text.startswith(f"{shown}: ") for text in texts(axes))
+    axes = panels(swept("float32", caches={name: 1e6}, op=name))
+    axes[0].figure.savefig(io.BytesIO(), format="svg")
+    assert axes[0].get_title().startswith(f"{shown} on cpu")
+    assert any(text.startswith(shown) for text in texts(axes[2]))
+
+
+def test_no_text_is_rendered_by_tex() -> None:
+    with matplotlib.rc_context({"text.usetex": True}):
+        picture = roofline(table(row("a_b", 10, 1e6, 1e6)), device="cpu", peaks=MEASURED, labels=False)
+        drawn = [picture, *panels(swept("float32"))]
+    for axes in drawn:
+        artists = [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
+        artists += axes.get_legend().get_texts() if axes.get_legend() else []
+        parsed = [text for text in artists if text.get_usetex() or text.get_parse_math()]
+        assert [text.get_text() for text in parsed if text.get_text()] == []
+
+
+def test_without_matplotlib_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for call in (lambda: swept("float32").plot(), lambda: roofline(table(*ROWS)), lambda: roofline(table(*ROWS), ax=3)):
+        with pytest.raises(ImportError, match=r"pip install 'flopscope-profiler\[plot\]'"):
+            call()
+
+
+def test_matplotlib_is_imported_only_for_a_plot() -> None:
+    code = "import sys, flopscope.pictures.roofline, flopscope.timing.sweep; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
