@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.once import Once, once_in
+
+pytest.register_assert_rewrite("helpers")
+from helpers.once import Once, once_in  # noqa: E402
 
 if "FLOPSCOPE_CACHE_DIR" not in os.environ:  # inherited by the workers of pytest-xdist
     CACHE = tempfile.TemporaryDirectory(prefix="flopscope-test-cache-")

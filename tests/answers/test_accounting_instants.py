@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from helpers.hand_traces import NCCL, PAGEABLE, Program
+from helpers.parts import Parts, parts_of, rows_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from test_accounting import Parts, parts_of, rows_of
 
 KINDS = {
     "kernel": ("k", "cudaLaunchKernel", "unmodelled"),

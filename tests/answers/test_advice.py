@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import re
-from functools import cache
 from typing import Any
 
 import pytest
-from helpers import ROOT
+from helpers.advice_cases import PAIRS, TRACES, check, recorded, savings
 from helpers.faulty_programs import (
     CASES,
     COLLECTIVE,
@@ -29,56 +26,6 @@ from flopscope.answers.advice import Advice, AdviceTable
 from flopscope.answers.findings import Finding
 from flopscope.answers.rules import RULES
 from flopscope.sentences.compute import Small
-from flopscope.support.safe import printable
-
-FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
-PAIRS = json.loads((FAULTS / "pairs.json").read_text(encoding="utf-8"))
-TRACES = [f"{name}_{when}" for name in PAIRS for when in ("before", "after")]
-
-
-@cache
-def recorded(name: str) -> fs.Trace:
-    return fs.load_trace(FAULTS / f"{name}.json.gz")
-
-
-def savings(advice: AdviceTable) -> dict[str, float]:
-    """Return the savings by rule, in µs."""
-    sums: dict[str, float] = {}
-    for row in advice:
-        sums[row.rule] = sums.get(row.rule, 0.0) + row.saving_us
-    return sums
-
-
-def check(trace: Any) -> AdviceTable:
-    """Return the advice. Check what holds for all advice."""
-    advice, unobserved = trace.advice(), trace._analysis("advice").unobserved
-    each = [row.saving_us for row in advice]
-    assert each == sorted(each, reverse=True)
-    assert sum(each) <= unobserved * (1 + 1e-9)
-    for row in advice:
-        assert row.rule in RULES and row.what == f"{row.action}: {row.what[len(row.action) + 2 :]}"
-        assert row.reason.lower() == row.what[len(row.action) + 2 :].lower() and row.reason.endswith((".", ".)"))
-        assert row.action[0].isupper() and 10 <= len(row.action) <= 76 and not re.search(r": |\.$", row.action)
-        assert row.saving_us >= 0.01 * unobserved * (1 - 1e-9)
-        assert row.saving_pct == pytest.approx(100 * row.saving_us / unobserved)
-        assert row.evidence
-        for entry in row.evidence:
-            assert set(entry) == {"op", "shapes", "dtypes", "time", "calls"} and entry["calls"] != 0
-        assert [entry["time"] for entry in row.evidence] == sorted((e["time"] for e in row.evidence), reverse=True)
-    text = str(advice)
-    assert all(len(line) <= 78 for line in text.splitlines())
-    for number, row in enumerate(advice, 1):
-        words = re.search(rf"^{number}\. (.*?): saves", text, re.MULTILINE | re.DOTALL)
-        assert (
-            words
-            and " ".join(words[1].split()) == printable(row.action)
-            and f"(rule: {row.rule})" in " ".join(text.split())
-        )
-    assert [row["rule"] for row in json.loads(json.dumps(advice.to_dicts(), allow_nan=False))] == [
-        row.rule for row in advice
-    ]
-    return advice
-
 
 # The rules ------------------------------------------------------------------------------------------------------------
 

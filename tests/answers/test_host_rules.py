@@ -9,22 +9,9 @@ from typing import Any
 
 import pytest
 from helpers import ROOT
+from helpers.advice_cases import TRACES, check, only, recorded, told
 from helpers.faulty_programs import COLLECTIVE, SIZE, adam, collectives, compiling, late, uploads
 from helpers.hand_traces import NCCL, PAGEABLE, PINNED, Program
-from test_advice import TRACES, check, recorded
-
-from flopscope.answers.advice import Advice
-
-
-def told(program: Program, rule: str) -> list[Advice]:
-    return [row for row in check(program.load()) if row.rule == rule]
-
-
-def only(program: Program, rule: str) -> Advice:
-    (row,) = told(program, rule)
-    assert row.facts
-    return row
-
 
 # Warming up -----------------------------------------------------------------------------------------------------------
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from helpers.advice_cases import check, only, savings, told
 from helpers.faulty_programs import late, piecewise
 from helpers.hand_traces import Program
-from test_advice import check, savings
-from test_host_rules import only, told
 
 from flopscope.answers.advice import _at
 from flopscope.answers.analysis import Analysis

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from helpers.faulty_programs import SIZE
 from helpers.hand_traces import BF16, FLOAT, HALF, Program, in_a_row
-from test_premises_ops import inside, told
+from helpers.premises import inside, told
 
 LONG = "long int"
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from helpers.advice_cases import PAIRS, TRACES, recorded
 from helpers.hand_traces import in_a_row
-from test_advice import PAIRS, TRACES, recorded
 
 import flopscope as fs
 

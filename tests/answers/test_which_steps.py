@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.graph_programs import Capture, Replay
+from helpers.graph_programs import step as captured_step
 from helpers.hand_traces import Program
 from helpers.run_programs import run, script
-from test_graphs import Capture, Replay
-from test_graphs import step as captured_step
 
 import flopscope as fs
 from flopscope.answers.step_kinds import first_apart, notes_of

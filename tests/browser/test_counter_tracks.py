@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from browser import Open, Page
+from helpers.graph_programs import KERNELS, Replay
 from helpers.hand_traces import Program
 from profiles import counted_program
 from selenium.webdriver.common.action_chains import ActionChains
-from test_graphs import KERNELS, Replay
 
 Report = Callable[[str], Path]
 VIEW = "flopscope.timelineView"

@@ -12,7 +12,7 @@ from browser import Keys, Open, Page
 from helpers.hand_traces import in_a_row
 from helpers.ranks_cases import simulated
 from profiles import MEASUREMENTS, NASTY, RECORDED, many_ranks, ranks_of, unknown_measurement
-from test_pages import Report, ready, whole
+from whole_pages import Report, ready, whole
 
 import flopscope as fs
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Keys, Open, Page
+from browser import Keys, Open
 from profiles import MEASUREMENTS, PROFILES
+from whole_pages import Report, ready, whole
 
 from flopscope import _core
 
-Report = Callable[[str], Path]
 EVERY = [*PROFILES, *MEASUREMENTS]
 WIDTHS = (1000, 1280, 1600)
 BEYOND = """
@@ -53,16 +52,6 @@ def data_of(path: Path) -> dict[str, Any]:
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', path.read_text("utf-8"), re.S)
     assert found
     return dict(json.loads(found[1]))
-
-
-def ready(page: Page) -> None:
-    page.until("document.documentElement.dataset.ready === 'true'")
-
-
-def whole(page: Page) -> None:
-    """Draw all sections."""
-    ready(page)
-    page.value("flopscope.page.mountAll().then(() => true)")
 
 
 @pytest.mark.parametrize("name", EVERY)

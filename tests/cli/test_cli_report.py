@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers import TRACES
 from helpers.report_pages import PageRead
-from test_windows import STEPS, rank, window
+from helpers.windows import STEPS, rank, window
 
 import flopscope as fs
 from flopscope.cli.program import main

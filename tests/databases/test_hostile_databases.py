@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from helpers import DATA
 from helpers.captures import KERNEL, RUNTIME, Nsys, global_tid
-from test_nsys import ADD, SGEMM, device_rows, program
-from test_nsys_graphs import graph_program
+from helpers.nsys_programs import ADD, SGEMM, device_rows, graph_program, program
 
 import flopscope as fs
 from flopscope.sources import database

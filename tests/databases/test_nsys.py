@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import DATA, TRACES
+from helpers import TRACES
 from helpers.captures import (
     DOMAIN,
     KERNEL,
@@ -24,16 +24,14 @@ from helpers.captures import (
     query,
     write_tables,
 )
+from helpers.nsys_programs import ADD, MOCK, SGEMM, device_rows, program, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flopscope as fs
 from flopscope.sources import database
 
-MOCK = DATA / "captures" / "rtx3080.sqlite.gz"
-SGEMM = "ampere_sgemm_128x64_nn"
 HGEMM = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_nn"
-ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
 
 
 @pytest.fixture(params=["core", "python"])
@@ -41,42 +39,6 @@ def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """Read by the core, and by Python's sqlite3 module as where the core finds no library."""
     monkeypatch.setattr(database, "_found", None if request.param == "core" else False)
     return str(request.param)
-
-
-def rows(prof: Any, device_type: str | None = None) -> dict[str, Any]:
-    return {row.key: row for row in prof.key_averages() if device_type in (None, row.device_type)}
-
-
-def device_rows(prof: Any) -> dict[str, tuple[int, int]]:
-    """Return the calls and the time, ns, of kernels, copies and fills."""
-    return {
-        row.key: (row.count, round(row.self_device_time_total * 1000))
-        for row in prof.key_averages()
-        if row.device_type == "cuda" and not row.is_user_annotation
-    }
-
-
-def program(*, old: bool = False) -> Nsys:
-    """Two steps with ops, a copy, a fill and a wait; two processes with the same correlations; two devices."""
-    made = Nsys(old=old)
-    for process, device in ((42, 0), (43, 1)):
-        at = 1000 * process
-        made.nvtx("ProfilerStep#1", at, at + 900, process)
-        made.nvtx("aten::linear, op_id = 1", at + 10, at + 190, process)
-        made.nvtx("aten::mm, seq = 7, op_id = 2, sizes = [[64, 32], [32, 16]]", at + 20, at + 180, process)
-        made.call("cudaLaunchKernel_v7000", at + 30, at + 40, 1, process)
-        made.kernel(SGEMM, at + 100, at + 150, 1, process, device)
-        made.nvtx("aten::add, op_id = 3, sizes = [[64, 16], [64, 16], []]", at + 200, at + 290, process)
-        made.call("cudaLaunchKernel_v7000", at + 210, at + 220, 2, process)
-        made.kernel(ADD, at + 230, at + 260, 2, process, device)
-        made.call("cudaMemcpyAsync_v3020", at + 300, at + 310, 3, process)
-        made.copy(at + 320, at + 330, 3, process, device)
-        made.call("cudaMemsetAsync_v3020", at + 340, at + 350, 4, process)
-        made.fill(at + 360, at + 365, 4, process, device)
-        made.call("cudaStreamSynchronize_v3020", at + 400, at + 500, 5, process)
-        made.sync(at + 401, at + 499, 5, process)
-        made.call("cuMemAlloc_v2", at + 600, at + 650, 6, process)
-    return made
 
 
 # Rows -----------------------------------------------------------------------------------------------------------------

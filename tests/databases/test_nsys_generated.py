@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from helpers.captures import KERNEL, RTX3080, RUNTIME, Nsys, global_pid, global_tid, query, write_tables
+from helpers.nsys_programs import device_rows, program
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_nsys import device_rows, program
 
 import flopscope as fs
 from flopscope.sources import database

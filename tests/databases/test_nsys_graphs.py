@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.captures import KERNEL, RTX3080, Nsys
-from test_nsys import ADD, SGEMM, device_rows, rows
+from helpers.nsys_programs import ADD, SGEMM, device_rows, graph_program, rows
 
 import flopscope as fs
 from flopscope.sources import counters, database, gpu_metrics
@@ -23,27 +23,6 @@ def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 # Graphs ---------------------------------------------------------------------------------------------------------------
-
-
-def graph_program() -> Nsys:
-    """Two ops captured in a graph, which is cloned twice and replayed three times; one op is eager."""
-    made = Nsys()
-    made.nvtx("aten::linear, op_id = 1, sizes = [[64, 32], [16, 32], []]", 90, 190)
-    made.nvtx("aten::mm, op_id = 2, sizes = [[64, 32], [32, 16]]", 100, 180)
-    made.node(11, 120)
-    made.nvtx("aten::add, op_id = 3, sizes = [[64, 16], [64, 16], []]", 200, 290)
-    made.node(12, 220)
-    made.node(21, 320, original=11)
-    made.node(22, 321, original=12)
-    made.node(31, 330, original=21)
-    made.node(32, 331, original=22)
-    for replay in range(3):
-        at = 1000 + 1000 * replay
-        made.nvtx("replay", at - 10, at + 100)
-        made.call("cudaGraphLaunch_v10000", at, at + 10, 50 + replay)
-        made.kernel(SGEMM, at + 100, at + 150, 50 + replay, graphNodeId=31, graphId=9)
-        made.kernel(ADD, at + 150, at + 170, 50 + replay, graphNodeId=32, graphId=9)
-    return made
 
 
 def test_replayed_kernels_belong_to_the_op_that_captured_them(reader: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from helpers.captures import Nsys, global_pid, query
-from test_nsys import rows
+from helpers.nsys_programs import rows
 
 import flopscope as fs
 from flopscope.sources import database

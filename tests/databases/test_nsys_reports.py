@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from helpers.captures import Nsys, query
-from test_nsys import MOCK, program
+from helpers.nsys_programs import MOCK, program
 
 import flopscope as fs
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 from helpers.captures import write_tables
-from test_nsys import device_rows, rows
-from test_rocprof import (
+from helpers.nsys_programs import device_rows, rows
+from helpers.rocprof_programs import (
     DISPATCHES,
     GEMM,
     PID,
     TID,
     UUID,
-    _rocpd_tables,
+    rocpd_tables,
     rocprof_csv,
     rocprof_json,
 )
@@ -43,7 +43,7 @@ def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 def in_rocpd(folder: Path) -> Path:
-    made = _rocpd_tables("3", PID)
+    made = rocpd_tables("3", PID)
     made["memory_allocate"] = []
     for index, (start, end, agent, freed, size, address, correlation) in enumerate(CHANGES, 1):
         event = {"id": 1000 + index, "category_id": None, "stack_id": correlation, "correlation_id": 0, "extdata": "{}"}

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +80,10 @@ def own(err: str) -> str:
 def others(err: str) -> str:
     """Return what is no message of flopscope."""
     return "".join(line for line in err.splitlines(True) if not line.startswith("flopscope run: "))
+
+
+def wait_for(path: Path) -> None:
+    end = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < end, f"{path} was not created"
+        time.sleep(0.02)

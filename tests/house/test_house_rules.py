@@ -253,3 +253,10 @@ def test_modules_of_tests_have_names_of_their_own() -> None:
     """pytest imports test files by their name alone."""
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))
+
+
+def test_no_module_of_tests_imports_another() -> None:
+    """What tests share is in the package helpers."""
+    pattern = re.compile(r"^\s*(?:from|import) (?:test_\w+|conftest)\b.*", re.MULTILINE)
+    found = {_name(path): pattern.findall(path.read_text(encoding="utf-8")) for path in (ROOT / "tests").rglob("*.py")}
+    assert not {name: lines for name, lines in found.items() if lines}

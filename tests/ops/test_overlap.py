@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.profiled import rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
-from test_profile import rows_of
 
 import flopscope as fs
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_tensor import DTYPES, OF_NUMPY, SIZES, address, numbers
+from helpers.tensors import DTYPES, OF_NUMPY, SIZES, address, numbers
 
 import flopscope as fs
 

@@ -10,32 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.tensors import DTYPES, OF_NUMPY, SIZES, address, numbers
 
 import flopscope as fs
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
-OF_NUMPY = ("float64", "float32", "float16", "int64", "int32", "int8", "uint8", "bool")
-DTYPES = (*OF_NUMPY, "bfloat16")
-SIZES = {
-    "float64": 8,
-    "float32": 4,
-    "float16": 2,
-    "bfloat16": 2,
-    "int64": 8,
-    "int32": 4,
-    "int8": 1,
-    "uint8": 1,
-    "bool": 1,
-}
-
-
-def address(array: np.ndarray[Any, Any]) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
-def numbers(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray[Any, Any]:
-    count = int(np.prod(shape, dtype=np.int64))
-    return (np.arange(count) % 100).reshape(shape).astype(dtype)
 
 
 # Attributes -----------------------------------------------------------------------------------------------------------

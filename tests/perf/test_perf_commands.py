@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import ROOT
-from test_stored_runs import WRONG
+from helpers.wrong_runs import WRONG
 
 from flopscope.cli.program import main
 from flopscope.perf import columns, runs, store

@@ -10,21 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.profiled import counts, rows_of, table_of
 
 import flopscope as fs
-from flopscope.results.table import EventRow, EventTable
-
-
-def table_of(prof: fs.profile, **keywords: Any) -> EventTable:
-    return prof.key_averages(peaks="none", **keywords)
-
-
-def counts(prof: fs.profile) -> dict[str, int]:
-    return {row.key: row.count for row in table_of(prof)}
-
-
-def rows_of(prof: fs.profile) -> dict[str, EventRow]:
-    return {row.key: row for row in table_of(prof)}
 
 
 @pytest.fixture

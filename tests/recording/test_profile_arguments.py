@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_profile import counts, table_of
+from helpers.profiled import counts, table_of
 
 import flopscope as fs
 from flopscope import results

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_profile import counts, rows_of, table_of
+from helpers.profiled import counts, rows_of, table_of
 
 import flopscope as fs
 

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
 import pytest
+from helpers.schedules import NONE, RECORD, SAVE, WARMUP, plans, quiet
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import flopscope as fs
 from flopscope.hardware.activities import activities_named
 from flopscope.sources.schedules import action_at
-
-NONE, WARMUP, RECORD, SAVE = fs.ProfilerAction
-few = st.integers(0, 4)
-plans = st.fixed_dictionaries(
-    {"wait": few, "warmup": few, "active": st.integers(1, 4), "repeat": few, "skip_first": few, "skip_first_wait": few}
-)
-
-
-def quiet(make: Callable[..., Any], **plan: int) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return make(**plan)
 
 
 def expected_actions(

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.profiled import counts, table_of
+from helpers.schedules import NONE, RECORD, SAVE, WARMUP, plans, quiet
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_profile import counts, table_of
-from test_schedule import NONE, RECORD, SAVE, WARMUP, plans, quiet
 
 import flopscope as fs
 

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 import pytest
-from test_profile import counts, rows_of, table_of
+from helpers.profiled import counts, rows_of, table_of
 
 import flopscope as fs
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.captures import Nsys
+from helpers.graph_programs import KERNELS, Capture, Replay, step
 from helpers.hand_traces import Program
 from helpers.report_pages import PageRead
+from helpers.windows import window
 from hypothesis import given
 from hypothesis import strategies as st
-from test_graphs import KERNELS, Capture, Replay, step
-from test_windows import window
 
 from flopscope.cli.program import main
 from flopscope.hardware.energy import Energy

@@ -12,8 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers.run_programs import OPS, WITH_REPORT, done, environment, own, run, script, start
-from test_run_recording import wait_for
+from helpers.run_programs import OPS, WITH_REPORT, done, environment, own, run, script, start, wait_for
 
 LEFT = {
     "no search path": "import sys; sys.path[:] = []; sys.meta_path[:] = []",

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers.run_programs import OPS, WITH_REPORT, done, own, run, run_with_report, script, start
+from helpers.run_programs import OPS, WITH_REPORT, done, own, run, run_with_report, script, start, wait_for
 
 import flopscope as fs
 from flopscope.cli.run import Outputs, rank_of, with_rank
@@ -131,13 +131,6 @@ def test_the_report_is_written(tmp_path: Path) -> None:
     result = run(tmp_path, "-o", "page.html", path, RANK="3", WORLD_SIZE="8")
     assert result.returncode == 0
     assert "<title>program.py, rank 3" in (tmp_path / "page.rank3.html").read_text(encoding="utf-8")
-
-
-def wait_for(path: Path) -> None:
-    end = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < end, f"{path} was not created"
-        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from helpers.tables import make_table
-from test_views import Tags, header_of
+from helpers.view_texts import Tags, header_of
 
 import flopscope as fs
 from flopscope import _core

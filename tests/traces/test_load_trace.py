@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from helpers import DATA
+from helpers.trace_events import call, events_to_text, kernel, memory, op
 
 import flopscope as fs
 from flopscope import _core
@@ -28,40 +29,6 @@ OVERHEAD = "Activity Buffer Request"
 
 def name_of(path: Path) -> str:
     return path.name[: -len(".json.gz")]
-
-
-def events_to_text(*events: dict[str, Any], **head: Any) -> bytes:
-    return json.dumps({**head, "traceEvents": list(events)}).encode()
-
-
-def op(name: str, ts: float, dur: float, tid: int = 1, **args: Any) -> dict[str, Any]:
-    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": args}
-
-
-def call(name: str, ts: float, dur: float, tid: int = 1, **args: Any) -> dict[str, Any]:
-    return {**op(name, ts, dur, tid, **args), "cat": "cuda_runtime"}
-
-
-def kernel(name: str, ts: float, dur: float, stream: int = 7, device: int = 0, **args: Any) -> dict[str, Any]:
-    return {
-        **op(name, ts, dur, stream, device=device, stream=stream, **args),
-        "cat": "kernel",
-        "pid": device,
-    }
-
-
-def memory(ts: float, size: int, tid: int = 1, device_type: int = 1) -> dict[str, Any]:
-    args = {"Bytes": size, "Device Type": device_type, "Device Id": 0}
-    return {
-        "ph": "i",
-        "s": "t",
-        "cat": "cpu_instant_event",
-        "name": "[memory]",
-        "pid": 1,
-        "tid": tid,
-        "ts": ts,
-        "args": args,
-    }
 
 
 def rows_of(trace: fs.Trace, **options: Any) -> dict[str, fs.EventRow]:

@@ -16,74 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.chrome_events import Event, parse_checked, slices
 
 import flopscope as fs
 from flopscope import _core
 from flopscope.results import chrome_trace
 from flopscope.support.launchers import RANK_VARIABLES
 
-Event = dict[str, Any]
-
 # The rules of Chrome that apply here (Catapult's "Trace Event Format") ------------------------------------------------
-
-REQUIRED = {
-    "X": {"name", "cat", "pid", "tid", "ts", "dur"},
-    "i": {"name", "s", "pid", "tid", "ts"},
-    "M": {"name", "pid", "tid", "args"},
-    "s": {"name", "cat", "id", "pid", "tid", "ts"},
-    "f": {"name", "cat", "id", "pid", "tid", "ts", "bp"},
-    "C": {"name", "cat", "pid", "ts", "args"},
-}
-FACTS = {"process_name": "name", "process_labels": "labels", "process_sort_index": "sort_index", "thread_name": "name",
-         "thread_sort_index": "sort_index"}  # fmt: skip
-
-
-def reject_constant(constant: str) -> None:
-    raise ValueError(f"{constant} is not valid JSON")
-
-
-def parse_checked(text: str | bytes) -> dict[str, Any]:
-    """Parse a trace with exact decimals, and check that it follows the rules."""
-    trace: dict[str, Any] = json.loads(text, parse_constant=reject_constant, parse_float=Decimal)
-    rows: dict[Any, list[tuple[Decimal, Decimal]]] = defaultdict(list)
-    flows = defaultdict(list)
-    for event in trace["traceEvents"]:
-        assert REQUIRED[event["ph"]] <= event.keys(), event
-        assert event.get("ts", 0) >= 0 and event.get("dur", 0) >= 0, event
-        row = event["pid"], event["tid"]
-        if event["ph"] == "X":
-            assert all(
-                isinstance(event[key], Decimal) and event[key].as_tuple().exponent == -3 for key in ("ts", "dur")
-            )
-            rows[row].append((event["ts"], event["ts"] + event["dur"]))
-        if event["ph"] == "M":
-            assert set(event["args"]) == {FACTS[event["name"]]}
-        if event["ph"] == "i":
-            assert event["s"] in {"g", "p", "t"}
-        if event["ph"] in "sf":
-            flows[event["cat"], event["id"]].append((event["ph"], row, event["ts"]))
-    for ends in flows.values():
-        assert sorted(phase for phase, _, _ in ends) == ["f", "s"], ends
-        for _, row, at in ends:
-            assert any(begin <= at <= end for begin, end in rows[row]), (row, at)
-    for row, slices in rows.items():
-        around: list[Decimal] = []
-        for begin, end in sorted(slices, key=lambda times: (times[0], -times[1])):
-            while around and around[-1] <= begin:
-                around.pop()
-            assert not around or end <= around[-1], f"two slices of {row} overlap at {begin}"
-            around.append(end)
-    return trace
 
 
 def write_and_parse(core: _core.Store) -> dict[str, Any]:
     pieces: list[bytes] = []
     assert core.write_trace(pieces.append, "1.2.3", '"traceName": "x"') == 0
     return parse_checked(b"".join(pieces))
-
-
-def slices(trace: dict[str, Any], category: str) -> list[Event]:
-    return [event for event in trace["traceEvents"] if event.get("cat") == category]
 
 
 # Output of Kineto: one event of each kind, recorded on an H200 (PyTorch 2.11), names cut ------------------------------

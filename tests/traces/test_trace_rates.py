@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from test_load_trace import call, events_to_text, kernel, memory, op
+from helpers.trace_events import call, events_to_text, kernel, memory, op
 
 import flopscope as fs
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import DATA, hand_traces
-from test_trace import Event, parse_checked, slices
+from helpers.chrome_events import Event, parse_checked, slices
 
 import flopscope as fs
 from flopscope import _core

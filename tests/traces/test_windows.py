@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import re
 from pathlib import Path
@@ -11,30 +10,17 @@ from typing import Any
 
 import pytest
 from helpers import TRACES
+from helpers.windows import STEPS, rank, window
 
 import flopscope as fs
 from flopscope import _core
 from flopscope.cli.program import main
 from flopscope.sources.windows import join_windows
 
-CONTENT = json.loads(gzip.decompress((TRACES / "tutorial_naive.json.gz").read_bytes()))
-STEPS = sorted({e["name"] for e in CONTENT["traceEvents"] if re.fullmatch(r"ProfilerStep#\d+", e["name"])})
 TIMES = ("self_cpu_time_total", "cpu_time_total", "self_device_time_total", "device_time_total")
-SECOND = 1_000_000.0  # µs
 MESSAGE = (
     r"two of the traces are of {}: .* are recordings of one process or of two runs that cannot be joined, because "
 )
-
-
-def window(number: int, step: int | None = None, **head: Any) -> bytes:
-    """Return the recorded trace `number` seconds later: other steps, the same ids of ops and launches."""
-    events = []
-    for event in CONTENT["traceEvents"]:
-        moved = {**event, "ts": event["ts"] + number * SECOND}
-        if (found := re.fullmatch(r"ProfilerStep#(\d+)", event["name"])) is not None:
-            moved["name"] = f"ProfilerStep#{int(found[1]) + 100 * (number if step is None else step)}"
-        events.append(moved)
-    return json.dumps({**CONTENT, **head, "traceEvents": events}).encode()
 
 
 def op(start: float, duration: float = 10, pid: int = 1, step: int | None = None) -> dict[str, Any]:
@@ -45,10 +31,6 @@ def op(start: float, duration: float = 10, pid: int = 1, step: int | None = None
 
 def trace(*events: dict[str, Any], **head: Any) -> fs.Trace:
     return fs.load_trace(json.dumps({**head, "traceEvents": list(events)}).encode())
-
-
-def rank(number: int) -> dict[str, Any]:
-    return {"distributedInfo": {"rank": number, "world_size": 4}}
 
 
 def torchs_rows() -> dict[tuple[str, str, bool], dict[str, str]]:

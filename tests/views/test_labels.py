@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from helpers import DATA, hand_traces
-from test_plots import MEASURED, ROWS, row, swept, table
+from helpers.fake_sweep import MEASURED
+from helpers.plotted import ROWS, row, swept, table
 
 import flopscope as fs
 from flopscope.hardware import device

@@ -7,13 +7,13 @@ import json
 import math
 import os
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers import DATA
 from helpers.tables import make_table, recorded_rows
+from helpers.view_texts import Tags, header_of
 
 from flopscope import _core
 from flopscope.results.table import COLUMNS, EventTable
@@ -48,12 +48,6 @@ def body(text: str) -> list[str]:
     lines = text.splitlines()
     rules = [i for i, line in enumerate(lines) if line and not line.strip("- ")]
     return lines[rules[1] + 1 : rules[2]]
-
-
-def header_of(text: str) -> list[str]:
-    lines = text.splitlines()
-    first_rule = next(i for i, line in enumerate(lines) if line and not line.strip("- "))
-    return [cell.strip() for cell in lines[first_rule + 1].split("  ") if cell.strip()]
 
 
 def cells(text: str, row: int = 0) -> dict[str, str]:
@@ -251,22 +245,6 @@ def test_long_names_and_shapes_are_cut_and_times_have_a_unit() -> None:
 )
 def test_numbers_are_formatted(text: str, expected: str) -> None:
     assert text == expected
-
-
-class Tags(HTMLParser):
-    """The tags and texts of a fragment."""
-
-    def __init__(self, fragment: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.texts: list[str] = []
-        self.feed(fragment)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
 
 
 def test_html_escapes_names_and_loads_nothing() -> None:

@@ -7,36 +7,10 @@ from typing import Any
 
 import pytest
 from helpers.hand_traces import BF16, FLOAT, NCCL, Program
-from test_library_rules import BYTE, FP8, INT, LONG, B, Tensor, numbers, size, work
+from helpers.library_calls import BYTE, FP8, INT, B, F, I, gradient, lists, numbers, size, work
 
 import flopscope as fs
 from flopscope import _core
-
-H = "c10::Half"
-
-
-def F(*shape: int) -> Tensor:
-    return FLOAT, shape
-
-
-def I(*shape: int) -> Tensor:  # noqa: E743
-    return LONG, shape
-
-
-def lists(name: str, *arguments: Any) -> dict[str, Any]:
-    """Return the work of a call in which a list is a list of tensors."""
-    dims = [
-        [list(t[1]) for t in a] if isinstance(a, list) else list(a[1]) if isinstance(a, tuple) else []
-        for a in arguments
-    ]
-    types = [
-        "TensorList" if isinstance(a, list) else a[0] if isinstance(a, tuple) else "" if a is None else "Scalar"
-        for a in arguments
-    ]
-    concrete = [a if isinstance(a, str) else "" for a in arguments]
-    result: dict[str, Any] = _core._work_of_torch(name, dims, types, [[] for _ in dims], concrete)
-    return result
-
 
 # Graph networks -------------------------------------------------------------------------------------------------------
 
@@ -245,24 +219,6 @@ def test_deep_gemms_constants_are_found_by_kernel(kernel: str, numbers_of_it: st
 
 
 # Gradients ------------------------------------------------------------------------------------------------------------
-
-
-def gradient(
-    forward: str, shapes: list[list[int]], types: list[str], concrete: list[str] | None = None, node: int = 7
-) -> Any:
-    """Return the row of the gradient of an autograd Function, whose own record has only the incoming gradient."""
-    program = Program()
-    args = {"Input_Dims": shapes, "Input_type": types, "Concrete_Inputs": ["" for _ in shapes]}
-    for place, text in enumerate(concrete or []):
-        args["Concrete_Inputs"][place] = text
-    program.add("cpu_op", forward, 0, 10, **args, Sequence_number=node, Fwd_thread_id=0)
-    program.call("cudaLaunchKernel", 2, 1, correlation=1)
-    program.work("k1", 5, 10, correlation=1)
-    program.add("cpu_op", f"{forward}Backward", 50, 10, tid=2, Sequence_number=node, Fwd_thread_id=1,
-                Input_Dims=[shapes[0]], Input_type=types[:1])  # fmt: skip
-    program.call("cudaLaunchKernel", 52, 1, tid=2, correlation=2)
-    program.work("k2", 60, 10, correlation=2)
-    return next(r for r in fs.load_trace(program.text()).key_averages() if r.key == f"{forward}Backward")
 
 
 def test_a_gradient_takes_its_shapes_from_the_forward_pass() -> None:

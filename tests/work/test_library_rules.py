@@ -14,35 +14,10 @@ from typing import Any
 
 import pytest
 from helpers.hand_traces import BF16, FLOAT, Program
+from helpers.library_calls import BYTE, FP8, INT, LONG, STEP, B, numbers, size, work
 
 import flopscope as fs
 from flopscope import _core
-
-INT, LONG, FP8, BYTE, FP4 = "int", "long int", "c10::Float8_e4m3fn", "unsigned char", "c10::Float4_e2m1fn_x2"
-SIZES = {BF16: 2, FLOAT: 4, INT: 4, LONG: 8, FP8: 1, BYTE: 1, "signed char": 1}
-
-Tensor = tuple[str, tuple[int, ...]]
-
-
-def work(name: str, *arguments: Any) -> dict[str, Any]:
-    """Return the work of a call: tensors are (dtype, shape), numbers texts, None omitted."""
-    dims = [list(a[1]) if isinstance(a, tuple) else [] for a in arguments]
-    types = [a[0] if isinstance(a, tuple) else "" if a is None else "Scalar" for a in arguments]
-    concrete = [a if isinstance(a, str) else "" for a in arguments]
-    result: dict[str, Any] = _core._work_of_torch(name, dims, types, [[] for _ in dims], concrete)
-    return result
-
-
-def B(*shape: int) -> Tensor:
-    return BF16, shape
-
-
-def size(*tensors: Tensor) -> int:
-    return sum(SIZES[dtype] * math.prod(shape) for dtype, shape in tensors)
-
-
-def numbers(found: dict[str, Any]) -> tuple[float, float, float]:
-    return found["flops"], found["bytes_read"], found["bytes_written"]
 
 
 def test_every_row_has_an_argument_list_that_calls_can_fit() -> None:
@@ -173,9 +148,6 @@ def test_cached_blocks_of_keys_count_what_the_longest_sequence_allows() -> None:
     )
     assert found["at_most"] and found["bytes_read"] == size(q) + 2 * 8 * 333 * 4 * 64 * 2
     assert found["flops"] == 4 * 8 * 16 * 64 * 333
-
-
-STEP = "execute_8_context_1(sq5sk9sqsq25sqsk45)_generation_3(sq3sk33sqsq3sqsk33)"
 
 
 @pytest.mark.parametrize("label", [STEP, "execute_8", None])

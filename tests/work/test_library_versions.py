@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from helpers.hand_traces import BF16
-from test_library_formulas import F, H, I, gradient
-from test_library_rules import BYTE, FP8, INT, B, numbers, size, work
+from helpers.library_calls import BYTE, FP8, INT, B, F, H, I, gradient, numbers, size, work
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from helpers.hand_traces import FLOAT
-from test_library_rules import numbers, work
+from helpers.library_calls import numbers, work
 
 
 def vision(name: str, *arguments: Any) -> dict[str, Any]:

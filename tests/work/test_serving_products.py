@@ -6,25 +6,11 @@ import math
 from typing import Any
 
 import pytest
-from test_library_formulas import F, I, lists
-from test_library_rules import BYTE, FP8, INT, B, Tensor, numbers, size, work
+from helpers.library_calls import N4, ONE, B, F, I, Q, Tensor, U, lists, numbers, size, work
 
 M, N, K = 32, 512, 256
 FLOPS = 2 * M * N * K
 HALF = "15"  # bfloat16 as a ScalarType
-ONE = F(1)
-
-
-def Q(*shape: int) -> Tensor:
-    return FP8, shape
-
-
-def U(*shape: int) -> Tensor:
-    return BYTE, shape
-
-
-def N4(*shape: int) -> Tensor:
-    return INT, shape
 
 
 # Products -------------------------------------------------------------------------------------------------------------

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 from helpers.hand_traces import BF16, Program
-from test_library_formulas import F, I
-from test_library_rules import INT, STEP, B, Tensor, numbers, size, work
-from test_serving_products import N4, ONE, Q, U
+from helpers.library_calls import INT, N4, ONE, STEP, B, F, I, Q, Tensor, U, numbers, size, work
 
 import flopscope as fs
 

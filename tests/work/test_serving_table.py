@@ -6,9 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from test_library_formulas import F, I
-from test_library_rules import B, Tensor, numbers, size, work
-from test_serving_products import N4, ONE, Q, U
+from helpers.library_calls import N4, ONE, B, F, I, Q, Tensor, U, numbers, size, work
 
 T, D = 16, 256  # tokens, width
 X, XQ, GAIN = B(T, D), Q(T, D), B(D)
