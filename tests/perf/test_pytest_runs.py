@@ -268,7 +268,8 @@ def test_a_wait_of_more_than_a_second_is_reported(monkeypatch: pytest.MonkeyPatc
 
 def test_a_run_reports_that_it_waits(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
-        "from fake_measure import Clock, Times\nimport flopscope.support.lock\nfrom flopscope.timing import measuring\n"
+        "from helpers.fake_measure import Clock, Times\n"
+        "import flopscope.support.lock\nfrom flopscope.timing import measuring\n"
         "measuring.measure = Clock(Times(20, 0.1)).measure\nflopscope.support.lock.SILENT_SECONDS = 0.05\n"
     )
     (tmp_path / "test_it.py").write_text("def test_a(perf):\n    print('captured')\n    perf(print)\n")

@@ -351,7 +351,7 @@ def test_a_task_that_kills_its_worker_is_a_failure_and_the_others_are_not_lost()
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed in /proc")
 def test_a_worker_killed_while_it_writes_its_result_stops_nothing() -> None:
     program = (
-        "from ranks_cases import dies_while_it_writes\nfrom flopscope.ranks.engine import run_everywhere\n"
+        "from helpers.ranks_cases import dies_while_it_writes\nfrom flopscope.ranks.engine import run_everywhere\n"
         "found = run_everywhere(dies_while_it_writes, range(6), list('abcdef'), None, 2)\n"
         "print([len(one) if isinstance(one, bytes) else one.source for one in found])"
     )
@@ -383,7 +383,7 @@ def test_workers_end_with_the_program(tmp_path: Path, end: signal.Signals) -> No
     folder = tmp_path / "workers"
     folder.mkdir()
     program = (
-        "from ranks_cases import sleeps\nfrom flopscope.ranks.engine import run_everywhere\n"
+        "from helpers.ranks_cases import sleeps\nfrom flopscope.ranks.engine import run_everywhere\n"
         f"run_everywhere(sleeps, [{str(folder)!r}] * 2, ['one', 'two'], None, 2)\n"
     )
     path = os.pathsep.join([str(TESTS), *sys.path])
