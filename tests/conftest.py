@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -47,6 +48,28 @@ def pytest_xdist_auto_num_workers() -> int:
     except RuntimeError:
         return min(len(os.sched_getaffinity(0)), 4)
     return 0
+
+
+WHOLE = os.environ.get("FLOPSCOPE_TEST_WHOLE", "0") != "0"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of a test marked grid(step), run every step-th case, unless all or single ones are asked for, or on a GPU."""
+    if WHOLE or any("::" in argument for argument in config.args):
+        return
+    seen: Counter[str] = Counter()
+    kept, left = [], []
+    for item in items:
+        mark = item.get_closest_marker("grid")
+        if mark is None or "gpu" in item.path.parts:
+            kept.append(item)
+            continue
+        test = item.nodeid.split("[")[0]
+        (left if seen[test] % mark.args[0] else kept).append(item)
+        seen[test] += 1
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
 
 
 def pytest_collection_finish() -> None:

@@ -28,6 +28,7 @@ def defaults() -> Iterator[None]:
     reset()
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("name", benchmark.PROGRAMS)
 def test_the_programs_run(name: str, defaults: None) -> None:
     program = benchmark.PROGRAMS[name]

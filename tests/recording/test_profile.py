@@ -210,7 +210,7 @@ def test_a_new_profile_can_start_after_a_running_one_is_deleted(x: fs.Tensor) ->
 def test_a_profile_is_not_stopped_while_another_thread_restarts_it() -> None:
     """restart() waits without the GIL for the running op; a concurrent stop() would free memory that it still uses."""
     core = fs._core.Profiler()
-    a = fs.ones((4000, 4000), dtype="float64")
+    a = fs.ones((3000, 3000), dtype="float64")
     core.start()
     works = threading.Thread(target=lambda: fs.matmul(a, a))
     restarts = threading.Thread(target=core.restart)

@@ -162,6 +162,7 @@ def test_a_program_runs_as_under_python(name: str, tmp_path: Path) -> None:
     assert_same(*results)
 
 
+@pytest.mark.grid(5)  # the same programs run whole as files
 @pytest.mark.parametrize("name", re.split(r",\s+", AS_TEXT.strip()))
 @pytest.mark.parametrize("option", ["-c", "-"])
 def test_code_and_standard_input_run_as_under_python(option: str, name: str, tmp_path: Path) -> None:
