@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/sort.h"
 #include "store/api_calls.h"
@@ -148,13 +149,7 @@ static fs_status enter(attribution *all, nest *around, uint32_t index, fs_error 
 {
     int64_t start = AT(all->store, index, start);
     while (around->depth > 0 && around->open[around->depth - 1].end <= start) around->depth--;
-    if (around->depth == around->capacity) {
-        uint32_t capacity = around->capacity ? around->capacity * 2 : 64;
-        void *open = fs_realloc(around->open, capacity * sizeof *around->open);
-        if (open == NULL) return no_memory(all, err);
-        around->open = open;
-        around->capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&around->open, around->depth, &around->capacity, 64, "nested events", err));
     around->open[around->depth].index = index;
     around->open[around->depth++].end = end_of(all->store, index);
     return FS_OK;

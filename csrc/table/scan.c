@@ -2,6 +2,7 @@
 #include "table/scan.h"
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "table/inferred.h"
 #include "work/collective_sizes.h"
@@ -49,13 +50,7 @@ fs_node *fs_build_node(fs_build *build, uint32_t index)
 
 static fs_status add_group(fs_build *build, fs_error *err)
 {
-    if (build->group_count == build->group_capacity) {
-        uint32_t capacity = build->group_capacity ? build->group_capacity * 2 : 64;
-        fs_group *groups = fs_realloc(build->groups, capacity * sizeof *groups);
-        if (groups == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table of %u rows", capacity);
-        build->groups = groups;
-        build->group_capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&build->groups, build->group_count, &build->group_capacity, 64, "rows of a table", err));
     build->groups[build->group_count++] = (fs_group){
         .row = {.signature = FS_NONE, .timing = FS_TIMING_COUNT},
         .device_timing = FS_TIMING_COUNT,

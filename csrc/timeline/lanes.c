@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "store/event.h"
@@ -152,13 +153,7 @@ static fs_status stack_track(fs_lanes *lanes, fs_lane_role role, uint32_t counts
 static fs_status add_lane(fs_lanes *lanes, const fs_timeline_lane *lane, fs_error *err)
 {
     fs_timeline *timeline = lanes->timeline;
-    if (timeline->lane_count == lanes->lane_capacity) {
-        uint32_t capacity = lanes->lane_capacity > 0 ? lanes->lane_capacity * 2 : 64;
-        fs_timeline_lane *grown = fs_realloc(timeline->lanes, capacity * sizeof *grown);
-        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the %u lanes of a timeline", capacity);
-        timeline->lanes = grown;
-        lanes->lane_capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&timeline->lanes, timeline->lane_count, &lanes->lane_capacity, 64, "lanes of a timeline", err));
     timeline->lanes[timeline->lane_count++] = *lane;
     return FS_OK;
 }

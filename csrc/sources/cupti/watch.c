@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/list.h"
 #include "sources/cupti/cupti.h"
 #include "sources/cupti/launches.h"
 #include "sources/cupti/library.h"
@@ -58,24 +59,19 @@ static uint32_t copy_open(bool *open)
 
 static uint32_t add_moment(uint64_t node, int32_t type)
 {
-    if (watch.of.moment_count == watch.of.moment_capacity) {
-        uint32_t capacity = watch.of.moment_capacity ? watch.of.moment_capacity * 2 : 1024;
-        fs_watched_moment *moments = fs_realloc(watch.of.moments, capacity * sizeof *moments);
-        if (moments == NULL) {
-            watch.of.lost++;
-            return FS_NONE;
-        }
-        watch.of.moments = moments;
-        watch.of.moment_capacity = capacity;
+    fs_watched *of = &watch.of;
+    if (FS_LIST_ROOM(&of->moments, of->moment_count, &of->moment_capacity, 1024, "moments", NULL) != FS_OK) {
+        of->lost++;
+        return FS_NONE;
     }
-    fs_watched_moment *made = &watch.of.moments[watch.of.moment_count];
+    fs_watched_moment *made = &of->moments[of->moment_count];
     made->time = fs_clock_now();
     made->thread = (uint64_t)syscall(SYS_gettid);
     made->graph = (uint32_t)(node >> 32);
     made->type = (uint8_t)type;
     made->placed = false;
     made->owner = copy_open(&made->resolved);
-    return watch.of.moment_count++;
+    return of->moment_count++;
 }
 
 /* Callbacks -------------------------------------------------------------------------------------------------------- */

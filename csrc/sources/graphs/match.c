@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "store/event.h"
 
@@ -262,13 +263,11 @@ static fs_status launch_id(fs_matcher *matcher, const matching *all, const char 
 
 static fs_status keep(fs_matcher *matcher, const matching *all, const fs_match *match, fs_error *err)
 {
-    fs_match_kept *kept = fs_realloc(matcher->kept, (matcher->kept_count + (size_t)1) * sizeof *kept);
-    if (kept == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to match %u kernels", all->count);
-    matcher->kept = kept;
+    FS_TRY(FS_LIST_ROOM(&matcher->kept, matcher->kept_count, &matcher->kept_capacity, 8, "matched launches", err));
     uint32_t *nodes = fs_malloc(all->count * sizeof *nodes);
     if (nodes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to match %u kernels", all->count);
     memcpy(nodes, all->nodes, all->count * sizeof *nodes);
-    kept[matcher->kept_count++] = (fs_match_kept){*match, nodes};
+    matcher->kept[matcher->kept_count++] = (fs_match_kept){*match, nodes};
     return FS_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/sort.h"
 #include "sources/graphs/joining.h"
 #include "sources/graphs/match.h"
@@ -63,12 +64,7 @@ static fs_status list_works(fs_joining *all, fs_error *err)
         FS_POLL(i, err);
         chunk = fs_event_next_chunk(all->from, i, chunk, &at);
         if (!is_replayed(all, chunk, at, &node)) continue;
-        if (all->work_count == capacity) {
-            capacity = capacity ? 2 * capacity : 1024;
-            fs_replayed *works = fs_realloc(all->works, capacity * sizeof *works);
-            if (works == NULL) return fs_joining_no_memory(all, err);
-            all->works = works;
-        }
+        FS_TRY(FS_LIST_ROOM(&all->works, all->work_count, &capacity, 1024, "replayed kernels", err));
         all->works[all->work_count++] = (fs_replayed){
             .order = node,
             .start = chunk->start[at],

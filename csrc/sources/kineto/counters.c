@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/sort.h"
 #include "sources/counters/plan.h"
@@ -43,13 +44,7 @@ fs_scan_status fs_counters_read(fs_scan *scan, fs_counter_series *series)
 
 static fs_status add_point(fs_counter_points *to, const point *added, fs_error *err)
 {
-    if (to->count == to->capacity) {
-        size_t capacity = to->capacity > 0 ? 2 * to->capacity : 256;
-        point *grown = fs_realloc(to->points, capacity * sizeof *grown);
-        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the counters of a trace");
-        to->points = grown;
-        to->capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&to->points, to->count, &to->capacity, 256, "counters of a trace", err));
     to->points[to->count++] = *added;
     return FS_OK;
 }

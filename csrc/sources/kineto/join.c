@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "sources/kineto/backward.h"
@@ -56,13 +57,7 @@ static fs_status lane_id(fs_store *store, const fs_record_lane *lane, int64_t *p
 static fs_status keep_process(fs_join *join, const fs_record_lane *lane, uint32_t id, fs_error *err)
 {
     int64_t process = lane->process == lane->device ? -1 : lane->process;
-    if (id >= join->process_capacity) {
-        uint32_t capacity = 2 * id + 8;
-        int64_t *processes = fs_realloc(join->processes, capacity * sizeof *processes);
-        if (processes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u threads", capacity);
-        join->processes = processes;
-        join->process_capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&join->processes, id, &join->process_capacity, 8, "threads", err));
     while (join->process_count <= id) join->processes[join->process_count++] = process;
     if (join->processes[id] != process) join->processes[id] = -1;
     return FS_OK;

@@ -1,18 +1,14 @@
 #include "sources/sqlite/allocations.h"
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/sort.h"
 
 fs_status fs_part_add_allocation(fs_part *part, int64_t process, int64_t address, fs_record *record, fs_error *err)
 {
-    if (part->allocation_count == part->allocation_capacity) {
-        uint32_t capacity = part->allocation_capacity ? part->allocation_capacity * 2 : 64;
-        fs_allocation *allocations = fs_realloc(part->allocations, capacity * sizeof *allocations);
-        if (allocations == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u allocations", capacity);
-        part->allocations = allocations;
-        part->allocation_capacity = capacity;
-    }
+    FS_TRY(
+        FS_LIST_ROOM(&part->allocations, part->allocation_count, &part->allocation_capacity, 64, "allocations", err));
     part->allocations[part->allocation_count++] = (fs_allocation){process, address, record};
     part->frees_unsized = part->frees_unsized || record->bytes == FS_MISSING;
     return FS_OK;
