@@ -183,8 +183,9 @@ static void find_work(uint32_t name, const call_arguments *arguments, fs_call *c
     call->gradient = is_op && arguments->is_torch && fs_work_is_gradient(call->text, &arguments->torch);
     bool found = !isnan(call->work.flops) || !isnan(call->work.bytes_moved);
     call->untyped = is_op && arguments->is_torch && is_untyped(&arguments->torch) && fs_work_has_one_dtype(call->text);
-    bool inferred = call->work.of_gradient || (call->work.of_forward && call->gradient) || call->untyped; /* maybe */
-    call->known = (found || inferred) && !annotation;
+    fs_work_needs needs = call->work.needs;
+    bool inferred = needs == FS_NEEDS_GRADIENT || (needs == FS_NEEDS_FORWARD && call->gradient) || call->untyped;
+    call->known = (found || inferred) && !annotation; /* inferred.c may find what is needed */
     call->stated = found && annotation;
     if (is_op && !found && arguments->is_torch) call->expected = fs_work_expected(call->text, &arguments->torch);
 }

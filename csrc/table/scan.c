@@ -136,6 +136,30 @@ static fs_status find_annotated(fs_build *build, uint32_t index, uint32_t *slot,
     return FS_OK;
 }
 
+static fs_work_needs needs_of(const fs_build *build, uint32_t call)
+{
+    return build->calls.calls[call].work.needs;
+}
+
+/* Replace *slot by the call together with what its work needs, where that can be found in other events. */
+static fs_status find_needed(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, uint32_t *slot,
+                             fs_error *err)
+{
+    switch (needs_of(build, *slot)) {
+    case FS_NEEDS_OP:
+        return find_within(build, chunk, at, index, slot, err);
+    case FS_NEEDS_CALLER:
+        FS_TRY(find_within(build, chunk, at, index, slot, err));
+        return needs_of(build, *slot) == FS_NEEDS_CALLER ? find_begun(build, index, slot, err) : FS_OK;
+    case FS_NEEDS_FORWARD:
+        return find_forward(build, chunk, at, index, slot, err);
+    case FS_NEEDS_ANNOTATION:
+        return find_annotated(build, index, slot, err);
+    default: /* nothing, or what inferred.c and devices.c find later */
+        return FS_OK;
+    }
+}
+
 /* Find the event's call and count it in its row. */
 static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
 {
@@ -144,10 +168,7 @@ static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at
     uint32_t *slot = &build->slots[index], part = build->parts != NULL ? build->parts[index] : FS_NONE;
     uint32_t signature = kind == FS_EVENT_MEMORY ? FS_NONE : chunk->signature[at]; /* each differs, and tells nothing */
     FS_TRY(fs_calls_find(&build->calls, chunk->name[at], signature, kind, on_device, part, slot, err));
-    if (build->calls.calls[*slot].work.of_outer) FS_TRY(find_within(build, chunk, at, index, slot, err));
-    if (build->calls.calls[*slot].work.of_forward) FS_TRY(find_forward(build, chunk, at, index, slot, err));
-    if (build->calls.calls[*slot].work.of_begun) FS_TRY(find_begun(build, index, slot, err));
-    if (build->calls.calls[*slot].work.of_annotation) FS_TRY(find_annotated(build, index, slot, err));
+    if (needs_of(build, *slot) != FS_NEEDS_NOTHING) FS_TRY(find_needed(build, chunk, at, index, slot, err));
     const fs_call *call = &build->calls.calls[*slot];
     if (call->row == build->group_count) FS_TRY(add_group(build, err));
 

@@ -174,7 +174,7 @@ static void call_members(fs_json_members *members, const char *name, fs_span byt
     if (fs_torch_decode(bytes.bytes, bytes.size, &torch)) {
         put_torch_call(members, &torch);
         work = fs_work_of_torch(name, &torch);
-        if (work.of_launched) work = fs_work_unknown;
+        if (work.needs == FS_NEEDS_ELEMENTS) work = fs_work_unknown;
     } else {
         if (fs_signature_kind_of(bytes.bytes) != FS_SIGNATURE_CALL) return;
         fs_signature call;

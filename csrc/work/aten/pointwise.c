@@ -70,7 +70,7 @@ fs_work fs_at_most(fs_work work)
 fs_work fs_of_launched(double flops, double read, double written, double item, double most_read)
 {
     fs_work work = fs_sizes_work(flops, read, written, fs_sizes_unit(FS_TORCH_DTYPE_NONE));
-    work.of_launched = true;
+    work.needs = FS_NEEDS_ELEMENTS;
     work.item = item;
     work.most_read = most_read;
     return work;

@@ -66,7 +66,7 @@ static double item_of_weights(const fs_torch_call *call)
 static fs_work of_result(void)
 {
     fs_work work = fs_work_unknown;
-    work.of_gradient = true;
+    work.needs = FS_NEEDS_GRADIENT;
     return work;
 }
 
