@@ -1,3 +1,7 @@
+/* One pass over the events notes what may explain an idle device: waits, the times of the profiler, of loading code, of
+ * compiling and of loading data, and marks on the calls that launch or wait. Afterwards `occupied` is sorted and
+ * without overlaps: where two purposes meet, the first one of the enum has the time. `waits` may overlap. Parents
+ * precede their children in the store, so the op around an event is known when the event is reached. */
 #include "accounting/host.h"
 
 #include <string.h>

@@ -1,3 +1,6 @@
+/* The runs are sorted by process, thread and begin. Runs of one thread are disjoint, so the times of lines add up to
+ * the sampled time of their threads, and a binary search finds the first run that an idle time meets. An idle time goes
+ * to the lines of the thread that launched the work which ended it: another thread did not keep the device waiting. */
 #include "accounting/lines.h"
 
 #include <string.h>

@@ -1,3 +1,6 @@
+/* An index found once stays valid: rows are only appended, and a key's id in `keys` is the row's index. Works of one
+ * kind come in bursts, so a small cache of recent keys answers most look-ups without hashing the whole key. The room
+ * for a row is made before its key is added: a failure leaves as many rows as keys. */
 #include "accounting/sums.h"
 
 #include <string.h>

@@ -1,3 +1,7 @@
+/* Ids are never reused and texts never move: spans and slots are reallocated as they grow, the arena's blocks are not.
+ * The hash of an interned text is kept in its span and is not 0, which marks what was appended without a look-up: such
+ * texts have ids but no slot, and growing skips them. A failure leaves the table as it was, but for room that is not
+ * yet used. */
 #include "base/intern.h"
 
 #include <string.h>

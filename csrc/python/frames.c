@@ -1,3 +1,7 @@
+/* The GIL guards all state here. Each thread has a stack of calls in progress that mirrors Python's: a return ends its
+ * call and all inside it, so a return that was not seen cannot leave an event open. Code objects are owned, frames are
+ * only compared. A function that may run Python code is followed by a new look at `running`, as that code may have
+ * stopped the tracing. Without memory a call is counted as lost, and the program goes on. */
 #include "python/frames.h"
 
 #include <frameobject.h>

@@ -1,3 +1,8 @@
+/* Four passes, each of which relies on the one before: API calls in order of start (put_in_order), so that parents
+ * precede their children; the innermost event around each call, by a sweep along each thread (nest_calls); owners by
+ * correlation, and by time for threads of libraries (adopt_calls); copies of ranges on the streams (append_spans).
+ * Indices of ops and ranges stay as they are: calls exchange places only among themselves. An owner always has a
+ * smaller index than what it owns, so chains of owners end. */
 #include "sources/attribute.h"
 
 #include <string.h>

@@ -1,3 +1,6 @@
+/* A chunk never moves once it was added, so a pointer to it stays good while others are appended. Chunks of large
+ * stores are allocated four at a time, which fills huge pages; a block is freed by its first chunk, which is the one
+ * whose address does not follow that of the chunk before. */
 #include "store/chunks.h"
 
 #include "base/list.h"

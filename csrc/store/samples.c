@@ -1,3 +1,6 @@
+/* The samples of a track are ascending and disjoint, finite, and never end before they begin: what does not follow the
+ * last one is counted and left out when it comes, so that readers need no checks. A name that is no metric of ours
+ * still has a track, with metric -1. */
 #include "store/samples.h"
 
 #include <math.h>

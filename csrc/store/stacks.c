@@ -1,3 +1,7 @@
+/* A stack is a frame and the id of its parent, interned, so that equal stacks have one id and a parent's id is smaller
+ * than its children's: one pass in order of ids maps a tree. The program's innermost frame gives a stack its line; a
+ * stack without one is its own line. Threads that flopscope starts are left out, up to the program's own functions in
+ * them. */
 #include "store/stacks.h"
 
 #include <string.h>

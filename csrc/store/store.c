@@ -1,3 +1,13 @@
+/* An event has its index for ever, and a parent has a smaller index than its children. On each lane `open` is the
+ * innermost open event, and following parents from there finds all that are open:
+ *
+ *   lane.base ── opened by no task, or a step    ◄─┐ parent
+ *   lane.first ─ the task's first event          ◄─┤    asides: (first … open) of tasks that are suspended
+ *   lane.open ── the innermost                   ──┘
+ *
+ * An event ends by its index, in any order, and what it encloses ends with it. Of a Python frame only the frames in it
+ * do, as a generator may leave a range open. Every writer holds the lock for one short call, so an event is complete or
+ * absent. */
 #include "store/store.h"
 
 #include <stdatomic.h>

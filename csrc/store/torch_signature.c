@@ -1,3 +1,7 @@
+/* A builder appends words; word 0 counts the arguments, and `list` is the place of the list that is being filled, whose
+ * word counts its tensors. So an argument may be added without knowing how many follow. Texts are padded with zero
+ * bytes, at least one, so a text is a C string in place. Calls with more arguments than a reader holds are marked as
+ * not whole and have no work. */
 #include "store/torch_signature.h"
 
 #include <math.h>

@@ -1,3 +1,6 @@
+/* A list is sorted by begin unless `unsorted` says otherwise, and only adding sets that; after uniting, its intervals
+ * are also disjoint and not empty. Subtraction and overlap need both lists sorted, and the second one united. Cursors
+ * (`at`) move forwards only, so a sweep over two lists takes linear time. All arithmetic on times saturates. */
 #include "summaries/intervals.h"
 
 #include <string.h>

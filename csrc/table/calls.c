@@ -1,3 +1,7 @@
+/* A call is unique by name, signature, kind, place and part, and by the enclosing call where its work depends on it;
+ * its work is computed once, when it is added. Ids are dense and never change, calls move as the list grows: callers
+ * keep ids, and take pointers again after anything was added. `rows` gives equal keys equal rows, and a row is new when
+ * its id is the number of groups. */
 #include "table/calls.h"
 
 #include <math.h>

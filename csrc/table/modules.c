@@ -1,3 +1,6 @@
+/* The module of an event is that of what encloses it, or of its launcher on a device, or of its forward op in the
+ * backward pass. Ids are given in order of first use, a parent before its children. Two passes, because a backward op
+ * may stand before its forward op; only the second one counts calls. */
 #include "table/modules.h"
 
 #include <ctype.h>

@@ -1,3 +1,6 @@
+/* One pass in the order of events fills an array for each grouping that is asked for: an event takes the value of what
+ * encloses it, which stands before it. All values of an event together are its part, interned, so that rows are
+ * separated by one number. Groupings that are not asked for cost nothing. */
 #include "table/parts.h"
 
 #include <string.h>

@@ -1,3 +1,7 @@
+/* A counting sort: items are counted by track, then listed by track in the order of the store, then each track is
+ * sorted by start and stacked. So memory is one entry an item, and no track needs a list of its own. In a lane items
+ * are ascending and do not overlap, which the drawing relies on; what lies deeper than FS_TIMELINE_DEPTH is counted and
+ * left out. */
 #include "timeline/lanes.h"
 
 #include <string.h>

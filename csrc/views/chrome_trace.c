@@ -1,3 +1,7 @@
+/* Everything is surveyed before the first byte is written: times, rows, names and work. So the head is complete, and
+ * each event is written once, in one pass, from texts that were made for its name, its lane and its signature. Device
+ * annotations come in a pass of their own before the others, for viewers nest later slices of one start in earlier
+ * ones. */
 #include "views/chrome_trace.h"
 
 #include <string.h>

@@ -1,3 +1,6 @@
+/* Samples are kept on CUPTI's clock until the end, when two anchors are known: a conversion by the first one alone
+ * would drift. A sample is poured only if all of it lies within the time asked for, since a part of its counts may be
+ * from outside. */
 #include "sources/counters/raw_samples.h"
 
 #include "base/list.h"

@@ -1,3 +1,8 @@
+/* A recorded call and a logged launch belong together if the time of the launch lies within the call, give or take the
+ * drift of two clocks, on one thread. Pauses longer than any drift cut the sequence of a thread into parts that are
+ * tied on their own. Within a part calls and launches keep their order, so the only question is the offset: the one
+ * with the most pairs wins, and if two have as many, none does. A wrong tie would give kernels the ops of another
+ * graph; no tie leaves them to be matched by name. */
 #include "sources/cupti/launches.h"
 
 #include <pthread.h>

@@ -1,3 +1,16 @@
+/* From the callbacks of CUPTI to the ops of replayed graphs:
+ *
+ *   CUDA, any thread ── fs_watch_called ──► ids (CUPTI is asked) ──► lock ──► take: watch.of ─┐
+ *                    ── fs_watch_launched ► id of the graph ───────► lock ──► watch.launches ─┤
+ *                                                                                             │ copied under the lock
+ *   a profile ── fs_watch_join ──► captures: nodes by id, graphs in order ◄───────────────────┘
+ *                      └─► fs_replays_join (sources/graphs), without the lock
+ *
+ * Locks are taken in one order: `changing`, CUPTI's own, watch.lock, the recorder's, the store's. A callback may run
+ * with locks of CUPTI held, so it never takes `changing`, and CUPTI is asked before watch.lock is taken; whoever starts
+ * or stops callbacks does not hold watch.lock. Without memory a node is counted as lost and its owner is unknown, and
+ * the program goes on. The generation is that of the process that started the watch: in a forked child the
+ * watch is empty and callbacks return at once. */
 #include "sources/cupti/watch.h"
 
 #include <pthread.h>

@@ -1,3 +1,8 @@
+/* The calls of a store are visited in order of start, with the captures that are open at that time; a launch belongs to
+ * the capture of its thread, or to the only one that is open. The nodes of a graph are consecutive in `nodes`, so of
+ * captures that overlap in time the later launches go nowhere and are counted as unused. A launch that ran at once was
+ * not captured, whatever was open. Everything is found by binary search after it was sorted; lists only grow before
+ * that. */
 #include "sources/graphs/captures.h"
 
 #include <stdlib.h>

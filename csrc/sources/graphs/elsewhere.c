@@ -1,3 +1,6 @@
+/* The key is a kernel's name and launch, and its op is known only while all agree: an op that launched this kernel
+ * alone, and the same op with the same arguments each time. The first contradiction makes the key unknown for good,
+ * because a guess among ops would give the kernel the wrong work. */
 #include "sources/graphs/elsewhere.h"
 
 #include <string.h>

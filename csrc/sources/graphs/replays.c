@@ -1,3 +1,7 @@
+/* Three steps: the works of graphs, ordered by launch, round of a loop and node (or start); their owners, first by the
+ * node's id, then by the id of the graph that the call launched, then by kernel names; the repetition of owners before
+ * each launch (repeat.c). The works of a launch are consecutive from order_works on. A work whose node is known keeps
+ * that owner, whatever its launch matches. */
 #include "sources/graphs/replays.h"
 
 #include <stdlib.h>

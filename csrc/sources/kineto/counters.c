@@ -1,3 +1,7 @@
+/* Points are kept as they come, spelled as in the text, by several threads in pieces of their own; only the join gives
+ * them meaning. Sorted by series and time, each point holds until the next one, and the last one of a series only ends
+ * the one before it. `order` keeps the order of the text among points of one time, so that the join does not depend on
+ * how many pieces there were. */
 #include "sources/kineto/counters.h"
 
 #include <stdlib.h>

@@ -1,3 +1,17 @@
+/* How the pieces of a trace become the events of a store:
+ *
+ *   pieces                         store                                          the record then has
+ *   names, signatures, lanes ────► join_ids: ids of the store, in order           ids of the store
+ *   records ─► hosts ────────────► fs_join_nest: by lane, start, end; parents
+ *                └───────────────► append_hosts: a parent before its children     its index
+ *                                  fs_join_backward: forward ops
+ *              works ────────────► append_marks, append_devices                   its launcher
+ *              memory ───────────► fs_join_memory: last, by what encloses it
+ *
+ * Pieces are joined in the order of the text, so that the result does not depend on how many there are. A record has
+ * ids of its piece before join_ids and ids of the store after it, never a mixture. An index of the store is known only
+ * when the event is appended, which is why owners come before what they own. What is no longer needed is freed before
+ * the next step allocates, where that is possible. */
 #include "sources/kineto/join.h"
 
 #include <string.h>

@@ -1,3 +1,7 @@
+/* One sweep over the hosts of a lane, sorted by start and longest first, with a stack whose ends decrease: the
+ * innermost that encloses a host is found by popping, or by binary search where nothing may be popped. Python's frames
+ * have a stack of their own, since torch's tree ignores them. Ends may differ by the trace's clock step (`slack`).
+ * Overheads have no thread in the trace; they are placed by a first nesting, and then all is nested again. */
 #include "sources/kineto/nest.h"
 
 #include <string.h>

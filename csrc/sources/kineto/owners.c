@@ -1,3 +1,8 @@
+/* Two ids lead from device work to an op: the correlation of its API call, and an "External id". The call wins where
+ * both are known, except in traces of flopscope, and a contradiction is counted. Ids may be shared by the processes of
+ * a merged trace: then the first record is marked as shared, all of them are listed by correlation and start, and the
+ * likeliest of the nearest is chosen. An index is an array if its ids are dense and a hash table if not, so that a
+ * hostile trace cannot make it large. */
 #include "sources/kineto/owners.h"
 
 #include <string.h>

@@ -1,3 +1,6 @@
+/* Frames are written in the head, in any order, and each names its caller: a chain is followed until a frame that is
+ * already in the store, and then pushed from the outside in. At most FS_MOST_STACK_DEPTH frames are followed, so frames
+ * that are their own callers end. A sample whose frame is unknown is left out. */
 #include "sources/kineto/stacks.h"
 
 #include <string.h>

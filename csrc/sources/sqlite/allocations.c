@@ -1,3 +1,6 @@
+/* A free finds the latest allocation at its address before it, in order of time and of the process, whatever part of
+ * the database either came from. Sizes are not negative for allocations and negative for frees; a free that matches
+ * nothing has 0 bytes and is counted. Nothing is done if every free has its size. */
 #include "sources/sqlite/allocations.h"
 
 #include "base/interrupt.h"

@@ -1,3 +1,7 @@
+/* A node that was cloned leads to the node that was captured, over at most MOST_CLONES steps; only captured ones have
+ * an owner, the innermost op on their thread when they were made. Node ids are unique within a process only, so works
+ * are linked by event (captures.node_of), not by id. The result is a new store: it replaces the old one only when it is
+ * complete. */
 #include "sources/sqlite/graphs.h"
 
 #include <string.h>

@@ -1,3 +1,6 @@
+/* Values are taken as they come, checked one by one: what is not finite, has no end or no device is left out, and a
+ * begin after the end is missing. Parts were filled by threads of their own; sorted by device, metric and end, their
+ * order does not matter. */
 #include "sources/sqlite/metrics.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/* Payloads are read by their recorded schema: a field is used only if its name is one of NCCL's and its width is known,
+ * and it is read only if it lies within the bytes. Groups nest, and the end of the outermost launches: so calls become
+ * launches, by thread and in the order of the store, and each launch is matched with the kernels below it. A message is
+ * set only if one launch has one kernel and its calls agree on the communicator; a sum that overflows is missing. */
 #include "sources/sqlite/nccl.h"
 
 #include <stdio.h>

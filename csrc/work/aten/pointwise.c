@@ -1,3 +1,7 @@
+/* FLOPs follow the result's elements and bytes the distinct elements of each tensor, so a broadcast input is read once.
+ * The dtype of a result is found as torch promotes: tensors with dimensions decide, others count only if their category
+ * is higher. Where a number of the call was not recorded, the widest possible result is assumed and the work marked as
+ * an upper bound. */
 #include <math.h>
 #include <string.h>
 

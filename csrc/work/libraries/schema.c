@@ -1,3 +1,7 @@
+/* A row is parsed each time that it is used, into a struct on the stack: rows are short, and each distinct call of a
+ * program is looked at once. The part after the arguments stays text, for expression.c. A mark that is a prefix of
+ * another one stands after it in `marks`. Everything is counted by role, in one loop; NaN for one argument makes the
+ * sum NaN. */
 #include "work/libraries/schema.h"
 
 #include <ctype.h>
