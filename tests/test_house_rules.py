@@ -126,6 +126,12 @@ def test_pythons_headers_stay_in_the_binding() -> None:
             assert _name(path) == "csrc/python/numpy.c"
 
 
+def test_c_sources_begin_with_what_holds_in_them() -> None:
+    """The comment before the includes has the invariant of the file; the header says what its functions do."""
+    without = [_name(path) for path in C_SOURCES if path.suffix == ".c" and not path.read_text().startswith("/*")]
+    assert without == []
+
+
 def test_the_core_never_prints_or_exits() -> None:
     for path in C_SOURCES:
         text = re.sub(r"/\*.*?\*/|//[^\n]*", "", path.read_text(encoding="utf-8"), flags=re.S)

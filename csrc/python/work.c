@@ -7,7 +7,7 @@
 #include "work/aten/multiply.h"
 #include "work/category.h"
 #include "work/libraries/libraries.h"
-#include "work/libraries/schema.h"
+#include "work/libraries/traffic.h"
 #include "work/registered.h"
 #include "work/work.h"
 

@@ -229,13 +229,6 @@ static void put_place(fs_trace *trace, const fs_event *event, uint32_t index)
     fs_json_time(&trace->out, fs_trace_time(trace, event->start));
 }
 
-int64_t fs_trace_duration(const fs_trace *trace, int64_t start, int64_t duration)
-{
-    if (duration != FS_MISSING) return duration > 0 ? duration : 0;
-    int64_t end = trace->end != FS_MISSING ? trace->end : trace->last;
-    return end > start && !__builtin_sub_overflow(end, start, &duration) ? duration : 0;
-}
-
 /* Write half of an arrow from an API call to the device work that it launched: one arrow for each correlation. */
 static void put_flow(fs_trace *trace, const fs_event *event, uint32_t index)
 {

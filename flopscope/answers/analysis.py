@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flopscope import _core
-from flopscope.answers.recording import LATE, Recording, recording_cost
+from flopscope.answers.recording import ALLOCATIONS, LATE, RECORDED, Recorded, Recording, recording_cost
 from flopscope.answers.step_kinds import first_apart
 from flopscope.support.hints import HINTS, WITHOUT_OPS
 
@@ -403,7 +403,19 @@ class Analysis:
     @cached_property
     def recording(self) -> Recording:
         """What recording cost the host, and how much of it delayed the device."""
-        return recording_cost(self)
+        gaps = [gap for gap in self.gaps if gap.cause in LATE and self.on_device]
+        calls = ALLOCATIONS if self.on_device else ()
+        steps, count = self.alike, max(len(self.alike), 1)
+        recorded = Recorded(
+            by_torch="trace" in self.columns["timing_source"],
+            events={kind: sum(step.events.get(kind, 0) for step in steps) / count for kind in RECORDED},
+            has_shapes=any(step.described for step in steps),
+            launch_time=self.launch_time,
+            idle=self.idle("recording"),
+            late=[(gap.time, gap.count) for gap in gaps],
+            allocations=[(self.row_sum(name, "cpu_time_total"), self.row_sum(name, "count")) for name in calls],
+        )
+        return recording_cost(recorded)
 
     @property
     def is_delayed(self) -> bool:

@@ -12,7 +12,7 @@
 #include "work/aten/products.h"
 #include "work/aten/triton.h"
 #include "work/libraries/libraries.h"
-#include "work/libraries/schema.h"
+#include "work/libraries/traffic.h"
 #include "work/registered.h"
 
 /* Namespaces whose ops match aten's ops of the same name; an op of another namespace needs a row with its full name. */

@@ -7,25 +7,19 @@
 #include "work/aten/sizes.h"
 #include "work/libraries/expression.h"
 #include "work/libraries/libraries.h"
-#include "work/libraries/schema.h"
+#include "work/libraries/traffic.h"
 
 static double size_at(const fs_torch_tensor *tensor, uint32_t from_end)
 {
     return from_end <= tensor->ndim ? (double)tensor->shape[tensor->ndim - from_end] : 1;
 }
 
-static const fs_torch_tensor *tensor_at(const fs_torch_call *call, uint32_t place)
-{
-    const fs_torch_tensor *tensor = fs_sizes_tensor(call, place);
-    return tensor != NULL && tensor->ndim > 0 ? tensor : NULL;
-}
-
 /* The dtype of the first argument of floats: that in which pointwise work is done. */
 static unsigned float_dtype(const fs_torch_call *call)
 {
     for (uint32_t i = 0; i < call->count; i++)
-        if (tensor_at(call, i) != NULL && fs_sizes_is_float(tensor_at(call, i)->dtype))
-            return tensor_at(call, i)->dtype;
+        if (fs_schema_tensor_at(call, i) != NULL && fs_sizes_is_float(fs_schema_tensor_at(call, i)->dtype))
+            return fs_schema_tensor_at(call, i)->dtype;
     return FS_TORCH_DTYPE_NONE;
 }
 
@@ -49,7 +43,7 @@ fs_work fs_count_each(const fs_aten_rule *rule, const fs_torch_call *call)
     for (uint32_t i = 0; i < call->count; i++) {
         bool counts =
             rule->option == FS_ALL_MODIFIED ? schema.arguments[i].role == FS_ROLE_MODIFIED : rule->option == (int)i;
-        if (counts && tensor_at(call, i) != NULL) elements += fs_sizes_elements(tensor_at(call, i));
+        if (counts && fs_schema_tensor_at(call, i) != NULL) elements += fs_sizes_elements(fs_schema_tensor_at(call, i));
     }
     if (rule->option == FS_NO_ELEMENTS || rule->flops == 0)
         return with_traffic(0, fs_schema_traffic(&schema, call), fs_sizes_unit(FS_TORCH_DTYPE_NONE));
@@ -195,11 +189,11 @@ fs_work fs_count_grouped_rows(const fs_aten_rule *rule, const fs_torch_call *cal
 /* Each row of x [M, K] is multiplied with one of the weights [N, K]; option FS_OF_GRADIENT: both gradients of that. */
 fs_work fs_count_grouped_linear(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    const fs_torch_tensor *x = tensor_at(call, 0);
+    const fs_torch_tensor *x = fs_schema_tensor_at(call, 0);
     double n = NAN, weights = 0;
     if (x == NULL || x->ndim < 2) return fs_work_unknown;
     for (uint32_t i = 1; i < call->count; i++) {
-        const fs_torch_tensor *w = tensor_at(call, i);
+        const fs_torch_tensor *w = fs_schema_tensor_at(call, i);
         if (w == NULL || w->ndim != 2 || (double)w->shape[1] != size_at(x, 1)) continue;
         if (weights > 0 && (double)w->shape[0] != n) return fs_work_unknown;
         n = (double)w->shape[0];
