@@ -118,13 +118,14 @@ def test_what_is_read_or_mapped_is_not_growth(tmp_path: Path) -> None:
 
 
 def test_threads_of_flopscope_are_in_no_line_up_to_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    def spin() -> None:
+    def spin() -> tuple[float, str]:
         end = time.perf_counter() + 0.01
         while time.perf_counter() < end:
             sum(range(100))
+        return 0.0, ""
 
     monkeypatch.setattr(memory_limit, "INTERVAL", 0.0)
-    limits = [MemoryLimit(taken, str, str) for taken in (partial(divmod, 0.0, 1.0), lambda: (spin() or 0.0, ""))]
+    limits = [MemoryLimit(taken, str, str) for taken in (partial(divmod, 0.0, 1.0), spin)]
     with fs.profile(sample_stacks=True, activities=[fs.ProfilerActivity.CPU]) as prof:
         for limit in limits:
             limit.start()
