@@ -1,4 +1,4 @@
-"""Each way to build compiles only what changed: a small tree, with a C compiler and an nvcc that log what they compile."""
+"""Each way to build compiles only what changed: in a small tree, by a C compiler and an nvcc that log what they do."""
 
 from __future__ import annotations
 
