@@ -31,10 +31,11 @@ def program(name: str) -> str:
     return path
 
 
-def test_lines_are_short() -> None:
+def test_files_and_lines_are_short() -> None:
     assert len(SCRIPTS) > 30 and len(STYLES) > 5
     for path in [*SCRIPTS, *STYLES]:
         lines = path.read_text(encoding="utf-8").splitlines()
+        assert len(lines) <= 520, path.name
         assert [number for number, line in enumerate(lines, 1) if len(line) > 120] == [], path.name
 
 
