@@ -190,14 +190,14 @@ def page(result: dict[str, Any]) -> str:
     lines = [
         "# Model and hardware",
         "",
-        "This page compares the work that [the model](counting.md) expects of an op with the hardware counters of a GPU.",
-        "An example for one call:",
+        "This page compares the work that [the model](counting.md) expects of an op with the hardware counters of a "
+        "GPU. An example for one call:",
         "",
         *HOW_TO,
         "",
-        f"The table covers {len(cases)} calls on one {result['machine'].get('device', 'GPU')}, each with cold caches. It has the",
-        "median and the range from the least to the greatest. 1 means that model and counters agree. Written bytes include",
-        "the lines that leave the L2 after the call. `benchmarks/truth.py` generates this page.",
+        f"The table covers {len(cases)} calls on one {result['machine'].get('device', 'GPU')}, each with cold caches. "
+        "It has the median and the range from the least to the greatest. 1 means that model and counters agree. "
+        "Written bytes include the lines that leave the L2 after the call. `benchmarks/truth.py` generates this page.",
         "",
         "| family | calls | read / model | written / model | tensor FLOPs / model | fp32 FLOPs / model | why not 1 |",
         "|---|---|---|---|---|---|---|",
