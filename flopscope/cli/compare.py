@@ -30,7 +30,7 @@ def percent(text: str) -> float:
 
 def add_compare(commands: Any) -> None:
     """Add ``compare`` to the commands of the parser."""
-    parser = commands.add_parser("compare", help="say what changed between two recorded traces, and why")
+    parser = commands.add_parser("compare", help="show what changed between two recorded traces, and why")
     parser.add_argument("a", metavar="A", help="a trace, or folder or quoted pattern of traces of one process")
     parser.add_argument("b", metavar="B", help="the trace to compare it with, likewise")
     parser.add_argument(

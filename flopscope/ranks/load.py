@@ -44,7 +44,7 @@ def load_ranks(
     workers: int | None = None,
     max_bytes: int | None = None,
 ) -> Ranks:
-    """Read the traces of the ranks of a distributed program, and keep of each what is asked across ranks.
+    """Read the traces of the ranks of a distributed program, and keep a digest of each.
 
     paths: files, folders, patterns such as ``"runs/*/rank*.json.gz"``, and URLs that fsspec opens
         (``"s3://bucket/run7/*.json.gz"``, ``"gs://…"``, ``"https://…"``; a folder ends in "/"), one or several.

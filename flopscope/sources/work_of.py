@@ -106,10 +106,10 @@ def roofline_time(
 ) -> float:
     """Return the least time in µs that a device allows for work: the larger of FLOPs / peak and bytes / bandwidth.
 
-    of: a Work, as of work(), or a number of FLOPs, with the ``bytes`` that they move and the compute ``unit`` that does
-        them, such as "bf16_tensor".
-    device: "cuda" or "cpu" for one of this machine, with its measured peaks if it has any; or the name of a device as
-        its driver reports it, which need not be here: "NVIDIA H200". By default the device of new tensors.
+    of: a Work, such as work() returns, or a number of FLOPs, with the ``bytes`` that they move and the compute ``unit``
+        that does them, such as "bf16_tensor".
+    device: "cuda" or "cpu" for one of this machine, with its measured peaks if it has any; or the name of any device as
+        its driver reports it: "NVIDIA H200". By default the device of new tensors.
 
     NaN if the FLOPs, the bytes or a peak that decides is unknown. Raise ValueError for a device or a unit that is
     unknown, and for FLOPs or bytes that are negative or infinite.
