@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Advice", "AdviceTable", "advise", "without_peaks"]
 
 LEAST_SHARE = 0.01
-"""Of the step: a saving below it is not reported."""
+"""Share of the step below which a saving is not reported."""
 WIDTH = 78  # summary() indents it by two
 EVIDENCE_SHOWN = 3
 

@@ -15,7 +15,7 @@ __all__ = ["cached", "padding", "tensor", "traffic"]
 MOST_TRAFFIC = 1.3
 """Counted bytes over the model's that are no finding: writes belong to a kernel to within a part of the L2."""
 CACHED, LEAST_CACHED = 0.7, 0.01
-"""Counted bytes over the model's, below which the L2 served the rest; the least share of the time to tell of it."""
+"""Counted bytes over the model's below which the L2 served the rest, and the least share of the time to report."""
 TRAFFIC_SHARE = 0.5
 """Least share of its time that an op needs for the counted bytes at the peak, so that fewer bytes make it faster."""
 MOST_PADDING = 1.35

@@ -155,4 +155,4 @@ GROUPS: Mapping[str, tuple[Callable[[Group], str], Callable[[Line], float]]] = {
     "threads": (_of_threads, lambda line: line.cpu),
     "processes": (_of_children, lambda line: line.cpu),
 }
-"""What is said of each group, and the time by which its lines are listed."""
+"""Title of each group, and the time by which its lines are listed."""

@@ -86,7 +86,7 @@ def _compare(options: argparse.Namespace) -> None:
 
 
 def _fail_over(comparison: Comparison, most: float) -> None:
-    """Raise RuntimeError if b takes too long, and ValueError if that cannot be told."""
+    """Raise RuntimeError if b takes too long, and ValueError if that is unknown."""
     from flopscope.support.units import percent_text, short_time_text
 
     slower = comparison.slowdown_pct

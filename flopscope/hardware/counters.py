@@ -1,4 +1,4 @@
-"""Hardware counters beside a profile: PM sampling of the devices that it uses."""
+"""Hardware counters during a profile: PM sampling of the devices that it uses."""
 
 from __future__ import annotations
 

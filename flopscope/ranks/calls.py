@@ -55,7 +55,7 @@ class Calls:
     exposed: Floats
     """µs of the duration in which nothing computed."""
     factor: Floats
-    """Of bus bandwidth to algorithm bandwidth; NaN: unknown."""
+    """Ratio of bus bandwidth to algorithm bandwidth; NaN: unknown."""
 
     def __len__(self) -> int:
         return len(self.start)

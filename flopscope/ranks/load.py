@@ -111,7 +111,7 @@ def _read(file: _File) -> Digest | Failure:
 
 
 def _sources(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Return the files that the paths stand for."""
+    """Return the files that the paths select."""
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     sources: list[str] = []
     for path in given:

@@ -30,7 +30,7 @@ RANKS_SHOWN = 32
 
 
 class Waits:
-    """Of each call of a group, which member came last and how long the others waited for it."""
+    """Which member came last in each call of a group, and how long the others waited for it."""
 
     def __init__(self, group: Group) -> None:
         with np.errstate(invalid="ignore"):

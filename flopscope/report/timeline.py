@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["MOST_BLOCKS", "Part", "section", "timeline_of"]
 
 MOST_BLOCKS = 1_500_000
-"""Of a page: past it, short neighbours in a lane are merged."""
+"""Blocks of a page; beyond it, short neighbours in a lane are merged."""
 
 MOST_PLACES = 1000
 """Devices and threads of a page: those with the most events are drawn, and the others counted."""
 
 MOST_LABELS = 20_000
-"""Names and launches of a page: those with the most time are told apart."""
+"""Names and launches of a page that are shown separately: those with the most time."""
 
 ANOTHER = "(another name)"
 
@@ -41,7 +41,7 @@ _TYPES = {"start": "i8", "duration": "i8", "busy": "i8", "bytes": "i8"}
 
 
 Identity = tuple[str, str, bool, str]
-"""Of a row: its name, kind of device, whether it is an annotation, and its shapes."""
+"""Name of a row, its kind of device, whether it is an annotation, and its shapes."""
 
 
 class Part(NamedTuple):

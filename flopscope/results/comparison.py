@@ -287,7 +287,7 @@ def _time(whole: Whole | None) -> float:
 def _with_replacements(
     found: list[Change], scale: Scale, rows: list[ComparisonRow], a: _Run, b: _Run, kind: str
 ) -> list[Change]:
-    """Join the changes of ops that replaced each other. Only profiles and traces tell."""
+    """Join the changes of ops that replaced each other, which only profiles and traces show."""
     from flopscope.results import changes, replaced, verdict
 
     if a.analysis is None or b.analysis is None or {"only a", "only b"} - {change.cause for change in found}:

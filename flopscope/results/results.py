@@ -487,7 +487,7 @@ class Results(Summaries):
             return None
 
     def _unknown_peaks(self, core: Store, source: str, known: Mapping[str, Peaks]) -> dict[str, str]:
-        """Return the devices that ran and whose peaks are unknown, with the reason; none if none were asked for."""
+        """Return the devices that ran and whose peaks are unknown, with the reason; none if no peaks were requested."""
         devices = core.devices - {"cpu"} or {"cpu"}  # a trace whose ops all ran on a CPU names no device
         missing = set() if source == "none" else devices - known.keys()
         return {name: self._why_unknown(name, source) for name in sorted(missing)}

@@ -47,8 +47,7 @@ class Summaries:
         return summary.gpu_summary(self._recorded("GPU summary"), step)
 
     def step_breakdown(self) -> pandas.DataFrame:
-        """Return the time breakdown of each step in µs: a row per step, or one row (step None) for a profile without
-        steps.
+        """Return the time breakdown of each step in µs: a row per step, or one row with step None without steps.
 
         A step begins with its start on the host or the end of the step before it, and ends with its end on the host or
         the end of the last device work launched in it, whichever is later. Each moment counts once, for the first of

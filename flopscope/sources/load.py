@@ -337,7 +337,7 @@ class _Problems(AbstractContextManager["_Problems"]):
             raise ValueError(f"it has more than {limit:,} bytes of text, the limit set by max_bytes")
 
     def check_kind(self, report: Mapping[str, Any]) -> None:
-        """Raise NotATrace if there are events, and none of them is one that torch or flopscope writes.
+        """Raise NotATrace if there are events, but none that torch or flopscope writes.
 
         A trace of torch in which nothing ran is empty: it has the head of torch's traces, and no slices.
         """
@@ -434,7 +434,7 @@ def _metadata(head: bytes) -> dict[str, Any]:
 
 
 def _cpu_of(source: str, metadata: Mapping[str, Any]) -> CPU | None:
-    """Return the CPU that the head of a trace describes; a warning tells of peaks that are none."""
+    """Return the CPU that the head of a trace describes; warn of invalid peaks."""
     try:
         return CPU.of_head(metadata)
     except ValueError as problem:

@@ -191,7 +191,7 @@ def _diagnostics(database: Database) -> list[dict[str, str]]:
 
 
 _SEVERITIES: dict[object, str] = {0: "unknown", 1: "info", 2: "warning", 3: "error", 4: "verbose"}
-"""As exports of 2026 name them, for those without the table of names."""
+"""Names in exports of 2026, for exports without the table of names."""
 _ORDER = ("fatal", "error", "warning")
 _INFORM = ("info", "verbose")
 _TELLS = re.compile(r"\b(no|not|cannot|failed|unable|unsupported)\b|collected:?\s+0\b", re.IGNORECASE)
@@ -199,7 +199,8 @@ _MOST_SAYINGS, _MOST_TEXT = 5, 400
 
 
 def sayings(nsys: Mapping[str, Any]) -> Iterable[str]:
-    """Yield what nsys said of a recording without kernels, as sentences; none for a recording that has some."""
+    """Yield what nsys reported about a recording without kernels, as sentences; nothing for a recording with
+    kernels."""
     said = nsys.get("diagnostics") or []
     if nsys.get("tables", {}).get("CUPTI_ACTIVITY_KIND_KERNEL"):
         return

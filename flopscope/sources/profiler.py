@@ -43,13 +43,13 @@ _background: Callable[[str], object] | None = None
 
 
 def set_background(give_way: Callable[[str], object]) -> None:
-    """Set the function that ends a recording of which the program knows nothing, given what takes its place."""
+    """Set the function that ends the recording of an unchanged program, given what takes its place."""
     global _background
     _background = give_way
 
 
 def make_way(what: str) -> None:
-    """End a recording of which the program knows nothing, before ``what`` begins."""
+    """End the recording of an unchanged program before ``what`` begins."""
     if _background is not None:
         _background(what)
 

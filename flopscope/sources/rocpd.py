@@ -139,7 +139,7 @@ class _Process:
         )
 
     def _stream(self, name: str) -> tuple[str, ...]:
-        """Return the column that tells streams apart: the queue where the program used only the default stream."""
+        """Return the column that distinguishes streams: the queue if the program used only the default stream."""
         return ("stream_id", "queue_id") if self.database.has(self.table(name), "stream_id", "<> 0") else ("queue_id",)
 
     def _dispatches(self) -> Query:

@@ -97,7 +97,7 @@ class StackSamples:
         try:
             self._sampler = _core.StackSampler(log=os.path.join(self._folder, str(os.getpid())))
             self._sampler.start()
-        except (OSError, RuntimeError):  # the folder is gone: nobody reads it
+        except (OSError, RuntimeError):  # the folder was removed, so there is no reader
             _sampling.discard(self)
 
 

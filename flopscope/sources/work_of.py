@@ -63,9 +63,8 @@ def work(
         list of tensors that of all, or a list of one per tensor.
     values: one per argument: a number, a bool, a string or a list of these; None for a tensor and for no value.
 
-    What the rules cannot tell from these arguments is NaN, and ``why`` says what was wrong. Raise ValueError for an
-    unknown dtype and a size that is below 0 or no 64-bit integer, TypeError for a shape that is not a sequence of
-    integers.
+    Work that does not follow from these arguments is NaN, and ``why`` gives the reason. Raise ValueError for an unknown
+    dtype and a size that is below 0 or no 64-bit integer, TypeError for a shape that is not a sequence of integers.
 
         fs.work("aten::mm", [(4096, 4096), (4096, 1024)], "bfloat16")
         fs.work("aten::convolution", [(8, 3, 224, 224), (64, 3, 7, 7)], "float16",
@@ -83,7 +82,7 @@ def work(
     arguments = [_argument(*each) for each in zip(entries, kinds, given, strict=True)]
     dims, types, concrete = (list(column) for column in zip(*arguments, strict=True)) if arguments else ([], [], [])
     found = _core._work_of_torch(name, dims, types, [[] for _ in dims], concrete)
-    if found["of_launched"]:  # only its kernels would tell
+    if found["of_launched"]:  # only its kernels would show it
         found |= dict.fromkeys(("flops", "bytes_read", "bytes_written", "bytes_moved"), math.nan)
     return Work(
         flops=found["flops"],
