@@ -181,7 +181,7 @@ def accounting_lines(
         if left > ROUNDING * delay:
             lines.append(f"{what}: without, it takes {least} {short_time_text(left)}.")
         else:
-            lines.append(f"{what}, which is all of its time: what it takes without is unknown.")
+            lines.append(f"{what}, which is all of its time: its time without recording is unknown.")
     lines.append("")
     largest = max(whole[part] for part in PARTS)
     glosses = dict(zip(PARTS, _core.part_glosses if on_device else _core.part_bare_glosses, strict=True))

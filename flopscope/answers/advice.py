@@ -124,7 +124,7 @@ class AdviceTable(Sequence[Advice]):
 
 
 def _at(place: str, width: int) -> str:
-    """Return the line of a place, of which the end says the most."""
+    """Return the line of a place; its end is the most informative part."""
     left = width - 8
     return f"     at {place if len(place) <= left else '…' + place[1 - left :]}"
 

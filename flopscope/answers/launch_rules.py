@@ -74,7 +74,7 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
 
 
 def late_launches(analysis: Analysis, *, whole: bool = False) -> list[tuple[Gap, float]]:
-    """Return the idle times that a late launch ended, and of each the whole, or what the driver did not allocate in."""
+    """Return the idle times that a late launch ended, without the time of the driver's allocations unless ``whole``."""
     gaps = [gap for gap in analysis.gaps if gap.cause == "host" and gap.event >= 0]
     taken = {} if whole else allocating(analysis)
     parts = [(gap, gap.time - taken.get(id(gap), 0.0)) for gap in gaps]

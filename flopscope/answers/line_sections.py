@@ -129,7 +129,7 @@ def _cut(place: str, width: int) -> str:
 
 
 def _cut_inside(place: str) -> str:
-    """Shorten a place of a library, of which the function says most."""
+    """Shorten a place of a library; its function is the most informative part."""
     name = place.rpartition(" ")[2]
     short = _cut(place, INSIDE_WIDTH)
     return short if short.endswith(name) else _cut(name, INSIDE_WIDTH)

@@ -132,7 +132,7 @@ class Matched:
     matched: npt.NDArray[np.int64]
     mismatches: list[Mismatch]
     mismatched: int
-    """Number of mismatches, of which the first are listed."""
+    """Number of mismatches; only the first ones are listed."""
 
 
 def match(ranks: Sequence[Calls]) -> Matched:

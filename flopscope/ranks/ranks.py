@@ -107,7 +107,7 @@ class Ranks:
     def hosts(self) -> pandas.DataFrame:
         """Return a row per host, those that others waited for longest first: ``host``; ``ranks``; ``first_rank``;
         ``own``, ``communication``, ``slowness``: medians over its ranks; ``times_last``, ``waited``, ``awaited``: sums
-        over its ranks, of which ranks of the same host may be among those that waited."""
+        over its ranks; the ranks that waited include those of the same host."""
         return host_rows(self.ranks)
 
     def groups(self) -> pandas.DataFrame:

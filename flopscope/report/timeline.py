@@ -55,7 +55,7 @@ class Part(NamedTuple):
     shift: int = 0
     """ns to add to its times."""
     rows: Mapping[Identity, int] | None = None
-    """The rows of the page's table, of which the part's own may be others; None: ``row_of`` tells."""
+    """The rows of the page's table; the part's own rows may differ. None: see ``row_of``."""
     row_of: npt.NDArray[np.int64] | None = None
     """The row of the page for each row of the part's table, -1 for none; None: they are the same."""
 
@@ -206,7 +206,7 @@ def _leave_out(found: Sequence[_LaidOut]) -> dict[str, int]:
 
 
 def _lanes(found: Sequence[_LaidOut], columns: Columns) -> list[dict[str, Any]]:
-    """Return the lanes: what they hold, of which device, stream or thread and process, and their blocks."""
+    """Return the lanes: what they hold, their device, stream or thread and process, and their blocks."""
     return [
         {
             "part": columns.text(one.part.title) if len(found) > 1 else -1,

@@ -260,7 +260,7 @@ def _per_call(side: Side) -> str:
 
 
 def _known(values: Iterable[float]) -> bool:
-    """Return whether no value is 0 or NaN, of which min() is not sure to be."""
+    """Return whether no value is 0 or NaN; min() alone may miss NaN."""
     return all(value > 0 for value in values)
 
 

@@ -117,7 +117,8 @@ def recording_limit(prof: Any, warn: Callable[[str], object], stop: Callable[[st
 
     def taken_by_torch() -> tuple[float, str]:
         nbytes = growth.look()
-        grows = f"the memory of this process grows by {memory_text(int(growth.rate))}/s; a recording that grows so"
+        rate = memory_text(int(growth.rate))
+        grows = f"the memory of this process grows by {rate}/s; a recording that grows at this rate"
         return TORCHS_AT_END * nbytes, grows
 
     growth = SteadyGrowth()

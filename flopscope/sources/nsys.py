@@ -209,16 +209,13 @@ def sayings(nsys: Mapping[str, Any]) -> Iterable[str]:
         yield f"nsys reported while it recorded ({one['severity']}): {text}"
     if len(said) > _MOST_SAYINGS:
         more = plural(len(said) - _MOST_SAYINGS, "more report")
-        yield f'nsys said more: metadata["nsys"]["diagnostics"] has {more}.'
+        yield f'nsys reported more: metadata["nsys"]["diagnostics"] has {more}.'
 
 
 def _notes(nsys: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]:
     major = re.match(r"\d+", str(nsys.get("schema") or ""))
     if major and int(major[0]) > NEWEST_SCHEMA:
-        yield (
-            f"its schema is {nsys['schema']}, newer than {NEWEST_SCHEMA}.x: what this version knows of it was read, "
-            f"the rest was not"
-        )
+        yield (f"its schema is {nsys['schema']}, newer than {NEWEST_SCHEMA}.x: only what this version knows was read")
     if not report["events"]:
         yield "it has no kernels, API calls or ranges; record with nsys profile --trace=cuda,nvtx,cublas"
         yield from sayings(nsys)

@@ -27,8 +27,8 @@ class Found(NamedTuple):
     """The files that a source selects."""
 
     paths: list[str]
-    searched: bool = False  # a folder or a pattern: what is no trace is skipped
-    skipped: tuple[str, ...] = ()  # names of files that are no traces according to their names
+    searched: bool = False  # a folder or a pattern: files that are not traces are skipped
+    skipped: tuple[str, ...] = ()  # files whose names are not those of traces
 
 
 def listed(names: Sequence[str]) -> str:

@@ -303,7 +303,7 @@ class profile(Results):
         self._warm_up()
         self._sample()
         if self._count() and self._live is not None:
-            self._live.restart()  # the time that it took to start the counters is no part of the profile
+            self._live.restart()  # starting the counters is not part of the profile
         self._keep(self._live)
 
     def _forget_warm_up(self) -> None:

@@ -425,7 +425,7 @@ class Recording:
             if self._settings.get("counters"):
                 self._tell_of_counters(prof)
         if self._lacks_first:
-            self._tell("step 0 is recorded, but not marked: its end was its first sign; --steps 0: marks it")
+            self._tell("step 0 is recorded, but not marked: only its end was seen; --steps 0: marks it")
         if isinstance(prof, profile) and not _are_measured(prof):
             prof._usual_peaks = "datasheet"  # measuring takes seconds, and memory that the program may hold
         return prof
@@ -474,7 +474,7 @@ class Recording:
 
 
 LEAST_SAMPLED = 10_000_000
-"""ns: lines of a shorter time say nothing."""
+"""ns; shorter lines are not significant."""
 NO_OPS = "the program ran no op of torch or flopscope in this process"
 _UNUSED = (
     "torch was imported, but no GPU and no torch.nn.Module was used; with CUDA_VISIBLE_DEVICES= (empty), torch is "

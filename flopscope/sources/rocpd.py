@@ -235,10 +235,7 @@ def _notes(schema: str | None, report: Mapping[str, Any]) -> Iterator[str]:
         yield "it has no kernels, API calls or ranges; record with rocprofv3 --runtime-trace --output-format rocpd"
     major = re.match(r"\d+", schema or "")
     if major and int(major[0]) > max(SCHEMAS):
-        yield (
-            f"its schema is {schema}, newer than {max(SCHEMAS)}.x: what this version knows of it was read, the rest "
-            f"was not"
-        )
+        yield (f"its schema is {schema}, newer than {max(SCHEMAS)}.x: only what this version knows was read")
 
 
 def _metadata(processes: list[_Process]) -> dict[str, Any]:

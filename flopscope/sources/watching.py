@@ -96,8 +96,8 @@ def watch_graphs(*, with_stack: bool = False) -> GraphWatch:
     log holds 262,144 launches; the kernels of further ones are matched by their order alone, and a warning says so.
 
     During a capture by torch, torch's profiler records the ops of the CPU, unless a profile of torch is running, which
-    then has the ops itself. The watch holds CUPTI's subscription, of which there is one per process; it takes that of
-    an idle torch.profiler, which works without it. It does not initialize CUDA. Calling the function again changes
+    then has the ops itself. The watch holds CUPTI's subscription, the only one of the process; it takes that of an idle
+    torch.profiler, which works without it. It does not initialize CUDA. Calling the function again changes
     ``with_stack``.
 
     Return the watch, which is also a context manager that ends watching. Raise RuntimeError if CUPTI is unavailable or
