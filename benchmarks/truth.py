@@ -66,12 +66,12 @@ def main() -> None:
     if options.page:
         print(page(json.loads(options.page.read_text(encoding="utf-8"))), end="")
         return
-    from harness import machine
+    from harness import machine, write_json
 
     result = {"name": "truth", "machine": machine("cuda"), "cases": count_all()}
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "truth.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write_json(options.out / "truth.json", result)
     print(page(result))
 
 

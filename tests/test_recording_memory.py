@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -113,6 +115,26 @@ def test_what_is_read_or_mapped_is_not_growth(tmp_path: Path) -> None:
     assert private_growth(str(tmp_path / "none")) == 0
     start, block = private_growth(), bytearray(64 << 20)
     assert private_growth() - start == pytest.approx(len(block), rel=0.2)
+
+
+def test_threads_of_flopscope_are_in_no_line_up_to_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spin() -> tuple[float, str]:
+        end = time.perf_counter() + 0.01
+        while time.perf_counter() < end:
+            sum(range(100))
+        return 0.0, ""
+
+    monkeypatch.setattr(memory_limit, "INTERVAL", 0.0)
+    limits = [MemoryLimit(taken, str, str) for taken in (partial(divmod, 0.0, 1.0), spin)]
+    with fs.profile(sample_stacks=True, activities=[fs.ProfilerActivity.CPU]) as prof:
+        for limit in limits:
+            limit.start()
+        time.sleep(0.5)
+        for limit in limits:
+            limit.end()
+    frame = prof.lines().query("group == 'threads'")
+    assert frame[frame.line.str.contains("spin")].time.sum() > 5e4
+    assert not frame.inside.str.contains("Thread.run").any() and not frame.line.str.contains("threading.py").any()
 
 
 LIMITED = """
