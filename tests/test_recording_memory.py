@@ -199,7 +199,9 @@ def test_a_recording_of_torch_ends_before_it_takes_the_programs_memory(tmp_path:
         PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
     )
     assert result.returncode == 0, result.stderr
-    assert re.search(r"grows by .*/s; a recording that grows so would take about .* more than half", own(result.stderr))
+    assert re.search(
+        r"grows by .*/s; a recording that grows at this rate would take about .* more than half", own(result.stderr)
+    )
     assert "--seconds 0: all of it" in own(result.stderr)
     recorded = len(fs.load_trace(str(tmp_path / "t.json.gz")))
     assert 20_000 < recorded < int(result.stdout)

@@ -40,7 +40,7 @@ to the larger term of its roofline."""
 MOST_DESCRIBED = 1_000_000
 """Events of a profile up to which every call is looked at, and not a sample of them."""
 ROUNDING = 1e-9
-"""Of a time: less is the error of sums."""
+"""Share of a time below which a difference is the rounding error of sums."""
 
 
 def _beyond(bound: str, flops: float, bandwidth: float) -> str:
@@ -89,7 +89,7 @@ class Kernel:
     time: float = 0.0
     """Exclusive time, µs per step."""
     blocks: int = 0
-    """Of its first grid; 0: unknown."""
+    """Blocks of its first grid; 0: unknown."""
     resident: int = 0
     """Blocks that the device can hold at once; 0: unknown."""
 
@@ -143,7 +143,7 @@ class Gap:
 
     cause: str
     row: int
-    """Of the op whose launch ended it, or of its work; -1: several."""
+    """Row of the op whose launch ended it, or of its work; -1: several."""
     wait: int
     """The event of the host's wait that caused it; -1: none."""
     event: int

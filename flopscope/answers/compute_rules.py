@@ -64,7 +64,7 @@ def _item_bytes(op: Op) -> int:
 
 
 def _row_lengths(analysis: Analysis, op: Op) -> str:
-    """Return which of M, N and K are the lengths of rows in memory: N of the result, and what the strides tell."""
+    """Return which of M, N and K are the lengths of rows in memory: N of the result, and others by the strides."""
     lengths = {"N"}
     matrices = tensors(analysis, op, 2)
     if op.key in WITH_ADDEND and len(matrices) > 2:
