@@ -131,6 +131,12 @@ def find_cuda() -> Cuda | None:
 class BuildCore(build_ext):
     """Compile C with the C compiler and .cu with nvcc, in parallel, what changed only; link as C."""
 
+    def finalize_options(self) -> None:
+        # One folder of objects for all builds in this tree: `pip install -e` would compile all in a temporary one.
+        if self.build_temp is None:
+            self.build_temp = str(ROOT / "build" / f"objects-{sys.implementation.cache_tag}")
+        super().finalize_options()
+
     def build_extension(self, ext: Extension) -> None:
         cuda = find_cuda()
         kernels = ROOT / "kernels"
@@ -139,8 +145,10 @@ class BuildCore(build_ext):
         c_files += sorted(set(kernels.glob("*.c")) - {stub}) if cuda else [stub]
         cu_files = sorted(kernels.glob("*.cu")) if cuda else []
         system = ["-isystem", str(cuda.include)] if cuda else []
-        # Only the binding sees these: a fresh environment, where they lie elsewhere, compiles only it anew.
-        binding = [f"-I{sysconfig.get_path('include')}", f"-I{numpy.get_include()}"]
+        # Only the binding sees Python's headers, and one file of it NumPy's. Where a fresh environment, such as the one
+        # that pip makes for each build, has them elsewhere, only these files are compiled again.
+        headers = {ROOT / "csrc" / "python": sysconfig.get_path("include")}
+        headers[ROOT / "csrc" / "python" / "numpy.c"] = numpy.get_include()
         compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
         extra = shlex.split(os.environ.get("CFLAGS", ""))
         jobs = []
@@ -153,7 +161,7 @@ class BuildCore(build_ext):
             by_size = sorted(cu_files, key=lambda path: -path.stat().st_size)
             jobs += [(command, path) for path in by_size]
         for path in c_files:
-            own = binding if path.is_relative_to(ROOT / "csrc" / "python") else []
+            own = [f"-I{folder}" for place, folder in headers.items() if path.is_relative_to(place)]
             jobs.append(([*compiler, *C_FLAGS, *extra, *system, *own], path))
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             objects = list(pool.map(lambda job: self.compile_one(*job), jobs))

@@ -1,7 +1,8 @@
 """The advice on programs with one known fault, held against what mending the fault gained.
 
 ``python benchmarks/advice.py [--out DIR] [--again]``: runs benchmarks/faults.py on a GPU unless DIR holds its traces,
-and prints for each fault the gain measured and the saving predicted. Without a GPU it reads the traces of a folder.
+and prints for each fault the gain measured, the saving predicted and what is still predicted once the fault is mended
+(unknown without the trace NAME_after.json.gz). Without a GPU it reads the traces of a folder.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ LEAST_GAIN = 0.05
 
 def predicted(folder: Path, name: str, pair: dict[str, Any]) -> dict[str, Any]:
     """Return what the advice says of a fault before and after it is mended, times in ms."""
-    before, after = (fs.load_trace(folder / f"{name}_{when}.json.gz") for when in ("before", "after"))
-    advice, left = before.advice(), after.advice()
+    before, after = fs.load_trace(folder / f"{name}_before.json.gz"), folder / f"{name}_after.json.gz"
+    advice, left = before.advice(), fs.load_trace(after).advice() if after.exists() else None
     place = next((i for i, row in enumerate(advice) if row.rule in pair["rules"]), None)
     rule = advice[place].rule if place is not None else None
     saving = advice[place].saving_us / 1000 if place is not None else 0.0
-    still = sum(row.saving_us for row in left if row.rule == rule) / 1000
+    still = None if left is None else sum(row.saving_us for row in left if row.rule == rule) / 1000
     gained = pair["before_ms"] - pair["after_ms"]
-    good = place is not None and place < 2 and 0.5 * gained <= saving <= 2 * gained and still <= 0.25 * saving
+    good = place is not None and place < 2 and 0.5 * gained <= saving <= 2 * gained and (still or 0) <= 0.25 * saving
     analysis = before._analysis("advice")
     return {
         "fault": name,
@@ -68,10 +69,11 @@ def main() -> None:
     print(f"{head}\n{'-' * len(head)}")
     for row in rows:
         ratio = f"{row['ratio']:.2f}" if row["rule"] and row["ratio"] else "--"
+        still = "--" if row["still_ms"] is None else f"{row['still_ms']:.2f}"
         verdict = {None: "(not judged)", True: "", False: "MISSED"}[row["good"]]
         print(
             f"{row['fault']:<18} {row['before_ms']:8.2f} {row['estimated_before_ms']:8.2f} {row['after_ms']:8.2f} "
-            f"{row['gained_ms']:8.2f} {row['saving_ms']:8.2f} {ratio:>6} {row['still_ms']:7.2f}  "
+            f"{row['gained_ms']:8.2f} {row['saving_ms']:8.2f} {ratio:>6} {still:>7}  "
             f"{row['rule'] or ''}{f' ({row_place(row)})' if row['place'] else ''} {verdict}"
         )
     for name, pair in pairs.items():

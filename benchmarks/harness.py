@@ -283,10 +283,38 @@ class Report:
                 "text": self.text(),
             },
         }
-        head = json.dumps(content, indent=1, ensure_ascii=False).removesuffix("\n}")
-        samples = ",\n  ".join(json.dumps(sample, ensure_ascii=False) for sample in self.samples)
         self.out.mkdir(parents=True, exist_ok=True)
-        (self.out / f"{self.name}.json").write_text(f'{head},\n "samples": [\n  {samples}\n ]\n}}\n')
+        write_json(self.out / f"{self.name}.json", {**content, "samples": self.samples})
+
+
+DIGITS = 6
+"""Significant digits of numbers in the results; whole numbers are kept as they are."""
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a result: a line for each member, and for each element of a member that is a list of samples or cases."""
+    members = []
+    for name, value in content.items():
+        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+            text = "[\n  " + ",\n  ".join(map(_compact, value)) + "\n ]"
+        else:
+            text = _compact(value)
+        members.append(f"{json.dumps(name)}: {text}")
+    path.write_text("{\n " + ",\n ".join(members) + "\n}\n", encoding="utf-8")
+
+
+def _compact(value: object) -> str:
+    return json.dumps(_rounded(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _rounded(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {name: _rounded(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(one) for one in value]
+    if isinstance(value, float) and math.isfinite(value):
+        return int(value) if value.is_integer() else float(f"{value:.{DIGITS}g}")
+    return value
 
 
 def machine(device: str) -> dict[str, Any]:

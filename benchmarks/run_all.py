@@ -25,9 +25,8 @@ DEVICE_PROGRAMS = (
     "torch_profile",
     "measure",
     "verdicts",
-    "peaks",
 )
-CUDA_PROGRAMS = ("capture", "graphs", "process_exit")
+CUDA_PROGRAMS = ("capture", "graphs")
 LIMIT = 1200  # seconds per program
 
 

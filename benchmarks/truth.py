@@ -21,8 +21,6 @@ from typing import Any
 CHUNK = 40  # calls counted in one session
 
 HOW_TO = (
-    "What the model says of a call, and on a GPU what its counters counted:",
-    "",
     "```python",
     "import flopscope as fs",
     "",
@@ -36,21 +34,21 @@ HOW_TO = (
 """How a reader compares both, as lines of the page."""
 
 EXPLAINED = {
-    "unary": "One element in, one out. The model counts 1 FLOP an element, the hardware those of the polynomial; "
-    "instructions that only round or compare count 0.",
+    "unary": "Each element is read and written once. The model counts 1 FLOP an element, the hardware those of the "
+    "polynomial; instructions that only round or compare count 0.",
     "binary": "`add of itself` reads its operand once: a trace does not know that both are the same memory.",
     "broadcast": "A row or column is read once and stays in the cache.",
-    "in place": "Reads and writes the same memory.",
+    "in place": "The op reads and writes the same memory.",
     "comparison": "Booleans take one byte.",
-    "reduction": "Reads once; results of less than 1 MB are left out.",
+    "reduction": "The input is read once; results of less than 1 MB are left out.",
     "scan": "One pass over the rows.",
     "softmax": "Rows fit into the multiprocessors, so they are read once.",
     "normalization": "torch's layer_norm and rms_norm read their input a second time, as far as it has left the L2.",
-    "copy": "What moves is what must move.",
+    "copy": "Only the compulsory bytes move.",
     "random": "dropout writes a mask of booleans besides its result.",
     "index": "Distinct rows are read once. `gather` and `tril` read at most what the model says.",
     "window": "Windows overlap in the cache only.",
-    "loss": "Composed of parts; each reads what the one before wrote.",
+    "loss": "A loss consists of several ops; each reads what the previous one wrote.",
     "product": "Operands that exceed the L2 are read again for other tiles, and tiles at the edges are padded.",
     "convolution": "The layout is converted before and after, which the model of the convolution leaves out.",
     "attention": "One tensor is query, key and value, and is read once; a trace does not know that they are the same. "
@@ -68,12 +66,12 @@ def main() -> None:
     if options.page:
         print(page(json.loads(options.page.read_text(encoding="utf-8"))), end="")
         return
-    from harness import machine
+    from harness import machine, write_json
 
     result = {"name": "truth", "machine": machine("cuda"), "cases": count_all()}
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "truth.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write_json(options.out / "truth.json", result)
     print(page(result))
 
 
@@ -192,12 +190,14 @@ def page(result: dict[str, Any]) -> str:
     lines = [
         "# Model and hardware",
         "",
-        "What [the model](counting.md) says that an op must do, against what the counters of a GPU counted. "
-        f"{len(cases)} calls on one {result['machine'].get('device', 'GPU')}, each with cold caches; 1 means that both "
-        "agree. "
-        "Written bytes include the lines that leave the L2 after the call. Made by `benchmarks/truth.py`.",
+        "This page compares the work that [the model](counting.md) expects of an op with the hardware counters of a "
+        "GPU. An example for one call:",
         "",
         *HOW_TO,
+        "",
+        f"The table covers {len(cases)} calls on one {result['machine'].get('device', 'GPU')}, each with cold caches. "
+        "It has the median and the range from the least to the greatest. 1 means that model and counters agree. "
+        "Written bytes include the lines that leave the L2 after the call. `benchmarks/truth.py` generates this page.",
         "",
         "| family | calls | read / model | written / model | tensor FLOPs / model | fp32 FLOPs / model | why not 1 |",
         "|---|---|---|---|---|---|---|",
@@ -206,7 +206,7 @@ def page(result: dict[str, Any]) -> str:
         those = [ratios(case) for case in cases if case["family"] == family]
         cells = [spread([one[name] for one in those]) for name in ("read", "written", "flops", "scalar")]
         lines.append(f"| {family} | {len(those)} | {' | '.join(cells)} | {EXPLAINED[family]} |")
-    lines += ["", "The median, and from the least to the greatest. Calls that are 5 % or more from 1:", ""]
+    lines += ["", "These calls differ from 1 by 5 % or more:", ""]
     lines += ["| op | dtype | shape | read | written | tensor FLOPs |", "|---|---|---|---|---|---|"]
     for case in cases:
         found = ratios(case)

@@ -36,7 +36,7 @@ html_title = f"flopscope {version}"
 html_copy_source = False
 html_show_sphinx = False
 
-# Classes whose instances flopscope makes: how is no part of the interface.
+# Classes whose instances flopscope makes: how they are made is not part of the interface.
 MADE_HERE = (
     *("Comparison", "Device", "EventRow", "EventTable", "Measurement", "Stragglers", "Sweep", "TimesCompared", "Trace"),
     *("WorkCall", "perf.Check", "perf.Perf", "perf.Settings", "ProfilerAction", "ProfilerActivity", "Tensor"),

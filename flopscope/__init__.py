@@ -12,7 +12,7 @@ that it moved, and how close it came to the device's limit.
     print(prof.key_averages().table(sort_by="cpu_time_total"))
 """
 
-from flopscope.support import own_path  # isort: skip - before all else: the rest shall find its own imports
+from flopscope.support import own_path  # isort: skip - before all else, so that the rest finds its own imports
 
 from typing import TYPE_CHECKING, Any
 

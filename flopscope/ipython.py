@@ -49,7 +49,7 @@ def profile_code(ipython: Any, line: str, cell: str | None) -> Any:
     %%flopscope [--sort-by COLUMN] [--row-limit N] [--group-by-shape] [--no-peaks] [-o NAME]
 
     The value of the cell is that of its last expression, as without the magic. -o assigns the profile to a variable.
-    --no-peaks omits shares of the device's peaks, which take some seconds to measure the first time.
+    --no-peaks omits shares of the device's peaks, which take a few seconds to measure the first time.
     """
     parser = _Options(prog="%%flopscope", add_help=False, allow_abbrev=False)
     parser.add_argument("--sort-by")

@@ -83,7 +83,7 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
 
     This is a subclass of the installed torch's profile: the arguments, including schedule and on_trace_ready, and the
     methods start, stop, step, add_metadata, toggle_collection_dynamic, … are torch's, and exported traces are Kineto's.
-    ``events()`` is torch's list, which is created when it is asked for. Tables, ``export_stacks()`` and summaries are
+    ``events()`` is torch's list, which is created on request. Tables, ``export_stacks()`` and summaries are
     flopscope's, for the latest recorded cycle: the rows of torch's own tables, with FLOPs, bytes and roofline. Python
     calls appear as stacks of rows (``group_by_stack_n``), not as rows.
 

@@ -1,3 +1,6 @@
+/* Each device is unused, used, or forked away, in one array that every call reads without a lock: the slow path runs
+ * once a device and thread. The handler for forks is installed with the first use, so a process that forks before it
+ * may use CUDA in its children. An error of CUDA is taken off its sticky state here, and says what to do about it. */
 #include "kernels/context.h"
 
 #include <pthread.h>

@@ -1,3 +1,6 @@
+/* The cheapest kernel that the layout allows: dense, then vectors along a common unit stride, then tiles if each side
+ * has its unit stride along another axis, then element by element. Kernels index with 32 bits, so a larger space is
+ * split until its parts fit. */
 #include "kernels/convert.h"
 
 static const fs_convert_kernels *const kernels_to[FS_DTYPE_COUNT] = {

@@ -1,3 +1,6 @@
+/* cuBLASLt is loaded by the first matrix product. `loaded` is set, with release order, after every function was found;
+ * a reader that sees it needs no lock. Where cuBLASLt's header is at hand, the assertions compare our copies of its
+ * numbers and structs with it. */
 #include "kernels/cublaslt.h"
 
 #include <dlfcn.h>

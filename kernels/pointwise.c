@@ -1,3 +1,5 @@
+/* One table of kernels for each dtype, indexed by the op's id. A dense space is launched as one axis; others go with
+ * their layout, in vectors where all operands allow it, and a space of more than 2^31 elements in parts. */
 #include "kernels/pointwise.h"
 
 static const fs_pointwise_kernels *const kernels_of[] = {

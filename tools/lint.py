@@ -76,6 +76,18 @@ def clang_format(fix: bool) -> Commands:
     yield [program("clang-format"), *(["-i"] if fix else ["--dry-run", "--Werror"]), *c_files()]
 
 
+def page_files(*kinds: str) -> list[str]:
+    return [str(path) for path in files("flopscope/report/page", "tests/js") if path.suffix in kinds]
+
+
+def oxfmt(fix: bool) -> Commands:
+    yield [program("oxfmt"), *["--check"] * (not fix), *page_files(".js", ".mjs", ".css")]
+
+
+def oxlint(fix: bool) -> Commands:
+    yield [program("oxlint"), "--deny-warnings", *page_files(".js", ".mjs")]
+
+
 def mypy(fix: bool) -> Commands:
     yield [sys.executable, "-m", "mypy", "--no-error-summary", "-p", "flopscope", "-m", "pytest_flopscope"]
 
@@ -96,7 +108,7 @@ def clang_tidy(fix: bool) -> Commands:
 def lengths() -> str:
     """Return a line for each file and each line that is too long; rows of a `.def` file may be."""
     found = []
-    for path in (*files(*C_FOLDERS), *python_files()):
+    for path in (*files(*C_FOLDERS), *python_files(), *map(Path, page_files(".js", ".mjs", ".css"))):
         lines, name = path.read_text(encoding="utf-8").splitlines(), path.relative_to(ROOT)
         if len(lines) > MOST_LINES:
             found.append(f"{name}: {len(lines)} lines, more than {MOST_LINES}")
@@ -106,8 +118,8 @@ def lengths() -> str:
 
 
 # Those that repair something come first, for --fix, then the quick ones.
-FORMATTERS: tuple[Callable[[bool], Commands], ...] = (ruff_check, ruff_format, clang_format)
-QUICK = (*FORMATTERS, mypy)
+FORMATTERS: tuple[Callable[[bool], Commands], ...] = (ruff_check, ruff_format, clang_format, oxfmt)
+QUICK = (*FORMATTERS, oxlint, mypy)
 SLOW = (compiler_warnings, clang_tidy)
 
 

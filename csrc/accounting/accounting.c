@@ -1,3 +1,18 @@
+/* The works of one device are listed by start, cut so that no instant is counted twice, and only then added up:
+ *
+ *   works      [====1====]                    by start; tags are indices of the table's works
+ *                  [==2==]  [======3======]   1 and 2 compute, 3 communicates, 4 computes
+ *                                [=4=]
+ *   by class   [====1====]                    account_device: a work begins where the one before it in its class ends;
+ *                                [=4=]        2 has nothing left
+ *                           [======3======]
+ *   separate   [====1====]  [=3=][=4=][=3=]   what an earlier class covers is taken from the later ones
+ *   idle       ···········░░···············   the rest of the step: a cause for each part (idle.c)
+ *
+ * In each step the exclusive times and the idle times add up to the step, because the lists are disjoint before
+ * add_pieces cuts them at the steps' limits. A work counts in the step in which it begins; its time and its ideal time
+ * go to the steps in which they are spent. Its ideal time is a budget that the pieces use up in order, so that it is
+ * never counted twice. Devices follow one another, and share the lists' memory. */
 #include "accounting/accounting.h"
 
 #include <math.h>

@@ -1,8 +1,13 @@
+/* One pass over the events notes what may explain an idle device: waits, the times of the profiler, of loading code, of
+ * compiling and of loading data, and marks on the calls that launch or wait. Afterwards `occupied` is sorted and
+ * without overlaps: where two purposes meet, the first one of the enum has the time. `waits` may overlap. Parents
+ * precede their children in the store, so the op around an event is known when the event is reached. */
 #include "accounting/host.h"
 
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "base/statistics.h"
@@ -204,13 +209,7 @@ fs_status fs_host_note_kernel(fs_host *host, const fs_api_calls *calls, uint32_t
     host->marks[call] |= FS_MARK_LAUNCHED;
     int64_t duration = FS_EVENT_AT(host->store, call, duration);
     if (duration == FS_MISSING) return FS_OK;
-    if (host->launch_count == host->launch_capacity) {
-        uint32_t capacity = host->launch_capacity > 0 ? host->launch_capacity * 2 : 64;
-        int64_t *launches = fs_realloc(host->launches, capacity * sizeof *launches);
-        if (launches == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the times of %u launches", capacity);
-        host->launches = launches;
-        host->launch_capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&host->launches, host->launch_count, &host->launch_capacity, 64, "times of launches", err));
     host->launches[host->launch_count++] = duration;
     return FS_OK;
 }

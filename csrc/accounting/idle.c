@@ -7,6 +7,7 @@
 #include "accounting/idle.h"
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "store/event.h"
@@ -46,13 +47,7 @@ typedef struct {
 
 static fs_status list_span(fs_idle *idle, fs_idle_span span, fs_error *err)
 {
-    if (idle->span_count == idle->span_capacity) {
-        uint32_t capacity = idle->span_capacity > 0 ? idle->span_capacity * 2 : 64;
-        fs_idle_span *spans = fs_realloc(idle->spans, capacity * sizeof *spans);
-        if (spans == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u idle times", capacity);
-        idle->spans = spans;
-        idle->span_capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&idle->spans, idle->span_count, &idle->span_capacity, 64, "idle times", err));
     idle->spans[idle->span_count++] = span;
     return FS_OK;
 }

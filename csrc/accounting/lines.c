@@ -1,7 +1,11 @@
+/* The runs are sorted by process, thread and begin. Runs of one thread are disjoint, so the times of lines add up to
+ * the sampled time of their threads, and a binary search finds the first run that an idle time meets. An idle time goes
+ * to the lines of the thread that launched the work which ended it: another thread did not keep the device waiting. */
 #include "accounting/lines.h"
 
 #include <string.h>
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/sort.h"
 #include "store/event.h"
@@ -63,13 +67,7 @@ static fs_status find_line(builder *to, const fs_stack_run *run, uint32_t *id, f
     const line_key key = {group_of(to, run), fs_stacks_get(to->stacks, line).name,
                           inside_of(to->stacks, line, run->stack)};
     fs_lines *lines = to->lines;
-    if (lines->count == to->capacity) {
-        uint32_t capacity = to->capacity > 0 ? 2 * to->capacity : 64;
-        fs_line *grown = fs_realloc(lines->lines, capacity * sizeof *grown);
-        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u lines", capacity);
-        lines->lines = grown;
-        to->capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&lines->lines, lines->count, &to->capacity, 64, "lines", err));
     FS_TRY(fs_intern_bytes(&to->keys, &key, sizeof key, id, err));
     if (*id == lines->count) lines->lines[lines->count++] = (fs_line){key.group, key.line, key.inside, 0, 0, {0}};
     return FS_OK;

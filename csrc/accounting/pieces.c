@@ -1,3 +1,7 @@
+/* Works come in order of their start. Each thread has a stack of those in progress, of which the innermost owns the
+ * time; `listed` is the instant until which the thread's time is listed, so its pieces are disjoint. Of the pieces of
+ * several threads, sorted by start, each then begins where those before it end: an instant has one owner in the end,
+ * that of the piece that began first. */
 #include "accounting/pieces.h"
 
 #include "base/interrupt.h"

@@ -1,7 +1,11 @@
+/* An index found once stays valid: rows are only appended, and a key's id in `keys` is the row's index. Works of one
+ * kind come in bursts, so a small cache of recent keys answers most look-ups without hashing the whole key. The room
+ * for a row is made before its key is added: a failure leaves as many rows as keys. */
 #include "accounting/sums.h"
 
 #include <string.h>
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 
@@ -27,13 +31,8 @@ static fs_status find(fs_sums_keys *keys, const uint32_t key[FS_SUMS_KEY], void 
         *index = recent->index - 1;
         return FS_OK;
     }
-    if (*count == *capacity) {
-        uint32_t wanted = *capacity > 0 ? *capacity * 2 : FIRST_CAPACITY;
-        void *grown = fs_realloc(*rows, wanted * row_size);
-        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for an accounting of %u rows", wanted);
-        *rows = grown;
-        *capacity = wanted;
-    }
+    if (*count == *capacity)
+        FS_TRY(fs_list_grow(rows, *count, capacity, row_size, FIRST_CAPACITY, "rows of an accounting", err));
     FS_TRY(fs_intern_bytes(&keys->all, key, size, index, err));
     *added = *index == *count;
     *count += *added;

@@ -1,3 +1,6 @@
+/* The handler in the child only counts: whoever holds state remembers the generation in which it was made, and leaves
+ * it alone when this one differs. Forks are counted from the first question on, which is before any state remembers
+ * one. */
 #include "base/fork.h"
 
 #include <pthread.h>

@@ -1,3 +1,6 @@
+/* A chain of 128-bit products of two 64-bit words, folded by fs_hash_fold: 16 bytes a product. The keys are drawn once,
+ * before the first table, and are odd, so never 0. The size is part of the first value, so a string and the same string
+ * with zero bytes after it differ. */
 #include "base/hash.h"
 
 #include <pthread.h>

@@ -1,8 +1,13 @@
+/* Ids are never reused and texts never move: spans and slots are reallocated as they grow, the arena's blocks are not.
+ * The hash of an interned text is kept in its span and is not 0, which marks what was appended without a look-up: such
+ * texts have ids but no slot, and growing skips them. A failure leaves the table as it was, but for room that is not
+ * yet used. */
 #include "base/intern.h"
 
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/list.h"
 #include "base/memory.h"
 
 enum { ARENA_BLOCK = FS_BLOCK(1 << 16, 1 << 9), FIRST_SLOTS = 64 };
@@ -64,16 +69,6 @@ static fs_status grow_slots(fs_intern *table, fs_error *err)
     return FS_OK;
 }
 
-static fs_status grow_spans(fs_intern *table, fs_error *err)
-{
-    uint32_t capacity = table->span_capacity ? table->span_capacity * 2 : FIRST_SLOTS / 2;
-    fs_span *spans = fs_realloc(table->spans, capacity * sizeof *spans);
-    if (spans == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u interned strings", capacity);
-    table->spans = spans;
-    table->span_capacity = capacity;
-    return FS_OK;
-}
-
 static uint32_t hash_of(const fs_intern *table, const void *bytes, size_t size)
 {
     uint32_t hash = (uint32_t)fs_hash_bytes(table->keys, bytes, size);
@@ -82,7 +77,7 @@ static uint32_t hash_of(const fs_intern *table, const void *bytes, size_t size)
 
 static fs_status append(fs_intern *table, const void *bytes, size_t size, uint32_t hash, uint32_t *id, fs_error *err)
 {
-    if (table->count == table->span_capacity) FS_TRY(grow_spans(table, err));
+    FS_TRY(FS_LIST_ROOM(&table->spans, table->count, &table->span_capacity, FIRST_SLOTS / 2, "interned strings", err));
     char *copy = arena_take(table, size + 1);
     if (copy == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to intern a string of %zu bytes", size);
     memcpy(copy, bytes, size);

@@ -1,3 +1,6 @@
+/* The innermost section of a thread is thread-local, and worker threads enter the section of the thread that they work
+ * for. Only the owner asks, at most every 50 ms, because the answer may run Python code; every other thread reads the
+ * flag. Once a section has stopped, it stays stopped. */
 #include "base/interrupt.h"
 
 #include "base/clock.h"

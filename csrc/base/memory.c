@@ -1,3 +1,6 @@
+/* Every block counts once: live_blocks is the number of blocks that were handed out and not freed, which is how a test
+ * finds a leak. While the countdown of injected failures runs, each call of a function here is one step of it; at the
+ * last step it turns to -1, and everything fails until it is turned off, as memory that is exhausted stays so. */
 #include "base/memory.h"
 
 #include <stdatomic.h>

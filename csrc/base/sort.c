@@ -1,3 +1,7 @@
+/* qsort() cannot be interrupted, so it sorts runs of 16,384 items, and a merge that polls does the rest. The merge goes
+ * back and forth between two buffers: at every moment `from` holds each item exactly once, and what it holds goes back
+ * to the caller's array, sorted or interrupted. Equal items keep their order in the merge; qsort() does not promise
+ * that. */
 #include "base/sort.h"
 
 #include <stdlib.h>

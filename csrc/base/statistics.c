@@ -1,3 +1,6 @@
+/* Quantiles are selected, not sorted: expected linear time, with pivots drawn at random, so that no trace can be
+ * written that makes it quadratic. The samples are permuted, and each selection leaves none larger before its rank: the
+ * next one, of a higher rank, looks only at what follows. Values in between are interpolated as NumPy does. */
 #include "base/statistics.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* The only place that writes an error's text. The name is in parentheses because status.h has a macro of that name for
+ * clang's analyzer. */
 #include "base/status.h"
 
 #include <stdarg.h>

@@ -1,3 +1,6 @@
+/* The rows come from datasheet.def by macros; rates are converted there once, to FLOP/s and bytes per second. A name
+ * may belong to several rows (memory sizes, forms): a device matches only if exactly one row fits its SMs and its
+ * memory, as a wrong row is worse than none. */
 #include "device/datasheet.h"
 
 #include <math.h>

@@ -1,3 +1,6 @@
+/* Products saturate, because launches come from files and may hold any number: what overflows exceeds every limit.
+ * Every limit of the table is computed and the least one wins; of equal ones, the first. A fact that is missing makes
+ * the result NaN, not a guess by the other limits. */
 #include "device/occupancy.h"
 
 #include <math.h>

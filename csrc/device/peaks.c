@@ -1,3 +1,6 @@
+/* A choice is a unit and the one that takes over where the device has no rate for the first: tensor cores fall back to
+ * plain arithmetic. Integers have no peak, but for products of int8. Unknown rates are NaN, and so a rate of NaN is
+ * passed over and never used. */
 #include "device/peaks.h"
 
 #include <math.h>

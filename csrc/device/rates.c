@@ -1,3 +1,5 @@
+/* A row holds FLOP per clock and SM, by unit, for a compute capability and a class of tensor cores; rates.def has them.
+ * NaN stays NaN in the product, so that a unit that the chip lacks has no peak. */
 #include "device/rates.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Generated from units.def, in the order of the enum: fs_units[unit] is the row of a unit. */
 #include "device/units.h"
 
 #include <string.h>

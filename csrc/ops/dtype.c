@@ -1,3 +1,6 @@
+/* The table is indexed by fs_dtype and ends with a row for "no dtype", so that a look-up needs no test. Sizes are
+ * stated in three places (here, for torch's traces, by the C type); the assertions hold them to each other at compile
+ * time. */
 #include "ops/dtype.h"
 
 #include <string.h>

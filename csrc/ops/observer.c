@@ -1,3 +1,6 @@
+/* The fast path is one relaxed load. Whoever uses the observer is counted in `inside`, and fs_observer_set returns only
+ * when nobody is inside the old one, so that its owner may free it. The caller must not be inside itself: it would wait
+ * for ever. */
 #include "ops/observer.h"
 
 #include <pthread.h>

@@ -1,3 +1,7 @@
+/* A call becomes a plan, by the form of its op; the plan says shape, dtype and device of the result before anything is
+ * allocated, so the observer can describe the call and errors come first. The result never depends on aliasing: where a
+ * computation would read what it has already overwritten, it goes to a scratch tensor that is copied at the end. An
+ * observer that has seen `begin` always sees `end`, also of an op that fails. */
 #include "ops/op.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* Every error of a call begins with the call as it was written, "add(float32 (2, 3) on cpu, 4): ", and then says the
+ * problem. The text is cut where it does not fit, never left out. */
 #include "ops/op_call.h"
 
 #include <stdio.h>

@@ -1,3 +1,7 @@
+/* For each form a planner, which checks the arguments and fills in the plan, and a function that computes it. Planners
+ * allocate nothing and change nothing: what is wrong with the arguments is found there. What they set holds for the
+ * computation: with `dense_out` the output is dense, with `elementwise` an element of the output depends on that of the
+ * inputs alone, so that an input may be the output. */
 #include "ops/op_forms.h"
 
 #include <math.h>

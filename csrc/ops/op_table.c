@@ -1,3 +1,5 @@
+/* The rows of pointwise.def and ops.def, as one array: each pointwise row makes two, one of them in place. The id is
+ * the place in its list, by which backends choose a loop or a kernel. */
 #include <string.h>
 
 #include "ops/op.h"

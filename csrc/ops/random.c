@@ -1,3 +1,5 @@
+/* The stream is a pure function of seed and offset, and a call reserves its share of offsets in one atomic step: two
+ * threads never draw the same numbers, and a device does not matter. Shares are whole Philox blocks of 4 numbers. */
 #include "ops/random.h"
 
 #include <stdatomic.h>

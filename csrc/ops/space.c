@@ -1,3 +1,6 @@
+/* A space is brought to a normal form: no axis of size 1, strides of the output not negative and descending,
+ * neighbouring axes merged where every operand allows it, and at least one axis. Loops and kernels so meet few cases,
+ * and a dense tensor of any shape is one axis. A broadcast axis has stride 0. */
 #include "ops/space.h"
 
 #include <string.h>

@@ -1,3 +1,7 @@
+/* A shape is accepted only if its bytes fit into int64_t, and foreign strides only if every element has an address;
+ * products of sizes are not checked again after that. In an empty tensor strides mean nothing and may overflow, which
+ * the unsigned arithmetic here allows. Storage is shared by counting references, and the last one drops it: memory is
+ * told to the observer once when it comes and once when it goes. */
 #include "ops/tensor.h"
 
 #include <stdio.h>

@@ -1,3 +1,6 @@
+/* A hash table by code object and instruction. It owns its code objects, so that an address stays the name of one code
+ * object while it is a key. It is emptied when it holds MOST_PLACES, rather than growing with programs that make code
+ * without end; names are interned in the stacks and keep their ids. */
 #include "python/code_places.h"
 
 #include <stdio.h>

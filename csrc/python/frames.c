@@ -1,9 +1,14 @@
+/* The GIL guards all state here. Each thread has a stack of calls in progress that mirrors Python's: a return ends its
+ * call and all inside it, so a return that was not seen cannot leave an event open. Code objects are owned, frames are
+ * only compared. A function that may run Python code is followed by a new look at `running`, as that code may have
+ * stopped the tracing. Without memory a call is counted as lost, and the program goes on. */
 #include "python/frames.h"
 
 #include <frameobject.h>
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "python/core.h"
 #include "python/task.h"
@@ -136,15 +141,9 @@ static bool find_function(fs_frames *frames, PyFrameObject *frame, uint32_t *nam
 static void begin_call(fs_frames *frames, thread_calls *thread, PyFrameObject *frame)
 {
     uint32_t name, event = FS_NONE;
-    if (thread->depth == thread->capacity) {
-        uint32_t capacity = thread->capacity ? 2 * thread->capacity : FIRST_CALLS;
-        call_entry *calls = fs_realloc(thread->calls, capacity * sizeof *calls);
-        if (calls == NULL) {
-            frames->lost++;
-            return;
-        }
-        thread->calls = calls;
-        thread->capacity = capacity;
+    if (FS_LIST_ROOM(&thread->calls, thread->depth, &thread->capacity, FIRST_CALLS, "calls", NULL) != FS_OK) {
+        frames->lost++;
+        return;
     }
     if (!find_function(frames, frame, &name) ||
         (name != FS_NONE &&

@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "python/code_places.h"
 #include "python/pending_calls.h"
@@ -121,12 +122,8 @@ static bool make_room(sampler_object *self)
         if (self->threads[i].at >= self->last) self->threads[left++] = self->threads[i];
     self->thread_count = left;
     if (2 * left <= self->thread_capacity && self->thread_capacity > 0) return true;
-    uint32_t capacity = self->thread_capacity ? 2 * self->thread_capacity : FIRST_THREADS;
-    seen_thread *threads = fs_realloc(self->threads, capacity * sizeof *threads);
-    if (threads == NULL) return false;
-    self->threads = threads;
-    self->thread_capacity = capacity;
-    return true;
+    uint32_t last = self->thread_capacity;
+    return FS_LIST_ROOM(&self->threads, last, &self->thread_capacity, FIRST_THREADS, "threads", NULL) == FS_OK;
 }
 
 /* Add a thread that runs Python code: before it does, its state may not know its id. */

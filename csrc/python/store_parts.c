@@ -1,3 +1,5 @@
+/* One row of part_values for each grouping that has a value of its own: a grouping is added there, and in
+ * FS_GROUPING_LIST. */
 #include "python/store_parts.h"
 
 #include <string.h>

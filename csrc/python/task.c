@@ -1,3 +1,6 @@
+/* To ask asyncio at each event would cost more than the event. The interpreter's context_ver changes whenever another
+ * context runs, and a task runs in its own, so the question is asked only when that number, the thread or the observer
+ * has changed. Asking runs Python code, after which the observer may be another one. */
 #include "python/task.h"
 
 #include "ops/observer.h"

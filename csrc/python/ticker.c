@@ -1,3 +1,6 @@
+/* The body runs with the mutex held from fs_ticker_wait to fs_ticker_ticked: whoever holds the ticker off, or ends it,
+ * takes the mutex and so never meets a tick half done. All signals are blocked in the thread: they are for the
+ * program's own. The clock is monotonic: setting the time of day moves no tick. */
 #include "python/ticker.h"
 
 #include <errno.h>

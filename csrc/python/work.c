@@ -7,7 +7,7 @@
 #include "work/aten/multiply.h"
 #include "work/category.h"
 #include "work/libraries/libraries.h"
-#include "work/libraries/schema.h"
+#include "work/libraries/traffic.h"
 #include "work/registered.h"
 #include "work/work.h"
 
@@ -124,8 +124,8 @@ static PyObject *work_of_torch(PyObject *module, PyObject *args)
         fs_work work = fs_work_of_torch(name, &call);
         result = Py_BuildValue("{s:d,s:d,s:d,s:d,s:N,s:d,s:d,s:N,s:N,s:z,s:N}", "flops", work.flops, "bytes_read",
                                work.bytes_read, "bytes_written", work.bytes_written, "bytes_moved", work.bytes_moved,
-                               "of_launched", PyBool_FromLong(work.of_launched), "list_elements", work.list_elements,
-                               "item", work.item, "at_most", PyBool_FromLong(work.at_most), "unit",
+                               "of_launched", PyBool_FromLong(work.needs == FS_NEEDS_ELEMENTS), "list_elements",
+                               work.list_elements, "item", work.item, "at_most", PyBool_FromLong(work.at_most), "unit",
                                fs_unit_object(work.unit.preferred), "expected", fs_work_expected(name, &call),
                                "has_rule", PyBool_FromLong(fs_work_has_rule(name)));
     }

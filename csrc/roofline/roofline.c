@@ -1,3 +1,7 @@
+/* A roof knows the least time of some work as far as it can be known: a term of which the work or the peak is missing
+ * is NaN, and a missing term never counts as 0. Sums add terms, and so become NaN with the first unknown one. A bound
+ * is decided by tests in a fixed order, each with its threshold named below: what cannot be true (more than a cache
+ * could deliver) and what hides the work (the launch) come before the larger of the two terms. */
 #include "roofline/roofline.h"
 
 #include <math.h>

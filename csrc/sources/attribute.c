@@ -1,7 +1,13 @@
+/* Four passes, each of which relies on the one before: API calls in order of start (put_in_order), so that parents
+ * precede their children; the innermost event around each call, by a sweep along each thread (nest_calls); owners by
+ * correlation, and by time for threads of libraries (adopt_calls); copies of ranges on the streams (append_spans).
+ * Indices of ops and ranges stay as they are: calls exchange places only among themselves. An owner always has a
+ * smaller index than what it owns, so chains of owners end. */
 #include "sources/attribute.h"
 
 #include <string.h>
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/sort.h"
 #include "store/api_calls.h"
@@ -148,13 +154,7 @@ static fs_status enter(attribution *all, nest *around, uint32_t index, fs_error 
 {
     int64_t start = AT(all->store, index, start);
     while (around->depth > 0 && around->open[around->depth - 1].end <= start) around->depth--;
-    if (around->depth == around->capacity) {
-        uint32_t capacity = around->capacity ? around->capacity * 2 : 64;
-        void *open = fs_realloc(around->open, capacity * sizeof *around->open);
-        if (open == NULL) return no_memory(all, err);
-        around->open = open;
-        around->capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&around->open, around->depth, &around->capacity, 64, "nested events", err));
     around->open[around->depth].index = index;
     around->open[around->depth++].end = end_of(all->store, index);
     return FS_OK;

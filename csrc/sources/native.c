@@ -1,3 +1,9 @@
+/* An op is recorded between begin_op and end_op on its thread; ops do not nest, so one mark in flight for each thread
+ * is enough. Device times are differences between two marks, resolved later in the order in which they were queued:
+ * each time follows from the one before it, so errors do not grow and the ring may be resolved in parts. Every mark is
+ * given back exactly once; the last one of a device is its anchor until then. What cannot be recorded is counted as
+ * lost; an op never fails because of the recorder. The store of the running recorder is read by others only between
+ * fs_recording_hold and …_release. */
 #include "sources/native.h"
 
 #include <pthread.h>

@@ -1,3 +1,6 @@
+/* Built once and read often: an array by correlation if these are dense, otherwise a hash table that is at most half
+ * full. Of calls with one correlation (a runtime call and the driver call inside it) the earliest is kept. UINT64_MAX
+ * marks a free slot, and its lower half is FS_NONE, so a miss needs no test. */
 #include "store/api_calls.h"
 
 #include <string.h>

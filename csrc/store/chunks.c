@@ -1,5 +1,9 @@
+/* A chunk never moves once it was added, so a pointer to it stays good while others are appended. Chunks of large
+ * stores are allocated four at a time, which fills huge pages; a block is freed by its first chunk, which is the one
+ * whose address does not follow that of the chunk before. */
 #include "store/chunks.h"
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "store/store.h"
 
@@ -23,13 +27,7 @@ fs_status fs_chunks_add(fs_chunks *chunks, fs_error *err)
         return fs_fail(err, FS_OUT_OF_MEMORY, "a store holds at most %lld events: profile a shorter part",
                        (long long)MAX_CHUNKS << FS_CHUNK_BITS);
     }
-    if (chunks->count == chunks->capacity) {
-        uint32_t capacity = chunks->capacity ? chunks->capacity * 2 : 16;
-        fs_chunk **at = fs_realloc(chunks->at, capacity * sizeof *at);
-        if (at == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u chunks of events", capacity);
-        chunks->at = at;
-        chunks->capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&chunks->at, chunks->count, &chunks->capacity, 16, "chunks of events", err));
     fs_chunk *chunk = next_chunk(chunks);
     if (chunk == NULL) {
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %lld events",

@@ -1,3 +1,6 @@
+/* Numbers first, then texts with a zero byte each, in the order of FS_COLLECTIVE_TEXT_LIST; what is cut off is read as
+ * empty. The texts of a decoded collective point into the bytes. An element size of 0 means that the dtype is unknown,
+ * and then no size in bytes is made of the elements. */
 #include "store/collective.h"
 
 #include <string.h>

@@ -1,3 +1,6 @@
+/* All ids of the source are mapped first and then its events are appended in order, with their indices moved by the
+ * number of events that were there; a parent still precedes its children. Correlations are dropped, as both recordings
+ * may use the same ones. A failure leaves the store with a part of the other, so the caller gives up both. */
 #include "store/extend.h"
 
 #include "base/saturate.h"

@@ -1,3 +1,5 @@
+/* "space::name.overload", all three of letters, digits and underscores; anything else has no overload. The grammar of
+ * torch's op names decides, not a list of ops. */
 #include "store/overload.h"
 
 #include <string.h>

@@ -1,8 +1,12 @@
+/* The samples of a track are ascending and disjoint, finite, and never end before they begin: what does not follow the
+ * last one is counted and left out when it comes, so that readers need no checks. A name that is no metric of ours
+ * still has a track, with metric -1. */
 #include "store/samples.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "store/event.h"
@@ -32,13 +36,7 @@ static fs_status find_track(fs_store *store, int device, const char *metric, fs_
         *track = &all->tracks[i];
         if ((*track)->device == device && (*track)->name == name) return FS_OK;
     }
-    if (all->count == all->capacity) {
-        uint32_t capacity = all->capacity > 0 ? 2 * all->capacity : 16;
-        fs_counter_track *grown = fs_realloc(all->tracks, capacity * sizeof *grown);
-        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u tracks of counters", capacity);
-        all->tracks = grown;
-        all->capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&all->tracks, all->count, &all->capacity, 16, "tracks of counters", err));
     *track = &all->tracks[all->count++];
     **track = (fs_counter_track){.device = device, .name = name, .metric = metric_named(metric)};
     return FS_OK;
@@ -46,16 +44,11 @@ static fs_status find_track(fs_store *store, int device, const char *metric, fs_
 
 static fs_status make_room(fs_counter_track *track, size_t more, fs_error *err)
 {
-    size_t wanted = track->count + more, capacity = track->capacity;
-    if (wanted <= capacity) return FS_OK;
+    size_t wanted = track->count + more;
+    if (wanted <= track->capacity) return FS_OK;
     if (wanted > UINT32_MAX / 2)
         return fs_fail(err, FS_OUT_OF_MEMORY, "%zu samples exceed what a track holds: count a shorter part", wanted);
-    capacity = capacity * 2 > wanted ? capacity * 2 : wanted;
-    fs_sample *grown = fs_realloc(track->samples, capacity * sizeof *grown);
-    if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu samples of counters", capacity);
-    track->samples = grown;
-    track->capacity = (uint32_t)capacity;
-    return FS_OK;
+    return FS_LIST_ROOM(&track->samples, wanted - 1, &track->capacity, 1, "samples of counters", err);
 }
 
 fs_status fs_store_add_samples(fs_store *store, int device, const char *metric, const fs_sample *samples, size_t count,

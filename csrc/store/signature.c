@@ -1,3 +1,6 @@
+/* A call is encoded into 8-byte words without padding, so that equal calls have equal bytes and interning finds them.
+ * Decoding copies nothing but small fields: shapes and strides point into the bytes, which live as long as the store.
+ * Only what this process has encoded is decoded, and so is not checked again. */
 #include "store/signature.h"
 
 #include <string.h>

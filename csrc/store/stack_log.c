@@ -1,3 +1,6 @@
+/* A log is only appended to, and each write ends with whole records; a program that was killed leaves at most one cut
+ * record at the end. Reading stops at the first record that is cut or refers to what has not come, and keeps all before
+ * it. A run that was written is forgotten, so that the memory of a long program stays small. */
 #include "store/stack_log.h"
 
 #include <errno.h>

@@ -1,7 +1,12 @@
+/* A stack is a frame and the id of its parent, interned, so that equal stacks have one id and a parent's id is smaller
+ * than its children's: one pass in order of ids maps a tree. The program's innermost frame gives a stack its line; a
+ * stack without one is its own line. Threads that flopscope starts are left out, up to the program's own functions in
+ * them. */
 #include "store/stacks.h"
 
 #include <string.h>
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "store/event.h"
@@ -27,13 +32,7 @@ fs_status fs_stacks_push(fs_stacks *stacks, uint32_t parent, uint32_t name, bool
 
 fs_status fs_stacks_add(fs_stacks *stacks, const fs_stack_run *run, fs_error *err)
 {
-    if (stacks->count == stacks->capacity) {
-        uint32_t capacity = stacks->capacity > 0 ? 2 * stacks->capacity : 256;
-        fs_stack_run *grown = fs_realloc(stacks->runs, capacity * sizeof *grown);
-        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u sampled stacks", capacity);
-        stacks->runs = grown;
-        stacks->capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&stacks->runs, stacks->count, &stacks->capacity, 256, "sampled stacks", err));
     stacks->runs[stacks->count++] = *run;
     return FS_OK;
 }

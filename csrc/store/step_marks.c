@@ -1,3 +1,6 @@
+/* Marks are sorted by begin, and one that is empty is taken out only at the ends: steps in the middle may well be idle.
+ * A mark is empty if nothing that the host launched began in it, which the launch decides and not the work, as work
+ * runs later than it is launched. */
 #include "store/step_marks.h"
 
 #include <string.h>

@@ -1,3 +1,13 @@
+/* An event has its index for ever, and a parent has a smaller index than its children. On each lane `open` is the
+ * innermost open event, and following parents from there finds all that are open:
+ *
+ *   lane.base ── opened by no task, or a step    ◄─┐ parent
+ *   lane.first ─ the task's first event          ◄─┤    asides: (first … open) of tasks that are suspended
+ *   lane.open ── the innermost                   ──┘
+ *
+ * An event ends by its index, in any order, and what it encloses ends with it. Of a Python frame only the frames in it
+ * do, as a generator may leave a range open. Every writer holds the lock for one short call, so an event is complete or
+ * absent. */
 #include "store/store.h"
 
 #include <stdatomic.h>
@@ -6,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/lock.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "store/chunks.h"
@@ -112,13 +123,7 @@ fs_status fs_store_append_signature(fs_store *store, const void *bytes, size_t s
 static fs_status find_lane(fs_store *store, bool on_device, int device, uint64_t id, uint32_t *lane, fs_error *err)
 {
     const uint64_t key[2] = {on_device ? (uint64_t)device : UINT64_MAX, id};
-    if (store->lane_count == store->lane_capacity) {
-        uint32_t capacity = store->lane_capacity ? store->lane_capacity * 2 : 8;
-        fs_lane *lanes = fs_realloc(store->lanes, capacity * sizeof *lanes);
-        if (lanes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u threads and streams", capacity);
-        store->lanes = lanes;
-        store->lane_capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&store->lanes, store->lane_count, &store->lane_capacity, 8, "threads and streams", err));
     FS_TRY(fs_intern_bytes(&store->lane_keys, key, sizeof key, lane, err));
     if (*lane < store->lane_count) return FS_OK;
     store->lanes[store->lane_count++] = (fs_lane){
@@ -298,13 +303,8 @@ static void set_aside(fs_store *store, uint32_t lane, const fs_lane *from)
     for (uint32_t at = from->open; !is_left(at, from->first); at = AT(store, at, parent)) {
         if (AT(store, at, kind) == FS_EVENT_RANGE) AT(store, at, lane) = FS_NONE;
     }
-    if (store->aside_count == store->aside_capacity) {
-        uint32_t capacity = store->aside_capacity ? store->aside_capacity * 2 : 8;
-        aside *more = fs_realloc(store->asides, capacity * sizeof *more);
-        if (more == NULL) return;
-        store->asides = more;
-        store->aside_capacity = capacity;
-    }
+    if (FS_LIST_ROOM(&store->asides, store->aside_count, &store->aside_capacity, 8, "suspended tasks", NULL) != FS_OK)
+        return;
     store->asides[store->aside_count++] = (aside){lane, from->open, from->first, from->task};
 }
 

@@ -1,8 +1,13 @@
+/* A builder appends words; word 0 counts the arguments, and `list` is the place of the list that is being filled, whose
+ * word counts its tensors. So an argument may be added without knowing how many follow. Texts are padded with zero
+ * bytes, at least one, so a text is a C string in place. Calls with more arguments than a reader holds are marked as
+ * not whole and have no work. */
 #include "store/torch_signature.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "store/signature.h"
 
@@ -132,13 +137,8 @@ void fs_torch_builder_clear(fs_torch_builder *builder)
 static fs_status extend(fs_torch_builder *builder, size_t words, int64_t **place, fs_error *err)
 {
     size_t needed = builder->count + words;
-    if (needed > builder->capacity) {
-        size_t capacity = needed * 2 < 64 ? 64 : needed * 2;
-        int64_t *grown = capacity <= UINT32_MAX ? fs_realloc(builder->words, capacity * sizeof *grown) : NULL;
-        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for arguments of %zu bytes", 8 * needed);
-        builder->words = grown;
-        builder->capacity = (uint32_t)capacity;
-    }
+    if (words > 0)
+        FS_TRY(FS_LIST_ROOM(&builder->words, needed - 1, &builder->capacity, 64, "words of a call's arguments", err));
     *place = builder->words + builder->count;
     builder->count = (uint32_t)needed;
     return FS_OK;

@@ -1,3 +1,5 @@
+/* The median, since most launches onto an idle device arrive undisturbed, and at most 100 µs, since a delay that long
+ * has another cause than the launch. Clocks that contradict each other make delays below 0, which count as 0. */
 #include "summaries/arrival.h"
 
 #include "base/statistics.h"

@@ -1,3 +1,6 @@
+/* Details are collected from the kernel's launcher outwards, and then from its API call outwards; what was found first
+ * stays, as it is nearer. An annotation belongs to the op during which it begins, if it is the only one. The kernel's
+ * own name may veto a kind that it cannot implement. */
 #include "summaries/collective_callers.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Three passes over the events: count, fill, mark what ran. A signature is decoded once, as many ops share it. A call
+ * ran if some device work has it as its launcher. */
 #include "summaries/collective_calls.h"
 
 #include "base/interrupt.h"

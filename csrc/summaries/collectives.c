@@ -1,3 +1,6 @@
+/* Kernels of communication in order of start, and for each device the time that computing kernels cover, united: the
+ * exposed part of a collective is what these do not overlap. Recorded details come first, the kernel's name second, the
+ * callers third. Occurrences number the rows that are alike in order of start, which is how ranks are matched later. */
 #include "summaries/collectives.h"
 
 #include <math.h>

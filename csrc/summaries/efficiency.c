@@ -1,3 +1,6 @@
+/* One pass gives each device its kernels and its other work within the selected time; the numbers are sums over these.
+ * A fact that is missing for one kernel makes the number that needs it unknown for the device, rather than an average
+ * over the rest. */
 #include "summaries/efficiency.h"
 
 #include <math.h>

@@ -1,7 +1,11 @@
+/* A list is sorted by begin unless `unsorted` says otherwise, and only adding sets that; after uniting, its intervals
+ * are also disjoint and not empty. Subtraction and overlap need both lists sorted, and the second one united. Cursors
+ * (`at`) move forwards only, so a sweep over two lists takes linear time. All arithmetic on times saturates. */
 #include "summaries/intervals.h"
 
 #include <string.h>
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 
@@ -13,19 +17,9 @@ void fs_intervals_clear(fs_intervals *list)
     *list = (fs_intervals){0};
 }
 
-static fs_status grow(fs_intervals *list, fs_error *err)
-{
-    uint32_t capacity = list->capacity ? list->capacity * 2 : FIRST_CAPACITY;
-    fs_interval *items = fs_realloc(list->items, capacity * sizeof *items);
-    if (items == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u intervals of time", capacity);
-    list->items = items;
-    list->capacity = capacity;
-    return FS_OK;
-}
-
 fs_status fs_intervals_add(fs_intervals *list, int64_t begin, int64_t end, uint32_t tag, fs_error *err)
 {
-    if (list->count == list->capacity) FS_TRY(grow(list, err));
+    FS_TRY(FS_LIST_ROOM(&list->items, list->count, &list->capacity, FIRST_CAPACITY, "intervals of time", err));
     /* NOLINTBEGIN(clang-analyzer-core.NullDereference): there is room, so there are items */
     if (list->count > 0 && begin < list->items[list->count - 1].begin) list->unsorted = true;
     list->items[list->count++] = (fs_interval){begin, end, tag};

@@ -1,3 +1,6 @@
+/* The work of one device in order of start; `busy_until` is the end of all work before, and a stream's end that of its
+ * own. A launch is counted once for each device, at its first kernel. Times that cannot be are kept and counted
+ * (negative_delays), because clocks of host and device may differ by more than a delay. */
 #include "summaries/launches.h"
 
 #include <math.h>

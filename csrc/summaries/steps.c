@@ -1,3 +1,7 @@
+/* Steps follow one another without overlap: each begins at its mark or at the end of the one before, whichever is
+ * later, and ends when its last work does. The breakdown takes parts in the order of the list from the time that is
+ * left, so the parts of a step add up to its length. The step around an event is found in one pass, since parents come
+ * first. */
 #include "summaries/steps.h"
 
 #include <string.h>

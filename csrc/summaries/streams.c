@@ -1,3 +1,6 @@
+/* A worker is a stream or a whole device, and gets the same sums; all times are of united intervals, so overlapping
+ * work of one stream counts once. Time is shared where an interval begins before all earlier ones of other streams have
+ * ended: the intervals of a stream are disjoint, so whoever overlaps is another. */
 #include "summaries/streams.h"
 
 #include <math.h>

@@ -1,9 +1,14 @@
+/* A call is unique by name, signature, kind, place and part, and by the enclosing call where its work depends on it;
+ * its work is computed once, when it is added. Ids are dense and never change, calls move as the list grows: callers
+ * keep ids, and take pointers again after anything was added. `rows` gives equal keys equal rows, and a row is new when
+ * its id is the number of groups. */
 #include "table/calls.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "store/event.h"
 #include "store/overload.h"
@@ -33,19 +38,18 @@ static uint32_t first_slot(const fs_calls *set, uint64_t key, uint64_t class, ui
 
 static fs_status grow(fs_calls *set, fs_error *err)
 {
-    uint32_t slot_count = set->slot_count ? set->slot_count * 2 : FIRST_SLOTS;
-    fs_call *calls = fs_realloc(set->calls, slot_count / 2 * sizeof *calls);
-    if (calls == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u distinct calls", slot_count / 2);
-    set->calls = calls;
+    uint32_t capacity = set->capacity;
+    FS_TRY(FS_LIST_ROOM(&set->calls, capacity, &capacity, FIRST_SLOTS / 2, "distinct calls", err));
+    uint32_t slot_count = 2 * capacity;
     uint32_t *slots = fs_calloc(slot_count, sizeof *slots);
-    if (slots == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u distinct calls", slot_count / 2);
+    if (slots == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u distinct calls", capacity);
     fs_free(set->slots);
     set->keys = fs_hash_keys();
     set->slots = slots;
     set->slot_count = slot_count;
-    set->capacity = slot_count / 2;
+    set->capacity = capacity;
     for (uint32_t id = 0; id < set->count; id++) {
-        uint32_t slot = first_slot(set, calls[id].key, calls[id].class, calls[id].outer);
+        uint32_t slot = first_slot(set, set->calls[id].key, set->calls[id].class, set->calls[id].outer);
         while (slots[slot] != 0) slot = (slot + 1) & (slot_count - 1);
         slots[slot] = id + 1;
     }
@@ -183,8 +187,9 @@ static void find_work(uint32_t name, const call_arguments *arguments, fs_call *c
     call->gradient = is_op && arguments->is_torch && fs_work_is_gradient(call->text, &arguments->torch);
     bool found = !isnan(call->work.flops) || !isnan(call->work.bytes_moved);
     call->untyped = is_op && arguments->is_torch && is_untyped(&arguments->torch) && fs_work_has_one_dtype(call->text);
-    bool inferred = call->work.of_gradient || (call->work.of_forward && call->gradient) || call->untyped; /* maybe */
-    call->known = (found || inferred) && !annotation;
+    fs_work_needs needs = call->work.needs;
+    bool inferred = needs == FS_NEEDS_GRADIENT || (needs == FS_NEEDS_FORWARD && call->gradient) || call->untyped;
+    call->known = (found || inferred) && !annotation; /* inferred.c may find what is needed */
     call->stated = found && annotation;
     if (is_op && !found && arguments->is_torch) call->expected = fs_work_expected(call->text, &arguments->torch);
 }

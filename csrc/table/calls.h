@@ -73,7 +73,7 @@ void fs_calls_clear(fs_calls *set);
 fs_status fs_calls_find(fs_calls *set, uint32_t name, uint32_t signature, fs_event_kind kind, bool on_device,
                         uint32_t part, uint32_t *id, fs_error *err);
 
-/* Find or add the call `inner` (fs_work.of_outer) as enclosed by `outer`: its work depends on both. */
+/* Find or add the call `inner` (fs_work.needs) as enclosed by `outer`: its work depends on both. */
 fs_status fs_calls_find_within(fs_calls *set, uint32_t inner, uint32_t outer, uint32_t *id, fs_error *err);
 
 /* Complete a decoded call of torch by what encloses it: an op, decoded into *outer, or an annotation. */

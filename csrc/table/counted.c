@@ -1,3 +1,8 @@
+/* Every sample's amount is divided among the works that overlap it, in each round entirely, so no round makes or
+ * loses counts; a sample in which nothing ran is nobody's. Works are in order of start and samples disjoint, so each
+ * work meets a run of samples and a round takes linear time. Then written lines go to the work that wrote them, by a
+ * ledger of traffic since. A value is shown only for rows of which enough time was sampled finely enough; otherwise
+ * it is NaN. */
 #include "table/counted.h"
 
 #include <math.h>

@@ -121,7 +121,7 @@ static void own(fs_build *build, fs_node *node, const device_work *work)
 static void add_launched(fs_build *build, uint32_t owner, const device_work *work)
 {
     fs_call *call = fs_build_call(build, owner);
-    if (!call->work.of_launched || work->call == NULL) return;
+    if (call->work.needs != FS_NEEDS_ELEMENTS || work->call == NULL) return;
     const fs_kernel_extent *extent = &work->call->extent;
     fs_group *group = &build->groups[call->row];
     fs_node *node = fs_build_node(build, owner);
@@ -193,7 +193,7 @@ static fs_known add_kernel(fs_build *build, uint32_t owner, const device_work *w
     if (op != FS_NONE && FS_EVENT_AT(build->store, op, kind) != FS_EVENT_OP) op = FS_NONE;
     /* The work is the op's, and the time is in the kernel's row too: other kernels of that row give it no rates. */
     if (op != FS_NONE) build->groups[kernel->row].untimed = true;
-    if (owner != FS_NONE && !fs_build_call(build, owner)->work.of_kernels) return known;
+    if (owner != FS_NONE && fs_build_call(build, owner)->work.needs != FS_NEEDS_KERNELS) return known;
     fs_call *of = op != FS_NONE ? fs_build_call(build, op) : NULL;
     fs_node *node = op != FS_NONE ? fs_build_node(build, op) : NULL;
     fs_kernel_context alone = {0, 0};

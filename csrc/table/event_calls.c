@@ -1,3 +1,5 @@
+/* The calls have their final ids by now, and `places` says where the rows went: the lists are copied once and refer to
+ * rows of the finished table. An event without a row of its own has no call. */
 #include "table/event_calls.h"
 
 #include "base/interrupt.h"

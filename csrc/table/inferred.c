@@ -108,7 +108,7 @@ static fs_status find_results(fs_calls *set, gradients *from, fs_error *err)
     for (uint32_t id = 0; id < set->count; id++) {
         fs_call *call = &set->calls[id];
         bool found;
-        if (!call->work.of_gradient || !decode_typed(set, call, &torch, &outer)) continue;
+        if (call->work.needs != FS_NEEDS_GRADIENT || !decode_typed(set, call, &torch, &outer)) continue;
         FS_TRY(find_output(from, call->text, &torch, &output, &found, err));
         if (!found) continue;
         torch.output = &output;
@@ -125,7 +125,7 @@ static fs_status find_forwards(fs_calls *set, gradients *of, fs_error *err)
     fs_torch_call gradient, forward;
     for (uint32_t i = 0; i < of->count; i++) {
         fs_call *call = &set->calls[of->ids[i]];
-        if (!call->work.of_forward || !fs_calls_decode(set, call, &gradient)) continue;
+        if (call->work.needs != FS_NEEDS_FORWARD || !fs_calls_decode(set, call, &gradient)) continue;
         for (uint32_t id = 0; id < set->count; id++) {
             FS_POLL(of->looked++, err);
             const fs_call *from = &set->calls[id];
@@ -134,7 +134,7 @@ static fs_status find_forwards(fs_calls *set, gradients *of, fs_error *err)
             gradient.outer_name = from->text;
             gradient.outer = &forward;
             fs_work work = fs_work_of_torch(call->text, &gradient);
-            if (call->work.of_forward || work.bytes_moved > call->work.bytes_moved) call->work = work;
+            if (call->work.needs == FS_NEEDS_FORWARD || work.bytes_moved > call->work.bytes_moved) call->work = work;
         }
     }
     return FS_OK;

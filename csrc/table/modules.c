@@ -1,9 +1,13 @@
+/* The module of an event is that of what encloses it, or of its launcher on a device, or of its forward op in the
+ * backward pass. Ids are given in order of first use, a parent before its children. Two passes, because a backward op
+ * may stand before its forward op; only the second one counts calls. */
 #include "table/modules.h"
 
 #include <ctype.h>
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/memory.h"
 
 /* What a name tells: whether it is that of a module. */
@@ -67,13 +71,7 @@ static fs_status find_module(finding *all, uint32_t parent, uint32_t name, uint3
     uint32_t key[2] = {parent, name};
     FS_TRY(fs_intern_bytes(&all->found, key, sizeof key, module, err));
     if (*module < table->module_count) return FS_OK;
-    if (table->module_count == all->capacity) {
-        uint32_t capacity = all->capacity ? 2 * all->capacity : 64;
-        fs_table_module *modules = fs_realloc(table->modules, capacity * sizeof *modules);
-        if (modules == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u modules", capacity);
-        table->modules = modules;
-        all->capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&table->modules, table->module_count, &all->capacity, 64, "modules", err));
     table->modules[table->module_count++] = (fs_table_module){.name = name, .parent = parent};
     return FS_OK;
 }

@@ -1,8 +1,12 @@
+/* One pass in the order of events fills an array for each grouping that is asked for: an event takes the value of what
+ * encloses it, which stands before it. All values of an event together are its part, interned, so that rows are
+ * separated by one number. Groupings that are not asked for cost nothing. */
 #include "table/parts.h"
 
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "store/step_marks.h"
 #include "table/modules.h"
@@ -57,12 +61,7 @@ static fs_status find_stack(parting *all, uint32_t around, const fs_chunk *chunk
     fs_span outer = fs_intern_get(stacks, all->stacks[index]);
     uint32_t depth = outer.size / (uint32_t)sizeof *all->entries + 1;
     if (depth > all->build->options->stack_depth) depth = all->build->options->stack_depth;
-    if (depth > all->entry_capacity) {
-        uint32_t *entries = fs_realloc(all->entries, 2 * (size_t)depth * sizeof *entries);
-        if (entries == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a stack of %u frames", depth);
-        all->entries = entries;
-        all->entry_capacity = 2 * depth;
-    }
+    FS_TRY(FS_LIST_ROOM(&all->entries, depth - 1, &all->entry_capacity, 16, "frames of a stack", err));
     all->entries[0] = chunk->name[at];
     memcpy(all->entries + 1, outer.bytes, (depth - 1) * sizeof *all->entries);
     return fs_intern_bytes(stacks, all->entries, depth * sizeof *all->entries, &all->stacks[index], err);

@@ -2,6 +2,7 @@
 #include "table/scan.h"
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "table/inferred.h"
 #include "work/collective_sizes.h"
@@ -49,13 +50,7 @@ fs_node *fs_build_node(fs_build *build, uint32_t index)
 
 static fs_status add_group(fs_build *build, fs_error *err)
 {
-    if (build->group_count == build->group_capacity) {
-        uint32_t capacity = build->group_capacity ? build->group_capacity * 2 : 64;
-        fs_group *groups = fs_realloc(build->groups, capacity * sizeof *groups);
-        if (groups == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table of %u rows", capacity);
-        build->groups = groups;
-        build->group_capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&build->groups, build->group_count, &build->group_capacity, 64, "rows of a table", err));
     build->groups[build->group_count++] = (fs_group){
         .row = {.signature = FS_NONE, .timing = FS_TIMING_COUNT},
         .device_timing = FS_TIMING_COUNT,
@@ -141,6 +136,30 @@ static fs_status find_annotated(fs_build *build, uint32_t index, uint32_t *slot,
     return FS_OK;
 }
 
+static fs_work_needs needs_of(const fs_build *build, uint32_t call)
+{
+    return build->calls.calls[call].work.needs;
+}
+
+/* Replace *slot by the call together with what its work needs, where that can be found in other events. */
+static fs_status find_needed(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, uint32_t *slot,
+                             fs_error *err)
+{
+    switch (needs_of(build, *slot)) {
+    case FS_NEEDS_OP:
+        return find_within(build, chunk, at, index, slot, err);
+    case FS_NEEDS_CALLER:
+        FS_TRY(find_within(build, chunk, at, index, slot, err));
+        return needs_of(build, *slot) == FS_NEEDS_CALLER ? find_begun(build, index, slot, err) : FS_OK;
+    case FS_NEEDS_FORWARD:
+        return find_forward(build, chunk, at, index, slot, err);
+    case FS_NEEDS_ANNOTATION:
+        return find_annotated(build, index, slot, err);
+    default: /* nothing, or what inferred.c and devices.c find later */
+        return FS_OK;
+    }
+}
+
 /* Find the event's call and count it in its row. */
 static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
 {
@@ -149,10 +168,7 @@ static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at
     uint32_t *slot = &build->slots[index], part = build->parts != NULL ? build->parts[index] : FS_NONE;
     uint32_t signature = kind == FS_EVENT_MEMORY ? FS_NONE : chunk->signature[at]; /* each differs, and tells nothing */
     FS_TRY(fs_calls_find(&build->calls, chunk->name[at], signature, kind, on_device, part, slot, err));
-    if (build->calls.calls[*slot].work.of_outer) FS_TRY(find_within(build, chunk, at, index, slot, err));
-    if (build->calls.calls[*slot].work.of_forward) FS_TRY(find_forward(build, chunk, at, index, slot, err));
-    if (build->calls.calls[*slot].work.of_begun) FS_TRY(find_begun(build, index, slot, err));
-    if (build->calls.calls[*slot].work.of_annotation) FS_TRY(find_annotated(build, index, slot, err));
+    if (needs_of(build, *slot) != FS_NEEDS_NOTHING) FS_TRY(find_needed(build, chunk, at, index, slot, err));
     const fs_call *call = &build->calls.calls[*slot];
     if (call->row == build->group_count) FS_TRY(add_group(build, err));
 

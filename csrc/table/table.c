@@ -1,3 +1,7 @@
+/* Each step of fs_table_build reads what those before it left in `build`. A group becomes a row by fill_row, which
+ * turns sums into rates; unknown work is NaN and stays NaN. Groups are put in order and shrunk to rows in place,
+ * because a second copy of millions of rows would be larger than the store. Whatever happens, `done` frees everything
+ * but the table, and the table too unless it is complete. */
 #include "table/table.h"
 
 #include <math.h>

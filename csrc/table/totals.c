@@ -59,7 +59,7 @@ static void add_roof(fs_build *build, const fs_node *node, fs_call *call)
 {
     fs_roof_sum *sum = &build->groups[call->row].roof;
     const fs_roof *roof = roof_of(build, node, call);
-    if (call->work.of_launched) { /* the work of its kernels is already in the sum (devices.c) */
+    if (call->work.needs == FS_NEEDS_ELEMENTS) { /* the work of its kernels is already in the sum (devices.c) */
         if ((node->flags & FS_NODE_LISTED) == 0) fs_roof_sum_add(sum, &fs_roof_unknown);
     } else {
         fs_roof term = *roof;
@@ -108,12 +108,12 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
     fs_group *group = &build->groups[call->row];
     group->work_calls++;
     if (call->known && (is_inside(node, work) || is_captured(node))) return;
-    if ((work->of_kernels && node->supplied > 0) ||
+    if ((work->needs == FS_NEEDS_KERNELS && node->supplied > 0) ||
         (!call->known && node->supplied > 0 && node->supplied == node->launches)) {
         fs_roof_sum_launch(&group->roof, roof_of(build, node, call), node->launches);
         return;
     }
-    if (work->of_launched) { /* its kernels, if any, have added their work (devices.c) */
+    if (work->needs == FS_NEEDS_ELEMENTS) { /* its kernels, if any, have added their work (devices.c) */
         if ((node->flags & FS_NODE_LISTED) == 0) add_unknown(&group->row);
         add_roof(build, node, call);
         return;
@@ -167,7 +167,7 @@ static void add_known(fs_known *known, const fs_work *work)
 /* Return whether the work of an op is known, if only its kernels determine it. */
 static bool is_supplied(fs_build *build, uint32_t owner)
 {
-    if (!fs_build_call(build, owner)->work.of_launched) return true;
+    if (fs_build_call(build, owner)->work.needs != FS_NEEDS_ELEMENTS) return true;
     return build->work_count > 0 && (fs_build_node(build, owner)->flags & FS_NODE_LISTED) != 0;
 }
 

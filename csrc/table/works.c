@@ -1,3 +1,7 @@
+/* A work is a piece of device time with the op that it is accounted to; without any device work the ops themselves are
+ * the works. The list is in the order of events, and rows are those of the groups until fs_works_move gives them their
+ * final places. A work gets the share of its owner's roofs that its time has of the owner's device time, so that shares
+ * add up. */
 #include "table/works.h"
 
 #include <math.h>

@@ -1,8 +1,13 @@
+/* A counting sort: items are counted by track, then listed by track in the order of the store, then each track is
+ * sorted by start and stacked. So memory is one entry an item, and no track needs a list of its own. In a lane items
+ * are ascending and do not overlap, which the drawing relies on; what lies deeper than FS_TIMELINE_DEPTH is counted and
+ * left out. */
 #include "timeline/lanes.h"
 
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "store/event.h"
@@ -152,13 +157,7 @@ static fs_status stack_track(fs_lanes *lanes, fs_lane_role role, uint32_t counts
 static fs_status add_lane(fs_lanes *lanes, const fs_timeline_lane *lane, fs_error *err)
 {
     fs_timeline *timeline = lanes->timeline;
-    if (timeline->lane_count == lanes->lane_capacity) {
-        uint32_t capacity = lanes->lane_capacity > 0 ? lanes->lane_capacity * 2 : 64;
-        fs_timeline_lane *grown = fs_realloc(timeline->lanes, capacity * sizeof *grown);
-        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the %u lanes of a timeline", capacity);
-        timeline->lanes = grown;
-        lanes->lane_capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&timeline->lanes, timeline->lane_count, &lanes->lane_capacity, 64, "lanes of a timeline", err));
     timeline->lanes[timeline->lane_count++] = *lane;
     return FS_OK;
 }

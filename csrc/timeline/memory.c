@@ -1,3 +1,5 @@
+/* Two passes: count, then fill columns of exactly that size. The row of a change is the op that wanted the memory: ops
+ * that only allocate are looked through, and so are ranges and Python calls, as far as FS_MOST_ENCLOSING events. */
 #include "timeline/memory.h"
 
 #include <string.h>

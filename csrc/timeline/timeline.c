@@ -1,3 +1,7 @@
+/* Blocks of a lane are in order and do not overlap; each is one item, or several short ones of one bucket of time. The
+ * bucket doubles until the blocks are at most as many as the limit, or one bucket holds everything. A merged block
+ * shows the longest of its events, and `busy` is the sum of all: what was merged is not lost, only drawn together.
+ * Links are resolved last, when every event has its block. */
 #include "timeline/timeline.h"
 
 #include <string.h>

@@ -1,3 +1,7 @@
+/* Ownership follows Arrow's ABI: whoever holds a struct calls its `release` once, and that releases all children that
+ * were not moved out (a moved one has no release). Numbers are handed over without a copy and keep their owner alive;
+ * texts, lists and booleans are copied. Every failure in between releases what was built, and the owners of columns
+ * that were not reached. */
 #include "views/arrow.h"
 
 #include <errno.h>

@@ -1,3 +1,7 @@
+/* Everything is surveyed before the first byte is written: times, rows, names and work. So the head is complete, and
+ * each event is written once, in one pass, from texts that were made for its name, its lane and its signature. Device
+ * annotations come in a pass of their own before the others, for viewers nest later slices of one start in earlier
+ * ones. */
 #include "views/chrome_trace.h"
 
 #include <string.h>
@@ -223,13 +227,6 @@ static void put_place(fs_trace *trace, const fs_event *event, uint32_t index)
         fs_trace_put_place(&trace->out, &track);
     }
     fs_json_time(&trace->out, fs_trace_time(trace, event->start));
-}
-
-int64_t fs_trace_duration(const fs_trace *trace, int64_t start, int64_t duration)
-{
-    if (duration != FS_MISSING) return duration > 0 ? duration : 0;
-    int64_t end = trace->end != FS_MISSING ? trace->end : trace->last;
-    return end > start && !__builtin_sub_overflow(end, start, &duration) ? duration : 0;
 }
 
 /* Write half of an arrow from an API call to the device work that it launched: one arrow for each correlation. */

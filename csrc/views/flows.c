@@ -1,3 +1,5 @@
+/* One arrow for each correlation: from the API call to the work that began first, as Kineto draws it. `works` is by
+ * event of the call, so that the arrow's two halves find each other from either end. */
 #include "views/flows.h"
 
 #include <string.h>

@@ -1,3 +1,7 @@
+/* `size` never exceeds `capacity`; where a sink exists the text is handed over whenever it is full, otherwise it grows.
+ * After the first error everything is discarded, and the text is unusable. Strings that are not UTF-8 get U+FFFD for
+ * each wrong part, so the output is always valid. Numbers are formatted eight digits at a time by arithmetic in one
+ * 64-bit word; doubles that are not whole are rounded at a fixed number of decimals, not to the shortest text. */
 #include "views/json.h"
 
 #include <math.h>

@@ -1,3 +1,6 @@
+/* Two passes in the order of indices, parents first: backwards for the widths (an event has one ns more than all
+ * that is in it), then forwards for the places. Children so lie within their parents, and ops of one launch do not
+ * overlap. */
 #include "views/replayed.h"
 
 #include "base/memory.h"

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "device/occupancy.h"
@@ -173,7 +174,7 @@ static void call_members(fs_json_members *members, const char *name, fs_span byt
     if (fs_torch_decode(bytes.bytes, bytes.size, &torch)) {
         put_torch_call(members, &torch);
         work = fs_work_of_torch(name, &torch);
-        if (work.of_launched) work = fs_work_unknown;
+        if (work.needs == FS_NEEDS_ELEMENTS) work = fs_work_unknown;
     } else {
         if (fs_signature_kind_of(bytes.bytes) != FS_SIGNATURE_CALL) return;
         fs_signature call;
@@ -259,18 +260,11 @@ static fs_piece make_shared(fs_trace *trace, const fs_event *event, bool on_devi
     if (trace->out.status != FS_OK) return none;
     if (id < trace->argument_capacity && trace->arguments[id].size != SIZE_MAX) return trace->arguments[id];
 
-    if (id >= trace->argument_capacity) {
-        uint32_t capacity = id < 32 ? 64 : id * 2;
-        fs_piece *arguments = fs_realloc(trace->arguments, capacity * sizeof *arguments);
-        if (arguments == NULL) {
-            trace->out.status =
-                fs_fail(trace->out.err, FS_OUT_OF_MEMORY, "no memory for a trace of %u events", trace->count);
-            return none;
-        }
-        for (uint32_t i = trace->argument_capacity; i < capacity; i++) arguments[i].size = SIZE_MAX;
-        trace->arguments = arguments;
-        trace->argument_capacity = capacity;
-    }
+    uint32_t before = trace->argument_capacity;
+    trace->out.status =
+        FS_LIST_ROOM(&trace->arguments, id, &trace->argument_capacity, 64, "arguments of a trace", trace->out.err);
+    if (trace->out.status != FS_OK) return none;
+    for (uint32_t i = before; i < trace->argument_capacity; i++) trace->arguments[i].size = SIZE_MAX;
     size_t at = trace->texts.size;
     fs_json_members members = {&trace->texts, ""};
     fs_span bytes = fs_store_signature_bytes(trace->store, event->signature);

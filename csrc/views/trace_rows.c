@@ -1,5 +1,6 @@
 /* Finds rows for slices that overlap others of their track without nesting. */
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "base/sort.h"
@@ -35,13 +36,7 @@ static fs_status intern_track(layout *all, const fs_track *track, uint32_t *id, 
     uint32_t known = all->keys.count;
     FS_TRY(fs_intern_bytes(&all->keys, key, sizeof key, id, err));
     if (*id < known) return FS_OK;
-    if (*id >= all->track_capacity) {
-        uint32_t capacity = *id < 32 ? 64 : *id * 2;
-        track_slices *tracks = fs_realloc(all->tracks, capacity * sizeof *tracks);
-        if (tracks == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the rows of a trace");
-        all->tracks = tracks;
-        all->track_capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&all->tracks, *id, &all->track_capacity, 64, "rows of a trace", err));
     all->tracks[*id] = (track_slices){*track, 0, 0, true};
     return FS_OK;
 }
@@ -144,13 +139,10 @@ static void set_end(rows *all, uint32_t row)
 static fs_status add_row(rows *all, fs_error *err)
 {
     if (all->count == all->capacity) {
-        uint32_t capacity = all->capacity ? 2 * all->capacity : 1;
-        uint32_t *tops = fs_realloc(all->tops, capacity * sizeof *tops);
-        if (tops != NULL) all->tops = tops;
-        ends *tree = tops != NULL ? fs_realloc(all->tree, 2 * (size_t)capacity * sizeof *tree) : NULL;
-        if (tree == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u rows of a trace", capacity);
-        for (uint32_t i = 0; i < 2 * capacity; i++) tree[i] = (ends){INT64_MAX, INT64_MIN};
-        all->tree = tree;
+        uint32_t capacity = all->capacity, nodes = 2 * capacity;
+        FS_TRY(FS_LIST_ROOM(&all->tops, all->count, &capacity, 1, "rows of a trace", err));
+        FS_TRY(FS_LIST_ROOM(&all->tree, nodes, &nodes, 2, "nodes of the rows of a trace", err));
+        for (uint32_t i = 0; i < nodes; i++) all->tree[i] = (ends){INT64_MAX, INT64_MIN};
         all->capacity = capacity;
         for (uint32_t row = 0; row < all->count; row++) set_end(all, row);
     }
@@ -191,13 +183,7 @@ static fs_status open_slice(rows *all, uint32_t index, uint32_t *row, fs_error *
 
 static fs_status add_extra(fs_trace *trace, const fs_track *track, uint32_t number, fs_error *err)
 {
-    if (trace->extra_count == trace->extra_capacity) {
-        uint32_t capacity = trace->extra_capacity ? 2 * trace->extra_capacity : 8;
-        fs_extra_row *extra = fs_realloc(trace->extra, capacity * sizeof *extra);
-        if (extra == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u rows of a trace", capacity);
-        trace->extra = extra;
-        trace->extra_capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&trace->extra, trace->extra_count, &trace->extra_capacity, 8, "rows of a trace", err));
     trace->extra[trace->extra_count++] = (fs_extra_row){*track, track->thread, number};
     return FS_OK;
 }

@@ -8,6 +8,13 @@
  * the traces of all processes of a job share a base and any time has at most 15 digits. */
 static const uint64_t base_step = UINT64_C(7889238) * 1000000000;
 
+int64_t fs_trace_duration(const fs_trace *trace, int64_t start, int64_t duration)
+{
+    if (duration != FS_MISSING) return duration > 0 ? duration : 0;
+    int64_t end = trace->end != FS_MISSING ? trace->end : trace->last;
+    return end > start && !__builtin_sub_overflow(end, start, &duration) ? duration : 0;
+}
+
 fs_track fs_trace_track(const fs_trace *trace, const fs_event *event)
 {
     bool on_device = fs_trace_is_device(event);

@@ -1,3 +1,5 @@
+/* The rule of an op decides first, then the first pattern of category.def, then "other". A kernel has no rule: one of
+ * communication is that whatever the patterns say, and where no pattern fits, its class may say that it multiplies. */
 #include "work/category.h"
 
 #include <stddef.h>

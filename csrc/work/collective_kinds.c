@@ -1,3 +1,5 @@
+/* Names are compared in lower case without underscores, so that "all_reduce", "AllReduce" and "allreduce" are one; the
+ * first pattern of collectives.def that occurs decides, which is why longer names stand before their parts. */
 #include "work/collective_kinds.h"
 
 #include <math.h>

@@ -1,3 +1,6 @@
+/* A missing size is FS_MISSING and stays so through sums and products that overflow. The first caller that knows a size
+ * sets it, and later ones do not change it. The rest follows from the kind: sizings says how the two sizes of a rank
+ * relate, and completing never contradicts what was recorded. */
 #include "work/collective_sizes.h"
 
 #include <string.h>

@@ -1,3 +1,6 @@
+/* A copy casts or reorders only if both tensors are known, have one shape and more than one element. Reordering is an
+ * inversion between two axes of more than one element: strides of broadcast axes (0) say nothing, and dense copies of
+ * one order are plain. */
 #include "work/copying.h"
 
 #include <stdbool.h>

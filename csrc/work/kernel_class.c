@@ -1,3 +1,6 @@
+/* Three tables, of which the first pattern that fits decides: the class of a kernel, the dtype of its elements, and the
+ * kernels of PyTorch whose template arguments tell how much they cover. An extent is an upper bound; NaN and 0 mean
+ * unknown. */
 #include "work/kernel_class.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/* Sizes are accepted only if they agree with each other: the grid must be a whole number of tiles, a weight must have
+ * the width that its neighbour left, an argument must have K columns. One that does not fit makes the work unknown. The
+ * second of two products of experts is read with what the first one found, which `context` carries from kernel to
+ * kernel. */
 #include "work/kernel_work.h"
 
 #include <math.h>

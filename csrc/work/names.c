@@ -1,3 +1,5 @@
+/* One byte for each name of a store, 0 until it was asked for: a name is searched once however many events have it. The
+ * first row of a table that occurs in the name decides, so special names stand before general ones. */
 #include "work/names.h"
 
 #include <string.h>

@@ -1,3 +1,6 @@
+/* A pattern can fit only if the name has the pattern's first two letters next to each other somewhere. The name's pairs
+ * are collected once, as bits, and only patterns that begin with one of them are looked at; the first of the list that
+ * fits decides, in whatever order they come up. */
 #include "work/pattern.h"
 
 #include <stdbool.h>

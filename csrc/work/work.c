@@ -1,3 +1,6 @@
+/* FLOPs and bytes of flopscope's own ops, from the op table's rule and the recorded arguments. An input that shares its
+ * memory with an earlier one is read once, and axes of stride 0 count one element. Unknown is NaN; 0 says that there is
+ * no such work. */
 #include "work/work.h"
 
 #include <math.h>

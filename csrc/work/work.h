@@ -6,30 +6,50 @@
 #include "store/signature.h"
 #include "store/torch_signature.h"
 
+/* What the work of a call still needs, beyond its own name and arguments. One at a time: each is found in a place of
+ * its own, and the work is then computed again. If it is not found, the work stays as it is.
+ *
+ *   a call ── fs_work_of_torch ──► NOTHING, or one of
+ *
+ *     OP ──────────── the enclosing op (outer) ─────────────────────────────┐
+ *     CALLER ──────── the enclosing op (outer) ─┬─ its sizes suffice ───────┤ table/scan.c,
+ *                                               └─ CALLER again: the range  │ as each event is counted
+ *                                                  that begins inside ──────┤
+ *     FORWARD ─────── the op of the forward pass (outer) ───────────────────┤
+ *        └─ not linked: the ops whose result fits ── table/inferred.c ──────┤
+ *     ANNOTATION ──── the range around it with lengths (annotation) ────────┤ table/scan.c
+ *     GRADIENT ────── the gradient's arguments (output) ────────────────────┴─► NOTHING (table/inferred.c)
+ *
+ *     ELEMENTS ────── what its kernels launch ──► added to its row kernel by kernel (table/devices.c): stays
+ *     KERNELS ─────── what its kernels tell ────► replaces it, if they do (table/devices.c): stays */
+typedef enum {
+    FS_NEEDS_NOTHING,
+    FS_NEEDS_OP,         /* unknown without fs_torch_call.outer: the op that encloses this one */
+    FS_NEEDS_CALLER,     /* the same, or an annotation of a collective that begins inside the op */
+    FS_NEEDS_FORWARD,    /* unknown without the op of the forward pass as fs_torch_call.outer */
+    FS_NEEDS_ANNOTATION, /* more exact with fs_torch_call.annotation */
+    FS_NEEDS_GRADIENT,   /* unknown without fs_torch_call.output, which a gradient has */
+    /* The numbers are per element, and bytes are in elements. Used for lists of tensors, whose dtype a trace omits, and
+     * for indexing, whose element count it omits. If `item` or list_elements is NaN, the launched kernels determine the
+     * bytes of an element and an upper bound of the number of elements. */
+    FS_NEEDS_ELEMENTS,
+    FS_NEEDS_KERNELS, /* what its kernels tell (kernel_work.h) replaces it */
+} fs_work_needs;
+
 /* Work of an event. NaN: unknown; 0: none. */
 typedef struct {
     double flops;
     double bytes_read, bytes_written; /* compulsory traffic of device memory */
     double bytes_moved;               /* sum of both; may be known alone if declared by the program */
     fs_unit_choice unit;              /* that executes the FLOPs: fs_peaks_flops(peaks, unit, NULL) is its rate */
-    /* The numbers are per element, and bytes are in elements. Used for lists of tensors, whose dtype a trace omits, and
-     * for indexing, whose element count it omits. If `item` or list_elements is NaN, the launched kernels determine the
-     * bytes of an element and an upper bound of the number of elements. */
-    bool of_launched;
-    double list_elements, item;
-    double most_read;     /* upper limit of bytes_read, in bytes, for repeated reads; NaN: none */
+    double list_elements, item;       /* if it needs ELEMENTS: how many, and the bytes of one */
+    double most_read;                 /* upper limit of bytes_read, in bytes, for repeated reads; NaN: none */
+    fs_work_needs needs;
     bool at_most;         /* the arguments give only a bound, or an estimate */
     bool flops_estimated; /* of the FLOPs alone */
     bool apart;           /* excludes the work of ops nested in this one */
     bool stated;          /* declared by the program; without a unit, any unit may execute the FLOPs */
-    /* The work is unknown until computed again with fs_torch_call.outer (of_outer) or fs_torch_call.output
-     * (of_gradient). */
-    bool of_outer, of_gradient;
-    bool of_forward;    /* unknown until computed again with the op of the forward pass as fs_torch_call.outer */
-    bool of_begun;      /* unknown until computed again with an annotation of a collective that begins inside the op */
-    bool between;       /* it waits for other devices: the device's own roofline says nothing about its time */
-    bool of_annotation; /* it is more exact if computed again with fs_torch_call.annotation */
-    bool of_kernels;    /* what its kernels tell (kernel_work.h) replaces it */
+    bool between;         /* it waits for other devices: the device's own roofline says nothing about its time */
 } fs_work;
 
 /* More FLOPs or bytes of a call are an error, so that sums of as many calls as a store holds are finite. */

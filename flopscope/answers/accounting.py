@@ -28,14 +28,14 @@ SHARES = {"mfu": "FLOP/s", "mbu": "bandwidth"}
 PLAIN = {_core.idle_labels[_core.idle_causes.index(cause)] for cause in ("host", "other")}
 """Labels of causes of idleness that say no more than the name of the part."""
 UNKNOWN = 0.1
-"""Of the total time: with more unmodelled work, MFU and MBU are said to be lower limits, and left
-out where the ideal is less than 1 %."""
+"""Share of the total time. With more unmodelled work, MFU and MBU are called lower limits, and are left out if the
+ideal is less than 1 %."""
 WORTH = 0.005
-"""Of the total time: a cause of idleness below it is not worth a mention."""
+"""Share of the total time below which a cause of idleness is not mentioned."""
 LEAST = 0.0005
-"""Of the total time: a part below it, which would show as 0.0%, is left out."""
+"""Share of the total time below which a part is left out, as it would show as 0.0%."""
 MOSTLY = 0.9
-"""Of the work, the share that was counted from which on it is not worth mentioning."""
+"""Counted share of the work from which on the share is not mentioned."""
 
 
 def accounting_columns(analysis: Analysis, *, alike: bool = False) -> dict[str, list[Any]]:
@@ -181,7 +181,7 @@ def accounting_lines(
         if left > ROUNDING * delay:
             lines.append(f"{what}: without, it takes {least} {short_time_text(left)}.")
         else:
-            lines.append(f"{what}, which is all of its time: what it takes without is unknown.")
+            lines.append(f"{what}, which is all of its time: its time without recording is unknown.")
     lines.append("")
     largest = max(whole[part] for part in PARTS)
     glosses = dict(zip(PARTS, _core.part_glosses if on_device else _core.part_bare_glosses, strict=True))

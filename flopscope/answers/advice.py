@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Advice", "AdviceTable", "advise", "without_peaks"]
 
 LEAST_SHARE = 0.01
-"""Of the step: a saving below it is not reported."""
+"""Share of the step below which a saving is not reported."""
 WIDTH = 78  # summary() indents it by two
 EVIDENCE_SHOWN = 3
 
@@ -124,7 +124,7 @@ class AdviceTable(Sequence[Advice]):
 
 
 def _at(place: str, width: int) -> str:
-    """Return the line of a place, of which the end says the most."""
+    """Return the line of a place; its end is the most informative part."""
     left = width - 8
     return f"     at {place if len(place) <= left else '…' + place[1 - left :]}"
 

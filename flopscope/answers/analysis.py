@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flopscope import _core
-from flopscope.answers.recording import LATE, Recording, recording_cost
+from flopscope.answers.recording import ALLOCATIONS, LATE, RECORDED, Recorded, Recording, recording_cost
 from flopscope.answers.step_kinds import first_apart
 from flopscope.support.hints import HINTS, WITHOUT_OPS
 
@@ -40,7 +40,7 @@ to the larger term of its roofline."""
 MOST_DESCRIBED = 1_000_000
 """Events of a profile up to which every call is looked at, and not a sample of them."""
 ROUNDING = 1e-9
-"""Of a time: less is the error of sums."""
+"""Share of a time below which a difference is the rounding error of sums."""
 
 
 def _beyond(bound: str, flops: float, bandwidth: float) -> str:
@@ -89,7 +89,7 @@ class Kernel:
     time: float = 0.0
     """Exclusive time, µs per step."""
     blocks: int = 0
-    """Of its first grid; 0: unknown."""
+    """Blocks of its first grid; 0: unknown."""
     resident: int = 0
     """Blocks that the device can hold at once; 0: unknown."""
 
@@ -143,7 +143,7 @@ class Gap:
 
     cause: str
     row: int
-    """Of the op whose launch ended it, or of its work; -1: several."""
+    """Row of the op whose launch ended it, or of its work; -1: several."""
     wait: int
     """The event of the host's wait that caused it; -1: none."""
     event: int
@@ -403,7 +403,19 @@ class Analysis:
     @cached_property
     def recording(self) -> Recording:
         """What recording cost the host, and how much of it delayed the device."""
-        return recording_cost(self)
+        gaps = [gap for gap in self.gaps if gap.cause in LATE and self.on_device]
+        calls = ALLOCATIONS if self.on_device else ()
+        steps, count = self.alike, max(len(self.alike), 1)
+        recorded = Recorded(
+            by_torch="trace" in self.columns["timing_source"],
+            events={kind: sum(step.events.get(kind, 0) for step in steps) / count for kind in RECORDED},
+            has_shapes=any(step.described for step in steps),
+            launch_time=self.launch_time,
+            idle=self.idle("recording"),
+            late=[(gap.time, gap.count) for gap in gaps],
+            allocations=[(self.row_sum(name, "cpu_time_total"), self.row_sum(name, "count")) for name in calls],
+        )
+        return recording_cost(recorded)
 
     @property
     def is_delayed(self) -> bool:

@@ -125,7 +125,7 @@ def straggler(analysis: Analysis) -> Iterator[Finding]:
 def communication(analysis: Analysis) -> Iterator[Finding]:
     """Transfers of collectives during which the device computes nothing.
 
-    Premises: as for `straggler`; what a collective waits for other ranks is none of its transfer. Most of the
+    Premises: as for `straggler`; waiting for other ranks is not part of a collective's transfer. Most of the
     collectives did not wait, and the best of a communicator is one that links have: otherwise each may have waited. The
     estimate is 80 % of the transfers, as far as the computation of a step lasts.
     """

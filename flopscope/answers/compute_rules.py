@@ -37,7 +37,7 @@ from flopscope.support.kernel_names import short_names
 __all__ = ["USUAL_SHARE", "align", "attention", "low_precision", "reached", "small", "tf32"]
 
 USUAL_SHARE = 0.7
-"""Share of the peak that large aligned products reach on tensor cores (benchmarks/results, matmul)."""
+"""Share of the peak that large aligned products reach on tensor cores (benchmarks/matmul.py, on an H200)."""
 ALIGNMENT = 16
 """Bytes: the fast kernels of cuBLAS load rows as 16-byte vectors (NVIDIA, Matrix Multiplication Background)."""
 
@@ -64,7 +64,7 @@ def _item_bytes(op: Op) -> int:
 
 
 def _row_lengths(analysis: Analysis, op: Op) -> str:
-    """Return which of M, N and K are the lengths of rows in memory: N of the result, and what the strides tell."""
+    """Return which of M, N and K are the lengths of rows in memory: N of the result, and others by the strides."""
     lengths = {"N"}
     matrices = tensors(analysis, op, 2)
     if op.key in WITH_ADDEND and len(matrices) > 2:

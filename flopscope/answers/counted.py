@@ -49,7 +49,8 @@ class Total:
     seconds: float
     """Time within samples."""
     share: float
-    """Of the time in which the device worked, that within samples; without work, of that from the first to the last."""
+    """Share of the device's working time that lies within samples; without work, share of the time from first to
+    last."""
     bytes_read: float
     """Within samples, as the other amounts."""
     bytes_written: float
@@ -83,11 +84,11 @@ class Hfu(NamedTuple):
     percent: float
     """Mean share of the tensor cores' peak over all devices and the time of the accounting; NaN if unknown."""
     share: float
-    """Of the devices' work, that which was counted."""
+    """Share of the devices' work that was counted."""
 
 
 class Counted:
-    """What the samples of a profile tell of all of it. The store is read once, on creation."""
+    """What the samples of a profile show about the whole profile. The store is read once, on creation."""
 
     def __init__(self, core: Store) -> None:
         self._core = core
@@ -210,7 +211,7 @@ class Used:
     watts: float
     """Mean power."""
     gflop_per_joule: float
-    """FLOPs of the model; of one device only, as the FLOPs of several are not told apart."""
+    """FLOPs of the model, if there is one device; the FLOPs of several devices are not separate."""
     missing: str
     """Why the energy is unknown; "" where it is known."""
 

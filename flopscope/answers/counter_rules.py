@@ -13,13 +13,13 @@ from flopscope.support.units import plural
 __all__ = ["cached", "padding", "tensor", "traffic"]
 
 MOST_TRAFFIC = 1.3
-"""Counted bytes over the model's that are no finding: writes belong to a kernel to within a part of the L2."""
+"""Largest ratio of counted to modelled bytes without a finding: writes are attributed within a part of the L2."""
 CACHED, LEAST_CACHED = 0.7, 0.01
-"""Counted bytes over the model's, below which the L2 served the rest; the least share of the time to tell of it."""
+"""Counted bytes over the model's below which the L2 served the rest, and the least share of the time to report."""
 TRAFFIC_SHARE = 0.5
 """Least share of its time that an op needs for the counted bytes at the peak, so that fewer bytes make it faster."""
 MOST_PADDING = 1.35
-"""Busy tensor cores over the model's share of their peak that is no finding: clocks are below that of the peak."""
+"""Largest ratio of busy tensor cores to the model's share of their peak without a finding: clocks vary below it."""
 LOW_TENSOR, USUAL_TENSOR = 60.0, 85.0
 """Percent of the cycles: less is a finding; large aligned products keep tensor cores about that busy on an H200."""
 

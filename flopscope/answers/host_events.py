@@ -53,7 +53,7 @@ class Wait(NamedTuple):
 
     call: str
     ops: tuple[str, ...]
-    """Those around it, innermost first."""
+    """Ops around it, innermost first."""
     calls: int
     """In the steps that are alike."""
     time: float

@@ -35,7 +35,7 @@ def warmup(analysis: Analysis) -> Iterator[Finding]:
     Premises: the idle time passed in torch.compile's own ranges, while a module was loaded, or in a call that launched
     a kernel for the first time (the causes `compile`, `loading` and `first_launch` of the accounting), or after waits
     of an op that measures kernels with events. The estimate is all of that time: later steps do not have it.
-    Compilation in later steps is told where such ranges begin in at least two of them.
+    Compilation in later steps is reported if such ranges begin in at least two of them.
     """
     tried = tuning_gaps(analysis)
     gaps = [*_gaps(analysis, "compile", "loading", "first_launch"), *tried]
@@ -77,7 +77,7 @@ FEWEST_WAITS = 2
 def data(analysis: Analysis) -> Iterator[Finding]:
     """The program waits for a DataLoader, and its device, or the CPU, does nothing.
 
-    Premises: torch records `enumerate(DataLoader)#…` around each wait, with the class that tells whether there are
+    Premises: torch records `enumerate(DataLoader)#…` around each wait, with the class that shows whether there are
     worker processes; more than one wait was recorded, as the first one is also the loader's start; pinned memory is
     advised where copies from pageable memory to the device were recorded. The estimate is 95 % of the idle time: with
     enough workers a batch is ready when it is needed. A wait that no work follows, as at the end of the data, does not
@@ -116,7 +116,7 @@ def data(analysis: Analysis) -> Iterator[Finding]:
 PINNED = {True: 0.25, False: 1.0}
 """Time of a copy from pinned memory over that of a copy from pageable memory (PCIe 5: 55 over 13 GB/s), or itself."""
 MINOR = 0.1
-"""Of the time of copies, what goes in a direction that is not mentioned."""
+"""Share of the time of copies below which a direction is not mentioned."""
 
 
 def copy(analysis: Analysis) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ SHORT_PAUSE = 100.0
 LATE = 0.5
 """Percent of the launches; fewer are shown as 0 % in the table of launches."""
 COVERED = 0.1
-"""Of long idle times: what the host did in them is told where so much of them is recorded."""
+"""Share of long idle times that must be recorded for the advice to say what the host did in them."""
 FIRST_USE = ("compile", "loading", "first_launch", "blocked")
 """Causes of idleness of a program that has not warmed up."""
 GRAPH_LAUNCH = re.compile(r"GraphLaunch")
@@ -42,8 +42,8 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
     Premises of a graph: at least half of the pieces of work have a launch of their own, more than five launches come
     late, and more than twenty were recorded; they are recorded API calls, none of which launches a graph; and the
     recording is not of a first pass, whose kernels are new. The estimate is 95 % of the idle time before them: a CUDA
-    graph launches a step at once. Idle times much longer than a launch are told with what the host was in, as far as
-    that was recorded, and that part is claimed. Source: PyTorch, "CUDA semantics", CUDA Graphs.
+    graph launches a step at once. Idle times much longer than a launch are reported with what the host was in, as far
+    as that was recorded, and that part is claimed. Source: PyTorch, "CUDA semantics", CUDA Graphs.
     """
     gaps = late_launches(analysis)
     if not gaps or analysis.accelerator not in GRAPHED or _first(analysis):
@@ -74,7 +74,7 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
 
 
 def late_launches(analysis: Analysis, *, whole: bool = False) -> list[tuple[Gap, float]]:
-    """Return the idle times that a late launch ended, and of each the whole, or what the driver did not allocate in."""
+    """Return the idle times that a late launch ended, without the time of the driver's allocations unless ``whole``."""
     gaps = [gap for gap in analysis.gaps if gap.cause == "host" and gap.event >= 0]
     taken = {} if whole else allocating(analysis)
     parts = [(gap, gap.time - taken.get(id(gap), 0.0)) for gap in gaps]
@@ -161,13 +161,13 @@ def _first(analysis: Analysis) -> bool:
 
 
 NOTED = 0.05
-"""Of the time: long idle times of which nothing was recorded are noted from here on."""
+"""Share of the time from which on a note reports long idle times in which nothing was recorded."""
 
 
 def pauses(analysis: Analysis) -> list[str]:
     """Return a note if the device idled for its host for a reason for which no rule has advice.
 
-    The program has not warmed up, or there are long pauses: what the host was in is told if it is known.
+    The program has not warmed up, or there are long pauses. The note says what the host was in, if known.
     """
     if not analysis.on_device:
         return []

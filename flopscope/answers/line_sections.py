@@ -129,7 +129,7 @@ def _cut(place: str, width: int) -> str:
 
 
 def _cut_inside(place: str) -> str:
-    """Shorten a place of a library, of which the function says most."""
+    """Shorten a place of a library; its function is the most informative part."""
     name = place.rpartition(" ")[2]
     short = _cut(place, INSIDE_WIDTH)
     return short if short.endswith(name) else _cut(name, INSIDE_WIDTH)
@@ -155,4 +155,4 @@ GROUPS: Mapping[str, tuple[Callable[[Group], str], Callable[[Line], float]]] = {
     "threads": (_of_threads, lambda line: line.cpu),
     "processes": (_of_children, lambda line: line.cpu),
 }
-"""What is said of each group, and the time by which its lines are listed."""
+"""Title of each group, and the time by which its lines are listed."""

@@ -26,9 +26,9 @@ __all__ = ["cast", "fuse", "is_fusable", "layout", "unordered"]
 KEPT = 0.9
 """Share of the time of a copy or cast that leaving it out gains: what reads its result reads the original instead."""
 LEAST_NOTED = 0.01
-"""Of the step: copies that take less are not worth a note."""
+"""Share of the step; shorter copies are not worth a note."""
 WHOLE = 0.99
-"""Of the time of a row: the rest are roundings."""
+"""Share of the time of a row; the rest is rounding."""
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 CASTS = ("aten::to", "aten::_to_copy")
 AUTOCAST_OPS = re.compile(
@@ -201,7 +201,7 @@ MOVES = ("aten::copy_", "aten::_to_copy")
 LONGEST_CHAIN = 6
 """Ops that a sentence names."""
 FUSED_SHARE = 0.85
-"""Of the bandwidth that the separate kernels reach, in a fused one with more operands."""
+"""Bandwidth of a fused kernel with more operands, relative to that of the separate kernels."""
 SAVED_FOR_BACKWARD = 0.8
 """Share of the traffic of intermediates that a compiler saves in a program with a backward pass, which needs some."""
 

@@ -1,4 +1,4 @@
-"""What premises of rules are checked with: the recorded arguments of calls, and what the names around them tell."""
+"""What premises of rules are checked with: the recorded arguments of calls, and the names around them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Argument(NamedTuple):
     strides: Sequence[int] | None
     """In elements; None: not recorded."""
     text: str
-    """Of a number, a bool or a list of them; "" where it was not recorded."""
+    """Text of a number, a bool or a list of them; "" if it was not recorded."""
 
 
 def arguments(analysis: Analysis, op: Op, name: str | None = None) -> list[Argument]:

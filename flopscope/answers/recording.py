@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from flopscope.answers.analysis import Analysis
-
-__all__ = ["ALLOCATIONS", "LATE", "Recording", "recording_cost"]
+__all__ = ["ALLOCATIONS", "LATE", "RECORDED", "Recorded", "Recording", "recording_cost"]
 
 ALLOCATIONS = ("cudaMalloc", "cudaFree", "hipMalloc", "hipFree", "cudaMallocAsync", "cudaFreeAsync")
 """Calls of the driver that allocate and free memory of a device."""
@@ -24,6 +22,27 @@ CALL = 8.5
 """µs of a recorded launch call on the host of that fit: a slower host records more slowly as well."""
 OWN = {"op": 0.1, "runtime": 0.7, "memory": 0.0, "frame": 0.1}
 """The same for flopscope's own recording (docs/performance.md)."""
+RECORDED = tuple(COST)
+"""The kinds of host events whose recording takes time."""
+
+
+class Recorded(NamedTuple):
+    """The facts of a profile from which the cost of its recording follows; times in µs per step."""
+
+    by_torch: bool
+    """Whether torch.profiler recorded, not flopscope."""
+    events: Mapping[str, float]
+    """Number of recorded host events per step, by kind (RECORDED)."""
+    has_shapes: bool
+    """Whether ops have shapes."""
+    launch_time: float
+    """Median time of the calls that launch; NaN if unknown."""
+    idle: float
+    """Idle time caused by the profiler's own work."""
+    late: Sequence[tuple[float, float]]
+    """Time and number of the idle times caused by the host (LATE); none without a device."""
+    allocations: Sequence[tuple[float, float]]
+    """Time and number of the calls that allocate (ALLOCATIONS); none without a device."""
 
 
 class Recording(NamedTuple):
@@ -44,36 +63,31 @@ class Recording(NamedTuple):
         return self.slowed + self.idle
 
 
-def recording_cost(analysis: Analysis) -> Recording:
+def recording_cost(of: Recorded) -> Recording:
     """Estimate the cost of recording from the number of recorded events of each kind.
 
     The host's time becomes the program's only where the device waited for the host: it slows the step by at most the
     idle time for which the host is the cause, less what the launches that end it take themselves.
     """
-    steps = analysis.alike
-    recorded = "trace" in analysis.columns["timing_source"]
-    costs = COST if recorded else OWN
-    events = {kind: sum(step.events.get(kind, 0) for step in steps) / max(len(steps), 1) for kind in costs}
-    host = sum(cost * events[kind] for kind, cost in costs.items())
-    if recorded:
-        shapes = SHAPES * any(step.described for step in steps)  # fitted to all ops, also to those without inputs
-        host = (host + shapes * events["op"]) * _slowness(analysis)
-    late = _late(analysis, costs["runtime"] * _slowness(analysis)) if analysis.on_device else 0.0
-    return Recording(host, min(host, late), analysis.idle("recording"), host > late > 0)
+    costs = COST if of.by_torch else OWN
+    host = sum(cost * of.events[kind] for kind, cost in costs.items())
+    if of.by_torch:
+        shapes = SHAPES * of.has_shapes  # fitted to all ops, also to those without inputs
+        host = (host + shapes * of.events["op"]) * _slowness(of.launch_time)
+    late = _late(of, costs["runtime"] * _slowness(of.launch_time))
+    return Recording(host, min(host, late), of.idle, host > late > 0)
 
 
-def _late(analysis: Analysis, cost: float) -> float:
+def _late(of: Recorded, cost: float) -> float:
     """Return the idle time by the host, without what the driver itself takes: for the launches that end it, and to
     allocate and free memory. cost: µs of recording a call."""
-    launch = 0.0 if math.isnan(analysis.launch_time) else max(analysis.launch_time - cost, 0.0)
-    gaps = [gap for gap in analysis.gaps if gap.cause in LATE]
-    time = sum(max(gap.time - launch * gap.count, 0.0) for gap in gaps)
-    for name in ALLOCATIONS:
-        time -= max(analysis.row_sum(name, "cpu_time_total") - cost * analysis.row_sum(name, "count"), 0.0)
+    launch = 0.0 if math.isnan(of.launch_time) else max(of.launch_time - cost, 0.0)
+    time = sum(max(idle - launch * count, 0.0) for idle, count in of.late)
+    for spent, count in of.allocations:
+        time -= max(spent - cost * count, 0.0)
     return max(time, 0.0)
 
 
-def _slowness(analysis: Analysis) -> float:
+def _slowness(launch_time: float) -> float:
     """Return how much slower the host is than that of the fit, by its launch calls."""
-    launch = analysis.launch_time
-    return 1.0 if math.isnan(launch) else min(max(launch / CALL, 0.3), 3.0)
+    return 1.0 if math.isnan(launch_time) else min(max(launch_time / CALL, 0.3), 3.0)

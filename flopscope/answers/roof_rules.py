@@ -19,13 +19,13 @@ from flopscope.support.kernel_names import short_names
 __all__ = ["far_from_roof"]
 
 LEAST_SHARE = 0.05
-"""Of the device's time: less is no finding."""
+"""Share of the device's time below which there is no finding."""
 FAR = 0.5
-"""Of what such ops reach: more is no finding."""
+"""Share of the usual rate above which there is no finding."""
 COMPARABLE = 0.01
-"""Of the device's time: rows with less say nothing about what ops reach."""
+"""Share of the device's time below which a row does not count for the usual rate."""
 EXPLAINED = 0.1
-"""Of its time: an op of which another rule claims more is explained by it."""
+"""Share of an op's time; if another rule claims more, that rule explains the op."""
 OTHERS: Sequence[Callable[[Analysis], Iterator[Finding]]] = (
     host_rules.optimizer,
     compute_rules.attention,
@@ -59,7 +59,7 @@ NARROW = 64
 LARGE = 1024
 """Rows, columns and inner dimension from which on a product reaches the usual share."""
 INT8_SHARE = 0.43
-"""Of the peak of int8, what torch._int_mm reaches with a column-major second matrix (the same measurement)."""
+"""Share of the int8 peak that torch._int_mm reaches with a column-major second matrix (the same measurement)."""
 ARCHITECTURE = re.compile(r"(?:sm|cutlass_)(\d\d)(?=[_a-z])|(ampere|turing|volta|maxwell)_")
 GENERATIONS = {"ampere": 80, "turing": 75, "volta": 70, "maxwell": 50}
 

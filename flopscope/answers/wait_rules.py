@@ -20,7 +20,7 @@ MANY, QUARTERS, FEW = 10, 4, 5
 
 
 def allocating(analysis: Analysis) -> dict[int, float]:
-    """Return of each idle time, by id(), the µs per step in which the driver allocated or freed memory."""
+    """Return the µs per step in which the driver allocated or freed memory, for each idle time by id()."""
     found: dict[int, float] = {}
     times = idle_in_calls(analysis, ALLOCATIONS) if analysis.on_device else {}
     groups: dict[str, list[Gap]] = {}

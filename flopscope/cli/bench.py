@@ -129,7 +129,7 @@ class Bench:
                 f"sin and add: {facts}. A byte takes {per_byte:.2f} times as long in sin: its arithmetic is not hidden."
             )
         if per_byte * ALIKE < 1 or min(sin.pct_roofline, add.pct_roofline) < _FAR_BELOW:
-            return f"sin and add: {facts}. Something else than memory slows at least one of them down."
+            return f"sin and add: {facts}. Something other than memory slows at least one of them down."
         return (
             f"Why a byte of sin costs as much as one of add: {facts}. Memory sets both times, and hides the arithmetic."
         )

@@ -30,7 +30,7 @@ def percent(text: str) -> float:
 
 def add_compare(commands: Any) -> None:
     """Add ``compare`` to the commands of the parser."""
-    parser = commands.add_parser("compare", help="say what changed between two recorded traces, and why")
+    parser = commands.add_parser("compare", help="show what changed between two recorded traces, and why")
     parser.add_argument("a", metavar="A", help="a trace, or folder or quoted pattern of traces of one process")
     parser.add_argument("b", metavar="B", help="the trace to compare it with, likewise")
     parser.add_argument(
@@ -86,7 +86,7 @@ def _compare(options: argparse.Namespace) -> None:
 
 
 def _fail_over(comparison: Comparison, most: float) -> None:
-    """Raise RuntimeError if b takes too long, and ValueError if that cannot be told."""
+    """Raise RuntimeError if b takes too long, and ValueError if that is unknown."""
     from flopscope.support.units import percent_text, short_time_text
 
     slower = comparison.slowdown_pct

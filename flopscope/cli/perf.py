@@ -42,7 +42,7 @@ def add_perf(commands: Any) -> None:
         "--fail-over",
         type=_percent,
         metavar="P%",
-        help="end with status 1 if a test is slower by more than this, as 5%%; also the margin of the verdicts",
+        help="exit with status 1 if a test is slower by more than this, such as 5%%; also the margin of the verdicts",
     )
     compare.set_defaults(run=_compare)
 

@@ -165,7 +165,8 @@ def _explain_no_cuda(found: Sequence[Any]) -> None:
 
 
 def _take_shapes(options: argparse.Namespace, rest: Sequence[str]) -> None:
-    """Append arguments that are left to the shapes; end with an error if the command has none, or they are none."""
+    """Append the remaining arguments to the shapes; end with an error if the command takes none, or if they are not
+    shapes."""
     unknown = [text for text in rest if re.match("-[^0-9]", text)] if hasattr(options, "shapes") else rest
     if unknown:
         options.parser.refuse(unknown)

@@ -36,7 +36,7 @@ examples:
   flopscope run --seconds 30:35 -m vllm serve   from second 30 to second 35
   torchrun --nproc-per-node 8 -m flopscope run --trace trace.json.gz train.py
 
-Options of flopscope come before SCRIPT, -m or -c; all that follows belongs to the program.
+Options of flopscope come before SCRIPT, -m or -c; everything after them belongs to the program.
 """
 DEADLY = (signal.SIGTERM, signal.SIGHUP)  # signals whose default action ends a program without a trace
 SAME_SIGNAL = 1.0
@@ -303,7 +303,7 @@ class Run:
     # Results ----------------------------------------------------------------------------------------------------------
 
     def _finish(self, measures: bool = False) -> None:
-        """End the recording and write the results. A failure is told and has no other effect.
+        """End the recording and write the results. A failure prints a message and has no other effect.
 
         measures: measure the CPU first, if its peaks are needed and unknown.
         """
@@ -374,7 +374,7 @@ class Run:
             self._tell(f"all ranks together: flopscope ranks {pattern}")
 
     def _attempt(self, what: str, act: Callable[[], object]) -> None:
-        """Make one of the results. If it fails, tell why and raise _Failed."""
+        """Make one of the results. If it fails, print why and raise _Failed."""
         try:
             act()
         except (KeyboardInterrupt, Stopped):
@@ -401,7 +401,7 @@ def _measure_cpu(prof: Any, tell: Callable[[str], object]) -> None:
 
 
 class _Failed(Exception):
-    """A result could not be written, which was told."""
+    """A result could not be written, and a message said so."""
 
 
 def _described(problem: BaseException) -> str:

@@ -14,7 +14,9 @@ __all__ = ["add_summary"]
 
 def add_summary(commands: Any) -> None:
     """Add ``summary`` to the commands of the parser."""
-    parser = commands.add_parser("summary", help="say where the time of recorded traces went, and what to change first")
+    parser = commands.add_parser(
+        "summary", help="show where the time of recorded traces went, and what to change first"
+    )
     parser.add_argument("traces", nargs="+", metavar="TRACE", help="trace, or folder or quoted pattern of traces")
     add_captures(parser)
     add_peaks(parser)

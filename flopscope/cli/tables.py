@@ -47,7 +47,7 @@ def add_peaks(parser: argparse.ArgumentParser) -> None:
     text = (
         "base of shares: datasheet, measured (on this machine if it has the device, else datasheet), none, or rates in "
         "bytes/s and FLOP/s, as memory=8e11,bf16_tensor=2e14 (default: %(default)s). A CPU has only measured peaks: "
-        "those in the trace, else those stored on its machine; for a trace that names no CPU, measured takes this one"
+        "those in the trace, else those stored on its machine; for a trace without a CPU, measured uses this machine's"
     )
     parser.add_argument("--peaks", type=peaks_wanted, default="datasheet", metavar="SOURCE", help=text)
 
@@ -202,7 +202,7 @@ def _print_files(processes: list[Process], ranks: list[int]) -> None:
 
 
 def _matcher(pattern: str | None) -> Callable[[str], object]:
-    """Return a function that tells whether a name contains a match. ValueError shows where a pattern is invalid."""
+    """Return a function that returns whether a name contains a match. ValueError shows where a pattern is invalid."""
     if pattern is None:
         return bool
     try:

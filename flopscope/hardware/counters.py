@@ -1,4 +1,4 @@
-"""Hardware counters beside a profile: PM sampling of the devices that it uses."""
+"""Hardware counters during a profile: PM sampling of the devices that it uses."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Counters:
         """Whether a warning said why counters are unavailable."""
 
     def start(self) -> bool:
-        """Start to count on all devices in use, or on the first if none is."""
+        """Start counting on all devices in use, or on the first if none is."""
         why = why_no_counters()
         if why is not None:
             return self.refuse(why)
@@ -118,7 +118,7 @@ class Counters:
         return bool(self._samplers)
 
     def stop(self) -> None:
-        """Wait for the devices and stop to count. Warn of what failed and of what was lost."""
+        """Wait for the devices and stop counting. Warn of failures and losses."""
         if not self._samplers:
             return
         with suppress(RuntimeError):  # the profile reports a device that failed
@@ -191,7 +191,7 @@ _counting: weakref.WeakSet[Counters] = weakref.WeakSet()
 
 
 def _stop_all() -> None:
-    """Stop to count before the process ends: CUPTI must not be used while its library is taken down."""
+    """Stop counting before the process ends: CUPTI must not be used while its library is unloaded."""
     for counters in list(_counting):
         for sampler in counters._samplers:
             with suppress(RuntimeError):

@@ -287,7 +287,9 @@ def _locked(folder: Path, create: bool) -> Iterator[None]:
             try:
                 stack.enter_context(locked(handle, most_seconds=LOCK_SECONDS))
             except TimeoutError:
-                warn_user(printable(f"another process holds the lock of {folder}, which is not waited for any longer"))
+                warn_user(
+                    printable(f"another process holds the lock of {folder}, and flopscope no longer waits for it")
+                )
         yield
 
 

@@ -1,4 +1,4 @@
-"""Facts of a run beside its measurements: the git commit, the versions, and what follows from the samples."""
+"""Facts about a run besides its measurements: the git commit, the versions, and what follows from the samples."""
 
 from __future__ import annotations
 

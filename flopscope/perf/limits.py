@@ -56,7 +56,7 @@ class Quantity:
     """Keys of WORK, at least one of which must be known."""
     needs_peaks: bool = False
     size: float = 1.0
-    """Of the unit, in the attribute's."""
+    """Size of the unit, in that of the attribute."""
 
     @property
     def is_time(self) -> bool:

@@ -63,7 +63,7 @@ def apply(check: Check, name: str, arguments: Any) -> None:
 
 
 def _arguments(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the positional arguments and those by name that a marker's value stands for."""
+    """Return the positional and keyword arguments of a marker's value."""
     by_name = dict(given) if isinstance(given, Mapping) else {}
     if given is True or by_name:
         return (), by_name

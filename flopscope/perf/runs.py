@@ -34,7 +34,7 @@ class Entry:
     """Node id of the test."""
     params: Mapping[str, str]
     outcome: str
-    """Of the test: "passed", "failed", "skipped", "xfailed"; "" in runs of earlier versions."""
+    """Outcome of the test: "passed", "failed", "skipped", "xfailed"; "" in runs of earlier versions."""
     verdict: str
     """The worst verdict on the limits, or "test failed"; see report.verdict_of."""
     numbers: Mapping[str, float]

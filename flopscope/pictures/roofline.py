@@ -375,7 +375,7 @@ def _draw_caption(ax: Any, scene: Scene, outside: list[Point], unlabelled: int) 
     counts = [_counted(points, what, total) for points, what in groups]
     lines = [f"Not shown: {line}" for line in (*counts, *scene.notes) if line]
     if unlabelled:
-        lines.append(f"Not labelled, for want of room: {unlabelled} of the points")
+        lines.append(f"Not labelled, for lack of room: {unlabelled} of the points")
     if not scene.peaks:
         lines.append("No roofs: the peaks are unknown.")
     if not lines:

@@ -1,1 +1,1 @@
-"""Many ranks of a distributed program: each profile is reduced to what is asked across ranks, and then compared."""
+"""Many ranks of a distributed program: each profile is reduced to a digest, and the digests are compared."""

@@ -55,7 +55,7 @@ class Calls:
     exposed: Floats
     """µs of the duration in which nothing computed."""
     factor: Floats
-    """Of bus bandwidth to algorithm bandwidth; NaN: unknown."""
+    """Ratio of bus bandwidth to algorithm bandwidth; NaN: unknown."""
 
     def __len__(self) -> int:
         return len(self.start)
@@ -132,7 +132,7 @@ class Matched:
     matched: npt.NDArray[np.int64]
     mismatches: list[Mismatch]
     mismatched: int
-    """Number of mismatches, of which the first are listed."""
+    """Number of mismatches; only the first ones are listed."""
 
 
 def match(ranks: Sequence[Calls]) -> Matched:

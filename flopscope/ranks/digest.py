@@ -1,4 +1,4 @@
-"""A profile of one rank, reduced to what is asked across ranks: about a megabyte, whatever the size of the trace."""
+"""A profile of one rank, reduced to what a comparison of ranks needs: about a megabyte, whatever the trace's size."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ class LastCall:
     called: int
     """Sequence number of the last call; -1 if the rank, which the group names, called none."""
     collective: str
-    """Of the last call."""
+    """Kind of the last call."""
     start: int
-    """Of the last call, in ns on the rank's clock."""
+    """Start of the last call, in ns on the rank's clock."""
     ran: int
     """Sequence number of the last call whose kernel is recorded; -1 without any."""
     waiting: int
-    """That of the first call after it, whose kernel is not recorded; -1 without any."""
+    """Sequence number of the first call after it, whose kernel is not recorded; -1 without any."""
     waiting_collective: str
     waiting_start: int
 

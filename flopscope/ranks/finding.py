@@ -32,12 +32,12 @@ class Finding:
     """A sentence: who, why, how often, what it costs."""
     ranks: tuple[int, ...]
     cost_us: float
-    """What it costs in each step, in µs; NaN where it has no price."""
+    """What it costs in each step, in µs; NaN if unknown."""
     cost_pct: float
     """cost_us in percent of a step."""
     cause: str = ""
-    """Of a straggler: "gpu", "work", "kernels" (one of these two, where no shapes are recorded), "data", "host", "copy"
-    or "other"."""
+    """Cause of a straggler: "gpu", "work", "kernels" (one of these two, where no shapes are recorded), "data", "host",
+    "copy" or "other"."""
     evidence: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -54,7 +54,7 @@ ACTIONS = {  # by kind and cause; "" for all causes that have no row of their ow
     "processes (nvidia-smi); then its kernels: flopscope compare.",
     ("straggler", "work"): "Give it as much work as the others: look at how samples, sequence lengths and padding are "
     "divided among the ranks.",
-    ("straggler", "kernels"): "Record shapes (record_shapes=True) to tell more work from a slower GPU.",
+    ("straggler", "kernels"): "Record shapes (record_shapes=True) to distinguish more work from a slower GPU.",
     (
         "straggler",
         "data",

@@ -53,6 +53,7 @@ def verdict_of(comparison: Comparison, findings: Sequence[Finding]) -> str:
         return "The ranks cannot be compared: no two of them recorded the same steps of the same program."
     if not np.nansum(work.part("communication")) > 0:
         return (
-            "No rank stands out, but no communication is recorded: waiting for another rank cannot be told from work."
+            "No rank stands out, but no communication is recorded, so that waiting for another rank cannot be "
+            "distinguished from work."
         )
     return "No rank, link or step stands out."

@@ -218,7 +218,7 @@ def _why(comparison: Comparison, ranks: list[int], cause: str, steps: npt.NDArra
     if cause == "kernels":
         return (
             f"its kernels take {factor:.2f} times as long as those of the other ranks: more work or a slower GPU, "
-            "which only recorded shapes tell apart"
+            "which only recorded shapes distinguish"
         )
     if cause == "work":
         amounts = ((median(one[ranks]), median(one[others]), name) for one, name in _amounts(work))

@@ -44,7 +44,7 @@ def load_ranks(
     workers: int | None = None,
     max_bytes: int | None = None,
 ) -> Ranks:
-    """Read the traces of the ranks of a distributed program, and keep of each what is asked across ranks.
+    """Read the traces of the ranks of a distributed program, and keep a digest of each.
 
     paths: files, folders, patterns such as ``"runs/*/rank*.json.gz"``, and URLs that fsspec opens
         (``"s3://bucket/run7/*.json.gz"``, ``"gs://…"``, ``"https://…"``; a folder ends in "/"), one or several.
@@ -111,7 +111,7 @@ def _read(file: _File) -> Digest | Failure:
 
 
 def _sources(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Return the files that the paths stand for."""
+    """Return the files that the paths select."""
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     sources: list[str] = []
     for path in given:

@@ -51,8 +51,8 @@ class Ranks:
     def files(self) -> pandas.DataFrame:
         """A row per file: ``source``; ``rank`` and ``rank_from`` ("trace", "file name", "order"), missing for a file
         that is left out; ``host``: from the file's name, or counted by the GPUs of each host ("#0"); ``device``;
-        ``events``; ``dropped``: events in no table; ``problem``: why the file is left out, or what reading warned of;
-        "" for none."""
+        ``events``; ``dropped``: events in no table; ``problem``: why the file is left out, or the warning of its
+        reader; "" for none."""
         import pandas
 
         rows: list[dict[str, Any]] = [
@@ -76,14 +76,14 @@ class Ranks:
         """What is slow or wrong, the largest cost first.
 
         Each has ``kind`` ("straggler", "gpu", "link", "imbalance", "step", "memory", "missing" or "mismatch"), ``what``
-        (a sentence), ``ranks``, ``cost_us`` (of each step; NaN where it has no price), ``cost_pct`` (of a step),
-        ``cause`` (of a straggler, "" else), ``action`` (a sentence: what to do about it) and ``evidence``.
+        (a sentence), ``ranks``, ``cost_us`` (of each step; NaN if unknown), ``cost_pct`` (of a step), ``cause`` (of a
+        straggler, "" else), ``action`` (a sentence: what to do about it) and ``evidence``.
         """
         return find(self._comparison)
 
     @cached_property
     def verdict(self) -> str:
-        """The first finding's sentence, or that nothing stands out or can be compared."""
+        """The sentence of the first finding, or a sentence that nothing stands out or can be compared."""
         return verdict_of(self._comparison, self.findings)
 
     @cached_property
@@ -107,7 +107,7 @@ class Ranks:
     def hosts(self) -> pandas.DataFrame:
         """Return a row per host, those that others waited for longest first: ``host``; ``ranks``; ``first_rank``;
         ``own``, ``communication``, ``slowness``: medians over its ranks; ``times_last``, ``waited``, ``awaited``: sums
-        over its ranks, of which ranks of the same host may be among those that waited."""
+        over its ranks; the ranks that waited include those of the same host."""
         return host_rows(self.ranks)
 
     def groups(self) -> pandas.DataFrame:
@@ -127,7 +127,7 @@ class Ranks:
         ``skew_p95``: from the first start to the last; ``skew_uncertainty``: median standard error of these;
         ``transfer_median``: from the last start to the end; ``bus_gbytes_per_s``: median over the transfer; ``time``,
         ``waited``, ``exposed``: duration, time waiting for the last member, and time in which nothing computed, per
-        step and member; what two collectives take at once counts for both.
+        step and member; time that two collectives share counts for both.
         """
         return collective_rows(self._digests, self._stragglers, self._work, by_group)
 
@@ -169,8 +169,8 @@ class Ranks:
 
         without_stragglers: no rank has more own work than the median of the other ranks that run the same program.
 
-        ``step``; ``total``: median over the ranks; ``after``; ``saving``: the difference, which is what the slowest
-        rank has more than it would have then: the others wait that long for it.
+        ``step``; ``total``: median over the ranks; ``after``; ``saving``: the difference, for which the other ranks
+        wait for the slowest one.
         """
         import pandas
 
@@ -186,10 +186,10 @@ class Ranks:
         return pandas.DataFrame({"step": names, **columns})
 
     def summary(self) -> Summary:
-        """Return what is slow across the ranks: one line for the largest cost first.
+        """Return what is slow across the ranks, the largest cost first.
 
-        The result shows itself as the last expression of a REPL or of a notebook's cell; scripts print() it. Its text
-        fits the terminal; ``to_dict()`` returns what to_dict() of the ranks does."""
+        A REPL or a notebook's cell displays the result; scripts print() it. Its text fits the terminal; ``to_dict()``
+        equals Ranks.to_dict()."""
         from flopscope.ranks.text import summary_parts
         from flopscope.views.summary import Summary
 
@@ -209,13 +209,13 @@ class Ranks:
         return plot_steps(self, ax)
 
     def plot_skew(self, ax: Any = None) -> Any:
-        """Draw how long after the first rank each rank arrives at its collectives, in µs; as plot_steps()."""
+        """Draw how long after the first rank each rank arrives at its collectives, in µs. See plot_steps()."""
         from flopscope.ranks.plots import plot_skew
 
         return plot_skew(self, ax)
 
     def plot_links(self, ax: Any = None) -> Any:
-        """Draw a matrix of hosts: how many times longer than equal groups the groups that contain both transfer; as
+        """Draw a matrix of hosts: how many times longer than equal groups the groups that contain both transfer. See
         plot_steps(). Raises ValueError if the hosts are unknown."""
         from flopscope.ranks.plots import plot_links
 
@@ -262,7 +262,7 @@ class Ranks:
         return frame
 
     def to_parquet(self, folder: str | os.PathLike[str]) -> None:
-        """Write all tables() into a folder, which is made, each as NAME.parquet.
+        """Write each of tables() as NAME.parquet into a folder, which is created if necessary.
 
         Raises ImportError without pyarrow, OSError if the folder cannot be written.
         """
@@ -277,7 +277,7 @@ class Ranks:
     def tables(self) -> dict[str, pandas.DataFrame]:
         """Return all tables by name: ``files``, ``findings``, ``ranks``, ``hosts``, ``groups``, ``collectives``,
         ``steps``, ``last_calls`` as the methods and properties of these names; ``calls``: Stragglers.collectives;
-        ``ops``: key_averages(), whose lists are texts. Columns have the same types whatever the rows hold."""
+        ``ops``: key_averages(), with lists as texts. Columns have the same types whatever the rows hold."""
         frames = {
             "files": self.files,
             "findings": self._finding_rows(),

@@ -30,7 +30,7 @@ RANKS_SHOWN = 32
 
 
 class Waits:
-    """Of each call of a group, which member came last and how long the others waited for it."""
+    """Which member came last in each call of a group, and how long the others waited for it."""
 
     def __init__(self, group: Group) -> None:
         with np.errstate(invalid="ignore"):
@@ -187,7 +187,7 @@ class Stragglers:
         return float(min(starts, default=0.0))
 
     def rank_rows(self, most: int) -> list[str | Rows]:
-        """Return a table of the ranks and its legend; of more than ``most``, those that others waited for longest."""
+        """Return a table of the ranks and its legend, with the ``most`` ranks that others waited for longest."""
         header = ("rank", "collectives", "unmatched", "came last", "waited", "of its time", "awaited", "clock")
         shown = self.ranks if len(self.ranks) <= most else self.ranks.nlargest(most, "awaited")
         rows = [
@@ -267,7 +267,7 @@ def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:
 
     The ranks' clocks are aligned by the ends of the collectives that end on all ranks nearly at once (allreduce,
     allgather, reducescatter, alltoall, barrier), as flopscope.ranks.clocks describes: offsets, and drifts where enough
-    calls show one. Whatever delays a rank's ends in all of its groups alike is taken for its clock.
+    calls show one. A delay that is equal in all groups of a rank is attributed to its clock.
 
     The rank that starts a collective last is its straggler and has the shortest kernel: the kernels of the other ranks
     run, and wait, from their own start to the straggler's.

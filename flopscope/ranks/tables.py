@@ -62,7 +62,7 @@ def collective_rows(digests: Sequence[Digest], waits: Stragglers, work: Work, by
 
 
 def _of_calls(group: Group, waits: Stragglers, place: int) -> tuple[Floats, ...]:
-    """Return of each call the skew, its uncertainty, the transfer, its bandwidth, and the members' sums of the
+    """Return for each call the skew, its uncertainty, the transfer, its bandwidth, and the members' sums of the
     durations, of the waits and of the exposed times."""
     own = waits._waits[place]
     sums = tuple(np.nansum(one, axis=1) for one in (group.duration, own.wait, group.exposed))

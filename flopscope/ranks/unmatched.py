@@ -1,4 +1,4 @@
-"""Collectives that do not match across ranks: a rank that does not come to one, or that calls another."""
+"""Collectives that do not match across ranks: a rank that does not join one, or that calls another."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class _Absence:
 
 
 def missing(comparison: Comparison) -> Iterator[Finding]:
-    """Find ranks that did not come to a collective that other ranks of the group called: a hang.
+    """Find ranks that did not join a collective that other ranks of the group called: a hang.
 
     Of the calls that a rank did not make, the earliest is named. Ranks that did not come because they themselves wait
     for another rank are not named, unless all wait for each other."""
@@ -84,7 +84,7 @@ def missing(comparison: Comparison) -> Iterator[Finding]:
         named |= set(absent)
         last = f"number {one.last}" if one.last >= 0 else "not recorded"
         text = (
-            f"{'rank' if len(absent) == 1 else 'ranks'} {comparison.numbers(absent)} did not come to "
+            f"{'rank' if len(absent) == 1 else 'ranks'} {comparison.numbers(absent)} did not join "
             f"{one.collective} number {one.number} of group {one.group}: {len(one.waiting)} of its {one.members} "
             f"ranks called it and its kernel never ended; the last call of rank "
             f"{comparison.digests[absent[0]].rank} there is {last}."

@@ -51,7 +51,7 @@ class Work:
 
     @property
     def has_shapes(self) -> bool:
-        """Whether the ranks recorded shapes, so that more work and slower kernels can be told apart."""
+        """Whether the ranks recorded shapes, so that more work and slower kernels can be distinguished."""
         return all(digest.has_shapes for digest in self.digests if digest.events)
 
     @cached_property
@@ -164,8 +164,8 @@ class Work:
 
     @cached_property
     def slowness(self) -> Floats:
-        """Of each rank, the time of its kernels over the median of the other ranks': the median over ops of one name
-        and shape, each weighted by its time; NaN without two ranks to compare."""
+        """The time of each rank's kernels over the median of the other ranks': the median over ops of one name and
+        shape, each weighted by its time; NaN without two ranks to compare."""
         times: dict[object, list[tuple[int, float, float]]] = {}
         for rank, digest in enumerate(self.digests):
             table = digest.table

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["MOST_BUCKETS", "MOST_TRACKS", "tracks"]
 
 MOST_BUCKETS = 20_000
-"""Of a track."""
+"""Samples of a track."""
 MOST_TRACKS = 12
-"""Of a device: the rest is counted."""
+"""Tracks of a device; further ones are only counted."""
 
 _FIRST = ("dram_bytes_read", "dram_bytes_written", "sm_active", "tensor_active", "l2_bytes")
 _LABELS = {

@@ -1,4 +1,4 @@
-"""What the Overview tells of counters, energy, CUDA graphs and coverage, and of the devices and profilers of files."""
+"""What the Overview shows of counters, energy, CUDA graphs and coverage, and of the devices and profilers of files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["counted", "coverage", "graph_notes", "graphs", "profiler", "sizes"]
 
 MOST_OPS = 50
-"""Of each list of ops."""
+"""Rows of each list of ops."""
 
 _PROFILERS = {"nsys": "Nsight Systems", "rocpd": "rocprofv3 (rocpd)", "rocprof": "rocprofv3"}
 _MOST_TEXT = 300  # characters of a fact from a file

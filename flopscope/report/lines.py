@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["headline_of", "lead_of", "section"]
 
 MOST_LINES = 40
-"""Of each group."""
+"""Lines of each group."""
 LEAST = 0.001
 """Share of the time of a group from which a line is listed."""
 

@@ -1,7 +1,7 @@
 """The section Memory: allocated and reserved over time on each device, and who allocated and holds it.
 
-Needs ``profile_memory=True``. Traces of torch, and live profiles of flopscope's ops, tell after each change how much is
-allocated and reserved on the device; other recordings tell the changes alone, and what was allocated before them is
+Needs ``profile_memory=True``. Traces of torch and live profiles of flopscope's ops have the allocated and reserved
+memory of the device after each change; other recordings have only the changes, and what was allocated before them is
 unknown.
 """
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["MOST_POINTS", "section"]
 
 MOST_POINTS = 500_000
-"""Of a device's curves: past it, the least and the largest of each part of the time are kept."""
+"""Points of a device's curves; beyond it, the least and the largest of each part of the time are kept."""
 MOST_ROWS = 200
-"""Of the table of ops, those that allocated most and those that hold most."""
+"""Rows of the table of ops: those that allocated most and those that hold most."""
 _TYPES = {
     "time": "i8",
     "bytes": "i8",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_ROWS", "section"]
 
 MOST_ROWS = 20_000
-"""Of a grouping: those with the most time are kept."""
+"""Rows of a grouping: those with the most time are kept."""
 
 _FLAT = {  # groupings whose rows keep their names: words of key_averages(), and the title
     "dtype": (("name", "dtype"), "Name and dtype"),

@@ -60,7 +60,7 @@ PART_TEXTS: Mapping[str, tuple[str, str]] = {  # of each part: what it is in a s
         "time before the first work and after the last",
         "Before the first work and after the last one: start-up, loading libraries, the end of the program.",
     ),
-    "other": ("idle time of another reason", "Idle for another or an unknown reason."),
+    "other": ("idle time for another reason", "Idle for another or an unknown reason."),
 }
 _ON_CPU = {
     "ideal": ("work at the CPU's limits", "The least time that the peaks allow for the work that ran."),
@@ -390,7 +390,7 @@ def missing(source: Profile) -> Iterator[dict[str, Any]]:
         ("Memory", rows.has_memory, "memory by op; allocated and reserved memory over time", options["memory"]),
         ("Peaks", bool(rows.peaks), "shares of the roofline, bounds, ideal times",
          "a device of the datasheet, or measured peaks"),
-        ("Counters", has_counters, "traffic and activity that the hardware counted, beside what the rules compute",
+        ("Counters", has_counters, "traffic and activity that the hardware counted, next to what the rules compute",
          options["counters"]),
     )  # fmt: skip
     for what, present, brings, option in found:

@@ -46,6 +46,7 @@ SCRIPTS = (
     "chart.js",
     "details.js",
     "ops.js",
+    "ops_columns.js",
     "controls.js",
     "lines.js",
     "launches.js",
@@ -58,19 +59,24 @@ SCRIPTS = (
     "colors.js",
     "roofline_names.js",
     "roofline.js",
+    "roofline_draw.js",
     "timeline_model.js",
     "timeline_paint.js",
     "timeline_counters.js",
     "timeline_axis.js",
     "timeline_rows.js",
     "timeline.js",
+    "timeline_draw.js",
     "timeline_events.js",
+    "timeline_details.js",
     "memory.js",
+    "memory_tables.js",
 )
 """The scripts of the page, in the order in which they run; theme.js comes before them, start.js follows."""
 
 STYLES = (
     "style.css",
+    "parts.css",
     "overview.css",
     "ops.css",
     "sections.css",

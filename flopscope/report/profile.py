@@ -73,7 +73,7 @@ class Profile:
 
     @property
     def mean_text(self) -> str:
-        """Of how many steps ``means`` are; "" without steps."""
+        """The number of steps behind ``means``, as text; "" without steps."""
         (_, alike), steps = self.means, self.steps
         if steps < 2:
             return "the only one" if steps else ""

@@ -1,4 +1,4 @@
-"""The page of the ranks of a distributed program: where each spent its steps, and which the others waited for."""
+"""The page of the ranks of a distributed program: where each spent its steps, and which rank the others waited for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["RankFacts", "RankFinding", "add_ranks", "means", "opened", "ranks_page", "section"]
 
 MOST_ROWS = 1000
-"""Of a table of hosts, groups or collectives: those with the most."""
+"""Rows of a table of hosts, groups or collectives: those with the most."""
 MOST_STEPS = 512
 """Steps of each rank in a page: the first ones."""
 MOST_FINDINGS = 50

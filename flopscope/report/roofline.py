@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_MARKS", "section"]
 
 MOST_MARKS = 3000
-"""Of a device: ops with less time are counted."""
+"""Marks of a device; ops with less time are only counted."""
 NAMED = 5  # maximum number of names of what is not drawn
 SOURCES = ("measured", "datasheet")
 

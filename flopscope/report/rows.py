@@ -108,7 +108,7 @@ REASONS = (  # why the limit of a row is unknown: a few words, and a sentence
 
 
 def why_unrated(table: EventTable) -> list[int]:
-    """Return for each row the place in REASONS that tells why its limit is unknown; 0: it is known."""
+    """Return for each row the index in REASONS of why its limit is unknown; 0: it is known."""
     has_device, has_shapes = table.has_device, bool(table._meta.get("has_shapes", True))
     has_peaks = bool(table.peaks)
     rows = zip(*(table.columns[name] for name in _REASONED), strict=True)
@@ -188,7 +188,7 @@ def _joined(name: str, values: Sequence[Any]) -> str:
 
 
 def _kernels(table: EventTable, columns: Columns) -> dict[str, Any] | None:
-    """Return the kernels of all rows, one after the other, and where those of each row begin; None if not asked for."""
+    """Return the kernels of all rows, one after the other, and where those of each row begin; None if not requested."""
     listed = table._parts.get("kernels")
     if listed is None:
         return None

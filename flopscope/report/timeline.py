@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["MOST_BLOCKS", "Part", "section", "timeline_of"]
 
 MOST_BLOCKS = 1_500_000
-"""Of a page: past it, short neighbours in a lane are merged."""
+"""Blocks of a page; beyond it, short neighbours in a lane are merged."""
 
 MOST_PLACES = 1000
 """Devices and threads of a page: those with the most events are drawn, and the others counted."""
 
 MOST_LABELS = 20_000
-"""Names and launches of a page: those with the most time are told apart."""
+"""Names and launches of a page that are shown separately: those with the most time."""
 
 ANOTHER = "(another name)"
 
@@ -41,7 +41,7 @@ _TYPES = {"start": "i8", "duration": "i8", "busy": "i8", "bytes": "i8"}
 
 
 Identity = tuple[str, str, bool, str]
-"""Of a row: its name, kind of device, whether it is an annotation, and its shapes."""
+"""Name of a row, its kind of device, whether it is an annotation, and its shapes."""
 
 
 class Part(NamedTuple):
@@ -55,7 +55,7 @@ class Part(NamedTuple):
     shift: int = 0
     """ns to add to its times."""
     rows: Mapping[Identity, int] | None = None
-    """The rows of the page's table, of which the part's own may be others; None: ``row_of`` tells."""
+    """The rows of the page's table; the part's own rows may differ. None: see ``row_of``."""
     row_of: npt.NDArray[np.int64] | None = None
     """The row of the page for each row of the part's table, -1 for none; None: they are the same."""
 
@@ -206,7 +206,7 @@ def _leave_out(found: Sequence[_LaidOut]) -> dict[str, int]:
 
 
 def _lanes(found: Sequence[_LaidOut], columns: Columns) -> list[dict[str, Any]]:
-    """Return the lanes: what they hold, of which device, stream or thread and process, and their blocks."""
+    """Return the lanes: what they hold, their device, stream or thread and process, and their blocks."""
     return [
         {
             "part": columns.text(one.part.title) if len(found) > 1 else -1,

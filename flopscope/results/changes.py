@@ -21,14 +21,14 @@ Per = Literal["step", "call", "run"]
 Cause = Literal["calls", "work", "rate", "time", "replaced", "only a", "only b", "same"]
 
 LEAST = 0.05
-"""Of the time of a row: a smaller change has no cause."""
+"""Share of the time of a row; a smaller change has no cause."""
 SAME_LENGTH = 0.05
 """Runs without steps have the same length if their numbers of calls differ by less."""
 SECOND = 0.3
 """A second cause is stated if it explains this part of the change."""
 NAMES_SHOWN, NAME = 4, 40
 MOST_PAIRS = 100_000
-"""Of shapes of one name that are compared with each other."""
+"""Pairs of shapes of one name that are compared with each other."""
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ def _per_call(side: Side) -> str:
 
 
 def _known(values: Iterable[float]) -> bool:
-    """Return whether no value is 0 or NaN, of which min() is not sure to be."""
+    """Return whether no value is 0 or NaN; min() alone may miss NaN."""
     return all(value > 0 for value in values)
 
 

@@ -33,7 +33,7 @@ By = Literal["name", "shape"]
 @dataclass(frozen=True)
 @suggesting
 class Comparison:
-    """A comparison of two runs: an iterable of rows, the longest first, including those of one run only."""
+    """A comparison of two runs: an iterable of rows, the longest first, including rows that only one run has."""
 
     rows: list[ComparisonRow]
     """A row for each name and shape, the longest time first; to_dicts() has their columns."""
@@ -95,7 +95,7 @@ class Comparison:
     def total(self) -> ComparisonRow:
         """The sum of all rows of each run; unknown FLOPs and bytes are left out.
 
-        Work that the program states for a range is the work of the ops in it, so it counts only if no op's is known.
+        The stated work of a range is the work of its ops, so it counts only if the work of no op is known.
         """
         return ComparisonRow("total", total_of(self._sides("a")), total_of(self._sides("b")))
 
@@ -287,7 +287,7 @@ def _time(whole: Whole | None) -> float:
 def _with_replacements(
     found: list[Change], scale: Scale, rows: list[ComparisonRow], a: _Run, b: _Run, kind: str
 ) -> list[Change]:
-    """Join the changes of ops that replaced each other. Only profiles and traces tell."""
+    """Join the changes of ops that replaced each other, which only profiles and traces show."""
     from flopscope.results import changes, replaced, verdict
 
     if a.analysis is None or b.analysis is None or {"only a", "only b"} - {change.cause for change in found}:

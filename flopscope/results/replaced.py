@@ -25,7 +25,7 @@ __all__ = ["Piece", "middle_step", "pieces_of", "replacements"]
 
 STEP = "ProfilerStep*"
 MOST_PIECES = 4000
-"""Of a step: longer steps are aligned only in their first pieces."""
+"""Pieces of a step; of longer steps, only the first pieces are aligned."""
 OWN_RANGES = ("ProfilerStep", "Torch-Compiled Region", "TorchDynamo", "## Call Compiled", "Pregraph", "AOTDispatcher")
 """First words of ranges that torch opens itself, which do not name a part of the program."""
 FUSIBLE = ("pointwise", "reduction", "normalisation")

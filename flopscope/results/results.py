@@ -90,15 +90,15 @@ class Results(Summaries):
 
         peaks: the base of the shares. "measured": peaks measured on the devices that ran, at the first use of a device,
             which takes a few seconds, and then kept in the user's cache (not on the CPU if a GPU ran); "datasheet": the
-            vendor's; "none"; or rates that you state of the devices that ran, as "memory=8e11,bf16_tensor=2e14" in
-            bytes/s and FLOP/s. The default is "measured" for live profiles and "datasheet" for loaded traces, whose
+            vendor's; "none"; or rates that you state for the devices that ran, such as "memory=8e11,bf16_tensor=2e14"
+            in bytes/s and FLOP/s. The default is "measured" for live profiles and "datasheet" for loaded traces, whose
             shares are then the same on every machine. A CPU has no datasheet: its peaks are the measured ones that the
             trace carries, else those stored on this machine, if the trace is of its CPU. For a trace that names no CPU,
             "measured" takes the CPU of this machine.
         kernels: also find which kernels each op launched, for EventRow.kernels and EventTable.table(kernels=True).
 
-        Raises RuntimeError during recording and if nothing was recorded, and ValueError if what rows are to be
-        grouped by was not recorded.
+        Raises RuntimeError during recording and if nothing was recorded, and ValueError for a group that was not
+        recorded.
         """
         if group_by_stack_n and not self.with_stack:
             raise ValueError(f"group_by_stack_n={group_by_stack_n}: no stacks are recorded without with_stack=True")
@@ -127,8 +127,8 @@ class Results(Summaries):
         """Return the share of time whose work is known.
 
         The result is ``{"bytes": 0…1, "flops": 0…1, "unmodelled": [(name, µs), …]}``. The base is device
-        time, or the host time of the ops if no device was used. NaN for a profile without ops. Where there are any, it
-        also has:
+        time, or the host time of the ops if no device was used. NaN for a profile without ops. The result also has
+        these entries, unless they are empty:
 
         - "estimated": the time in ops whose work is a bound or an estimate, or that were inferred for kernels of
           graphs; "estimated_flops": the same where only the FLOPs are an estimate, as those of generated kernels;
@@ -143,8 +143,8 @@ class Results(Summaries):
     ) -> None:
         """Write the events as a Chrome trace, as torch.profiler does: JSON, compressed where ``path`` ends in .gz.
 
-        Slices that overlap without nesting have further rows, as "stream 7 (2)": viewers would drop them. Their
-        arguments name the true stream or thread.
+        Slices that overlap without nesting are in additional rows, such as "stream 7 (2)", because viewers would drop
+        them. Their arguments name the true stream or thread.
 
         ``use_python_export`` is accepted for compatibility with torch. work: also write the FLOPs, bytes, rates, % of
         the roofline and bound of each piece of device work and of its op, where they are known, and two counters for
@@ -192,7 +192,7 @@ class Results(Summaries):
     preset_metadata_json = add_metadata_json  # torch has both names
 
     def get_trace_id(self) -> str | None:
-        """Return the id that the traces of this cycle have, None before the first cycle."""
+        """Return the id of the traces of this cycle; None before the first cycle."""
         return self._trace_id
 
     def events(self) -> EventList:
@@ -217,16 +217,16 @@ class Results(Summaries):
         stacks.export_stacks(self._recorded("stacks"), path, metric)
 
     def lines(self) -> pandas.DataFrame:
-        """Return where the program was, by line, as sampled stacks have it; the longest time first.
+        """Return the time of the program by line, from sampled stacks, the longest time first.
 
-        A row stands for a line of the program, and the line within it, in what it called, that was running. Stacks are
-        sampled by ``profile(sample_stacks=True)`` and by ``flopscope run``; without them there are no rows.
+        A row is a line of the program together with the line that was running inside it, in a function that it called.
+        Stacks are sampled by ``profile(sample_stacks=True)`` and by ``flopscope run``; without them there are no rows.
 
         group: "main": the main thread; "threads": the other threads; "processes": the child processes.
         line, inside: "file:number function"; the same where the line called no other Python function.
         time, cpu_time: in µs, of the whole recording; of several threads, their sum.
         host, sync, data, recording, edges, other: µs in which a device waited for this line, by part of accounting(),
-            in the steps that are alike: the thread was there before it launched what ended the wait.
+            over similar steps: the thread was there before it launched the work that ended the wait.
 
         Raises RuntimeError during recording and if nothing was recorded.
         """
@@ -246,10 +246,10 @@ class Results(Summaries):
     def accounting(self, *, peaks: str | None = None) -> pandas.DataFrame:
         """Account for every instant of each device in each step: one column for each part, in µs.
 
-        The rows are those of each device and step, and one for the whole, whose ``step`` is missing. The parts are each
-        at least 0 and add up to ``total``:
+        There is a row for each device and step, and one for the whole, whose ``step`` is missing. The parts are at
+        least 0 and add up to ``total``:
 
-        ideal: least time that the peaks allow for the work that ran.
+        ideal: least time that the peaks allow for the work.
         compute, memory, latency, launch: time beyond it of the rows with that bound.
         unmodelled: time of work whose FLOPs and bytes, or whose peaks, are unknown.
         communication, copy: collectives during which nothing computed; copies and fills during which nothing else ran.
@@ -259,8 +259,9 @@ class Results(Summaries):
         other: idle for another reason.
 
         ``mfu`` is the time of the FLOPs at the peaks of their units, in percent of the time; ``mbu`` that of the bytes.
-        Unknown work adds nothing; without peaks they are NaN. Of a CPU program, the work is its ops, ``host`` the time
-        between them. ``peaks`` as in key_averages(). RuntimeError during recording and if nothing was recorded.
+        Unknown work adds nothing; without peaks they are NaN. The work of a CPU program is that of its ops, and
+        ``host`` is the time between them. ``peaks`` as in key_averages(). Raises RuntimeError during recording and if
+        nothing was recorded.
         """
         from flopscope.answers.accounting import accounting_frame
 
@@ -290,22 +291,21 @@ class Results(Summaries):
     ) -> pandas.DataFrame:
         """Return the accounting as it would be after a change, and without recording.
 
-        The columns and rows are those of accounting(). What recording is estimated to have cost is left out of the
-        times, so that without a change they are those of the unprofiled program.
+        The columns and rows are those of accounting(). The estimated cost of recording is subtracted, so that without a
+        change the times are those of the unprofiled program.
 
-        rule: follow the advice of this rule, or of several: the time that each finding claims is taken from the op or
-            idle time that it claims it from. FLOPs and bytes after a change of the work are unknown: ``mfu`` and
-            ``mbu`` are then NaN.
-        peaks: rates of the device by name: FLOP/s of a compute unit ("bf16_tensor"), bytes/s of "memory". The others
-            stay.
+        rule: follow the advice of one or several rules: the time that each finding claims is subtracted from its op or
+            idle time. FLOPs and bytes after a change of the work are unknown: ``mfu`` and ``mbu`` are then NaN.
+        peaks: rates of the device by name: FLOP/s of a compute unit ("bf16_tensor"), bytes/s of "memory". Other rates
+            do not change.
         host_us_per_launch: host time per piece of work that is launched, in µs; 0 for none, as in a CUDA graph. The
             device then waits only after it had to wait for another reason.
         dtype: the dtype of all float tensors, such as "bfloat16": bytes change with it, and products run on its
             compute unit.
-        device: another GPU, by a name of the datasheet such as "NVIDIA B200". Datasheets are then also compared on the
-            side of the profile.
+        device: another GPU, by a name of the datasheet such as "NVIDIA B200". The rates of the profile's device are
+            then those of its datasheet, too.
 
-        Rows that compute or memory bounds keep the share of their limit that they reach now; latency, launches,
+        Compute-bound and memory-bound rows keep the share of their limit that they reach now; latency, launches,
         communication and copies keep their time. Where the host limits a step, a faster device waits for it: time moves
         to ``host``. Rows whose limit is unknown after the change keep their time, as ``unmodelled``.
 
@@ -398,8 +398,8 @@ class Results(Summaries):
     def summary(self, *, peaks: str | None = None) -> Summary:
         """Return where the time went and what to change first, then utilization, steps, launches and communication.
 
-        The result shows itself as the last expression of a REPL or of a notebook's cell; scripts print() it. Its text
-        fits the terminal; ``to_dict()`` returns its facts. peaks: as in key_averages().
+        A REPL or a notebook's cell displays the result; scripts print() it. Its text fits the terminal; ``to_dict()``
+        returns its facts. peaks: as in key_averages().
         """
         from flopscope.results import summary
 
@@ -487,7 +487,7 @@ class Results(Summaries):
             return None
 
     def _unknown_peaks(self, core: Store, source: str, known: Mapping[str, Peaks]) -> dict[str, str]:
-        """Return the devices that ran and whose peaks are unknown, with the reason; none if none were asked for."""
+        """Return the devices that ran and whose peaks are unknown, with the reason; none if no peaks were requested."""
         devices = core.devices - {"cpu"} or {"cpu"}  # a trace whose ops all ran on a CPU names no device
         missing = set() if source == "none" else devices - known.keys()
         return {name: self._why_unknown(name, source) for name in sorted(missing)}

@@ -60,7 +60,7 @@ class EventRow:
 
     @property
     def kernels(self) -> list[tuple[str, int, float]]:
-        """Name, calls and µs of the kernels that an op launched, if key_averages(kernels=True) was asked for them."""
+        """Name, calls and µs of the kernels that an op launched; they need key_averages(kernels=True)."""
         return (self._table._parts.get("kernels") or {self._index: []})[self._index]
 
     @property
@@ -70,7 +70,7 @@ class EventRow:
 
     @property
     def group(self) -> str:
-        """What else the rows are grouped by than names, shapes and stacks: the step, the stream, the module, …"""
+        """The groups of the row other than name, shape and stack: the step, the stream, the module, …"""
         groups = self._table._groups
         words = ("category", "dtype", "module", "line", "stream", "step")
         values = (groups[word][self._index] for word in words if word in groups)
@@ -78,7 +78,7 @@ class EventRow:
 
     @property
     def use_device(self) -> str | None:
-        """The kind of device that the table has times of, such as "cuda", or None."""
+        """The kind of device whose times the table has, such as "cuda", or None."""
         return self._table.device_type if self._table.has_device else None
 
     def _own_time(self, on_device: bool) -> float:

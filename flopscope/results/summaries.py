@@ -37,7 +37,7 @@ class Summaries:
         achieved_occupancy: mean over the kernels, weighted by time, of 100 * min(blocks that an SM holds, blocks / SMs)
             * threads per block / threads per SM. The blocks that an SM holds follow CUDA's cuda_occupancy.h.
         tensor_core_time: share of the kernels' time in kernels that use the tensor cores, according to their names.
-            NaN where over 5 % of it is in products whose names do not tell.
+            NaN if over 5 % of it is in products whose names do not show it.
         idle: share of the time in which the device had no work: no kernel, copy or fill.
 
         Raises ValueError for an unknown step.
@@ -47,7 +47,7 @@ class Summaries:
         return summary.gpu_summary(self._recorded("GPU summary"), step)
 
     def step_breakdown(self) -> pandas.DataFrame:
-        """Return the time breakdown of each step in µs: a row per step, or one (step None) for a profile without.
+        """Return the time breakdown of each step in µs: a row per step, or one row with step None without steps.
 
         A step begins with its start on the host or the end of the step before it, and ends with its end on the host or
         the end of the last device work launched in it, whichever is later. Each moment counts once, for the first of
@@ -132,8 +132,8 @@ class Summaries:
 
         The columns are ``device``, ``start`` and ``duration`` in µs as in events(), and one for each counter: bytes
         counted in the sample ("dram_bytes_read", "l2_bytes", …), or shares in percent ("sm_active",
-        "tensor_active"). Counters that a trace brought along have its names and units. Values that a sample lacks are
-        NaN. There are no rows without counters. Raises RuntimeError during recording and if nothing was recorded.
+        "tensor_active"). Counters read from a trace keep its names and units. Values that a sample lacks are NaN. There
+        are no rows without counters. Raises RuntimeError during recording and if nothing was recorded.
         """
         from flopscope.answers import counted
 

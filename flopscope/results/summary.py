@@ -75,7 +75,7 @@ OF_A_CPU = ("other_cpu", "other")
 LABELS = {"communication": "comm", "data_loading": "loading", "other_cpu": "cpu"}  # short labels of columns
 STEPS_SHOWN = 6
 MOSTLY = 0.5
-"""Of the time: with more unmodelled work, the option that records shapes is said first."""
+"""Share of the time; with more unmodelled work, the option that records shapes comes first."""
 NAME_WIDTH = 18
 
 

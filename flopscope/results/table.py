@@ -83,8 +83,8 @@ class EventTable:
 
     It is not a subclass of collections.abc.Sequence: polars treats those as lists of objects rather than as tables.
 
-    columns: the values of each column by name, in the order and the units of COLUMNS; all of one length. NaN as a
-        category: that of the name.
+    columns: the values of each column by name, in the order and the units of COLUMNS; all of one length. A category
+        that is NaN follows from the name.
     meta: facts about the whole table; the attributes of the same names document them. Optional entries have a value for
         each row: "top_level" (whether some event has no parent; default True), "stacks" (EventRow.stack, if rows are
         grouped by stack) and "ranks" (EventRow.rank, in a table of several ranks).
@@ -290,7 +290,7 @@ class EventTable:
         return (EventRow(self, i) for i in reversed(range(len(self))))
 
     def index(self, row: EventRow) -> int:
-        """Return the index of a row of this table; ValueError for a row of another."""
+        """Return the index of a row of this table. Raise ValueError for a row of another table."""
         return list(self).index(row)
 
     def count(self, row: EventRow) -> int:
@@ -379,8 +379,8 @@ class EventTable:
         time_unit: "s", "ms" or "us" for every time; None chooses for each.
         roofline: add FLOPs, bytes, rates, share of the roofline and bound, with notes on them below the table. If
             False, the text equals torch.profiler's.
-        brief: fit the text to the terminal, as print() of a table does: names and shapes are cut in the middle, columns
-            give way in the order of their importance. The arguments from max_src_column_width on have no meaning then.
+        brief: fit the text to the terminal, as print() of a table does: names and shapes are cut in the middle, and the
+            least important columns are left out. Arguments of torch's layout are then ignored.
         width: the width of fitted text in characters, at least 40; 0 shows all columns, names and shapes in full.
         kind: the rows, see `of_kind`. None for all in torch's layout, and for ops, with ranges apart, in fitted text.
         kernels: list the kernels of each op below it (after key_averages(kernels=True)).

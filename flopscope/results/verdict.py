@@ -17,7 +17,7 @@ from flopscope.support.units import percent_text, ratio_text, short_time_text
 __all__ = ["Whole", "full_name", "launch_text", "sentences", "unrecorded", "whole_of"]
 
 LEAST = 0.01
-"""Of the longer step: smaller differences are not mentioned."""
+"""Share of the longer step below which a difference is not mentioned."""
 FEWER = 0.02
 NEXT = 0.25
 """Further changes are mentioned if they are at least this part of the largest: of ops, and of idle time."""
@@ -166,7 +166,7 @@ def _signed(time: float) -> str:
 @dataclass(frozen=True)
 class _Phrase:
     change: float
-    """Of the time of b, in µs."""
+    """Change of the time of b, in µs."""
     text: str
 
 
@@ -195,7 +195,7 @@ def _phrases(
 
 
 def _largest(phrases: Sequence[_Phrase], least: float) -> list[_Phrase]:
-    """Return the phrases whose change is above ``least`` and not small beside the largest."""
+    """Return the phrases whose change is above ``least`` and not small compared with the largest."""
     largest = max((abs(phrase.change) for phrase in phrases), default=0.0)
     return [phrase for phrase in phrases if abs(phrase.change) > least and abs(phrase.change) >= NEXT * largest]
 

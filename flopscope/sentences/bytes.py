@@ -52,7 +52,7 @@ class ChannelsLast(NamedTuple):
 
     time: float
     calls: float
-    """Of the convolutions."""
+    """Calls of the convolutions."""
     per: str
 
     @property
@@ -97,11 +97,11 @@ class Chains(NamedTuple):
     """Memory-bound ops over equally many elements, one after another."""
 
     names: Sequence[str]
-    """Of one chain, in its order."""
+    """Ops of one chain, in its order."""
     several: bool
     """There are other chains."""
     time: float
-    """Of the traffic between the ops of all chains."""
+    """Time of the traffic between the ops of all chains."""
     compiled: bool
     """torch.compile compiles other parts of the program."""
 

@@ -22,7 +22,7 @@ class WaitsForRanks(NamedTuple):
     waited: float
     per: str
     calls: int
-    """That waited, in all steps."""
+    """Calls that waited, in all steps."""
     collectives: int
     steps: int
 

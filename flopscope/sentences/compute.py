@@ -156,7 +156,7 @@ class Padded(NamedTuple):
     products: float
     per: str
     share: float
-    """Of the limit, in percent, that the longest reaches."""
+    """Percent of the limit that the longest reaches."""
     usual: float
     vocabulary: bool = False
     """The size is that of the vocabulary: an embedding has so many rows, and a loss or a choice so many classes."""
@@ -213,10 +213,10 @@ class FarOp(NamedTuple):
     op: str
     kernel: str
     blocks: int
-    """Of its grid; 0: unknown."""
+    """Blocks of its grid; 0: unknown."""
     time: float
     share: float
-    """Of the limit, in percent; NaN: the limit is unknown."""
+    """Percent of the limit; NaN: the limit is unknown."""
     usual: float
     """What such ops reach, in percent; NaN: unknown."""
     such: str

@@ -71,7 +71,7 @@ class Warmup(NamedTuple):
 
 
 RECOMPILES = 2
-"""Later steps in which torch.compile compiles before that is told."""
+"""Later steps in which torch.compile must compile before the advice says so."""
 
 
 class DataWait(NamedTuple):
@@ -117,7 +117,7 @@ class DataWait(NamedTuple):
 
 
 class Copies(NamedTuple):
-    """Copies between host and device beside which nothing computed."""
+    """Copies between host and device during which nothing computed."""
 
     exposed: float
     per: str
@@ -225,9 +225,9 @@ class Waits(NamedTuple):
 
     call: str
     ops: tuple[str, ...]
-    """Those around the call, innermost first."""
+    """Ops around the call, innermost first."""
     calls: int
-    """That waited, in all steps."""
+    """Calls that waited, in all steps."""
     steps: int
     idle: float
     earlier: float
@@ -295,7 +295,7 @@ class Launches(NamedTuple):
     launches: float
     """API calls that launched work."""
     late: float | None
-    """Those that came late, in percent, as in the table of launches; None: there are several devices."""
+    """Late launches in percent, as in the table of launches; None: there are several devices."""
     torch: bool
     """Whether the program is one of PyTorch."""
 

@@ -39,7 +39,7 @@ NO_GAIN = {
     "warmup": "the first use of code takes about {} of the time",
     "straggler": "waiting takes about {} of the time",
 }
-"""Of rules whose advice does not itself shorten the program: what the saving is."""
+"""What the saving is, for rules whose advice does not itself shorten the program."""
 
 
 def gain_text(rule: str, percent: float) -> str:

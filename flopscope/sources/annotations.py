@@ -36,7 +36,7 @@ def read_annotations(path: str) -> dict[int, str]:
         try:
             content = json.load(file)
         except ValueError as problem:
-            raise ValueError(printable(f"{path}: these annotations of graph nodes are no JSON: {problem}")) from None
+            raise ValueError(printable(f"{path}: these annotations of graph nodes are not JSON: {problem}")) from None
     names: dict[int, str] = {}
     for node, given in content.items():
         if not node.isdecimal() or int(node) >= 1 << 64 or not isinstance(given, list):
@@ -64,7 +64,7 @@ def _name_of(annotation: Any) -> str:
 
 
 def merged(paths: Iterable[str], rank: int | None) -> dict[int, str]:
-    """Return the annotations of files, of which those of other ranks are left out.
+    """Return the annotations of files, without those of other ranks.
 
     Raise ValueError if the files are of several ranks and that of the trace is unknown, as each rank has its own ids.
     """

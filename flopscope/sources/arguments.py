@@ -65,7 +65,7 @@ def record_arguments(torch: Any) -> Callable[[], None]:
     calls, active = _calls, True
 
     class Range:
-        """As _RecordFunctionFast, with the arguments in a call of their own."""
+        """Like _RecordFunctionFast, with the arguments in a call of their own."""
 
         def __init__(self, name: str, input_values: Any = (), keyword_values: Any = None) -> None:
             self._range = fast(name, input_values or (), keyword_values or {})

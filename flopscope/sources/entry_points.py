@@ -19,7 +19,7 @@ def load_when_needed() -> None:
 def _load() -> None:
     """Call the functions that installed packages name in the group. Each registers its rules by register_work().
 
-    One that fails is warned of, and does not keep the others from loading.
+    If one fails, a warning says so, and the others are still loaded.
     """
     from importlib.metadata import entry_points
 

@@ -19,7 +19,7 @@ __all__ = ["START", "Problems", "read_trace"]
 BATCH = 4 << 20  # bytes scanned at once: enough for several threads
 AHEAD = 8  # batches by which reading and decompression may be ahead of scanning
 SLOW = 1 << 30  # bytes, above which a progress bar is shown
-START = 64 << 10  # bytes by which a file that is no trace is recognised
+START = 64 << 10  # bytes by which a file that is not a trace is recognised
 
 
 class Problems(Protocol):

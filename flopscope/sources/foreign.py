@@ -1,4 +1,4 @@
-"""Files that are no traces: what they are, by their first bytes, and what to do instead."""
+"""Files that are not traces: what they are, by their first bytes, and what to do instead."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ FOREIGN = (
     Foreign(
         lambda start: b"brain.Event:" in start[:64],
         "a TensorBoard events file",
-        "it holds scalars, not ops; torch.profiler's traces lie beside it as *.pt.trace.json, if it recorded any",
+        "it holds scalars, not ops; traces of torch.profiler are *.pt.trace.json in the same folder",
     ),
     Foreign(
         lambda start: _is_pickle(start) and b"device_traces" in start,
@@ -148,7 +148,7 @@ FOREIGN = (
 
 
 def foreign_file(start: bytes, name: str = "") -> Foreign | None:
-    """Return what a file is that begins with these bytes and is no trace; None if that is unknown."""
+    """Return what a file is that begins with these bytes and is not a trace; None if that is unknown."""
     if name.endswith(".py"):
         return _PYTHON
     return next((kind for kind in FOREIGN if kind.matches(start)), None)

@@ -191,8 +191,8 @@ def load_trace(
     """Read a trace from a path, bytes or a binary file object.
 
     Traces of torch.profiler (Kineto) and flopscope, SQLite exports of Nsight Systems, and rocprofv3's databases, JSON
-    and traces of kernels in CSV are read; docs/captures.md describes the latter. A report of Nsight Systems (.nsys-rep)
-    is read if nsys is installed, which exports it.
+    and kernel traces in CSV are read; docs/captures.md describes the latter. A report of Nsight Systems (.nsys-rep) is
+    read if nsys is installed, which exports it.
 
     The file may be compressed by gzip or zstandard, regardless of its name. Only the events are kept in memory, so a
     file may be larger than memory; plain files are read by several threads. The rows equal torch's
@@ -204,16 +204,15 @@ def load_trace(
 
     ``captures`` names traces recorded while the program captured its CUDA or HIP graphs, as vLLM and SGLang write
     them: files, folders or patterns. The kernels of a replayed graph then belong to the ops of the capture. Launches
-    are joined to captured graphs by the names and the order of their kernels; what does not match is counted in
-    ``Trace.graphs`` and in a warning. Without a capture, a kernel of a graph belongs to the op that launched the same
-    kernel with the same grid elsewhere in the file, if that is unambiguous; ``coverage()["estimated"]`` names the op.
-    Among the captures may be PyTorch's annotations of graph nodes, kernel_annotations_*.json: their names become ranges
-    around the kernels of the nodes.
+    are joined to captured graphs by the names and the order of their kernels; ``Trace.graphs`` and a warning count
+    those that do not match. Without a capture, a kernel of a graph belongs to the op that launched the same kernel with
+    the same grid elsewhere in the file, if that is unambiguous; ``coverage()["estimated"]`` names the op. Among the
+    captures may be PyTorch's annotations of graph nodes, kernel_annotations_*.json: their names become ranges around
+    the kernels of the nodes.
 
     Issue a UserWarning, and return what could be read, if the trace is truncated, if events were omitted, or if events
-    contradict each other. Raise ValueError, naming the file, the byte and what was expected, if the source is not a
-    trace, and what it is where that is known; OSError if it cannot be read; ImportError if no library for zstandard is
-    installed.
+    contradict each other. Raise ValueError if the source is not a trace, naming the file, the byte, what was expected
+    and, if known, what the file is; OSError if it cannot be read; ImportError if no library for zstandard is installed.
     """
     return load_with(source, max_bytes, None if captures is None else partial(read_captures, captures, max_bytes))
 
@@ -338,7 +337,7 @@ class _Problems(AbstractContextManager["_Problems"]):
             raise ValueError(f"it has more than {limit:,} bytes of text, the limit set by max_bytes")
 
     def check_kind(self, report: Mapping[str, Any]) -> None:
-        """Raise NotATrace if there are events, and none of them is one that torch or flopscope writes.
+        """Raise NotATrace if there are events, but none that torch or flopscope writes.
 
         A trace of torch in which nothing ran is empty: it has the head of torch's traces, and no slices.
         """
@@ -435,7 +434,7 @@ def _metadata(head: bytes) -> dict[str, Any]:
 
 
 def _cpu_of(source: str, metadata: Mapping[str, Any]) -> CPU | None:
-    """Return the CPU that the head of a trace describes; a warning tells of peaks that are none."""
+    """Return the CPU that the head of a trace describes; warn of invalid peaks."""
     try:
         return CPU.of_head(metadata)
     except ValueError as problem:

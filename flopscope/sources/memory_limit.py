@@ -71,7 +71,8 @@ class MemoryLimit:
 class SteadyGrowth:
     """How much a process has grown since now at a steady rate, as it does by the records of torch's profiler.
 
-    torch tells nobody how much it has recorded. Records grow as long as ops run, while the data of a program comes at
+    torch does not expose how much it has recorded. Records grow as long as ops run, while the data of a program comes
+    at
     once or in its own time: so the rate is the least one of several parts of the last two thirds of the time. The size
     of a part is its least, as tensors come and go.
     """
@@ -116,7 +117,8 @@ def recording_limit(prof: Any, warn: Callable[[str], object], stop: Callable[[st
 
     def taken_by_torch() -> tuple[float, str]:
         nbytes = growth.look()
-        grows = f"the memory of this process grows by {memory_text(int(growth.rate))}/s; a recording that grows so"
+        rate = memory_text(int(growth.rate))
+        grows = f"the memory of this process grows by {rate}/s; a recording that grows at this rate"
         return TORCHS_AT_END * nbytes, grows
 
     growth = SteadyGrowth()

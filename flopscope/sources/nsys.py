@@ -191,7 +191,7 @@ def _diagnostics(database: Database) -> list[dict[str, str]]:
 
 
 _SEVERITIES: dict[object, str] = {0: "unknown", 1: "info", 2: "warning", 3: "error", 4: "verbose"}
-"""As exports of 2026 name them, for those without the table of names."""
+"""Names in exports of 2026, for exports without the table of names."""
 _ORDER = ("fatal", "error", "warning")
 _INFORM = ("info", "verbose")
 _TELLS = re.compile(r"\b(no|not|cannot|failed|unable|unsupported)\b|collected:?\s+0\b", re.IGNORECASE)
@@ -199,7 +199,8 @@ _MOST_SAYINGS, _MOST_TEXT = 5, 400
 
 
 def sayings(nsys: Mapping[str, Any]) -> Iterable[str]:
-    """Yield what nsys said of a recording without kernels, as sentences; none for a recording that has some."""
+    """Yield what nsys reported about a recording without kernels, as sentences; nothing for a recording with
+    kernels."""
     said = nsys.get("diagnostics") or []
     if nsys.get("tables", {}).get("CUPTI_ACTIVITY_KIND_KERNEL"):
         return
@@ -208,16 +209,13 @@ def sayings(nsys: Mapping[str, Any]) -> Iterable[str]:
         yield f"nsys reported while it recorded ({one['severity']}): {text}"
     if len(said) > _MOST_SAYINGS:
         more = plural(len(said) - _MOST_SAYINGS, "more report")
-        yield f'nsys said more: metadata["nsys"]["diagnostics"] has {more}.'
+        yield f'nsys reported more: metadata["nsys"]["diagnostics"] has {more}.'
 
 
 def _notes(nsys: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]:
     major = re.match(r"\d+", str(nsys.get("schema") or ""))
     if major and int(major[0]) > NEWEST_SCHEMA:
-        yield (
-            f"its schema is {nsys['schema']}, newer than {NEWEST_SCHEMA}.x: what this version knows of it was read, "
-            f"the rest was not"
-        )
+        yield (f"its schema is {nsys['schema']}, newer than {NEWEST_SCHEMA}.x: only what this version knows was read")
     if not report["events"]:
         yield "it has no kernels, API calls or ranges; record with nsys profile --trace=cuda,nvtx,cublas"
         yield from sayings(nsys)

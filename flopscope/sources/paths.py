@@ -1,4 +1,4 @@
-"""The files that a path, a folder or a pattern stands for."""
+"""The files that a path, a folder or a pattern selects."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ SHOWN = 3  # skipped files that a warning names
 
 
 class Found(NamedTuple):
-    """What a source stands for."""
+    """The files that a source selects."""
 
     paths: list[str]
-    searched: bool = False  # a folder or a pattern: what is no trace is skipped
-    skipped: tuple[str, ...] = ()  # names of files that are no traces according to their names
+    searched: bool = False  # a folder or a pattern: files that are not traces are skipped
+    skipped: tuple[str, ...] = ()  # files whose names are not those of traces
 
 
 def listed(names: Sequence[str]) -> str:
@@ -38,7 +38,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def find_traces(source: str) -> Found:
-    """Return the traces that a path, a folder or a pattern stands for.
+    """Return the traces that a path, a folder or a pattern selects.
 
     Files of rocprofv3 that are read together with its trace of kernels are neither listed nor skipped.
     """

@@ -43,13 +43,13 @@ _background: Callable[[str], object] | None = None
 
 
 def set_background(give_way: Callable[[str], object]) -> None:
-    """Set the function that ends a recording of which the program knows nothing, given what takes its place."""
+    """Set the function that ends the recording of an unchanged program, given what takes its place."""
     global _background
     _background = give_way
 
 
 def make_way(what: str) -> None:
-    """End a recording of which the program knows nothing, before ``what`` begins."""
+    """End the recording of an unchanged program before ``what`` begins."""
     if _background is not None:
         _background(what)
 
@@ -99,10 +99,10 @@ class profile(Results):
         ``counter_timeline()``. Where counters are unavailable, a warning says why, and the profile has none;
         "require" raises RuntimeError instead.
     counter_interval_us: µs between samples, 1 to 1e6. None: 2.5 µs for 0.1 s; if the profile goes on, 100 µs and more,
-        with windows of 2.5 µs and rests in between.
+        with windows of 2.5 µs and pauses in between.
 
     sample_stacks: True also samples where the Python threads are, every one to two milliseconds, at less than 2 % of
-        the time: ``lines()`` and ``summary()`` tell the lines that took the time, and those that a device waited for.
+        the time: ``lines()`` and ``summary()`` show the lines that took the time, and those that a device waited for.
 
     custom_trace_id_callback: called at the beginning of each cycle; returns its trace id, a string. By default ids are
         random.
@@ -303,7 +303,7 @@ class profile(Results):
         self._warm_up()
         self._sample()
         if self._count() and self._live is not None:
-            self._live.restart()  # the time that it took to start the counters is no part of the profile
+            self._live.restart()  # starting the counters is not part of the profile
         self._keep(self._live)
 
     def _forget_warm_up(self) -> None:

@@ -1,4 +1,4 @@
-"""The recording of a program that knows nothing of it: by torch's profiler once torch is imported, before by ours."""
+"""The recording of an unchanged program: by torch's profiler once torch is imported, before that by flopscope's."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Recording:
     ``settings`` are record_shapes, with_stack, profile_memory, counters and sample_stacks. ``torch_profile`` returns
     the class ``flopscope.torch.profile``; it is called after the program has imported torch. ``tell`` prints a message.
 
-    Nothing here raises an exception into the program: a failure is told, and ends the recording.
+    Nothing here raises an exception into the program: a failure prints a message and ends the recording.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class Recording:
             return
         by_steps = self._window is not None and self._window.unit == "steps"
         if not (self._steps.count or by_steps or self._expects_steps):
-            return  # a program without steps shall have none; steps are seen at their end
+            return  # do not mark steps in a program without any; steps are seen at their end
         self._step_name = name = f"ProfilerStep#{self._steps.count}"
         if isinstance(self._prof, profile):
             live = self._prof._live
@@ -390,7 +390,9 @@ class Recording:
             return
         with self._lock:
             if self._state == "recording":
-                self._tell(f"the program starts {who}, beside which nothing else can record: this recording ends here")
+                self._tell(
+                    f"the program starts {who}, and nothing else can record at the same time: this recording ends here"
+                )
                 self._safely(self._close)
 
     # The end ----------------------------------------------------------------------------------------------------------
@@ -423,7 +425,7 @@ class Recording:
             if self._settings.get("counters"):
                 self._tell_of_counters(prof)
         if self._lacks_first:
-            self._tell("step 0 is recorded, but not marked: its end was its first sign; --steps 0: marks it")
+            self._tell("step 0 is recorded, but not marked: only its end was seen; --steps 0: marks it")
         if isinstance(prof, profile) and not _are_measured(prof):
             prof._usual_peaks = "datasheet"  # measuring takes seconds, and memory that the program may hold
         return prof
@@ -472,7 +474,7 @@ class Recording:
 
 
 LEAST_SAMPLED = 10_000_000
-"""ns: lines of a shorter time say nothing."""
+"""ns; shorter lines are not significant."""
 NO_OPS = "the program ran no op of torch or flopscope in this process"
 _UNUSED = (
     "torch was imported, but no GPU and no torch.nn.Module was used; with CUDA_VISIBLE_DEVICES= (empty), torch is "

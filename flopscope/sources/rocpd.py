@@ -139,7 +139,7 @@ class _Process:
         )
 
     def _stream(self, name: str) -> tuple[str, ...]:
-        """Return the column that tells streams apart: the queue where the program used only the default stream."""
+        """Return the column that distinguishes streams: the queue if the program used only the default stream."""
         return ("stream_id", "queue_id") if self.database.has(self.table(name), "stream_id", "<> 0") else ("queue_id",)
 
     def _dispatches(self) -> Query:
@@ -235,10 +235,7 @@ def _notes(schema: str | None, report: Mapping[str, Any]) -> Iterator[str]:
         yield "it has no kernels, API calls or ranges; record with rocprofv3 --runtime-trace --output-format rocpd"
     major = re.match(r"\d+", schema or "")
     if major and int(major[0]) > max(SCHEMAS):
-        yield (
-            f"its schema is {schema}, newer than {max(SCHEMAS)}.x: what this version knows of it was read, the rest "
-            f"was not"
-        )
+        yield (f"its schema is {schema}, newer than {max(SCHEMAS)}.x: only what this version knows was read")
 
 
 def _metadata(processes: list[_Process]) -> dict[str, Any]:

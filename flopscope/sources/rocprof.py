@@ -204,7 +204,7 @@ class _Tool:
         return _mapping(record.get("correlation_id")).get("internal")
 
     def _stream(self, record: Mapping[str, Any], queue: object) -> Any:
-        """Return what tells streams apart: the queue where the program used only the default stream, 0."""
+        """Return what distinguishes streams: the queue if the program used only the default stream, 0."""
         return _mapping(record.get("stream_id") if self._has_streams else queue).get("handle")
 
     def _operation(self, record: Mapping[str, Any]) -> str | None:
@@ -307,7 +307,7 @@ def read_beside(paths: Iterable[str]) -> set[str]:
 
 
 def read_csv(path: str, reader: _core.DatabaseReader, store: _core.Store) -> Result:
-    """Read a trace of kernels, and those of calls, copies, ranges, memory and counters that rocprofv3 wrote beside it.
+    """Read a kernel trace, and the files of calls, copies, ranges, memory and counters in its folder.
 
     Or counters of kernels, without a trace of them.
 
@@ -394,7 +394,7 @@ def _add_csv_counter(rows: _Rows, line: Mapping[str, str], agents: Mapping[str, 
 def _add_csv_kernel(
     rows: _Rows, line: Mapping[str, str], agents: Mapping[str, int], seen: set[object], stream: str
 ) -> bool:
-    """Add a kernel; ``stream`` is the column that tells streams apart.
+    """Add a kernel; ``stream`` is the column that distinguishes streams.
 
     A kernel that was counted has a line for each counter; ``seen`` keeps those that were added.
     """

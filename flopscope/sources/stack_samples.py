@@ -76,7 +76,7 @@ class StackSamples:
             shutil.rmtree(self._folder, ignore_errors=True)  # those that still run see it, and stop to sample
             self._folder = ""
         own, folders = source_folders()
-        launchers = (f"{own}cli{os.sep}",)  # what ran before `flopscope run` called the program is not of it
+        launchers = (f"{own}cli{os.sep}",)  # what ran before `flopscope run` called the program does not belong to it
         self._sampler.pour(store, launchers, (own,), self._libraries, tuple(folders))
 
     # Forks: no thread of ours does anything at one, so that the child finds every lock open.
@@ -97,7 +97,7 @@ class StackSamples:
         try:
             self._sampler = _core.StackSampler(log=os.path.join(self._folder, str(os.getpid())))
             self._sampler.start()
-        except (OSError, RuntimeError):  # the folder is gone: nobody reads it
+        except (OSError, RuntimeError):  # the folder was removed, so there is no reader
             _sampling.discard(self)
 
 

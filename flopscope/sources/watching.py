@@ -96,8 +96,8 @@ def watch_graphs(*, with_stack: bool = False) -> GraphWatch:
     log holds 262,144 launches; the kernels of further ones are matched by their order alone, and a warning says so.
 
     During a capture by torch, torch's profiler records the ops of the CPU, unless a profile of torch is running, which
-    then tells the ops itself. The watch holds CUPTI's subscription, of which there is one per process; it takes that of
-    an idle torch.profiler, which works without it. It does not initialize CUDA. Calling the function again changes
+    then has the ops itself. The watch holds CUPTI's subscription, the only one of the process; it takes that of an idle
+    torch.profiler, which works without it. It does not initialize CUDA. Calling the function again changes
     ``with_stack``.
 
     Return the watch, which is also a context manager that ends watching. Raise RuntimeError if CUPTI is unavailable or
@@ -145,7 +145,7 @@ def _why_not_begun() -> str:
 def watch_in_background(*, with_stack: bool) -> None:
     """Watch graphs for a recording of a program that did not ask for it, if there is a GPU.
 
-    Loads nothing without one, does not initialize CUDA, and issues no warning: why_unwatched() tells what failed.
+    Loads nothing without one, does not initialize CUDA, and issues no warning: why_unwatched() returns what failed.
     """
     global _background, _with_stack, _unwatched
     if os.environ.get(ENVIRONMENT) == "0":
@@ -198,7 +198,7 @@ def watch_if_asked() -> None:
 
 
 class _Capture:
-    """What runs beside the capture of one graph: a recorder for flopscope's ranges and ops, a profile for torch's."""
+    """What runs during the capture of one graph: a recorder for flopscope's ranges and ops, a profile for torch's."""
 
     def __init__(self) -> None:
         self.begin = _core.clock()
@@ -208,7 +208,7 @@ class _Capture:
         self._marks = _mark_clock(self._torch)
 
     def end(self) -> None:
-        """Stop recording, and tell the core what was open when nodes were created."""
+        """Stop recording, and pass to the core what was open when nodes were created."""
         self._marks += _mark_clock(self._torch)
         end = _core.clock()
         if self._recorder is not None:
@@ -304,7 +304,7 @@ def _ended(graph: object) -> None:
 
 
 def _wrap(owner: Any, begins: str, ends: str) -> None:
-    """Let a class's methods that begin and end a capture tell."""
+    """Hook a class's methods that begin and end a capture."""
     begin, end = getattr(owner, begins), getattr(owner, ends)
 
     def begin_capture(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -63,9 +63,8 @@ def work(
         list of tensors that of all, or a list of one per tensor.
     values: one per argument: a number, a bool, a string or a list of these; None for a tensor and for no value.
 
-    What the rules cannot tell from these arguments is NaN, and ``why`` says what was wrong. Raise ValueError for an
-    unknown dtype and a size that is below 0 or no 64-bit integer, TypeError for a shape that is not a sequence of
-    integers.
+    Work that does not follow from these arguments is NaN, and ``why`` gives the reason. Raise ValueError for an unknown
+    dtype and a size that is below 0 or no 64-bit integer, TypeError for a shape that is not a sequence of integers.
 
         fs.work("aten::mm", [(4096, 4096), (4096, 1024)], "bfloat16")
         fs.work("aten::convolution", [(8, 3, 224, 224), (64, 3, 7, 7)], "float16",
@@ -83,7 +82,7 @@ def work(
     arguments = [_argument(*each) for each in zip(entries, kinds, given, strict=True)]
     dims, types, concrete = (list(column) for column in zip(*arguments, strict=True)) if arguments else ([], [], [])
     found = _core._work_of_torch(name, dims, types, [[] for _ in dims], concrete)
-    if found["of_launched"]:  # only its kernels would tell
+    if found["of_launched"]:  # only its kernels would show it
         found |= dict.fromkeys(("flops", "bytes_read", "bytes_written", "bytes_moved"), math.nan)
     return Work(
         flops=found["flops"],
@@ -106,10 +105,10 @@ def roofline_time(
 ) -> float:
     """Return the least time in µs that a device allows for work: the larger of FLOPs / peak and bytes / bandwidth.
 
-    of: a Work, as of work(), or a number of FLOPs, with the ``bytes`` that they move and the compute ``unit`` that does
-        them, such as "bf16_tensor".
-    device: "cuda" or "cpu" for one of this machine, with its measured peaks if it has any; or the name of a device as
-        its driver reports it, which need not be here: "NVIDIA H200". By default the device of new tensors.
+    of: a Work, such as work() returns, or a number of FLOPs, with the ``bytes`` that they move and the compute ``unit``
+        that does them, such as "bf16_tensor".
+    device: "cuda" or "cpu" for one of this machine, with its measured peaks if it has any; or the name of any device as
+        its driver reports it: "NVIDIA H200". By default the device of new tensors.
 
     NaN if the FLOPs, the bytes or a peak that decides is unknown. Raise ValueError for a device or a unit that is
     unknown, and for FLOPs or bytes that are negative or infinite.

@@ -6,6 +6,6 @@ __all__ = ["UNKNOWN_ID", "UNKNOWN_TIME", "WORK"]
 
 UNKNOWN_ID = 2**32 - 1
 UNKNOWN_TIME = -(2**63)
-"""Of times in ns."""
+"""Marks an unknown time in ns."""
 WORK = ("kernel", "memcpy", "memset", "interval")
 """The kinds of events that keep a device busy."""

@@ -24,7 +24,7 @@ class Hints(NamedTuple):
     graphs: str = "Call fs.watch_graphs() before graphs are captured, or load_trace(…, captures=…) or --captures."
     """Why the capture of CUDA graphs is unknown, or what to do: a sentence."""
     said: tuple[str, ...] = ()
-    """What the program that recorded said of the recording."""
+    """What the recording program reported about the recording."""
     busy: str = ""
     """Why all times are longer than they need be: a sentence."""
 
@@ -58,21 +58,21 @@ RUN_HINTS = Hints(
         "counters": "--counters",
     },
 )
-"""Of flopscope run."""
+"""Hints of flopscope run."""
 _WITHOUT_OPS = (
     "The work is unknown, because no op that did it was recorded. ProfilerActivity.CPU with record_shapes=True records "
     "ops; those of a replayed graph are in its capture (fs.watch_graphs(), captures=…); state other work by "
     "fs.record_function(…, flops=…, bytes=…)."
 )
 WITHOUT_OPS = HINTS._replace(shapes=_WITHOUT_OPS, advice=_WITHOUT_OPS)
-"""Of a trace of torch without ops."""
+"""Hints of a trace of torch without ops."""
 ON_CPU_WITHOUT_OPS = (
     "The work of the ranges is unknown, because no op that did it was recorded: state it by fs.record_function(…, "
     "flops=…, bytes=…, unit=…)."
 )
-"""Of a program on a CPU that is none of torch."""
+"""Hint of a CPU program that does not use torch."""
 LINES_ALONE = (
     "No op of torch or flopscope was recorded, so no work is known; calls of NumPy and other libraries count for the "
     "line that made them. State the work of a part, and it is rated: fs.record_function(…, flops=…, bytes=…, unit=…)."
 )
-"""Of a profile that has sampled lines and nothing else."""
+"""Hint of a profile that has sampled lines and nothing else."""

@@ -1,4 +1,4 @@
-"""What launchers of parallel programs tell a process: its rank, and the number of processes."""
+"""What launchers of parallel programs pass to a process: its rank, and the number of processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RANK_VARIABLES = (  # torchrun; Open MPI; MPICH and Intel MPI; SLURM
 def rank_in(environment: Mapping[str, Any]) -> dict[str, int] | None:
     """Return {"rank": …, "world_size": …} from the environment of a process (untrusted); None if it names no rank.
 
-    "world_size" is missing if the launcher does not tell it. Of several launchers, the first with several processes
+    "world_size" is missing if the launcher does not provide it. Of several launchers, the first with several processes
     counts.
     """
     found = []

@@ -1,4 +1,4 @@
-"""The standard error that a process began with, for messages beside a program that may have replaced or closed it."""
+"""The standard error that a process began with, for messages while a program may have replaced or closed it."""
 
 from __future__ import annotations
 

@@ -6,5 +6,5 @@ import os
 
 __all__ = ["FOLDER", "VERSION"]
 
-VERSION = "0.5.0"
+VERSION = "0.6.0"
 FOLDER = os.path.dirname(os.path.dirname(__file__))

@@ -217,7 +217,7 @@ class Start:
         return undo
 
     def _is_foreign(self, root: str, modules: dict[str, Any]) -> bool:
-        """Whether a top-level module is another one than the same import would have found at the start."""
+        """Whether a top-level module is not the one that the same import would have found at the start."""
         module = modules.get(root, _ABSENT)
         if module is _ABSENT or root in ("__main__", _OURS):
             return False

@@ -32,13 +32,13 @@ class Counts(Mapping[str, float]):
 
     dram_bytes_read, dram_bytes_written: traffic of the device memory in bytes until the call ends, with cold caches
         unless ``cache="hot"``. l2_bytes_left_dirty: bytes written that reach the memory later (cold caches only).
-    l2_bytes: bytes asked of the L2 cache.
+    l2_bytes: bytes requested from the L2 cache.
     fp32_flops, fp64_flops, fp16_flops: FLOPs by instructions outside of tensor cores; a fused multiply-add is 2. Of
         fp16 and bf16, a packed instruction counts once.
     tensor_flops: FLOPs by tensor cores; a multiply-add is 2.
     sm_active, tensor_active, occupancy: percent. eligible_warps: warps per scheduler that could issue.
     instructions: warp instructions. thread_instructions: those that their threads executed.
-    stall_…: warps that wait, per issued instruction, by what they wait for.
+    stall_…: waiting warps per issued instruction, by the reason for the wait.
     """
 
     def __init__(self, values: Mapping[str, float]) -> None:

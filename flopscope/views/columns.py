@@ -36,8 +36,8 @@ REPEATS = 3  # equal shapes in a row that are written once
 class Fit:
     """How fitted text and HTML show a column.
 
-    importance: 1 for the columns that stay longest; the largest number gives way first.
-    cell: the text for a row; one of ``NOTHING`` if it tells nothing.
+    importance: 1 for the columns that stay longest; the column with the largest number is left out first.
+    cell: the text for a row; one of ``NOTHING`` if it is empty or zero.
     share: the length of a bar in HTML, 0 to 1; None for no bar.
     on_host: the importance in a table without device times, if it differs.
     zero_tells: whether a column of zeros is shown.
@@ -73,7 +73,7 @@ class ViewColumn:
 
 MISSING = frozenset({"", units.MISSING})
 NOTHING = frozenset({*MISSING, "0", "0 B", "0.0%", "NaN"})
-"""Cells that are empty or zero: a column with no other cells gives way."""
+"""Cells that are empty or zero; a column that has no other cells is left out."""
 
 
 def tells(column: ViewColumn, cells: Iterable[str]) -> bool:

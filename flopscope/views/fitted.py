@@ -29,7 +29,7 @@ UNKNOWN_WIDTH = 100
 LEAST_WIDTH = 40
 LEAST_NAME = 16
 TEXT_SHARES = {1: 0.36, 2: 0.23, 3: 0.18}
-"""Of the width: names, or names and shapes, get this much each before another column is added."""
+"""Share of the width that each column of text, names or names and shapes, gets before another column is added."""
 NOTE_NAME = 40  # characters of a name in the notes
 INDENT = "  "
 RANGES_SHOWN = 8
@@ -309,7 +309,7 @@ def wrapped(sentences: Iterable[str], width: int) -> list[str]:
 
 
 def range_columns(entries: Sequence[Entry], table: EventTable) -> list[str]:
-    """Return the columns of RANGE_COLUMNS that tell something of ranges."""
+    """Return the columns of RANGE_COLUMNS that are not empty for ranges."""
     return [header for header in RANGE_COLUMNS if _tells(header, entries, table)]
 
 

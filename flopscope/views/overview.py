@@ -63,7 +63,7 @@ class Overview:
     picture: str = ""
     """An ``<svg>`` element."""
     headers: Sequence[str] = ()
-    """Of the table. The first column is a name, the last a word."""
+    """Headers of the table. The first column is a name, the last a word."""
     rows: Sequence[Sequence[str]] = ()
     notes: Sequence[str] = ()
     on_device: bool = True

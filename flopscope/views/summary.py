@@ -17,7 +17,7 @@ from flopscope.views.overview import OVERVIEW_STYLE, bar_html
 __all__ = ["Bars", "Shown", "Summary"]
 
 WIDTH = 100
-"""Of the lines, on wider terminals too."""
+"""Characters of a line, also on wider terminals."""
 INDENT = "  "
 SUMMARY_STYLE = f"""
 .flopscope-summary {{max-width: {PIXELS}px; line-height: 1.4}}

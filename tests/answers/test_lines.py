@@ -11,8 +11,6 @@ import textwrap
 import threading
 import time
 import zlib
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,7 +22,6 @@ from flopscope.answers.line_sections import places_of
 from flopscope.answers.lines import Line, lines_of, place_text
 from flopscope.cli.program import main
 from flopscope.report.profile import profile_page
-from flopscope.sources import memory_limit
 from flopscope.sources.kineto_text import _with_additions
 
 SLACK = 0.08
@@ -127,24 +124,6 @@ def test_threads_are_sampled_too() -> None:
     prof = sampled(work)
     assert abs(seconds_of(prof, "spin", group="threads") - 0.3) < SLACK
     assert abs(seconds_of(prof, "work") - 0.3) < SLACK
-
-
-def test_threads_of_flopscope_are_left_out_up_to_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_limit, "INTERVAL", 0.0)
-    taken: list[Callable[[], tuple[float, str]]] = [partial(divmod, 0.0, 1.0), lambda: (spin(0.01) or 0.0, "")]
-
-    def work() -> None:
-        limits = [memory_limit.MemoryLimit(each, str, str) for each in taken]
-        for limit in limits:
-            limit.start()
-        spin(0.5)
-        for limit in limits:
-            limit.end()
-
-    prof = sampled(work)
-    assert seconds_of(prof, "spin", group="threads") > 0.05
-    frame = prof.lines().query("group == 'threads'")
-    assert not frame.inside.str.contains("Thread.run").any() and not frame.line.str.contains("threading.py").any()
 
 
 def test_a_call_within_a_library_counts_for_the_line_that_made_it() -> None:

@@ -65,7 +65,7 @@ ADD = {"key": "add", "us": 126.0, "mb": 12.6, "share": 90.0}
     [
         ({"us": 85.0, "share": 89.0}, "Why a byte of sin costs as much as one of add: "),
         ({"us": 168.0, "share": 45.0}, "A byte takes 2.00 times as long in sin: its arithmetic is not hidden."),
-        ({"us": 42.0, "share": 180.0}, "Something else than memory slows at least one of them down."),
+        ({"us": 42.0, "share": 180.0}, "Something other than memory slows at least one of them down."),
         ({"us": 85.0, "share": 89.0, "time_p95": 300.0}, "differ too much to compare them."),
         ({"us": 85.0, "share": 89.0, "bound": "cache"}, "At this size memory does not set the time"),
     ],

@@ -16,7 +16,7 @@ from helpers import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import counters as benchmark
-from harness import Report
+from harness import Report, write_json
 from helpers.counter_programs import SETUP
 from helpers.fake_cupti import build, run_with_fake
 
@@ -69,6 +69,23 @@ def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def results(path: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return content
+
+
+def test_results_have_six_digits_and_a_line_for_each_sample(tmp_path: Path) -> None:
+    samples = [{"case": name, "values": [1 / 3e6, 268451840.0, math.nan, 7]} for name in ("α", "b")]
+    write_json(tmp_path / "x.json", {"name": "x", "rows": [["1", 0.1 + 0.2]], "empty": [], "samples": samples})
+    values = '"values":[3.33333e-07,268451840,NaN,7]'
+    assert (tmp_path / "x.json").read_text(encoding="utf-8").splitlines() == [
+        "{",
+        ' "name": "x",',
+        ' "rows": [["1",0.3]],',
+        ' "empty": [],',
+        ' "samples": [',
+        f'  {{"case":"α",{values}}},',
+        f'  {{"case":"b",{values}}}',
+        " ]",
+        "}",
+    ]
 
 
 def test_the_kernels_of_a_range_are_summed(ncu: Path) -> None:

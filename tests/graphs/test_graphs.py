@@ -399,7 +399,7 @@ def test_annotations_are_those_of_the_traces_rank(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [('{"12": {"name": "mlp"}}', "the id of a graph node with a list, not '12'"), ('{"1": [', "are no JSON"),
+    [('{"12": {"name": "mlp"}}', "the id of a graph node with a list, not '12'"), ('{"1": [', "are not JSON"),
      ('{"1": ["a"], "x": ["b"]}', "not 'x'"), ('{"99999999999999999999": ["a"]}', "not '9999")],
 )  # fmt: skip
 def test_damaged_annotations_are_named(text: str, said: str, tmp_path: Path) -> None:

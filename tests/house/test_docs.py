@@ -240,6 +240,16 @@ def test_the_citation_names_this_version() -> None:
     assert f"\nversion: {fs.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
+def test_the_release_notes_begin_with_this_version_and_are_short() -> None:
+    notes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    title, _, rest = notes[notes.index("\n## ") + 1 :].partition("\n")
+    assert title == "## Unreleased" or re.fullmatch(rf"## {re.escape(fs.__version__)} \(\d{{4}}-\d\d-\d\d\)", title)
+    assert f"\n## {fs.__version__}" in notes
+    assert rest.partition("\n## ")[0].count("\n") <= 60
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", notes):
+        assert "://" in target or (ROOT / target).exists(), target
+
+
 def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
     for module in ("sphinx", "myst_parser", "furo"):
         pytest.importorskip(module)

@@ -132,7 +132,7 @@ def test_extras_that_are_named_exist() -> None:
 def test_the_results_behind_the_figures_are_of_the_versions_that_the_page_names() -> None:
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     named = re.findall(r"\]\(\.\./benchmarks/results/([\w/-]+\.json)\) (\d+\.\d+)", page)
-    assert len(named) >= 30
+    assert len(named) >= 20
     for file, version in named:
         measured = json.loads((RESULTS / file).read_text(encoding="utf-8"))["machine"]["flopscope"]
         assert measured.rsplit(".", 1)[0] == version, file

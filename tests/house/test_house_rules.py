@@ -129,6 +129,12 @@ def test_pythons_headers_stay_in_the_binding() -> None:
             assert _name(path) == "csrc/python/numpy.c"
 
 
+def test_c_sources_begin_with_what_holds_in_them() -> None:
+    """The comment before the includes has the invariant of the file; the header says what its functions do."""
+    without = [_name(path) for path in C_SOURCES if path.suffix == ".c" and not path.read_text().startswith("/*")]
+    assert without == []
+
+
 def test_the_core_never_prints_or_exits() -> None:
     for path in C_SOURCES:
         text = re.sub(r"/\*.*?\*/|//[^\n]*", "", path.read_text(encoding="utf-8"), flags=re.S)
@@ -147,19 +153,30 @@ FAULTS = {
     "flopscope/typed.py": 'number: int = "text"\n',
     "flopscope/unused.py": "import os\n",
     "flopscope/spaced.py": "x  =  1\n",
+    "flopscope/report/page/spaced.js": "const  x  =  1;\n",
+    "flopscope/report/page/unknown.js": "flopscope.section = () => flopscop.page;\n",
     "flopscope/wide.py": "\n#" + "#" * 120 + "\n",
 }
 
 
 def test_lint_names_each_file_that_fails(tmp_path: Path) -> None:
     beside = Path(sys.executable).parent
-    if missing := [name for name in ("ruff", "mypy", "clang-format") if not (beside / name).exists()]:
+    if missing := [
+        name for name in ("ruff", "mypy", "clang-format", "oxfmt", "oxlint") if not (beside / name).exists()
+    ]:
         pytest.skip(f"no {' and '.join(missing)} beside {sys.executable}: install the extra `lint`")
-    for name in ("tools/lint.py", ".clang-format", "pyproject.toml", "setup.py", "pytest_flopscope.py"):
+    for name in (
+        "tools/lint.py",
+        ".clang-format",
+        ".oxlintrc.json",
+        "pyproject.toml",
+        "setup.py",
+        "pytest_flopscope.py",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     for name, text in FAULTS.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "pytest_flopscope.py").write_text("")
     done = subprocess.run([sys.executable, "tools/lint.py", "--quick"], cwd=tmp_path, capture_output=True, text=True)

@@ -34,7 +34,7 @@ PROMISED = {
 }
 # Text that depends on the machine or the run: absolute paths (but not C++ names or ratios like GB/s), and errors.
 UNWANTED = r"(?<![\w.:/>])/(?:home|root|tmp|work|usr|opt|mnt|data|var|Users)/|Traceback|Warning\b"
-LARGEST = 400_000  # bytes of a notebook
+LARGEST = 150_000  # bytes of a notebook
 
 each_notebook = pytest.mark.parametrize("name", sorted(PROMISED))
 

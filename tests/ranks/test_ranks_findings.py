@@ -248,7 +248,7 @@ def test_a_rank_that_does_not_come_is_named(rank: int, tmp_path: Path) -> None:
     simulated(tmp_path, stops={rank: 1})
     ranks = fs.load_ranks(tmp_path, workers=1)
     found = [one for one in ranks.findings if one.kind == "missing"]
-    assert [one.ranks for one in found] == [(rank,)] and f"Rank {rank} did not come to allreduce" in found[0].what
+    assert [one.ranks for one in found] == [(rank,)] and f"Rank {rank} did not join allreduce" in found[0].what
 
 
 def calls_of_trace(path: Path) -> list[tuple[str, int, bool]]:
@@ -273,7 +273,7 @@ def test_the_first_call_that_a_rank_did_not_make_is_named(tmp_path: Path) -> Non
     ranks = fs.load_ranks(tmp_path, workers=1)
     first, *others = ranks.findings
     assert (first.kind, first.ranks) == ("missing", (3,))
-    assert first.what.startswith("Rank 3 did not come to allreduce number 12 of group tp_2: 1 of its 2 ranks called it")
+    assert first.what.startswith("Rank 3 did not join allreduce number 12 of group tp_2: 1 of its 2 ranks called it")
     assert not [one for one in others if one.kind == "missing"]  # rank 2 only waits
     frame = ranks.last_calls
     assert set(frame["rank"]) == set(range(8)) and list(frame.columns)[:2] == ["rank", "group"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -115,6 +117,26 @@ def test_what_is_read_or_mapped_is_not_growth(tmp_path: Path) -> None:
     assert private_growth() - start == pytest.approx(len(block), rel=0.2)
 
 
+def test_threads_of_flopscope_are_in_no_line_up_to_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spin() -> tuple[float, str]:
+        end = time.perf_counter() + 0.01
+        while time.perf_counter() < end:
+            sum(range(100))
+        return 0.0, ""
+
+    monkeypatch.setattr(memory_limit, "INTERVAL", 0.0)
+    limits = [MemoryLimit(taken, str, str) for taken in (partial(divmod, 0.0, 1.0), spin)]
+    with fs.profile(sample_stacks=True, activities=[fs.ProfilerActivity.CPU]) as prof:
+        for limit in limits:
+            limit.start()
+        time.sleep(0.5)
+        for limit in limits:
+            limit.end()
+    frame = prof.lines().query("group == 'threads'")
+    assert frame[frame.line.str.contains("spin")].time.sum() > 5e4
+    assert not frame.inside.str.contains("Thread.run").any() and not frame.line.str.contains("threading.py").any()
+
+
 LIMITED = """
 import flopscope.sources.memory_limit as limit
 limit.available_memory = lambda: {available}
@@ -177,7 +199,9 @@ def test_a_recording_of_torch_ends_before_it_takes_the_programs_memory(tmp_path:
         PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
     )
     assert result.returncode == 0, result.stderr
-    assert re.search(r"grows by .*/s; a recording that grows so would take about .* more than half", own(result.stderr))
+    assert re.search(
+        r"grows by .*/s; a recording that grows at this rate would take about .* more than half", own(result.stderr)
+    )
     assert "--seconds 0: all of it" in own(result.stderr)
     recorded = len(fs.load_trace(str(tmp_path / "t.json.gz")))
     assert 20_000 < recorded < int(result.stdout)

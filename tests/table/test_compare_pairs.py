@@ -111,7 +111,7 @@ def test_times_of_kernels_are_the_sums_of_the_traces(name: str) -> None:
     assert total.difference == pytest.approx(sum(b - a for a, b in sums.values()))
 
 
-@pytest.mark.parametrize("name", ["sync", "channels_last"])
+@pytest.mark.parametrize("name", ["data", "cast"])
 def test_the_time_of_a_step_is_the_median_of_its_steps(name: str) -> None:
     for path, time in zip(paths(name), compared(name).time, strict=True):
         steps = [e["dur"] for e in events_of(path) if "ProfilerStep" in e["name"] and e.get("cat") == "user_annotation"]

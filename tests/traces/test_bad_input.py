@@ -164,7 +164,7 @@ def test_a_time_that_is_all_the_recordings_own_gets_no_advice() -> None:
         del analysis.__dict__["unobserved"]
         assert analysis.unobserved == 0 and not advise(analysis)
     text = str(summary.summarize(trace._core, analysis))
-    assert "which is all of its time: what it takes without is unknown." in " ".join(text.split())
+    assert "which is all of its time: its time without recording is unknown." in " ".join(text.split())
     assert "Nothing was found that saves" in text
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ def event(category: str, name: str, start: float, duration: float, thread: int =
 
 
 def text_of(events: list[dict[str, Any]], **head: Any) -> bytes:
-    return json.dumps({**head, "traceEvents": events}).encode()
+    text = json.dumps({**head, "traceEvents": events}, ensure_ascii=False)
+    return text.encode("utf-8", "surrogateescape")
 
 
 # Compressed files -----------------------------------------------------------------------------------------------------
@@ -127,12 +129,73 @@ def overheads_behind_nested_ops() -> list[dict[str, Any]]:
     return ops + [event("overhead", "b", COUNT / 500 + i / 1000, COUNT - i / 1000, -1) for i in range(COUNT)]
 
 
+def kernels_in_nested_ranges(**stated: int) -> list[dict[str, Any]]:
+    ranges = [event("user_annotation", f"r{i}", i, 4 * COUNT - 2 * i, **stated) for i in range(COUNT)]
+    return ranges + launches(range(1, COUNT + 1), COUNT)
+
+
 def nested_stated_ranges() -> list[dict[str, Any]]:
-    events = [event("user_annotation", f"r{i}", i, 4 * COUNT - 2 * i, flops=100, bytes=10) for i in range(COUNT)]
-    for i in range(COUNT):
-        events.append(event("cuda_runtime", "cudaLaunchKernel", COUNT + i, 1, correlation=i + 1))
-        events.append(event("kernel", "k", COUNT + i + 1, 1, 7, device=0, stream=7, correlation=i + 1))
+    return kernels_in_nested_ranges(flops=100, bytes=10)
+
+
+def launches(correlations: Iterable[int], start: int = 0) -> list[dict[str, Any]]:
+    events = []
+    for i, correlation in enumerate(correlations, start):
+        events.append(event("cuda_runtime", "cudaLaunchKernel", i, 1, correlation=correlation))
+        events.append(event("kernel", "k", i + 1, 1, 7, device=0, stream=7, correlation=correlation))
     return events
+
+
+def equal_correlations() -> list[dict[str, Any]]:
+    return launches([3] * COUNT)
+
+
+def correlations_that_share_a_slot() -> list[dict[str, Any]]:
+    return launches(1 + i % 8 + (i // 8) * (1 << 18) % (1 << 32) for i in range(COUNT))
+
+
+def equal_external_ids() -> list[dict[str, Any]]:
+    same = {"External id": 7}
+    ops = [event("cpu_op", "a", 10 * i, 9, **same) for i in range(COUNT)]
+    return ops + [event("kernel", "k", 10 * i + 5, 1, 7, device=0, stream=7, **same) for i in range(COUNT)]
+
+
+def distinct_threads() -> list[dict[str, Any]]:
+    return [event("cpu_op", "a", i, 1, i) for i in range(2 * COUNT)]
+
+
+def colliding_names() -> list[dict[str, Any]]:
+    """Names of two words whose hashes are equal without a key: h' = (h ^ word) * C, folded."""
+    multiplier, mask = 0xFF51AFD7ED558CCD, (1 << 64) - 1
+    start = 0x9E3779B97F4A7C15 ^ 16
+    draw, names = random.Random(1), []
+    while len(names) < COUNT:
+        first = bytes(draw.choices(range(0x30, 0x5B), k=8))
+        half = (start ^ int.from_bytes(first, "little")) * multiplier & mask
+        second = (half ^ half >> 32 ^ 0x1234567890ABCDEF).to_bytes(8, "little")
+        if not set(second) & set(b'"\\') and min(second) >= 0x20:
+            names.append((first + second).decode("utf-8", "surrogateescape"))
+    return [event("cpu_op", name, i, 1) for i, name in enumerate(names)]
+
+
+def shuffled_memory() -> list[dict[str, Any]]:
+    times = random.Random(1).sample(range(2 * COUNT), 2 * COUNT)
+    return [event("cpu_op", "a", 0, 2 * COUNT)] + [allocation(time) for time in times]
+
+
+def memory_after_nested_ops() -> list[dict[str, Any]]:
+    outer = event("cpu_op", "outer", 0, 5 * COUNT)
+    ops = [event("cpu_op", f"a{i % 7}", i / 1000, COUNT - i / 1000) for i in range(COUNT)]
+    return [outer, *ops, *(allocation(COUNT + i) for i in range(COUNT))]
+
+
+def allocation(start: float) -> dict[str, Any]:
+    return event("cpu_instant_event", "[memory]", start, 0, **{"Bytes": 64, "Device Type": 0})
+
+
+def lists_in_arguments() -> list[dict[str, Any]]:
+    nested = [event("cpu_op", "no event", 1, 1)] * 8
+    return [event("cpu_op", "a", i, 1, more=nested) for i in range(COUNT)]
 
 
 def frames_that_outlast_nested_ops() -> list[dict[str, Any]]:
@@ -156,6 +219,15 @@ FORMS = [
     memory_of_other_threads,
     overheads_behind_nested_ops,
     nested_stated_ranges,
+    kernels_in_nested_ranges,
+    equal_correlations,
+    correlations_that_share_a_slot,
+    equal_external_ids,
+    distinct_threads,
+    colliding_names,
+    shuffled_memory,
+    memory_after_nested_ops,
+    lists_in_arguments,
     frames_that_outlast_nested_ops,
     kernels_without_an_op,
 ]

@@ -1,3 +1,7 @@
+/* The dimensions are put into walk order first: the tile's columns last, its rows before them, so that all that follows
+ * looks at the last two only. A tile never exceeds FS_BLOCK_ELEMENTS, so buffers on the stack suffice. Tiles are
+ * numbered and independent of each other: threads take ranges of numbers, and the answer does not depend on how many
+ * there are. A loop gets dense blocks alone, or one single value in place of an input. */
 #include "ops/cpu/blocks.h"
 
 #include <string.h>

@@ -1,3 +1,6 @@
+/* What is read of /proc and /sys is read once, and each fact has a value where the file is missing: the name of the
+ * architecture, and a cache of 0 bytes. The probe of multiply-adds runs one independent chain a thread, whose result is
+ * stored, so that the compiler cannot drop the loop. */
 #include "ops/cpu/cpu_device.h"
 
 #include <pthread.h>

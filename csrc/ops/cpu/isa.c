@@ -1,3 +1,5 @@
+/* The choice is made once, at first use, and never changes: results of one process come from one set of loops.
+ * FLOPSCOPE_ISA can only lower it, as a higher one would execute instructions that the processor lacks. */
 #include "ops/cpu/isa.h"
 
 #include <stdatomic.h>

@@ -1,3 +1,6 @@
+/* An anchor is one instant on three clocks. Of fifty readings the one whose two host times are closest is kept, so a
+ * reading that was interrupted does not count. Between two anchors time is linear; a rate within 0.1 % of 1 is taken as
+ * 1, because over a short profile the jitter of the anchors is larger than any drift. */
 #include "sources/counters/anchor.h"
 
 #include <math.h>

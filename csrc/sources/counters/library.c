@@ -1,3 +1,7 @@
+/* The table of functions is complete or absent: fs_counters is set after every symbol was found, and never changes
+ * again. CUPTI's profiler sleeps after another client has detached CUPTI; what wakes it differs by version, so efforts
+ * are tried from the least to the most intrusive, and each is undone before the next. A hold is all or nothing: after a
+ * failure CUPTI has no subscription of ours. */
 #include "sources/counters/library.h"
 
 #include <dlfcn.h>

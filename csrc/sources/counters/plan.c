@@ -1,3 +1,6 @@
+/* All that is known of chips stands in chips.def, as three tables with a bit for each generation; the code asks CUPTI
+ * which of a generation's metrics this very chip has. So a plan never holds a metric that CUPTI refuses, and a metric
+ * that is missing is NaN in the end. Of ranges, several rows of one key add up to one counter. */
 #include "sources/counters/plan.h"
 
 #include <string.h>

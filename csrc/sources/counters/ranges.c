@@ -1,3 +1,7 @@
+/* A session goes open, (begin, (push, pop)*, end)*, decode, take, close; `started` and `pushed` say how far it is, so
+ * that closing it ends what is open. Calls that concern the session have its context current. A decoded session has
+ * exactly as many ranges as were asked for, or is an error: counts that went to another kernel would be worse than
+ * none. A forked child frees its memory and leaves CUPTI alone. */
 #include "sources/counters/ranges.h"
 
 #include <math.h>

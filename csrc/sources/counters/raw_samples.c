@@ -1,17 +1,15 @@
+/* Samples are kept on CUPTI's clock until the end, when two anchors are known: a conversion by the first one alone
+ * would drift. A sample is poured only if all of it lies within the time asked for, since a part of its counts may be
+ * from outside. */
 #include "sources/counters/raw_samples.h"
 
+#include "base/list.h"
 #include "base/memory.h"
 
 fs_status fs_raw_samples_reserve(fs_raw_samples *samples, size_t more, fs_error *err)
 {
-    size_t wanted = samples->count + more;
-    if (wanted <= samples->capacity) return FS_OK;
-    size_t capacity = 2 * (size_t)samples->capacity > wanted ? 2 * (size_t)samples->capacity : wanted;
-    fs_raw_sample *grown = fs_realloc(samples->items, capacity * sizeof *grown);
-    if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu samples of counters", capacity);
-    samples->items = grown;
-    samples->capacity = (uint32_t)capacity;
-    return FS_OK;
+    size_t last = samples->count + more - 1;
+    return more == 0 ? FS_OK : FS_LIST_ROOM(&samples->items, last, &samples->capacity, 1, "samples of counters", err);
 }
 
 fs_raw_sample *fs_raw_samples_add(fs_raw_samples *samples, uint64_t start, uint64_t end)

@@ -1,3 +1,7 @@
+/* One thread of its own does all between start and stop; others wait for it. So the session, the image and the samples
+ * need no lock, and only `ends` has one. A session is closed or has an interval, a buffer and, live, an image. A window
+ * that broke (its records were lost) is never continued: the next one opens a session of its own, with half the records
+ * if that may help. What was lost is an estimate, by time and interval. */
 #include "sources/counters/sampling.h"
 
 #include <pthread.h>

@@ -1,3 +1,7 @@
+/* A buffer is in one of three places: in the free list, in the list of those that CUPTI holds, or in the hands of the
+ * thread that takes or returns it. It knows the generation of its pool: one that comes back after its pool was closed
+ * is freed, and counts for no other pool. The lock is held for list operations only; allocation and zeroing, which take
+ * longer, are outside. */
 #include "sources/cupti/buffers.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* CUDA's callback comes from any thread and sets one bit. The reader polls, as a program may take seconds to make its
+ * first context, and also asks the driver, which knows contexts that were made before the subscription. */
 #include "sources/cupti/contexts.h"
 
 #include <stdatomic.h>

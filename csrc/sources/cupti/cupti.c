@@ -1,3 +1,8 @@
+/* States: idle, watching, capturing, or both of the latter; one subscription serves both, and whoever ends last ends
+ * it. CUPTI is detached from the process at the end, so that a program runs as before, but not while somebody holds it
+ * (fs_cupti_hold). Nothing is started half: every step of fs_cupti_start that fails undoes those before it.
+ * `capture.lock` guards the parser and its output; what may wait for a callback of CUPTI (subscribing, enabling,
+ * flushing) is called without it, as callbacks take it. In a forked child every entry point refuses or does nothing. */
 #include "sources/cupti/cupti.h"
 
 #include <pthread.h>

@@ -1,3 +1,5 @@
+/* Only devices with an active primary context are touched: asking others would create contexts, which takes memory and
+ * time that the program did not ask for. A fact that the driver does not know stays missing. */
 #include "sources/cupti/devices.h"
 
 #include <stdbool.h>

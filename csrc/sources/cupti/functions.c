@@ -1,3 +1,5 @@
+/* CUPTI numbers functions without gaps from 1, so the search ends with the first number without a name. It runs once,
+ * and its result never changes. */
 #include "sources/cupti/functions.h"
 
 #include <pthread.h>

@@ -1,3 +1,8 @@
+/* A recorded call and a logged launch belong together if the time of the launch lies within the call, give or take the
+ * drift of two clocks, on one thread. Pauses longer than any drift cut the sequence of a thread into parts that are
+ * tied on their own. Within a part calls and launches keep their order, so the only question is the offset: the one
+ * with the most pairs wins, and if two have as many, none does. A wrong tie would give kernels the ops of another
+ * graph; no tie leaves them to be matched by name. */
 #include "sources/cupti/launches.h"
 
 #include <pthread.h>
@@ -5,6 +10,7 @@
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/sort.h"
 #include "sources/cupti/watched.h"
 #include "store/event.h"
@@ -54,14 +60,8 @@ uint32_t fs_thread_handle(void)
 
 void fs_launch_log_add(fs_launch_log *log, const fs_logged_launch *launch)
 {
-    if (log->count == log->capacity && log->capacity < FS_MOST_LAUNCHES) {
-        uint32_t capacity = log->capacity ? log->capacity * 2 : 1024;
-        fs_logged_launch *launches = fs_realloc(log->launches, capacity * sizeof *launches);
-        if (launches != NULL) {
-            log->launches = launches;
-            log->capacity = capacity;
-        }
-    }
+    if (log->capacity < FS_MOST_LAUNCHES)
+        FS_IGNORE(FS_LIST_ROOM(&log->launches, log->count, &log->capacity, 1024, "launches of graphs", NULL));
     if (log->count == log->capacity) log->lost++;
     else log->launches[log->count++] = *launch;
 }
@@ -132,15 +132,8 @@ static fs_status list_calls(tying *all, const fs_store *store, int64_t shift, fs
         bool apart = call.end < all->first || call.start > all->last,
              encloses = call.start < all->first && call.end > all->last;
         if (apart || encloses) continue; /* a call may block for long, before or after its launch */
-        if (all->call_count == capacity) {
-            capacity = capacity ? 2 * capacity : 256;
-            recorded *calls = fs_realloc(all->calls, capacity * sizeof *calls);
-            if (calls == NULL) {
-                status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u launches of graphs", capacity);
-                break;
-            }
-            all->calls = calls;
-        }
+        status = FS_LIST_ROOM(&all->calls, all->call_count, &capacity, 256, "launches of graphs", err);
+        if (status != FS_OK) break;
         all->calls[all->call_count++] = call;
     }
     fs_free(launching);

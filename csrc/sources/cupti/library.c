@@ -1,3 +1,6 @@
+/* A library is loaded once and never unloaded; fs_driver and fs_cupti are set only when every needed function was
+ * found, so nobody tests a function that is not optional. Where CUPTI's headers are at hand, the assertions below
+ * compare our copies of its structs and numbers with them. */
 #include "sources/cupti/library.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,7 @@
+/* One function for each kind of record turns it into one event; the caches before the store are direct-mapped, and a
+ * miss costs a look-up. A status other than FS_OK means that the record is lost, and the caller counts it; records from
+ * outside the capture, and of functions that nobody wants, are FS_OK and make no event. A time of 0 is CUPTI's way to
+ * say that there is none. */
 #include "sources/cupti/records.h"
 
 #include <ctype.h>

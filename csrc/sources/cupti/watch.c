@@ -1,3 +1,16 @@
+/* From the callbacks of CUPTI to the ops of replayed graphs:
+ *
+ *   CUDA, any thread ── fs_watch_called ──► ids (CUPTI is asked) ──► lock ──► take: watch.of ─┐
+ *                    ── fs_watch_launched ► id of the graph ───────► lock ──► watch.launches ─┤
+ *                                                                                             │ copied under the lock
+ *   a profile ── fs_watch_join ──► captures: nodes by id, graphs in order ◄───────────────────┘
+ *                      └─► fs_replays_join (sources/graphs), without the lock
+ *
+ * Locks are taken in one order: `changing`, CUPTI's own, watch.lock, the recorder's, the store's. A callback may run
+ * with locks of CUPTI held, so it never takes `changing`, and CUPTI is asked before watch.lock is taken; whoever starts
+ * or stops callbacks does not hold watch.lock. Without memory a node is counted as lost and its owner is unknown, and
+ * the program goes on. The generation is that of the process that started the watch: in a forked child the
+ * watch is empty and callbacks return at once. */
 #include "sources/cupti/watch.h"
 
 #include <pthread.h>
@@ -8,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/list.h"
 #include "sources/cupti/cupti.h"
 #include "sources/cupti/launches.h"
 #include "sources/cupti/library.h"
@@ -58,24 +72,19 @@ static uint32_t copy_open(bool *open)
 
 static uint32_t add_moment(uint64_t node, int32_t type)
 {
-    if (watch.of.moment_count == watch.of.moment_capacity) {
-        uint32_t capacity = watch.of.moment_capacity ? watch.of.moment_capacity * 2 : 1024;
-        fs_watched_moment *moments = fs_realloc(watch.of.moments, capacity * sizeof *moments);
-        if (moments == NULL) {
-            watch.of.lost++;
-            return FS_NONE;
-        }
-        watch.of.moments = moments;
-        watch.of.moment_capacity = capacity;
+    fs_watched *of = &watch.of;
+    if (FS_LIST_ROOM(&of->moments, of->moment_count, &of->moment_capacity, 1024, "moments", NULL) != FS_OK) {
+        of->lost++;
+        return FS_NONE;
     }
-    fs_watched_moment *made = &watch.of.moments[watch.of.moment_count];
+    fs_watched_moment *made = &of->moments[of->moment_count];
     made->time = fs_clock_now();
     made->thread = (uint64_t)syscall(SYS_gettid);
     made->graph = (uint32_t)(node >> 32);
     made->type = (uint8_t)type;
     made->placed = false;
     made->owner = copy_open(&made->resolved);
-    return watch.of.moment_count++;
+    return of->moment_count++;
 }
 
 /* Callbacks -------------------------------------------------------------------------------------------------------- */
@@ -106,49 +115,74 @@ static int32_t type_of(const fs_cupti_graph *graph)
     return starting.node == graph->node ? starting.type : graph->node_type;
 }
 
-/* CUPTI is asked before the lock is taken. Only members that a callback has are read: others may be undefined. */
-void fs_watch_called(uint32_t function, const void *data)
+/* Keep track of the node that this thread creates. Return whether the callback says more than that: CUPTI is not asked
+ * for the id of a node that does not exist yet, as while a stream is captured. */
+static bool follow_creation(uint32_t function, const fs_cupti_graph *graph)
 {
-    const fs_cupti_resource *resource = data;
-    const fs_cupti_graph *graph = resource != NULL ? resource->descriptor : NULL;
-    if (graph == NULL || watch.generation != fs_fork_generation()) return;
-    bool of_exec = function == FS_CUPTI_EXEC_DESTROYED, of_graph = function == FS_CUPTI_GRAPH_DESTROYED;
-    bool from_other = function == FS_CUPTI_NODE_CLONED || function == FS_CUPTI_NODE_UPDATED;
     if (function == FS_CUPTI_NODE_STARTS) {
         starting.node = graph->node;
         starting.type = graph->node_type;
         starting.created = false;
-        return;
+        return false;
     }
-    if (starting.node == graph->node && function == FS_CUPTI_NODE_CREATED) starting.created = true;
-    if (starting.node == graph->node && function == FS_CUPTI_NODE_LINKED && !starting.created)
-        return; /* CUPTI is not asked for the id of a node that does not exist yet, as while a stream is captured */
-    uint64_t id = of_exec || of_graph ? 0 : id_of(graph->node), original = 0;
-    if (from_other) original = id_of(graph->original_node);
-    else if (function == FS_CUPTI_NODE_LINKED) original = id_of(graph->dependency);
-    uint32_t ended = 0;
-    if (of_exec) ended = graph_id_of(fs_cupti->graph_exec_id, graph->executable);
-    else if (of_graph) ended = graph_id_of(fs_cupti->graph_id, graph->graph);
-    pthread_mutex_lock(&watch.lock);
-    if (fs_watched_is_large(&watch.of) && !fs_cupti_is_capturing()) {
-        fs_watched_forget_oldest(&watch.of);
-        watch.last_store = NULL; /* its copy may have gone */
+    bool creation = function == FS_CUPTI_NODE_CREATED || function == FS_CUPTI_NODE_LINKED;
+    if (!creation || starting.node != graph->node) return true;
+    if (function == FS_CUPTI_NODE_CREATED) starting.created = true;
+    return function != FS_CUPTI_NODE_LINKED || starting.created;
+}
+
+/* What a callback is about, as ids: 0 where there is none, or CUPTI does not know it. */
+typedef struct {
+    uint64_t node, other; /* other: what it was cloned or updated from, or depends on */
+    uint32_t ended;       /* the graph, executable or not, that was destroyed */
+    int32_t type;         /* of the node */
+} subject;
+
+/* Ask CUPTI for the ids. Only members that a callback has are read: others may be undefined. */
+static subject subject_of(uint32_t function, const fs_cupti_graph *graph)
+{
+    switch (function) {
+    case FS_CUPTI_EXEC_DESTROYED:
+        return (subject){.ended = graph_id_of(fs_cupti->graph_exec_id, graph->executable)};
+    case FS_CUPTI_GRAPH_DESTROYED:
+        return (subject){.ended = graph_id_of(fs_cupti->graph_id, graph->graph)};
+    case FS_CUPTI_NODE_CREATED:
+        return (subject){.node = id_of(graph->node), .type = type_of(graph)};
+    case FS_CUPTI_NODE_CLONED:
+        return (subject){.node = id_of(graph->node), .other = id_of(graph->original_node), .type = type_of(graph)};
+    case FS_CUPTI_NODE_UPDATED:
+        return (subject){.node = id_of(graph->node), .other = id_of(graph->original_node)};
+    case FS_CUPTI_NODE_LINKED:
+        return (subject){.node = id_of(graph->node), .other = id_of(graph->dependency)};
+    default:
+        return (subject){.node = id_of(graph->node)};
     }
-    fs_watched_node *node = fs_watched_find(&watch.of, id), *from = fs_watched_find(&watch.of, original);
+}
+
+/* It may come after the node's creation: that was at the clone, not at the capture. */
+static void clone_node(const subject *of, fs_watched_node *node, const fs_watched_node *from)
+{
+    fs_watched_drop_moment(&watch.of, node);
+    if (from == NULL && node == NULL) return;
+    uint32_t moment = from != NULL ? from->moment : FS_NONE;
+    node = fs_watched_set(&watch.of, of->node, moment, node != NULL ? node->type : of->type);
+    if (node != NULL) node->cloned = true;
+}
+
+/* Change what is known, under the lock. */
+static void take(uint32_t function, const subject *of)
+{
+    fs_watched_node *node = fs_watched_find(&watch.of, of->node), *from = fs_watched_find(&watch.of, of->other);
     switch (function) {
     case FS_CUPTI_NODE_CREATED:
-        fs_watched_set(&watch.of, id, add_moment(id, type_of(graph)), type_of(graph));
+        fs_watched_set(&watch.of, of->node, add_moment(of->node, of->type), of->type);
         break;
-    case FS_CUPTI_NODE_CLONED: /* may come after the node's creation: that was at the clone, not at the capture */
-        fs_watched_drop_moment(&watch.of, node);
-        if (from == NULL && node == NULL) break;
-        node = fs_watched_set(&watch.of, id, from != NULL ? from->moment : FS_NONE,
-                              node != NULL ? node->type : type_of(graph));
-        if (node != NULL) node->cloned = true;
+    case FS_CUPTI_NODE_CLONED:
+        clone_node(of, node, from);
         break;
     case FS_CUPTI_NODE_LINKED:
         watch.of.links_told = true;
-        if (node != NULL && original + 1 == id) node->linked = true;
+        if (node != NULL && of->other + 1 == of->node) node->linked = true;
         break;
     case FS_CUPTI_NODE_UPDATED:
         if (node != NULL) node->moment = from != NULL ? from->moment : FS_NONE;
@@ -160,9 +194,24 @@ void fs_watch_called(uint32_t function, const void *data)
         if (node != NULL) node->destroyed = true;
         break;
     default:
-        fs_watched_end_graph(&watch.of, ended);
+        fs_watched_end_graph(&watch.of, of->ended);
         break;
     }
+}
+
+/* CUPTI is asked before the lock is taken. */
+void fs_watch_called(uint32_t function, const void *data)
+{
+    const fs_cupti_resource *resource = data;
+    const fs_cupti_graph *graph = resource != NULL ? resource->descriptor : NULL;
+    if (graph == NULL || watch.generation != fs_fork_generation() || !follow_creation(function, graph)) return;
+    subject of = subject_of(function, graph);
+    pthread_mutex_lock(&watch.lock);
+    if (fs_watched_is_large(&watch.of) && !fs_cupti_is_capturing()) {
+        fs_watched_forget_oldest(&watch.of);
+        watch.last_store = NULL; /* its copy may have gone */
+    }
+    take(function, &of);
     pthread_mutex_unlock(&watch.lock);
 }
 

@@ -1,3 +1,7 @@
+/* Two hash tables, of nodes and of graphs, with open addressing and no deletion of single entries: destroyed ones are
+ * marked, since their replays may still be joined, and the oldest half goes when there are many. A node points to its
+ * moment, a moment to its event in `store`; compaction renumbers both, or changes nothing if memory is short. Only a
+ * moment that was resolved, of a graph that was not changed, is reported. */
 #include "sources/cupti/watched.h"
 
 #include <string.h>

@@ -1,9 +1,15 @@
+/* The calls of a store are visited in order of start, with the captures that are open at that time; a launch belongs to
+ * the capture of its thread, or to the only one that is open. The nodes of a graph are consecutive in `nodes`, so of
+ * captures that overlap in time the later launches go nowhere and are counted as unused. A launch that ran at once was
+ * not captured, whatever was open. Everything is found by binary search after it was sorted; lists only grow before
+ * that. */
 #include "sources/graphs/captures.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/sort.h"
 #include "store/event.h"
 #include "store/signature.h"
@@ -27,25 +33,11 @@ static fs_status no_memory(fs_error *err)
     return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the graphs of a capture");
 }
 
-/* Make room for one more item. */
-static fs_status grow(void **items, uint32_t count, uint32_t *capacity, size_t size, fs_error *err)
-{
-    if (count < *capacity) return FS_OK;
-    uint32_t wanted = *capacity ? *capacity * 2 : 64;
-    void *grown = fs_realloc(*items, wanted * size);
-    if (grown == NULL) return no_memory(err);
-    *items = grown;
-    *capacity = wanted;
-    return FS_OK;
-}
-
 fs_status fs_captures_add_store(fs_captures *captures, const fs_store *store, uint32_t *index, fs_error *err)
 {
-    const fs_store **stores = fs_realloc(captures->stores, (captures->store_count + (size_t)1) * sizeof *stores);
-    if (stores == NULL) return no_memory(err);
-    captures->stores = stores;
+    FS_TRY(FS_LIST_ROOM(&captures->stores, captures->store_count, &captures->store_capacity, 4, "captures", err));
     *index = captures->store_count++;
-    stores[*index] = store;
+    captures->stores[*index] = store;
     return FS_OK;
 }
 
@@ -53,7 +45,7 @@ fs_status fs_captures_add_store(fs_captures *captures, const fs_store *store, ui
 
 fs_status fs_captures_add_node(fs_captures *captures, const fs_known_node *node, fs_error *err)
 {
-    FS_TRY(grow((void **)&captures->known, captures->known_count, &captures->known_capacity, sizeof *node, err));
+    FS_TRY(FS_LIST_ROOM(&captures->known, captures->known_count, &captures->known_capacity, 64, "nodes with ids", err));
     captures->known[captures->known_count++] = *node;
     return FS_OK;
 }
@@ -76,7 +68,7 @@ fs_status fs_captures_add_mark(fs_captures *captures, uint64_t id, const char *n
 {
     fs_marked_node made = {.id = id};
     FS_TRY(fs_intern_text(&captures->mark_names, name, &made.name, err));
-    FS_TRY(grow((void **)&captures->marks, captures->mark_count, &captures->mark_capacity, sizeof made, err));
+    FS_TRY(FS_LIST_ROOM(&captures->marks, captures->mark_count, &captures->mark_capacity, 64, "marked nodes", err));
     captures->marks[captures->mark_count++] = made;
     return FS_OK;
 }
@@ -117,7 +109,8 @@ static int compare_tied(const void *left, const void *right)
 
 fs_status fs_captures_add_tied(fs_captures *captures, uint32_t call, uint32_t graph, fs_error *err)
 {
-    FS_TRY(grow((void **)&captures->tied, captures->tied_count, &captures->tied_capacity, sizeof *captures->tied, err));
+    FS_TRY(
+        FS_LIST_ROOM(&captures->tied, captures->tied_count, &captures->tied_capacity, 64, "launches of graphs", err));
     captures->tied[captures->tied_count++] = (fs_tied_launch){call, graph};
     return FS_OK;
 }
@@ -304,8 +297,8 @@ static uint32_t label_of(const fs_store *store, uint32_t event)
 
 fs_status fs_captures_begin(fs_captures *captures, uint32_t store, int64_t begin, uint32_t label, fs_error *err)
 {
-    FS_TRY(grow((void **)&captures->graphs, captures->graph_count, &captures->graph_capacity, sizeof *captures->graphs,
-                err));
+    FS_TRY(
+        FS_LIST_ROOM(&captures->graphs, captures->graph_count, &captures->graph_capacity, 64, "captured graphs", err));
     captures->graphs[captures->graph_count++] = (fs_captured_graph){
         .store = store, .first = captures->node_count, .label = label, .lane = FS_NONE, .begin = begin};
     return FS_OK;
@@ -316,7 +309,7 @@ static fs_status append_node(fs_captures *captures, fs_captured_graph *graph, co
 {
     fs_capture_node made = *node;
     FS_TRY(fs_captures_chain(captures, captures->stores[graph->store], node->owner, graph->begin, &made.chain, err));
-    FS_TRY(grow((void **)&captures->nodes, captures->node_count, &captures->node_capacity, sizeof made, err));
+    FS_TRY(FS_LIST_ROOM(&captures->nodes, captures->node_count, &captures->node_capacity, 64, "captured nodes", err));
     captures->nodes[captures->node_count++] = made;
     graph->count++;
     return FS_OK;
@@ -330,7 +323,7 @@ fs_status fs_captures_append(fs_captures *captures, uint32_t symbol, uint32_t ca
 
 static fs_status begin_graph(reading *all, const graph_call *call, fs_error *err)
 {
-    FS_TRY(grow((void **)&all->open, all->open_count, &all->open_capacity, sizeof *all->open, err));
+    FS_TRY(FS_LIST_ROOM(&all->open, all->open_count, &all->open_capacity, 64, "open captures", err));
     all->open[all->open_count++] = (open_capture){call->lane, all->captures->graph_count};
     FS_TRY(fs_captures_begin(all->captures, all->store_index, call->start, label_of(all->store, call->event), err));
     all->captures->graphs[all->captures->graph_count - 1].lane = call->lane;

@@ -53,7 +53,7 @@ typedef struct {
 
 typedef struct {
     const fs_store **stores;
-    uint32_t store_count;
+    uint32_t store_count, store_capacity;
     fs_captured_graph *graphs;
     uint32_t graph_count, graph_capacity;
     fs_capture_node *nodes;

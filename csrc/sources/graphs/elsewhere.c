@@ -1,8 +1,12 @@
+/* The key is a kernel's name and launch, and its op is known only while all agree: an op that launched this kernel
+ * alone, and the same op with the same arguments each time. The first contradiction makes the key unknown for good,
+ * because a guess among ops would give the kernel the wrong work. */
 #include "sources/graphs/elsewhere.h"
 
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "store/event.h"
 #include "store/signature.h"
 
@@ -41,13 +45,7 @@ static fs_status add_kernel(fs_elsewhere *elsewhere, const kernel_key *key, uint
 {
     uint32_t id, count = elsewhere->kernels.count;
     FS_TRY(fs_intern_bytes(&elsewhere->kernels, key, sizeof *key, &id, err));
-    if (id >= elsewhere->capacity) {
-        uint32_t capacity = elsewhere->capacity ? elsewhere->capacity * 2 : 256;
-        uint32_t *ops = fs_realloc(elsewhere->ops, capacity * sizeof *ops);
-        if (ops == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the ops of %u kernels", capacity);
-        elsewhere->ops = ops;
-        elsewhere->capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&elsewhere->ops, id, &elsewhere->capacity, 256, "ops of kernels", err));
     uint32_t *known = &elsewhere->ops[id];
     if (id >= count) *known = op;
     else if (*known != FS_NONE && (op == FS_NONE || !is_alike(elsewhere->store, *known, op))) *known = FS_NONE;

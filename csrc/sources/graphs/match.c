@@ -1,8 +1,23 @@
+/* The ways to find the graph of a launch:
+ *
+ *   works of a launch    k1 k2 k1 c        by node, or by start if no ids are recorded
+ *   nodes of a graph     k1 k2 k1 c        in the order of the capture
+ *
+ *   in order     k1 k2 k1 c   = k1 k2 k1 c         all works are all nodes, one by one
+ *   streams      k1 k1 c | k2 = k1 k2 k1 c         each name in its own order, if one stream ran all of that name
+ *   in part         k2    c   ⊂ k1 k2 k1 c         from the front and from the back; only where both agree
+ *
+ * The ways are tried in this order, each for all graphs, and the first that finds anything decides. Graphs that give
+ * the works the same ops are as good as one; graphs that differ make the launch ambiguous, and then a number in the
+ * annotations around capture and launch, such as a batch size, may decide. A match without proof by names is marked as
+ * an estimate, and no match is better than a wrong one. Equal launches have equal matches, so each is matched once and
+ * kept under its id. */
 #include "sources/graphs/match.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "store/event.h"
 
@@ -262,13 +277,11 @@ static fs_status launch_id(fs_matcher *matcher, const matching *all, const char 
 
 static fs_status keep(fs_matcher *matcher, const matching *all, const fs_match *match, fs_error *err)
 {
-    fs_match_kept *kept = fs_realloc(matcher->kept, (matcher->kept_count + (size_t)1) * sizeof *kept);
-    if (kept == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to match %u kernels", all->count);
-    matcher->kept = kept;
+    FS_TRY(FS_LIST_ROOM(&matcher->kept, matcher->kept_count, &matcher->kept_capacity, 8, "matched launches", err));
     uint32_t *nodes = fs_malloc(all->count * sizeof *nodes);
     if (nodes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to match %u kernels", all->count);
     memcpy(nodes, all->nodes, all->count * sizeof *nodes);
-    kept[matcher->kept_count++] = (fs_match_kept){*match, nodes};
+    matcher->kept[matcher->kept_count++] = (fs_match_kept){*match, nodes};
     return FS_OK;
 }
 

@@ -15,7 +15,7 @@ typedef struct {
     fs_captures *captures;
     fs_intern launches;         /* the works of launches, and their labels' numbers */
     struct fs_match_kept *kept; /* by id of launches */
-    uint32_t kept_count;
+    uint32_t kept_count, kept_capacity;
 } fs_matcher; /* zero except for captures: nothing kept yet */
 
 void fs_matcher_clear(fs_matcher *matcher);

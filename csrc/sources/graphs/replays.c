@@ -1,9 +1,14 @@
+/* Three steps: the works of graphs, ordered by launch, round of a loop and node (or start); their owners, first by the
+ * node's id, then by the id of the graph that the call launched, then by kernel names; the repetition of owners before
+ * each launch (repeat.c). The works of a launch are consecutive from order_works on. A work whose node is known keeps
+ * that owner, whatever its launch matches. */
 #include "sources/graphs/replays.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/sort.h"
 #include "sources/graphs/joining.h"
 #include "sources/graphs/match.h"
@@ -63,12 +68,7 @@ static fs_status list_works(fs_joining *all, fs_error *err)
         FS_POLL(i, err);
         chunk = fs_event_next_chunk(all->from, i, chunk, &at);
         if (!is_replayed(all, chunk, at, &node)) continue;
-        if (all->work_count == capacity) {
-            capacity = capacity ? 2 * capacity : 1024;
-            fs_replayed *works = fs_realloc(all->works, capacity * sizeof *works);
-            if (works == NULL) return fs_joining_no_memory(all, err);
-            all->works = works;
-        }
+        FS_TRY(FS_LIST_ROOM(&all->works, all->work_count, &capacity, 1024, "replayed kernels", err));
         all->works[all->work_count++] = (fs_replayed){
             .order = node,
             .start = chunk->start[at],

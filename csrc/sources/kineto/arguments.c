@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "store/collective.h"
 #include "store/signature.h"
@@ -405,13 +406,7 @@ fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments
         *signature = piece->call_signatures[call];
         return FS_OK;
     }
-    if (call >= piece->call_capacity) {
-        uint32_t capacity = call < 64 ? 128 : call * 2;
-        uint32_t *grown = fs_realloc(piece->call_signatures, capacity * sizeof *grown);
-        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u distinct calls", capacity);
-        piece->call_signatures = grown;
-        piece->call_capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&piece->call_signatures, call, &piece->call_capacity, 128, "distinct calls", err));
     memset(to, 0, FS_SCAN_PADDING); /* in place of the recorded work */
     piece->call_signatures[call] = FS_NONE;
     FS_TRY(build_call(piece, sizes, has_work ? &work : NULL, err));
@@ -492,13 +487,7 @@ fs_status fs_arguments_memory(fs_piece *piece, const fs_event_arguments *argumen
         .address = (uint64_t)number(arguments, FS_ARG_ADDRESS, 0),
     };
     if (state.allocated < 0 && state.reserved < 0 && state.address == 0) return FS_OK;
-    if (piece->state_count == piece->state_capacity) {
-        uint32_t capacity = piece->state_capacity > 0 ? 2 * piece->state_capacity : 256;
-        fs_memory_state *grown = fs_realloc(piece->states, capacity * sizeof *grown);
-        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u changes of memory", capacity);
-        piece->states = grown;
-        piece->state_capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&piece->states, piece->state_count, &piece->state_capacity, 256, "changes of memory", err));
     *signature = piece->state_count;
     piece->states[piece->state_count++] = state;
     return FS_OK;

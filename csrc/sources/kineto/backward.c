@@ -1,3 +1,7 @@
+/* Sequence numbers count the forward ops of one thread, so two threads have equal ones. The op that made a node is the
+ * last one with its number that began no later, on the lane that is unique for the number, else on the lane that most
+ * nodes of the same "Fwd thread id" come from: these ids count threads of the process, and do not name them. Votes are
+ * counted over all backward ops before the first is linked. */
 #include "sources/kineto/backward.h"
 
 #include "base/interrupt.h"

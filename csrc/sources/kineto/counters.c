@@ -1,8 +1,13 @@
+/* Points are kept as they come, spelled as in the text, by several threads in pieces of their own; only the join gives
+ * them meaning. Sorted by series and time, each point holds until the next one, and the last one of a series only ends
+ * the one before it. `order` keeps the order of the text among points of one time, so that the join does not depend on
+ * how many pieces there were. */
 #include "sources/kineto/counters.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/sort.h"
 #include "sources/counters/plan.h"
@@ -43,13 +48,7 @@ fs_scan_status fs_counters_read(fs_scan *scan, fs_counter_series *series)
 
 static fs_status add_point(fs_counter_points *to, const point *added, fs_error *err)
 {
-    if (to->count == to->capacity) {
-        size_t capacity = to->capacity > 0 ? 2 * to->capacity : 256;
-        point *grown = fs_realloc(to->points, capacity * sizeof *grown);
-        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the counters of a trace");
-        to->points = grown;
-        to->capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&to->points, to->count, &to->capacity, 256, "counters of a trace", err));
     to->points[to->count++] = *added;
     return FS_OK;
 }

@@ -26,7 +26,7 @@ typedef struct {
 /* Points of all series; zeroed if there are none. */
 typedef struct {
     struct fs_counter_point *points;
-    size_t count, capacity;
+    uint32_t count, capacity;
     fs_intern names; /* "name" or "name\nkey" */
 } fs_counter_points;
 

@@ -1,3 +1,6 @@
+/* The order is by start and then longest first, so that a parent precedes its children. The sort is stable, and each of
+ * its passes leaves every host in one of the two buffers; an interruption copies back what is there. Traces are nearly
+ * sorted, so finding the runs that exist costs a pass, and a merge of k runs log k. */
 #include "sources/kineto/hosts.h"
 
 #include <string.h>

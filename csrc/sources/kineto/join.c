@@ -1,8 +1,23 @@
+/* How the pieces of a trace become the events of a store:
+ *
+ *   pieces                         store                                          the record then has
+ *   names, signatures, lanes ────► join_ids: ids of the store, in order           ids of the store
+ *   records ─► hosts ────────────► fs_join_nest: by lane, start, end; parents
+ *                └───────────────► append_hosts: a parent before its children     its index
+ *                                  fs_join_backward: forward ops
+ *              works ────────────► append_marks, append_devices                   its launcher
+ *              memory ───────────► fs_join_memory: last, by what encloses it
+ *
+ * Pieces are joined in the order of the text, so that the result does not depend on how many there are. A record has
+ * ids of its piece before join_ids and ids of the store after it, never a mixture. An index of the store is known only
+ * when the event is appended, which is why owners come before what they own. What is no longer needed is freed before
+ * the next step allocates, where that is possible. */
 #include "sources/kineto/join.h"
 
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "sources/kineto/backward.h"
@@ -56,13 +71,7 @@ static fs_status lane_id(fs_store *store, const fs_record_lane *lane, int64_t *p
 static fs_status keep_process(fs_join *join, const fs_record_lane *lane, uint32_t id, fs_error *err)
 {
     int64_t process = lane->process == lane->device ? -1 : lane->process;
-    if (id >= join->process_capacity) {
-        uint32_t capacity = 2 * id + 8;
-        int64_t *processes = fs_realloc(join->processes, capacity * sizeof *processes);
-        if (processes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u threads", capacity);
-        join->processes = processes;
-        join->process_capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&join->processes, id, &join->process_capacity, 8, "threads", err));
     while (join->process_count <= id) join->processes[join->process_count++] = process;
     if (join->processes[id] != process) join->processes[id] = -1;
     return FS_OK;

@@ -1,3 +1,7 @@
+/* The text is followed by FS_SCAN_PADDING bytes, so that scans read whole blocks and test for the end afterwards. A
+ * value that reaches the end is FS_SCAN_MORE, with `at` where it was: the caller feeds more text and calls again. The
+ * fast scans do not validate; the tokens of fs_scan_next do. Skipping tests 64 bytes at a time and goes byte by byte
+ * only where a backslash may hide a quote. */
 #include "sources/kineto/json_scan.h"
 
 #include <stdlib.h>

@@ -1,3 +1,7 @@
+/* Pieces are in the order of the text, without gaps or overlaps: each ends where the next begins. Threads begin at
+ * guesses ("here an event seems to begin"), which are facts only once the piece before has ended at that very byte; a
+ * piece that guessed wrong is read again. So the events are those that one thread would find, whatever the number of
+ * threads. Only the last piece takes text that is fed later. */
 #include "sources/kineto/kineto.h"
 
 #include <string.h>

@@ -1,9 +1,14 @@
+/* One sweep over the hosts of a lane, sorted by start and longest first, with a stack whose ends decrease: the
+ * innermost that encloses a host is found by popping, or by binary search where nothing may be popped. Python's frames
+ * have a stack of their own, since torch's tree ignores them. Ends may differ by the trace's clock step (`slack`).
+ * Overheads have no thread in the trace; they are placed by a first nesting, and then all is nested again. */
 #include "sources/kineto/nest.h"
 
 #include <string.h>
 
 #include "base/interrupt.h"
 #include "base/intern.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "sources/kineto/overheads.h"
 #include "sources/kineto/owners.h"
@@ -19,13 +24,7 @@ typedef struct {
 static fs_status push(const fs_join *join, fs_nest *nest, uint32_t host, fs_error *err)
 {
     while (nest->depth > 0 && join->hosts[nest->open[nest->depth - 1]].end <= join->hosts[host].end) nest->depth--;
-    if (nest->depth == nest->capacity) {
-        uint32_t capacity = nest->capacity ? nest->capacity * 2 : 64;
-        uint32_t *open = fs_realloc(nest->open, capacity * sizeof *open);
-        if (open == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u nested events", capacity);
-        nest->open = open;
-        nest->capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&nest->open, nest->depth, &nest->capacity, 64, "nested events", err));
     nest->open[nest->depth++] = host;
     return FS_OK;
 }

@@ -6,6 +6,7 @@
 #include "sources/kineto/overheads.h"
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/memory.h"
 
 typedef struct {
@@ -69,13 +70,7 @@ static fs_status list_overheads(placing *all, fs_error *err)
 
 static fs_status add_around(placing *all, const fs_host *event, fs_error *err)
 {
-    if (all->count == all->capacity) {
-        uint32_t capacity = all->capacity ? all->capacity * 2 : 64;
-        fs_host *grown = fs_realloc(all->around, capacity * sizeof *grown);
-        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to place overheads in %u events", capacity);
-        all->around = grown;
-        all->capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&all->around, all->count, &all->capacity, 64, "events with overheads", err));
     int64_t length = event->end == INT64_MAX ? INT64_MAX : event->end - event->start;
     all->around[all->count++] = (fs_host){length, event->end, event->record};
     return FS_OK;

@@ -1,9 +1,15 @@
+/* Two ids lead from device work to an op: the correlation of its API call, and an "External id". The call wins where
+ * both are known, except in traces of flopscope, and a contradiction is counted. Ids may be shared by the processes of
+ * a merged trace: then the first record is marked as shared, all of them are listed by correlation and start, and the
+ * likeliest of the nearest is chosen. An index is an array if its ids are dense and a hash table if not, so that a
+ * hostile trace cannot make it large. */
 #include "sources/kineto/owners.h"
 
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/sort.h"
 
@@ -79,13 +85,7 @@ static int64_t process_of(const fs_owners *owners, const fs_record *record)
 
 static fs_status keep_other(fs_owners *owners, fs_record *call, fs_error *err)
 {
-    if (owners->other_count == owners->other_capacity) {
-        uint32_t capacity = owners->other_capacity ? owners->other_capacity * 2 : 64;
-        fs_record **others = fs_realloc(owners->others, capacity * sizeof *others);
-        if (others == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to look up %u API calls", capacity);
-        owners->others = others;
-        owners->other_capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&owners->others, owners->other_count, &owners->other_capacity, 64, "API calls", err));
     owners->others[owners->other_count++] = call;
     return FS_OK;
 }
@@ -246,13 +246,7 @@ typedef struct {
 static fs_status push(open_hosts *stack, const fs_host *host, fs_error *err)
 {
     while (stack->depth > 0 && stack->open[stack->depth - 1]->end <= host->end) stack->depth--;
-    if (stack->depth == stack->capacity) {
-        uint32_t capacity = stack->capacity ? stack->capacity * 2 : 64;
-        const fs_host **open = fs_realloc(stack->open, capacity * sizeof *open);
-        if (open == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u nested events", capacity);
-        stack->open = open;
-        stack->capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&stack->open, stack->depth, &stack->capacity, 64, "nested events", err));
     stack->open[stack->depth++] = host;
     return FS_OK;
 }

@@ -1,20 +1,18 @@
+/* Frames are written in the head, in any order, and each names its caller: a chain is followed until a frame that is
+ * already in the store, and then pushed from the outside in. At most FS_MOST_STACK_DEPTH frames are followed, so frames
+ * that are their own callers end. A sample whose frame is unknown is left out. */
 #include "sources/kineto/stacks.h"
 
 #include <string.h>
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "sources/kineto/json_scan.h"
 #include "store/stacks.h"
 
 fs_status fs_stack_points_add(fs_stack_points *points, const fs_stack_point *added, fs_error *err)
 {
-    if (points->count == points->capacity) {
-        uint32_t capacity = points->capacity > 0 ? 2 * points->capacity : 256;
-        fs_stack_point *grown = fs_realloc(points->points, capacity * sizeof *grown);
-        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the stacks of a trace");
-        points->points = grown;
-        points->capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&points->points, points->count, &points->capacity, 256, "stacks of a trace", err));
     points->points[points->count++] = *added;
     return FS_OK;
 }
@@ -50,13 +48,7 @@ static void clear_frames(frames *all)
 
 static fs_status add_frame(frames *all, int64_t key, frame **added, fs_error *err)
 {
-    if (all->keys.count == all->capacity) {
-        uint32_t capacity = all->capacity > 0 ? 2 * all->capacity : 256;
-        frame *grown = fs_realloc(all->frames, capacity * sizeof *grown);
-        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u frames of a trace", capacity);
-        all->frames = grown;
-        all->capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&all->frames, all->keys.count, &all->capacity, 256, "frames of a trace", err));
     uint32_t count = all->keys.count, place;
     FS_TRY(fs_intern_bytes(&all->keys, &key, sizeof key, &place, err));
     if (place == count) all->frames[place] = (frame){.parent = -1, .id = FS_NONE};

@@ -1,18 +1,17 @@
+/* A free finds the latest allocation at its address before it, in order of time and of the process, whatever part of
+ * the database either came from. Sizes are not negative for allocations and negative for frees; a free that matches
+ * nothing has 0 bytes and is counted. Nothing is done if every free has its size. */
 #include "sources/sqlite/allocations.h"
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/sort.h"
 
 fs_status fs_part_add_allocation(fs_part *part, int64_t process, int64_t address, fs_record *record, fs_error *err)
 {
-    if (part->allocation_count == part->allocation_capacity) {
-        uint32_t capacity = part->allocation_capacity ? part->allocation_capacity * 2 : 64;
-        fs_allocation *allocations = fs_realloc(part->allocations, capacity * sizeof *allocations);
-        if (allocations == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u allocations", capacity);
-        part->allocations = allocations;
-        part->allocation_capacity = capacity;
-    }
+    FS_TRY(
+        FS_LIST_ROOM(&part->allocations, part->allocation_count, &part->allocation_capacity, 64, "allocations", err));
     part->allocations[part->allocation_count++] = (fs_allocation){process, address, record};
     part->frees_unsized = part->frees_unsized || record->bytes == FS_MISSING;
     return FS_OK;

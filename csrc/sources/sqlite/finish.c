@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "sources/kineto/head.h"
 #include "sources/kineto/join.h"
@@ -35,13 +36,7 @@ static fs_status find_process(process_list *list, int64_t process, uint32_t *ind
 {
     *index = fs_id_map_get(&list->by_process, process, 0);
     if (*index != FS_NONE) return FS_OK;
-    if (list->count == list->capacity) {
-        uint32_t capacity = list->capacity ? list->capacity * 2 : 8;
-        correlations *items = fs_realloc(list->items, capacity * sizeof *items);
-        if (items == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u processes", capacity);
-        list->items = items;
-        list->capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&list->items, list->count, &list->capacity, 8, "processes", err));
     FS_TRY(fs_id_map_set(&list->by_process, process, 0, list->count, err));
     list->items[list->count] = (correlations){process, UINT32_MAX, 0, 0};
     *index = list->count++;

@@ -1,8 +1,13 @@
+/* A node that was cloned leads to the node that was captured, over at most MOST_CLONES steps; only captured ones have
+ * an owner, the innermost op on their thread when they were made. Node ids are unique within a process only, so works
+ * are linked by event (captures.node_of), not by id. The result is a new store: it replaces the old one only when it is
+ * complete. */
 #include "sources/sqlite/graphs.h"
 
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "sources/graphs/replays.h"
 #include "store/event.h"
@@ -17,24 +22,9 @@ static int64_t number(const fs_cell *cells, fs_row_column column)
     return cells[column].type == FS_IS_INTEGER ? cells[column].integer : 0;
 }
 
-/* Make room for one more item. */
-static fs_status extend(void **items, size_t size, uint32_t count, uint32_t *capacity, fs_error *err)
-{
-    if (count < *capacity) return FS_OK;
-    uint32_t larger = *capacity ? *capacity * 2 : 64;
-    void *grown = fs_realloc(*items, larger * size);
-    if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u nodes of CUDA graphs", larger);
-    *items = grown;
-    *capacity = larger;
-    return FS_OK;
-}
-
 fs_status fs_part_add_node(fs_part *part, const fs_cell *cells, fs_error *err)
 {
-    void *nodes = part->nodes;
-    fs_status status = extend(&nodes, sizeof *part->nodes, part->node_count, &part->node_capacity, err);
-    part->nodes = nodes;
-    if (status != FS_OK) return status;
+    FS_TRY(FS_LIST_ROOM(&part->nodes, part->node_count, &part->node_capacity, 64, "nodes of CUDA graphs", err));
     part->nodes[part->node_count++] = (fs_graph_node){
         .process = number(cells, FS_CELL_PROCESS),
         .thread = number(cells, FS_CELL_THREAD),
@@ -48,10 +38,7 @@ fs_status fs_part_add_node(fs_part *part, const fs_cell *cells, fs_error *err)
 
 fs_status fs_part_add_graph_work(fs_part *part, int64_t process, int64_t node, fs_record *record, fs_error *err)
 {
-    void *work = part->work;
-    fs_status status = extend(&work, sizeof *part->work, part->work_count, &part->work_capacity, err);
-    part->work = work;
-    if (status != FS_OK) return status;
+    FS_TRY(FS_LIST_ROOM(&part->work, part->work_count, &part->work_capacity, 64, "kernels of CUDA graphs", err));
     part->work[part->work_count++] = (fs_graph_work){process, node, record};
     return FS_OK;
 }

@@ -1,3 +1,5 @@
+/* A slot is free when its value is FS_NONE, so that value is never stored. Nothing is removed, so probing needs no
+ * tombstones. A map that cannot grow is unchanged. */
 #include "sources/sqlite/id_map.h"
 
 #include "base/hash.h"

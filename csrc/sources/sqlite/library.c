@@ -1,3 +1,6 @@
+/* fs_sqlite is set once, after every function was found in a version that is new enough and was built for threads; from
+ * then on it can be used without a test. Python's own library is preferred by the caller, so that a process has one
+ * SQLite. */
 #include "sources/sqlite/library.h"
 
 #include <dlfcn.h>

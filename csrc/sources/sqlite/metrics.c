@@ -1,8 +1,12 @@
+/* Values are taken as they come, checked one by one: what is not finite, has no end or no device is left out, and a
+ * begin after the end is missing. Parts were filled by threads of their own; sorted by device, metric and end, their
+ * order does not matter. */
 #include "sources/sqlite/metrics.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/sort.h"
 
@@ -18,13 +22,7 @@ fs_status fs_part_add_sample(fs_part *part, const fs_cell *cells, fs_error *err)
     bool begun = start->type == FS_IS_INTEGER && start->integer >= 0 && start->integer <= end->integer;
     bool known = value->type == FS_IS_INTEGER && isfinite(value->real);
     if (!timed || !known || !is_index(&cells[FS_CELL_DEVICE]) || !is_index(&cells[FS_CELL_ID])) return FS_OK;
-    if (part->sample_count == part->sample_capacity) {
-        uint32_t capacity = part->sample_capacity ? part->sample_capacity * 2 : 1024;
-        fs_metric_sample *samples = fs_realloc(part->samples, capacity * sizeof *samples);
-        if (samples == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u samples of counters", capacity);
-        part->samples = samples;
-        part->sample_capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&part->samples, part->sample_count, &part->sample_capacity, 1024, "samples of counters", err));
     part->samples[part->sample_count++] = (fs_metric_sample){
         .start = begun ? start->integer : FS_MISSING,
         .end = end->integer,

@@ -1,3 +1,5 @@
+/* Copies, fills and waits have the names that Kineto gives them, so that a database and a trace of one program have the
+ * same rows. Numbers index tables of CUPTI's enumerations; one that is out of range is "Unknown", never an error. */
 #include "sources/sqlite/names.h"
 
 #include <stdbool.h>

@@ -1,9 +1,14 @@
+/* Payloads are read by their recorded schema: a field is used only if its name is one of NCCL's and its width is known,
+ * and it is read only if it lies within the bytes. Groups nest, and the end of the outermost launches: so calls become
+ * launches, by thread and in the order of the store, and each launch is matched with the kernels below it. A message is
+ * set only if one launch has one kernel and its calls agree on the communicator; a sum that overflows is missing. */
 #include "sources/sqlite/nccl.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "base/sort.h"
 #include "store/api_calls.h"
@@ -44,9 +49,7 @@ fs_status fs_rows_keep_field(fs_rows *rows, const fs_cell *cells, fs_error *err)
     int64_t schema = cells[FS_CELL_ID].integer, domain = cells[FS_CELL_DOMAIN].integer;
     uint32_t place = fs_id_map_get(&rows->payload_ids, schema, domain);
     if (place == FS_NONE) {
-        fs_payload *grown = fs_realloc(rows->payloads, (rows->payload_count + (size_t)1) * sizeof *grown);
-        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u payloads", rows->payload_count + 1);
-        rows->payloads = grown;
+        FS_TRY(FS_LIST_ROOM(&rows->payloads, rows->payload_count, &rows->payload_capacity, 8, "payloads", err));
         place = rows->payload_count;
         FS_TRY(fs_id_map_set(&rows->payload_ids, schema, domain, place, err));
         rows->payloads[rows->payload_count++] = (fs_payload){.widths = {0}};
@@ -133,13 +136,7 @@ fs_status fs_part_add_nccl(const fs_rows *rows, fs_part *part, const fs_cell *ce
     } else if (read_field(rows, cells, FS_PAYLOAD_SIZE, &size) && size <= FS_MOST_AMOUNT) {
         call.size = (int64_t)size;
     }
-    if (part->call_count == part->call_capacity) {
-        uint32_t capacity = part->call_capacity ? part->call_capacity * 2 : 64;
-        fs_nccl_call *calls = fs_realloc(part->calls, capacity * sizeof *calls);
-        if (calls == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u calls of NCCL", capacity);
-        part->calls = calls;
-        part->call_capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&part->calls, part->call_count, &part->call_capacity, 64, "calls of NCCL", err));
     part->calls[part->call_count++] = call;
     return FS_OK;
 }

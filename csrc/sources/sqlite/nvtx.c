@@ -1,3 +1,6 @@
+/* torch.autograd.profiler.emit_nvtx appends what it knows to the name of a range: ", seq = 5, op_id = 7, sizes = [[2,
+ * 3]]". The text is parsed from each comma on, and is accepted only if it consists of such parts up to its end; a
+ * program's own range that merely looks similar stays as it is. The name ends where the parts begin. */
 #include "sources/sqlite/nvtx.h"
 
 #include <ctype.h>

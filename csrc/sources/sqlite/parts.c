@@ -1,3 +1,6 @@
+/* Helpers of one part, which one thread fills: nothing here takes a lock. A record has the ids of its part, and times
+ * of the database; a start that would overflow later leaves the row out, and such an end is missing. Names are spelled
+ * as JSON would (a backslash twice), because the join unescapes them like those of a trace. */
 #include "sources/sqlite/parts.h"
 
 #include <stdio.h>

@@ -1,3 +1,7 @@
+/* A file is hostile until shown otherwise: the connection is read-only, its schema is not trusted, and the authorizer
+ * allows selecting and reading columns and nothing else. Each query has a part of its own, so queries run on threads
+ * without locks; a batch with any that fills what the parts share runs on one thread. A row that is too long is skipped
+ * by its rowid and counted. A query that fails has a problem, and the others go on. */
 #include "sources/sqlite/query.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* Ranges of NVTX and roctx, some of which are ops of torch. */
 #include <string.h>
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "sources/kineto/event.h"
 #include "sources/sqlite/nccl.h"
@@ -66,13 +67,7 @@ static fs_status take_range_name(const fs_rows *rows, fs_part *part, const fs_ce
 
 static fs_status add_open(fs_part *part, fs_record *record, fs_error *err)
 {
-    if (part->open_count == part->open_capacity) {
-        uint32_t capacity = part->open_capacity ? part->open_capacity * 2 : 16;
-        fs_record **open = fs_realloc(part->open, capacity * sizeof *open);
-        if (open == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u open ranges", capacity);
-        part->open = open;
-        part->open_capacity = capacity;
-    }
+    FS_TRY(FS_LIST_ROOM(&part->open, part->open_count, &part->open_capacity, 16, "open ranges", err));
     part->open[part->open_count++] = record;
     return FS_OK;
 }

@@ -1,3 +1,6 @@
+/* One function for each kind of row, chosen in fs_rows_add. Cells may be missing or of another type than the schema
+ * says: every access has a default, and a row that cannot be used is left out and counted, never an error. Facts that
+ * all parts share (strings, domains, devices, payloads) must be read before the rows that need them. */
 #include "sources/sqlite/rows.h"
 
 #include <stdio.h>

@@ -67,7 +67,7 @@ struct fs_rows {
     fs_id_map devices;     /* (process, device) → index of the device */
     fs_id_map payload_ids; /* (schema, domain) → index in payloads */
     fs_payload *payloads;
-    uint32_t payload_count;
+    uint32_t payload_count, payload_capacity;
     fs_part **parts;
     uint32_t part_count;
 };

@@ -12,7 +12,7 @@
 #include "work/aten/products.h"
 #include "work/aten/triton.h"
 #include "work/libraries/libraries.h"
-#include "work/libraries/schema.h"
+#include "work/libraries/traffic.h"
 #include "work/registered.h"
 
 /* Namespaces whose ops match aten's ops of the same name; an op of another namespace needs a row with its full name. */
@@ -277,7 +277,7 @@ static fs_work work_by_rule(const char *name, const fs_torch_call *call)
     fs_aten_rule rule = find_rule(name);
     fs_torch_call forward;
     if (is_of_forward(&rule)) {
-        work.of_forward = call->outer == NULL;
+        if (call->outer == NULL) work.needs = FS_NEEDS_FORWARD;
         if (call->outer == NULL || !is_gradient_of(name, call->outer_name)) return work;
         forward = *call->outer;
         forward.output = fs_sizes_tensor(call, 0); /* the gradient of its result */
@@ -300,7 +300,7 @@ fs_work fs_work_of_torch(const char *name, const fs_torch_call *call)
 {
     const fs_torch_recorded *recorded = &call->recorded;
     fs_work work = work_by_rule(name, call);
-    if (work.of_launched) return work;
+    if (work.needs == FS_NEEDS_ELEMENTS) return work;
     if (isnan(work.flops) && !isnan(recorded->flops)) {
         work.flops = recorded->flops;
         work.unit.preferred = work.unit.fallback = fs_unit_find(recorded->unit);

@@ -149,7 +149,7 @@ fs_work fs_count_convolution(const fs_aten_rule *rule, const fs_torch_call *call
     if (added != NULL) read += fs_sizes_read(added);
     fs_work work = fs_sizes_work(flops_of(transposed ? fs_sizes_elements(input) : output, weight), read,
                                  output * fs_sizes_item(input->dtype), fs_products_unit(input->dtype));
-    work.of_gradient = isnan(output);
+    if (isnan(output)) work.needs = FS_NEEDS_GRADIENT;
     return work;
 }
 
@@ -198,7 +198,7 @@ fs_work fs_count_convolution_part(const fs_aten_rule *rule, const fs_torch_call 
 {
     fs_gradient of;
     fs_work work = fs_work_unknown;
-    work.of_outer = call->outer == NULL;
+    if (call->outer == NULL) work.needs = FS_NEEDS_OP;
     if (call->outer == NULL || !fs_gradient_find(call->outer_name, call->outer, &of)) return work;
     const fs_torch_tensor *input = of.input, *weight = of.weight, *gradient = of.output;
     if (!is_convolution(input, weight) || gradient->ndim != input->ndim) return work;

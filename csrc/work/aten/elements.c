@@ -1,3 +1,6 @@
+/* The rows of elements.def, pointwise.def and views.def as one array that ends with an empty name. A letter and a
+ * number spell a place in the option: A(n) arguments, D(n) the place of a dtype, L(n) the tensor that the result is
+ * like, P(n) another place. */
 #include "work/aten/elements.h"
 
 #include <math.h>

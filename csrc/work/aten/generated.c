@@ -1,3 +1,6 @@
+/* The name of a fused kernel lists its ops, joined by underscores that occur in ops' names too: the longest known op is
+ * taken each time. If one word is unknown the FLOPs are unknown, never a part of them. What is found is an estimate,
+ * since a name does not say how often an op was applied. */
 #include "work/aten/generated.h"
 
 #include <math.h>

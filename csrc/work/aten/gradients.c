@@ -1,3 +1,6 @@
+/* A table of the places at which a gradient's call has its forward op's input, weight and result. A gradient has the
+ * shape of a result only if the forward op's own tensors have the same shapes, so a call of other sizes is never
+ * mistaken for it. */
 #include "work/aten/gradients.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Ops over lists of tensors. A trace omits the dtype of a list's tensors, and long lists entirely: then the executed
- * kernels determine the work (fs_work.of_launched). */
+ * kernels determine the work (FS_NEEDS_ELEMENTS). */
 #include <math.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ static fs_work each_element(const fs_torch_call *call, double flops, unsigned fr
                              written * first.bytes, fs_sizes_unit(first.dtype));
     fs_work work = fs_sizes_work(flops, read, written, fs_sizes_unit(FS_TORCH_FLOAT32));
     work.list_elements = first.elements;
-    work.of_launched = true;
+    work.needs = FS_NEEDS_ELEMENTS;
     return work;
 }
 

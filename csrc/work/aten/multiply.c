@@ -1,3 +1,5 @@
+/* The units of multiply-adds by dtype, preferred and fallback. An argument that the call does not have is `absent`; one
+ * that the trace did not record is NaN, and the callers must not confuse the two. */
 #include "work/aten/multiply.h"
 
 #include <math.h>

@@ -1,3 +1,7 @@
+/* FLOPs follow the result's elements and bytes the distinct elements of each tensor, so a broadcast input is read once.
+ * The dtype of a result is found as torch promotes: tensors with dimensions decide, others count only if their category
+ * is higher. Where a number of the call was not recorded, the widest possible result is assumed and the work marked as
+ * an upper bound. */
 #include <math.h>
 #include <string.h>
 
@@ -70,7 +74,7 @@ fs_work fs_at_most(fs_work work)
 fs_work fs_of_launched(double flops, double read, double written, double item, double most_read)
 {
     fs_work work = fs_sizes_work(flops, read, written, fs_sizes_unit(FS_TORCH_DTYPE_NONE));
-    work.of_launched = true;
+    work.needs = FS_NEEDS_ELEMENTS;
     work.item = item;
     work.most_read = most_read;
     return work;

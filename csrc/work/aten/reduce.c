@@ -1,3 +1,6 @@
+/* The layouts of norms are rows of tables: which places hold what, and over what the statistics are taken. A family
+ * multiplies elements by FLOPs per element that follow from the row and from what the call asks for; what is not
+ * recorded makes FLOPs NaN, or the bytes a bound. */
 #include <math.h>
 #include <string.h>
 

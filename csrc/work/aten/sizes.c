@@ -1,3 +1,6 @@
+/* Numbers of arguments are doubles, for which unknown is NaN and every product is defined: a trace may hold any
+ * size, and arithmetic here must neither overflow nor trap. Texts that are no numbers, or numbers beyond 2^53, are
+ * unknown. */
 #include "work/aten/sizes.h"
 
 #include <ctype.h>

@@ -1,3 +1,7 @@
+/* What a trace does not record is inferred from sizes and from the words of the kernel's name: how many points the grid
+ * has, which tensor is read as well as written. Each table below is a list of words with one meaning. Bytes never
+ * exceed what all points can touch unless the name allows several elements a point, and then they are a bound. When
+ * nothing proves that a tensor is updated in place, it is counted once. */
 #include "work/aten/triton.h"
 
 #include <math.h>

@@ -61,7 +61,7 @@ static fs_work pooled(const fs_aten_rule *rule, const fs_torch_call *call, const
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): every caller checks self */
     fs_work work = fs_sizes_work(fs_flops_of(1, flops, self->dtype), fs_sizes_read(self),
                                  fs_result_bytes(rule, elements, self->dtype), fs_sizes_unit(self->dtype));
-    work.of_gradient = isnan(elements);
+    if (isnan(elements)) work.needs = FS_NEEDS_GRADIENT;
     return work;
 }
 

@@ -61,9 +61,7 @@ static fs_work of_callers(const fs_torch_call *call)
             work.at_most = work.at_most || (kind == FS_COLLECTIVE_ALLTOALL && !both); /* parts may differ */
         }
     }
-    bool found = !isnan(work.bytes_moved);
-    work.of_outer = !found && call->outer == NULL;
-    work.of_begun = !found;
+    if (isnan(work.bytes_moved)) work.needs = FS_NEEDS_CALLER;
     return work;
 }
 

@@ -5,7 +5,7 @@
 #include "work/aten/generated.h"
 #include "work/aten/sizes.h"
 #include "work/libraries/libraries.h"
-#include "work/libraries/schema.h"
+#include "work/libraries/traffic.h"
 
 /* Each index reads a row of total_D / T numbers on average; each bag writes its sum. Which table an index is of is
  * unknown, so that tables of different widths give an estimate. Older traces have no numbers: then the shape of the
@@ -66,7 +66,7 @@ static double item_of_weights(const fs_torch_call *call)
 static fs_work of_result(void)
 {
     fs_work work = fs_work_unknown;
-    work.of_gradient = true;
+    work.needs = FS_NEEDS_GRADIENT;
     return work;
 }
 

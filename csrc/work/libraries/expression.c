@@ -1,3 +1,6 @@
+/* A recursive descent that computes as it reads; with no call it only checks. Each take_… function moves `at` behind
+ * what it took, and clears *sound, never sets it. A size that is unknown is NaN through all operators but '|', which
+ * then takes the next choice; a negative one is unknown too. */
 #include "work/libraries/expression.h"
 
 #include <ctype.h>

@@ -7,25 +7,19 @@
 #include "work/aten/sizes.h"
 #include "work/libraries/expression.h"
 #include "work/libraries/libraries.h"
-#include "work/libraries/schema.h"
+#include "work/libraries/traffic.h"
 
 static double size_at(const fs_torch_tensor *tensor, uint32_t from_end)
 {
     return from_end <= tensor->ndim ? (double)tensor->shape[tensor->ndim - from_end] : 1;
 }
 
-static const fs_torch_tensor *tensor_at(const fs_torch_call *call, uint32_t place)
-{
-    const fs_torch_tensor *tensor = fs_sizes_tensor(call, place);
-    return tensor != NULL && tensor->ndim > 0 ? tensor : NULL;
-}
-
 /* The dtype of the first argument of floats: that in which pointwise work is done. */
 static unsigned float_dtype(const fs_torch_call *call)
 {
     for (uint32_t i = 0; i < call->count; i++)
-        if (tensor_at(call, i) != NULL && fs_sizes_is_float(tensor_at(call, i)->dtype))
-            return tensor_at(call, i)->dtype;
+        if (fs_schema_tensor_at(call, i) != NULL && fs_sizes_is_float(fs_schema_tensor_at(call, i)->dtype))
+            return fs_schema_tensor_at(call, i)->dtype;
     return FS_TORCH_DTYPE_NONE;
 }
 
@@ -49,7 +43,7 @@ fs_work fs_count_each(const fs_aten_rule *rule, const fs_torch_call *call)
     for (uint32_t i = 0; i < call->count; i++) {
         bool counts =
             rule->option == FS_ALL_MODIFIED ? schema.arguments[i].role == FS_ROLE_MODIFIED : rule->option == (int)i;
-        if (counts && tensor_at(call, i) != NULL) elements += fs_sizes_elements(tensor_at(call, i));
+        if (counts && fs_schema_tensor_at(call, i) != NULL) elements += fs_sizes_elements(fs_schema_tensor_at(call, i));
     }
     if (rule->option == FS_NO_ELEMENTS || rule->flops == 0)
         return with_traffic(0, fs_schema_traffic(&schema, call), fs_sizes_unit(FS_TORCH_DTYPE_NONE));
@@ -133,30 +127,39 @@ fs_work fs_count_matrix(const fs_aten_rule *rule, const fs_torch_call *call)
     return with_traffic(2 * rows * n * k * packed, traffic, fs_products_unit(unit));
 }
 
-/* Weights of a few bits, in an order of the kernel: sizes from the arguments m, n and k; or, by the option: 1: weight
- * [K * bits / 32, N]; 2: weight [K, N / 8] in 4 bits; 3: an argument "shape" with [N, K]; 4: 4 bits each. The result
- * has the dtype of out, the dtype argument, or x; of x in 8 bits it is bfloat16. */
+/* Return N of x [.., K] and its weight, found as the option says (fs_packed_width); NaN if they do not fit. */
+static double packed_width(const fs_aten_rule *rule, const fs_schema *schema, const fs_torch_call *call, double m,
+                           double k)
+{
+    const fs_torch_tensor *w = fs_schema_tensor(schema, call, "weight");
+    double shape[2];
+    switch ((fs_packed_width)rule->option) {
+    case FS_WIDTH_NAMED:
+        if (fs_schema_place(schema, "k") >= 0 && fs_schema_number(schema, call, "k") != k) return NAN;
+        if (fs_schema_place(schema, "m") >= 0 && fs_schema_number(schema, call, "m") != m) return NAN;
+        return fs_schema_number(schema, call, "n");
+    case FS_WIDTH_COLUMNS:
+        return w->ndim == 2 ? (double)w->shape[1] : (double)NAN;
+    case FS_WIDTH_WORDS:
+        return w->ndim == 2 && (double)w->shape[0] == k ? 8 * (double)w->shape[1] : (double)NAN;
+    case FS_WIDTH_SHAPE: {
+        const char *text = fs_sizes_text(call, (unsigned)fs_schema_place(schema, "shape"));
+        return fs_sizes_numbers(text, shape, 2) == 2 && shape[1] == k ? shape[0] : (double)NAN;
+    }
+    case FS_WIDTH_BYTES:
+        return 2 * fs_sizes_read(w) / k;
+    }
+    return NAN;
+}
+
+/* Weights of a few bits, in an order of the kernel. The result has the dtype of out, the dtype argument, or x; of x in
+ * 8 bits it is bfloat16. */
 fs_work fs_count_packed_product(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     fs_schema schema = fs_schema_of(rule->arguments);
     const fs_torch_tensor *x = fs_schema_tensor(&schema, call, "x"), *w = fs_schema_tensor(&schema, call, "weight");
     if (x == NULL || w == NULL) return fs_work_unknown;
-    double k = size_at(x, 1), n = NAN, m = fs_sizes_elements(x) / k, shape[2];
-    if (rule->option == 0) {
-        double named_k = fs_schema_number(&schema, call, "k"), named_m = fs_schema_number(&schema, call, "m");
-        n = fs_schema_number(&schema, call, "n");
-        if ((fs_schema_place(&schema, "k") >= 0 && named_k != k) ||
-            (fs_schema_place(&schema, "m") >= 0 && named_m != m))
-            return fs_work_unknown;
-    }
-    if (rule->option == 1 && w->ndim == 2) n = (double)w->shape[1];
-    if (rule->option == 2 && w->ndim == 2 && (double)w->shape[0] == k) n = 8 * (double)w->shape[1];
-    if (rule->option == 3) {
-        int place = fs_schema_place(&schema, "shape");
-        const char *text = fs_sizes_text(call, (unsigned)place);
-        if (fs_sizes_numbers(text, shape, 2) == 2 && shape[1] == k) n = shape[0];
-    }
-    if (rule->option == 4) n = 2 * fs_sizes_read(w) / k;
+    double k = size_at(x, 1), m = fs_sizes_elements(x) / k, n = packed_width(rule, &schema, call, m, k);
     if (!(n > 0) || !(k > 0)) return fs_work_unknown;
     const fs_torch_tensor *out = fs_schema_tensor(&schema, call, "out");
     unsigned wide = fs_sizes_item(x->dtype) > 1 ? x->dtype : (unsigned)FS_TORCH_BFLOAT16;
@@ -186,11 +189,11 @@ fs_work fs_count_grouped_rows(const fs_aten_rule *rule, const fs_torch_call *cal
 /* Each row of x [M, K] is multiplied with one of the weights [N, K]; option FS_OF_GRADIENT: both gradients of that. */
 fs_work fs_count_grouped_linear(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    const fs_torch_tensor *x = tensor_at(call, 0);
+    const fs_torch_tensor *x = fs_schema_tensor_at(call, 0);
     double n = NAN, weights = 0;
     if (x == NULL || x->ndim < 2) return fs_work_unknown;
     for (uint32_t i = 1; i < call->count; i++) {
-        const fs_torch_tensor *w = tensor_at(call, i);
+        const fs_torch_tensor *w = fs_schema_tensor_at(call, i);
         if (w == NULL || w->ndim != 2 || (double)w->shape[1] != size_at(x, 1)) continue;
         if (weights > 0 && (double)w->shape[0] != n) return fs_work_unknown;
         n = (double)w->shape[0];
@@ -240,7 +243,8 @@ fs_work fs_count_segments(const fs_aten_rule *rule, const fs_torch_call *call)
     if (rows <= 0 || segments < 0) return fs_work_unknown;
     double results = fs_sizes_elements(src) / rows * segments;
     fs_traffic traffic = fs_schema_traffic(&schema, call);
-    traffic.written += results * (fs_sizes_item(src->dtype) + (rule->option == 1 ? sizeof(int64_t) : 0));
+    traffic.written +=
+        results * (fs_sizes_item(src->dtype) + ((rule->option & FS_WITH_PLACES) != 0 ? sizeof(int64_t) : 0));
     return bounded(with_traffic(fs_sizes_elements(src), traffic, fs_sizes_unit(src->dtype)));
 }
 
@@ -291,7 +295,7 @@ fs_work fs_count_hidden_experts(const fs_aten_rule *rule, const fs_torch_call *c
 {
     fs_schema schema = fs_schema_of(rule->arguments);
     fs_work work = bounded(with_traffic(NAN, fs_schema_traffic(&schema, call), fs_sizes_unit(FS_TORCH_DTYPE_NONE)));
-    work.of_kernels = true;
+    work.needs = FS_NEEDS_KERNELS;
     return work;
 }
 
@@ -375,7 +379,7 @@ fs_work fs_count_attend_cached(const fs_aten_rule *rule, const fs_torch_call *ca
     }
     traffic.read += fs_sizes_read(q) + 2 * keys * row;
     fs_work work = with_traffic(4 * width * pairs, traffic, fs_products_unit(q->dtype));
-    work.of_annotation = call->annotation == NULL;
+    if (call->annotation == NULL) work.needs = FS_NEEDS_ANNOTATION;
     return bounded(work);
 }
 

@@ -1,3 +1,5 @@
+/* The rows of all libraries as one array, in the order of the files; rows of one name follow each other, and the first
+ * whose arguments fit is taken. */
 #include "work/libraries/libraries.h"
 
 #include <math.h>

@@ -39,8 +39,9 @@ extern const fs_aten_rule fs_library_rules[];
     X(grouped_rows, PRODUCT)  /* x [M, K] and w [G, K, N] or [G, N, K]: each row with one matrix of the group */       \
     X(products_of_lists, PRODUCT) /* x [M, K] and w of a layout, pairs of two lists */                                 \
     X(grouped_linear, PRODUCT)    /* x [M, K], and a weight [N, K] of each group among the other arguments */          \
-    X(segments, REDUCTION)  /* runs of src, from indptr to indptr, to one each; `option` 1: and its place, as int64 */ \
-    X(expert_rows, PRODUCT) /* rows of experts, sorted: x [R, H], w1 [E, 2 I, H], w2 [E, H, I] */                      \
+    X(segments,                                                                                                        \
+      REDUCTION) /* runs of src, from indptr to indptr, to one each; FS_WITH_PLACES: and its place, as int64 */        \
+    X(expert_rows, PRODUCT)      /* rows of experts, sorted: x [R, H], w1 [E, 2 I, H], w2 [E, H, I] */                 \
     X(hidden_experts, PRODUCT)   /* a layer of experts whose weights the op hides: its kernels tell (kernels.h) */     \
     X(exchanged, COMMUNICATION)  /* all-reduce and the like: bytes of tensors only; the time is not this device's */   \
     X(collective, COMMUNICATION) /* torch's record of a collective: its sizes, or those of its callers */
@@ -81,7 +82,16 @@ enum {
     FS_OF_GRADIENT = 64,  /* `grouped_linear` */
 };
 
-/* Options of `sampled`. */
+/* Where `packed_product` finds the width N of the result. */
+typedef enum {
+    FS_WIDTH_NAMED,   /* the argument n; k and m, if the op has them, must agree with x */
+    FS_WIDTH_COLUMNS, /* weight [K * bits / 32, N] */
+    FS_WIDTH_WORDS,   /* weight [K, N / 8]: a word holds 8 numbers */
+    FS_WIDTH_SHAPE,   /* the argument shape: [N, K] */
+    FS_WIDTH_BYTES,   /* the size of the weight: a byte holds 2 numbers */
+} fs_packed_width;
+
+/* Options of `sampled` and `segments`. */
 enum {
     FS_WITH_PLACES = 1, /* with each result, where it is from */
     FS_BY_PLACE = 2,    /* each place of the result has channels of its own */

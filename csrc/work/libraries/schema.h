@@ -67,11 +67,8 @@ bool fs_schema_parse(const char *text, fs_schema *schema);
 /* Parse a row that is known to be correct. */
 fs_schema fs_schema_of(const char *text);
 
-/* Return whether results, FLOPs and conditions name arguments of the row. */
-bool fs_schema_is_sound(const fs_schema *schema);
-
-/* Return whether the call has the arguments of the schema. */
-bool fs_schema_fits(const fs_schema *schema, const fs_torch_call *call);
+/* Return the tensor at a place, without those of no dimensions, which may be numbers; NULL: there is none. */
+const fs_torch_tensor *fs_schema_tensor_at(const fs_torch_call *call, uint32_t place);
 
 /* Return the tensor of the argument with a name; NULL: none, or not a tensor. */
 const fs_torch_tensor *fs_schema_tensor(const fs_schema *schema, const fs_torch_call *call, const char *name);
@@ -86,12 +83,5 @@ fs_torch_dtype fs_schema_list_dtype(const fs_schema *schema, const fs_torch_call
 
 /* Return the place of the argument with a name; -1: none. */
 int fs_schema_place(const fs_schema *schema, const char *name);
-
-typedef struct {
-    double read, written;
-} fs_traffic;
-
-/* Return the bytes of all arguments and results by their roles. */
-fs_traffic fs_schema_traffic(const fs_schema *schema, const fs_torch_call *call);
 
 #endif

@@ -1,9 +1,14 @@
-/* Charts of few marks, as SVG that takes its colours from the style sheet: axes with units, marks that can be pointed at
-   or walked through with the arrow keys, and a text for each mark. Larger pictures are drawn on canvases. */
+/* Charts of few marks, as SVG that takes its colours from the style sheet: axes with units, marks that can be pointed
+   at or walked through with the arrow keys, and a text for each mark. Larger pictures are drawn on canvases. */
 {
     const SVG = "http://www.w3.org/2000/svg";
     const MARGIN = { top: 14, right: 30, bottom: 40, left: 64 };
-    const TIMES = [[1e6, "s"], [1e3, "ms"], [1, "µs"], [1e-3, "ns"]]; // in µs
+    const TIMES = [
+        [1e6, "s"],
+        [1e3, "ms"],
+        [1, "µs"],
+        [1e-3, "ns"],
+    ]; // in µs
     const REACH = 30; // px from the pointer within which a mark is pointed at
 
     const make = (tag, attributes = {}, parent = null, text = "") => {
@@ -24,7 +29,9 @@
             if (base === 2 && step > 1) step = Math.ceil(step / 2) * 2;
             const ticks = [];
             if (base === 10 && 3 * (to - from + 1) <= most) {
-                for (let power = from - 1; power <= to; power++) ticks.push(...[1, 2, 5].map((one) => one * 10 ** power));
+                for (let power = from - 1; power <= to; power++) {
+                    ticks.push(...[1, 2, 5].map((one) => one * 10 ** power));
+                }
                 return ticks.filter((value) => value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9));
             }
             for (let power = from; power <= to; power += step) ticks.push(base ** power);
@@ -35,7 +42,9 @@
         step *= [1, 2, 5, 10].find((factor) => span / (step * factor) <= most) || 10;
         if (axis.whole) step = Math.max(1, Math.round(step));
         const ticks = [];
-        for (let number = Math.ceil(low / step - 1e-9); number * step <= high + step * 1e-9; number++) ticks.push(number * step);
+        for (let number = Math.ceil(low / step - 1e-9); number * step <= high + step * 1e-9; number++) {
+            ticks.push(number * step);
+        }
         return ticks;
     };
 
@@ -44,7 +53,10 @@
         const plain = (value) => Number(value.toPrecision(12)).toLocaleString("en-US", { maximumFractionDigits: 9 });
         if (axis.kind === "time") {
             const [size, unit] = TIMES.find(([limit]) => Math.abs(high) >= limit) || TIMES[3];
-            return { unit: axis.log ? "" : unit, text: axis.log ? flopscope.format.time : (value) => plain(value / size) };
+            return {
+                unit: axis.log ? "" : unit,
+                text: axis.log ? flopscope.format.time : (value) => plain(value / size),
+            };
         }
         if (axis.kind === "bytes") return { unit: "", text: flopscope.format.bytes };
         if (axis.kind === "flops/s") return { unit: "", text: (value) => flopscope.format.flopRate(value) };
@@ -65,7 +77,7 @@
     };
 
     const drawAxes = (area, options) => {
-        const { svg, width, height, left, right, top, bottom } = area;
+        const { svg, height, left, right, top, bottom } = area;
         const frame = make("g", { class: "axes", "aria-hidden": "true" }, svg);
         const xUnit = unitOf(options.x, area.sx.high);
         const yUnit = unitOf(options.y, area.sy.high);
@@ -121,7 +133,12 @@
         svg.addEventListener("keydown", (event) => {
             if (!state.marks.length) return;
             const place = state.marks.indexOf(state.current);
-            const moves = { ArrowRight: place + 1, ArrowLeft: place < 0 ? 0 : place - 1, Home: 0, End: state.marks.length - 1 };
+            const moves = {
+                ArrowRight: place + 1,
+                ArrowLeft: place < 0 ? 0 : place - 1,
+                Home: 0,
+                End: state.marks.length - 1,
+            };
             if (event.key in moves) {
                 show(state.marks[Math.max(0, Math.min(moves[event.key], state.marks.length - 1))], true);
             } else if (event.key === "Enter" && state.current && state.current.select) {
@@ -138,10 +155,10 @@
 
     /* Draw a chart into an element, and again when its width changes.
 
-          options: ``label``, what a screen reader says; ``height`` in px; ``x`` and ``y``, the axes, each with ``label``,
-          ``domain`` [low, high], and ``kind`` ("time" in µs, "bytes", "flops/s") or ``unit``, ``log``, ``whole``; ``draw``,
-          which is called with an area: ``x(value)`` and ``y(value)`` in px, ``add(tag, attributes, text)``, and
-          ``mark(x, y, text, select)``, which registers what can be pointed at. */
+       options: ``label``, what a screen reader says; ``height`` in px; ``x`` and ``y``, the axes, each with ``label``,
+       ``domain`` [low, high], and ``kind`` ("time" in µs, "bytes", "flops/s") or ``unit``, ``log``, ``whole``;
+       ``draw``, which is called with an area: ``x(value)`` and ``y(value)`` in px, ``add(tag, attributes, text)``, and
+       ``mark(x, y, text, select)``, which registers what can be pointed at. */
     flopscope.chart = (parent, options) => {
         const box = document.createElement("div");
         box.className = "chart";

@@ -11,7 +11,7 @@ flopscope.colors = (() => {
             probe.fillStyle = "#888888";
             probe.fillStyle = text;
             probe.fillRect(0, 0, 1, 1);
-            known.set(text, [...probe.getImageData(0, 0, 1, 1).data.slice(0, 3)]);
+            known.set(text, Array.from(probe.getImageData(0, 0, 1, 1).data.slice(0, 3)));
         }
         return known.get(text);
     }

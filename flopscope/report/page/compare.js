@@ -5,16 +5,26 @@
 {
     const el = (...parts) => flopscope.element(...parts);
 
-    const signed = (us) => (us > 0 ? `+${flopscope.format.time(us)}` : us < 0 ? `−${flopscope.format.time(-us)}` : flopscope.format.time(us));
+    const signed = (us) =>
+        us > 0
+            ? `+${flopscope.format.time(us)}`
+            : us < 0
+              ? `−${flopscope.format.time(-us)}`
+              : flopscope.format.time(us);
 
     const ratio = (value) => (flopscope.format.known(value) ? `${value.toPrecision(3)}×` : flopscope.format.MISSING);
 
     /* A bar to the right for more time, to the left for less. */
     function difference(share) {
         const width = 50 * Math.min(Math.abs(share), 1);
-        return el("span", { class: "diverging", "aria-hidden": "true" }, el("span", {
-            class: share > 0 ? "more" : "less", style: { "left": `${share > 0 ? 50 : 50 - width}%`, "width": `${width}%` },
-        }));
+        return el(
+            "span",
+            { class: "diverging", "aria-hidden": "true" },
+            el("span", {
+                class: share > 0 ? "more" : "less",
+                style: { left: `${share > 0 ? 50 : 50 - width}%`, width: `${width}%` },
+            }),
+        );
     }
 
     const PER = { step: "a step", run: "the run", call: "a call" };
@@ -26,13 +36,22 @@
         const shown = [
             draw.tile(`a: ${data.names[0]}`, format.time(a), what),
             draw.tile(`b: ${data.names[1]}`, format.time(b), what),
-            draw.tile("b − a", format.known(a) && format.known(b) ? signed(b - a) : format.MISSING, `Of ${PER[data.per]}.`),
+            draw.tile(
+                "b − a",
+                format.known(a) && format.known(b) ? signed(b - a) : format.MISSING,
+                `Of ${PER[data.per]}.`,
+            ),
             draw.tile("a / b", a > 0 && b > 0 ? ratio(a / b) : format.MISSING, "How many times as fast b is."),
         ];
         const [x, y] = data.unrecorded;
         if (format.known(x) && format.known(y) && (x !== a || y !== b)) {
-            shown.push(draw.tile("Without recording", `${format.time(x)} → ${format.time(y)}`,
-                "Estimated: the time less what recording delayed it by."));
+            shown.push(
+                draw.tile(
+                    "Without recording",
+                    `${format.time(x)} → ${format.time(y)}`,
+                    "Estimated: the time less what recording delayed it by.",
+                ),
+            );
         }
         return el("div", { class: "tiles" }, shown);
     }
@@ -43,18 +62,32 @@
         const most = Math.max(...data.parts.flatMap((part) => [part.a, part.b]));
         const widest = Math.max(...data.parts.map((part) => Math.abs(part.b - part.a)));
         const rows = [...data.parts].sort((x, y) => Math.abs(y.b - y.a) - Math.abs(x.b - x.a));
-        const head = el("div", { class: "head" }, ["Part", "a above, b below", "a", "b", "b − a", ""].map((text, i) => el("span", {
-            class: i > 1 ? "num" : "", text,
-        })));
+        const head = el(
+            "div",
+            { class: "head" },
+            ["Part", "a above, b below", "a", "b", "b − a", ""].map((text, i) =>
+                el("span", { class: i > 1 ? "num" : "", text }),
+            ),
+        );
         const bar = (time, part) => draw.track(draw.bar(time / most, `part-${part.name}`));
         const list = { class: "sides-of-parts", role: "list", "aria-label": "Parts of the time of both runs" };
-        return el("div", list, head, rows.map((part) => el("div", { role: "listitem" },
-            el("span", { class: "name" }, el("i", { class: `swatch part-${part.name}` }), part.label),
-            el("span", { class: "both" }, bar(part.a, part), bar(part.b, part)),
-            el("span", { class: "num", text: format.time(part.a) }),
-            el("span", { class: "num", text: format.time(part.b) }),
-            el("span", { class: "num", text: signed(part.b - part.a) }),
-            difference(widest > 0 ? (part.b - part.a) / widest : 0))));
+        return el(
+            "div",
+            list,
+            head,
+            rows.map((part) =>
+                el(
+                    "div",
+                    { role: "listitem" },
+                    el("span", { class: "name" }, el("i", { class: `swatch part-${part.name}` }), part.label),
+                    el("span", { class: "both" }, bar(part.a, part), bar(part.b, part)),
+                    el("span", { class: "num", text: format.time(part.a) }),
+                    el("span", { class: "num", text: format.time(part.b) }),
+                    el("span", { class: "num", text: signed(part.b - part.a) }),
+                    difference(widest > 0 ? (part.b - part.a) / widest : 0),
+                ),
+            ),
+        );
     }
 
     /* The steps of one run as stacked bars, on the scale of both. */
@@ -68,16 +101,35 @@
             const known = Object.keys(columns).filter((part) => columns[part][i] > 0);
             const total = known.reduce((sum, part) => sum + columns[part][i], 0);
             const text = known.map((part) => `${labels[part] || part}: ${format.time(columns[part][i])}`);
-            list.append(el("div", { role: "listitem", title: text.join("\n") },
-                el("span", { class: "label cut", text: page.strings[names[i]] || "" }),
-                el("span", { class: "stack", style: { "width": `${(100 * total) / most}%` } }, known.map((part, k) => el("span", {
-                    class: `part-${part}`, style: { "flex": `${columns[part][i]} 1 0` }, title: text[k],
-                }))),
-                el("span", { class: "time", text: format.time(total) }), el("span", {})));
+            list.append(
+                el(
+                    "div",
+                    { role: "listitem", title: text.join("\n") },
+                    el("span", { class: "label cut", text: page.strings[names[i]] || "" }),
+                    el(
+                        "span",
+                        { class: "stack", style: { width: `${(100 * total) / most}%` } },
+                        known.map((part, k) =>
+                            el("span", {
+                                class: `part-${part}`,
+                                style: { flex: `${columns[part][i]} 1 0` },
+                                title: text[k],
+                            }),
+                        ),
+                    ),
+                    el("span", { class: "time", text: format.time(total) }),
+                    el("span", {}),
+                ),
+            );
         }
         const left = run.count - names.length;
-        return el("div", {}, el("p", { class: "note", text: name }), list,
-            left > 0 ? el("p", { class: "note", text: `${format.count(left)} more steps are not drawn.` }) : null);
+        return el(
+            "div",
+            {},
+            el("p", { class: "note", text: name }),
+            list,
+            left > 0 ? el("p", { class: "note", text: `${format.count(left)} more steps are not drawn.` }) : null,
+        );
     }
 
     async function bothSteps(element, data, page) {
@@ -85,14 +137,21 @@
         const totals = [];
         for (const run of data.steps) {
             const columns = await Promise.all(Object.values(run.parts).map((reference) => page.column(reference)));
-            for (let i = 0; i < columns[0].length; i++) totals.push(columns.reduce((sum, column) => sum + (column[i] || 0), 0));
+            for (let i = 0; i < columns[0].length; i++) {
+                totals.push(columns.reduce((sum, column) => sum + (column[i] || 0), 0));
+            }
         }
         const labels = Object.fromEntries(data.parts.map((part) => [part.name, part.label]));
         element.append(flopscope.draw.heading("Each step", "both runs on one scale; point at a bar for its parts"));
         const most = Math.max(...totals);
-        element.append(el("div", { class: "sides" },
-            await steps(data.steps[0], most, labels, `a: ${data.names[0]}`, page),
-            await steps(data.steps[1], most, labels, `b: ${data.names[1]}`, page)));
+        element.append(
+            el(
+                "div",
+                { class: "sides" },
+                await steps(data.steps[0], most, labels, `a: ${data.names[0]}`, page),
+                await steps(data.steps[1], most, labels, `b: ${data.names[1]}`, page),
+            ),
+        );
     }
 
     async function changes(element, data, page) {
@@ -100,13 +159,22 @@
         const rows = data.changes;
         const load = (reference) => page.column(reference);
         const [name, cause, why, parent, unitA, unitB] = await Promise.all(
-            [rows.name, rows.cause, rows.why, rows.parent, rows.unit_a, rows.unit_b].map(load));
+            [rows.name, rows.cause, rows.why, rows.parent, rows.unit_a, rows.unit_b].map(load),
+        );
         const numbers = {};
         for (const [key, reference] of Object.entries(rows.numbers)) numbers[key] = await load(reference);
         const text = (column, i) => (column[i] < 0 ? "" : page.strings[column[i]]);
-        const per = data.per === "step" ? "times and calls of a step" : data.per === "call" ? "times of a call" : "times of the whole runs";
-        const kind = data.on_device[0] === data.on_device[1] ? `own ${data.on_device[0] ? "device" : "host"} times`
-            : `own ${data.on_device[0] ? "device" : "host"} times of a, own ${data.on_device[1] ? "device" : "host"} times of b`;
+        const per =
+            data.per === "step"
+                ? "times and calls of a step"
+                : data.per === "call"
+                  ? "times of a call"
+                  : "times of the whole runs";
+        const kind =
+            data.on_device[0] === data.on_device[1]
+                ? `own ${data.on_device[0] ? "device" : "host"} times`
+                : `own ${data.on_device[0] ? "device" : "host"} times of a, own ` +
+                  `${data.on_device[1] ? "device" : "host"} times of b`;
         const left = rows.left_out ? `; ${format.count(rows.left_out)} rows more are left out` : "";
         element.append(draw.heading("What changed", `${per}; ${kind}${left}`));
         if (!rows.count) {
@@ -122,21 +190,40 @@
         }
         const gone = (which) => `${which} has no such row, or it is unknown.`;
         const number = (title, key, print, more = {}) => ({
-            title, width: 88, value: (i) => numbers[key][i], text: (i) => print(numbers[key][i]),
-            missing: gone(key.endsWith("_a") ? "a" : "b"), ...more,
+            title,
+            width: 88,
+            value: (i) => numbers[key][i],
+            text: (i) => print(numbers[key][i]),
+            missing: gone(key.endsWith("_a") ? "a" : "b"),
+            ...more,
         });
-        const calls = (value) => (Number.isInteger(value) ? format.count(value) : format.number(value)); // means over the steps
+        // Means over the steps
+        const calls = (value) => (Number.isInteger(value) ? format.count(value) : format.number(value));
         const bar = (key) => ({ share: (i) => (most > 0 ? numbers[key][i] / most : 0) });
-        const of = (title, key, print) => ["a", "b"].map((which) => number(`${title} ${which}`, `${key}_${which}`, print, { width: 100 }));
-        const chosen = el("p", { class: "chosen", "aria-live": "polite", text: "Choose a row to read why it changed." });
-        const describe = (i) => [
-            `${text(name, i)}: ${format.time(numbers.time_a[i])} → ${format.time(numbers.time_b[i])} (${signed(numbers.difference[i])})`,
-            `${text(cause, i)}${text(why, i) ? `: ${format.sentence(text(why, i))}` : ""}`,
-        ].join("; ");
+        const of = (title, key, print) =>
+            ["a", "b"].map((which) => number(`${title} ${which}`, `${key}_${which}`, print, { width: 100 }));
+        const chosen = el("p", {
+            class: "chosen",
+            "aria-live": "polite",
+            text: "Choose a row to read why it changed.",
+        });
+        const describe = (i) =>
+            [
+                `${text(name, i)}: ${format.time(numbers.time_a[i])} → ${format.time(numbers.time_b[i])} ` +
+                    `(${signed(numbers.difference[i])})`,
+                `${text(cause, i)}${text(why, i) ? `: ${format.sentence(text(why, i))}` : ""}`,
+            ].join("; ");
         flopscope.list(element, {
-            select: (i) => { chosen.textContent = describe(i); },
-            label: "What changed, by name", noun: "name", count: rows.count, height: 560, sort: [3, true],
-            placeholder: "name, shape, cause", parent: (i) => parent[i],
+            select: (i) => {
+                chosen.textContent = describe(i);
+            },
+            label: "What changed, by name",
+            noun: "name",
+            count: rows.count,
+            height: 560,
+            sort: [3, true],
+            placeholder: "name, shape, cause",
+            parent: (i) => parent[i],
             filter: (i) => `${text(name, i)} ${text(cause, i)} ${text(why, i)}`,
             columns: [
                 { title: "Name", width: 240, left: true, text: (i) => text(name, i) || "(no name)" },
@@ -144,11 +231,17 @@
                 number("b", "time_b", format.time, { ...bar("time_b"), width: 100 }),
                 number("b − a", "difference", signed, { width: 96, magnitude: true }),
                 {
-                    title: "Less | more", width: 110, value: (i) => numbers.difference[i], text: () => "", magnitude: true,
+                    title: "Less | more",
+                    width: 110,
+                    value: (i) => numbers.difference[i],
+                    text: () => "",
+                    magnitude: true,
                     element: (i) => difference(widest > 0 ? numbers.difference[i] / widest : 0),
                 },
                 number("a / b", "ratio", ratio, {
-                    width: 92, doc: "How many times as fast b is.", missing: "Only one run has it, or one took no time.",
+                    width: 92,
+                    doc: "How many times as fast b is.",
+                    missing: "Only one run has it, or one took no time.",
                 }),
                 number("Calls a", "calls_a", calls, { width: 76 }),
                 number("Calls b", "calls_b", calls, { width: 76 }),
@@ -158,8 +251,20 @@
                 number("Roof b", "pct_roofline_b", format.percent, { doc: "Of the roofline." }),
                 ...of("FLOPs", "flops", format.flops),
                 ...of("Bytes", "bytes", format.bytes),
-                { title: "Unit a", width: 104, left: true, text: (i) => text(unitA, i) || format.MISSING, missing: gone("a") },
-                { title: "Unit b", width: 104, left: true, text: (i) => text(unitB, i) || format.MISSING, missing: gone("b") },
+                {
+                    title: "Unit a",
+                    width: 104,
+                    left: true,
+                    text: (i) => text(unitA, i) || format.MISSING,
+                    missing: gone("a"),
+                },
+                {
+                    title: "Unit b",
+                    width: 104,
+                    left: true,
+                    text: (i) => text(unitB, i) || format.MISSING,
+                    missing: gone("b"),
+                },
             ],
         });
         element.append(chosen);
@@ -167,7 +272,12 @@
 
     async function overviews(element, data, page) {
         if (!data.overviews.some(Boolean)) return;
-        element.append(flopscope.draw.heading("Each run alone", "its accounting, advice and what it recorded; savings are of a mean step"));
+        element.append(
+            flopscope.draw.heading(
+                "Each run alone",
+                "its accounting, advice and what it recorded; savings are of a mean step",
+            ),
+        );
         const sides = el("div", { class: "sides" });
         element.append(sides);
         for (const [i, overview] of data.overviews.entries()) {
@@ -183,7 +293,9 @@
 
         async mount(element, data, page) {
             element.append(tiles(data));
-            for (const text of data.verdict.slice(1)) element.append(el("p", { class: "sentence", text: flopscope.format.sentence(text) }));
+            for (const text of data.verdict.slice(1)) {
+                element.append(el("p", { class: "sentence", text: flopscope.format.sentence(text) }));
+            }
             if (data.parts.length) {
                 const what = data.per === "step" ? "the step with the median time of each run" : "the whole runs";
                 element.append(flopscope.draw.heading("Where the difference is", what));

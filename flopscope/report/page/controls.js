@@ -5,8 +5,20 @@ Object.assign(flopscope.Ops.prototype, {
     controls() {
         const { element: el } = flopscope;
         this.input = el("input", {
-            type: "search", id: "filter", placeholder: "Filter names, shapes, … ( / )", "aria-label": "Filter rows by text", spellcheck: "false", autocomplete: "off",
-            on: { input: () => { this.filter = this.input.value; this.refresh(); this.remember(); this.grid.element.scrollTop = 0; } },
+            type: "search",
+            id: "filter",
+            placeholder: "Filter names, shapes, … ( / )",
+            "aria-label": "Filter rows by text",
+            spellcheck: "false",
+            autocomplete: "off",
+            on: {
+                input: () => {
+                    this.filter = this.input.value;
+                    this.refresh();
+                    this.remember();
+                    this.grid.element.scrollTop = 0;
+                },
+            },
         });
         this.input.addEventListener("keydown", (event) => {
             if (event.key === "Enter" || event.key === "ArrowDown") {
@@ -14,22 +26,95 @@ Object.assign(flopscope.Ops.prototype, {
                 this.grid.element.focus();
             }
         });
-        const kinds = [["op", "Ops"], ["kernel", "Device work"], ["range", "Ranges"], ["all", "All"]];
+        const kinds = [
+            ["op", "Ops"],
+            ["kernel", "Device work"],
+            ["range", "Ranges"],
+            ["all", "All"],
+        ];
         const present = new Set(this.page.rows.columns.kind);
         const shown = kinds.filter(([kind], i) => kind === "all" || present.has(i));
-        this.kinds = el("div", { class: "segments", role: "group", "aria-label": "Kind of row" }, shown.map(([kind, title]) => el("button", {
-            type: "button", "data-kind": kind, text: title, on: { click: () => { this.kind = kind; this.fill(); this.refresh(); this.remember(); } },
-        })));
-        const categories = [...new Set(Array.from({ length: this.page.rows.count }, (_, i) => this.page.rows.get("category", i)))].filter(Boolean).sort();
-        this.categories = el("select", { id: "category", on: { change: () => { this.category = this.categories.value; this.refresh(); this.remember(); } } },
-            el("option", { value: "", text: "all" }), categories.map((one) => el("option", { value: one, text: one })));
-        this.groups = el("select", { id: "group", on: { change: () => { this.id = this.groups.value; this.show(); this.remember(); this.grid.element.scrollTop = 0; } } },
-            [...this.groupings.values()].filter((one) => !one.hidden).map((one) => el("option", { value: one.id, text: one.title })));
+        this.kinds = el(
+            "div",
+            { class: "segments", role: "group", "aria-label": "Kind of row" },
+            shown.map(([kind, title]) =>
+                el("button", {
+                    type: "button",
+                    "data-kind": kind,
+                    text: title,
+                    on: {
+                        click: () => {
+                            this.kind = kind;
+                            this.fill();
+                            this.refresh();
+                            this.remember();
+                        },
+                    },
+                }),
+            ),
+        );
+        const categories = [
+            ...new Set(Array.from({ length: this.page.rows.count }, (_, i) => this.page.rows.get("category", i))),
+        ]
+            .filter(Boolean)
+            .sort();
+        this.categories = el(
+            "select",
+            {
+                id: "category",
+                on: {
+                    change: () => {
+                        this.category = this.categories.value;
+                        this.refresh();
+                        this.remember();
+                    },
+                },
+            },
+            el("option", { value: "", text: "all" }),
+            categories.map((one) => el("option", { value: one, text: one })),
+        );
+        this.groups = el(
+            "select",
+            {
+                id: "group",
+                on: {
+                    change: () => {
+                        this.id = this.groups.value;
+                        this.show();
+                        this.remember();
+                        this.grid.element.scrollTop = 0;
+                    },
+                },
+            },
+            [...this.groupings.values()]
+                .filter((one) => !one.hidden)
+                .map((one) => el("option", { value: one.id, text: one.title })),
+        );
         this.count = el("span", { class: "count", role: "status" });
-        const bar = el("div", { class: "controls" }, this.input, this.kinds,
-            el("label", {}, "Category", this.categories), el("label", {}, "Group by", this.groups), this.menu(),
-            el("button", { type: "button", class: "button", text: "Copy", title: "Copy the selected row, or all rows shown, with the columns shown", on: { click: (event) => this.copy(event.target) } }),
-            el("button", { type: "button", class: "button", text: "CSV", title: "Download all rows shown, with all columns", on: { click: () => this.download() } }), this.count);
+        const bar = el(
+            "div",
+            { class: "controls" },
+            this.input,
+            this.kinds,
+            el("label", {}, "Category", this.categories),
+            el("label", {}, "Group by", this.groups),
+            this.menu(),
+            el("button", {
+                type: "button",
+                class: "button",
+                text: "Copy",
+                title: "Copy the selected row, or all rows shown, with the columns shown",
+                on: { click: (event) => this.copy(event.target) },
+            }),
+            el("button", {
+                type: "button",
+                class: "button",
+                text: "CSV",
+                title: "Download all rows shown, with all columns",
+                on: { click: () => this.download() },
+            }),
+            this.count,
+        );
         this.fill();
         return bar;
     },
@@ -39,7 +124,9 @@ Object.assign(flopscope.Ops.prototype, {
         this.input.value = this.filter;
         this.categories.value = this.category;
         this.groups.value = this.id;
-        for (const button of this.kinds.children) button.setAttribute("aria-pressed", String(button.dataset.kind === this.kind));
+        for (const button of this.kinds.children) {
+            button.setAttribute("aria-pressed", String(button.dataset.kind === this.kind));
+        }
     },
 
     async restore(state) {
@@ -57,7 +144,13 @@ Object.assign(flopscope.Ops.prototype, {
     menu() {
         const { element: el } = flopscope;
         const panel = el("div", { class: "panel", id: "columns-panel", hidden: true });
-        const button = el("button", { type: "button", class: "button", text: "Columns ▾", "aria-expanded": "false", "aria-controls": "columns-panel" });
+        const button = el("button", {
+            type: "button",
+            class: "button",
+            text: "Columns ▾",
+            "aria-expanded": "false",
+            "aria-controls": "columns-panel",
+        });
         const set = (isOpen) => {
             panel.hidden = !isOpen;
             button.setAttribute("aria-expanded", String(isOpen));
@@ -65,7 +158,9 @@ Object.assign(flopscope.Ops.prototype, {
         };
         button.addEventListener("click", () => set(panel.hidden));
         const menu = el("div", { class: "menu" }, button, panel);
-        document.addEventListener("click", (event) => { if (!menu.contains(event.target)) set(false); });
+        document.addEventListener("click", (event) => {
+            if (!menu.contains(event.target)) set(false);
+        });
         menu.addEventListener("keydown", (event) => {
             if (event.key === "Escape" && !panel.hidden) {
                 event.preventDefault();
@@ -80,18 +175,59 @@ Object.assign(flopscope.Ops.prototype, {
         const { element: el } = flopscope;
         const shown = new Set(this.visible().map((column) => column.name));
         const change = (name, isShown) => {
-            const names = this.visible().map((column) => column.name).filter((one) => one !== "key" && one !== name);
+            const names = this.visible()
+                .map((column) => column.name)
+                .filter((one) => one !== "key" && one !== name);
             this.chosen = isShown ? [...names, name] : names;
             this.refresh();
         };
         panel.replaceChildren(
-            el("button", { type: "button", class: "button", text: "The usual columns", on: { click: () => { this.chosen = null; this.refresh(); this.fillMenu(panel); } } }),
-            ...this.grouping.table.groups(["key"]).map(([title, columns]) => el("fieldset", {}, el("legend", { text: title }), columns.map((column) => {
-                const box = el("input", { type: "checkbox", on: { change: () => change(column.name, box.checked) } });
-                box.checked = shown.has(column.name);
-                return el("label", {}, box, el("span", {}, el("span", { class: this.tells(column) ? "" : "unknown", text: `${column.header}${this.tells(column) ? "" : " (empty)"}` }),
-                    el("span", { class: "note", text: ` ${column.doc}${column.unit && column.unit !== "calls" ? `, in ${column.unit}` : ""}` })));
-            }))));
+            el("button", {
+                type: "button",
+                class: "button",
+                text: "The usual columns",
+                on: {
+                    click: () => {
+                        this.chosen = null;
+                        this.refresh();
+                        this.fillMenu(panel);
+                    },
+                },
+            }),
+            ...this.grouping.table.groups(["key"]).map(([title, columns]) =>
+                el(
+                    "fieldset",
+                    {},
+                    el("legend", { text: title }),
+                    columns.map((column) => {
+                        const box = el("input", {
+                            type: "checkbox",
+                            on: { change: () => change(column.name, box.checked) },
+                        });
+                        box.checked = shown.has(column.name);
+                        return el(
+                            "label",
+                            {},
+                            box,
+                            el(
+                                "span",
+                                {},
+                                el("span", {
+                                    class: this.tells(column) ? "" : "unknown",
+                                    text: `${column.header}${this.tells(column) ? "" : " (empty)"}`,
+                                }),
+                                el("span", {
+                                    class: "note",
+                                    text:
+                                        ` ${column.doc}` +
+                                        `${column.unit && column.unit !== "calls" ? `, in ${column.unit}` : ""}`,
+                                }),
+                            ),
+                        );
+                    }),
+                ),
+            ),
+        );
     },
 
     /* What leaves the page ----------------------------------------------------------------------------------------- */
@@ -104,13 +240,21 @@ Object.assign(flopscope.Ops.prototype, {
 
     async copy(button) {
         const columns = this.visible();
-        const plain = (text) => String(text).replace(/[\t\n\r]+/g, " ").trim();
+        const plain = (text) =>
+            String(text)
+                .replace(/[\t\n\r]+/g, " ")
+                .trim();
         const lines = this.chosenLines();
-        const rows = [columns.map((column) => plain(column.title)), ...lines.map((line) => columns.map((column) => plain(this.cell(line, column).text)))];
+        const rows = [
+            columns.map((column) => plain(column.title)),
+            ...lines.map((line) => columns.map((column) => plain(this.cell(line, column).text))),
+        ];
         const text = rows.map((row) => row.join("\t")).join("\n");
         const isDone = await flopscope.copy(text);
         button.textContent = isDone ? `Copied ${flopscope.format.plural(lines.length, "row")}` : "Not allowed";
-        setTimeout(() => { button.textContent = "Copy"; }, 1600);
+        setTimeout(() => {
+            button.textContent = "Copy";
+        }, 1600);
     },
 
     /* All columns of the rows shown, as in EventTable.to_csv(): raw numbers, empty where unknown, no formulas. */
@@ -122,10 +266,16 @@ Object.assign(flopscope.Ops.prototype, {
             const value = table.get(name, row);
             if (!table.isText(name)) return flopscope.format.known(value) ? String(value) : "";
             const text = value || "";
-            return quote(/^[=+\-@\t\r]/.test(text) && !/^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/.test(text) ? `'${text}` : text);
+            return quote(
+                /^[=+\-@\t\r]/.test(text) && !/^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/.test(text) ? `'${text}` : text,
+            );
         };
         const lines = this.grid.lines.filter((line) => line.kind === "row" && line.id === this.id);
-        return [names.join(","), ...lines.map((line) => names.map((name) => cell(name, line.row)).join(","))].join("\r\n") + "\r\n";
+        return (
+            [names.join(","), ...lines.map((line) => names.map((name) => cell(name, line.row)).join(","))].join(
+                "\r\n",
+            ) + "\r\n"
+        );
     },
 
     download() {
@@ -141,7 +291,7 @@ flopscope.copy = async function (text) {
     try {
         await navigator.clipboard.writeText(text);
         return true;
-    } catch (problem) {
+    } catch {
         const area = flopscope.element("textarea", { class: "unseen", "aria-hidden": "true" });
         area.value = text;
         document.body.append(area);

@@ -21,9 +21,28 @@ flopscope.format = (() => {
         return `${digits(value / scale)}${SPACE}${unit(name)}`;
     }
 
-    const TIMES = [["s", 1e6], ["ms", 1e3], ["µs", 1], ["ns", 1e-3]];
-    const SI = [["E", 1e18], ["P", 1e15], ["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3], ["", 1]];
-    const BINARY = [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10], ["B", 1]];
+    const TIMES = [
+        ["s", 1e6],
+        ["ms", 1e3],
+        ["µs", 1],
+        ["ns", 1e-3],
+    ];
+    const SI = [
+        ["E", 1e18],
+        ["P", 1e15],
+        ["T", 1e12],
+        ["G", 1e9],
+        ["M", 1e6],
+        ["k", 1e3],
+        ["", 1],
+    ];
+    const BINARY = [
+        ["TiB", 2 ** 40],
+        ["GiB", 2 ** 30],
+        ["MiB", 2 ** 20],
+        ["KiB", 2 ** 10],
+        ["B", 1],
+    ];
 
     /* Sums of times may miss 0 by a rounding error. */
     const time = (us) => (known(us) && Math.abs(us) < 5e-6 ? `0${SPACE}µs` : prefixed(us, (name) => name, TIMES));
@@ -43,7 +62,9 @@ flopscope.format = (() => {
         return `${value !== 0 && Math.abs(value) < 0.05 ? (value < 0 ? ">−0.1" : "<0.1") : value.toFixed(1)}%`;
     }
 
-    const OVER = "More than the peak: the data sat in cache, the clock was higher than when the peak was measured, or a work rule is wrong.";
+    const OVER =
+        "More than the peak: the data sat in cache, the clock was higher than when the peak was measured, or " +
+        "a work rule is wrong.";
     const PEAKS = { gbytes_per_s: "pct_peak_bandwidth", tflops_per_s: "pct_peak_flops" };
 
     /* Whether a share or a rate is over its peak; get(name) is the share of that name. */
@@ -62,11 +83,11 @@ flopscope.format = (() => {
     const intensity = (value) => (known(value) ? `${number(value)}${SPACE}FLOP/B` : MISSING);
 
     const BY_UNIT = {
-        "µs": time,
-        "bytes": bytes,
-        "FLOP": flops,
+        µs: time,
+        bytes,
+        FLOP: flops,
         "%": percent,
-        "calls": count,
+        calls: count,
         "FLOP/byte": intensity,
         "TFLOP/s": (value) => flopRate(value * 1e12),
         "GB/s": (value) => byteRate(value * 1e9),
@@ -82,14 +103,36 @@ flopscope.format = (() => {
     /* "1 step", "12 steps". */
     const plural = (value, singular, several) =>
         `${known(value) && value < 100 && !Number.isInteger(value) ? number(value) : count(value)} ${
-            value === 1 ? singular : several || `${singular}s`}`;
+            value === 1 ? singular : several || `${singular}s`
+        }`;
 
     /* A sentence of flopscope's texts ("4.46ms", "12us", "73 %") with its times and shares as the page writes them. */
-    const sentence = (text) => text.replace(/(^|[^\w.:])(\d[\d,]*(?:\.\d+)?)(ns|us|ms|s)(?!\w)/g,
-        (_, before, value, of) => `${before}${value}${SPACE}${of === "us" ? "µs" : of}`).replace(/(\d) %/g, "$1%");
+    const sentence = (text) =>
+        text
+            .replace(
+                /(^|[^\w.:])(\d[\d,]*(?:\.\d+)?)(ns|us|ms|s)(?!\w)/g,
+                (_, before, value, of) => `${before}${value}${SPACE}${of === "us" ? "µs" : of}`,
+            )
+            .replace(/(\d) %/g, "$1%");
 
     return {
-        MISSING, SPACE, OVER, known, isOver, time, bytes, flops, flopRate, byteRate, rate: byteRate, percent, count, number, intensity, unit,
-        plural, sentence,
+        MISSING,
+        SPACE,
+        OVER,
+        known,
+        isOver,
+        time,
+        bytes,
+        flops,
+        flopRate,
+        byteRate,
+        rate: byteRate,
+        percent,
+        count,
+        number,
+        intensity,
+        unit,
+        plural,
+        sentence,
     };
 })();

@@ -21,22 +21,38 @@ flopscope.Grid = class {
         this.body = el("div", { class: "lines", role: "rowgroup" });
         this.space = el("div", { class: "space", role: "presentation" }, this.body);
         this.nothing = el("p", { class: "nothing", hidden: true });
-        this.element = el("div", {
-            class: "grid", role: "treegrid", tabindex: "0", "aria-label": options.label,
-            on: {
-                scroll: flopscope.perFrame(() => this.draw()), keydown: (event) => this.key(event),
-                focus: () => { // not by the pointer: a row that is drawn anew while it is pressed gets no click
-                    if (this.at < 0 && this.lines.length && this.element.matches(":focus-visible")) this.move(0, false);
+        this.element = el(
+            "div",
+            {
+                class: "grid",
+                role: "treegrid",
+                tabindex: "0",
+                "aria-label": options.label,
+                on: {
+                    scroll: flopscope.perFrame(() => this.draw()),
+                    keydown: (event) => this.key(event),
+                    focus: () => {
+                        // not by the pointer: a row that is drawn anew while it is pressed gets no click
+                        if (this.at < 0 && this.lines.length && this.element.matches(":focus-visible")) {
+                            this.move(0, false);
+                        }
+                    },
                 },
             },
-        }, el("div", { role: "rowgroup", class: "head-group" }, this.header), this.space, this.nothing);
+            el("div", { role: "rowgroup", class: "head-group" }, this.header),
+            this.space,
+            this.nothing,
+        );
         this.body.addEventListener("click", (event) => this.click(event));
         new ResizeObserver(() => requestAnimationFrame(() => this.layout())).observe(this.element);
         const printed = el("div", { class: "printed" });
-        flopscope.onPrint(() => {
-            printed.replaceChildren(...this.paper());
-            this.element.after(printed);
-        }, () => printed.remove());
+        flopscope.onPrint(
+            () => {
+                printed.replaceChildren(...this.paper());
+                this.element.after(printed);
+            },
+            () => printed.remove(),
+        );
     }
 
     /* The first lines as a plain table of the columns that fit, and what is left out. */
@@ -50,26 +66,47 @@ flopscope.Grid = class {
             return room >= 0;
         });
         const columns = fitting.map((column, i) => ({
-            title: column.title, left: column.left || i === 0, text: (line) => this.options.cell(line, column).text || "",
+            title: column.title,
+            left: column.left || i === 0,
+            text: (line) => this.options.cell(line, column).text || "",
         }));
-        const left = [[this.lines.length - shown.length, "row"], [printable.length - fitting.length, "column"]]
-            .filter(([count]) => count > 0).map(([count, noun]) => `${format.plural(count, `more ${noun}`)}`);
-        return [draw.table(shown, columns, this.options.label), left.length > 0
-            ? el("p", { class: "note", text: `Not printed: ${left.join(" and ")}.` }) : ""];
+        const left = [
+            [this.lines.length - shown.length, "row"],
+            [printable.length - fitting.length, "column"],
+        ]
+            .filter(([count]) => count > 0)
+            .map(([count, noun]) => `${format.plural(count, `more ${noun}`)}`);
+        return [
+            draw.table(shown, columns, this.options.label),
+            left.length > 0 ? el("p", { class: "note", text: `Not printed: ${left.join(" and ")}.` }) : "",
+        ];
     }
 
     setColumns(columns, sort) {
         this.columns = columns;
         this.sort = sort;
         const el = flopscope.element;
-        this.header.replaceChildren(...columns.map((column, i) => {
-            const isSorted = column.name === sort.name;
-            const mark = isSorted ? (sort.down ? " ↓" : " ↑") : "";
-            return el("div", {
-                role: "columnheader", class: `${i === 0 ? "first " : ""}${column.left ? "left" : ""}`, "aria-colindex": String(i + 1),
-                "aria-sort": isSorted ? (sort.down ? "descending" : "ascending") : undefined,
-            }, el("button", { type: "button", title: column.doc, text: `${column.title}${mark}`, on: { click: () => this.options.onSort(column.name) } }));
-        }));
+        this.header.replaceChildren(
+            ...columns.map((column, i) => {
+                const isSorted = column.name === sort.name;
+                const mark = isSorted ? (sort.down ? " ↓" : " ↑") : "";
+                return el(
+                    "div",
+                    {
+                        role: "columnheader",
+                        class: `${i === 0 ? "first " : ""}${column.left ? "left" : ""}`,
+                        "aria-colindex": String(i + 1),
+                        "aria-sort": isSorted ? (sort.down ? "descending" : "ascending") : undefined,
+                    },
+                    el("button", {
+                        type: "button",
+                        title: column.doc,
+                        text: `${column.title}${mark}`,
+                        on: { click: () => this.options.onSort(column.name) },
+                    }),
+                );
+            }),
+        );
         this.element.setAttribute("aria-colcount", String(columns.length));
         this.layout();
     }
@@ -79,7 +116,9 @@ flopscope.Grid = class {
         this.lines = lines;
         this.at = key === null ? -1 : lines.findIndex((line) => line.key === key);
         this.space.style.height = `${lines.length * this.height}px`;
-        if (this.options.fits) this.element.style.height = `min(72vh, ${Math.max(lines.length * this.height, 64) + 50}px)`;
+        if (this.options.fits) {
+            this.element.style.height = `min(72vh, ${Math.max(lines.length * this.height, 64) + 50}px)`;
+        }
         this.element.setAttribute("aria-rowcount", String(lines.length + 1));
         this.nothing.hidden = lines.length > 0;
         this.nothing.textContent = nothing || "No rows.";
@@ -95,9 +134,14 @@ flopscope.Grid = class {
     layout() {
         const [, ...others] = this.columns;
         const fixed = others.reduce((sum, column) => sum + column.width, 0);
-        const least = this.columns.length ? Math.min(this.columns[0].width, Math.round(0.42 * this.element.clientWidth)) : 0; // on a phone, too
+        const least = this.columns.length
+            ? Math.min(this.columns[0].width, Math.round(0.42 * this.element.clientWidth))
+            : 0; // on a phone, too
         const first = Math.max(least, this.element.clientWidth - fixed);
-        this.element.style.setProperty("--widths", [first, ...others.map((column) => column.width)].map((width) => `${width}px`).join(" "));
+        this.element.style.setProperty(
+            "--widths",
+            [first, ...others.map((column) => column.width)].map((width) => `${width}px`).join(" "),
+        );
         this.space.style.minWidth = `${first + fixed}px`;
         this.draw();
     }
@@ -105,7 +149,10 @@ flopscope.Grid = class {
     draw() {
         const el = flopscope.element;
         const from = Math.max(0, Math.floor((this.element.scrollTop - 32) / this.height) - 6);
-        const until = Math.min(this.lines.length, from + Math.ceil((this.element.clientHeight || 600) / this.height) + 14);
+        const until = Math.min(
+            this.lines.length,
+            from + Math.ceil((this.element.clientHeight || 600) / this.height) + 14,
+        );
         const rows = [];
         for (let i = from; i < until; i++) {
             const line = this.lines[i];
@@ -113,23 +160,59 @@ flopscope.Grid = class {
                 const cell = this.options.cell(line, column);
                 const properties = {
                     class: `cell ${k === 0 ? "first " : ""}${column.left ? "left " : ""}${cell.name || ""}`,
-                    role: k === 0 ? "rowheader" : "gridcell", "aria-colindex": String(k + 1), title: cell.title,
+                    role: k === 0 ? "rowheader" : "gridcell",
+                    "aria-colindex": String(k + 1),
+                    title: cell.title,
                 };
                 if (k === 0) {
-                    const toggle = this.options.flat ? "" : line.open === undefined ? el("span", { class: "open" })
-                        : el("button", { class: "open", type: "button", tabindex: "-1", text: line.open ? "▼" : "▶", "aria-label": line.open ? "Close" : "Open" });
+                    const toggle = this.options.flat
+                        ? ""
+                        : line.open === undefined
+                          ? el("span", { class: "open" })
+                          : el("button", {
+                                class: "open",
+                                type: "button",
+                                tabindex: "-1",
+                                text: line.open ? "▼" : "▶",
+                                "aria-label": line.open ? "Close" : "Open",
+                            });
                     if (toggle) toggle.style.marginLeft = `${14 * line.depth}px`;
-                    return el("div", properties, toggle, cell.swatch && el("i", { class: `swatch ${cell.swatch}` }), el("span", { class: "cut", text: cell.text }));
+                    return el(
+                        "div",
+                        properties,
+                        toggle,
+                        cell.swatch && el("i", { class: `swatch ${cell.swatch}` }),
+                        el("span", { class: "cut", text: cell.text }),
+                    );
                 }
                 const share = Number.isFinite(cell.share) && cell.share > 0 ? Math.min(cell.share, 1) : 0;
-                return el("div", properties, share > 0 && el("span", { class: `behind ${cell.bar || ""}`, style: { "width": `calc(${(100 * share).toFixed(2)}% - 4px)` } }),
-                    cell.swatch && el("i", { class: `swatch ${cell.swatch}` }), cell.element || el("span", { class: "front", text: cell.text }));
+                return el(
+                    "div",
+                    properties,
+                    share > 0 &&
+                        el("span", {
+                            class: `behind ${cell.bar || ""}`,
+                            style: { width: `calc(${(100 * share).toFixed(2)}% - 4px)` },
+                        }),
+                    cell.swatch && el("i", { class: `swatch ${cell.swatch}` }),
+                    cell.element || el("span", { class: "front", text: cell.text }),
+                );
             });
-            rows.push(el("div", {
-                class: `row line is-${line.kind}${i === this.at ? " is-at" : ""}`, role: "row", id: `${this.options.id}-${i}`,
-                "aria-rowindex": String(i + 2), "aria-level": String(line.depth + 1), "aria-selected": String(this.selected.has(line.key)),
-                "aria-expanded": line.open === undefined ? undefined : String(line.open),
-            }, cells));
+            rows.push(
+                el(
+                    "div",
+                    {
+                        class: `row line is-${line.kind}${i === this.at ? " is-at" : ""}`,
+                        role: "row",
+                        id: `${this.options.id}-${i}`,
+                        "aria-rowindex": String(i + 2),
+                        "aria-level": String(line.depth + 1),
+                        "aria-selected": String(this.selected.has(line.key)),
+                        "aria-expanded": line.open === undefined ? undefined : String(line.open),
+                    },
+                    cells,
+                ),
+            );
         }
         this.body.style.transform = `translateY(${from * this.height}px)`;
         this.body.replaceChildren(...rows);
@@ -162,7 +245,8 @@ flopscope.Grid = class {
     reveal(i, center = false) {
         if (i < 0) return;
         const box = this.element;
-        const top = i * this.height, bottom = top + this.height;
+        const top = i * this.height,
+            bottom = top + this.height;
         const view = box.clientHeight - 34;
         if (top >= box.scrollTop && bottom <= box.scrollTop + view) return;
         if (center) box.scrollTop = Math.max(0, top - view / 2);
@@ -174,7 +258,12 @@ flopscope.Grid = class {
         const page = Math.max(1, Math.floor(this.element.clientHeight / this.height) - 2);
         const line = this.lines[this.at];
         const moves = {
-            ArrowDown: this.at + 1, ArrowUp: this.at - 1, PageDown: this.at + page, PageUp: this.at - page, Home: 0, End: this.lines.length - 1,
+            ArrowDown: this.at + 1,
+            ArrowUp: this.at - 1,
+            PageDown: this.at + page,
+            PageUp: this.at - page,
+            Home: 0,
+            End: this.lines.length - 1,
         };
         if (event.key in moves) this.move(moves[event.key]);
         else if (event.key === "ArrowRight" && line && line.open === false) this.options.onToggle(line);

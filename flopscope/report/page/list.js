@@ -3,11 +3,12 @@
 
 /* Add a list to an element.
 
-   options: ``label`` of the list; ``noun`` of a record, ``several`` its plural where that has no -s; ``count`` of its records; ``columns``, each with ``title``, ``width``
-   in px, ``text(i)`` of record i, and where useful ``value(i)`` to sort by, ``left``, ``doc``, ``element(i)`` instead of the
-   text, ``share(i)`` of a bar behind the number, from 0 to 1, ``bar``, its class, ``missing``, why a value may be unknown, and
-   ``magnitude`` to sort without the sign; ``sort`` [column, down]; ``height`` in px; ``filter(i)``, the text to search;
-   ``parent(i)`` of record i, -1 for none; ``select(i)`` when a record is chosen.
+   options: ``label`` of the list; ``noun`` of a record, ``several`` its plural where that has no -s; ``count`` of its
+   records; ``columns``, each with ``title``, ``width`` in px, ``text(i)`` of record i, and where useful ``value(i)`` to
+   sort by, ``left``, ``doc``, ``element(i)`` instead of the text, ``share(i)`` of a bar behind the number, from 0 to 1,
+   ``bar``, its class, ``missing``, why a value may be unknown, and ``magnitude`` to sort without the sign; ``sort``
+   [column, down]; ``height`` in px; ``filter(i)``, the text to search; ``parent(i)`` of record i, -1 for none;
+   ``select(i)`` when a record is chosen.
 
    Returns an object with ``show(i)``, which brings a record into view and marks it. */
 flopscope.list = function (parent, options) {
@@ -44,7 +45,10 @@ flopscope.list = function (parent, options) {
     }
 
     const lineOf = (i, depth) => ({
-        key: i, depth, kind: depth ? "part" : "record", open: children.has(i) ? opened.has(i) : undefined,
+        key: i,
+        depth,
+        kind: depth ? "part" : "record",
+        open: children.has(i) ? opened.has(i) : undefined,
     });
 
     function cellOf(line, column) {
@@ -69,7 +73,8 @@ flopscope.list = function (parent, options) {
             if (opened.has(i)) for (const child of [...children.get(i)].sort(compare)) lines.push(lineOf(child, 1));
         }
         grid.setColumns(columns, sort);
-        grid.element.style.height = `${Math.min(options.height || 420, Math.max(lines.length, 2) * grid.height + HEAD + 18)}px`;
+        grid.element.style.height =
+            `${Math.min(options.height || 420, Math.max(lines.length, 2) * grid.height + HEAD + 18)}` + `px`;
         grid.setLines(lines, "No row fits the filter.");
         const all = format.plural(roots.length, noun, options.several);
         shown.textContent = found.length === roots.length ? all : `${format.count(found.length)} of ${all}`;
@@ -83,7 +88,10 @@ flopscope.list = function (parent, options) {
     flopscope.lists = (flopscope.lists || 0) + 1;
     const shown = el("span", { class: "count", "aria-live": "polite" });
     const grid = new flopscope.Grid({
-        label: options.label, id: `list${flopscope.lists}`, flat: !children.size, cell: cellOf,
+        label: options.label,
+        id: `list${flopscope.lists}`,
+        flat: !children.size,
+        cell: cellOf,
         onSort(name) {
             const starts = columns[name].magnitude || typeof valueOf(columns[name], roots[0]) === "number";
             sort.down = sort.name === name ? !sort.down : starts;
@@ -98,14 +106,34 @@ flopscope.list = function (parent, options) {
         },
     });
     grid.element.classList.add("list");
-    parent.append(el("div", { class: "listbox" }, options.filter && el("div", { class: "controls" }, el("label", {}, "Filter", el("input", {
-        type: "search", placeholder: options.placeholder, on: {
-            input: (event) => {
-                query = event.target.value.toLowerCase();
-                arrange();
-            },
-        },
-    })), shown), grid.element));
+    parent.append(
+        el(
+            "div",
+            { class: "listbox" },
+            options.filter &&
+                el(
+                    "div",
+                    { class: "controls" },
+                    el(
+                        "label",
+                        {},
+                        "Filter",
+                        el("input", {
+                            type: "search",
+                            placeholder: options.placeholder,
+                            on: {
+                                input: (event) => {
+                                    query = event.target.value.toLowerCase();
+                                    arrange();
+                                },
+                            },
+                        }),
+                    ),
+                    shown,
+                ),
+            grid.element,
+        ),
+    );
 
     arrange();
     return {

@@ -25,21 +25,29 @@
     function fine(us, like = us) {
         const { format } = flopscope;
         if (!format.known(us)) return format.MISSING;
-        const [size, unit] = [[1e6, "s"], [1e3, "ms"], [1, "µs"], [1e-3, "ns"]].find(([one]) => Math.abs(like) >= one) || [1e-3, "ns"];
+        const [size, unit] = [
+            [1e6, "s"],
+            [1e3, "ms"],
+            [1, "µs"],
+            [1e-3, "ns"],
+        ].find(([one]) => Math.abs(like) >= one) || [1e-3, "ns"];
         return `${(us / size).toPrecision(4)}${format.SPACE}${unit}`;
     }
 
     function histogram(parent, values, options) {
         const { domain, beyond, sorted } = rangeOf(values);
         const width = (domain[1] - domain[0]) / BINS;
-        const bins = new Array(BINS).fill(0);
+        const bins = Array.from({ length: BINS }, () => 0);
         for (const value of sorted) {
-            if (value >= domain[0] && value <= domain[1]) bins[Math.min(Math.floor((value - domain[0]) / width), BINS - 1)]++;
+            if (value >= domain[0] && value <= domain[1]) {
+                bins[Math.min(Math.floor((value - domain[0]) / width), BINS - 1)]++;
+            }
         }
         const text = options.text;
         const chart = {
-            label: `${options.title}: ${sorted.length} from ${text(sorted[0])} to ${text(sorted[sorted.length - 1])}, `
-                + `median ${text(options.median)}`,
+            label:
+                `${options.title}: ${sorted.length} from ${text(sorted[0])} to ${text(sorted[sorted.length - 1])}, ` +
+                `median ${text(options.median)}`,
             height: 220,
             x: { ...options.axis, domain },
             y: { label: options.what, domain: [0, Math.max(...bins) * 1.08], whole: true },
@@ -48,28 +56,56 @@
                 if (high >= low) {
                     const x = area.x(Math.max(low, domain[0]));
                     const to = area.x(Math.min(high, domain[1]));
-                    area.add("rect", { class: "interval", x, width: Math.max(to - x, 1), y: area.top, height: area.bottom - area.top });
+                    area.add("rect", {
+                        class: "interval",
+                        x,
+                        width: Math.max(to - x, 1),
+                        y: area.top,
+                        height: area.bottom - area.top,
+                    });
                 }
                 for (const [from, to, name] of options.bands || []) {
                     const x = area.x(Math.max(from, domain[0]));
                     const end = area.x(Math.min(to, domain[1]));
-                    if (end > x) area.add("rect", { class: name, x, width: end - x, y: area.top, height: area.bottom - area.top });
+                    if (end > x) {
+                        area.add("rect", {
+                            class: name,
+                            x,
+                            width: end - x,
+                            y: area.top,
+                            height: area.bottom - area.top,
+                        });
+                    }
                 }
                 bins.forEach((count, i) => {
                     if (!count) return;
                     const x = area.x(domain[0] + i * width);
                     const y = area.y(count);
                     const to = area.x(domain[0] + (i + 1) * width);
-                    area.add("rect", { class: "column series-1", x: x + 0.5, y, width: Math.max(to - x - 1, 1), height: area.bottom - y });
+                    area.add("rect", {
+                        class: "column series-1",
+                        x: x + 0.5,
+                        y,
+                        width: Math.max(to - x - 1, 1),
+                        height: area.bottom - y,
+                    });
                     const range = `${text(domain[0] + i * width)} to ${text(domain[0] + (i + 1) * width)}`;
-                    area.mark((x + to) / 2, y, `${range}\n${flopscope.format.count(count)} ${options.what.toLowerCase()}`, null, true);
+                    area.mark(
+                        (x + to) / 2,
+                        y,
+                        `${range}\n${flopscope.format.count(count)} ${options.what.toLowerCase()}`,
+                        null,
+                        true,
+                    );
                 });
                 const x = area.x(options.median);
                 area.add("line", { class: "median", x1: x, x2: x, y1: area.top, y2: area.bottom });
                 area.add("text", { class: "label", x: x + 5, y: area.top + 11 }, `median ${text(options.median)}`);
             },
         };
-        parent.append(flopscope.draw.heading(options.title, `${options.note}${beyond ? `; not drawn: ${beyond} far away` : ""}`));
+        parent.append(
+            flopscope.draw.heading(options.title, `${options.note}${beyond ? `; not drawn: ${beyond} far away` : ""}`),
+        );
         flopscope.chart(parent, chart);
     }
 
@@ -78,7 +114,12 @@
         const { domain, beyond } = rangeOf(values);
         const step = Math.max(1, Math.ceil(values.length / MOST_DOTS));
         const left = step > 1 ? `; every ${step}th is drawn` : "";
-        parent.append(flopscope.draw.heading(options.title, `${beyond ? `not drawn: ${beyond} far away` : ""}${left}`.replace(/^; /, "")));
+        parent.append(
+            flopscope.draw.heading(
+                options.title,
+                `${beyond ? `not drawn: ${beyond} far away` : ""}${left}`.replace(/^; /, ""),
+            ),
+        );
         flopscope.chart(parent, {
             label: `${options.title}, ${values.length} of them`,
             height: 180,
@@ -100,10 +141,17 @@
     /* The roof of the memory and those of the units, from one source of peaks. */
     function drawRoof(area, roof, named) {
         const { format } = flopscope;
-        const line = (x1, y1, x2, y2) => area.add("line", {
-            class: "roof", "stroke-dasharray": DASHES[roof.source] || "", x1: area.x(x1), y1: area.y(y1), x2: area.x(x2), y2: area.y(y2),
-        });
-        const name = (x, y, text, anchor) => named && area.add("text", { class: "label", x, y, "text-anchor": anchor }, text);
+        const line = (x1, y1, x2, y2) =>
+            area.add("line", {
+                class: "roof",
+                "stroke-dasharray": DASHES[roof.source] || "",
+                x1: area.x(x1),
+                y1: area.y(y1),
+                x2: area.x(x2),
+                y2: area.y(y2),
+            });
+        const name = (x, y, text, anchor) =>
+            named && area.add("text", { class: "label", x, y, "text-anchor": anchor }, text);
         const [low, high] = [area.sx.low, area.sx.high];
         const flat = Object.entries(roof.flops);
         if (roof.bandwidth) {
@@ -125,17 +173,29 @@
         const { format } = flopscope;
         const { marks, roofs, unmarked } = data;
         const rated = (mark) => `${mark.name} at ${format.intensity(mark.intensity)}, ${format.flopRate(mark.flops)}`;
-        const flat = roofs.flatMap((roof) => Object.entries(roof.flops).map(([unit, flops]) => ({ ...roof, unit, flops })));
+        const flat = roofs.flatMap((roof) =>
+            Object.entries(roof.flops).map(([unit, flops]) => ({ ...roof, unit, flops })),
+        );
         const ridges = flat.filter((roof) => roof.bandwidth).map((roof) => roof.flops / roof.bandwidth);
         const intensities = [...marks.map((mark) => mark.intensity), ...ridges];
         const rates = [...marks.map((mark) => mark.flops), ...flat.map((roof) => roof.flops)];
         const x = [Math.min(...intensities) / 8, Math.max(...intensities) * 8];
         const y = [Math.min(...marks.map((mark) => mark.flops)) / 8, Math.max(...rates) * 2];
-        parent.append(flopscope.draw.heading("Roofline", [
-            roofs.map((roof) => (roof.source === "measured" ? "solid: measured peaks" : "dashed: datasheet")).join("; "),
-            ...(unmarked ? [`${unmarked} without FLOPs or of unknown work are not drawn`] : []),
-        ].join("; ")));
-        flopscope.legend(parent, [...new Set(marks.map((mark) => mark.bound))].map((bound) => [`bound-${bound}`, `bound: ${bound}`]));
+        parent.append(
+            flopscope.draw.heading(
+                "Roofline",
+                [
+                    roofs
+                        .map((roof) => (roof.source === "measured" ? "solid: measured peaks" : "dashed: datasheet"))
+                        .join("; "),
+                    ...(unmarked ? [`${unmarked} without FLOPs or of unknown work are not drawn`] : []),
+                ].join("; "),
+            ),
+        );
+        flopscope.legend(
+            parent,
+            [...new Set(marks.map((mark) => mark.bound))].map((bound) => [`bound-${bound}`, `bound: ${bound}`]),
+        );
         flopscope.chart(parent, {
             label: `Roofline: ${marks.slice(0, 3).map(rated).join("; ")}`,
             height: 320,
@@ -147,18 +207,41 @@
                 for (const mark of marks) {
                     const [cx, cy] = [area.x(mark.intensity), area.y(mark.flops)];
                     area.add("circle", { class: `mark bound-${mark.bound}`, cx, cy, r: marks.length > 1 ? 5 : 7 });
-                    area.mark(cx, cy, [rated(mark), format.time(mark.time),
-                        `${format.percent(mark.pct_roofline)} of the roofline; bound: ${mark.bound}`].join("\n"));
+                    area.mark(
+                        cx,
+                        cy,
+                        [
+                            rated(mark),
+                            format.time(mark.time),
+                            `${format.percent(mark.pct_roofline)} of the roofline; bound: ${mark.bound}`,
+                        ].join("\n"),
+                    );
                 }
             },
         });
     }
 
-    const facts = (entries) => el("dl", { class: "facts" },
-        entries.flatMap(([name, text]) => [el("dt", { text: name }), el("dd", { text: flopscope.format.sentence(text) })]));
+    const facts = (entries) =>
+        el(
+            "dl",
+            { class: "facts" },
+            entries.flatMap(([name, text]) => [
+                el("dt", { text: name }),
+                el("dd", { text: flopscope.format.sentence(text) }),
+            ]),
+        );
 
-    const notesOf = (notes) => (notes.length
-        ? [flopscope.draw.heading("Notes"), el("ul", { class: "notes" }, notes.map((text) => el("li", { text: flopscope.format.sentence(text) })))] : []);
+    const notesOf = (notes) =>
+        notes.length
+            ? [
+                  flopscope.draw.heading("Notes"),
+                  el(
+                      "ul",
+                      { class: "notes" },
+                      notes.map((text) => el("li", { text: flopscope.format.sentence(text) })),
+                  ),
+              ]
+            : [];
 
     async function one(element, data, page) {
         const { format, draw } = flopscope;
@@ -168,21 +251,45 @@
         const ends = data.ci.map((one) => fine(one, statistics.median));
         const interval = format.known(data.ci[0]) ? ends.join(" to ") : format.MISSING;
         const share = data.shares.find((row) => format.known(row.pct_roofline));
-        element.append(el("div", { class: "tiles" },
-            draw.tile("Median", fine(statistics.median), "Of the samples."),
-            draw.tile("95% interval", interval, "Of the median, by bootstrap."),
-            draw.tile("At the limit", format.time(statistics.roofline_time), "The least time that the peaks allow."),
-            draw.tile("Of the roofline", share ? format.percent(share.pct_roofline) : format.MISSING, share && `By the ${share.source} peaks.`),
-            draw.tile("Samples", `${format.count(statistics.n)}${statistics.batch > 1 ? ` of ${statistics.batch} calls` : ""}`,
-                `${statistics.discarded} were discarded because the clock was throttled; ${statistics.outliers} are outliers.`)));
+        element.append(
+            el(
+                "div",
+                { class: "tiles" },
+                draw.tile("Median", fine(statistics.median), "Of the samples."),
+                draw.tile("95% interval", interval, "Of the median, by bootstrap."),
+                draw.tile(
+                    "At the limit",
+                    format.time(statistics.roofline_time),
+                    "The least time that the peaks allow.",
+                ),
+                draw.tile(
+                    "Of the roofline",
+                    share ? format.percent(share.pct_roofline) : format.MISSING,
+                    share && `By the ${share.source} peaks.`,
+                ),
+                draw.tile(
+                    "Samples",
+                    `${format.count(statistics.n)}${statistics.batch > 1 ? ` of ${statistics.batch} calls` : ""}`,
+                    `${statistics.discarded} were discarded because the clock was throttled; ` +
+                        `${statistics.outliers} are outliers.`,
+                ),
+            ),
+        );
         if (times.length) {
             const axis = { label: "Time of a call", kind: "time" };
             histogram(element, times, {
-                title: "Distribution of the samples", what: "Samples", axis, ci: data.ci, median: statistics.median,
-                text: (value) => fine(value, statistics.median), note: "shaded: the interval of the median",
+                title: "Distribution of the samples",
+                what: "Samples",
+                axis,
+                ci: data.ci,
+                median: statistics.median,
+                text: (value) => fine(value, statistics.median),
+                note: "shaded: the interval of the median",
             });
             inOrder(element, times, {
-                title: "Samples in their order", axis, median: statistics.median,
+                title: "Samples in their order",
+                axis,
+                median: statistics.median,
                 text(value, i) {
                     const clock = clocks && format.known(clocks[i]) ? ` at ${format.count(clocks[i])} MHz` : "";
                     return `${fine(value, statistics.median)}${clock}`;
@@ -191,12 +298,19 @@
         }
         if (data.roofline) roofline(element, data.roofline);
         if (data.shares.length) {
-            element.append(draw.heading("Shares of the peaks"), draw.table(data.shares, [
-                { title: "Peaks", left: true, text: (row) => row.source },
-                { title: "Roofline", text: (row) => format.percent(row.pct_roofline) },
-                { title: "FLOP/s", text: (row) => format.percent(row.pct_peak_flops) },
-                { title: "Bandwidth", text: (row) => format.percent(row.pct_peak_bandwidth) },
-            ], "Shares of the peaks"));
+            element.append(
+                draw.heading("Shares of the peaks"),
+                draw.table(
+                    data.shares,
+                    [
+                        { title: "Peaks", left: true, text: (row) => row.source },
+                        { title: "Roofline", text: (row) => format.percent(row.pct_roofline) },
+                        { title: "FLOP/s", text: (row) => format.percent(row.pct_peak_flops) },
+                        { title: "Bandwidth", text: (row) => format.percent(row.pct_peak_bandwidth) },
+                    ],
+                    "Shares of the peaks",
+                ),
+            );
         }
         element.append(draw.heading("Facts and settings"), facts(data.facts), ...notesOf(data.notes));
     }
@@ -205,20 +319,42 @@
         const { format, draw } = flopscope;
         const ratios = await page.column(data.ratios);
         const text = (value) => `${value.toPrecision(4)}×`;
-        element.append(el("div", { class: "tiles" },
-            draw.tile("Ratio of the times", text(data.ratio), "Median of the rounds: above 1, the first takes longer."),
-            draw.tile("99% interval", `${text(data.ci[0])} to ${text(data.ci[1])}`, "Of the ratio, by bootstrap."),
-            draw.tile(data.names[0], format.time(data.medians[0]), "Median."),
-            draw.tile(data.names[1], format.time(data.medians[1]), "Median."),
-            draw.tile("Rounds", format.count(data.rounds), "Each times both once.")));
+        element.append(
+            el(
+                "div",
+                { class: "tiles" },
+                draw.tile(
+                    "Ratio of the times",
+                    text(data.ratio),
+                    "Median of the rounds: above 1, the first takes longer.",
+                ),
+                draw.tile("99% interval", `${text(data.ci[0])} to ${text(data.ci[1])}`, "Of the ratio, by bootstrap."),
+                draw.tile(data.names[0], format.time(data.medians[0]), "Median."),
+                draw.tile(data.names[1], format.time(data.medians[1]), "Median."),
+                draw.tile("Rounds", format.count(data.rounds), "Each times both once."),
+            ),
+        );
         const axis = { label: `Time of ${data.names[0]} / time of ${data.names[1]}` };
         const margin = [1 / (1 + data.margin), 1 + data.margin, "margin"];
         if (ratios.length) {
             histogram(element, ratios, {
-                title: "Distribution of the ratios", what: "Rounds", axis, ci: data.ci, median: data.ratio, text, bands: [margin],
-                note: `shaded: the interval of the median; grey: the same, within ${(100 * data.margin).toPrecision(2)} %`,
+                title: "Distribution of the ratios",
+                what: "Rounds",
+                axis,
+                ci: data.ci,
+                median: data.ratio,
+                text,
+                bands: [margin],
+                note:
+                    `shaded: the interval of the median; grey: the same, within ` +
+                    `${(100 * data.margin).toPrecision(2)} %`,
             });
-            inOrder(element, ratios, { title: "Rounds in their order", axis: { label: "Ratio" }, median: data.ratio, text });
+            inOrder(element, ratios, {
+                title: "Rounds in their order",
+                axis: { label: "Ratio" },
+                median: data.ratio,
+                text,
+            });
         }
         element.append(...notesOf(data.notes));
     }
@@ -234,23 +370,41 @@
             label: `${options.title} over the working set, ${drawn.length} sizes`,
             height: 240,
             margin: { left: 84 },
-            x: { label: "Working set", kind: "bytes", log: true, domain: [Math.min(...sizes) / 1.4, Math.max(...sizes) * 1.4] },
-            y: { ...options.axis, domain: [low, Math.max(...values, options.least || 0) * (options.axis.log ? 1.6 : 1.08)] },
+            x: {
+                label: "Working set",
+                kind: "bytes",
+                log: true,
+                domain: [Math.min(...sizes) / 1.4, Math.max(...sizes) * 1.4],
+            },
+            y: {
+                ...options.axis,
+                domain: [low, Math.max(...values, options.least || 0) * (options.axis.log ? 1.6 : 1.08)],
+            },
             draw(area) {
                 for (const [name, size] of Object.entries(data.caches)) {
                     const x = area.x(size);
                     if (!(x > area.left && x < area.right)) continue;
                     area.add("line", { class: "limit", x1: x, x2: x, y1: area.top, y2: area.bottom });
-                    area.add("text", { class: "label", x: x + 4, y: area.top + 10 }, `${name} ${flopscope.format.bytes(size)}`);
+                    area.add(
+                        "text",
+                        { class: "label", x: x + 4, y: area.top + 10 },
+                        `${name} ${flopscope.format.bytes(size)}`,
+                    );
                 }
                 data.dtypes.forEach((dtype, i) => {
                     const line = drawn.filter((row) => row.dtype === dtype);
-                    const points = line.map((row) => `${area.x(row.working_set_bytes)},${area.y(options.value(row))}`).join(" ");
+                    const points = line
+                        .map((row) => `${area.x(row.working_set_bytes)},${area.y(options.value(row))}`)
+                        .join(" ");
                     area.add("polyline", { class: `line series-${1 + (i % 6)}`, points });
                     for (const row of line) {
                         const [cx, cy] = [area.x(row.working_set_bytes), area.y(options.value(row))];
                         area.add("circle", { class: `mark bound-${row.bound}`, cx, cy, r: 4.5 });
-                        area.mark(cx, cy, `${row.shape}, ${dtype}\n${options.text(options.value(row))}; bound: ${row.bound}`);
+                        area.mark(
+                            cx,
+                            cy,
+                            `${row.shape}, ${dtype}\n${options.text(options.value(row))}; bound: ${row.bound}`,
+                        );
                     }
                 });
             },
@@ -260,9 +414,11 @@
     async function sweep(element, data, page) {
         const { format, draw } = flopscope;
         const columns = {};
-        await Promise.all([...Object.entries(data.numbers), ...Object.entries(data.texts)].map(async ([name, reference]) => {
-            columns[name] = await page.column(reference);
-        }));
+        await Promise.all(
+            [...Object.entries(data.numbers), ...Object.entries(data.texts)].map(async ([name, reference]) => {
+                columns[name] = await page.column(reference);
+            }),
+        );
         const text = (name, i) => (columns[name][i] < 0 ? "" : page.strings[columns[name][i]]);
         const rows = Array.from({ length: data.count }, (_, i) => ({
             ...Object.fromEntries(Object.keys(data.numbers).map((name) => [name, columns[name][i]])),
@@ -274,33 +430,52 @@
             ...bounds.map((bound) => [`bound-${bound}`, `bound: ${bound}`]),
         ]);
         sweepChart(element, rows, data, {
-            title: "Time of a call", axis: { label: "Time", kind: "time", log: true }, value: (row) => row.median, text: format.time,
+            title: "Time of a call",
+            axis: { label: "Time", kind: "time", log: true },
+            value: (row) => row.median,
+            text: format.time,
         });
         sweepChart(element, rows, data, {
-            title: "Bandwidth", axis: { label: "Bandwidth, GB/s" }, value: (row) => row.gbytes_per_s,
+            title: "Bandwidth",
+            axis: { label: "Bandwidth, GB/s" },
+            value: (row) => row.gbytes_per_s,
             text: (value) => format.byteRate(value * 1e9),
         });
         sweepChart(element, rows, data, {
-            title: "Share of the roofline", axis: { label: "Of the roofline, %" }, value: (row) => row.pct_roofline,
-            text: format.percent, least: 100,
+            title: "Share of the roofline",
+            axis: { label: "Of the roofline, %" },
+            value: (row) => row.pct_roofline,
+            text: format.percent,
+            least: 100,
         });
         if (data.roofline) roofline(element, data.roofline);
-        element.append(draw.heading("Sizes"), draw.table(rows, [
-            { title: "dtype", left: true, text: (row) => row.dtype },
-            { title: "Shape", left: true, text: (row) => row.shape },
-            { title: "Working set", text: (row) => format.bytes(row.working_set_bytes) },
-            { title: "Median", text: (row) => format.time(row.median) },
-            {
-                title: "95% interval",
-                text: (row) => (format.known(row.ci_low) ? `${format.time(row.ci_low)} to ${format.time(row.ci_high)}` : format.MISSING),
-            },
-            { title: "Bandwidth", text: (row) => format.byteRate(row.gbytes_per_s * 1e9) },
-            { title: "FLOP rate", text: (row) => format.flopRate(row.tflops_per_s * 1e12) },
-            { title: "Intensity", text: (row) => format.intensity(row.arithmetic_intensity) },
-            { title: "Of the roofline", text: (row) => format.percent(row.pct_roofline) },
-            { title: "Bound", left: true, cell: (row) => draw.bound(row.bound) },
-            { title: "Note", left: true, cell: (row) => draw.cut(row.note) },
-        ], "Sizes and dtypes of the sweep"), ...notesOf(data.notes));
+        element.append(
+            draw.heading("Sizes"),
+            draw.table(
+                rows,
+                [
+                    { title: "dtype", left: true, text: (row) => row.dtype },
+                    { title: "Shape", left: true, text: (row) => row.shape },
+                    { title: "Working set", text: (row) => format.bytes(row.working_set_bytes) },
+                    { title: "Median", text: (row) => format.time(row.median) },
+                    {
+                        title: "95% interval",
+                        text: (row) =>
+                            format.known(row.ci_low)
+                                ? `${format.time(row.ci_low)} to ${format.time(row.ci_high)}`
+                                : format.MISSING,
+                    },
+                    { title: "Bandwidth", text: (row) => format.byteRate(row.gbytes_per_s * 1e9) },
+                    { title: "FLOP rate", text: (row) => format.flopRate(row.tflops_per_s * 1e12) },
+                    { title: "Intensity", text: (row) => format.intensity(row.arithmetic_intensity) },
+                    { title: "Of the roofline", text: (row) => format.percent(row.pct_roofline) },
+                    { title: "Bound", left: true, cell: (row) => draw.bound(row.bound) },
+                    { title: "Note", left: true, cell: (row) => draw.cut(row.note) },
+                ],
+                "Sizes and dtypes of the sweep",
+            ),
+            ...notesOf(data.notes),
+        );
     }
 
     flopscope.section("measurement", {

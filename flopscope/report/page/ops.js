@@ -6,7 +6,12 @@ flopscope.Ops = class {
         this.body = body;
         this.data = data;
         this.page = page;
-        this.groupings = new Map(data.groupings.map((one) => [one.id, { ...one, table: one.table ? new flopscope.Table(one.table, page) : page.rows }]));
+        this.groupings = new Map(
+            data.groupings.map((one) => [
+                one.id,
+                { ...one, table: one.table ? new flopscope.Table(one.table, page) : page.rows },
+            ]),
+        );
         this.kind = data.kind;
         this.category = "";
         this.filter = "";
@@ -24,13 +29,20 @@ flopscope.Ops = class {
     async mount() {
         const { element: el } = flopscope;
         this.grid = new flopscope.Grid({
-            label: "Ops", id: "ops-row", fits: true,
+            label: "Ops",
+            id: "ops-row",
+            fits: true,
             cell: (line, column) => this.cell(line, column),
             onSort: (name) => this.setSort(name),
             onSelect: (line) => this.select(line),
             onToggle: (line) => this.toggle(line),
         });
-        this.details = el("aside", { class: "details", hidden: true, tabindex: "0", "aria-label": "Details of the selected row" });
+        this.details = el("aside", {
+            class: "details",
+            hidden: true,
+            tabindex: "0",
+            "aria-label": "Details of the selected row",
+        });
         this.split = el("div", { class: "rows-and-details" }, this.grid.element, this.details);
         this.notes = el("p", { class: "note" });
         this.body.append(this.controls(), this.split, this.notes, this.glossary());
@@ -41,9 +53,15 @@ flopscope.Ops = class {
 
     /* What the words in the cells mean: those of the usual columns, and the bounds. */
     glossary() {
-        const { byName } = this.page.rows, columns = ["self_device_time_total", "headroom", "pct_roofline", "bound"].filter((name) => byName.has(name));
-        return flopscope.draw.words("What the words mean", [...columns.map((name) => [byName.get(name).header, byName.get(name).doc]),
-            ...Object.entries(this.page.bounds), ...this.page.data.reasons.slice(1)]);
+        const { byName } = this.page.rows,
+            columns = ["self_device_time_total", "headroom", "pct_roofline", "bound"].filter((name) =>
+                byName.has(name),
+            );
+        return flopscope.draw.words("What the words mean", [
+            ...columns.map((name) => [byName.get(name).header, byName.get(name).doc]),
+            ...Object.entries(this.page.bounds),
+            ...this.page.data.reasons.slice(1),
+        ]);
     }
 
     /* Load what the grouping needs, then draw it. */
@@ -81,49 +99,77 @@ flopscope.Ops = class {
     refresh() {
         this.grid.setColumns(this.visible(), { name: this.sortedBy(), down: this.sort.down });
         const lines = this.lines();
-        this.grid.setLines(lines, this.grouping.table.count
-            ? "No row matches: change the filter, the kind or the category." : "Nothing was recorded.");
+        this.grid.setLines(
+            lines,
+            this.grouping.table.count
+                ? "No row matches: change the filter, the kind or the category."
+                : "Nothing was recorded.",
+        );
         this.mark();
         const { format } = flopscope;
         const total = this.grouping.table.count;
-        this.count.textContent = this.top === total ? format.plural(total, "row") : `${format.count(this.top)} of ${format.plural(total, "row")}`;
+        this.count.textContent =
+            this.top === total
+                ? format.plural(total, "row")
+                : `${format.count(this.top)} of ${format.plural(total, "row")}`;
         const left = this.grouping.left_out;
         const notes = [];
         if (left) {
-            notes.push(`The page holds the ${format.count(total)} rows with the most time of this grouping; ${format.count(left.rows)} others have ${
-                format.time(left.device_time)} of device time and ${format.time(left.host_time)} of host time. key_averages() has all.`);
+            notes.push(
+                `The page holds the ${format.count(total)} rows with the most time of this grouping; ` +
+                    `${format.count(left.rows)} others have ${format.time(left.device_time)} of device time and ` +
+                    `${format.time(left.host_time)} of host time. key_averages() has all.`,
+            );
         }
         if (this.data.no_op > 0.001 * this.page.rows.totals.self_device_time_total && this.kind === "op") {
-            notes.push(`${format.time(this.data.no_op)} of device time belong to no op, such as replayed graphs: the kind “Device work” lists all kernels.`);
+            notes.push(
+                `${format.time(this.data.no_op)} of device time belong to no op, such as replayed graphs: ` +
+                    `the kind “Device work” lists all kernels.`,
+            );
         }
         if (this.sort.name === "usual" && this.sortedBy() === "headroom") {
-            notes.push("The order is that of what could be gained: the headroom, or the time where the limit is unknown.");
+            notes.push(
+                "The order is that of what could be gained: the headroom, or the time where the limit is unknown.",
+            );
         }
         notes.push(...this.unrated());
         this.notes.textContent = notes.join(" ");
     }
 
-    /* Why limits are unknown, with the share of the time of the rows that are listed; reasons of the largest come first. */
+    /* Why limits are unknown, with the share of the time of the rows that are listed; reasons of the largest come
+       first. */
     unrated() {
-        const { table } = this.grouping, { format } = flopscope, times = new Map();
+        const { table } = this.grouping,
+            { format } = flopscope,
+            times = new Map();
         if (this.isSum() || !table.columns.why) return [];
         let whole = 0;
         for (const line of this.grid.lines) {
             if (line.kind !== "row" || line.depth > 0) continue;
-            const time = table.get(this.data.sort, line.row), why = Number.isNaN(table.get("headroom", line.row)) ? table.columns.why[line.row] : 0;
+            const time = table.get(this.data.sort, line.row),
+                why = Number.isNaN(table.get("headroom", line.row)) ? table.columns.why[line.row] : 0;
             whole += time;
             times.set(why, (times.get(why) || 0) + time);
         }
-        return [...times].filter(([why, time]) => why > 0 && time > 0.01 * whole).sort((a, b) => b[1] - a[1])
+        return [...times]
+            .filter(([why, time]) => why > 0 && time > 0.01 * whole)
+            .sort((a, b) => b[1] - a[1])
             .map(([why, time]) => [format.percent((100 * time) / whole), ...this.page.data.reasons[why]])
-            .map(([share, word, text]) => `The limit is unknown for ${share} of the time listed (${word}): ${text[0].toLowerCase()}${text.slice(1)}`);
+            .map(
+                ([share, word, text]) =>
+                    `The limit is unknown for ${share} of the time listed (${word}): ` +
+                    `${text[0].toLowerCase()}${text.slice(1)}`,
+            );
     }
 
     /* Keep what the reader chose in the address. */
     remember() {
         flopscope.address.write("ops", {
-            group: this.id === "name" ? "" : this.id, filter: this.filter, kind: this.kind === this.data.kind ? "" : this.kind,
-            category: this.category, sort: this.sort.name === "usual" ? "" : `${this.sort.down ? "" : "-"}${this.sort.name}`,
+            group: this.id === "name" ? "" : this.id,
+            filter: this.filter,
+            kind: this.kind === this.data.kind ? "" : this.kind,
+            category: this.category,
+            sort: this.sort.name === "usual" ? "" : `${this.sort.down ? "" : "-"}${this.sort.name}`,
         });
     }
 
@@ -137,12 +183,29 @@ flopscope.Ops = class {
 
     /* The texts of a row itself, in lower case: names, groups and shapes. */
     textOf(id, row) {
-        const one = this.groupings.get(id), { table } = one;
+        const one = this.groupings.get(id),
+            { table } = one;
         one.texts = one.texts || [];
         if (one.texts[row] === undefined) {
-            const columns = ["key", "input_shapes", "input_dtypes", "category", "step", "stream", "line", "module", "stack"].map((name) => table.columns[name]);
-            const found = [...columns, one.shapes].filter(Boolean).map((values) => values[row]).filter((value) => value >= 0);
-            one.texts[row] = found.map((value) => this.page.strings[value]).join("\n").toLowerCase();
+            const columns = [
+                "key",
+                "input_shapes",
+                "input_dtypes",
+                "category",
+                "step",
+                "stream",
+                "line",
+                "module",
+                "stack",
+            ].map((name) => table.columns[name]);
+            const found = [...columns, one.shapes]
+                .filter(Boolean)
+                .map((values) => values[row])
+                .filter((value) => value >= 0);
+            one.texts[row] = found
+                .map((value) => this.page.strings[value])
+                .join("\n")
+                .toLowerCase();
         }
         return one.texts[row];
     }
@@ -154,7 +217,9 @@ flopscope.Ops = class {
         if (words.every((word) => text.includes(word))) return true;
         const one = this.groupings.get(id);
         if (!one.begin) return false;
-        for (let i = one.begin[row]; i < one.begin[row + 1]; i++) if (this.matches(one.children.of, one.below[i], words, text)) return true;
+        for (let i = one.begin[row]; i < one.begin[row + 1]; i++) {
+            if (this.matches(one.children.of, one.below[i], words, text)) return true;
+        }
         return false;
     }
 
@@ -162,27 +227,36 @@ flopscope.Ops = class {
     sortedBy() {
         if (this.sort.name !== "usual") return this.sort.name;
         if (this.id === "module") return this.data.sort.replace("self_", "");
-        return (this.kind === "all" && !this.isSum()) || !this.tells(this.grouping.table.byName.get("headroom")) ? this.data.sort : "headroom";
+        return (this.kind === "all" && !this.isSum()) || !this.tells(this.grouping.table.byName.get("headroom"))
+            ? this.data.sort
+            : "headroom";
     }
 
-    /* What could be gained of a row: its headroom, or its time where the limit is unknown. What took no time comes last, also
-       after rows beyond their limit, whose headroom is below 0. */
+    /* What could be gained of a row: its headroom, or its time where the limit is unknown. What took no time comes
+       last, also after rows beyond their limit, whose headroom is below 0. */
     gain(table, row) {
-        const time = table.get(this.data.sort, row), headroom = table.get("headroom", row);
+        const time = table.get(this.data.sort, row),
+            headroom = table.get("headroom", row);
         return !time ? -Infinity : Number.isNaN(headroom) ? time : headroom;
     }
 
     sorted(table, rows) {
-        const name = this.sortedBy(), { down } = this.sort;
+        const name = this.sortedBy(),
+            { down } = this.sort;
         if (this.sort.name === "usual" && name === "headroom") {
             const gains = new Map(rows.map((row) => [row, this.gain(table, row)]));
-            const order = (a, b) => (gains.get(a) === gains.get(b) ? 0 : gains.get(b) - gains.get(a)); // no difference of infinities
-            return rows.sort((a, b) => order(a, b) || table.get("self_cpu_time_total", b) - table.get("self_cpu_time_total", a) || a - b);
+            // No difference of infinities
+            const order = (a, b) => (gains.get(a) === gains.get(b) ? 0 : gains.get(b) - gains.get(a));
+            return rows.sort(
+                (a, b) =>
+                    order(a, b) || table.get("self_cpu_time_total", b) - table.get("self_cpu_time_total", a) || a - b,
+            );
         }
         const sign = down ? -1 : 1;
         if (table.isText(name)) {
             return rows.sort((a, b) => {
-                const x = table.get(name, a), y = table.get(name, b);
+                const x = table.get(name, a),
+                    y = table.get(name, b);
                 if (x === null || y === null) return (x === null) - (y === null) || a - b;
                 return -sign * (x < y ? -1 : x > y ? 1 : 0) || a - b; // texts begin with A
             });
@@ -190,7 +264,8 @@ flopscope.Ops = class {
         const values = table.columns[name];
         if (!values) return rows;
         return rows.sort((a, b) => {
-            const x = values[a], y = values[b];
+            const x = values[a],
+                y = values[b];
             if (x !== x || y !== y) return (x !== x) - (y !== y) || a - b;
             return sign * (x - y) || a - b;
         });
@@ -199,7 +274,7 @@ flopscope.Ops = class {
     lines() {
         const { grouping } = this;
         const { table } = grouping;
-        const words = this.words = this.filter.toLowerCase().split(/\s+/).filter(Boolean);
+        const words = (this.words = this.filter.toLowerCase().split(/\s+/).filter(Boolean));
         const lines = [];
         if (grouping.depths && !words.length) {
             this.tree(lines);
@@ -207,7 +282,9 @@ flopscope.Ops = class {
             return lines;
         }
         const rows = [];
-        for (let row = 0; row < table.count; row++) if (this.isChosen(table, row) && this.matches(this.id, row, words)) rows.push(row);
+        for (let row = 0; row < table.count; row++) {
+            if (this.isChosen(table, row) && this.matches(this.id, row, words)) rows.push(row);
+        }
         this.top = rows.length;
         for (const row of this.sorted(table, rows)) this.add(lines, this.id, row, 0, "");
         return lines;
@@ -236,7 +313,14 @@ flopscope.Ops = class {
             const key = `module:${row}`;
             const ops = this.under("module", row);
             const isOpen = this.open.has(key);
-            lines.push({ key, id: "module", row, depth: depths[row], kind: "row", open: inside.length || ops.length ? isOpen : undefined });
+            lines.push({
+                key,
+                id: "module",
+                row,
+                depth: depths[row],
+                kind: "row",
+                open: inside.length || ops.length ? isOpen : undefined,
+            });
             if (!isOpen) continue;
             const own = [];
             for (const one of ops) this.add(own, this.grouping.children.of, one, depths[row] + 1, `${key}/`);
@@ -254,21 +338,25 @@ flopscope.Ops = class {
         return this.sorted(this.groupings.get(one.children.of).table, rows);
     }
 
-    /* Add the line of a row, and what is open below it. A row that the filter finds by those below it is open at first, and
-       shows only these; texts: of the rows around it. */
+    /* Add the line of a row, and what is open below it. A row that the filter finds by those below it is open at
+       first, and shows only these; texts: of the rows around it. */
     add(lines, id, row, depth, around, texts = "") {
-        const { table } = this.groupings.get(id), words = this.words || [];
+        const { table } = this.groupings.get(id),
+            words = this.words || [];
         const key = `${around}${id}:${row}`;
         const text = words.length ? `${texts}\n${this.textOf(id, row)}` : "";
         const isWhole = words.every((word) => text.includes(word));
-        const inside = this.under(id, row), { of } = this.groupings.get(id).children || {};
+        const inside = this.under(id, row),
+            { of } = this.groupings.get(id).children || {};
         const below = isWhole ? inside : inside.filter((one) => this.matches(of, one, words, text));
         const kernels = below.length ? [] : table.kernels(row);
         const isOpen = this.open.has(key) !== (!isWhole && below.length > 0);
         lines.push({ key, id, row, depth, kind: "row", open: below.length || kernels.length ? isOpen : undefined });
         if (!isOpen) return;
         for (const one of below) this.add(lines, of, one, depth + 1, `${key}/`, text);
-        kernels.forEach((kernel, i) => lines.push({ key: `${key}/kernel:${i}`, id, row, depth: depth + 1, kind: "kernel", kernel }));
+        kernels.forEach((kernel, i) =>
+            lines.push({ key: `${key}/kernel:${i}`, id, row, depth: depth + 1, kind: "kernel", kernel }),
+        );
     }
 
     toggle(line) {
@@ -281,99 +369,6 @@ flopscope.Ops = class {
         this.sort = { name, down: this.sortedBy() === name ? !this.sort.down : true };
         this.refresh();
         this.remember();
-    }
-
-    /* Columns ---------------------------------------------------------------------------------------------------- */
-
-    visible() {
-        const { table } = this.grouping;
-        const usual = [
-            ...["step", "stream", "line", "module", "stack", "rank"].filter((name) => table.byName.has(name) && this.id !== "module"),
-            "input_shapes", ...(this.id === "dtype" ? ["input_dtypes"] : []), ...(this.id === "module" ? ["module_calls", "device_time_total"] : []),
-            "count", "self_device_time_total", "headroom", "pct_roofline", "bound", "tflops_per_s", "gbytes_per_s", "self_cpu_time_total",
-        ];
-        const wanted = this.chosen || usual.filter((name) => name !== "input_shapes" || this.id === "shape");
-        const shown = table.described.filter((column) => column.name !== "key" && wanted.includes(column.name)
-            && (this.chosen || this.tells(column)));
-        shown.sort((a, b) => wanted.indexOf(a.name) - wanted.indexOf(b.name));
-        const widths = { input_shapes: 240, input_dtypes: 170, stack: 280, line: 260, module: 220, step: 130, stream: 120, category: 130, bound: 108, count: 68, pct_roofline: 82, unit: 110, tflops_per_s: 118, gbytes_per_s: 84, self_cpu_time_total: 92, self_device_time_total: 114, headroom: 104 };
-        return [
-            { name: "key", title: this.id === "category" ? "Category" : this.id === "module" ? "Module" : "Name", doc: table.byName.get("key").doc, width: 222, left: true },
-            ...shown.map((column) => ({
-                name: column.name, title: column.header, doc: `${column.name}: ${column.doc}${column.unit ? `, in ${column.unit}` : ""}`,
-                width: widths[column.name] || Math.max(92, 8 * column.header.length + 24), left: column.type === "text", unit: column.unit,
-            })),
-        ];
-    }
-
-    /* Whether a column of the table has a value other than zero or unknown. */
-    tells(column) {
-        const { table } = this.grouping;
-        this.told = this.told || new Map();
-        const key = `${this.id}:${column.name}`;
-        if (!this.told.has(key)) {
-            const values = table.columns[column.name];
-            const test = column.type === "text" ? (value) => value >= 0 && this.page.strings[value] !== "" && this.page.strings[value] !== "unknown"
-                : (value) => value === value && value !== 0;
-            this.told.set(key, Boolean(values) && values.some(test));
-        }
-        return this.told.get(key);
-    }
-
-    most(table, name) {
-        table.most = table.most || new Map();
-        if (!table.most.has(name)) {
-            let most = 0;
-            for (const value of table.columns[name]) if (value > most) most = value;
-            table.most.set(name, most);
-        }
-        return table.most.get(name);
-    }
-
-    share(table, name, value) {
-        if (name in table.totals) return value / table.totals[name];
-        if (name.startsWith("pct_")) return value / 100;
-        return name === "headroom" || name.endsWith("time_total") ? value / this.most(table, name) : NaN;
-    }
-
-    cell(line, column) {
-        const { format } = flopscope;
-        const { table } = this.groupings.get(line.id);
-        const { name } = column;
-        if (line.kind === "kernel") {
-            if (name === "key") return { text: line.kernel.name, title: line.kernel.name, name: "mono" };
-            if (name === "count") return { text: format.count(line.kernel.count) };
-            if (name === "self_device_time_total") return { text: format.time(line.kernel.time) };
-            return { text: "" };
-        }
-        const value = table.get(name, line.row);
-        if (name === "bound") {
-            const title = flopscope.page.bounds[value || "unknown"];
-            const [word, why] = this.why(table, line.row);
-            return value && value !== "unknown" ? { text: ` ${value}`, swatch: `bound-${value}`, title: `${value}: ${title}` }
-                : { text: word || format.MISSING, name: "unknown", title: why || title };
-        }
-        if (table.isText(name)) {
-            let text = value || "";
-            if (name === "key" && line.id === "shape" && line.depth > 0) text = table.get("input_shapes", line.row) || "(no shapes)";
-            if (name === "stack") return { text: text.split("\n")[0], title: value };
-            return { text: text || (name === "key" ? "(no name)" : format.MISSING), title: text, name: name === "key" || name.startsWith("input_") ? "mono" : text ? "" : "unknown" };
-        }
-        const known = format.known(value);
-        const missing = known ? undefined : flopscope.details.missing(table, name, line.row);
-        const unit = table.byName.has(name) ? table.byName.get(name).unit : column.unit;
-        const text = format.unit(value, unit);
-        const over = format.isOver(name, (share) => (table.byName.has(share) ? table.get(share, line.row) : NaN)) ? "*" : "";
-        return {
-            text: `${text}${over}`, share: known ? this.share(table, name, value) : NaN, name: !known || value === 0 ? "unknown" : "",
-            title: missing || (over ? format.OVER : `${value} ${unit || ""}`),
-        };
-    }
-
-    /* Why the limit of a row is unknown, in a few words and in a sentence; empty where it is known. */
-    why(table, row) {
-        if (this.isSum() && table === this.grouping.table) return ["some of it", "The limits of some of its ops are unknown."];
-        return this.page.data.reasons[table.columns.why[row]];
     }
 
     /* Selection -------------------------------------------------------------------------------------------------- */
@@ -417,7 +412,8 @@ flopscope.Ops = class {
                 i = find();
             }
             const line = this.grid.lines[i];
-            if (line && line.id === "name" && line.open === false && this.under("name", line.row).length) { // its shapes
+            if (line && line.id === "name" && line.open === false && this.under("name", line.row).length) {
+                // its shapes
                 this.open.add(line.key);
                 this.refresh();
                 i = find();
@@ -456,7 +452,12 @@ flopscope.Ops = class {
             this.grid.element.focus({ preventScroll: true });
         };
         const { table } = this.groupings.get(current.id);
-        this.details.replaceChildren(...flopscope.details.make(table, current.row, this.page, this.finest(current.id, current.row), close).flat(Infinity).filter(Boolean));
+        this.details.replaceChildren(
+            ...flopscope.details
+                .make(table, current.row, this.page, this.finest(current.id, current.row), close)
+                .flat(Infinity)
+                .filter(Boolean),
+        );
         this.details.scrollTop = 0;
     }
 };

@@ -18,30 +18,49 @@ flopscope.overview = {
             const part = shown.find((one) => one.name === name);
             explain.textContent = part ? `${part.label}: ${part.doc}` : usual;
         };
-        list.append(el("div", { class: "total", role: "listitem" },
-            el("span", { class: "name", text: steps ? `a step${data.of ? `, ${data.of}` : ""}` : "the profile" }), draw.track(),
-            el("span", { class: "time", text: format.time(whole.total / per) }),
-            el("span", { class: "share", text: format.percent(100) })));
+        list.append(
+            el(
+                "div",
+                { class: "total", role: "listitem" },
+                el("span", { class: "name", text: steps ? `a step${data.of ? `, ${data.of}` : ""}` : "the profile" }),
+                draw.track(),
+                el("span", { class: "time", text: format.time(whole.total / per) }),
+                el("span", { class: "share", text: format.percent(100) }),
+            ),
+        );
         let from = 0;
         for (const part of shown) {
             const share = whole[part.name] / whole.total;
             const piece = el("span", {
-                class: `part-${part.name}`, style: { "flex": `${share} 1 0` },
+                class: `part-${part.name}`,
+                style: { flex: `${share} 1 0` },
                 title: `${part.label}: ${format.time(whole[part.name] / per)}, ${format.percent(100 * share)}`,
                 on: { mouseenter: () => point(part.name), mouseleave: () => point(null) },
             });
             stack.append(piece);
-            const row = el("div", {
-                role: "listitem", tabindex: "0", title: part.doc,
-                on: {
-                    mouseenter: () => point(part.name), mouseleave: () => point(null),
-                    focus: () => point(part.name), blur: () => point(null),
+            const row = el(
+                "div",
+                {
+                    role: "listitem",
+                    tabindex: "0",
+                    title: part.doc,
+                    on: {
+                        mouseenter: () => point(part.name),
+                        mouseleave: () => point(null),
+                        focus: () => point(part.name),
+                        blur: () => point(null),
+                    },
                 },
-            },
-            el("span", { class: "name" }, el("i", { class: `swatch part-${part.name}` }), el("span", {}, part.label, el("span", { class: "note", text: part.means }))),
-            draw.track(draw.bar(share, `part-${part.name}`, from)),
-            el("span", { class: "time", text: format.time(whole[part.name] / per) }),
-            el("span", { class: "share", text: format.percent(100 * share) }));
+                el(
+                    "span",
+                    { class: "name" },
+                    el("i", { class: `swatch part-${part.name}` }),
+                    el("span", {}, part.label, el("span", { class: "note", text: part.means })),
+                ),
+                draw.track(draw.bar(share, `part-${part.name}`, from)),
+                el("span", { class: "time", text: format.time(whole[part.name] / per) }),
+                el("span", { class: "share", text: format.percent(100 * share) }),
+            );
             list.append(row);
             items.set(part.name, [piece, row]);
             from += share;
@@ -61,55 +80,131 @@ flopscope.overview = {
         const most = ofStep.reduce((largest, i) => Math.max(largest, columns.total[i]), 0);
         const list = el("div", { class: "steps", role: "list", tabindex: "0", "aria-label": "Time of each step" });
         for (const i of ofStep.slice(0, MOST)) {
-            const label = [columns.device, columns.step].map((column) => (column[i] < 0 ? "" : page.strings[column[i]])).filter(Boolean).join(" · ");
+            const label = [columns.device, columns.step]
+                .map((column) => (column[i] < 0 ? "" : page.strings[column[i]]))
+                .filter(Boolean)
+                .join(" · ");
             const known = data.parts.filter((part) => columns[part.name][i] > 0);
-            const text = known.map((part) => `${part.label}: ${format.time(columns[part.name][i])}, ${
-                format.percent(100 * columns[part.name][i] / columns.total[i])}`);
-            const stack = el("span", { class: "stack", style: { "width": `${100 * columns.total[i] / most}%` } },
-                known.map((part, k) => el("span", {
-                    class: `part-${part.name}`, style: { "flex": `${columns[part.name][i]} 1 0` }, title: text[k],
-                })));
-            list.append(el("div", { role: "listitem", title: `${label}\n${text.join("\n")}` },
-                el("span", { class: "label cut", text: label }), stack,
-                el("span", { class: "time", text: format.time(columns.total[i]) }),
-                el("span", { class: "time note", text: columns.ideal[i] > 0 && format.known(columns.mfu[i]) ? `MFU ${format.percent(columns.mfu[i])}` : "" })));
+            const text = known.map(
+                (part) =>
+                    `${part.label}: ${format.time(columns[part.name][i])}, ${format.percent(
+                        (100 * columns[part.name][i]) / columns.total[i],
+                    )}`,
+            );
+            const stack = el(
+                "span",
+                { class: "stack", style: { width: `${(100 * columns.total[i]) / most}%` } },
+                known.map((part, k) =>
+                    el("span", {
+                        class: `part-${part.name}`,
+                        style: { flex: `${columns[part.name][i]} 1 0` },
+                        title: text[k],
+                    }),
+                ),
+            );
+            list.append(
+                el(
+                    "div",
+                    { role: "listitem", title: `${label}\n${text.join("\n")}` },
+                    el("span", { class: "label cut", text: label }),
+                    stack,
+                    el("span", { class: "time", text: format.time(columns.total[i]) }),
+                    el("span", {
+                        class: "time note",
+                        text:
+                            columns.ideal[i] > 0 && format.known(columns.mfu[i])
+                                ? `MFU ${format.percent(columns.mfu[i])}`
+                                : "",
+                    }),
+                ),
+            );
         }
         const left = ofStep.length - MOST;
-        return el("div", {}, list, left > 0 && el("p", { class: "note", text: `${format.count(left)} more are not drawn; prof.accounting() has all.` }));
+        return el(
+            "div",
+            {},
+            list,
+            left > 0 &&
+                el("p", {
+                    class: "note",
+                    text: `${format.count(left)} more are not drawn; prof.accounting() has all.`,
+                }),
+        );
     },
 
     advice(rows, perStep) {
         const { element: el, format } = flopscope;
         const OPEN = 3; // pieces that are shown; the evidence of the first is open
-        const cards = rows.map((row, i) => this.card(row, i + 1, perStep, Math.max(...rows.map((one) => one.saving_pct))));
+        const cards = rows.map((row, i) =>
+            this.card(row, i + 1, perStep, Math.max(...rows.map((one) => one.saving_pct))),
+        );
         const left = rows.length - OPEN;
-        return el("div", {}, el("div", { class: "advice" }, cards.slice(0, OPEN)),
-            left > 0 && el("details", { class: "more" }, el("summary", { text: `${format.count(left)} more, which ${left > 1 ? "save" : "saves"} less` }),
-                el("div", { class: "advice" }, cards.slice(OPEN))));
+        return el(
+            "div",
+            {},
+            el("div", { class: "advice" }, cards.slice(0, OPEN)),
+            left > 0 &&
+                el(
+                    "details",
+                    { class: "more" },
+                    el("summary", { text: `${format.count(left)} more, which ${left > 1 ? "save" : "saves"} less` }),
+                    el("div", { class: "advice" }, cards.slice(OPEN)),
+                ),
+        );
     },
 
     /* A piece of advice: what to do, what it saves, why, and the rows that it rests on. */
     card(row, number, perStep, most) {
         const { element: el, format, draw } = flopscope;
         const FEW = 3; // rows of evidence that are open
-        const lines = row.evidence.map((entry) => el("div", { role: "listitem" },
-            draw.link(entry.op, entry.row, "advice"),
-            el("span", { class: "shapes cut mono", title: [entry.shapes, entry.dtypes].filter(Boolean).join("\n"), text: entry.shapes }),
-            el("span", { class: "num", text: format.time(entry.time) }),
-            el("span", { class: "num note", text: entry.calls ? format.plural(entry.calls, "call") : "" })));
+        const lines = row.evidence.map((entry) =>
+            el(
+                "div",
+                { role: "listitem" },
+                draw.link(entry.op, entry.row, "advice"),
+                el("span", {
+                    class: "shapes cut mono",
+                    title: [entry.shapes, entry.dtypes].filter(Boolean).join("\n"),
+                    text: entry.shapes,
+                }),
+                el("span", { class: "num", text: format.time(entry.time) }),
+                el("span", { class: "num note", text: entry.calls ? format.plural(entry.calls, "call") : "" }),
+            ),
+        );
         const few = number > 1 ? 0 : lines.length > FEW + 1 ? FEW : lines.length;
         const evidence = [
             few > 0 && el("div", { class: "evidence", role: "list", "aria-label": "Evidence" }, lines.slice(0, few)),
-            few < lines.length && el("details", {}, el("summary", { text: `${format.plural(lines.length - few, few ? "more row" : "row")}` }),
-                el("div", { class: "evidence", role: "list", "aria-label": few ? "More evidence" : "Evidence" }, lines.slice(few))),
+            few < lines.length &&
+                el(
+                    "details",
+                    {},
+                    el("summary", { text: `${format.plural(lines.length - few, few ? "more row" : "row")}` }),
+                    el(
+                        "div",
+                        { class: "evidence", role: "list", "aria-label": few ? "More evidence" : "Evidence" },
+                        lines.slice(few),
+                    ),
+                ),
         ];
-        return el("article", { class: "card", "aria-label": `Advice ${number}: ${row.action}` },
-            el("div", { class: "top" }, el("span", { class: "action", text: `${number}. ${row.action}` }),
-                el("span", { class: "saves", text: `saves about ${format.time(row.saving_us)}${perStep ? " a step" : ""} · ${format.percent(row.saving_pct)}` })),
+        return el(
+            "article",
+            { class: "card", "aria-label": `Advice ${number}: ${row.action}` },
+            el(
+                "div",
+                { class: "top" },
+                el("span", { class: "action", text: `${number}. ${row.action}` }),
+                el("span", {
+                    class: "saves",
+                    text:
+                        `saves about ${format.time(row.saving_us)}${perStep ? " a step" : ""} · ` +
+                        `${format.percent(row.saving_pct)}`,
+                }),
+            ),
             draw.track(draw.bar(row.saving_pct / Math.max(most, 1e-9), "gain")),
             el("p", { text: format.sentence(row.reason) }),
             row.where && el("p", { class: "where cut mono", title: row.where, text: `at ${row.where}` }),
-            evidence);
+            evidence,
+        );
     },
 
     /* The ops with the most to gain, or with the most time: name, a bar of its time and the part beyond its limit. */
@@ -117,15 +212,40 @@ flopscope.overview = {
         const { element: el, format, draw } = flopscope;
         const most = Math.max(...rows.map((row) => row.time), 1e-9);
         const rated = rows.some((row) => format.known(row.headroom));
-        const head = el("div", { class: "head", "aria-hidden": "true" }, ["", "time", rated ? "to gain" : ""].map((text) => el("span", { class: "num", text })));
-        return el("div", { class: "largest", role: "list", "aria-label": `Largest ops${name ? ` of ${name}` : ""}` }, head, rows.map((row) => {
-            const room = format.known(row.headroom) ? row.headroom : 0;
-            return el("div", { role: "listitem" },
-                draw.link(row.name, row.row, "overview"),
-                el("span", { class: "num", text: format.time(row.time) }),
-                el("span", { class: "num", text: format.known(row.headroom) ? format.time(row.headroom) : flopscope.page.data.reasons[row.why][0], title: flopscope.page.data.reasons[row.why][1] }),
-                draw.track(draw.bar(row.time / most, "spent"), draw.bar(room / most, row.bound && row.bound !== "unknown" ? `bound-${row.bound}` : "gain", (row.time - room) / most)));
-        }));
+        const head = el(
+            "div",
+            { class: "head", "aria-hidden": "true" },
+            ["", "time", rated ? "to gain" : ""].map((text) => el("span", { class: "num", text })),
+        );
+        return el(
+            "div",
+            { class: "largest", role: "list", "aria-label": `Largest ops${name ? ` of ${name}` : ""}` },
+            head,
+            rows.map((row) => {
+                const room = format.known(row.headroom) ? row.headroom : 0;
+                return el(
+                    "div",
+                    { role: "listitem" },
+                    draw.link(row.name, row.row, "overview"),
+                    el("span", { class: "num", text: format.time(row.time) }),
+                    el("span", {
+                        class: "num",
+                        text: format.known(row.headroom)
+                            ? format.time(row.headroom)
+                            : flopscope.page.data.reasons[row.why][0],
+                        title: flopscope.page.data.reasons[row.why][1],
+                    }),
+                    draw.track(
+                        draw.bar(row.time / most, "spent"),
+                        draw.bar(
+                            room / most,
+                            row.bound && row.bound !== "unknown" ? `bound-${row.bound}` : "gain",
+                            (row.time - room) / most,
+                        ),
+                    ),
+                );
+            }),
+        );
     },
 
     tiles(data) {
@@ -137,32 +257,101 @@ flopscope.overview = {
             const { per } = data.accounting;
             const several = data.accounting.devices > 1 ? `, ${data.accounting.devices} devices` : "";
             const of = data.accounting.of;
-            const means = [of && of[0].toUpperCase() + of.slice(1), several && "summed over the devices"].filter(Boolean).join(", ");
-            tiles.push(draw.tile(`${data.steps ? "Step" : "Time"}${of ? `, ${of.replace(/ steps$/, "")}` : ""}${several}`, format.time(whole.total / per), means ? `${means}.` : "From the first event to the last."));
+            const means = [of && of[0].toUpperCase() + of.slice(1), several && "summed over the devices"]
+                .filter(Boolean)
+                .join(", ");
+            tiles.push(
+                draw.tile(
+                    `${data.steps ? "Step" : "Time"}${of ? `, ${of.replace(/ steps$/, "")}` : ""}${several}`,
+                    format.time(whole.total / per),
+                    means ? `${means}.` : "From the first event to the last.",
+                ),
+            );
             if (data.recording.is_delayed) {
-                tiles.push(draw.tile("Without recording", format.time(data.recording.unobserved), "Estimated: the time less what recording delayed it by."));
+                tiles.push(
+                    draw.tile(
+                        "Without recording",
+                        format.time(data.recording.unobserved),
+                        "Estimated: the time less what recording delayed it by.",
+                    ),
+                );
             }
-            tiles.push(draw.tile("At the limits", whole.ideal > 0 ? format.time(whole.ideal / per) : format.MISSING, "Least time that the peaks allow for the work."));
-            tiles.push(draw.tile("MFU", format.percent(whole.ideal > 0 ? whole.mfu : null), "Time of the FLOPs at the peaks of their units, in percent of the time."));
-            tiles.push(draw.tile("MBU", format.percent(whole.ideal > 0 ? whole.mbu : null), "Time of the bytes at the peak bandwidth, in percent of the time."));
+            tiles.push(
+                draw.tile(
+                    "At the limits",
+                    whole.ideal > 0 ? format.time(whole.ideal / per) : format.MISSING,
+                    "Least time that the peaks allow for the work.",
+                ),
+            );
+            tiles.push(
+                draw.tile(
+                    "MFU",
+                    format.percent(whole.ideal > 0 ? whole.mfu : null),
+                    "Time of the FLOPs at the peaks of their units, in percent of the time.",
+                ),
+            );
+            tiles.push(
+                draw.tile(
+                    "MBU",
+                    format.percent(whole.ideal > 0 ? whole.mbu : null),
+                    "Time of the bytes at the peak bandwidth, in percent of the time.",
+                ),
+            );
         }
-        if (format.known(data.counted.hfu)) tiles.push(draw.tile("HFU", format.percent(data.counted.hfu), "Counted: FLOP/s of the tensor cores over their peak at the clock of the time, over the same time as MFU."));
-        tiles.push(draw.tile("Bytes known", format.percent(share(data.coverage.bytes)), "Share of the time whose bytes a rule knows."));
-        tiles.push(draw.tile("FLOPs known", format.percent(share(data.coverage.flops)), "Share of the time whose FLOPs a rule knows."));
+        if (format.known(data.counted.hfu)) {
+            tiles.push(
+                draw.tile(
+                    "HFU",
+                    format.percent(data.counted.hfu),
+                    "Counted: FLOP/s of the tensor cores over their peak at the clock of the time, over the " +
+                        "same time as MFU.",
+                ),
+            );
+        }
+        tiles.push(
+            draw.tile(
+                "Bytes known",
+                format.percent(share(data.coverage.bytes)),
+                "Share of the time whose bytes a rule knows.",
+            ),
+        );
+        tiles.push(
+            draw.tile(
+                "FLOPs known",
+                format.percent(share(data.coverage.flops)),
+                "Share of the time whose FLOPs a rule knows.",
+            ),
+        );
         return flopscope.element("div", { class: "tiles" }, tiles);
     },
 
     gpus(records, name) {
         const { format, draw } = flopscope;
         const share = (title, name, doc) => ({ title, doc, text: (record) => format.percent(record[name]) });
-        return draw.table(records, [
-            { title: "Device", left: true, text: (record) => flopscope.page.device(record.device) },
-            share("Utilization", "gpu_utilization", "Share of the time in which a kernel ran."),
-            share("SM efficiency", "sm_efficiency", "Mean over the time of the share of SMs that the blocks of all running kernels fill."),
-            share("Occupancy", "achieved_occupancy", "Threads that an SM holds, of those that it could hold; weighted by time."),
-            share("Tensor cores", "tensor_core_time", "Share of the kernels' time in kernels that use the tensor cores, by their names."),
-            share("Idle", "idle", "Share of the time in which the device had no work."),
-        ], `Utilization of the devices${name ? ` of ${name}` : ""}`);
+        return draw.table(
+            records,
+            [
+                { title: "Device", left: true, text: (record) => flopscope.page.device(record.device) },
+                share("Utilization", "gpu_utilization", "Share of the time in which a kernel ran."),
+                share(
+                    "SM efficiency",
+                    "sm_efficiency",
+                    "Mean over the time of the share of SMs that the blocks of all running kernels fill.",
+                ),
+                share(
+                    "Occupancy",
+                    "achieved_occupancy",
+                    "Threads that an SM holds, of those that it could hold; weighted by time.",
+                ),
+                share(
+                    "Tensor cores",
+                    "tensor_core_time",
+                    "Share of the kernels' time in kernels that use the tensor cores, by their names.",
+                ),
+                share("Idle", "idle", "Share of the time in which the device had no work."),
+            ],
+            `Utilization of the devices${name ? ` of ${name}` : ""}`,
+        );
     },
 };
 
@@ -173,35 +362,98 @@ flopscope.section("overview", {
         const { element: el, format, draw, overview } = flopscope;
         const append = (...children) => body.append(...children.filter(Boolean));
         append(overview.tiles(data));
-        const first = el("div", {}), beside = el("div", {});
+        const first = el("div", {}),
+            beside = el("div", {});
         append(el("div", { class: "split" }, first, beside));
-        first.append(draw.heading("What to change first", `by estimated gain; no time is claimed twice${data.window ? `; of ${data.window}` : ""}`));
+        first.append(
+            draw.heading(
+                "What to change first",
+                `by estimated gain; no time is claimed twice${data.window ? `; of ${data.window}` : ""}`,
+            ),
+        );
         if (data.advice.length) first.append(overview.advice(data.advice, data.steps > 0));
-        else first.append(el("p", { class: "empty", text: "Nothing was found that saves at least 1% of the time." }), ...data.unjudged.map((text) => el("p", { class: "notice", text: format.sentence(text) })));
-        if (data.largest.rows.length) beside.append(draw.heading(data.largest.title, data.largest.note), overview.largest(data.largest.rows, name));
+        else {
+            first.append(
+                el("p", { class: "empty", text: "Nothing was found that saves at least 1% of the time." }),
+                ...data.unjudged.map((text) => el("p", { class: "notice", text: format.sentence(text) })),
+            );
+        }
+        if (data.largest.rows.length) {
+            beside.append(
+                draw.heading(data.largest.title, data.largest.note),
+                overview.largest(data.largest.rows, name),
+            );
+        }
         if (data.accounting) {
-            append(draw.heading("Where the time goes", data.steps ? "per step; every instant of each device belongs to one part" : "every instant of each device belongs to one part"));
+            append(
+                draw.heading(
+                    "Where the time goes",
+                    data.steps
+                        ? "per step; every instant of each device belongs to one part"
+                        : "every instant of each device belongs to one part",
+                ),
+            );
             append(overview.accounting(data.accounting, data.steps));
             const steps = await overview.steps(data.accounting, page);
             if (steps) append(draw.heading("Each step", "on one scale; point at a bar for its parts"), steps);
         } else {
-            append(el("p", { class: "empty", text: "There is no time to account for: no op and no work of a device was recorded." }));
+            append(
+                el("p", {
+                    class: "empty",
+                    text: "There is no time to account for: no op and no work of a device was recorded.",
+                }),
+            );
         }
-        const left = el("div", {}), right = el("div", {});
+        const left = el("div", {}),
+            right = el("div", {});
         append(el("div", { class: "split" }, left, right));
         left.append(draw.heading("What was recorded", "and what further options would bring"));
-        left.append(el("div", { class: "features", role: "list" }, data.missing.map((one) => el("div", { role: "listitem" },
-            el("span", { text: one.what }),
-            el("span", { class: one.present === null ? "note" : one.present ? "yes" : "no", text: one.present === null ? "– none" : one.present ? "✓ yes" : "✗ no" }),
-            one.present === null ? el("span", { class: "note", text: "the program used no GPU, as far as was recorded" })
-                : one.present ? el("span", { class: "note", text: one.brings })
-                : el("span", {}, `${one.brings}: `, el(/[=(]|--/.test(one.option) ? "code" : "span", { text: one.option }))))));
+        left.append(
+            el(
+                "div",
+                { class: "features", role: "list" },
+                data.missing.map((one) =>
+                    el(
+                        "div",
+                        { role: "listitem" },
+                        el("span", { text: one.what }),
+                        el("span", {
+                            class: one.present === null ? "note" : one.present ? "yes" : "no",
+                            text: one.present === null ? "– none" : one.present ? "✓ yes" : "✗ no",
+                        }),
+                        one.present === null
+                            ? el("span", { class: "note", text: "the program used no GPU, as far as was recorded" })
+                            : one.present
+                              ? el("span", { class: "note", text: one.brings })
+                              : el(
+                                    "span",
+                                    {},
+                                    `${one.brings}: `,
+                                    el(/[=(]|--/.test(one.option) ? "code" : "span", { text: one.option }),
+                                ),
+                    ),
+                ),
+            ),
+        );
         left.append(...overview.hardware(data, name));
         if (data.notes.length) {
-            left.append(draw.heading("Notes"), el("ul", { class: "notes" }, data.notes.map((text) => el("li", { text: format.sentence(text) }))));
+            left.append(
+                draw.heading("Notes"),
+                el(
+                    "ul",
+                    { class: "notes" },
+                    data.notes.map((text) => el("li", { text: format.sentence(text) })),
+                ),
+            );
         }
-        right.append(draw.heading("Program"), el("dl", { class: "facts" }, data.facts.map(([label, text]) => [
-            el("dt", { text: label }), el("dd", { text })])));
+        right.append(
+            draw.heading("Program"),
+            el(
+                "dl",
+                { class: "facts" },
+                data.facts.map(([label, text]) => [el("dt", { text: label }), el("dd", { text })]),
+            ),
+        );
         if (data.gpus.length) right.append(draw.heading("Utilization"), overview.gpus(data.gpus, name));
         right.append(...overview.coverage(data, name));
     },

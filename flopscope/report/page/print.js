@@ -34,13 +34,15 @@ flopscope.print = async function () {
         }
     };
 
-    /* The browser's menu prints without asking: what was not in view yet is drawn now. It needs no more than promises that
-       are fulfilled, as all data is inflated soon after the page has opened, and those go on before anything is printed. */
+    /* The browser's menu prints without asking: what was not in view yet is drawn now. It needs no more than promises
+       that are fulfilled, as all data is inflated soon after the page has opened, and those go on before anything is
+       printed. */
     window.addEventListener("beforeprint", async () => {
         if (theme !== null) return;
         theme = document.documentElement.dataset.theme;
         flopscope.isPrinting = true;
-        Object.assign(main.style, { width: `${flopscope.PAPER}px`, padding: "0" }); // so that pictures are drawn for the paper
+        // So that pictures are drawn for the paper
+        Object.assign(main.style, { width: `${flopscope.PAPER}px`, padding: "0" });
         flopscopeTheme.set("light");
         prepare();
         await flopscope.preparePrint();
@@ -58,7 +60,9 @@ flopscope.print = async function () {
     });
 
     document.addEventListener("keydown", (event) => {
-        if (event.key.toLowerCase() !== "p" || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return;
+        if (event.key.toLowerCase() !== "p" || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) {
+            return;
+        }
         event.preventDefault();
         flopscope.print();
     });

@@ -1,5 +1,5 @@
-/* The heat map of ranks and steps, with bars of how long each waited. It is drawn from columns, so that thousands of ranks
-   are as quick as eight. */
+/* The heat map of ranks and steps, with bars of how long each waited. It is drawn from columns, so that thousands of
+   ranks are as quick as eight. */
 "use strict";
 
 {
@@ -66,8 +66,11 @@
             const ends = [this.low, this.high].map(format.time);
             this.scale.replaceChildren(el("span", { text: ends[0] }), ramp, el("span", { text: ends[1] }));
             const size = `${this.facts.count} ranks and ${format.plural(this.facts.steps, "step")}`;
-            this.canvas.setAttribute("aria-label", `${this.facts.label(metric)} of ${size}, from ${ends[0]} to ${ends[1]}. `
-                + "Arrow keys move, Enter chooses a rank.");
+            this.canvas.setAttribute(
+                "aria-label",
+                `${this.facts.label(metric)} of ${size}, from ${ends[0]} to ${ends[1]}. ` +
+                    "Arrow keys move, Enter chooses a rank.",
+            );
             this.draw();
         }
 
@@ -142,12 +145,22 @@
             const unknown = flopscope.color("sunken");
             const gap = area.perRank > 8 ? 1 : 0;
             for (let row = 0; row < area.rows; row++) {
-                const [first, last] = [Math.floor((row * steps) / area.rows), Math.floor(((row + 1) * steps) / area.rows)];
+                const [first, last] = [
+                    Math.floor((row * steps) / area.rows),
+                    Math.floor(((row + 1) * steps) / area.rows),
+                ];
                 for (let k = 0; k < columns; k++) {
                     const value = this.largest(from(k), from(k + 1), first, last);
-                    context.fillStyle = Number.isNaN(value) ? unknown : `rgb(${colourOf((value - this.low) / span).join(",")})`;
+                    context.fillStyle = Number.isNaN(value)
+                        ? unknown
+                        : `rgb(${colourOf((value - this.low) / span).join(",")})`;
                     const wide = Math.max(x(k + 1) - x(k) - gap, 0.75);
-                    context.fillRect(x(k), TOP + row * area.line, wide, Math.max(area.line - (area.line > 6 ? 1 : 0), 1));
+                    context.fillRect(
+                        x(k),
+                        TOP + row * area.line,
+                        wide,
+                        Math.max(area.line - (area.line > 6 ? 1 : 0), 1),
+                    );
                 }
             }
             context.fillStyle = flopscope.color("text-soft");
@@ -155,7 +168,10 @@
             context.textBaseline = "middle";
             const every = Math.ceil(15 / area.line) || 1;
             for (let row = 0; row < area.rows; row += every) {
-                const name = (this.facts.stepNames[Math.floor((row * steps) / area.rows)] || "all").replace(/^ProfilerStep#/, "step ");
+                const name = (this.facts.stepNames[Math.floor((row * steps) / area.rows)] || "all").replace(
+                    /^ProfilerStep#/,
+                    "step ",
+                );
                 const text = name.length > 10 ? `…${name.slice(-9)}` : name;
                 context.fillText(text, LEFT - 8, TOP + row * area.line + area.line / 2, LEFT - 12);
             }
@@ -174,7 +190,12 @@
                 let value = 0;
                 for (let rank = from(k); rank < from(k + 1); rank++) value = Math.max(value, strip.values[rank] || 0);
                 const high = (value / most) * STRIP;
-                context.fillRect(x(k), bottom - high, Math.max(x(k + 1) - x(k) - (area.perRank > 8 ? 1 : 0), 0.75), high);
+                context.fillRect(
+                    x(k),
+                    bottom - high,
+                    Math.max(x(k + 1) - x(k) - (area.perRank > 8 ? 1 : 0), 0.75),
+                    high,
+                );
             }
             context.fillStyle = flopscope.color("line-strong");
             context.fillRect(LEFT, bottom, area.right - LEFT, 1);
@@ -202,7 +223,9 @@
                 const x = LEFT + this.chosen * area.perRank - 1;
                 const cells = area.rows * area.line;
                 context.strokeRect(x, TOP - 1, wide, cells + 1);
-                this.facts.strips.forEach((_, i) => context.strokeRect(x, TOP + cells + GAP + i * (STRIP + GAP) - 1, wide, STRIP + 1));
+                this.facts.strips.forEach((_, i) =>
+                    context.strokeRect(x, TOP + cells + GAP + i * (STRIP + GAP) - 1, wide, STRIP + 1),
+                );
             }
             if (this.pointed) {
                 const [place, step] = this.at;
@@ -218,8 +241,10 @@
             const { facts } = this;
             const { format } = flopscope;
             const name = facts.stepNames[step];
-            const lines = [`rank ${facts.rank[place]}${name ? `, ${name}` : ""}`,
-                `${facts.label(this.metric)}: ${format.time(this.cells[place * facts.steps + step])}`];
+            const lines = [
+                `rank ${facts.rank[place]}${name ? `, ${name}` : ""}`,
+                `${facts.label(this.metric)}: ${format.time(this.cells[place * facts.steps + step])}`,
+            ];
             for (const strip of facts.strips) lines.push(`${strip.title}: ${format.time(strip.values[place])}`);
             lines.push(facts.where(place), facts.source(place));
             return lines.filter(Boolean);
@@ -255,7 +280,11 @@
                 const box = this.canvas.getBoundingClientRect();
                 const [x, y] = [event.clientX - box.left, event.clientY - box.top];
                 const row = Math.max(0, Math.min(Math.floor((y - TOP) / this.area.line), this.area.rows - 1));
-                return [Math.floor((x - LEFT) / this.area.perRank), Math.floor((row * this.facts.steps) / this.area.rows), x];
+                return [
+                    Math.floor((x - LEFT) / this.area.perRank),
+                    Math.floor((row * this.facts.steps) / this.area.rows),
+                    x,
+                ];
             };
             this.canvas.addEventListener("pointermove", (event) => {
                 const [place, step, x] = placeOf(event);
@@ -272,9 +301,12 @@
                 const [place, step] = this.at;
                 const far = event.shiftKey ? Math.max(1, Math.round(this.facts.count / 16)) : 1;
                 const moves = {
-                    ArrowRight: [place + far, step], ArrowLeft: [place - far, step],
-                    ArrowDown: [place, step + 1], ArrowUp: [place, step - 1],
-                    Home: [0, step], End: [this.facts.count - 1, step],
+                    ArrowRight: [place + far, step],
+                    ArrowLeft: [place - far, step],
+                    ArrowDown: [place, step + 1],
+                    ArrowUp: [place, step - 1],
+                    Home: [0, step],
+                    End: [this.facts.count - 1, step],
                 };
                 if (event.key in moves) this.point(...moves[event.key], true);
                 else if (event.key === "Enter") this.choose(this.at[0]);

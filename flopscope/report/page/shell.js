@@ -23,18 +23,27 @@ flopscope.element = function (tag, properties, ...children) {
         if (value === undefined || value === null || value === false) continue;
         if (name === "text") element.textContent = value;
         else if (name === "class") element.className = value;
-        else if (name === "on") for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
-        else if (name === "style") for (const [key, one] of Object.entries(value)) element.style.setProperty(key, one);
-        else element.setAttribute(name, value === true ? "" : value);
+        else if (name === "on") {
+            for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
+        } else if (name === "style") {
+            for (const [key, one] of Object.entries(value)) element.style.setProperty(key, one);
+        } else element.setAttribute(name, value === true ? "" : value);
     }
-    for (const child of children.flat(Infinity)) if (child !== null && child !== undefined && child !== false) element.append(child);
+    for (const child of children.flat(Infinity)) {
+        if (child !== null && child !== undefined && child !== false) element.append(child);
+    }
     return element;
 };
 
 /* Data ----------------------------------------------------------------------------------------------------------- */
 
 flopscope.ARRAYS = {
-    f8: Float64Array, f4: Float32Array, i4: Int32Array, u4: Uint32Array, u2: Uint16Array, u1: Uint8Array,
+    f8: Float64Array,
+    f4: Float32Array,
+    i4: Int32Array,
+    u4: Uint32Array,
+    u2: Uint16Array,
+    u1: Uint8Array,
 };
 
 /* The binary blobs of the page; each is inflated when a column of it is first asked for. */
@@ -49,12 +58,14 @@ flopscope.Blobs = class {
         return this.buffers.get(number);
     }
 
-    /* Inflate all of them, one after the other while the page is idle, so that the browser can print what was not in view:
-       it waits for no data then. */
+    /* Inflate all of them, one after the other while the page is idle, so that the browser can print what was not in
+       view: it waits for no data then. */
     async inflateAll() {
         const idle = window.requestIdleCallback || ((call) => setTimeout(call, 50));
         for (const element of document.querySelectorAll("script[data-blob]")) {
-            await new Promise((done) => { idle(done); });
+            await new Promise((done) => {
+                idle(done);
+            });
             await this.get(element.dataset.blob);
         }
     }
@@ -89,7 +100,9 @@ flopscope.Table = class {
     async load() {
         const names = Object.keys(this.references);
         const arrays = await Promise.all(names.map((name) => this.page.column(this.references[name])));
-        names.forEach((name, i) => { this.columns[name] = arrays[i]; });
+        names.forEach((name, i) => {
+            this.columns[name] = arrays[i];
+        });
         if (this.kernelReferences) {
             const parts = Object.keys(this.kernelReferences);
             const found = await Promise.all(parts.map((part) => this.page.column(this.kernelReferences[part])));
@@ -106,7 +119,9 @@ flopscope.Table = class {
     /* The described columns by their groups, [[title, columns]], without those of some names. */
     groups(without) {
         const columns = this.described.filter((column) => !without.includes(column.name));
-        return this.groupTitles.map((title) => [title, columns.filter((column) => column.group === title)]).filter(([, found]) => found.length);
+        return this.groupTitles
+            .map((title) => [title, columns.filter((column) => column.group === title)])
+            .filter(([, found]) => found.length);
     }
 
     /* The value of a column in a row: a number (NaN where unknown), or a text (null where there is none). */
@@ -161,12 +176,14 @@ flopscope.Page = class {
     /* Return the numbers of a column, a typed array. */
     async column(reference) {
         const Type = flopscope.ARRAYS[reference.type];
-        if (!("blob" in reference)) return new Type(reference.length).fill(reference.fill === null ? NaN : reference.fill);
+        if (!("blob" in reference)) {
+            return new Type(reference.length).fill(reference.fill === null ? NaN : reference.fill);
+        }
         return new Type(await this.blobs.get(reference.blob), reference.offset, reference.length);
     }
 
-    /* Select a row of the page's table, or nothing with null. ``details`` may name the event and where the choice was made:
-       {event, source}. */
+    /* Select a row of the page's table, or nothing with null. ``details`` may name the event and where the choice was
+       made: {event, source}. */
     select(row, details = {}) {
         const chosen = row === null || row === undefined || row < 0 ? null : row;
         if (chosen === this.selected && details.event === this.details.event) return;
@@ -184,8 +201,8 @@ flopscope.onTheme = function (listener) {
     flopscopeTheme.listeners.push(listener);
 };
 
-/* Return a function that has ``draw`` called in the next frame, once for all its calls before it; at once while the page
-   is printed, which waits for no frame. */
+/* Return a function that has ``draw`` called in the next frame, once for all its calls before it; at once while the
+   page is printed, which waits for no frame. */
 flopscope.perFrame = function (draw) {
     let pending = false;
     return () => {
@@ -225,7 +242,7 @@ flopscope.address = {
         const text = query.toString();
         try {
             history.replaceState(null, "", `#${id}${text ? `?${text}` : ""}`);
-        } catch (problem) {
+        } catch {
             // Some browsers refuse this for files; the address then keeps its state.
         }
     },

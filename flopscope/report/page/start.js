@@ -4,10 +4,19 @@
 flopscope.start = async function () {
     const el = flopscope.element;
     if (typeof DecompressionStream === "undefined") {
-        document.getElementById("sections").append(el("p", { class: "notice", text: "This browser cannot inflate the page's data: use one of 2023 or later." }));
+        document
+            .getElementById("sections")
+            .append(
+                el("p", {
+                    class: "notice",
+                    text: "This browser cannot inflate the page's data: use one of 2023 or later.",
+                }),
+            );
         return;
     }
-    for (const text of document.querySelectorAll(".headline, .lead")) text.textContent = flopscope.format.sentence(text.textContent);
+    for (const text of document.querySelectorAll(".headline, .lead")) {
+        text.textContent = flopscope.format.sentence(text.textContent);
+    }
     const page = new flopscope.Page(JSON.parse(document.getElementById("data").textContent));
     flopscope.page = page;
     const root = document.documentElement;
@@ -24,8 +33,12 @@ flopscope.start = async function () {
         links.set(id, link);
         nav.append(link);
         const body = el("div", { class: "body", "aria-busy": "true" });
-        const section = el("section", { id, class: "section", tabindex: "-1", "aria-labelledby": `title-${id}` },
-            el("h2", { id: `title-${id}`, text: title }), body);
+        const section = el(
+            "section",
+            { id, class: "section", tabindex: "-1", "aria-labelledby": `title-${id}` },
+            el("h2", { id: `title-${id}`, text: title }),
+            body,
+        );
         elements.set(id, section);
         main.append(section);
     }
@@ -33,17 +46,22 @@ flopscope.start = async function () {
         if (!page.mounted.has(id)) {
             const description = flopscope.sections.get(id);
             const body = elements.get(id).querySelector(".body");
-            page.mounted.set(id, (async () => {
-                if (!description.early) await page.ready;
-                try {
-                    await description.mount(body, page.data.sections[id], page);
-                } catch (problem) {
-                    body.replaceChildren(el("p", { class: "notice", text: `This section could not be drawn: ${problem.message}` }));
-                    throw problem;
-                } finally {
-                    body.removeAttribute("aria-busy");
-                }
-            })());
+            page.mounted.set(
+                id,
+                (async () => {
+                    if (!description.early) await page.ready;
+                    try {
+                        await description.mount(body, page.data.sections[id], page);
+                    } catch (problem) {
+                        body.replaceChildren(
+                            el("p", { class: "notice", text: `This section could not be drawn: ${problem.message}` }),
+                        );
+                        throw problem;
+                    } finally {
+                        body.removeAttribute("aria-busy");
+                    }
+                })(),
+            );
         }
         return page.mounted.get(id);
     };
@@ -60,16 +78,22 @@ flopscope.start = async function () {
             else link.removeAttribute("aria-current");
         }
     };
-    const near = new IntersectionObserver((entries) => {
-        for (const entry of entries) if (entry.isIntersecting) page.mount(entry.target.id);
-    }, { rootMargin: "600px" });
-    const seen = new IntersectionObserver((entries) => {
-        for (const entry of entries) {
-            if (entry.isIntersecting) inView.add(entry.target.id);
-            else inView.delete(entry.target.id);
-        }
-        mark();
-    }, { rootMargin: "-60px 0px -55% 0px" });
+    const near = new IntersectionObserver(
+        (entries) => {
+            for (const entry of entries) if (entry.isIntersecting) page.mount(entry.target.id);
+        },
+        { rootMargin: "600px" },
+    );
+    const seen = new IntersectionObserver(
+        (entries) => {
+            for (const entry of entries) {
+                if (entry.isIntersecting) inView.add(entry.target.id);
+                else inView.delete(entry.target.id);
+            }
+            mark();
+        },
+        { rootMargin: "-60px 0px -55% 0px" },
+    );
     window.addEventListener("scroll", mark, { passive: true });
 
     page.visit = async function (id, focus = true) {
@@ -94,16 +118,22 @@ flopscope.start = async function () {
     const nameTheme = () => {
         const name = root.dataset.theme;
         theme.textContent = { auto: "◐", light: "☀", dark: "☾" }[name];
-        theme.title = `Colours: ${{ auto: "those of the system", light: "light", dark: "dark" }[name]} (t changes them)`;
+        theme.title =
+            `Colours: ${{ auto: "those of the system", light: "light", dark: "dark" }[name]}` + ` (t changes them)`;
         theme.setAttribute("aria-label", theme.title);
     };
     const nextTheme = () => flopscopeTheme.set(themes[(themes.indexOf(root.dataset.theme) + 1) % themes.length]);
     theme.addEventListener("click", nextTheme);
     flopscope.onTheme(nameTheme);
     nameTheme();
-    const help = el("button", { type: "button", class: "tool", text: "?", title: "Keys (?)", "aria-label": "Keys", on: {
-        click: () => dialog.showModal(),
-    } });
+    const help = el("button", {
+        type: "button",
+        class: "tool",
+        text: "?",
+        title: "Keys (?)",
+        "aria-label": "Keys",
+        on: { click: () => dialog.showModal() },
+    });
     document.getElementById("tools").append(theme, help);
 
     /* Keys */
@@ -123,9 +153,17 @@ flopscope.start = async function () {
         ["?", "these keys"],
     ];
     for (const id of ids) for (const entry of flopscope.sections.get(id).keys || []) keys.push(entry);
-    const dialog = el("dialog", { class: "help", "aria-label": "Keys" }, el("h2", { text: "Keys" }),
-        el("dl", {}, keys.map(([key, text]) => el("div", {}, el("dt", {}, el("kbd", { text: key })), el("dd", { text })))),
-        el("form", { method: "dialog" }, el("button", { class: "button", text: "Close" })));
+    const dialog = el(
+        "dialog",
+        { class: "help", "aria-label": "Keys" },
+        el("h2", { text: "Keys" }),
+        el(
+            "dl",
+            {},
+            keys.map(([key, text]) => el("div", {}, el("dt", {}, el("kbd", { text: key })), el("dd", { text }))),
+        ),
+        el("form", { method: "dialog" }, el("button", { class: "button", text: "Close" })),
+    );
     document.body.append(dialog);
     let pending = false;
     document.addEventListener("keydown", (event) => {
@@ -149,7 +187,9 @@ flopscope.start = async function () {
         }
         if (event.key === "g") {
             pending = true;
-            setTimeout(() => { pending = false; }, 1200);
+            setTimeout(() => {
+                pending = false;
+            }, 1200);
         } else if (event.key === "?") dialog.showModal();
         else if (event.key === "t") nextTheme();
         else if (event.key === "/" && elements.has("ops")) {
@@ -180,8 +220,21 @@ flopscope.start = async function () {
             ...text.slice(1).map((part) => el("span", { class: "cut", title: part, text: part })),
             el("span", { class: "space" }),
             elements.has("ops") && details.source !== "ops"
-                ? el("button", { type: "button", class: "button", text: "Show in Ops", on: { click: () => page.visit("ops") } }) : "",
-            el("button", { type: "button", class: "button", text: "Clear", title: "Esc", on: { click: () => page.select(null) } }));
+                ? el("button", {
+                      type: "button",
+                      class: "button",
+                      text: "Show in Ops",
+                      on: { click: () => page.visit("ops") },
+                  })
+                : "",
+            el("button", {
+                type: "button",
+                class: "button",
+                text: "Clear",
+                title: "Esc",
+                on: { click: () => page.select(null) },
+            }),
+        );
     });
 
     for (const section of elements.values()) {
@@ -203,7 +256,11 @@ flopscope.describe = function (row, page) {
     const shapes = rows.get("input_shapes", row);
     if (shapes) texts.push(shapes);
     const device = rows.get("self_device_time_total", row);
-    texts.push(rows.hasDevice && device > 0 ? `${format.time(device)} device` : `${format.time(rows.get("self_cpu_time_total", row))} host`);
+    texts.push(
+        rows.hasDevice && device > 0
+            ? `${format.time(device)} device`
+            : `${format.time(rows.get("self_cpu_time_total", row))} host`,
+    );
     texts.push(format.plural(rows.get("count", row), "call"));
     const share = rows.get("pct_roofline", row);
     if (format.known(share)) texts.push(`${format.percent(share)} of the roofline`);

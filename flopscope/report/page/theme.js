@@ -3,7 +3,9 @@
 "use strict";
 
 const flopscopeTheme = (() => {
-    const root = document.documentElement, system = matchMedia("(prefers-color-scheme: dark)"), listeners = [];
+    const root = document.documentElement,
+        system = matchMedia("(prefers-color-scheme: dark)"),
+        listeners = [];
     const set = (name) => {
         root.dataset.theme = name;
         root.dataset.colors = name === "auto" ? (system.matches ? "dark" : "light") : name;

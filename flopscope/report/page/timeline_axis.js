@@ -2,7 +2,12 @@
 "use strict";
 
 flopscope.timeAxis = (() => {
-    const UNITS = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]];
+    const UNITS = [
+        ["s", 1e9],
+        ["ms", 1e6],
+        ["µs", 1e3],
+        ["ns", 1],
+    ];
 
     /* The least round step of 1, 2 or 5 times a power of ten that is at least `least`. */
     function roundStep(least) {
@@ -13,12 +18,15 @@ flopscope.timeAxis = (() => {
     /* Ticks between two times in ns, at least `least` ns apart: {time, text}. */
     function ticks(from, to, least) {
         const step = roundStep(Math.max(least, 1e-3));
-        const unit = UNITS.find(([, size]) => Math.max(Math.abs(from), Math.abs(to)) >= size && step >= size * 1e-3) || UNITS[3];
+        const unit =
+            UNITS.find(([, size]) => Math.max(Math.abs(from), Math.abs(to)) >= size && step >= size * 1e-3) || UNITS[3];
         const decimals = Math.max(0, -Math.floor(Math.log10(step / unit[1]) + 1e-9));
         const found = [];
         for (let k = Math.ceil(from / step); k * step <= to && found.length < 200; k++) {
             const value = (k * step) / unit[1] || 0; // no -0
-            found.push({ time: k * step, text: `${value.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals })}${flopscope.format.SPACE}${unit[0]}` });
+            const digits = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
+            const text = `${value.toLocaleString("en-US", digits)}${flopscope.format.SPACE}${unit[0]}`;
+            found.push({ time: k * step, text });
         }
         return found;
     }
@@ -27,7 +35,10 @@ flopscope.timeAxis = (() => {
     function text(ns) {
         const size = Math.abs(ns);
         const [unit, scale] = UNITS.find(([, one]) => size >= one) || UNITS[3];
-        return `${(ns / scale).toLocaleString("en-US", { maximumFractionDigits: scale === 1 ? 0 : 3 })}${flopscope.format.SPACE}${unit}`;
+        return (
+            `${(ns / scale).toLocaleString("en-US", { maximumFractionDigits: scale === 1 ? 0 : 3 })}` +
+            `${flopscope.format.SPACE}${unit}`
+        );
     }
 
     return { ticks, text, roundStep };

@@ -10,29 +10,53 @@ flopscope.timelineCounters = (() => {
     const text = (track, value) => format.unit(value, track.unit);
 
     async function load(data, page) {
-        return Promise.all(data.tracks.map(async (one) => {
-            const [start, duration, mean, low, high] = await Promise.all(
-                ["start", "duration", "mean", "low", "high"].map((name) => (one[name] ? page.column(one[name]) : null)));
-            const begin = Float64Array.from(start);
-            for (let i = 1; i < begin.length; i++) begin[i] += begin[i - 1];
-            const [name, label, unit] = [one.name, one.label, one.unit].map((place) => page.strings[place]);
-            return {
-                name, label, unit, device: one.device, part: one.part >= 0 ? page.strings[one.part] : "",
-                samples: one.samples, top: one.top > 0 ? one.top : 1, start: begin, duration, mean, low: low || mean, high: high || mean, merged: Boolean(low),
-            };
-        }));
+        return Promise.all(
+            data.tracks.map(async (one) => {
+                const [start, duration, mean, low, high] = await Promise.all(
+                    ["start", "duration", "mean", "low", "high"].map((name) =>
+                        one[name] ? page.column(one[name]) : null,
+                    ),
+                );
+                const begin = Float64Array.from(start);
+                for (let i = 1; i < begin.length; i++) begin[i] += begin[i - 1];
+                const [name, label, unit] = [one.name, one.label, one.unit].map((place) => page.strings[place]);
+                return {
+                    name,
+                    label,
+                    unit,
+                    device: one.device,
+                    part: one.part >= 0 ? page.strings[one.part] : "",
+                    samples: one.samples,
+                    top: one.top > 0 ? one.top : 1,
+                    start: begin,
+                    duration,
+                    mean,
+                    low: low || mean,
+                    high: high || mean,
+                    merged: Boolean(low),
+                };
+            }),
+        );
     }
 
     /* The rows of a group, which has lanes of one device or of one thread. */
     function rows(timeline, group) {
         const { device } = group.lanes[0];
-        return timeline.tracks.filter((track) => device >= 0 && track.device === device && track.part === group.part)
-            .map((track) => ({ role: "counter", lanes: [], track, label: `${track.label}, to ${text(track, track.top)}`, height: HEIGHT }));
+        return timeline.tracks
+            .filter((track) => device >= 0 && track.device === device && track.part === group.part)
+            .map((track) => ({
+                role: "counter",
+                lanes: [],
+                track,
+                label: `${track.label}, to ${text(track, track.top)}`,
+                height: HEIGHT,
+            }));
     }
 
     /* The first sample that ends after a time. */
     function firstAfter(track, time) {
-        let low = 0, high = track.start.length;
+        let low = 0,
+            high = track.start.length;
         while (low < high) {
             const middle = (low + high) >>> 1;
             if (track.start[middle] + track.duration[middle] <= time) low = middle + 1;
@@ -44,7 +68,10 @@ flopscope.timelineCounters = (() => {
     /* The mean of a part of the time, with the least and the largest of its samples; null where nothing was counted. */
     function over(track, from, to) {
         const { start, duration, mean } = track;
-        let sum = 0, time = 0, low = Infinity, high = -Infinity;
+        let sum = 0,
+            time = 0,
+            low = Infinity,
+            high = -Infinity;
         for (let i = firstAfter(track, from); i < start.length && start[i] < to; i++) {
             const part = Math.min(start[i] + duration[i], to) - Math.max(start[i], from);
             sum += part * mean[i];
@@ -57,35 +84,81 @@ flopscope.timelineCounters = (() => {
 
     /* What a track counted at a time, to the width of a pixel: [name, value], its own name first. */
     function facts(track, from, to) {
-        const found = over(track, from, to), named = [["", track.label]];
+        const found = over(track, from, to),
+            named = [["", track.label]];
         if (!found) return [...named, ["Here", "not counted"]];
-        if (found.high > found.low) return [...named, ["Mean", text(track, found.mean)], ["Least", text(track, found.low)], ["Largest", text(track, found.high)]];
+        if (found.high > found.low) {
+            return [
+                ...named,
+                ["Mean", text(track, found.mean)],
+                ["Least", text(track, found.low)],
+                ["Largest", text(track, found.high)],
+            ];
+        }
         return [...named, ["Counted", text(track, found.mean)]];
     }
 
     /* The means of a range of time, as a table; "" without counters. */
     function ofRange(timeline, from, to) {
-        const found = timeline.tracks.map((track) => ({ track, ...over(track, from, to) })).filter((one) => one.time > 0);
+        const found = timeline.tracks
+            .map((track) => ({ track, ...over(track, from, to) }))
+            .filter((one) => one.time > 0);
         if (!found.length) return "";
         const amount = ({ track, mean, time }) => (track.unit === "GB/s" ? format.bytes(mean * time) : format.MISSING);
-        return flopscope.draw.table(found.slice(0, 24), [
-            { title: "Counter", left: true, text: (one) => `${one.track.part ? `${one.track.part}, ` : ""}${flopscope.page.unit(one.track.device)}, ${one.track.label}` },
-            { title: "Mean", text: (one) => text(one.track, one.mean) }, { title: "Largest", text: (one) => text(one.track, one.high) },
-            { title: "Moved", doc: "In the time that was counted.", missing: "Only counters of bytes have an amount.", text: amount },
-            { title: "Counted", doc: "Of the range.", text: (one) => format.percent((100 * one.time) / (to - from)) }], "Counters of the range");
+        return flopscope.draw.table(
+            found.slice(0, 24),
+            [
+                {
+                    title: "Counter",
+                    left: true,
+                    text: (one) =>
+                        `${one.track.part ? `${one.track.part}, ` : ""}` +
+                        `${flopscope.page.unit(one.track.device)}, ${one.track.label}`,
+                },
+                { title: "Mean", text: (one) => text(one.track, one.mean) },
+                { title: "Largest", text: (one) => text(one.track, one.high) },
+                {
+                    title: "Moved",
+                    doc: "In the time that was counted.",
+                    missing: "Only counters of bytes have an amount.",
+                    text: amount,
+                },
+                {
+                    title: "Counted",
+                    doc: "Of the range.",
+                    text: (one) => format.percent((100 * one.time) / (to - from)),
+                },
+            ],
+            "Counters of the range",
+        );
     }
 
     /* What the page says about its tracks. */
     function notes(data, tracks, devices) {
-        const lines = [], { count, plural } = format;
+        const lines = [],
+            { count, plural } = format;
         const merged = tracks.filter((track) => track.merged);
         if (merged.length) {
-            lines.push(`Of ${count(merged.reduce((sum, one) => sum + one.samples, 0))} samples of counters, those that begin in the same one of ${
-                count(data.limit)} equal parts of the time of their track are drawn as one: their mean, and pale their largest.`);
+            const samples = merged.reduce((sum, one) => sum + one.samples, 0);
+            lines.push(
+                `Of ${count(samples)} samples of counters, those that begin in the same one of ${count(data.limit)} ` +
+                    "equal parts of the time of their track are drawn as one: their mean, and pale their largest.",
+            );
         }
-        if (data.left_out) lines.push(`${plural(data.left_out, "more counter")} ${data.left_out === 1 ? "is" : "are"} not drawn; prof.counter_timeline() has all.`);
-        const unused = new Set(tracks.filter((track) => !devices.has(`${track.part}|${track.device}`)).map((track) => flopscope.page.unit(track.device)));
-        if (unused.size) lines.push(`The counters of ${[...unused].join(", ")}, which ran no recorded work, are not drawn.`);
+        if (data.left_out) {
+            lines.push(
+                `${plural(data.left_out, "more counter")} ${data.left_out === 1 ? "is" : "are"} not drawn; ` +
+                    `prof.counter_timeline() has all.`,
+            );
+        }
+        const unused = new Set(
+            tracks
+                .filter((track) => !devices.has(`${track.part}|${track.device}`))
+                .map((track) => flopscope.page.unit(track.device)),
+        );
+        if (unused.size) {
+            lines.push(`The counters of ${[...unused].join(", ")}, which ran no recorded work, are not drawn.`);
+        }
         return lines;
     }
 
@@ -96,13 +169,17 @@ flopscope.timelineCounters = (() => {
 
 /* Paint a track: in each pixel its mean, and pale above it the largest. Time that was not counted is left blank. */
 flopscope.TimelinePainter.prototype.track = function (track, y0, y1, view, [strong, soft]) {
-    const { start, duration, mean, high, top } = track, { from, scale } = view;
+    const { start, duration, mean, high, top } = track,
+        { from, scale } = view;
     const heightOf = (value) => Math.round(Math.min(Math.max(value / top, 0), 1) * (y1 - y0));
     let i = flopscope.timelineCounters.firstAfter(track, from);
     for (let x = 0; x < this.width && i < start.length; x++) {
-        const begin = from + x / scale, end = from + (x + 1) / scale;
-        let sum = 0, time = 0, most = -Infinity;
-        for (;; i++) {
+        const begin = from + x / scale,
+            end = from + (x + 1) / scale;
+        let sum = 0,
+            time = 0,
+            most = -Infinity;
+        for (; ; i++) {
             if (i >= start.length || start[i] >= end) break;
             const part = Math.min(start[i] + duration[i], end) - Math.max(start[i], begin);
             if (part > 0) {

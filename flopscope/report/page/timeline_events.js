@@ -30,7 +30,10 @@ Object.assign(flopscope.TimelineView.prototype, {
             this.measure();
             this.paint();
         };
-        flopscope.onPrint(() => size(`${flopscope.PAPER}px`), () => size(""));
+        flopscope.onPrint(
+            () => size(`${flopscope.PAPER}px`),
+            () => size(""),
+        );
         this.page.onSelect((row, details) => this.follow(row, details));
     },
 
@@ -45,7 +48,8 @@ Object.assign(flopscope.TimelineView.prototype, {
     },
 
     blockAt(event) {
-        const time = this.timeAt(event), row = this.rowAt(event);
+        const time = this.timeAt(event),
+            row = this.rowAt(event);
         if (!row) return -1;
         const slack = (3 * this.ratio) / this.scale;
         for (const near of [0, slack]) {
@@ -57,10 +61,11 @@ Object.assign(flopscope.TimelineView.prototype, {
         return -1;
     },
 
-    /* The view ------------------------------------------------------------------------------------------------------ */
+    /* The view ----------------------------------------------------------------------------------------------------- */
 
     show({ from, to }) {
-        const whole = this.whole.to - this.whole.from, middle = (from + to) / 2;
+        const whole = this.whole.to - this.whole.from,
+            middle = (from + to) / 2;
         const size = Math.min(Math.max(to - from, 20), whole); // at least 20 ns
         const begin = Math.min(Math.max(middle - size / 2, this.whole.from), this.whole.to - size);
         this.view = { from: begin, to: begin + size };
@@ -72,14 +77,16 @@ Object.assign(flopscope.TimelineView.prototype, {
     remember() {
         clearTimeout(this.remembering);
         this.remembering = setTimeout(() => {
-            const { from, to } = this.view, all = from <= this.whole.from && to >= this.whole.to;
+            const { from, to } = this.view,
+                all = from <= this.whole.from && to >= this.whole.to;
             const view = all ? {} : { from: Math.round(from), to: Math.round(to) };
             flopscope.address.write("timeline", { ...view, event: this.selected < 0 ? "" : String(this.selected) });
         }, 400);
     },
 
     restore(state) {
-        const from = Number(state.get("from")), to = Number(state.get("to"));
+        const from = Number(state.get("from")),
+            to = Number(state.get("to"));
         if (state.has("from") && to > from) this.show({ from, to });
         const event = state.has("event") ? Number(state.get("event")) : -1;
         if (!Number.isInteger(event) || event < 0 || event >= this.timeline.length) return;
@@ -121,7 +128,8 @@ Object.assign(flopscope.TimelineView.prototype, {
 
     /* Show a block in the middle; `share`: of the width that it takes, 0 keeps the zoom unless the block is wider. */
     showBlock(block, share) {
-        const from = this.timeline.start[block], size = Math.max(this.timeline.duration[block], 10);
+        const from = this.timeline.start[block],
+            size = Math.max(this.timeline.duration[block], 10);
         const width = share > 0 ? size / share : Math.max(this.view.to - this.view.from, size * 1.2);
         const inside = from >= this.view.from && from + size <= this.view.to;
         if (share > 0 || !inside) this.show({ from: from + size / 2 - width / 2, to: from + size / 2 + width / 2 });
@@ -131,12 +139,14 @@ Object.assign(flopscope.TimelineView.prototype, {
             group.open = true;
             this.layOut();
         }
-        const row = this.rowOfLane(lane), top = this.scroller.scrollTop, high = this.scroller.clientHeight;
+        const row = this.rowOfLane(lane),
+            top = this.scroller.scrollTop,
+            high = this.scroller.clientHeight;
         if (row.y < top) this.scroller.scrollTop = Math.max(row.y - 30, 0);
         else if (row.y + row.height > top + high) this.scroller.scrollTop = row.y + row.height - high + 30;
     },
 
-    /* Pointer and keys ---------------------------------------------------------------------------------------------- */
+    /* Pointer and keys --------------------------------------------------------------------------------------------- */
 
     press(event) {
         if (event.button !== 0) return;
@@ -147,18 +157,23 @@ Object.assign(flopscope.TimelineView.prototype, {
         this.scroller.focus({ preventScroll: true });
         const began = { x: event.clientX, y: event.clientY, top: this.scroller.scrollTop, ...this.view };
         let moved = false;
-        this.drag(event, (now) => {
-            const dx = now.clientX - began.x, dy = now.clientY - began.y;
-            moved = moved || Math.hypot(dx, dy) > 4;
-            if (!moved) return;
-            this.canvas.classList.add("dragged");
-            const shift = (-dx / this.width) * (began.to - began.from);
-            this.scroller.scrollTop = began.top - dy;
-            this.show({ from: began.from + shift, to: began.to + shift });
-        }, (now) => {
-            this.canvas.classList.remove("dragged");
-            if (!moved) this.choose(this.blockAt(now));
-        });
+        this.drag(
+            event,
+            (now) => {
+                const dx = now.clientX - began.x,
+                    dy = now.clientY - began.y;
+                moved = moved || Math.hypot(dx, dy) > 4;
+                if (!moved) return;
+                this.canvas.classList.add("dragged");
+                const shift = (-dx / this.width) * (began.to - began.from);
+                this.scroller.scrollTop = began.top - dy;
+                this.show({ from: began.from + shift, to: began.to + shift });
+            },
+            (now) => {
+                this.canvas.classList.remove("dragged");
+                if (!moved) this.choose(this.blockAt(now));
+            },
+        );
     },
 
     drag(event, move, end) {
@@ -198,28 +213,51 @@ Object.assign(flopscope.TimelineView.prototype, {
             const box = this.map.getBoundingClientRect();
             return whole.from + ((now.clientX - box.left) / box.width) * (whole.to - whole.from);
         };
-        const began = at(event), inside = began > this.view.from && began < this.view.to, before = { ...this.view };
+        const began = at(event),
+            inside = began > this.view.from && began < this.view.to,
+            before = { ...this.view };
         let moved = false;
-        this.drag(event, (now) => {
-            const time = at(now);
-            moved = true;
-            if (inside) this.show({ from: before.from + time - began, to: before.to + time - began });
-            else this.show({ from: Math.min(began, time), to: Math.max(began, time) });
-        }, () => {
-            const half = (before.to - before.from) / 2;
-            if (!moved) this.show({ from: began - half, to: began + half });
-        });
+        this.drag(
+            event,
+            (now) => {
+                const time = at(now);
+                moved = true;
+                if (inside) this.show({ from: before.from + time - began, to: before.to + time - began });
+                else this.show({ from: Math.min(began, time), to: Math.max(began, time) });
+            },
+            () => {
+                const half = (before.to - before.from) / 2;
+                if (!moved) this.show({ from: began - half, to: began + half });
+            },
+        );
     },
 
     key(event) {
         if (event.ctrlKey || event.metaKey || event.altKey || event.target !== this.scroller) return;
         const actions = {
-            w: () => this.zoom(1 / 1.4), s: () => this.zoom(1.4), a: () => this.pan(-0.15), d: () => this.pan(0.15),
-            "+": () => this.zoom(1 / 1.4), "=": () => this.zoom(1 / 1.4), "-": () => this.zoom(1.4), "0": () => this.show(this.whole),
-            ArrowLeft: () => this.pan(-0.15), ArrowRight: () => this.pan(0.15),
-            ArrowUp: () => { this.scroller.scrollTop -= 40; }, ArrowDown: () => { this.scroller.scrollTop += 40; },
-            ",": () => this.neighbour(-1), ".": () => this.neighbour(1), l: () => this.jump(), f: () => this.fit(), Enter: () => this.neighbour(0),
-            n: () => this.step(false), N: () => this.step(true),
+            w: () => this.zoom(1 / 1.4),
+            s: () => this.zoom(1.4),
+            a: () => this.pan(-0.15),
+            d: () => this.pan(0.15),
+            "+": () => this.zoom(1 / 1.4),
+            "=": () => this.zoom(1 / 1.4),
+            "-": () => this.zoom(1.4),
+            0: () => this.show(this.whole),
+            ArrowLeft: () => this.pan(-0.15),
+            ArrowRight: () => this.pan(0.15),
+            ArrowUp: () => {
+                this.scroller.scrollTop -= 40;
+            },
+            ArrowDown: () => {
+                this.scroller.scrollTop += 40;
+            },
+            ",": () => this.neighbour(-1),
+            ".": () => this.neighbour(1),
+            l: () => this.jump(),
+            f: () => this.fit(),
+            Enter: () => this.neighbour(0),
+            n: () => this.step(false),
+            N: () => this.step(true),
             Escape: () => this.clear(),
         };
         const action = actions[event.key] || actions[event.key.toLowerCase()];
@@ -251,14 +289,18 @@ Object.assign(flopscope.TimelineView.prototype, {
     neighbour(by) {
         const { timeline } = this;
         if (this.selected < 0) {
-            const row = this.rows.find((one) => one.lanes.some((lane) => lane.role !== "idle") && one.y >= this.scroller.scrollTop);
+            const row = this.rows.find(
+                (one) => one.lanes.some((lane) => lane.role !== "idle") && one.y >= this.scroller.scrollTop,
+            );
             if (!row) return;
             const lane = row.lanes.find((one) => one.role !== "idle");
-            const from = timeline.firstAfter(lane, this.view.from), to = timeline.lower(from, lane.end, this.view.to);
+            const from = timeline.firstAfter(lane, this.view.from),
+                to = timeline.lower(from, lane.end, this.view.to);
             if (to > from) this.choose(timeline.top(from, to));
             return;
         }
-        const lane = timeline.laneOf(this.selected), next = this.selected + by;
+        const lane = timeline.laneOf(this.selected),
+            next = this.selected + by;
         if (next < lane.first || next >= lane.end) return;
         this.choose(next);
         this.showBlock(next, 0);
@@ -273,7 +315,7 @@ Object.assign(flopscope.TimelineView.prototype, {
         this.showBlock(next, 0);
     },
 
-    /* Selection ----------------------------------------------------------------------------------------------------- */
+    /* Selection ---------------------------------------------------------------------------------------------------- */
 
     choose(block) {
         this.mark(block);
@@ -284,7 +326,12 @@ Object.assign(flopscope.TimelineView.prototype, {
         }
         const row = this.timeline.rowOf(block);
         this.page.select(row >= 0 ? row : null, { event: block, source: "timeline" });
-        flopscope.announce(this.facts(block).map(([name, value]) => (name ? `${name} ${value}` : value)).slice(0, 5).join(", "));
+        flopscope.announce(
+            this.facts(block)
+                .map(([name, value]) => (name ? `${name} ${value}` : value))
+                .slice(0, 5)
+                .join(", "),
+        );
     },
 
     mark(block) {
@@ -294,8 +341,14 @@ Object.assign(flopscope.TimelineView.prototype, {
         if (block >= 0) {
             this.range = null;
             const lane = timeline.laneOf(block);
-            if (lane.role === "host") this.arrows = timeline.launchedBy(block, 64).map((work) => [timeline.link[work] - 1, work]);
-            if (timeline.link[block] > 0 && lane.role !== "idle") this.arrows.unshift(lane.role === "work" ? [timeline.link[block] - 1, block] : [timeline.link[block] - 1, block]);
+            if (lane.role === "host") {
+                this.arrows = timeline.launchedBy(block, 64).map((work) => [timeline.link[work] - 1, work]);
+            }
+            if (timeline.link[block] > 0 && lane.role !== "idle") {
+                this.arrows.unshift(
+                    lane.role === "work" ? [timeline.link[block] - 1, block] : [timeline.link[block] - 1, block],
+                );
+            }
         }
         if (!this.query) this.matching = null;
         this.showDetails();
@@ -313,18 +366,20 @@ Object.assign(flopscope.TimelineView.prototype, {
         this.selected = -1;
         this.arrows = [];
         if (flopscope.address.read().id === "timeline") this.remember();
-        this.matching = row === null ? null : { row, labels: this.labelsWhere((label) => this.timeline.labels.row(label) === row) };
+        this.matching =
+            row === null ? null : { row, labels: this.labelsWhere((label) => this.timeline.labels.row(label) === row) };
         this.showDetails();
         this.draw();
     },
 
     labelsWhere(test) {
-        const { labels } = this.timeline, found = new Uint8Array(labels.count + 1);
+        const { labels } = this.timeline,
+            found = new Uint8Array(labels.count + 1);
         for (let label = 0; label < labels.count; label++) found[label + 1] = test(label) ? 1 : 0;
         return found;
     },
 
-    /* Search -------------------------------------------------------------------------------------------------------- */
+    /* Search ------------------------------------------------------------------------------------------------------- */
 
     find(text) {
         this.query = text.trim().toLowerCase();
@@ -336,7 +391,9 @@ Object.assign(flopscope.TimelineView.prototype, {
             const labels = this.labelsWhere((label) => timeline.labels.name(label).toLowerCase().includes(this.query));
             this.matching = { row: -1, labels };
             let count = 0;
-            for (let i = 0; i < timeline.length; i++) if (labels[timeline.label[i]]) count += timeline.count ? timeline.count[i] : 1;
+            for (let i = 0; i < timeline.length; i++) {
+                if (labels[timeline.label[i]]) count += timeline.count ? timeline.count[i] : 1;
+            }
             this.found.textContent = `${flopscope.format.plural(count, "event")}`;
         }
         this.mapImage = null;
@@ -355,130 +412,17 @@ Object.assign(flopscope.TimelineView.prototype, {
         this.matching = matching;
         this.showBlock(next, 0);
     },
-
-    /* What it says -------------------------------------------------------------------------------------------------- */
-
-    point(event) {
-        if (event.buttons) return;
-        const block = this.blockAt(event);
-        if (block !== this.hover) {
-            this.hover = block;
-            this.draw();
-        }
-        const { track } = this.rowAt(event) || {}, time = this.timeAt(event), half = (0.5 * this.ratio) / this.scale;
-        this.tip.hidden = block < 0 && !track;
-        if (this.tip.hidden) return;
-        const el = flopscope.element, facts = track ? flopscope.timelineCounters.facts(track, time - half, time + half) : this.facts(block);
-        this.tip.replaceChildren(el("b", { text: facts[0][1].slice(0, 300) }), ...facts.slice(1, 5).map(([name, value]) => el("span", { text: `${name} ${value}` })));
-        const box = this.element.getBoundingClientRect(), wide = this.tip.offsetWidth;
-        const x = Math.min(event.clientX - box.left + 14, box.width - wide - 4);
-        this.tip.style.left = `${Math.max(x, 0)}px`;
-        this.tip.style.top = `${event.clientY - box.top + 18}px`;
-    },
-
-    unpoint() {
-        this.tip.hidden = true;
-        if (this.hover < 0) return;
-        this.hover = -1;
-        this.draw();
-    },
-
-    /* Texts of a block: [name, value], its own name first. */
-    facts(block) {
-        const { timeline, page } = this, { format } = flopscope, { text } = flopscope.timeAxis;
-        const lane = timeline.laneOf(block), several = timeline.count && timeline.count[block] > 1;
-        const facts = [["", several ? `${format.count(timeline.count[block])} events, the longest: ${timeline.nameOf(block)}` : timeline.nameOf(block)]];
-        facts.push(["Duration", text(timeline.duration[block])]);
-        if (several) facts.push(["Busy", text(timeline.busy[block])]);
-        facts.push(["Start", text(timeline.start[block])]);
-        const where = lane.device >= 0 ? `${flopscope.page.unit(lane.device)}${lane.id !== null ? `, stream ${lane.id}` : ""}` : lane.id !== null ? `thread ${lane.id}` : "across threads";
-        facts.push(["On", `${lane.part ? `${lane.part}, ` : ""}${where}`]);
-        if (lane.role === "idle") return facts;
-        const label = timeline.label[block] - 1, launch = label >= 0 ? timeline.labels.launch(label) : null;
-        facts.push(["Kind", timeline.labels.kind(label)]);
-        if (launch) {
-            facts.push(["Grid", launch.grid], ["Block", `${launch.block} threads`], ["Registers", `${launch.registers} a thread`]);
-            if (launch.shared) facts.push(["Shared memory", format.bytes(launch.shared)]);
-            if (launch.graph) facts.push(["CUDA graph", String(launch.graph)]);
-        }
-        const bytes = timeline.bytesOf(block);
-        if (bytes) facts.push(["Bytes", format.bytes(bytes)], ["Rate", format.byteRate(bytes / timeline.duration[block] * 1e9)]);
-        if (timeline.link[block] > 0 && lane.role === "work") {
-            const call = timeline.link[block] - 1;
-            facts.push(["Launched by", timeline.nameOf(call)], ["After the launch began", text(timeline.start[block] - timeline.start[call])]);
-        }
-        const row = timeline.rowOf(block);
-        if (row >= 0 && page.rows) facts.push(...this.factsOfRow(row));
-        return facts;
-    },
-
-    factsOfRow(row) {
-        const { rows } = this.page, { format } = flopscope, calls = rows.get("count", row) || 1;
-        const facts = [["Op", rows.get("key", row) || ""]];
-        const add = (name, value, text) => { if (format.known(value)) facts.push([name, text(value)]); };
-        if (rows.get("input_shapes", row)) facts.push(["Shapes", rows.get("input_shapes", row)]);
-        if (rows.get("input_dtypes", row)) facts.push(["Dtypes", rows.get("input_dtypes", row)]);
-        add("FLOPs a call", rows.get("flops", row) / calls, format.flops);
-        add("Bytes a call", rows.get("bytes_total_moved", row) / calls, format.bytes);
-        add("Rate of the op", rows.get("tflops_per_s", row) * 1e12, format.flopRate);
-        add("Bandwidth of the op", rows.get("gbytes_per_s", row) * 1e9, format.byteRate);
-        add("Of the roofline", rows.get("pct_roofline", row), format.percent);
-        const bound = rows.get("bound", row);
-        if (bound && bound !== "unknown") facts.push(["Bound", bound]);
-        return facts;
-    },
-
-    showDetails() {
-        const el = flopscope.element;
-        if (this.range) {
-            this.details.replaceChildren(...this.rangeDetails());
-            return;
-        }
-        if (this.selected < 0) {
-            this.details.replaceChildren(el("p", { class: "note", text: "Click an event for its details, or press Enter and then comma and full stop." }));
-            return;
-        }
-        const facts = this.facts(this.selected), row = this.timeline.rowOf(this.selected);
-        const buttons = [el("button", { type: "button", class: "button", text: "Zoom to it", title: "F", on: { click: () => this.fit() } })];
-        if (this.arrows.length) buttons.push(el("button", { type: "button", class: "button", text: this.timeline.laneOf(this.selected).role === "work" ? "Go to its launch" : "Go to its work", title: "L", on: { click: () => this.jump() } }));
-        if (this.timeline.laneOf(this.selected).role === "idle" && this.timeline.link[this.selected] > 0) {
-            const next = this.timeline.link[this.selected] - 1;
-            buttons.push(el("button", { type: "button", class: "button", text: "Go to the work that ended it", on: { click: () => { this.choose(next); this.showBlock(next, 0); } } }));
-        }
-        this.details.replaceChildren(el("div", { class: "timeline-chosen" }, el("h3", { class: "cut", title: facts[0][1], text: facts[0][1] }), ...buttons),
-            el("dl", {}, facts.slice(1).map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", { class: "cut", title: value },
-                name === "Op" && row >= 0 ? flopscope.draw.link(value, row, "timeline-details") : value)))));
-    },
-
-    rangeDetails() {
-        const el = flopscope.element, { format } = flopscope, { text } = flopscope.timeAxis, { timeline } = this;
-        const { from, to } = this.range, length = to - from, sums = timeline.sums(from, to);
-        const share = (time) => format.percent((100 * time) / length);
-        const nameOf = (lane) => `${lane.part ? `${lane.part}, ` : ""}${lane.device >= 0 ? flopscope.page.unit(lane.device) : lane.id !== null ? `thread ${lane.id}` : "across threads"}`;
-        const order = new Map(this.groups.flatMap((group) => group.lanes).map((lane, i) => [lane.index, i]));
-        const lanes = sums.lanes.filter((one) => one.busy > 0 && one.lane.role !== "overhead").sort((a, b) => order.get(a.lane.index) - order.get(b.lane.index));
-        const busy = lanes.map((one) => ({ ...one, name: one.lane.role === "idle" ? `${nameOf(one.lane)}, idle: ${timeline.causes[one.lane.depth]}`
-            : `${nameOf(one.lane)}${one.lane.device >= 0 && one.lane.id !== null ? `, stream ${one.lane.id}` : ""}${one.lane.role === "annotation" ? ", ranges" : ""}` })).slice(0, 24);
-        return [
-            el("div", { class: "timeline-chosen" }, el("h3", { text: `${text(length)}, from ${text(from)} to ${text(to)}` }),
-                el("button", { type: "button", class: "button", text: "Zoom to it", title: "F", on: { click: () => this.fit() } }),
-                el("button", { type: "button", class: "button", text: "Clear", title: "Esc", on: { click: () => this.clear() } })),
-            el("div", { class: "timeline-sums" },
-                flopscope.draw.table(busy, [{ title: "Lane", left: true, text: (one) => one.name }, { title: "Time", text: (one) => text(one.busy) },
-                    { title: "Of the range", text: (one) => share(one.busy) }, { title: "Events", text: (one) => format.count(one.blocks) }], "Busy and idle times of the range"),
-                sums.labels.length ? flopscope.draw.table(sums.labels.slice(0, 8), [
-                    { title: "Device work", left: true, cell: (one) => flopscope.draw.link(one.name, one.row, "timeline-details") },
-                    { title: "Time", text: (one) => text(one.time) }, { title: "Of the range", text: (one) => share(one.time) }, { title: "Count", text: (one) => format.count(one.count) }], "Device work of the range") : "",
-                flopscope.timelineCounters.ofRange(timeline, from, to)),
-        ];
-    },
 });
 
 flopscope.section("timeline", {
     title: "Timeline",
     keys: [
-        ["W S", "zoom the timeline, when it has the focus"], ["A D", "move it"], ["0", "show all of its time"],
-        [", .", "previous and next event of the lane"], ["L", "from work to its launch, and back"], ["F", "zoom to the selection"],
+        ["W S", "zoom the timeline, when it has the focus"],
+        ["A D", "move it"],
+        ["0", "show all of its time"],
+        [", .", "previous and next event of the lane"],
+        ["L", "from work to its launch, and back"],
+        ["F", "zoom to the selection"],
     ],
     restore(state) {
         flopscope.timelineView.restore(state);

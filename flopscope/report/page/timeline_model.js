@@ -10,9 +10,20 @@ flopscope.Timeline = class {
     static async load(data, page) {
         const timeline = new flopscope.Timeline();
         const [label, row, link, count] = await Promise.all([
-            page.column(data.label), page.column(data.row), page.column(data.link), data.count ? page.column(data.count) : null,
+            page.column(data.label),
+            page.column(data.row),
+            page.column(data.link),
+            data.count ? page.column(data.count) : null,
         ]);
-        Object.assign(timeline, { page, label, row, count, facts: data.facts, causes: data.idle_labels, parts: data.idle_parts });
+        Object.assign(timeline, {
+            page,
+            label,
+            row,
+            count,
+            facts: data.facts,
+            causes: data.idle_labels,
+            parts: data.idle_parts,
+        });
         timeline.length = label.length;
         timeline.lanes = timeline.lanesOf(data.lanes);
         timeline.start = await timeline.startsOf(data.start);
@@ -43,7 +54,11 @@ flopscope.Timeline = class {
 
     async amountsOf(encoded) {
         const { page } = this;
-        const [values, large, apart] = await Promise.all([page.column(encoded.values), page.column(encoded.large), page.column(encoded.apart)]);
+        const [values, large, apart] = await Promise.all([
+            page.column(encoded.values),
+            page.column(encoded.large),
+            page.column(encoded.apart),
+        ]);
         const amounts = Float64Array.from(values);
         for (let i = 0; i < large.length; i++) amounts[large[i]] = apart[i];
         return amounts;
@@ -88,7 +103,9 @@ flopscope.Timeline = class {
 
     async labelsOf(described) {
         const { page } = this;
-        const [kind, name, short, row, launch] = await Promise.all(["kind", "name", "short", "row", "launch"].map((part) => page.column(described[part])));
+        const [kind, name, short, row, launch] = await Promise.all(
+            ["kind", "name", "short", "row", "launch"].map((part) => page.column(described[part])),
+        );
         return {
             count: kind.length,
             kind: (label) => described.kinds[kind[label]],
@@ -102,15 +119,23 @@ flopscope.Timeline = class {
     async loadRest(data) {
         const { page } = this;
         const [places, values, name, begin, end] = await Promise.all([
-            page.column(data.bytes.places), page.column(data.bytes.values),
-            page.column(data.steps.name), page.column(data.steps.begin), page.column(data.steps.end),
+            page.column(data.bytes.places),
+            page.column(data.bytes.values),
+            page.column(data.steps.name),
+            page.column(data.steps.begin),
+            page.column(data.steps.end),
         ]);
         this.bytes = { places, values };
-        this.steps = Array.from(begin, (from, i) => ({ name: page.strings[name[i]] || "step", begin: from, end: end[i] }));
+        this.steps = Array.from(begin, (from, i) => ({
+            name: page.strings[name[i]] || "step",
+            begin: from,
+            end: end[i],
+        }));
     }
 
     extent() {
-        let begin = Infinity, end = -Infinity;
+        let begin = Infinity,
+            end = -Infinity;
         for (const lane of this.lanes) {
             begin = Math.min(begin, this.start[lane.first]);
             end = Math.max(end, this.start[lane.end - 1] + this.duration[lane.end - 1]);
@@ -148,7 +173,8 @@ flopscope.Timeline = class {
     at(lane, time, slack) {
         const next = this.firstAfter(lane, time);
         if (next < lane.end && this.start[next] <= time) return next;
-        let best = -1, least = slack;
+        let best = -1,
+            least = slack;
         for (const i of [next - 1, next]) {
             if (i < lane.first || i >= lane.end) continue;
             const distance = i === next ? this.start[i] - time : time - this.start[i] - this.duration[i];
@@ -163,7 +189,8 @@ flopscope.Timeline = class {
     /* The busy time of a lane before a time; `next` is the first block that begins at it or later. */
     busyUntil(lane, next, time) {
         if (next === lane.first) return 0;
-        const last = next - 1, inside = time - this.start[last];
+        const last = next - 1,
+            inside = time - this.start[last];
         const part = inside >= this.duration[last] ? 1 : this.duration[last] > 0 ? inside / this.duration[last] : 1;
         return this.prefix[last] + part * this.busy[last];
     }
@@ -175,7 +202,10 @@ flopscope.Timeline = class {
 
     /* The longest block of [from, to), which is not empty. */
     top(from, to) {
-        const { duration, tops: [fine, coarse] } = this;
+        const {
+            duration,
+            tops: [fine, coarse],
+        } = this;
         let best = from;
         const look = (i) => {
             if (duration[i] > duration[best]) best = i;
@@ -197,7 +227,8 @@ flopscope.Timeline = class {
     }
 
     laneOf(block) {
-        let low = 0, high = this.lanes.length - 1;
+        let low = 0,
+            high = this.lanes.length - 1;
         while (low < high) {
             const middle = (low + high + 1) >>> 1;
             if (this.lanes[middle].first <= block) low = middle;
@@ -224,7 +255,8 @@ flopscope.Timeline = class {
 
     bytesOf(block) {
         const { places, values } = this.bytes;
-        let low = 0, high = places.length;
+        let low = 0,
+            high = places.length;
         while (low < high) {
             const middle = (low + high) >>> 1;
             if (places[middle] < block) low = middle + 1;
@@ -235,29 +267,43 @@ flopscope.Timeline = class {
 
     /* The work that a host block launched, itself or within it: at most `most` blocks. */
     launchedBy(block, most) {
-        const host = this.laneOf(block), from = this.start[block], to = from + this.duration[block], found = [];
+        const host = this.laneOf(block),
+            from = this.start[block],
+            to = from + this.duration[block],
+            found = [];
         for (const lane of this.lanes) {
             if (lane.role !== "work") continue;
             for (let i = lane.first; i < lane.end && found.length < most; i++) {
                 const call = this.link[i] - 1;
                 if (call < 0 || this.start[call] < from || this.start[call] > to) continue;
                 const around = this.laneOf(call);
-                if (call === block || (around.id === host.id && around.part === host.part && around.depth > host.depth)) found.push(i);
+                if (
+                    call === block ||
+                    (around.id === host.id && around.part === host.part && around.depth > host.depth)
+                ) {
+                    found.push(i);
+                }
             }
         }
         return found;
     }
 
-    /* What happened between two times: the busy time of each lane that works or idles, and of each name of device work. */
+    /* What happened between two times: the busy time of each lane that works or idles, and of each name of device
+       work. */
     sums(from, to) {
-        const lanes = [], labels = new Map();
+        const lanes = [],
+            labels = new Map();
         for (const lane of this.lanes) {
             const busy = this.busyBetween(lane, from, to);
-            const first = this.firstAfter(lane, from), last = this.lower(first, lane.end, to);
-            if (lane.role === "idle" || lane.role === "work" || lane.depth === 0) lanes.push({ lane, busy, blocks: last - first });
+            const first = this.firstAfter(lane, from),
+                last = this.lower(first, lane.end, to);
+            if (lane.role === "idle" || lane.role === "work" || lane.depth === 0) {
+                lanes.push({ lane, busy, blocks: last - first });
+            }
             if (lane.role !== "work") continue;
             for (let i = first; i < last; i++) {
-                const name = this.shortName(i), own = labels.get(name) || { name, row: this.labels.row(this.label[i] - 1), time: 0, count: 0 };
+                const name = this.shortName(i),
+                    own = labels.get(name) || { name, row: this.labels.row(this.label[i] - 1), time: 0, count: 0 };
                 const share = this.duration[i] > 0 ? this.busy[i] / this.duration[i] : 0;
                 own.time += share * (Math.min(this.start[i] + this.duration[i], to) - Math.max(this.start[i], from));
                 own.count += this.count ? this.count[i] : 1;
@@ -271,20 +317,33 @@ flopscope.Timeline = class {
     next(lanes, block, matches, backwards) {
         const from = block >= 0 ? this.start[block] : backwards ? Infinity : -Infinity;
         const place = new Map(lanes.map((lane, i) => [lane.index, i]));
-        const rank = block >= 0 ? place.get(this.laneOf(block).index) ?? -1 : -1;
-        let best = -1, bestRank = 0;
+        const rank = block >= 0 ? (place.get(this.laneOf(block).index) ?? -1) : -1;
+        let best = -1,
+            bestRank = 0;
         lanes.forEach((lane, order) => {
             let i = this.lower(lane.first, lane.end, from);
             if (backwards) {
                 while (i < lane.end && this.start[i] === from && order < rank) i++;
                 for (i -= 1; i >= lane.first && !matches(i, lane); i--);
                 if (i < lane.first) return;
-                if (best < 0 || this.start[i] > this.start[best] || (this.start[i] === this.start[best] && order > bestRank)) [best, bestRank] = [i, order];
+                if (
+                    best < 0 ||
+                    this.start[i] > this.start[best] ||
+                    (this.start[i] === this.start[best] && order > bestRank)
+                ) {
+                    [best, bestRank] = [i, order];
+                }
             } else {
                 while (i < lane.end && this.start[i] === from && order <= rank) i++;
                 while (i < lane.end && !matches(i, lane)) i++;
                 if (i === lane.end) return;
-                if (best < 0 || this.start[i] < this.start[best] || (this.start[i] === this.start[best] && order < bestRank)) [best, bestRank] = [i, order];
+                if (
+                    best < 0 ||
+                    this.start[i] < this.start[best] ||
+                    (this.start[i] === this.start[best] && order < bestRank)
+                ) {
+                    [best, bestRank] = [i, order];
+                }
             }
         });
         return best;

@@ -13,45 +13,82 @@ flopscope.timelineRows = (() => {
     }
 
     function titleOf(lane) {
-        const own = lane.device >= 0 ? flopscope.page.unit(lane.device) : lane.role === "idle" ? "CPU"
-            : lane.id === null ? "Across threads" : `Thread ${lane.id}`;
+        const own =
+            lane.device >= 0
+                ? flopscope.page.unit(lane.device)
+                : lane.role === "idle"
+                  ? "CPU"
+                  : lane.id === null
+                    ? "Across threads"
+                    : `Thread ${lane.id}`;
         return lane.part ? `${lane.part} · ${own}` : own;
     }
 
     /* The text of a row: of the first lane of each stream, and of what is special. */
     function labelOf(lane) {
         if (lane.role === "idle") return "idle, by cause";
-        if (lane.role === "work") return lane.depth > 0 ? "overlapping" : lane.id === null ? "device work" : `stream ${lane.id}`;
+        if (lane.role === "work") {
+            return lane.depth > 0 ? "overlapping" : lane.id === null ? "device work" : `stream ${lane.id}`;
+        }
         if (lane.depth > 0) return "";
-        return { annotation: lane.id === null ? "ranges" : `ranges, stream ${lane.id}`, wait: "waits", host: "", overhead: "overhead" }[lane.role];
+        return {
+            annotation: lane.id === null ? "ranges" : `ranges, stream ${lane.id}`,
+            wait: "waits",
+            host: "",
+            overhead: "overhead",
+        }[lane.role];
     }
 
-    /* Groups of rows, devices first; a row has a lane, those of all windows of a process, or the idle times of a device. */
+    /* Groups of rows, devices first; a row has a lane, those of all windows of a process, or the idle times of a
+       device. */
     function groups(timeline) {
         const found = new Map();
         for (const lane of timeline.lanes) {
             const key = keyOf(lane);
-            if (!found.has(key)) found.set(key, { key, title: titleOf(lane), model: lane.model, lanes: [], part: lane.part });
+            if (!found.has(key)) {
+                found.set(key, { key, title: titleOf(lane), model: lane.model, lanes: [], part: lane.part });
+            }
             found.get(key).lanes.push(lane);
         }
         const listed = [...found.values()];
         for (const group of listed) {
-            group.lanes.sort((a, b) => ORDER.indexOf(a.role) - ORDER.indexOf(b.role)
-                || (a.role === "idle" ? 0 : Number(a.id || 0) - Number(b.id || 0)) || a.depth - b.depth);
-            group.rank = group.lanes[0].device >= 0 ? 0 : group.lanes[0].role === "idle" ? 1 : group.lanes[0].id !== null ? 2 : 3;
+            group.lanes.sort(
+                (a, b) =>
+                    ORDER.indexOf(a.role) - ORDER.indexOf(b.role) ||
+                    (a.role === "idle" ? 0 : Number(a.id || 0) - Number(b.id || 0)) ||
+                    a.depth - b.depth,
+            );
+            group.rank =
+                group.lanes[0].device >= 0
+                    ? 0
+                    : group.lanes[0].role === "idle"
+                      ? 1
+                      : group.lanes[0].id !== null
+                        ? 2
+                        : 3;
             group.count = group.lanes.reduce((sum, lane) => sum + lane.count, 0);
             group.rows = [...rowsOf(group), ...flopscope.timelineCounters.rows(timeline, group)];
-            const work = group.lanes.filter((lane) => lane.role === "work"), host = group.lanes.filter((lane) => lane.role !== "idle").slice(0, 1);
-            group.summary = work.length ? work.sort((a, b) => b.busy - a.busy) : host.length ? host : group.lanes; // painted over each other
+            const work = group.lanes.filter((lane) => lane.role === "work"),
+                host = group.lanes.filter((lane) => lane.role !== "idle").slice(0, 1);
+            // Painted over each other
+            group.summary = work.length ? work.sort((a, b) => b.busy - a.busy) : host.length ? host : group.lanes;
             group.steps = group.rank === 2 && group.lanes.some((lane) => hasStep(timeline, lane));
         }
         const parts = [...new Set(listed.map((group) => group.part))];
         const place = new Map(parts.map((part, i) => [part, i]));
-        listed.sort((a, b) => (a.rank > 0) - (b.rank > 0) || place.get(a.part) - place.get(b.part) || a.rank - b.rank
-            || (a.rank === 0 ? a.lanes[0].device - b.lanes[0].device : b.steps - a.steps || b.count - a.count));
-        const first = listed.filter((group) => group.part === parts[0]); // of the only process, or of the rank that comes first
+        listed.sort(
+            (a, b) =>
+                (a.rank > 0) - (b.rank > 0) ||
+                place.get(a.part) - place.get(b.part) ||
+                a.rank - b.rank ||
+                (a.rank === 0 ? a.lanes[0].device - b.lanes[0].device : b.steps - a.steps || b.count - a.count),
+        );
+        // Of the only process, or of the rank that comes first
+        const first = listed.filter((group) => group.part === parts[0]);
         for (const group of listed) group.open = listed.length <= MOST_OPEN;
-        first.forEach((group, i) => { group.open ||= i < MOST_OPEN / 2 || group.count > 0.2 * timeline.length; });
+        first.forEach((group, i) => {
+            group.open ||= i < MOST_OPEN / 2 || group.count > 0.2 * timeline.length;
+        });
         return listed;
     }
 
@@ -69,7 +106,8 @@ flopscope.timelineRows = (() => {
         for (const lane of group.lanes) {
             const last = rows[rows.length - 1];
             if (lane.role === "idle") continue;
-            const same = last && last.role === lane.role && last.lanes[0].id === lane.id && last.lanes[0].depth === lane.depth;
+            const same =
+                last && last.role === lane.role && last.lanes[0].id === lane.id && last.lanes[0].depth === lane.depth;
             if (same) last.lanes.push(lane); // of another window of the process
             else rows.push({ role: lane.role, lanes: [lane], label: labelOf(lane), height: HEIGHTS[lane.role] });
         }
@@ -81,7 +119,14 @@ flopscope.timelineRows = (() => {
         const rows = [];
         let y = 0;
         for (const group of listed) {
-            rows.push({ role: "group", group, lanes: group.open ? [] : group.summary, y, height: HEIGHTS.group, label: group.title });
+            rows.push({
+                role: "group",
+                group,
+                lanes: group.open ? [] : group.summary,
+                y,
+                height: HEIGHTS.group,
+                label: group.title,
+            });
             y += HEIGHTS.group;
             if (group.open) {
                 for (const row of group.rows) {
@@ -99,7 +144,11 @@ flopscope.timelineRows = (() => {
 
 /* The colours of blocks: by what bounds their op, by its category, or by their name. */
 flopscope.timelineColors = (() => {
-    const MODES = [["bound", "bound"], ["category", "category"], ["name", "name"]];
+    const MODES = [
+        ["bound", "bound"],
+        ["category", "category"],
+        ["name", "name"],
+    ];
     const BOUNDS = ["compute", "memory", "inefficient", "latency", "launch", "cache", "unknown"];
     const SERIES = 7;
     const { named, pixel, mix, css, bright } = flopscope.colors;
@@ -110,7 +159,9 @@ flopscope.timelineColors = (() => {
 
     /* category: an entry of the page's list, or undefined for one that it lacks. */
     function categoryColor(category, ink) {
-        return category && category.series ? mix(named(`series-${category.series}`), ink, category.dark) : boundColor("unknown");
+        return category && category.series
+            ? mix(named(`series-${category.series}`), ink, category.dark)
+            : boundColor("unknown");
     }
 
     function hash(text) {
@@ -121,7 +172,8 @@ flopscope.timelineColors = (() => {
 
     /* One of 21: the series, and lighter and darker shades of each. */
     function nameColor(name, paper, ink) {
-        const number = hash(name), color = series(number);
+        const number = hash(name),
+            color = series(number);
         const shade = Math.floor(number / SERIES) % 3;
         return shade === 0 ? color : mix(color, shade === 1 ? paper : ink, 0.35);
     }
