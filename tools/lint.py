@@ -30,7 +30,7 @@ Commands = Iterator[list[str]]
 def program(name: str) -> str:
     path = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
     if path is None:
-        sys.exit(f"no {name} beside {sys.executable}: pip install -e '.[lint]'")
+        sys.exit(f"no {name} beside {sys.executable}: pip install -e '.[test,lint]'")
     return path
 
 
