@@ -20,6 +20,7 @@ from typing import Any
 
 from flopscope.hardware.busy import processors
 from flopscope.ranks import worker
+from flopscope.support.memory import available_memory
 from flopscope.support.package import VERSION
 from flopscope.support.progress import progress_bar
 
@@ -83,26 +84,12 @@ def workers_for(sizes: Sequence[int]) -> int:
 
     sizes: those of the files in bytes. The largest compressed file is assumed to have an event in every 20 bytes.
     """
+    available = available_memory()
+    if available is None:
+        available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     largest = max(sizes, default=0)
     each = BASE_BYTES + largest // EVENT_BYTES_PACKED * 2 * BYTES_PER_EVENT
-    return max(1, min(processors(), int(0.8 * _available_memory()) // each, max(len(sizes), 1)))
-
-
-def _available_memory() -> int:
-    """Return the bytes of memory that this process may still use."""
-    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            facts = dict(line.split(":", 1) for line in lines)
-        available = int(facts["MemAvailable"].split()[0]) << 10
-        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as limit:
-            most = limit.read().strip()
-        with open("/sys/fs/cgroup/memory.current", encoding="ascii") as used:
-            if most.isdecimal():
-                available = min(available, int(most) - int(used.read()))
-    except (OSError, KeyError, ValueError):
-        pass
-    return max(available, 0)
+    return max(1, min(processors(), int(0.8 * available) // each, max(len(sizes), 1)))
 
 
 def _run_here(

@@ -72,9 +72,8 @@ class SteadyGrowth:
     """How much a process has grown since now at a steady rate, as it does by the records of torch's profiler.
 
     torch does not expose how much it has recorded. Records grow as long as ops run, while the data of a program comes
-    at
-    once or in its own time: so the rate is the least one of several parts of the last two thirds of the time. The size
-    of a part is its least, as tensors come and go.
+    at once or in its own time. So the rate is the least one of several parts of the last two thirds of the time; the
+    size of a part is its least, as tensors come and go.
     """
 
     def __init__(self, size: Callable[[], float] = private_growth, clock: Callable[[], float] = time.monotonic) -> None:
@@ -111,16 +110,22 @@ class SteadyGrowth:
 
 def recording_limit(prof: Any, warn: Callable[[str], object], stop: Callable[[str], object]) -> MemoryLimit:
     """Return the limit of a profile that has just begun to record."""
+    taken = _taken_by(prof) if isinstance(prof, profile) else _taken_by_torch(SteadyGrowth())
+    return MemoryLimit(taken, lambda what: warn(f"{what}; at half of it, the recording ends"), stop)
 
+
+def _taken_by(prof: profile) -> Callable[[], tuple[float, str]]:
     def taken() -> tuple[float, str]:
         return 0.0 if prof._core is None else AT_END * prof._core.nbytes, "the recording"
 
-    def taken_by_torch() -> tuple[float, str]:
+    return taken
+
+
+def _taken_by_torch(growth: SteadyGrowth) -> Callable[[], tuple[float, str]]:
+    def taken() -> tuple[float, str]:
         nbytes = growth.look()
         rate = memory_text(int(growth.rate))
         grows = f"the memory of this process grows by {rate}/s; a recording that grows at this rate"
         return TORCHS_AT_END * nbytes, grows
 
-    growth = SteadyGrowth()
-    of_profile = taken if isinstance(prof, profile) else taken_by_torch
-    return MemoryLimit(of_profile, lambda what: warn(f"{what}; at half of it, the recording ends"), stop)
+    return taken

@@ -453,7 +453,7 @@ def test_without_dask_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch)
 
 def test_workers_fit_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flopscope.ranks.engine.processors", lambda: 16)
-    monkeypatch.setattr("flopscope.ranks.engine._available_memory", lambda: 4 << 30)
+    monkeypatch.setattr("flopscope.ranks.engine.available_memory", lambda: 4 << 30)
     assert workers_for([1 << 20] * 100) == 16
     assert workers_for([100 << 20] * 100) == 1 + 0
     assert workers_for([1 << 20] * 3) == 3 and workers_for([]) == 1

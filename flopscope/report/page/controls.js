@@ -99,20 +99,10 @@ Object.assign(flopscope.Ops.prototype, {
             el("label", {}, "Category", this.categories),
             el("label", {}, "Group by", this.groups),
             this.menu(),
-            el("button", {
-                type: "button",
-                class: "button",
-                text: "Copy",
+            flopscope.draw.button("Copy", (event) => this.copy(event.target), {
                 title: "Copy the selected row, or all rows shown, with the columns shown",
-                on: { click: (event) => this.copy(event.target) },
             }),
-            el("button", {
-                type: "button",
-                class: "button",
-                text: "CSV",
-                title: "Download all rows shown, with all columns",
-                on: { click: () => this.download() },
-            }),
+            flopscope.draw.button("CSV", () => this.download(), { title: "Download all rows shown, with all columns" }),
             this.count,
         );
         this.fill();
@@ -182,17 +172,10 @@ Object.assign(flopscope.Ops.prototype, {
             this.refresh();
         };
         panel.replaceChildren(
-            el("button", {
-                type: "button",
-                class: "button",
-                text: "The usual columns",
-                on: {
-                    click: () => {
-                        this.chosen = null;
-                        this.refresh();
-                        this.fillMenu(panel);
-                    },
-                },
+            flopscope.draw.button("The usual columns", () => {
+                this.chosen = null;
+                this.refresh();
+                this.fillMenu(panel);
             }),
             ...this.grouping.table.groups(["key"]).map(([title, columns]) =>
                 el(

@@ -48,6 +48,10 @@ flopscope.draw = (() => {
         });
     }
 
+    /* A button that acts; ``more``: other attributes. */
+    const button = (text, act, more = {}) =>
+        el("button", { type: "button", class: "button", text, ...more, on: { click: act } });
+
     /* A small table: columns {title, doc, text(record) or cell(record), left}. */
     function table(records, columns, caption) {
         const head = columns.map((column) =>
@@ -113,5 +117,5 @@ flopscope.draw = (() => {
         );
     }
 
-    return { bar, track, bound, cut, link, table, heading, tile, words };
+    return { bar, track, bound, button, cut, link, table, heading, tile, words };
 })();

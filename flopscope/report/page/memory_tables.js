@@ -75,16 +75,9 @@ flopscope.memoryTables = (device, columns, page) => {
     fill(shown);
     const more =
         records.length > shown.length
-            ? el("button", {
-                  type: "button",
-                  class: "button",
-                  text: `Show all ${format.count(records.length)}`,
-                  on: {
-                      click: () => {
-                          fill(records);
-                          more.remove();
-                      },
-                  },
+            ? flopscope.draw.button(`Show all ${format.count(records.length)}`, () => {
+                  fill(records);
+                  more.remove();
               })
             : "";
     return el(

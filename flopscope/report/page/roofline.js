@@ -46,13 +46,9 @@ flopscope.Roofline = class {
             },
             names.map((text, i) => el("option", { value: i, text })),
         );
-        this.reset = el("button", {
-            type: "button",
-            class: "button",
-            text: "Whole",
+        this.reset = flopscope.draw.button("Whole", () => this.show(null), {
             title: "Show all marks (0)",
             hidden: true,
-            on: { click: () => this.show(null) },
         });
         this.legend = el("div", { class: "roofline-legend", role: "group", "aria-label": "Bounds" });
         this.plot = el("div", {

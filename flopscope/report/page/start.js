@@ -220,20 +220,9 @@ flopscope.start = async function () {
             ...text.slice(1).map((part) => el("span", { class: "cut", title: part, text: part })),
             el("span", { class: "space" }),
             elements.has("ops") && details.source !== "ops"
-                ? el("button", {
-                      type: "button",
-                      class: "button",
-                      text: "Show in Ops",
-                      on: { click: () => page.visit("ops") },
-                  })
+                ? flopscope.draw.button("Show in Ops", () => page.visit("ops"))
                 : "",
-            el("button", {
-                type: "button",
-                class: "button",
-                text: "Clear",
-                title: "Esc",
-                on: { click: () => page.select(null) },
-            }),
+            flopscope.draw.button("Clear", () => page.select(null), { title: "Esc" }),
         );
     });
 

@@ -128,39 +128,22 @@ Object.assign(flopscope.TimelineView.prototype, {
         }
         const facts = this.facts(this.selected),
             row = this.timeline.rowOf(this.selected);
-        const buttons = [
-            el("button", {
-                type: "button",
-                class: "button",
-                text: "Zoom to it",
-                title: "F",
-                on: { click: () => this.fit() },
-            }),
-        ];
+        const buttons = [flopscope.draw.button("Zoom to it", () => this.fit(), { title: "F" })];
         if (this.arrows.length) {
             buttons.push(
-                el("button", {
-                    type: "button",
-                    class: "button",
-                    text: this.timeline.laneOf(this.selected).role === "work" ? "Go to its launch" : "Go to its work",
-                    title: "L",
-                    on: { click: () => this.jump() },
-                }),
+                flopscope.draw.button(
+                    this.timeline.laneOf(this.selected).role === "work" ? "Go to its launch" : "Go to its work",
+                    () => this.jump(),
+                    { title: "L" },
+                ),
             );
         }
         if (this.timeline.laneOf(this.selected).role === "idle" && this.timeline.link[this.selected] > 0) {
             const next = this.timeline.link[this.selected] - 1;
             buttons.push(
-                el("button", {
-                    type: "button",
-                    class: "button",
-                    text: "Go to the work that ended it",
-                    on: {
-                        click: () => {
-                            this.choose(next);
-                            this.showBlock(next, 0);
-                        },
-                    },
+                flopscope.draw.button("Go to the work that ended it", () => {
+                    this.choose(next);
+                    this.showBlock(next, 0);
                 }),
             );
         }
@@ -226,20 +209,8 @@ Object.assign(flopscope.TimelineView.prototype, {
                 "div",
                 { class: "timeline-chosen" },
                 el("h3", { text: `${text(length)}, from ${text(from)} to ${text(to)}` }),
-                el("button", {
-                    type: "button",
-                    class: "button",
-                    text: "Zoom to it",
-                    title: "F",
-                    on: { click: () => this.fit() },
-                }),
-                el("button", {
-                    type: "button",
-                    class: "button",
-                    text: "Clear",
-                    title: "Esc",
-                    on: { click: () => this.clear() },
-                }),
+                flopscope.draw.button("Zoom to it", () => this.fit(), { title: "F" }),
+                flopscope.draw.button("Clear", () => this.clear(), { title: "Esc" }),
             ),
             el(
                 "div",
