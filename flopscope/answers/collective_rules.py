@@ -9,8 +9,8 @@ from statistics import median
 from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis
+from flopscope.answers.facts import SMALL_MESSAGE, ExposedTransfers, WaitsForRanks
 from flopscope.answers.findings import Finding, evidence, where
-from flopscope.sentences.collectives import SMALL_MESSAGE, ExposedTransfers, WaitsForRanks
 
 __all__ = ["communication", "straggler"]
 

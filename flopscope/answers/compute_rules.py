@@ -6,9 +6,11 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from statistics import median
+from typing import Any
 
 from flopscope import _core
 from flopscope.answers.analysis import Analysis, Kernel, Op
+from flopscope.answers.facts import Attention, LowPrecision, MathPath, Padded, Refusal, Small, Tf32
 from flopscope.answers.findings import (
     WITH_ADDEND,
     Finding,
@@ -31,7 +33,6 @@ from flopscope.answers.premises import (
     ran_as,
     tensors,
 )
-from flopscope.sentences.compute import Attention, LowPrecision, MathPath, Padded, Small, Tf32
 from flopscope.support.kernel_names import short_names
 
 __all__ = ["USUAL_SHARE", "align", "attention", "low_precision", "reached", "small", "tf32"]
@@ -223,7 +224,7 @@ def tf32(analysis: Analysis) -> Iterator[Finding]:
 UNITS = {"fp32": "float32", "tf32_tensor": "TF32"}
 HALVES = {"bf16_tensor": "bfloat16", "fp16_tensor": "float16"}
 """The dtypes to advise by the unit that has a peak, the preferred one first."""
-KINDS = (("product", is_product), ("convolution", is_convolution), ("call of attention", is_attention))
+KINDS = (("product", is_product), ("convolution", is_convolution), ("attention", is_attention))
 
 
 def _half(analysis: Analysis, op: Op) -> str:
@@ -392,7 +393,7 @@ def _needs_weights(analysis: Analysis, shapes: set[tuple[int, int, int]]) -> tup
     return averaged or module, module
 
 
-def _reasons(analysis: Analysis, given: Sequence[Argument]) -> Iterator[str]:
+def _reasons(analysis: Analysis, given: Sequence[Argument]) -> Iterator[tuple[Refusal, Any]]:
     """Yield what rules the fused kernels out: query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa.
 
     Seen with torch 2.11 on an H200 and with torch 2.13 on a CPU.
@@ -406,13 +407,13 @@ def _reasons(analysis: Analysis, given: Sequence[Argument]) -> Iterator[str]:
     except ValueError:
         probability = 0.0
     if accelerator == "cpu" and probability > 0:
-        yield f"dropout_p is {probability:g}, which the fused one of the CPU does not have (0 where nothing trains)"
+        yield "dropout", probability
     if query.dtype not in FUSED_FLOATS.get(accelerator, (query.dtype,)):
-        yield f"the fused kernels do not take {query.dtype}"
+        yield "dtype", query.dtype
     elif accelerator == "cuda" and query.dtype == "float32" and query.shape and query.shape[-1] % 4:
-        yield f"the fused kernel of float32 needs a head size that is a multiple of 4, not {query.shape[-1]}"
+        yield "head size", query.shape[-1]
     elif accelerator == "cuda" and query.dtype == "float32" and len(given) > 7 and given[7].text == "True":
-        yield "the fused kernel of float32 does not take enable_gqa"
+        yield "enable_gqa", True
 
 
 SHORTEST = 20.0

@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator
 
 from flopscope.answers.analysis import Analysis, Op
+from flopscope.answers.facts import Cached, PaddedTiles, StarvedTensorCores, Traffic
 from flopscope.answers.findings import Finding, evidence, is_product, where
-from flopscope.sentences.bytes import PaddedTiles, StarvedTensorCores, Traffic
-from flopscope.support.units import plural
 
 __all__ = ["cached", "padding", "tensor", "traffic"]
 
@@ -52,11 +51,8 @@ def traffic(analysis: Analysis) -> Iterator[Finding]:
     )
 
 
-def cached(analysis: Analysis) -> Iterator[str]:
-    """Ops whose % of the roofline says nothing, because less than 0.7 of the bytes of their model moved.
-
-    Yield a note that names the longest, what bounds it instead, and how many more there are.
-    """
+def cached(analysis: Analysis) -> Cached | None:
+    """Return the longest op whose share of the roofline says nothing: less than 0.7 of the bytes of its model moved."""
     found: list[tuple[Op, float]] = []
     for op in analysis.ops:
         ratio = _moved(analysis, op)
@@ -64,15 +60,12 @@ def cached(analysis: Analysis) -> Iterator[str]:
             found.append((op, ratio))
     found.sort(key=lambda pair: -pair[0].time)
     if not found or sum(op.time for op, _ in found) < LEAST_CACHED * analysis.unobserved:
-        return
+        return None
     op, ratio = found[0]
-    apparent = 100 * op.memory / op.time
-    more = f" The same holds for {plural(len(found) - 1, 'more op')}." if len(found) > 1 else ""
-    yield (
-        f"Cache hits: {op.key} moved {ratio:.2f} × the bytes of its model, by the GPU's counters, because the L2 cache "
-        f"had the rest. Its {apparent:.0f} % of the memory's bandwidth therefore says nothing: the memory was at "
-        f"{apparent * ratio:.0f} %, and {_real_bound(analysis, op)}.{more}"
-    )
+    compute, memory = (100 * least / op.time for least in (op.compute, op.memory))
+    busy, asked = _counted(analysis, op, "device_busy_time"), _counted(analysis, op, "l2_bytes")
+    rate = asked / busy if busy > 0 and asked > 0 else math.nan
+    return Cached(op.key, ratio, memory, compute, compute >= 100 * TRAFFIC_SHARE, rate, len(found))
 
 
 def _moved(analysis: Analysis, op: Op) -> float:
@@ -81,17 +74,6 @@ def _moved(analysis: Analysis, op: Op) -> float:
     if math.isnan(ratio) and must > 0:
         return _counted(analysis, op, "dram_bytes_read") / must
     return ratio
-
-
-def _real_bound(analysis: Analysis, op: Op) -> str:
-    """Return what bounds an op that the memory does not, as a clause."""
-    share = 100 * op.compute / op.time
-    if share >= 100 * TRAFFIC_SHARE:
-        return f"its FLOPs bound it, at {share:.0f} % of their peak"
-    busy, asked = _counted(analysis, op, "device_busy_time"), _counted(analysis, op, "l2_bytes")
-    if busy > 0 and asked > 0:
-        return f"the L2 bounds it, which served {asked / busy / 1e6:.1f} TB/s"
-    return "the L2 or latency bounds it"
 
 
 def padding(analysis: Analysis) -> Iterator[Finding]:

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from flopscope.answers.analysis import Analysis, Gap, Op
-from flopscope.sentences.words import Facts
-from flopscope.support.units import plural
 
 __all__ = [
     "WITH_ADDEND",
@@ -24,7 +22,6 @@ __all__ = [
     "is_attention",
     "is_convolution",
     "is_product",
-    "plural",
     "product_sizes",
     "where",
 ]
@@ -36,8 +33,8 @@ FRAMEWORK = re.compile(r"(?:^|/)(?:site-packages|dist-packages|torch|lib/python[
 class Finding(NamedTuple):
     """What a rule found: the change, the time that the change would gain of each op or idle time, and the evidence."""
 
-    facts: Facts
-    """What is true of the program, a record of flopscope.sentences."""
+    facts: NamedTuple
+    """What is true of the program, a record of flopscope.answers.facts."""
     claims: Sequence[tuple[Op | Gap, float]]
     """(op or idle time, µs per step)."""
     evidence: list[dict[str, Any]]

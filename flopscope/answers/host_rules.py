@@ -8,11 +8,11 @@ from statistics import median
 from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis, Gap, Op
+from flopscope.answers.facts import Copies, DataWait, OptimizerOps, Warmup
 from flopscope.answers.findings import Finding, evidence, gap_evidence, host_times, where
 from flopscope.answers.host_events import calls_of, idle_of_calls, own_streams
 from flopscope.answers.launch_rules import GRAPHED, HANDFUL, KEPT, late_launches
 from flopscope.answers.wait_rules import tuning_gaps
-from flopscope.sentences.host import Copies, DataWait, OptimizerOps, Warmup
 
 __all__ = ["copy", "data", "optimizer", "warmup"]
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from flopscope.answers.analysis import Analysis, Gap, Op
 from flopscope.answers.compute_rules import attention
+from flopscope.answers.facts import Casts, Chains, ChannelsLast, Reordered
 from flopscope.answers.findings import Finding, calls_of, claim_removed, evidence, is_convolution, where
 from flopscope.answers.premises import (
     COMPILED,
@@ -18,8 +19,6 @@ from flopscope.answers.premises import (
     reorders_of,
     tensors,
 )
-from flopscope.sentences.bytes import Casts, Chains, ChannelsLast, Reordered
-from flopscope.support.units import short_time_text
 
 __all__ = ["cast", "fuse", "is_fusable", "layout", "unordered"]
 
@@ -180,17 +179,13 @@ def layout(analysis: Analysis) -> Iterator[Finding]:
         )
 
 
-def unordered(analysis: Analysis) -> Iterator[str]:
-    """Yield a note if copies could be reorderings, but their strides were not recorded."""
+def unordered(analysis: Analysis) -> float:
+    """Return the time of copies that could be reorderings, but whose strides were not recorded; 0: not worth a note."""
     copies = [op for op in analysis.ops if op.key == "aten::copy_" and len(op.shapes) > 1 and op.part != "copy"]
     unknown = [op for op in copies if op.reorders + op.casts < op.calls and _copier(analysis, op)]
     unknown = [op for op in unknown if all(one.strides is None for one in tensors(analysis, op))]
     time = sum(op.time for op in unknown)
-    if time > LEAST_NOTED * analysis.unobserved:
-        yield (
-            f"Copies of {short_time_text(time)} {analysis.per} may reorder elements, which cannot be judged without "
-            "their strides: newer versions of torch record these with record_shapes=True."
-        )
+    return time if time > LEAST_NOTED * analysis.unobserved else 0.0
 
 
 APART = re.compile(r"_foreach_|_fused_|bernoulli|sort|topk|kthvalue|median|mode|cum|pool|loss")

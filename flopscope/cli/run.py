@@ -386,8 +386,8 @@ class Run:
 
 def _measure_cpu(prof: Any, tell: Callable[[str], object]) -> None:
     """Measure the peaks of this CPU if they rate work of the profile and were never measured."""
-    from flopscope.answers.advice import without_peaks
     from flopscope.hardware.device import measure_peaks
+    from flopscope.sentences.notes import without_peaks
 
     analysis = prof._analysis("summary")
     if analysis.on_device or not without_peaks(analysis):

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from flopscope.answers.findings import plural
 from flopscope.results.matching import ComparisonRow, Side, sum_of
 from flopscope.support.kernel_names import short_names
-from flopscope.support.units import bytes_text, count_text, percent_text, short_time_text
+from flopscope.support.units import bytes_text, count_text, percent_text, plural, short_time_text
 
 __all__ = ["Change", "Per", "Scale", "changes_of", "flat", "order", "replacement", "scale_of", "total_of_changes"]
 

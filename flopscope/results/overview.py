@@ -36,7 +36,7 @@ def html(profile: Results) -> str:
 
 
 def _overview(profile: Results) -> Any:
-    from flopscope.answers.advice import advise
+    from flopscope.views.advice import advise
     from flopscope.views.overview import Overview
 
     analysis = profile._analysis("overview", STORED)

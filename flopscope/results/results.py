@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     import pandas
 
     from flopscope._core import Store
-    from flopscope.answers.advice import AdviceTable
     from flopscope.answers.analysis import Analysis
     from flopscope.hardware.energy import Energy
     from flopscope.hardware.peaks import Peaks
     from flopscope.results.events import EventList
+    from flopscope.views.advice import AdviceTable
     from flopscope.views.summary import Summary
 
 __all__ = ["Results"]
@@ -276,7 +276,7 @@ class Results(Summaries):
         table lists what could not be judged. ``peaks`` as in key_averages(). Raises RuntimeError during recording and
         if nothing was recorded.
         """
-        from flopscope.answers.advice import advise
+        from flopscope.views.advice import advise
 
         return advise(self._analysis("advice", peaks))
 

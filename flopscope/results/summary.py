@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.collective_kinds import kinds_of
 from flopscope.answers.counted import Counted, used
-from flopscope.answers.launches import skewed_clocks
 from flopscope.answers.step_kinds import first_apart
+from flopscope.sentences.counters import counter_rows
+from flopscope.sentences.launches import skewed_clocks
 from flopscope.support.columns import Rows
 from flopscope.support.hints import LINES_ALONE
 from flopscope.support.safe import printable
@@ -90,11 +91,13 @@ def summarize(
 
     energy: of each device during the profile, as Results.energy. source: the file of a trace. cpu: of the program.
     """
-    from flopscope.answers.accounting import accounting_columns, accounting_lines, cause_text
-    from flopscope.answers.advice import AdviceTable, advise, without_peaks
+    from flopscope.answers.accounting import accounting_columns
     from flopscope.answers.analysis import PARTS
-    from flopscope.answers.line_sections import host_lines, waiting_lines
     from flopscope.answers.lines import lines_of
+    from flopscope.sentences.accounting import accounting_lines, cause_text
+    from flopscope.sentences.lines import host_lines, waiting_lines
+    from flopscope.sentences.notes import without_peaks
+    from flopscope.views.advice import AdviceTable, advise
     from flopscope.views.summary import Bars, Summary
 
     sampled = lines_of(core, analysis.apart)
@@ -184,7 +187,7 @@ def _gpu_section(core: Store, gpu: Columns, whole: str) -> list[str | Rows]:
 
 
 def _counter_section(counted: Counted) -> list[str | Rows]:
-    rows = counted.section()
+    rows = counter_rows(counted)
     if not rows:
         return []
     return [

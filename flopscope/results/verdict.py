@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 from flopscope.answers.accounting import part_times
 from flopscope.answers.analysis import CAUSES, PARTS, Analysis
-from flopscope.answers.findings import plural
 from flopscope.results.changes import Change, Scale, flat
 from flopscope.results.replaced import middle_step
-from flopscope.support.units import percent_text, ratio_text, short_time_text
+from flopscope.support.units import percent_text, plural, ratio_text, short_time_text
 
 __all__ = ["Whole", "full_name", "launch_text", "sentences", "unrecorded", "whole_of"]
 
