@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from flopscope.answers.analysis import Analysis, analysis_of
 from flopscope.answers.differences import change_of, changes_of, order, replacement, scale_of
 from flopscope.answers.replaced import Piece, middle_step, pieces_of, replacements
 from flopscope.answers.verdict import Verdict, Whole, launches_of, unrecorded, verdict_of, whole_of
@@ -14,12 +15,9 @@ from flopscope.hardware.device import STORED
 from flopscope.results.changes import Change, Scale
 from flopscope.results.comparison import By, Comparison
 from flopscope.results.matching import ComparisonRow, Key, Side, matched, sum_of, total_of
-from flopscope.results.results import Results
+from flopscope.results.results import Results, usual_peaks_of
 from flopscope.results.table import EventTable
 from flopscope.support.safe import printable
-
-if TYPE_CHECKING:
-    from flopscope.answers.analysis import Analysis
 
 __all__ = ["compared"]
 
@@ -28,7 +26,7 @@ def compared(
     pair: tuple[Any, Any], by: By | None, kind: str, names: tuple[str, str], peaks: str | None
 ) -> tuple[Comparison, Verdict]:
     """Compare two runs, which are profiles, traces, tables or DataFrames. The arguments are those of compare()."""
-    usual = {run._usual_peaks for run in pair if isinstance(run, Results)}
+    usual = {usual_peaks_of(run) for run in pair if isinstance(run, Results)}
     source = peaks or next((source for source in ("datasheet", STORED) if source in usual), "measured")
     a, b = runs = [Run.of(run, name, kind, source) for run, name in zip(pair, names, strict=True)]
     for run in runs:
@@ -115,7 +113,7 @@ class Run:
         analysis = None
         if results is not None:
             run = results.key_averages(group_by_input_shape=True, peaks=peaks)
-            analysis = results._analysis("comparison", peaks)
+            analysis = analysis_of(results, "comparison", peaks)
         rows: Sequence[Mapping[str, Any]]
         if isinstance(run, EventTable):
             names = ("key", "device_type", "is_user_annotation", "count", "input_shapes", "unit", *_READ)

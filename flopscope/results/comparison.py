@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope.results.changes import Change, Per, Scale
 from flopscope.results.matching import ComparisonRow, Side, total_of
+from flopscope.support import upward
 from flopscope.support.safe import printable, write_csv
 from flopscope.support.suggest import suggesting
-from flopscope.views import comparison as view
 
 if TYPE_CHECKING:
     import pandas
@@ -164,7 +164,7 @@ class Comparison:
         width: columns of the text; by default those of the terminal, or 100 if the output is no terminal.
         wide: show FLOPs, bytes and roofline of both runs, and names and reasons in full, however wide that is.
         """
-        return view.text(self, row_limit, width, wide)
+        return upward.rooms.comparison_text(self, row_limit, width, wide)
 
     def write_report(self, path: str | PathLike[str], *, title: str | None = None) -> None:
         """Write one HTML page that opens from disk: both runs side by side, what changed, and their overviews.
@@ -172,13 +172,10 @@ class Comparison:
         title: of the page; by default the names of the runs. An existing file is replaced only by a complete page.
         Raises OSError if the file cannot be written.
         """
-        from flopscope.report.compare import compare_page
-        from flopscope.report.page import write
-
-        write(path, compare_page(self, title))
+        upward.rooms.write_comparison(self, path, title)
 
     def _repr_html_(self) -> str:
-        return view.html(self)
+        return upward.rooms.comparison_html(self)
 
     def __str__(self) -> str:
         return self.table()
