@@ -41,7 +41,7 @@ def compared(
     scale = scale_of(rows, (a.steps, b.steps))
     changes = _with_replacements(changes_of(rows, scale), scale, rows, a, b, kind)
     wholes = a.whole(scale), b.whole(scale)
-    sums = [total_of(side for row in rows if (side := getattr(row, which))) for which in "ab"]
+    sums = [total_of([side for row in rows if (side := getattr(row, which))]) for which in "ab"]
     comparison = Comparison(
         rows,
         names,
@@ -141,9 +141,9 @@ class Run:
 
     def pieces(self, by_kernel: bool) -> list[Piece]:
         """Return the device work of one step in the order of its launches."""
-        if self.results is None or self.analysis is None or not self.analysis.steps:
+        if self.analysis is None or not self.analysis.steps:
             return []
-        return pieces_of(Results.events(self.results), self.analysis.steps[middle_step(self.analysis)], by_kernel)
+        return pieces_of(self.analysis, self.analysis.steps[middle_step(self.analysis)], by_kernel)
 
     def sides(self, by: By) -> dict[Key, Side]:
         """Return a side for each name, or name and shapes; rows with the same key are summed."""

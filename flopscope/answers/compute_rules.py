@@ -17,6 +17,7 @@ from flopscope.answers.findings import (
     calls_of,
     claim_all,
     evidence,
+    finding_about,
     is_attention,
     is_convolution,
     is_product,
@@ -110,23 +111,19 @@ def align(analysis: Analysis) -> Iterator[Finding]:
         return
     ops = [op for op, _ in claims]
     op, names, padded_names = next(one for one in found if one[0] is ops[0])
-    yield Finding(
-        Padded(
-            op=op.key,
-            sizes=tuple(names),
-            padded=tuple(padded_names),
-            multiple=ALIGNMENT // _item_bytes(op),
-            alignment=ALIGNMENT,
-            products=calls_of(ops),
-            per=analysis.per,
-            share=100 * reached(op),
-            usual=100 * usual,
-            vocabulary=len(names) == 1 and _is_vocabulary(analysis, op, int(names[0].rpartition(" ")[2])),
-        ),
-        claims,
-        evidence(ops),
-        where(analysis, op.event),
+    facts = Padded(
+        op=op.key,
+        sizes=tuple(names),
+        padded=tuple(padded_names),
+        multiple=ALIGNMENT // _item_bytes(op),
+        alignment=ALIGNMENT,
+        products=calls_of(ops),
+        per=analysis.per,
+        share=100 * reached(op),
+        usual=100 * usual,
+        vocabulary=len(names) == 1 and _is_vocabulary(analysis, op, int(names[0].rpartition(" ")[2])),
     )
+    yield finding_about(analysis, facts, claims, ops)
 
 
 UNBATCHED = ("aten::mm", "aten::addmm", "aten::linear", "aten::matmul")
@@ -213,12 +210,8 @@ def tf32(analysis: Analysis) -> Iterator[Finding]:
         return
     ops = [op for op, _ in claims]
     convolved = sum(op.time for op in ops if is_convolution(op))
-    yield Finding(
-        Tf32(products=sum(op.time for op in ops if not is_convolution(op)), convolutions=convolved),
-        claims,
-        evidence(ops),
-        where(analysis, ops[0].event),
-    )
+    facts = Tf32(products=sum(op.time for op in ops if not is_convolution(op)), convolutions=convolved)
+    yield finding_about(analysis, facts, claims, ops)
 
 
 UNITS = {"fp32": "float32", "tf32_tensor": "TF32"}
@@ -260,19 +253,15 @@ def low_precision(analysis: Analysis) -> Iterator[Finding]:
     multiplied = next((op for op in ops if not is_attention(op)), None)
     unit, half = str(multiplied.unit) if multiplied else "", _half(analysis, ops[0])
     found = ((noun, [op for op in ops if holds(op)]) for noun, holds in KINDS)
-    yield Finding(
-        LowPrecision(
-            parts=tuple((noun, calls_of(some), sum(op.time for op in some)) for noun, some in found if some),
-            per=analysis.per,
-            unit=UNITS.get(unit, ""),
-            half=HALVES[half],
-            scaled=half == "fp16_tensor" and is_trained(analysis),
-            ratio=_rate(analysis, ops[0], half) / _rate(analysis, ops[0], unit) if unit else math.nan,
-        ),
-        claims,
-        evidence(ops),
-        where(analysis, ops[0].event),
+    facts = LowPrecision(
+        parts=tuple((noun, calls_of(some), sum(op.time for op in some)) for noun, some in found if some),
+        per=analysis.per,
+        unit=UNITS.get(unit, ""),
+        half=HALVES[half],
+        scaled=half == "fp16_tensor" and is_trained(analysis),
+        ratio=_rate(analysis, ops[0], half) / _rate(analysis, ops[0], unit) if unit else math.nan,
     )
+    yield finding_about(analysis, facts, claims, ops)
 
 
 BATCHED = ("aten::bmm", "aten::baddbmm")

@@ -13,7 +13,7 @@ from flopscope.answers import compute_rules, counter_rules, host_rules, memory_r
 from flopscope.answers.analysis import Analysis, Kernel, Op
 from flopscope.answers.compute_rules import SHORTEST, USUAL_SHARE, reached
 from flopscope.answers.facts import Cause, FarFromRoof, FarOp, Remedy, Such
-from flopscope.answers.findings import Finding, evidence, product_sizes, where
+from flopscope.answers.findings import Finding, entry, evidence, product_sizes, where
 from flopscope.answers.premises import Argument, is_gpu, names_around, tensors
 from flopscope.support.kernel_names import short_names
 
@@ -263,5 +263,5 @@ def _evidence(found: Sequence[tuple[Op, Kernel, Slow]]) -> list[dict[str, Any]]:
     rows = evidence(op for op, _, _ in found)
     for op, kernel, _ in found:
         if kernel.name != op.key:
-            rows.append({"op": kernel.name, "shapes": [], "dtypes": [], "time": kernel.time, "calls": kernel.count})
+            rows.append(entry(kernel.name, kernel.time, kernel.count))
     return sorted(rows, key=lambda row: -row["time"])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flopscope.report.encode import Columns
-from flopscope.sentences.launches import skewed_clocks
+from flopscope.sentences.notes import skewed_clocks
 
 if TYPE_CHECKING:
     from flopscope.report.profile import Profile

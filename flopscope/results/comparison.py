@@ -9,7 +9,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope.results.changes import Change, Per, Scale
-from flopscope.results.matching import ComparisonRow, Side, total_of
+from flopscope.results.matching import ComparisonRow, Side
 from flopscope.support import upward
 from flopscope.support.safe import printable, write_csv
 from flopscope.support.suggest import suggesting
@@ -93,7 +93,7 @@ class Comparison:
 
         The stated work of a range is the work of its ops, so it counts only if the work of no op is known.
         """
-        return ComparisonRow("total", total_of(self._sides("a")), total_of(self._sides("b")))
+        return ComparisonRow("total", self.total_change.a, self.total_change.b)
 
     def unmatched(self, which: Literal["a", "b"]) -> list[ComparisonRow]:
         """Return the rows that only one run has."""
@@ -184,9 +184,6 @@ class Comparison:
         alone = [len(self.unmatched("a")), len(self.unmatched("b"))]
         names = printable(" and ".join(self.names))
         return f"<Comparison of {names}: {len(self)} rows, {alone[0]} only in a, {alone[1]} only in b>"
-
-    def _sides(self, which: str) -> list[Side]:
-        return [side for row in self.rows if (side := getattr(row, which)) is not None]
 
 
 _NUMBERS = ("count", "time", "flops", "bytes", "pct", "ratio")

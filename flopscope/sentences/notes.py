@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.counter_rules import cached
@@ -13,9 +14,12 @@ from flopscope.answers.memory_rules import unordered
 from flopscope.answers.step_kinds import first_apart, heavy_steps
 from flopscope.sentences.words import more_ops
 from flopscope.support.hints import HINTS, ON_CPU_WITHOUT_OPS, WITHOUT_OPS
-from flopscope.support.units import count_of, percent_text, plural, short_time_text
+from flopscope.support.units import percent_text, plural, short_time_text
 
-__all__ = ["notes_of", "step_notes", "without_peaks"]
+if TYPE_CHECKING:
+    from flopscope._core import Store
+
+__all__ = ["notes_of", "skewed_clocks", "step_notes", "without_peaks"]
 
 NAMES_SHOWN = 3
 
@@ -38,12 +42,12 @@ def step_notes(names: Sequence[str], times: Sequence[float]) -> Iterator[str]:
         took = f"{first[0]} took {ratio} and is"
         if apart > 1:
             took = f"{first[0]} to {first[-1]} took up to {ratio} and are"
-        yield f"Times of a step are means of {count_of(len(later), 'step')}: {took} left out."
+        yield f"Times of a step are means of {plural(len(later), 'step')}: {took} left out."
     if heavy := heavy_steps(later):
         share = 100 * sum(later[place] for place in heavy) / max(sum(later), 1.0)
         named = ", ".join(f"{names[place]} ({short_time_text(later[place])})" for place in heavy[:2])
         yield (
-            f"Times of a step are means, {percent_text(share)} of them from {count_of(len(heavy), 'long step')}: "
+            f"Times of a step are means, {percent_text(share)} of them from {plural(len(heavy), 'long step')}: "
             f"{named}{'…' if len(heavy) > 2 else ''}; the median step takes {short_time_text(median)}. A schedule or "
             "flopscope run --steps records steps of one kind."
         )
@@ -96,11 +100,6 @@ def without_peaks(analysis: Analysis) -> list[str]:
     return [f"The work on {device} has no limits, as its peaks are unknown: {why}." for device, why in unknown.items()]
 
 
-def graphs_lost(counts: Mapping[str, int]) -> int:
-    """Return how many pieces of work of graphs, counted as Trace.graphs, have no node of a capture."""
-    return counts.get("works", 0) - counts.get("matched", 0)
-
-
 def _without_unit(analysis: Analysis) -> str:
     """Return the names of the first ranges whose FLOPs the program stated without a unit, "" for none."""
     names = ("key", "is_user_annotation", "flops", "unit")
@@ -121,7 +120,7 @@ def missing(analysis: Analysis) -> list[str]:
         without = ON_CPU_WITHOUT_OPS if foreign else WITHOUT_OPS.advice
         if not (foreign and any(analysis.known_work)):
             notes.append(hints.advice if has_ops or hints != HINTS else without)
-    elif unknown and (lost := graphs_lost(analysis.graphs)):
+    elif unknown and (lost := analysis.graphs.get("works", 0) - analysis.graphs.get("matched", 0)):
         notes.append(
             f"The work of {plural(lost, 'kernel or copy', 'kernels and copies')} of replayed graphs is unknown, as the "
             f"capture was not recorded. {hints.graphs}"
@@ -136,3 +135,16 @@ def missing(analysis: Analysis) -> list[str]:
     if analysis.facts.dropped:
         notes.append(f"{analysis.facts.dropped} records were lost: times and counts are too low.")
     return notes
+
+
+def skewed_clocks(core: Store, launches: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """Yield a warning for each device of a launch summary of a store that has impossible delays."""
+    counts = zip(*(launches[name] for name in ("device", "negative_delays", "launches", "delay_min")), strict=True)
+    for device, negative, all_of_them, least in counts:
+        if negative:
+            yield (
+                f"{core.device_name(device)}: {negative:.0f} of {all_of_them:.0f} launches have a negative delay: "
+                f"their kernel started before their call, by up to {short_time_text(-least)}. The clocks of host and "
+                "device disagree by about that or more, and all delays, queues and late launches here are off by as "
+                "much."
+            )
