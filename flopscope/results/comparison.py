@@ -106,13 +106,8 @@ class Comparison:
         for row in self.rows:
             record: dict[str, Any] = {"name": row.name, "input_shapes": row.input_shapes}
             for column in ("key", "count", "time", "flops", "bytes", "pct_roofline"):
-                for which in "ab":
-                    value = getattr(getattr(row, which), column, None)
-                    record[f"{column}_{which}"] = None if isinstance(value, float) and math.isnan(value) else value
-            for column in ("ratio", "ratio_per_call"):
-                value = getattr(row, column)
-                record[column] = None if math.isnan(value) else value
-            records.append(record)
+                record |= {f"{column}_{which}": _known(getattr(getattr(row, which), column, None)) for which in "ab"}
+            records.append({**record, "ratio": _known(row.ratio), "ratio_per_call": _known(row.ratio_per_call)})
         return records
 
     def to_json(self) -> dict[str, Any]:
@@ -121,21 +116,14 @@ class Comparison:
         "per", "time", "unrecorded" and "slowdown_pct" as the attributes; "verdict", the sentences; "changes", a dict
         for each, with its times (µs), calls, cause and why; "rows" as to_dicts().
         """
-        changes = [
-            {
-                **{"name": change.name, "time_a": change.time_a, "time_b": change.time_b},
-                **{"calls_a": change.calls_a, "calls_b": change.calls_b, "cause": change.cause, "why": change.why},
-            }
-            for change in self.changes
-        ]
-        slower = self.slowdown_pct
+        names = ("name", "time_a", "time_b", "calls_a", "calls_b", "cause", "why")
         return {
             "per": self.per,
-            "time": [None if math.isnan(time) else time for time in self.time],
-            "unrecorded": [None if math.isnan(time) else time for time in self.unrecorded],
-            "slowdown_pct": None if math.isnan(slower) else slower,
+            "time": [*map(_known, self.time)],
+            "unrecorded": [*map(_known, self.unrecorded)],
+            "slowdown_pct": _known(self.slowdown_pct),
             "verdict": self.verdict,
-            "changes": changes,
+            "changes": [{name: getattr(change, name) for name in names} for change in self.changes],
             "rows": self.to_dicts(),
         }
 
@@ -187,3 +175,8 @@ class Comparison:
 
 
 _NUMBERS = ("count", "time", "flops", "bytes", "pct", "ratio")
+
+
+def _known(value: Any) -> Any:
+    """Return a value as JSON can hold it: None for NaN."""
+    return None if isinstance(value, float) and math.isnan(value) else value
