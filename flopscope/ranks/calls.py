@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from flopscope.ranks.medians import Floats
+
 __all__ = ["KINDS", "Calls", "Group", "Matched", "Mismatch", "calls_of", "match"]
 
-Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
@@ -109,6 +111,32 @@ class Group:
         """End of each member's kernel, in µs."""
         return self.start + self.duration
 
+    # What follows is of aligned clocks.
+
+    @cached_property
+    def last(self) -> npt.NDArray[np.intp]:
+        """The column of the member that started each call last."""
+        last: npt.NDArray[np.intp] = np.nanargmax(self.start, axis=1)
+        return last
+
+    @cached_property
+    def first(self) -> npt.NDArray[np.intp]:
+        """The column of the member that started each call first."""
+        first: npt.NDArray[np.intp] = np.nanargmin(self.start, axis=1)
+        return first
+
+    def of_last(self, matrix: Floats) -> Floats:
+        """Return the last member's entry for each call."""
+        entries: Floats = matrix[np.arange(len(matrix)), self.last]
+        return entries
+
+    @cached_property
+    def wait(self) -> Floats:
+        """µs of each member until the last one started, at most its duration; NaN where it lacks the call."""
+        wait: Floats = np.fmin(self.of_last(self.start)[:, None] - self.start, self.duration)
+        wait[np.isnan(self.start)] = np.nan
+        return wait
+
 
 @dataclass(frozen=True)
 class Mismatch:
@@ -116,8 +144,8 @@ class Mismatch:
 
     group: str
     number: int
-    calls: dict[str, list[int]]
-    """Places of the ranks by what they called."""
+    calls: dict[tuple[str, float], list[int]]
+    """Places of the ranks by what they called: the collective and its bytes."""
 
 
 @dataclass
@@ -303,8 +331,8 @@ def _union(keys: list[npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], list[npt.NDA
 
 
 def _mismatch(name: str, number: int, parts: list[_Part], kinds: npt.NDArray[np.int8], sizes: Floats) -> Mismatch:
-    calls: dict[str, list[int]] = {}
+    calls: dict[tuple[str, float], list[int]] = {}
     for part, kind, size in zip(parts, kinds.tolist(), sizes.tolist(), strict=True):
         if kind >= 0:
-            calls.setdefault(f"{KINDS[kind]} of {size:,.0f} bytes", []).append(part.place)
+            calls.setdefault((KINDS[kind], size), []).append(part.place)
     return Mismatch(name, number, calls)

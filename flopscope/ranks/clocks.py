@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from flopscope.ranks.calls import TOGETHER, Floats, Group
+from flopscope.ranks.calls import TOGETHER, Group
+from flopscope.ranks.medians import MAD_TO_SIGMA, Floats, row_medians
 
 __all__ = ["Clocks", "align"]
 
-MAD_TO_SIGMA = 1.4826  # of a normal distribution
 MEDIAN_VARIANCE = 1.5708  # of a median, relative to that of the mean: π/2
 RESOLUTION = 0.05  # µs; no median is more certain
 CALLS_FOR_DRIFT = 12
@@ -50,10 +50,9 @@ class Clocks:
     middle: float
     """µs since the origin of the calls."""
 
-    def aligned(self, place: int | npt.NDArray[np.intp], times: Floats) -> Floats:
-        """Return times of the rank's clock on that of the first rank."""
-        moved: Floats = times - self.offset[place] - self.drift[place] * (times - self.middle)
-        return moved
+    def aligned(self, place: int, time: float) -> float:
+        """Return a time of the rank's clock on that of the first rank."""
+        return float(time - self.offset[place] - self.drift[place] * (time - self.middle))
 
 
 def align(groups: Sequence[Group], ranks: int) -> Clocks:
@@ -110,16 +109,6 @@ def _by_presence(members: npt.NDArray[np.intp], ends: Floats) -> list[tuple[npt.
         for one in most
         if patterns[one].sum() > 1
     ]
-
-
-def row_medians(matrix: Floats) -> Floats:
-    """Return the median of each row, without its NaN; NaN for a row without numbers."""
-    ordered = np.sort(matrix, axis=1)
-    count = (~np.isnan(matrix)).sum(axis=1)
-    at = np.arange(len(matrix))
-    low, high = np.maximum((count - 1) // 2, 0), np.minimum(count // 2, matrix.shape[1] - 1)
-    medians: Floats = 0.5 * (ordered[at, low] + ordered[at, high])
-    return medians
 
 
 class _Medians:

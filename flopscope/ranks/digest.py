@@ -75,6 +75,7 @@ class Digest:
     calls: Calls
     last_calls: list[LastCall]
     step_names: list[str]
+    """Each name once, also if several steps have it."""
     accounting: dict[str, list[Any]]
     """Columns of Results.accounting()."""
     table: dict[str, Any]
@@ -95,7 +96,7 @@ class Digest:
 
     @property
     def steps(self) -> int:
-        """Number of steps; 0 if the program marked none."""
+        """Number of steps with different names; 0 if the program marked none."""
         return len(self.step_names)
 
 
@@ -115,13 +116,12 @@ def digest_of(trace: Results, source: str, place: int, peaks: str = "datasheet")
     columns, meta, shares = trace._grouped(core, True, 0, peaks, account=True)
     analysis = Analysis(core, columns, meta, shares, has_shapes=core.has_shapes)
     collectives, _ = core.collectives()
-    named = [step for step in analysis.steps if step.name is not None]
     return Digest(
         identity=_identity(trace, source, place),
         events=core.event_count,
         calls=calls_of(collectives, base),
         last_calls=_last_calls(core.collective_calls(), base),
-        step_names=[str(step.name) for step in named],
+        step_names=list(dict.fromkeys(str(step.name) for step in analysis.steps if step.name is not None)),
         accounting=accounting_columns(analysis),
         table=_largest(columns),
         has_shapes=bool(core.has_shapes),

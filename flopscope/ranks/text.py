@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flopscope.answers.analysis import PARTS
-from flopscope.ranks.stragglers import LEGEND, with_error
+from flopscope.ranks.medians import median, row_medians
+from flopscope.sentences.ranks import NO_MATCH
 from flopscope.support.columns import Rows
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text, count_of, percent_text, short_time_text, tenths_text
 
 if TYPE_CHECKING:
     from flopscope.ranks.ranks import Ranks
+    from flopscope.ranks.stragglers import Stragglers
 
-__all__ = ["summary_parts"]
+__all__ = ["stragglers_text", "summary_parts"]
 
 FINDINGS = 8
 RANKS = 8
 HOSTS = 4
 COLLECTIVES = 5
+SKEWS = 5
+RANKS_OF_STRAGGLERS = 32
+LEGEND = "±: standard error of the clocks"
 
 
 def summary_parts(ranks: Ranks) -> list[str | Rows]:
@@ -45,7 +49,7 @@ def summary_parts(ranks: Ranks) -> list[str | Rows]:
 
 
 def _step(ranks: Ranks) -> list[str]:
-    work = ranks._work
+    work = ranks.comparison.work
     if not np.isfinite(work.total).any():
         return []
     head = count_of(len(ranks), "rank")
@@ -56,17 +60,15 @@ def _step(ranks: Ranks) -> list[str]:
     total = work.step_time
     for part in PARTS:
         values = work.part(part)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # a rank may have no step
-            by_rank = np.nanmedian(values, axis=1)
-        middle = float(np.nanmedian(values))
+        by_rank, middle = row_medians(values), median(values)
         if not middle > 0 and not np.nanmax(by_rank) > 0.01 * total:
             continue
         low, high = int(np.nanargmin(by_rank)), int(np.nanargmax(by_rank))
         line = f"  {part:<14}{short_time_text(middle):>9}  {percent_text(work.percent(middle)):>6}"
         if len(ranks) > 1:
             least, most = (
-                f"{short_time_text(float(by_rank[place]))} (rank {ranks._digests[place].rank})" for place in (low, high)
+                f"{short_time_text(float(by_rank[place]))} (rank {ranks.comparison.digests[place].rank})"
+                for place in (low, high)
             )
             line += f"   from {least} to {most}"
         lines.append(line)
@@ -85,16 +87,8 @@ def _collectives(ranks: Ranks) -> list[str | Rows]:
     if not len(frame):
         return []
     header = (
-        "collective",
-        "from",
-        "ranks",
-        "calls",
-        "skew, median",
-        "95%",
-        "transfer",
-        "bus GB/s",
-        "waited",
-        "exposed",
+        *("collective", "from", "ranks", "calls", "skew, median", "95%", "transfer", "bus GB/s"),
+        *("waited", "exposed"),
     )
     rows = [
         (
@@ -102,7 +96,7 @@ def _collectives(ranks: Ranks) -> list[str | Rows]:
             bytes_text(row["bytes_from"]),
             f"{row['groups']:,} x {row['ranks']:,}" if row["groups"] > 1 else f"{row['ranks']:,}",
             f"{row['calls']:,}",
-            with_error(row["skew_median"], row["skew_uncertainty"]),
+            _with_error(row["skew_median"], row["skew_uncertainty"]),
             short_time_text(row["skew_p95"]),
             short_time_text(row["transfer_median"]),
             tenths_text(row["bus_gbytes_per_s"]),
@@ -114,7 +108,7 @@ def _collectives(ranks: Ranks) -> list[str | Rows]:
     weight = (frame["groups"] * frame["ranks"]).to_numpy(np.float64)
     waited, time = (float((frame[name].to_numpy(np.float64) * weight).sum()) for name in ("waited", "time"))
     share = percent_text(100 * waited / time if time > 0 else float("nan"))
-    step = "step and rank" if ranks._work.has_steps else "rank"
+    step = "step and rank" if ranks.comparison.work.has_steps else "rank"
     lines: list[str | Rows] = ["Collectives by size: arrival and transfer", Rows([header, *rows])]
     lines.append(f"  {share} of the time in collectives is waiting for the last rank")
     lines.append(f"  waited, exposed (nothing computed): per {step}; {LEGEND}")
@@ -128,9 +122,9 @@ def _waited_for(ranks: Ranks) -> list[str | Rows]:
     if len(ranks) < 2:
         return []
     if not found.ranks["collectives"].any():
-        return ["No collective could be matched across the ranks, so it is unknown who waits for whom."]
+        return [NO_MATCH.format("who waits for whom")]
     title = "Ranks that others waited for longest" if len(ranks) > RANKS else "Ranks: who waits for whom"
-    return [title, *found.rank_rows(RANKS)]
+    return [title, *_rank_rows(found, RANKS)]
 
 
 def _hosts(ranks: Ranks) -> list[str | Rows]:
@@ -150,3 +144,56 @@ def _hosts(ranks: Ranks) -> list[str | Rows]:
         for row in frame.head(HOSTS).to_dict("records")
     ]
     return ["Hosts that others waited for longest", Rows([header, *rows])]
+
+
+# Who waits for whom ---------------------------------------------------------------------------------------------------
+
+
+def stragglers_text(found: Stragglers) -> str:
+    """Return who waits for whom: the ranks, and the calls with the largest skews."""
+    from flopscope.views.summary import Summary
+
+    if not len(found.collectives):
+        return "No collective could be matched across ranks.\n"
+    header = ("collective", "group", "MB", "start", "last", "skew", "transfer", "bus GB/s")
+    worst = found.collectives.sort_values("skew", ascending=False, kind="stable").head(SKEWS)
+    calls = [
+        (
+            row["collective"],
+            printable(row["group"]),
+            tenths_text(row["message_bytes"] / 1e6),
+            short_time_text(row["start"]),
+            f"rank {row['straggler']}",
+            _with_error(row["skew"], row["skew_uncertainty"]),
+            short_time_text(row["transfer"]),
+            tenths_text(row["bus_gbytes_per_s"]),
+        )
+        for row in worst.to_dict("records")
+    ]
+    ranks = _rank_rows(found, RANKS_OF_STRAGGLERS)
+    return f"{Summary(['Ranks', *ranks, '', f'Largest skews ({LEGEND})', Rows([header, *calls])], {})}\n"
+
+
+def _rank_rows(found: Stragglers, most: int) -> list[str | Rows]:
+    """Return a table of the ranks and its legend, with the ``most`` ranks that others waited for longest."""
+    header = ("rank", "collectives", "unmatched", "came last", "waited", "of its time", "awaited", "clock")
+    shown = found.ranks if len(found.ranks) <= most else found.ranks.nlargest(most, "awaited")
+    rows = [
+        (
+            *(str(row[name]) for name in ("rank", "collectives", "unmatched", "times_last")),
+            short_time_text(row["waited"]),
+            percent_text(row["waited_pct"]),
+            short_time_text(row["awaited"]),
+            _with_error(row["clock_offset"], row["clock_uncertainty"]),
+        )
+        for row in shown.to_dict("records")
+    ]
+    legend = ["  waited: time spent waiting for the last rank; awaited: time that others waited for this rank"]
+    if len(shown) < len(found.ranks):
+        legend.append(f"  {len(shown)} of {len(found.ranks):,} ranks, those that others waited for longest")
+    return [Rows([header, *rows]), *legend]
+
+
+def _with_error(time: float, error: float) -> str:
+    """Return a time in µs and its standard error."""
+    return f"{short_time_text(time)} ± {short_time_text(error)}"

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from flopscope.support.units import percent_text, short_time_text
 
-__all__ = ["OP_WIDTH", "cost_text", "cut", "gain_text", "listed", "sentence", "shown_as_sentence"]
+__all__ = ["OP_WIDTH", "cost_text", "cut", "form", "gain_text", "listed", "sentence", "shown_as_sentence"]
 
 PLAIN_WORD = re.compile(r"[a-z]+(?=[ ,']|$)")
 OP_WIDTH = 32
@@ -51,6 +51,11 @@ def gain_text(rule: str, percent: float) -> str:
 def listed(names: Sequence[str]) -> str:
     """Return names as a list: "a", "a and b", "a, b and c"."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def form(count: float, singular: str, plural: str) -> str:
+    """Return the form of a word, or of several, for so many things: form(2, "comes", "come") is "come"."""
+    return singular if count == 1 else plural
 
 
 def cut(name: str, width: int = 60) -> str:

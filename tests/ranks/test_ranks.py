@@ -22,7 +22,7 @@ from helpers import ROOT, TESTS
 
 import flopscope as fs
 from flopscope.ranks.calls import Calls, Group, match
-from flopscope.ranks.clocks import align, row_medians
+from flopscope.ranks.clocks import align
 from flopscope.ranks.digest import ROWS, digest_of, rank_of_name
 from flopscope.ranks.engine import (
     ATTEMPTS,
@@ -34,8 +34,8 @@ from flopscope.ranks.engine import (
     run_everywhere,
     workers_for,
 )
+from flopscope.ranks.medians import median_of_others, row_medians
 from flopscope.ranks.notes import rank_notes
-from flopscope.ranks.work import median_of_others
 
 pytest.importorskip("dask")
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -59,7 +59,7 @@ def test_clocks_are_those_of_the_simulation(drift: float) -> None:
 
 def test_the_clocks_of_traces_are_found(slow: tuple[Path, Simulated], ranks: fs.Ranks) -> None:
     truth, found = slow[1], ranks.stragglers()
-    middle = found._clocks.middle + (found._matched.origins[0] - found._matched.origins.min()) / 1000 + 1e4
+    middle = found.clocks.middle + (found.matched.origins[0] - found.matched.origins.min()) / 1000 + 1e4
     expected = truth.offset + truth.drift * middle
     np.testing.assert_allclose(found.ranks["clock_offset"], expected - expected[0], atol=1.0)
 
@@ -193,7 +193,7 @@ def test_different_calls_under_one_number_are_listed() -> None:
     matched = match([one, other])
     assert matched.mismatched == 1  # all-to-all may send more on one rank than on another
     assert matched.mismatches[0].number == 1
-    assert matched.mismatches[0].calls == {"allreduce of 8 bytes": [0], "allgather of 8 bytes": [1]}
+    assert matched.mismatches[0].calls == {("allreduce", 8.0): [0], ("allgather", 8.0): [1]}
     assert list(matched.matched) == [2, 2]
     (group,) = matched.groups
     assert isinstance(group, Group) and list(group.message_bytes) == [8, 16]

@@ -22,8 +22,9 @@ from helpers.ranks_cases import SMALL, edited, simulated
 from ranks import random_fault
 from ranks_simulator import Program, Simulated, write
 
-from flopscope.ranks.finding import ACTIONS, Finding
+from flopscope.ranks.comparison import Finding
 from flopscope.ranks.late import CAUSES
+from flopscope.sentences.ranks import ACTIONS, action
 
 # What is slow ---------------------------------------------------------------------------------------------------------
 
@@ -157,8 +158,7 @@ def test_every_finding_says_what_to_do() -> None:
     kinds = ("straggler", "gpu", "link", "imbalance", "step", "memory", "missing", "mismatch")
     for kind in kinds:
         for cause in causes:
-            action = Finding(kind, "", (0,), 1.0, 1.0, cause).action
-            assert action[0].isupper() and action.endswith(".")
+            assert action(kind, cause)[0].isupper() and action(kind, cause).endswith(".")
     assert {kind for kind, _ in ACTIONS} == set(kinds) and {cause for _, cause in ACTIONS} <= set(causes)
     documented = str(Finding.__doc__) + str(fs.Ranks.findings.__doc__)
     assert all(f'"{kind}"' in documented for kind in kinds)
