@@ -19,7 +19,7 @@ from flopscope.support.device_names import index_of
 if TYPE_CHECKING:
     from flopscope.results.results import Results
 
-__all__ = ["ROWS", "Digest", "Identity", "LastCall", "digest_of", "rank_of_name"]
+__all__ = ["ROWS", "Digest", "Identity", "LastCall", "calls_in", "digest_of", "rank_of_name"]
 
 ROWS = 4096
 """Rows of a rank's table that are kept, those with the most time; one more has the sums of the rest."""
@@ -112,15 +112,13 @@ def digest_of(trace: Results, source: str, place: int, peaks: str = "datasheet")
     Raises ValueError for invalid metadata of the trace.
     """
     core = trace._recorded("digest")
-    base = base_time_of(trace, source)
     columns, meta, shares = trace._grouped(core, True, 0, peaks, account=True)
     analysis = Analysis(core, columns, meta, shares, has_shapes=core.has_shapes)
-    collectives, _ = core.collectives()
     return Digest(
         identity=_identity(trace, source, place),
         events=core.event_count,
-        calls=calls_of(collectives, base),
-        last_calls=_last_calls(core.collective_calls(), base),
+        calls=calls_in(trace, source),
+        last_calls=_last_calls(core.collective_calls(), base_time_of(trace, source)),
         step_names=list(dict.fromkeys(str(step.name) for step in analysis.steps if step.name is not None)),
         accounting=accounting_columns(analysis),
         table=_largest(columns),
@@ -128,6 +126,11 @@ def digest_of(trace: Results, source: str, place: int, peaks: str = "datasheet")
         memory_peak=_memory_peak(trace) if meta["has_memory"] else float("nan"),
         dropped=trace.dropped,
     )
+
+
+def calls_in(trace: Results, source: str) -> Calls:
+    """Return the collectives of a profile. Raise ValueError for an invalid base of its times."""
+    return calls_of(trace._recorded("collectives").collectives()[0], base_time_of(trace, source))
 
 
 def _identity(trace: Results, source: str, place: int) -> Identity:

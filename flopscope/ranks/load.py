@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from flopscope.ranks.digest import digest_of
+from flopscope.ranks.digest import calls_in, digest_of
 from flopscope.ranks.engine import MISSING, Failure, run_everywhere, workers_for
 from flopscope.ranks.notes import rank_notes
 from flopscope.ranks.ranks import Ranks
-from flopscope.ranks.source import Digest, digests_of, listed
+from flopscope.ranks.source import Digest, listed
+from flopscope.ranks.stragglers import Stragglers
 from flopscope.results.process import rank_of, require_different_processes, source_of
 from flopscope.sentences.words import form
 from flopscope.sources.load import load_trace
@@ -23,7 +24,6 @@ from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
-    from flopscope.ranks.stragglers import Stragglers
     from flopscope.results.results import Results
 
 __all__ = ["load_ranks", "stragglers"]
@@ -167,10 +167,9 @@ def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:
     if len(by_rank) < 2:
         raise ValueError(f"stragglers() needs the traces of at least two ranks, not of {len(by_rank)}")
     require_different_processes([trace for _, trace in by_rank])
-    ranks = Ranks(digests_of(dict(by_rank)))
-    for failure in ranks.comparison.failures:
-        raise ValueError(f"{failure.source}: {failure.reason}")
-    return ranks.stragglers()
+    by_rank.sort(key=lambda pair: pair[0])
+    calls = [calls_in(trace, source_of(trace, place)) for place, (_, trace) in enumerate(by_rank)]
+    return Stragglers([rank for rank, _ in by_rank], calls)
 
 
 def _rank_of(trace: Results, place: int) -> int:

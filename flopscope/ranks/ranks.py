@@ -248,7 +248,7 @@ class Ranks:
         import pandas
 
         digests = self.comparison.digests
-        names = ["rank", "group", "members", "called", "collective", "ran", "waiting", "waiting_collective"]
+        names = list(SCHEMA["last_calls"])
         rows = [
             [digests[place].rank, group, members, *(getattr(call, name) for name in names[3:])]
             for (group, members), calls in last_calls_by_group(digests).items()

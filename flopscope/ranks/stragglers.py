@@ -10,18 +10,13 @@ import numpy as np
 
 from flopscope.ranks.calls import KINDS, Calls, match
 from flopscope.ranks.clocks import align
+from flopscope.ranks.schema import SCHEMA
 from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import pandas
 
 __all__ = ["Stragglers"]
-
-PUBLIC = (
-    *("collective", "group", "message_bytes", "number", "count", "straggler", "start", "skew", "skew_uncertainty"),
-    *("transfer", "bus_gbytes_per_s"),
-)
-"""The columns of ``calls`` in ``collectives``."""
 
 
 @suggesting
@@ -110,7 +105,7 @@ class Stragglers:
             frames.append(pandas.DataFrame(columns))
         if not frames:
             more = ("place", "kind", "time", "waited", "exposed", "exposed_last")
-            return pandas.DataFrame({name: [] for name in (*PUBLIC, *more)})
+            return pandas.DataFrame({name: [] for name in (*SCHEMA["calls"], *more)})
         frame = pandas.concat(frames, ignore_index=True)
         frame["start"] -= self._first
         return frame
@@ -122,7 +117,7 @@ class Stragglers:
         that came last; ``start``: start on that rank, since the first collective began; ``skew``: from the first rank's
         start to the last rank's; ``skew_uncertainty``: that of the clocks, one standard error; ``transfer``: from the
         last start to the end of that kernel; ``bus_gbytes_per_s``: over transfer, so without the wait."""
-        return self.calls.sort_values("start", kind="stable")[list(PUBLIC)].reset_index(drop=True)
+        return self.calls.sort_values("start", kind="stable")[list(SCHEMA["calls"])].reset_index(drop=True)
 
     @cached_property
     def waits(self) -> pandas.DataFrame:

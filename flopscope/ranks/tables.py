@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flopscope.ranks.medians import Floats, median
+from flopscope.ranks.schema import SCHEMA
 
 if TYPE_CHECKING:
     import pandas
@@ -56,12 +57,7 @@ def collective_rows(ranks: Comparison, by_group: bool) -> pandas.DataFrame:
     frame["hosts"] = frame["hosts"].astype("Int64").replace(0, None)
     if not by_group:
         frame["group"] = None
-    names = [
-        *("collective", "group", "groups", "ranks", "hosts", "bytes_from", "bytes_to", "calls"),
-        *("skew_median", "skew_p95", "skew_uncertainty", "transfer_median", "bus_gbytes_per_s"),
-        *("time", "waited", "exposed"),
-    ]
-    return frame[names].sort_values("exposed", ascending=False, kind="stable").reset_index(drop=True)
+    return _sorted(frame, "collectives", "exposed")
 
 
 ZERO, UNKNOWN = -1.0, -2.0
@@ -115,7 +111,7 @@ def host_rows(ranks: pandas.DataFrame) -> pandas.DataFrame:
         waited=("waited", "sum"),
         awaited=("awaited", "sum"),
     )
-    return frame.reset_index().sort_values("awaited", ascending=False, kind="stable").reset_index(drop=True)
+    return _sorted(frame.reset_index(), "hosts", "awaited")
 
 
 def group_rows(ranks: Comparison) -> pandas.DataFrame:
@@ -129,5 +125,9 @@ def group_rows(ranks: Comparison) -> pandas.DataFrame:
     last = calls.groupby(["place", "straggler"]).agg(times_last=("waited", "size"), awaited=("waited", "sum"))
     last = last.reset_index("straggler").rename(columns={"straggler": "most_last"})
     most = last.sort_values("times_last", ascending=False, kind="stable").groupby("place").first()
-    names = ["group", "members", "ranks", "calls", "waited", "waited_pct", "most_last", "times_last", "awaited"]
-    return frame.join(most)[names].sort_values("waited", ascending=False, kind="stable").reset_index(drop=True)
+    return _sorted(frame.join(most), "groups", "waited")
+
+
+def _sorted(frame: pandas.DataFrame, table: str, most: str) -> pandas.DataFrame:
+    """Return the columns of a table of Ranks, the rows with the most of a column first."""
+    return frame[list(SCHEMA[table])].sort_values(most, ascending=False, kind="stable").reset_index(drop=True)

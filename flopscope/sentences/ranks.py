@@ -336,12 +336,11 @@ class Mismatched(NamedTuple):
 
     @property
     def what(self) -> str:
-        calls = "; ".join(
-            f"ranks {first_of(ranks)}: {collective} of {size:,.0f} bytes" for collective, size, ranks in self.calls
-        )
+        verb = form(self.mismatched, "call does", "calls do")
+        calls = [f"ranks {first_of(ranks)}: {what} of {size:,.0f} bytes" for what, size, ranks in self.calls]
         return (
-            f"{self.mismatched:,} {form(self.mismatched, 'call does', 'calls do')} not match across ranks; the first is "
-            f"number {self.number} of group {self.group} ({calls})."
+            f"{self.mismatched:,} {verb} not match across ranks; the first is number {self.number} of group "
+            f"{self.group} ({'; '.join(calls)})."
         )
 
 
