@@ -337,7 +337,7 @@ class Mismatched(NamedTuple):
     @property
     def what(self) -> str:
         verb = form(self.mismatched, "call does", "calls do")
-        calls = [f"ranks {first_of(ranks)}: {what} of {size:,.0f} bytes" for what, size, ranks in self.calls]
+        calls = [f"{ranks_text(ranks)}: {what} of {size:,.0f} bytes" for what, size, ranks in self.calls]
         return (
             f"{self.mismatched:,} {verb} not match across ranks; the first is number {self.number} of group "
             f"{self.group} ({'; '.join(calls)})."

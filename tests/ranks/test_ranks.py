@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import ROOT, TESTS
 
@@ -36,6 +38,7 @@ from flopscope.ranks.engine import (
 )
 from flopscope.ranks.medians import median_of_others, row_medians
 from flopscope.ranks.notes import rank_notes
+from flopscope.ranks.source import Digest, digests_of
 
 pytest.importorskip("dask")
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -336,6 +339,44 @@ def test_nothing_to_read_is_an_error(wrong: Any) -> None:
         fs.load_ranks([__file__], workers=0)
     with pytest.raises(ValueError, match="no file could be read"):
         fs.load_ranks([__file__], workers=1)
+
+
+# Sources of digests ---------------------------------------------------------------------------------------------------
+
+
+def test_any_source_of_digests_makes_the_same_ranks(slow: tuple[Path, Simulated], ranks: fs.Ranks) -> None:
+    traces = {trace.rank: trace for trace in fs.load_traces(slow[0])}
+    digests = list(digests_of(traces))
+    assert [one.rank for one in digests if isinstance(one, Digest)] == list(range(8))
+    for source in (digests, iter(digests[::-1]), digests_of(traces), pickle.loads(pickle.dumps(digests))):
+        assert fs.Ranks(source).to_dict() == ranks.to_dict()
+    few = fs.stragglers(traces)
+    pd.testing.assert_frame_equal(few.ranks, ranks.stragglers().ranks)
+    pd.testing.assert_frame_equal(few.waits, ranks.stragglers().waits)
+
+
+def test_a_source_names_what_is_left_out(tmp_path: Path) -> None:
+    small_rank(tmp_path / "a.json", 3, 4)
+    digest = digest_of(fs.load_trace(tmp_path / "a.json"), "a.json", 0)
+    again = replace(digest, identity=replace(digest.identity, source="b.json"))
+    ranks = fs.Ranks([Failure("c.json", "no JSON"), digest, again])
+    assert len(ranks) == 1 and list(ranks.files["problem"].fillna("")) == [
+        "",
+        "no JSON",
+        "rank 3 was read from a.json already",
+    ]
+    with pytest.raises(ValueError, match=r"^none of the 2 files could be read: c.json \(no JSON\); d.json \(empty\)$"):
+        fs.Ranks([Failure("c.json", "no JSON"), Failure("d.json", "empty")])
+
+
+def test_a_rank_given_by_its_key_replaces_that_of_the_trace(tmp_path: Path) -> None:
+    small_rank(tmp_path / "rank9.json", 0, None)
+    trace = fs.load_trace(tmp_path / "rank9.json")
+    files = fs.Ranks(digests_of({0: trace, 5: trace})).files
+    assert list(files["rank"]) == [0, 5] and list(files["rank_from"]) == ["trace", "trace"]
+    trace.metadata["distributedInfo"] = {"rank": -1}
+    (failure,) = digests_of({0: trace})
+    assert isinstance(failure, Failure) and failure.source.endswith("rank9.json") and '"rank" is -1' in failure.reason
 
 
 # Workers --------------------------------------------------------------------------------------------------------------
