@@ -16,8 +16,8 @@ from flopscope.ranks.ranks import Ranks
 from flopscope.ranks.source import Digest, listed
 from flopscope.ranks.stragglers import Stragglers
 from flopscope.results.process import rank_of, require_different_processes, source_of
+from flopscope.results.trace import load_trace
 from flopscope.sentences.words import form
-from flopscope.sources.load import load_trace
 from flopscope.sources.paths import PATTERNS, find_traces, natural_order
 from flopscope.support.safe import printable
 from flopscope.support.suggest import suggesting
