@@ -54,18 +54,17 @@ class LastCall:
 
     group: str
     ranks: str
-    called: int
+    called: int = -1
     """Sequence number of the last call; -1 if the rank, which the group names, called none."""
-    collective: str
+    collective: str = ""
     """Kind of the last call."""
-    start: int
-    """Start of the last call, in ns on the rank's clock."""
-    ran: int
+    ran: int = -1
     """Sequence number of the last call whose kernel is recorded; -1 without any."""
-    waiting: int
+    waiting: int = -1
     """Sequence number of the first call after it, whose kernel is not recorded; -1 without any."""
-    waiting_collective: str
-    waiting_start: int
+    waiting_collective: str = ""
+    waiting_start: int = 0
+    """ns on the rank's clock."""
 
 
 @dataclass(frozen=True)
@@ -164,11 +163,11 @@ def _last_calls(columns: Mapping[str, Sequence[Any]], base: int) -> list[LastCal
         if sequence is not None and group:
             groups.setdefault((group, ranks or ""), []).append((sequence, bool(ran), collective, start + base))
     found = []
-    for (group, ranks), calls in groups.items():
-        last = max(calls, key=lambda call: call[0])
+    for key, calls in groups.items():
+        called, _, collective, _ = max(calls, key=lambda call: call[0])
         ran = max((sequence for sequence, done, _, _ in calls if done), default=-1)
-        after = min((call for call in calls if call[0] > ran), default=(-1, False, "", 0))
-        found.append(LastCall(group, ranks, last[0], last[2], last[3], ran, after[0], after[2], after[3]))
+        waiting, _, kind, start = min((call for call in calls if call[0] > ran), default=(-1, False, "", 0))
+        found.append(LastCall(*key, called, collective, ran, waiting, kind, start))
     return found
 
 
@@ -189,20 +188,11 @@ def _memory_peak(trace: Results) -> float:
 
 # The columns that are kept, and what the row for the rest has in them; None: the sum of its rows.
 KEPT: dict[str, Any] = {
-    "key": REST,
-    "device_type": "cpu",
-    "is_user_annotation": False,
-    "input_shapes": "[]",
-    "input_dtypes": "[]",
-    "bound": "unknown",
-    "count": None,
-    "self_cpu_time_total": None,
-    "self_device_time_total": None,
-    "device_busy_time": None,
-    "flops": None,
-    "bytes_total_moved": None,
-    "time_median": np.nan,
-    "pct_roofline": np.nan,
+    **{"key": REST, "device_type": "cpu", "is_user_annotation": False, "bound": "unknown"},
+    **dict.fromkeys(("input_shapes", "input_dtypes"), "[]"),
+    **dict.fromkeys(("count", "self_cpu_time_total", "self_device_time_total", "device_busy_time")),
+    **dict.fromkeys(("flops", "bytes_total_moved")),
+    **dict.fromkeys(("time_median", "pct_roofline"), np.nan),
 }
 LISTS = ("input_shapes", "input_dtypes")
 

@@ -6,8 +6,8 @@ import glob
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope.ranks.digest import calls_in, digest_of
 from flopscope.ranks.engine import MISSING, Failure, run_everywhere, workers_for
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["load_ranks", "stragglers"]
 
 
-@dataclass(frozen=True)
-class _File:
+class _File(NamedTuple):
     """What a task gets."""
 
     source: str

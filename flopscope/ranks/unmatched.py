@@ -35,7 +35,7 @@ def last_calls_by_group(digests: Sequence[Digest]) -> dict[tuple[str, str], dict
         if "..." not in ranks:  # PyTorch shortens long lists
             for rank in map(int, NUMBERS.findall(ranks)):
                 if rank in places:
-                    members.setdefault(places[rank], LastCall(name, ranks, -1, "", 0, -1, -1, "", 0))
+                    members.setdefault(places[rank], LastCall(name, ranks))
     return groups
 
 
