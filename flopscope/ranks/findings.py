@@ -6,6 +6,7 @@ nothing is wrong."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,9 +19,8 @@ from flopscope.sentences.ranks import nothing_found
 
 __all__ = ["RULES", "find", "verdict_of"]
 
-RULES: tuple[Callable[[Comparison], Iterator[Finding]], ...] = (
-    *(missing, mismatches, stragglers, links, stages, steps, memory, experts),
-)
+Rule: TypeAlias = Callable[[Comparison], Iterator[Finding]]
+RULES: tuple[Rule, ...] = (missing, mismatches, stragglers, links, stages, steps, memory, experts)
 FIRST = ("missing", "mismatch")  # a program that hangs or is wrong
 
 
