@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flopscope.ranks.comparison import LEAST, LEAST_SPREAD, SIGNIFICANT, Comparison, Finding
-from flopscope.ranks.medians import Floats, median, median_of_others, sigma
+from flopscope.ranks.medians import Floats, mean, median, median_of_others, sigma
 from flopscope.ranks.work import KERNELS, Work
 from flopscope.sentences.ranks import SlowGpu, Straggler
 
@@ -99,7 +99,7 @@ def _cause(work: Work, rank: int, late: Flags) -> str:
     for cause, parts in CAUSES.items():
         values = work.part(*parts)
         difference = (values - median_of_others(values, work.role))[rank][late]
-        more[cause] = float(np.nanmean(difference)) if np.isfinite(difference).any() else 0.0
+        more[cause] = float(np.nan_to_num(mean(difference)))
     cause = max(more, key=lambda one: more[one])
     if cause != "gpu":
         return cause
@@ -143,7 +143,7 @@ def _straggler(comparison: Comparison, ranks: list[int], cause: str, excess: Flo
         collectives=int(waits["collectives"].to_numpy()[ranks].max()),
         slowness=median(work.ops.slowness[ranks]),
         more=max(more, default=None),
-        time=float(np.nanmean(parts[ranks])),
-        usual=float(np.nanmean(parts[others])),
+        time=mean(parts[ranks]),
+        usual=mean(parts[others]),
     )
     return comparison.found("straggler", facts, ranks, facts.cost, cause)

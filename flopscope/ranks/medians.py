@@ -1,4 +1,4 @@
-"""Medians of numbers some of which are unknown (NaN), and spreads about them: outliers move them little."""
+"""Medians and means of numbers some of which are unknown (NaN), and spreads about the medians."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MAD_TO_SIGMA", "Floats", "median", "median_of_others", "medians_by", "row_medians", "sigma"]
+__all__ = ["MAD_TO_SIGMA", "Floats", "mean", "median", "median_of_others", "medians_by", "row_medians", "sigma"]
 
 Floats = npt.NDArray[np.float64]
 MAD_TO_SIGMA = 1.4826  # of a normal distribution
@@ -18,6 +18,12 @@ def median(values: Floats | Sequence[float]) -> float:
     known = np.asarray(values, np.float64)
     known = known[np.isfinite(known)]
     return float(np.median(known)) if len(known) else float("nan")
+
+
+def mean(values: Floats) -> float:
+    """Return the mean of the known values; NaN without any."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else float("nan")
 
 
 def sigma(values: Floats) -> float:

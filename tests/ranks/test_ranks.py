@@ -36,7 +36,7 @@ from flopscope.ranks.engine import (
     run_everywhere,
     workers_for,
 )
-from flopscope.ranks.medians import median_of_others, row_medians
+from flopscope.ranks.medians import mean, median, median_of_others, row_medians, sigma
 from flopscope.ranks.notes import rank_notes
 from flopscope.ranks.source import Digest, digests_of
 
@@ -124,6 +124,14 @@ def test_row_medians_ignore_missing_values() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         np.testing.assert_array_equal(row_medians(matrix), np.nanmedian(matrix, axis=1))
+
+
+def test_statistics_leave_out_what_is_unknown() -> None:
+    values = np.array([np.nan, 1.0, np.inf, 2.0, 6.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (mean(values), median(values), sigma(values)) == (3.0, 2.0, pytest.approx(1.4826))
+        assert all(np.isnan(one(values[:1])) and np.isnan(one(values[:0])) for one in (mean, median, sigma))
 
 
 def test_medians_of_others_are_those_of_a_plain_loop() -> None:
