@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from flopscope.answers.what_if import what_if
     from flopscope.hardware.energy import Energy
     from flopscope.pictures.roofline import roofline
-    from flopscope.ranks.load import load_ranks
+    from flopscope.ranks.load import load_ranks, stragglers
     from flopscope.ranks.ranks import Ranks
-    from flopscope.ranks.stragglers import Stragglers, stragglers
+    from flopscope.ranks.stragglers import Stragglers
     from flopscope.sentences.comparison import compare
     from flopscope.timing.counting import Counts
     from flopscope.timing.measurement import Measurement
@@ -114,7 +114,7 @@ _LAZY = {
     "load_ranks": "ranks.load",
     "measure": "timing.measuring",
     "roofline": "pictures.roofline",
-    "stragglers": "ranks.stragglers",
+    "stragglers": "ranks.load",
     "sweep": "timing.sweep",
     "what_if": "answers.what_if",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flopscope.answers import facts
-from flopscope.sentences.words import OP_WIDTH, Said, cost_text, cut, listed, shown_as_sentence, verb
+from flopscope.sentences.words import OP_WIDTH, Said, cost_text, cut, form, listed, shown_as_sentence
 from flopscope.support.units import percent_text, plural, short_time_text
 
 
@@ -16,7 +16,7 @@ def casts(of: facts.Casts) -> Said:
         once = f"convert what stays the same from step to step once, with .to(torch.{of.target}); "
     return Said(
         "Keep tensors in the dtype in which they are used",
-        f"{plural(of.calls, 'cast')} {of.per} {verb(of.calls, 'takes')} {cost_text(of.time, of.host)}{longest}. "
+        f"{plural(of.calls, 'cast')} {of.per} {form(of.calls, 'takes', 'take')} {cost_text(of.time, of.host)}{longest}. "
         f"{shown_as_sentence(f'{once}where an op needs the wider dtype')}, a fused op or torch.compile casts while it "
         "computes.",
     )
@@ -25,7 +25,7 @@ def casts(of: facts.Casts) -> Said:
 def channels_last(of: facts.ChannelsLast) -> Said:
     return Said(
         "Use channels_last for the model and its input",
-        f"{plural(of.calls, 'convolution')} {of.per} {verb(of.calls, 'converts')} between NCHW and NHWC for "
+        f"{plural(of.calls, 'convolution')} {of.per} {form(of.calls, 'converts', 'convert')} between NCHW and NHWC for "
         f"{short_time_text(of.time)}; .to(memory_format=torch.channels_last) changes both.",
     )
 
@@ -33,8 +33,8 @@ def channels_last(of: facts.ChannelsLast) -> Said:
 def reordered(of: facts.Reordered) -> Said:
     return Said(
         "Keep one memory layout",
-        f"{plural(of.calls, 'copy', 'copies')} {of.per} only {verb(of.calls, 'reorders')} elements (the longest in "
-        f"{of.caller} of a permuted tensor) and {verb(of.calls, 'takes')} {cost_text(of.time, of.host)}. Where the "
+        f"{plural(of.calls, 'copy', 'copies')} {of.per} only {form(of.calls, 'reorders', 'reorder')} elements (the longest in "
+        f"{of.caller} of a permuted tensor) and {form(of.calls, 'takes', 'take')} {cost_text(of.time, of.host)}. Where the "
         "program makes the copy, produce its input in the layout that the next op reads.",
     )
 

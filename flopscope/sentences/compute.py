@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from flopscope.answers import facts
-from flopscope.sentences.words import OP_WIDTH, Said, cut, listed, more_ops, verb
+from flopscope.sentences.words import OP_WIDTH, Said, cut, form, listed, more_ops
 from flopscope.support.units import percent_text, plural, short_time_text
 
 
@@ -75,7 +75,7 @@ def low_precision(of: facts.LowPrecision) -> Said:
         fused = kind == "attention"
         what = f"{plural(calls, 'call')} of attention" if fused else plural(calls, kind)
         parts[fused].append(f"{what} {of.per} ({short_time_text(time)})")
-    runs = verb(of.parts[0][1] if len(of.parts) == 1 else 2, "runs")
+    runs = form(of.parts[0][1] if len(of.parts) == 1 else 2, "runs", "run")
     units = {False: of.unit, True: "float32"}
     ran = "; ".join(f"{listed(texts)} {runs} in {units[fused]}" for fused, texts in parts.items() if texts)
     model = "and torch.amp.GradScaler" if of.scaled else f"or a {of.half} model"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from flopscope.answers import facts
 from flopscope.answers.wait_rules import blamed
-from flopscope.sentences.words import Said, verb
+from flopscope.sentences.words import Said, form
 from flopscope.support.units import percent_text, plural, short_time_text
 
 FIRST_USES = {
@@ -81,7 +81,7 @@ def allocations(of: facts.Allocations) -> Said:
     cause = "Remove torch.cuda.empty_cache(), avoid" if of.frees else "Avoid"
     return Said(
         "Keep device memory that was allocated",
-        f"{often(of.calls, of.steps, of.per)} of {', '.join(of.names)} {verb(of.calls / of.steps, 'takes')} "
+        f"{often(of.calls, of.steps, of.per)} of {', '.join(of.names)} {form(of.calls / of.steps, 'takes', 'take')} "
         f"{short_time_text(of.time)} {of.per}. {cause} sizes that change with each step, or set "
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
     )

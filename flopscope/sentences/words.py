@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from flopscope.support.units import percent_text, plural, short_time_text
 
-__all__ = ["OP_WIDTH", "Said", "cost_text", "cut", "gain_text", "listed", "more_ops", "shown_as_sentence", "verb"]
+__all__ = ["OP_WIDTH", "Said", "cost_text", "cut", "form", "gain_text", "listed", "more_ops", "shown_as_sentence"]
 
 PLAIN_WORD = re.compile(r"[a-z]+(?=[ ,']|$)")
 OP_WIDTH = 32
@@ -48,14 +48,14 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def verb(count: float, of_one: str) -> str:
-    """Return a verb for so many things: "takes", or "take" unless it is one."""
-    return of_one if count == 1 else of_one.removesuffix("s")
-
-
 def more_ops(count: int) -> str:
     """Return the sentence about the ops beside the one that is named; "" without any."""
     return f" The same holds for {plural(count, 'more op')}." if count > 0 else ""
+
+
+def form(count: float, singular: str, several: str) -> str:
+    """Return the form of a word, or of several, for so many things: form(2, "comes", "come") is "come"."""
+    return singular if count == 1 else several
 
 
 def cut(name: str, width: int = 60) -> str:
