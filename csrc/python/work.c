@@ -348,7 +348,7 @@ static PyObject *product_units(void)
     PyObject *units = PyDict_New();
     for (unsigned i = 0; units != NULL && i < FS_TORCH_DTYPE_COUNT; i++) {
         fs_torch_kind kind = fs_torch_dtypes[i].kind;
-        fs_unit unit = fs_products_unit(i).preferred;
+        fs_unit unit = fs_unit_of_product(i).preferred;
         if ((kind != FS_TORCH_FLOAT && kind != FS_TORCH_FLOAT8) || unit == FS_UNIT_NONE) continue;
         PyObject *name = fs_unit_object(unit);
         if (name == NULL || PyDict_SetItemString(units, fs_torch_dtypes[i].name, name) < 0) Py_CLEAR(units);
