@@ -18,7 +18,7 @@ static const struct {
     FS_DTYPES(OWN, TORCH)
 #undef OWN
 #undef TORCH
-    {FS_UNIT_NONE, {FS_UNIT_NONE, FS_UNIT_NONE}},
+        {FS_UNIT_NONE, {FS_UNIT_NONE, FS_UNIT_NONE}},
 };
 
 void fs_peaks_unknown(fs_peaks *peaks)

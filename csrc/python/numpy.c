@@ -107,8 +107,7 @@ static PyObject *share_array(PyArrayObject *array)
     }
     if (dtype == FS_DTYPE_NONE || ndim > FS_MAX_DIMS || !even) {
         if (dtype == FS_DTYPE_NONE) {
-            PyErr_Format(PyExc_TypeError,
-                         "from_numpy: unsupported dtype %R; supported are %s",
+            PyErr_Format(PyExc_TypeError, "from_numpy: unsupported dtype %R; supported are %s",
                          (PyObject *)PyArray_DESCR(array), fs_dtype_names);
         } else if (ndim > FS_MAX_DIMS) {
             PyErr_Format(PyExc_ValueError, "from_numpy: a tensor has at most %d dimensions, not %d", FS_MAX_DIMS, ndim);

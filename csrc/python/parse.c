@@ -144,8 +144,8 @@ bool fs_parse_dtype(PyObject *object, fs_dtype *dtype)
         *dtype = strlen(name) == (size_t)size ? fs_dtype_find(name) : FS_DTYPE_NONE;
         if (*dtype != FS_DTYPE_NONE) return true;
     }
-    PyErr_Format(name ? PyExc_ValueError : PyExc_TypeError,
-                 "unknown dtype %R; supported are %s (as strings)", object, fs_dtype_names);
+    PyErr_Format(name ? PyExc_ValueError : PyExc_TypeError, "unknown dtype %R; supported are %s (as strings)", object,
+                 fs_dtype_names);
     return false;
 }
 

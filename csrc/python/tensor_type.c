@@ -97,9 +97,9 @@ static PyObject *get_cuda_array_interface(PyObject *self, void *unused)
     }
     char type[] = {dtype->size > 1 ? '<' : '|', letters[dtype->dl_code], (char)('0' + dtype->size), 0};
     unsigned long long address = fs_tensor_count(tensor) ? (unsigned long long)(uintptr_t)tensor->data : 0;
-    return Py_BuildValue("{s:N,s:s,s:(KO),s:N,s:i,s:i}", "shape", shape, "typestr", type, "data",
-                         address, tensor->storage->read_only ? Py_True : Py_False, "strides", strides, "version", 3,
-                         "stream", 1);
+    return Py_BuildValue("{s:N,s:s,s:(KO),s:N,s:i,s:i}", "shape", shape, "typestr", type, "data", address,
+                         tensor->storage->read_only ? Py_True : Py_False, "strides", strides, "version", 3, "stream",
+                         1);
 }
 
 static PyGetSetDef tensor_getset[] = {

@@ -41,9 +41,9 @@
     TORCH(INT16, int16, 2, INTEGER, "short int", "Short", 2, NONE, NONE, NONE)                                        \
     OWN(INT8, int8, 1, int8_t, INT, "b", INTEGER, "signed char", "Char", 1, NONE, INT8_TENSOR, INT8_TENSOR)           \
     OWN(UINT8, uint8, 1, uint8_t, UINT, "B", INTEGER, "unsigned char", "Byte", 0, NONE, INT8_TENSOR, INT8_TENSOR)     \
-    TORCH(UINT16, uint16, 2, INTEGER, "unsigned short", "UInt16", 27, NONE, NONE, NONE)                               \
+    TORCH(UINT16, uint16, 2, INTEGER, "short unsigned int", "UInt16", 27, NONE, NONE, NONE)                           \
     TORCH(UINT32, uint32, 4, INTEGER, "unsigned int", "UInt32", 28, NONE, NONE, NONE)                                 \
-    TORCH(UINT64, uint64, 8, INTEGER, "unsigned long", "UInt64", 29, NONE, NONE, NONE)                                \
+    TORCH(UINT64, uint64, 8, INTEGER, "long unsigned int", "UInt64", 29, NONE, NONE, NONE)                            \
     OWN(BOOL, bool, 1, uint8_t, BOOL, "?", INTEGER, "bool", "Bool", 11, NONE, NONE, NONE)                             \
     TORCH(COMPLEX32, complex32, 4, COMPLEX, "c10::complex<c10::Half>", "ComplexHalf", 8, FP32, NONE, NONE)            \
     TORCH(COMPLEX64, complex64, 8, COMPLEX, "c10::complex<float>", "ComplexFloat", 9, FP32, FP32, FP32)               \
@@ -74,12 +74,12 @@
     TORCH(INT7, int7, 1, INTEGER, "c10::dummy_int1_7_t<7>", "Int7", 43, NONE, NONE, NONE)
 
 /* Other names of these dtypes. X(NAME, name): what Kineto writes if another compiler or library built torch. */
-#define FS_DTYPE_KINETO_NAMES(X)    \
-    X(INT64, "long")                \
-    X(INT64, "long long")           \
-    X(INT16, "short")               \
-    X(UINT16, "short unsigned int") \
-    X(UINT64, "long unsigned int")
+#define FS_DTYPE_KINETO_NAMES(X) \
+    X(INT64, "long")             \
+    X(INT64, "long long")        \
+    X(INT16, "short")            \
+    X(UINT16, "unsigned short")  \
+    X(UINT64, "unsigned long")
 
 /* In the names of Triton's kernels. */
 #define FS_DTYPE_TRITON_NAMES(X)  \

@@ -18,7 +18,7 @@ const fs_torch_dtype_row fs_torch_dtypes[FS_TORCH_DTYPE_COUNT + 1] = {
     FS_DTYPES(OWN, TORCH)
 #undef OWN
 #undef TORCH
-    {"", "", "", 0, 0, FS_TORCH_INTEGER},
+        {"", "", "", 0, 0, FS_TORCH_INTEGER},
 };
 
 static const struct {

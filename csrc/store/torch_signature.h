@@ -27,7 +27,7 @@ typedef enum {
 #define FS_TORCH_DTYPE_ENUM(NAME, ...) FS_TORCH_##NAME,
     FS_DTYPES(FS_TORCH_DTYPE_ENUM, FS_TORCH_DTYPE_ENUM)
 #undef FS_TORCH_DTYPE_ENUM
-    FS_TORCH_DTYPE_COUNT,
+        FS_TORCH_DTYPE_COUNT,
     FS_TORCH_DTYPE_NONE = FS_TORCH_DTYPE_COUNT /* missing, or a type without a row */
 } fs_torch_dtype;
 

@@ -17,7 +17,8 @@
 /* As Kineto writes it. */
 static void put_type(fs_json *json, const fs_argument *argument)
 {
-    const char *name = argument->dtype == FS_DTYPE_NONE ? "Scalar" : fs_torch_dtypes[fs_dtypes[argument->dtype].torch].kineto;
+    uint8_t dtype = fs_dtypes[argument->dtype].torch;
+    const char *name = dtype == FS_TORCH_DTYPE_NONE ? "Scalar" : fs_torch_dtypes[dtype].kineto;
     FS_JSON_LITERAL(json, "\"");
     fs_json_put(json, name, strlen(name));
     FS_JSON_LITERAL(json, "\"");

@@ -174,8 +174,8 @@ static bool product_of_constants(const char *name, const fs_torch_call *call, fs
         bool narrow = strstr(name, "fp8") != NULL;
         double item = narrow ? 1 : 2;
         unsigned dtype = narrow ? FS_TORCH_FLOAT8_E4M3FN : FS_TORCH_BFLOAT16;
-        *work =
-            fs_sizes_work(2 * m * n * k, (m * k + fmin(groups, m) * n * k) * item, m * n * 2, fs_unit_of_product(dtype));
+        *work = fs_sizes_work(2 * m * n * k, (m * k + fmin(groups, m) * n * k) * item, m * n * 2,
+                              fs_unit_of_product(dtype));
         return true;
     }
     return false;

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from flopscope import _core
 from flopscope.answers.analysis import PARTS, ROUNDING, Analysis
+from flopscope.support.parts import parts_of
 from flopscope.support.units import percent_text, short_time_text
 
 if TYPE_CHECKING:
@@ -184,14 +185,13 @@ def accounting_lines(
             lines.append(f"{what}, which is all of its time: its time without recording is unknown.")
     lines.append("")
     largest = max(whole[part] for part in PARTS)
-    glosses = dict(zip(PARTS, _core.part_glosses if on_device else _core.part_bare_glosses, strict=True))
-    for part in PARTS:
+    for part, row in parts_of(on_device).items():
         if whole[part] <= (0 if part == "ideal" else LEAST * whole["total"]):
             continue
         share = whole[part] / whole["total"]
         bar = "█" * round(BAR * whole[part] / largest)
         numbers = f"{short_time_text(whole[part] / per):>8}{percent_text(100 * share):>7}"
-        lines.append(f"  {part:<14}{numbers}  {bar:<{BAR}}  {glosses[part]}")
+        lines.append(f"  {part:<14}{numbers}  {bar:<{BAR}}  {row.gloss}")
         if text := cause_text(causes.get(part, {}), whole["total"] / per):
             lines.append(f"{'':16}of it: {text}")
     return lines

@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from flopscope.answers.analysis import PARTS
+from flopscope.answers.analysis import PARTS, WORK_PARTS
 from flopscope.ranks.calls import Floats
 from flopscope.ranks.digest import Digest
 from flopscope.results.categories import category_of
 
 __all__ = ["KERNELS", "Work", "median_of_others"]
 
-KERNELS = ("ideal", "compute", "memory", "latency", "launch", "unmodelled", "copy")
+KERNELS = tuple(part for part in WORK_PARTS if part != "communication")
 """The parts in which a kernel or a copy ran."""
 Time = TypeVar("Time", float, Floats)
 IN_COMMON = 0.5  # of the ops of two ranks, below which they run different programs

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from flopscope.answers.accounting import part_times
-from flopscope.answers.analysis import CAUSES, PARTS, Analysis
+from flopscope.answers.analysis import PARTS, WORK_PARTS, Analysis
 from flopscope.answers.findings import plural
 from flopscope.results.changes import Change, Scale, flat
 from flopscope.results.replaced import middle_step
+from flopscope.support.parts import parts_of
 from flopscope.support.units import percent_text, ratio_text, short_time_text
 
 __all__ = ["Whole", "full_name", "launch_text", "sentences", "unrecorded", "whole_of"]
@@ -30,19 +31,6 @@ GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch")
 TELLING_KERNEL = re.compile(r"(?:nchwToNhwc|nhwcToNchw|nchwAddPadding|nhwcAddPadding)\w*|Memcpy \w+ \([^)]*\)")
 """Kernels by which cuDNN converts between memory formats, and copies, by the kind of memory."""
 RUNTIME = re.compile(r"(?:cuda|cu|hip)[A-Z]\w*")
-IDLE = {
-    "host": "device idle until the next launch",
-    "sync": "device idle after the host waited for it",
-    "data": "device idle during a wait for data",
-    "recording": "device idle while the profiler worked",
-    "edges": "time before the first work and after the last",
-    "other": "device idle between kernels",
-}
-HOST_IDLE = {
-    "host": "time between ops",
-    "data": "time waiting for data",
-    "edges": "time before the first op and after the last",
-}
 
 
 @dataclass(frozen=True)
@@ -68,6 +56,11 @@ def whole_of(analysis: Analysis, per: str) -> Whole | None:
     delayed = analysis.on_device and analysis.is_delayed
     unobserved = analysis.unobserved * len(numbers) / devices if delayed else math.nan
     return Whole(time, dict(zip(PARTS, map(float, parts), strict=True)), unobserved)
+
+
+def _idle_names(on_device: bool) -> list[tuple[str, str]]:
+    """Return the parts of idle time, and what a comparison calls them."""
+    return [(part, row.change) for part, row in parts_of(on_device).items() if row.change]
 
 
 def unrecorded(a: Whole | None, b: Whole | None) -> tuple[float, float]:
@@ -142,10 +135,9 @@ def _total(a: Whole, b: Whole, scale: Scale, on_device: bool) -> str:
     text = f"{_per(scale)} takes {short_time_text(a.time)} in a and {short_time_text(b.time)} in b: "
     text += _ratio(a.time, b.time)
     difference, least = b.time - a.time, LEAST * max(a.time, b.time)
-    names = IDLE if on_device else HOST_IDLE
-    work = [part for part in PARTS if part not in CAUSES and part != "launch"]
+    work = [part for part in WORK_PARTS if part != "launch"]
     kinds = {"device work" if on_device else "ops": work, "launches of short kernels": ["launch"]}
-    kinds |= {name: [part] for part, name in names.items()}
+    kinds |= {name: [part] for part, name in _idle_names(on_device)}
     moved = {name: sum(b.parts[part] - a.parts[part] for part in parts) for name, parts in kinds.items()}
     shown = sorted((name for name in moved if abs(moved[name]) > least), key=lambda name: -abs(moved[name]))
     if abs(difference) > least and shown:
@@ -261,7 +253,7 @@ def _idle(a: Whole, b: Whole, runs_a: Analysis, runs_b: Analysis) -> list[_Phras
     """Return a phrase for each cause of idle time."""
     phrases = []
     on_device = runs_a.on_device and runs_b.on_device
-    for part, name in (IDLE if on_device else HOST_IDLE).items():
+    for part, name in _idle_names(on_device):
         before, after = a.parts[part], b.parts[part]
         if abs(after - before) <= LEAST * max(a.time, b.time):
             continue
@@ -329,7 +321,7 @@ def _remaining(changes: Sequence[Change], time: float, whole: Whole | None, run:
             calls = "" if replaced else f" in {plural(change.calls_b, 'call')}"
             found.append((change.time_b, f"{name}, {short_time_text(change.time_b)}{calls}{note}"))
     if whole is not None and run is not None:
-        for part, name in (IDLE if run.on_device else HOST_IDLE).items():
+        for part, name in _idle_names(run.on_device):
             found.append((whole.parts[part], f"{name}, {short_time_text(whole.parts[part])}"))
     largest = max(found, default=(0.0, ""))
     if not largest[0] or not time:

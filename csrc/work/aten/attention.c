@@ -229,8 +229,8 @@ fs_work fs_count_attention_backward(const fs_aten_rule *rule, const fs_torch_cal
     double written = (fs_sizes_elements(of.query) + fs_sizes_elements(of.key) + fs_sizes_elements(of.value)) * item;
     part_sequences(call, row, &of);
     double pairs = of.batch * of.heads * pairs_of(&of, mask_of(call, row));
-    fs_work work =
-        fs_sizes_work(2 * pairs * (3 * of.size + 2 * of.value_size), read, written, fs_unit_of_product(of.query->dtype));
+    fs_work work = fs_sizes_work(2 * pairs * (3 * of.size + 2 * of.value_size), read, written,
+                                 fs_unit_of_product(of.query->dtype));
     work.at_most = of.bound;
     return work;
 }

@@ -174,7 +174,7 @@ fs_work fs_count_swizzle(const fs_aten_rule *rule, const fs_torch_call *call)
     const fs_torch_tensor *offsets = place > 0 ? fs_sizes_tensor(call, place) : NULL;
     double tiles = ceil(rows / 128) + (offsets != NULL ? fs_sizes_elements(offsets) : 0);
     double written = fs_sizes_elements(scales) / (rows * columns) * tiles * 128 * ceil(columns / 4) * 4;
-    fs_work work =
-        fs_sizes_work(0, fs_sizes_read(scales), written * fs_sizes_item(scales->dtype), fs_unit_of_plain(scales->dtype));
+    fs_work work = fs_sizes_work(0, fs_sizes_read(scales), written * fs_sizes_item(scales->dtype),
+                                 fs_unit_of_plain(scales->dtype));
     return place > 0 ? fs_at_most(work) : work;
 }

@@ -146,7 +146,8 @@ fs_work fs_count_norm(const fs_aten_rule *rule, const fs_torch_call *call)
     double written = fs_has(rule, FS_WRITES_FIRST) ? 0 : result; /* the statistics only */
     if (trains)
         written += running + layout->written * statistics_of(layout, input, call) * statistic_size(input->dtype);
-    fs_work work = fs_sizes_work(fs_flops_of(each, elements, input->dtype), read, written, fs_unit_of_plain(input->dtype));
+    fs_work work =
+        fs_sizes_work(fs_flops_of(each, elements, input->dtype), read, written, fs_unit_of_plain(input->dtype));
     unrecorded = unrecorded || (layout->over == OVER_GROUPS && fs_sizes_is_unrecorded(call, layout->shape));
     return unrecorded ? fs_at_most(work) : work;
 }
