@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flopscope import _core
+from flopscope.answers.accounting import accounting_columns
+from flopscope.answers.analysis import analysis_of
+from flopscope.results.results import program_of
 from flopscope.support.parts import parts_of
 from flopscope.support.safe import printable
 from flopscope.support.units import TIME_UNITS, percent_text, short_time_text
 from flopscope.views.labels import arrange, message, set_title, shorten, without_tex
 from flopscope.views.plots import GREY, PLAIN, SMALL, matplotlib_axes, require_matplotlib
 
-__all__ = ["PAPER", "look_of", "plot_waterfall"]
+if TYPE_CHECKING:
+    from flopscope.results.results import Results
+
+__all__ = ["PAPER", "look_of", "plot_accounting", "plot_waterfall"]
 
 PAPER = "#f4f4f4"
 TOTAL = ("total", "#c4c4c4", "")
@@ -29,6 +35,21 @@ def look_of(part: str, on_device: bool) -> Look:
     """Return the look of a part of the accounting: causes of idleness have no colour, only a hatch."""
     row = parts_of(on_device)[part]
     return row.label, PAPER if part in _core.idle_parts else row.light, 4 * row.hatch
+
+
+def plot_accounting(results: Results, ax: Any, peaks: str | None) -> Any:
+    """Draw Results.plot_accounting()."""
+    analysis = analysis_of(results, "accounting", peaks)
+    known = analysis.facts.peaks.values()
+    names = {str(one["name"]) for one in known}
+    return plot_waterfall(
+        accounting_columns(analysis, alike=True),
+        len(analysis.alike) if analysis.has_steps else 0,
+        names.pop() if len(names) == 1 else "",
+        ax,
+        program=program_of(results),
+        peaks=" and ".join(sorted({str(one["source"]) for one in known})),
+    )
 
 
 @without_tex

@@ -45,11 +45,10 @@ MAY_INCLUDE = {
 }
 
 
-# The same for Python: a package imports from itself and those before it. Modules at the top level are the "face".
-PACKAGES = (
-    *("_core", "support", "hardware", "sentences", "views", "answers", "report", "results"),
-    *("sources", "ranks", "timing", "pictures", "perf", "cli", "face"),
-)
+# The parts of the Python package from the ground up, as the table in docs/architecture.md lists them. A part imports
+# from itself and those before it. Modules at the top level are the last part, the "face".
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PACKAGES = (*re.findall(r"^\| `(\w+)/?` \|", ARCHITECTURE.split("## The Python layer")[1], re.M), "face")
 
 
 def _folder(path: Path) -> str:
@@ -95,12 +94,18 @@ def _imports(tree: ast.AST) -> set[str]:
 
 
 def test_pythons_imports_point_one_way() -> None:
+    folders = {path.name for path in (ROOT / "flopscope").iterdir() if (path / "__init__.py").exists()}
+    assert {*PACKAGES} == {"_core", "face"} | folders
     wrong = []
     for path in sorted((ROOT / "flopscope").rglob("*.py")):
         own = _python_package(".".join(path.relative_to(ROOT).with_suffix("").parts))
         for module in _imports(ast.parse(path.read_text(encoding="utf-8"))):
             if PACKAGES.index(_python_package(module)) > PACKAGES.index(own):
                 wrong.append(f"{_name(path)} imports {module}")
+    for path in C_SOURCES:  # the core uses what is below the rest of the package
+        for module in re.findall(r'PyImport_ImportModule\("flopscope\.([\w.]+)"\)', path.read_text(encoding="utf-8")):
+            if not module.startswith("support."):
+                wrong.append(f"{_name(path)} imports flopscope.{module}")
     assert not wrong, "\n".join(wrong)
 
 
