@@ -85,12 +85,12 @@ static PyObject *bounds_object(void)
     return all;
 }
 
-static PyObject *parts_of(size_t texts_at)
+static PyObject *parts_of(bool bare)
 {
     PyObject *all = PyDict_New();
     for (int i = 0; all != NULL && i < FS_PART_COUNT; i++) {
         const fs_part_row *row = &fs_parts[i];
-        const fs_part_texts *texts = (const void *)((const char *)row + texts_at);
+        const fs_part_texts *texts = bare ? &row->bare_texts : &row->texts;
         PyObject *values =
             Py_BuildValue("(ssssssss)", texts->label, texts->gloss, texts->noun, texts->meaning, texts->change,
                           row->hatch, fs_colours[row->colour].light, fs_colours[row->colour].dark);
@@ -101,12 +101,12 @@ static PyObject *parts_of(size_t texts_at)
 
 static PyObject *parts_object(void)
 {
-    return parts_of(offsetof(fs_part_row, texts));
+    return parts_of(false);
 }
 
 static PyObject *bare_parts_object(void)
 {
-    return parts_of(offsetof(fs_part_row, bare_texts));
+    return parts_of(true);
 }
 
 /* (name, number of its series, how much darker it is, description) of each category, in the order of legends. */
@@ -162,25 +162,16 @@ static PyObject *fallback_units_object(void)
     return units;
 }
 
-static PyObject *work_classes_object(void)
-{
-    return fs_names_object(fs_work_class_names, FS_WORK_CLASS_COUNT);
-}
-
-static PyObject *idle_causes_object(void)
-{
-    return fs_names_object(fs_idle_cause_names, FS_IDLE_CAUSE_COUNT);
-}
-
-static PyObject *idle_parts_object(void)
-{
-    return fs_names_object(fs_idle_cause_parts, FS_IDLE_CAUSE_COUNT);
-}
-
-static PyObject *idle_labels_object(void)
-{
-    return fs_names_object(fs_idle_cause_labels, FS_IDLE_CAUSE_COUNT);
-}
+static const struct {
+    const char *name;
+    const char *const *names;
+    Py_ssize_t count;
+} lists[] = {
+    {"work_classes", fs_work_class_names, FS_WORK_CLASS_COUNT},
+    {"idle_causes", fs_idle_cause_names, FS_IDLE_CAUSE_COUNT},
+    {"idle_parts", fs_idle_cause_parts, FS_IDLE_CAUSE_COUNT},
+    {"idle_labels", fs_idle_cause_labels, FS_IDLE_CAUSE_COUNT},
+};
 
 static const struct {
     const char *name;
@@ -193,10 +184,6 @@ static const struct {
     {"bounds", bounds_object},
     {"parts", parts_object},
     {"bare_parts", bare_parts_object},
-    {"work_classes", work_classes_object},
-    {"idle_causes", idle_causes_object},
-    {"idle_parts", idle_parts_object},
-    {"idle_labels", idle_labels_object},
     {"categories", categories_object},
     {"series", series_object},
 };
@@ -209,5 +196,7 @@ int fs_add_facts(PyObject *module)
     }
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
         if (fs_add_constant(module, facts[i].name, facts[i].make()) < 0) return -1;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (fs_add_constant(module, lists[i].name, fs_names_object(lists[i].names, lists[i].count)) < 0) return -1;
     return 0;
 }
