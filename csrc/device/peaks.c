@@ -10,7 +10,7 @@
 static const struct {
     fs_unit plain;
     fs_unit_choice product;
-} units[FS_TORCH_DTYPE_COUNT + 1] = {
+} units_of[FS_TORCH_DTYPE_COUNT + 1] = {
 #define OWN(NAME, name, bytes, ctype, dlpack, format, kind, kineto, c10, number, plain, product, fallback) \
     TORCH(NAME, name, bytes, kind, kineto, c10, number, plain, product, fallback)
 #define TORCH(NAME, name, bytes, kind, kineto, c10, number, plain, product, fallback) \
@@ -30,12 +30,12 @@ void fs_peaks_unknown(fs_peaks *peaks)
 
 fs_unit_choice fs_unit_of_plain(unsigned dtype)
 {
-    return (fs_unit_choice){units[dtype].plain, units[dtype].plain};
+    return (fs_unit_choice){units_of[dtype].plain, units_of[dtype].plain};
 }
 
 fs_unit_choice fs_unit_of_product(unsigned dtype)
 {
-    return units[dtype].product;
+    return units_of[dtype].product;
 }
 
 fs_unit_choice fs_unit_choose(fs_dtype dtype, bool is_matmul, bool allow_tf32, fs_device_kind kind)
