@@ -32,6 +32,7 @@ __all__ = [
 
 ops: list[str]
 numeric_columns: list[tuple[str, str, str, str]]
+summed_columns: tuple[tuple[str, ...], tuple[str, ...]]
 counter_metrics: list[tuple[str, str, str, str]]
 counter_rows: list[tuple[str, str, str, str]]
 counter_groups: tuple[str, ...]
@@ -365,6 +366,15 @@ def rate(
     roof: Roof, flops: float, bytes: float, us: float, timing_source: str, empty_us: float = ..., /
 ) -> dict[str, Any]: ...
 def bounds() -> dict[str, str]: ...
+def sum_rows(
+    integers: npt.NDArray[np.int64],
+    numbers: npt.NDArray[np.float64],
+    groups: npt.NDArray[np.int64],
+    parents: npt.NDArray[np.int64] | None,
+    on_device: bool,
+    device_time: float,
+    /,
+) -> dict[str, npt.NDArray[Any]]: ...
 def category_of(name: str, on_device: bool = False, /) -> str: ...
 def probe(device: str | None, what: str, dtype: str, amount: int, /) -> tuple[float, float]: ...
 
