@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from flopscope.results.categories import rows_of_groups
+from flopscope.results.kinds import NO_MODULE, NO_OP
 from flopscope.results.table import EventTable
+from flopscope.support import upward
 from flopscope.support.suggest import suggesting
-from flopscope.views import tree as tree_view
-from flopscope.views.entries import NO_MODULE, NO_OP
 
 __all__ = ["NO_MODULE", "ModuleTable", "Tree", "by_module"]
 
@@ -95,7 +95,7 @@ class ModuleTable(EventTable):
 
         row_limit: number of modules to print, those with the largest total times; -1 for all. time_unit: as in table().
         """
-        return tree_view.render(self.largest(row_limit), time_unit)
+        return upward.rooms.tree_text(self.largest(row_limit), time_unit)
 
     def _select(self, indices: Iterable[int]) -> ModuleTable:
         chosen = super()._select(indices)
@@ -127,4 +127,4 @@ def by_module(table: EventTable, modules: Sequence[int | None], tree: Tree) -> M
     }
     names, *columns = ([values[group] for group in order] for values in labels.values())
     plain = table.with_rows({**rows[group], "key": name} for group, name in zip(order, names, strict=True))
-    return ModuleTable(plain._sources, {**plain._meta, "groups": dict(zip(list(labels)[1:], columns, strict=True))})
+    return ModuleTable(plain._sources, plain.facts, groups=dict(zip(list(labels)[1:], columns, strict=True)))

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from flopscope import _core
-from flopscope.results.stacks import source_folders
+from flopscope.support.package import source_folders
 
 if TYPE_CHECKING:
     from flopscope._core import Store
