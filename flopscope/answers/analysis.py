@@ -360,17 +360,12 @@ class Analysis:
         """Return (kind, name) of an event and of those around it, innermost first."""
         return self.core.enclosing(event) if event >= 0 else []
 
-    @cached_property
-    def _named(self) -> tuple[npt.NDArray[np.int64], Mapping[str, int]]:
-        """The name of each event, and the number of each name."""
-        columns, names, *_ = self.core.events()
-        return columns["name"], {name: number for number, name in enumerate(names)}
-
     def described(self, name: str) -> Sequence[tuple[int, Sequence[Any]]]:
         """Return (event, recorded arguments) of the calls of an op of that name, of many an even sample."""
         if name not in self._described:
-            column, numbers = self._named
-            events = np.flatnonzero(column == numbers.get(name, -1))[:: 1 + len(column) // MOST_DESCRIBED].tolist()
+            columns, texts, *_ = self.events
+            of_name = columns["name"] == (texts.index(name) if name in texts else -2)
+            events = np.flatnonzero(of_name)[:: 1 + len(of_name) // MOST_DESCRIBED].tolist()
             pairs = ((event, self.core.arguments(event)) for event in events)
             self._described[name] = [(event, given) for event, given in pairs if given]
         return self._described[name]

@@ -363,9 +363,9 @@ class _Run:
         """Return the device work of one step in the order of its launches."""
         from flopscope.results.replaced import middle_step, pieces_of
 
-        if self.results is None or self.analysis is None or not self.analysis.steps:
+        if self.analysis is None or not self.analysis.steps:
             return []
-        return pieces_of(Results.events(self.results), self.analysis.steps[middle_step(self.analysis)], by_kernel)
+        return pieces_of(self.analysis, self.analysis.steps[middle_step(self.analysis)], by_kernel)
 
     def sides(self, by: By) -> dict[Key, Side]:
         """Return a side for each name, or name and shapes; rows with the same key are summed."""

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from flopscope.results.categories import OTHER, category_of
-from flopscope.support.core_values import UNKNOWN_TIME, WORK
+from flopscope.support.core_values import WORK
 
 if TYPE_CHECKING:
     from flopscope.answers.analysis import Analysis, Step
-    from flopscope.results.categories import OTHER, category_of
-from flopscope.results.events import EventList
 
 __all__ = ["Piece", "middle_step", "pieces_of", "replacements"]
 
@@ -47,51 +47,37 @@ def middle_step(analysis: Analysis) -> int:
     return order[(len(order) - 1) // 2]
 
 
-def pieces_of(events: EventList, step: Step, by_kernel: bool) -> list[Piece]:
+def pieces_of(analysis: Analysis, step: Step, by_kernel: bool) -> list[Piece]:
     """Return the device work launched in a step, in the order of the launches."""
-    columns, kinds = events._columns, events._kinds
-    kind, launcher, start, parent = (columns[name].tolist() for name in ("kind", "launcher", "start", "parent"))
-    names = columns["name"].tolist()
-    work = {number for number, name in enumerate(kinds) if name in WORK}
-    memory: dict[int, tuple[str, ...]] = {-1: ()}
-
-    def name_of(event: int) -> str:
-        if kinds[kind[event]] == "step":
-            return STEP
-        return events._names[names[event]] if names[event] >= 0 else ""
-
-    def around(event: int) -> tuple[str, ...]:
-        path = []
-        while event not in memory:
-            path.append(event)
-            event = parent[event]
-        for inner in reversed(path):
-            outer, name = memory[event], name_of(inner)
-            named = (kinds[kind[inner]] == "range" and not name.startswith(OWN_RANGES)) or name.startswith(MODULE)
-            memory[inner] = (*outer, name) if named else outer
-            event = inner
-        return memory[event]
-
-    begin, end = _span(events, step, columns, names, kind, kinds)
-    found = [
-        (start[launcher[i]], start[i], i)
-        for i in range(len(kind))
-        if kind[i] in work and launcher[i] >= 0 and begin <= start[launcher[i]] < end
-    ]
-    return [
-        Piece(name_of(i if by_kernel else launcher[i]), around(launcher[i])) for *_, i in sorted(found)[:MOST_PIECES]
-    ]
+    columns, texts, kinds, _ = analysis.events
+    event = np.flatnonzero(np.isin(columns["kind"], list(map(kinds.index, WORK))) & (columns["launcher"] >= 0))
+    launcher = columns["launcher"][event]
+    start, launched = columns["start"][event], columns["start"][launcher]
+    begin, end = _span(analysis, step)
+    order = np.lexsort((start, launched))
+    order = order[(begin <= launched[order]) & (launched[order] < end)][:MOST_PIECES]
+    pieces = []
+    for work, call in zip(event[order].tolist(), launcher[order].tolist(), strict=True):
+        (kind, name), *_ = around = analysis.enclosing(call)
+        key = texts[columns["name"][work]] if by_kernel else STEP if kind == "step" else name
+        pieces.append(Piece(key, tuple(name for kind, name in reversed(around) if _is_part(kind, name))))
+    return pieces
 
 
-def _span(
-    events: EventList, step: Step, columns: Mapping[str, Any], names: list[int], kind: list[int], kinds: Sequence[str]
-) -> tuple[float, float]:
+def _is_part(kind: str, name: str) -> bool:
+    """Return whether an event is a range of the program's own or a module."""
+    return (kind == "range" and not name.startswith(OWN_RANGES)) or name.startswith(MODULE)
+
+
+def _span(analysis: Analysis, step: Step) -> tuple[float, float]:
     """Return when the step began and ended on the host, in ns; of a profile without steps, always."""
-    for i in range(len(kind)):
-        if kinds[kind[i]] == "step" and not columns["on_device"][i] and events._names[names[i]] == step.name:
-            begin, duration = int(columns["start"][i]), int(columns["duration"][i])
-            return begin, math.inf if duration == UNKNOWN_TIME else begin + duration
-    return -math.inf, math.inf
+    columns, texts, kinds, missing = analysis.events
+    marks = np.flatnonzero((columns["kind"] == kinds.index("step")) & (columns["on_device"] == 0)).tolist()
+    mark = next((mark for mark in marks if texts[columns["name"][mark]] == step.name), None)
+    if mark is None:
+        return -math.inf, math.inf
+    begin, duration = int(columns["start"][mark]), int(columns["duration"][mark])
+    return begin, math.inf if duration == missing else begin + duration
 
 
 def replacements(
