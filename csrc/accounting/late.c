@@ -153,7 +153,7 @@ fs_status fs_named_calls_find(fs_named_calls *calls, const fs_store *store, cons
     *calls = (fs_named_calls){0};
     FS_TRY(fs_steps_find(&steps, store, err));
     fs_status status = list_calls(calls, store, &steps, names, err);
-    if (status == FS_OK) status = find_works(store, on_device, works, err);
+    if (status == FS_OK && calls->count > 0) status = find_works(store, on_device, works, err);
     for (int device = 0; status == FS_OK && device < DEVICES; device++)
         status = add_idle(calls, &works[device], are_marked(&steps), err);
     clear_works(works);
