@@ -48,6 +48,43 @@ static bool are_marked(const fs_steps *steps)
     return steps->count > 0 && steps->steps[0].name != FS_NONE;
 }
 
+/* Disjoint ascending times, and how much lies before each: an overlap costs a search, however many times lie in it. */
+typedef struct {
+    fs_intervals list;
+    int64_t *before; /* one more than the list has */
+} coverage;
+
+static void clear_coverage(coverage *of)
+{
+    fs_intervals_clear(&of->list);
+    fs_free(of->before);
+    of->before = NULL;
+}
+
+static fs_status measure(coverage *of, fs_error *err)
+{
+    FS_TRY(fs_intervals_unite(&of->list, err));
+    of->before = fs_calloc(of->list.count + (size_t)1, sizeof *of->before);
+    if (of->before == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to measure %u times", of->list.count);
+    for (uint32_t i = 0; i < of->list.count; i++) {
+        const fs_interval *item = &of->list.items[i];
+        of->before[i + 1] = fs_add_saturated(of->before[i], fs_sub_saturated(item->end, item->begin));
+    }
+    return FS_OK;
+}
+
+static int64_t covered_until(const coverage *of, int64_t time)
+{
+    uint32_t i = fs_intervals_first_after(&of->list, time);
+    bool within = i < of->list.count && of->list.items[i].begin < time;
+    return fs_add_saturated(of->before[i], within ? fs_sub_saturated(time, of->list.items[i].begin) : 0);
+}
+
+static int64_t overlap(const coverage *of, int64_t begin, int64_t end)
+{
+    return end > begin ? covered_until(of, end) - covered_until(of, begin) : 0;
+}
+
 /* Return the index of the step that includes a time, or -1. */
 static int64_t step_at(const fs_steps *steps, int64_t time)
 {
@@ -131,18 +168,20 @@ static fs_status add_idle(fs_named_calls *calls, fs_intervals *works, bool has_s
 {
     if (works->count == 0) return FS_OK;
     int64_t first = works->items[0].begin, last = works->items[works->count - 1].begin;
-    uint32_t cursor = 0;
-    FS_TRY(fs_intervals_unite(works, err));
-    for (uint32_t i = 0; i < calls->count; i++) {
+    coverage busy = {.list = *works};
+    *works = (fs_intervals){0};
+    fs_status status = measure(&busy, err);
+    for (uint32_t i = 0; status == FS_OK && i < calls->count; i++) {
         fs_named_call *call = &calls->items[i];
         int64_t low = call->start, high = fs_add_saturated(call->start, call->duration);
         call->unused |= low >= last;
         if (!has_steps && low < first) low = first;
         if (!has_steps && high > last) high = last;
         if (low >= high) continue;
-        fs_add_to(&call->idle, fs_sub_saturated(high, low) - fs_intervals_overlap(works, &cursor, low, high));
+        fs_add_to(&call->idle, fs_sub_saturated(fs_sub_saturated(high, low), overlap(&busy, low, high)));
     }
-    return FS_OK;
+    clear_coverage(&busy);
+    return status;
 }
 
 fs_status fs_named_calls_find(fs_named_calls *calls, const fs_store *store, const uint8_t *names, bool on_device,
@@ -227,12 +266,6 @@ static void drop_empty(fs_late_sums *sums)
     sums->count = count;
 }
 
-static int64_t overlap(const fs_intervals *list, int64_t begin, int64_t end)
-{
-    uint32_t cursor = fs_intervals_first_after(list, begin);
-    return end > begin ? fs_intervals_overlap(list, &cursor, begin, end) : 0;
-}
-
 /* Whether an event on the host, whose time is known, is one of `names`, or counts in spite of its name. */
 typedef bool (*host_filter)(const fs_chunk *chunk, uint32_t at, const uint8_t *names);
 
@@ -254,7 +287,7 @@ static bool has_other_cause(const fs_chunk *chunk, uint32_t at, const uint8_t *n
 }
 
 /* The union of the events that a filter accepts. `ends`: of all events, or NULL. */
-static fs_status find_host(fs_intervals *list, const fs_store *store, host_filter filter, const uint8_t *names,
+static fs_status find_host(coverage *found, const fs_store *store, host_filter filter, const uint8_t *names,
                            const int64_t *ends, fs_error *err)
 {
     const fs_chunk *chunk = NULL;
@@ -263,24 +296,25 @@ static fs_status find_host(fs_intervals *list, const fs_store *store, host_filte
         FS_POLL(i, err);
         chunk = fs_event_next_chunk(store, i, chunk, &at);
         if (!is_known(chunk, at) || is_on_device(chunk, at) || !filter(chunk, at, names)) continue;
-        FS_TRY(fs_intervals_cover(list, chunk->start[at], ends ? ends[i] : end_of(chunk, at), err));
+        FS_TRY(fs_intervals_cover(&found->list, chunk->start[at], ends ? ends[i] : end_of(chunk, at), err));
     }
-    return fs_intervals_unite(list, err);
+    return measure(found, err);
 }
 
 fs_status fs_late_within(fs_late_sums *sums, const fs_store *store, uint32_t first_step, const uint8_t *names,
                          fs_error *err)
 {
-    fs_intervals late = {0}, calls = {0};
+    fs_intervals late = {0};
+    coverage calls = {0};
     FS_TRY(make_sums(sums, store, err));
     fs_status status = find_host(&calls, store, is_named, names, NULL, err);
-    if (status == FS_OK && calls.count > 0) status = find_late(&late, store, first_step, err);
+    if (status == FS_OK && calls.list.count > 0) status = find_late(&late, store, first_step, err);
     for (uint32_t i = 0; status == FS_OK && i < late.count; i++) {
         const fs_interval *item = &late.items[i];
         add_sum(sums, op_name(store, item->tag), false, overlap(&calls, item->begin, item->end));
     }
     drop_empty(sums);
-    fs_intervals_clear(&calls);
+    clear_coverage(&calls);
     fs_intervals_clear(&late);
     return status;
 }
@@ -291,18 +325,17 @@ typedef struct {
     const fs_store *store;
     const fs_late_request *request;
     uint32_t count, lane_count;
-    int64_t *ends;         /* by event: where it ends, at the latest with its parent, as clocks are not exact */
-    int64_t *own;          /* by event: its time within late times of its thread, less that of its children */
-    uint8_t *launching;    /* by event: whether it, or an event within, launched work */
-    fs_intervals *threads; /* by lane: the late times that it ended */
-    fs_intervals other;    /* times with another cause */
+    int64_t *ends;      /* by event: where it ends, at the latest with its parent, as clocks are not exact */
+    int64_t *own;       /* by event: its time within late times of its thread, less that of its children */
+    uint8_t *launching; /* by event: whether it, or an event within, launched work */
+    coverage *threads;  /* by lane: the late times that it ended */
+    coverage other;     /* times with another cause */
 } spending;
 
 static void clear_spending(spending *of)
 {
-    for (uint32_t lane = 0; of->threads != NULL && lane < of->lane_count; lane++)
-        fs_intervals_clear(&of->threads[lane]);
-    fs_intervals_clear(&of->other);
+    for (uint32_t lane = 0; of->threads != NULL && lane < of->lane_count; lane++) clear_coverage(&of->threads[lane]);
+    clear_coverage(&of->other);
     fs_free(of->threads);
     fs_free(of->launching);
     fs_free(of->own);
@@ -361,13 +394,15 @@ static fs_status add_left(spending *of, const fs_interval *late, fs_error *err)
     bool wanted = of->request->ops[name != FS_NONE ? name : fs_store_name_count(of->store)];
     if (!wanted || lane == FS_NONE || length <= of->request->least) return FS_OK;
     if (length - overlap(&of->other, begin, late->end) <= of->request->least) return FS_OK;
-    uint32_t i = fs_intervals_first_after(&of->other, begin);
-    for (; i < of->other.count && of->other.items[i].begin < late->end; i++) {
-        const fs_interval *taken = &of->other.items[i];
-        if (taken->begin > begin) FS_TRY(fs_intervals_add(&of->threads[lane], begin, taken->begin, late->tag, err));
+    fs_intervals *thread = &of->threads[lane].list;
+    const fs_intervals *other = &of->other.list;
+    uint32_t i = fs_intervals_first_after(other, begin);
+    for (; i < other->count && other->items[i].begin < late->end; i++) {
+        const fs_interval *taken = &other->items[i];
+        if (taken->begin > begin) FS_TRY(fs_intervals_add(thread, begin, taken->begin, late->tag, err));
         begin = taken->end;
     }
-    return begin < late->end ? fs_intervals_add(&of->threads[lane], begin, late->end, late->tag, err) : FS_OK;
+    return begin < late->end ? fs_intervals_add(thread, begin, late->end, late->tag, err) : FS_OK;
 }
 
 static fs_status find_threads(spending *of, fs_error *err)
@@ -375,8 +410,7 @@ static fs_status find_threads(spending *of, fs_error *err)
     fs_intervals late = {0};
     fs_status status = find_late(&late, of->store, of->request->first_step, err);
     for (uint32_t i = 0; status == FS_OK && i < late.count; i++) status = add_left(of, &late.items[i], err);
-    for (uint32_t lane = 0; status == FS_OK && lane < of->lane_count; lane++)
-        status = fs_intervals_unite(&of->threads[lane], err);
+    for (uint32_t lane = 0; status == FS_OK && lane < of->lane_count; lane++) status = measure(&of->threads[lane], err);
     fs_intervals_clear(&late);
     return status;
 }
@@ -389,11 +423,11 @@ static fs_status find_own(spending *of, fs_error *err)
         FS_POLL(i, err);
         chunk = fs_event_next_chunk(of->store, i, chunk, &at);
         uint32_t lane = chunk->lane[at], parent = parent_of(chunk, at, i);
-        if (lane == FS_NONE || of->threads[lane].count == 0 || !is_known(chunk, at) || is_on_device(chunk, at))
+        if (lane == FS_NONE || of->threads[lane].list.count == 0 || !is_known(chunk, at) || is_on_device(chunk, at))
             continue;
         int64_t time = overlap(&of->threads[lane], chunk->start[at], of->ends[i]);
-        of->own[i] += time;
-        if (parent != FS_NONE && FS_EVENT_AT(of->store, parent, lane) == lane) of->own[parent] -= time;
+        fs_add_to(&of->own[i], time);
+        if (parent != FS_NONE && FS_EVENT_AT(of->store, parent, lane) == lane) fs_take_from(&of->own[parent], time);
     }
     return FS_OK;
 }
