@@ -11,15 +11,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import Any
 
 import numpy as np
 
+from flopscope.answers.analysis import Analysis, Step
 from flopscope.results.categories import OTHER, category_of
 from flopscope.support.core_values import WORK
-
-if TYPE_CHECKING:
-    from flopscope.answers.analysis import Analysis, Step
 
 __all__ = ["Piece", "middle_step", "pieces_of", "replacements"]
 
@@ -49,35 +48,42 @@ def middle_step(analysis: Analysis) -> int:
 
 def pieces_of(analysis: Analysis, step: Step, by_kernel: bool) -> list[Piece]:
     """Return the device work launched in a step, in the order of the launches."""
-    columns, texts, kinds, _ = analysis.events
-    event = np.flatnonzero(np.isin(columns["kind"], list(map(kinds.index, WORK))) & (columns["launcher"] >= 0))
-    launcher = columns["launcher"][event]
-    start, launched = columns["start"][event], columns["start"][launcher]
+    columns, names, kinds, _ = analysis.events
+    is_work = np.isin(columns["kind"], [kinds.index(kind) for kind in WORK]) & (columns["launcher"] >= 0)
+    work = np.flatnonzero(is_work)
+    launched = columns["start"][columns["launcher"][work]]
     begin, end = _span(analysis, step)
-    order = np.lexsort((start, launched))
-    order = order[(begin <= launched[order]) & (launched[order] < end)][:MOST_PIECES]
-    pieces = []
-    for work, call in zip(event[order].tolist(), launcher[order].tolist(), strict=True):
-        (kind, name), *_ = around = analysis.enclosing(call)
-        key = texts[columns["name"][work]] if by_kernel else STEP if kind == "step" else name
-        pieces.append(Piece(key, tuple(name for kind, name in reversed(around) if _is_part(kind, name))))
-    return pieces
+    inside = (launched >= begin) & (launched < end)
+    work, launched = work[inside], launched[inside]
+    order = np.lexsort((columns["start"][work], launched))[:MOST_PIECES]
+    steps = columns["kind"] == kinds.index("step")
+
+    def name_of(event: int) -> str:
+        number = columns["name"][event]
+        return STEP if steps[event] else names[number] if number >= 0 else ""
+
+    @cache
+    def around(event: int) -> tuple[str, ...]:
+        outward = analysis.enclosing(event)
+        return tuple(name for kind, name in reversed(outward) if _is_part(kind, name))
+
+    pairs = ((event, int(columns["launcher"][event])) for event in work[order].tolist())
+    return [Piece(name_of(event if by_kernel else launcher), around(launcher)) for event, launcher in pairs]
 
 
 def _is_part(kind: str, name: str) -> bool:
-    """Return whether an event is a range of the program's own or a module."""
+    """Return whether what encloses a launch names a part of the program."""
     return (kind == "range" and not name.startswith(OWN_RANGES)) or name.startswith(MODULE)
 
 
 def _span(analysis: Analysis, step: Step) -> tuple[float, float]:
     """Return when the step began and ended on the host, in ns; of a profile without steps, always."""
-    columns, texts, kinds, missing = analysis.events
-    marks = np.flatnonzero((columns["kind"] == kinds.index("step")) & (columns["on_device"] == 0)).tolist()
-    mark = next((mark for mark in marks if texts[columns["name"][mark]] == step.name), None)
-    if mark is None:
-        return -math.inf, math.inf
-    begin, duration = int(columns["start"][mark]), int(columns["duration"][mark])
-    return begin, math.inf if duration == missing else begin + duration
+    columns, names, kinds, unknown = analysis.events
+    for event in np.flatnonzero((columns["kind"] == kinds.index("step")) & (columns["on_device"] == 0)).tolist():
+        if names[columns["name"][event]] == step.name:
+            begin, duration = int(columns["start"][event]), int(columns["duration"][event])
+            return begin, math.inf if duration == unknown else begin + duration
+    return -math.inf, math.inf
 
 
 def replacements(
@@ -127,16 +133,13 @@ def _join_rest(groups: _Groups, a: Sequence[Piece], b: Sequence[Piece], shared: 
         for piece in pieces
         if piece.name not in matched
     }
-    paired = {("a" if side == 0 else "b", name) for pair in groups.pairs() for side in (0, 1) for name in pair[side]}
     for number in (0, 1):
+        paired = {(run, name) for pair in groups.pairs() for run, side in zip("ab", pair, strict=True) for name in side}
         for item in sorted(alone.keys() - paired):
             at = alone[item][number]
             other = [one for one in alone if one[0] != item[0] and alone[one][number] == at]
             if at and other:
                 groups.join(item, min(other, key=lambda one: (one not in paired, one)))
-        paired = {
-            ("a" if side == 0 else "b", name) for pair in groups.pairs() for side in (0, 1) for name in pair[side]
-        }
 
 
 def _kind(name: str) -> str:
