@@ -1,7 +1,7 @@
 /* A cell's time beyond its ideal belongs to one part: that of its class if it does not compute, else that of what
  * bounds its row. So cells of a row whose work is known only in some calls have two parts, and are two ops: an op is
  * what has one device, one row and one part. Work of no row is of an op for each kernel. */
-#include "accounting/parts.h"
+#include "accounting/cell_parts.h"
 
 #include <math.h>
 
@@ -35,7 +35,7 @@ static int64_t part_of(const fs_cell *cell, const fs_table *table)
     return row->bound == FS_BOUND_INEFFICIENT && computes ? FS_PART_compute : bound_parts[row->bound];
 }
 
-fs_status fs_parts_find(fs_accounting *accounting, const fs_table *table, fs_error *err)
+fs_status fs_cell_parts_find(fs_accounting *accounting, const fs_table *table, fs_error *err)
 {
     fs_status status = FS_OK;
     fs_intern ops = {0}; /* ids are in order of first use */
