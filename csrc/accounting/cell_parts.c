@@ -4,6 +4,7 @@
 #include "accounting/cell_parts.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/intern.h"
 
@@ -13,36 +14,41 @@ static const uint8_t class_parts[FS_WORK_CLASS_COUNT] = {
     [FS_WORK_COPY] = FS_PART_copy,
 };
 
-static const uint8_t bound_parts[FS_BOUND_COUNT] = {
-    [FS_BOUND_UNKNOWN] = FS_PART_unmodelled, [FS_BOUND_COMPUTE] = FS_PART_compute,
-    [FS_BOUND_MEMORY] = FS_PART_memory,      [FS_BOUND_LAUNCH] = FS_PART_launch,
-    [FS_BOUND_LATENCY] = FS_PART_latency,    [FS_BOUND_INEFFICIENT] = FS_PART_memory, /* or compute */
-    [FS_BOUND_CACHE] = FS_PART_memory,
-};
-
 static const uint8_t cause_parts[FS_IDLE_CAUSE_COUNT] = {
 #define CAUSE_PART(NAME, name, part, label, prose) [FS_IDLE_##NAME] = FS_PART_##part,
     FS_IDLE_CAUSE_LIST(CAUSE_PART)
 #undef CAUSE_PART
 };
 
-/* What is inefficient belongs to the larger term of its roofline. */
-static int64_t part_of(const fs_cell *cell, const fs_table *table)
+/* The part of each bound, which bounds.def names; FS_PART_COUNT: that of the larger term of the roofline. */
+static void find_bound_parts(uint8_t parts[FS_BOUND_COUNT])
+{
+    for (int bound = 0; bound < FS_BOUND_COUNT; bound++) {
+        parts[bound] = 0;
+        while (parts[bound] < FS_PART_COUNT && strcmp(fs_parts[parts[bound]].name, fs_bounds[bound].part) != 0)
+            parts[bound]++;
+    }
+}
+
+static int64_t part_of(const fs_cell *cell, const fs_table *table, const uint8_t bound_parts[FS_BOUND_COUNT])
 {
     if (cell->class != FS_WORK_COMPUTATION || cell->ideal < 0 || cell->row < 0) return class_parts[cell->class];
     const fs_row *row = &table->rows[cell->row];
     bool computes = row->pct_peak_flops > row->pct_peak_bandwidth || isnan(row->pct_peak_bandwidth);
-    return row->bound == FS_BOUND_INEFFICIENT && computes ? FS_PART_compute : bound_parts[row->bound];
+    if (bound_parts[row->bound] < FS_PART_COUNT) return bound_parts[row->bound];
+    return computes ? FS_PART_compute : FS_PART_memory;
 }
 
 fs_status fs_cell_parts_find(fs_accounting *accounting, const fs_table *table, fs_error *err)
 {
     fs_status status = FS_OK;
     fs_intern ops = {0}; /* ids are in order of first use */
+    uint8_t bound_parts[FS_BOUND_COUNT];
+    find_bound_parts(bound_parts);
     for (uint32_t i = 0; status == FS_OK && i < accounting->cell_count; i++) {
         fs_cell *cell = &accounting->cells[i];
         uint32_t op;
-        cell->part = part_of(cell, table);
+        cell->part = part_of(cell, table, bound_parts);
         const int64_t key[] = {cell->device, cell->row, cell->row < 0 ? cell->kernel : -1, cell->part};
         status = fs_intern_bytes(&ops, key, sizeof key, &op, err);
         cell->op = op;

@@ -32,7 +32,7 @@ AUTOGRAD = "autograd::engine::evaluate_function: "
 CLASSES, CAUSES = _core.work_classes, _core.idle_causes
 IDLE_PARTS = _core.idle_parts
 """The part of the accounting to which each cause of idleness belongs."""
-PARTS = _core.parts
+PARTS = tuple(_core.parts)
 WORK_PARTS = tuple(part for part in PARTS if part not in IDLE_PARTS)
 _OF_OP = ("device", "row", "kernel", "part", "event", "op")
 MOST_DESCRIBED = 1_000_000

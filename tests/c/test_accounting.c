@@ -61,12 +61,12 @@ static void check_parts(const account *of)
     static const char *const by_class[] = {"", "communication", "copy"};
     for (uint32_t i = 0; i < of->found.gap_count; i++) {
         const fs_gap *gap = &of->found.gaps[i];
-        CHECK(strcmp(fs_part_names[gap->part], fs_idle_cause_parts[gap->cause]) == 0);
+        CHECK(strcmp(fs_parts[gap->part].name, fs_idle_cause_parts[gap->cause]) == 0);
     }
     for (uint32_t i = 0; i < of->found.cell_count; i++) {
         const fs_cell *cell = &of->found.cells[i];
-        const char *part = fs_part_names[cell->part];
-        const char *bound = cell->row >= 0 ? fs_bound_names[of->table->rows[cell->row].bound] : "unknown";
+        const char *part = fs_parts[cell->part].name;
+        const char *bound = cell->row >= 0 ? fs_bounds[of->table->rows[cell->row].bound].name : "unknown";
         if (cell->class > 0) CHECK(strcmp(part, by_class[cell->class]) == 0);
         else if (cell->ideal < 0 || strcmp(bound, "unknown") == 0) CHECK(strcmp(part, "unmodelled") == 0);
         else if (strcmp(bound, "inefficient") != 0) CHECK(strcmp(part, strcmp(bound, "cache") ? bound : "memory") == 0);
