@@ -151,7 +151,7 @@ def test_no_peaks_are_measured_for_an_overview(monkeypatch: pytest.MonkeyPatch) 
     assert "peaks are measured" not in prof._repr_html_()
 
 
-@pytest.mark.parametrize("fails", ["_analysis", "key_averages"])
+@pytest.mark.parametrize("fails", ["_recorded", "key_averages"])
 def test_an_error_becomes_text(fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = fs.load_trace(TRACES[0])
 
@@ -284,5 +284,5 @@ def test_a_measurement_that_fails_to_format_does_not_raise(monkeypatch: pytest.M
     def fail(*arguments: Any) -> Callable[..., None]:
         raise ValueError("no")
 
-    monkeypatch.setattr(type(MEASURED), "_facts", fail)
+    monkeypatch.setattr(type(MEASURED), "facts", fail)
     assert "measurement of neg: no" in Page(MEASURED._repr_html_()).text
