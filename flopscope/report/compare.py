@@ -11,9 +11,9 @@ import numpy as np
 from flopscope.answers.accounting import accounting_columns, part_times
 from flopscope.answers.analysis import PARTS
 from flopscope.report import overview
-from flopscope.report.encode import Columns
+from flopscope.report.encode import Columns, sentence
 from flopscope.report.page import Page
-from flopscope.report.profile import Profile
+from flopscope.report.profile import Profile, steps_text
 from flopscope.views.waterfall import label_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def section(comparison: Comparison, columns: Columns) -> dict[str, Any]:
         "time": list(comparison.time),
         "unrecorded": list(comparison.unrecorded),
         "slowdown_pct": comparison.slowdown_pct,
-        "verdict": list(comparison.verdict),
+        "verdict": [*map(sentence, comparison.verdict)],
         "parts": _parts(comparison),
         "steps": [None if profile is None else _steps(profile, columns) for profile in profiles],
         "total": _row(comparison.total_change),
@@ -79,8 +79,8 @@ def _overview(comparison: Comparison, which: int, profile: Profile, columns: Col
         places = range(middle, len(analysis.steps) * len(analysis.devices), len(analysis.steps))
         shares = {name: math.fsum(found[name][place] for place in places) / len(places) for name in ("mfu", "mbu")}
         whole = {**content["accounting"]["whole"], "total": comparison.time[which], **parts, **shares}
-        of = f"median of {profile.steps} steps" if profile.steps > 1 else "the only one"
-        content["accounting"] = {**content["accounting"], "whole": whole, "per": 1, "of": of, "devices": 1}
+        of = steps_text("median", str(profile.steps), profile.steps)
+        content["accounting"] = {**content["accounting"], "whole": whole, "per": 1, **of, "devices": 1}
         content["recording"] = {**content["recording"], "unobserved": comparison.unrecorded[which]}
     return content
 
@@ -149,7 +149,7 @@ def _changes(changes: Sequence[Change], columns: Columns) -> dict[str, Any]:
         "parent": columns.add(np.array([parent for _, parent in shown], dtype=np.int64)),
         "name": columns.texts(change.name for change, _ in shown),
         "cause": columns.texts(change.cause for change, _ in shown),
-        "why": columns.texts(change.why for change, _ in shown),
+        "why": columns.texts(sentence(change.why) for change, _ in shown),
         "unit_a": columns.texts(change.a.unit if change.a else None for change, _ in shown),
         "unit_b": columns.texts(change.b.unit if change.b else None for change, _ in shown),
         "numbers": {name: columns.add(np.array(values, dtype=np.float64)) for name, values in numbers.items()},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flopscope.report.encode import Columns
+from flopscope.report.encode import Columns, sentence
 from flopscope.report.page import Page
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def measurement_page(measurement: Measurement, peaks: Mapping[str, Peaks], title
     page.sections["measurement"] = {
         "kind": "measurement",
         "verdict": measurement.verdict,
-        "facts": [*measurement._facts().items()],
-        "notes": [*measurement.notes, *([measurement.why_unknown] if measurement.why_unknown else [])],
+        "facts": [[name, sentence(text)] for name, text in measurement._facts().items()],
+        "notes": [*map(sentence, filter(None, [*measurement.notes, measurement.why_unknown]))],
         "samples": _samples(measurement, columns),
         "statistics": {name: getattr(measurement, name) for name in _STATISTICS},
         "ci": list(measurement.ci),
@@ -105,7 +105,7 @@ def times_page(times: TimesCompared, title: str | None = None) -> Page:
         "names": [times.f_name, times.g_name],
         "timing_source": times.timing_source,
         "device": times.device,
-        "notes": list(times.notes),
+        "notes": [*map(sentence, times.notes)],
         "ratios": page.columns.add(np.array(times.ratios[:MOST_SAMPLES], dtype=np.float64)),
     }
     return page

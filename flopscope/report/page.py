@@ -12,7 +12,7 @@ from importlib import resources
 from typing import Any
 
 from flopscope import _core
-from flopscope.report.encode import Columns, cut, json_text
+from flopscope.report.encode import Columns, cut, json_text, sentence
 from flopscope.report.rows import REASONS
 from flopscope.support.files import replacing
 from flopscope.support.package import VERSION
@@ -146,8 +146,8 @@ def render(page: Page) -> Iterator[str]:
     yield from template.generate(
         title=cut(page.title),
         subtitle=cut(page.subtitle),
-        headline=cut(page.headline),
-        lead=cut(page.lead),
+        headline=sentence(cut(page.headline)),
+        lead=sentence(cut(page.lead)),
         version=VERSION,
         made=page.made.strftime("%Y-%m-%d %H:%M UTC"),
         policy=_policy(style, early, script),

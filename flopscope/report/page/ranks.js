@@ -205,7 +205,7 @@
                           el(
                               "li",
                               {},
-                              format.sentence(one.what),
+                              one.what,
                               " ",
                               el("span", { class: "note", text: one.action }),
                               " ",
@@ -264,7 +264,7 @@
                         "p",
                         { class: "todo" },
                         el("strong", { text: "What to do: " }),
-                        format.sentence(data.findings[0].action),
+                        data.findings[0].action,
                     ),
                 );
             }
@@ -296,7 +296,7 @@
                     el(
                         "ul",
                         { class: "notes" },
-                        notes.map((text) => el("li", { text: format.sentence(text) })),
+                        notes.map((text) => el("li", { text })),
                     ),
                 );
             }
