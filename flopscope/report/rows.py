@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import accumulate, groupby
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flopscope.report.encode import Columns
-from flopscope.support.safe import printable
 from flopscope.support.units import plural
-from flopscope.views.columns import COLUMNS as SEEN
+from flopscope.views.columns import SEEN, shapes_text
 from flopscope.views.entries import kind_of
 
 if TYPE_CHECKING:
@@ -52,9 +51,7 @@ def group_of(name: str) -> str:
 
 def header_of(name: str) -> str:
     """Return the header of a column: that of printed tables, or its name in words."""
-    seen = next(
-        (c.fit.header for c in SEEN if c.attribute == name and c.fit is not None and "%" not in c.fit.header), None
-    )
+    seen = next((c.fitted_header for c in SEEN if c.attribute == name and "%" not in c.fitted_header), None)
     special = {
         "pct_roofline": "% roof",
         "flops_total": "FLOPs total",
@@ -77,20 +74,9 @@ def tensor_text(shapes: Sequence[Any]) -> str:
     Three and more equal ones in a row are written once, ``64x32 (4 times)``, and a list of tensors is in brackets.
     Arguments without dimensions are counted: numbers, flags, what was not given, lists whose sizes were not recorded.
     """
-    texts = [_shape_text(shape) for shape in shapes if shape not in ((), [])]
-    runs = ((text, len([*run])) for text, run in groupby(texts))
-    parts = [f"{text} ({n} times)" if n > 2 else " ".join([text] * n) for text, n in runs]
-    others = len(shapes) - len(texts)
-    rest = [plural(others, "other" if texts else "argument")] if others else []
-    return ", ".join([*filter(None, [" ".join(parts)]), *rest])
-
-
-def _shape_text(shape: Any) -> str:
-    if not isinstance(shape, list | tuple):
-        return printable(str(shape))
-    if any(isinstance(part, list | tuple) for part in shape):
-        return f"({tensor_text(shape)})"
-    return "x".join(printable(str(part)) for part in shape)
+    text = shapes_text(shapes, "{text} ({count} times)", tensor_text)
+    others = sum(shape in ((), []) for shape in shapes)
+    return ", ".join(filter(None, [text, plural(others, "other" if text else "argument") if others else ""]))
 
 
 REASONS = (  # why the limit of a row is unknown: a few words, and a sentence

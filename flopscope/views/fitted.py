@@ -16,7 +16,7 @@ from flopscope.support.cutting import cut_apart, cut_middle
 from flopscope.support.kernel_names import short_names
 from flopscope.support.messages import Messages
 from flopscope.support.safe import printable
-from flopscope.views.columns import COLUMNS, NOTHING, Fit, ViewColumn, columns_of, find_columns, tells
+from flopscope.views.columns import NOTHING, SEEN, ViewColumn, columns_of, find_columns, tells
 from flopscope.views.entries import NO_OP, Entry, Listing, list_entries
 from flopscope.views.notes import footnotes
 
@@ -113,12 +113,6 @@ class FittedColumn:
     cells: list[str]
 
     @property
-    def fit(self) -> Fit:
-        """How the column is shown."""
-        assert self.column.fit is not None
-        return self.column.fit
-
-    @property
     def is_text(self) -> bool:
         """Whether the cells are names or shapes, which are cut and aligned to the left."""
         return self.column.attribute in TEXTS
@@ -128,9 +122,7 @@ TEXTS = ("key", "group", "input_shapes")
 
 
 def _importance(column: ViewColumn, table: EventTable) -> int:
-    assert column.fit is not None
-    fit = column.fit
-    return fit.importance if table.has_device or fit.on_host is None else fit.on_host
+    return column.importance if table.has_device or column.on_host is None else column.on_host
 
 
 def fit_columns(
@@ -140,12 +132,8 @@ def fit_columns(
 
     width: 0 for all columns in full. names: the columns to show, None for those that fit.
     """
-    if names is None:
-        found = [column for column in COLUMNS if column.fit is not None]
-    else:
-        found = find_columns(["Name", *names])
-    found = columns_of(table.device_type, found)
-    cells = {column.header: [_cell(column.fit, e, table) for e in entries] for column in found if column.fit}
+    found = columns_of(table.device_type, SEEN if names is None else find_columns(["Name", *names]))
+    cells = {column.header: [_cell(column, e, table) for e in entries] for column in found}
     short = short_names(c for e, c in zip(entries, cells["Name"], strict=True) if width and e.row.device_type != "cpu")
     cells["Name"] = [INDENT * e.depth + short.get(c, c) for e, c in zip(entries, cells["Name"], strict=True)]
     if names is None:
@@ -167,15 +155,14 @@ def _is_wanted(column: ViewColumn, cells: Iterable[str], table: EventTable) -> b
     return column.header == "Name" or tells(column, cells)
 
 
-def _cell(fit: Fit, entry: Entry, table: EventTable) -> str:
-    cell = fit.cell(entry.row, table)
+def _cell(column: ViewColumn, entry: Entry, table: EventTable) -> str:
+    cell = column.fitted(entry.row, table)
     bare = entry.depth or entry.row.key == NO_OP  # most columns do not apply to kernels
     return "" if bare and cell in NOTHING else cell
 
 
 def _natural(column: ViewColumn, cells: dict[str, list[str]]) -> int:
-    assert column.fit is not None
-    return max([len(column.fit.header), *map(len, cells[column.header])])
+    return max([len(column.fitted_header), *map(len, cells[column.header])])
 
 
 def _chosen(
@@ -222,7 +209,7 @@ def _block(
 ) -> tuple[list[str], list[Span]]:
     """Return the lines of a table and their colours; ``first`` is the number of lines before it."""
     columns = fit_columns(entries, table, width, names)
-    lines = [_line([c.fit.header for c in columns], columns), dashes(c.width for c in columns)]
+    lines = [_line([c.column.fitted_header for c in columns], columns), dashes(c.width for c in columns)]
     spans: list[Span] = []
     for i, entry in enumerate(entries):
         line = _line([c.cells[i] for c in columns], columns)
@@ -317,8 +304,7 @@ def _tells(header: str, entries: Sequence[Entry], table: EventTable) -> bool:
     if header == "Rank":
         return table.ranks is not None
     (column,) = find_columns([header])
-    fit = column.fit
-    return fit is not None and (header == "Name" or tells(column, (fit.cell(entry.row, table) for entry in entries)))
+    return header == "Name" or tells(column, (column.fitted(entry.row, table) for entry in entries))
 
 
 def notes_of(
