@@ -22,11 +22,10 @@ from flopscope.views.plots import (
     SMALL,
     bound_label,
     draw_legend,
-    level_label,
-    levels_of,
     matplotlib_axes,
     require_matplotlib,
 )
+from flopscope.views.roofs import level_label, memory_of, roofs_of
 
 if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
@@ -135,25 +134,15 @@ class Roof:
 
 def _roofs(scene: Scene, scale: float) -> list[Roof]:
     """Return the level roofs in descending order, and the sloped one."""
-    memory = {source: peaks.bandwidth for source, peaks in scene.peaks.items() if peaks.bandwidth}
+    memory = memory_of(scene.peaks)
     roofs = [
-        Roof(name, rates, {s: rate / memory[s] for s, rate in rates.items() if s in memory}, False, scale)
-        for name, rates in levels_of(scene.peaks, (point.unit for point in scene.points)) or _any_level(scene)
+        Roof(name, rates, ridges, False, scale)
+        for name, rates, ridges in roofs_of(scene.peaks, (point.unit for point in scene.points))
     ]
     if memory:
         ends = {s: max((roof.rates[s] for roof in roofs if s in roof.rates), default=math.nan) for s in memory}
         roofs.append(Roof("memory", memory, {s: ends[s] / memory[s] for s in memory}, True, scale))
     return roofs
-
-
-def _any_level(scene: Scene) -> list[tuple[str, dict[str, float]]]:
-    """Return the level of fp32, or of another unit, for points of unknown units."""
-    known = [unit for peaks in scene.peaks.values() for unit in peaks.flops]
-    unit = "fp32" if "fp32" in known else next(iter(known), None)
-    rates = {
-        source: peaks.flops[unit] for source, peaks in scene.peaks.items() if unit is not None and unit in peaks.flops
-    }
-    return [(str(unit), rates)] if rates else []
 
 
 # Drawing --------------------------------------------------------------------------------------------------------------

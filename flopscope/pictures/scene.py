@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from flopscope.views.roofs import timed_ops
+
 if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
     from flopscope.results.table import EventTable
@@ -121,11 +123,9 @@ def _scene_of_table(table: EventTable, device: str | None, peaks: Any) -> Scene:
     usual = f"{table.device_type}:0" if table.has_device else "cpu"
     named = device or next((name for name in known if name != "cpu"), usual)
     on_device = named != "cpu"
-    rows = [(row, row._own_time(on_device)) for row in table if row.device_type == "cpu" and row.key != "[memory]"]
     points = [
         Point(row.key, us, row.arithmetic_intensity, row.tflops_per_s, row.bound, row.unit)
-        for row, us in rows
-        if us > 0
+        for _, row, us in timed_ops(table, on_device)
     ]
     model = known.get(named, {}).get("name", "")
     notes = _without_op(table, points, on_device)

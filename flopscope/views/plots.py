@@ -7,18 +7,18 @@ distinguish; each has its own marker, so that the plots can also be printed in g
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 from flopscope.support import units
 from flopscope.views.labels import Box, Room, arrange, boxes_of, set_title, shorten, without_tex
+from flopscope.views.roofs import level_label, levels_of, memory_of
 
 if TYPE_CHECKING:
-    from flopscope.hardware.peaks import Peaks
     from flopscope.timing.sweep import Sweep, SweepPoint
 
-__all__ = ["BOUNDS", "level_label", "levels_of", "matplotlib_axes", "plot_sweep", "require_matplotlib"]
+__all__ = ["BOUNDS", "matplotlib_axes", "plot_sweep", "require_matplotlib"]
 
 BOUNDS = {  # colour and marker
     "launch": ("#CC79A7", "^"),
@@ -241,7 +241,7 @@ def _draw_rates(axes: Any, sweep: Sweep, by_compute: bool, scale: float) -> list
     if by_compute:
         levels, what, size = levels_of(sweep.peaks, (m.unit for m in sweep)), "FLOP", scale / 1e12
     else:
-        memory = {source: peaks.bandwidth for source, peaks in sweep.peaks.items() if peaks.bandwidth}
+        memory = memory_of(sweep.peaks)
         levels, what, size = [("memory", memory)] if memory else [], "B", 1e-9
     drawn = []
     for name, rates_of in levels:
@@ -250,36 +250,6 @@ def _draw_rates(axes: Any, sweep: Sweep, by_compute: bool, scale: float) -> list
             text = "" if source == lowest and others else level_label(name, rates_of, what)
             drawn.append(_draw_level(axes, size * rates_of[source], text, source))
     return drawn
-
-
-def levels_of(peaks: Mapping[str, Peaks], used: Iterable[str | None]) -> list[tuple[str, dict[str, float]]]:
-    """Return the used compute units with their peaks in FLOP/s by source, highest first.
-
-    Units with equal peaks share a level.
-    """
-    alike: dict[tuple[tuple[str, float], ...], list[str]] = {}
-    for unit in dict.fromkeys(one for one in used if one is not None):
-        tops = tuple((source, known.flops[unit]) for source, known in peaks.items() if unit in known.flops)
-        if tops:
-            alike.setdefault(tops, []).append(unit)
-    levels = [(_units_name(group), dict(tops)) for tops, group in alike.items()]
-    return sorted(levels, key=lambda level: -max(level[1].values()))
-
-
-def _units_name(group: Sequence[str]) -> str:
-    """Join the names of units, as in "fp16/bf16_tensor"."""
-    tensor = "_tensor" if all(unit.endswith("_tensor") for unit in group) else ""
-    return "/".join(unit.removesuffix(tensor) for unit in group) + tensor
-
-
-def level_label(name: str, rates: Mapping[str, float], what: str) -> str:
-    """Return the label of a level, such as "fp32: 65.2 TFLOP/s measured, 66.9 datasheet"."""
-    texts = {source: units.si_text(rate, f"{what}/s", 3, "PTGM ") for source, rate in rates.items()}
-    prefixes = {text.partition(" ")[2] for text in texts.values()}
-    labels = [f"{text} {source}" for source, text in texts.items()]
-    if len(prefixes) == 1:  # give the unit once
-        labels[1:] = [f"{text.partition(' ')[0]} {source}" for source, text in list(texts.items())[1:]]
-    return f"{shorten(name, 40)}: {', '.join(labels)}"
 
 
 def _draw_level(axes: Any, y: float, label: str, source: str) -> tuple[Any, str]:
