@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import flopscope as fs
+from flopscope.answers.analysis import analysis_of
 
 HERE = Path(__file__).parent
 COMMITTED = HERE / "results" / "nvidia-h200" / "faults"
@@ -34,7 +35,7 @@ def predicted(folder: Path, name: str, pair: dict[str, Any]) -> dict[str, Any]:
     still = None if left is None else sum(row.saving_us for row in left if row.rule == rule) / 1000
     gained = pair["before_ms"] - pair["after_ms"]
     good = place is not None and place < 2 and 0.5 * gained <= saving <= 2 * gained and (still or 0) <= 0.25 * saving
-    analysis = before._analysis("advice")
+    analysis = analysis_of(before, "advice")
     return {
         "fault": name,
         "what": pair["what"],

@@ -197,7 +197,7 @@ def add_table(report: Report) -> None:
         assert "flopscope::add" in text
         for name, a, b in (("stop", 0, 1), ("key_averages", 1, 2), ("text", 2, 3), ("all", 0, 3)):
             seconds[name].append(times[b] - times[a])
-        seconds["grouping"].append(table._meta["grouping_seconds"])
+        seconds["grouping"].append(table.facts.grouping_seconds)
     events = len(prof)
     report.keep("from stop to a printed table", seconds, events=events)
     for name, values in seconds.items():

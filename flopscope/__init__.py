@@ -22,22 +22,24 @@ except ImportError as problem:
     from flopscope.support.libraries import unbuilt
 
     raise unbuilt(problem) from None
+from flopscope import rooms
 from flopscope._core import *  # noqa: F403 - the ops, one per row of the core's op table
 from flopscope.hardware.activities import ProfilerActivity
 from flopscope.hardware.device import Device, devices, measure_peaks
 from flopscope.results.chrome_trace import trace_handler
 from flopscope.results.comparison import Comparison, compare
+from flopscope.results.find import load_traces
+from flopscope.results.profile import profile
 from flopscope.results.table import EventRow, EventTable
+from flopscope.results.trace import Trace, load_trace
 from flopscope.sources.entry_points import load_when_needed
-from flopscope.sources.find import load_traces
-from flopscope.sources.load import Trace, load_trace
-from flopscope.sources.profiler import profile
 from flopscope.sources.ranges import record_function
 from flopscope.sources.schedules import ProfilerAction, schedule
 from flopscope.sources.steps import step
 from flopscope.sources.watching import GraphWatch, watch_graphs, watch_if_asked
 from flopscope.sources.work_of import Work, roofline_time, work
 from flopscope.sources.work_rules import WorkCall, register_work
+from flopscope.support import upward
 from flopscope.support.package import VERSION
 
 if TYPE_CHECKING:
@@ -140,6 +142,7 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
+upward.rooms = rooms
 load_when_needed()
 watch_if_asked()
-del own_path
+del own_path, rooms, upward

@@ -64,7 +64,7 @@ def profile_code(ipython: Any, line: str, cell: str | None) -> Any:
         parser.error(f"{options.output!r} is not a valid variable name")
     run = _compiled(ipython, cell)
 
-    from flopscope.sources.profiler import profile
+    from flopscope.results.profile import profile
 
     with profile(record_shapes=options.group_by_shape) as prof:
         value = run()

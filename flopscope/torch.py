@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 from flopscope.hardware.counters import Counters, check_counters
 from flopscope.hardware.cpu import CPU
 from flopscope.hardware.device import STORED
-from flopscope.results.results import Results
+from flopscope.results.results import Results, store_of
+from flopscope.results.trace import Trace
+from flopscope.results.windows import join
 from flopscope.sources.kineto_text import KinetoText, keep_text
-from flopscope.sources.load import Trace
 from flopscope.sources.schedules import action_at
 from flopscope.sources.stack_samples import StackSamples
-from flopscope.sources.windows import join
 from flopscope.support.files import replacing
 from flopscope.support.suggest import require_names
 
@@ -297,7 +297,7 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
             return core
         cycles = [*(cycle.kineto_results for cycle in self._earlier), latest]
         if self._joined is None or self._joined[0] != len(cycles):
-            self._joined = len(cycles), join([self._trace_of(cycle) for cycle in cycles])._recorded(what)
+            self._joined = len(cycles), store_of(join([self._trace_of(cycle) for cycle in cycles]), what)
         return self._joined[1]
 
     def _why_nothing(self) -> str:
@@ -366,7 +366,7 @@ def from_profile(prof: Any) -> Trace:
 
 def _read(profiler: Any, kineto: KinetoText) -> Trace:
     """Read what a torch.autograd.profiler.profile has recorded."""
-    trace = kineto.read()
+    trace = Trace(*kineto.read())
     trace._usual_peaks = STORED
     trace._recorded_cpu = CPU.here()
     trace.record_shapes = profiler.record_shapes

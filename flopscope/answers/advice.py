@@ -205,8 +205,8 @@ def advise(analysis: Analysis) -> AdviceTable:
 
 def without_peaks(analysis: Analysis) -> list[str]:
     """Return why the peaks of devices are unknown whose work is known, and what to do."""
-    unseen = not analysis.on_device and analysis.meta["device_unseen"]
-    unknown = analysis.meta.get("unknown_peaks", {}) if any(analysis.known_work) and not unseen else {}
+    unseen = not analysis.on_device and analysis.facts.device_unseen
+    unknown = analysis.facts.unknown_peaks if any(analysis.known_work) and not unseen else {}
     return [f"The work on {device} has no limits, as its peaks are unknown: {why}." for device, why in unknown.items()]
 
 
@@ -245,8 +245,8 @@ def _without_unit(analysis: Analysis) -> str:
 
 def missing(analysis: Analysis) -> list[str]:
     """Return what could not be judged, and which recording option would bring it."""
-    notes = [text for text in (analysis.meta["hints"].busy, *analysis.meta["hints"].said) if text]
-    hints, unseen = analysis.meta["hints"], not analysis.on_device and analysis.meta["device_unseen"]
+    notes = [text for text in (analysis.facts.hints.busy, *analysis.facts.hints.said) if text]
+    hints, unseen = analysis.facts.hints, not analysis.on_device and analysis.facts.device_unseen
     unknown = any(op.part == "unmodelled" for op in analysis.ops)
     has_ops = any("::" in op.key for op in analysis.ops if op.row >= 0)
     if unknown and not analysis.has_shapes:
@@ -254,7 +254,7 @@ def missing(analysis: Analysis) -> list[str]:
         without = ON_CPU_WITHOUT_OPS if foreign else WITHOUT_OPS.advice
         if not (foreign and any(analysis.known_work)):
             notes.append(hints.advice if has_ops or hints != HINTS else without)
-    elif unknown and (lost := graphs_lost(analysis.meta["graphs"])):
+    elif unknown and (lost := graphs_lost(analysis.graphs)):
         notes.append(
             f"The work of {plural(lost, 'kernel or copy', 'kernels and copies')} of replayed graphs is unknown, as the "
             f"capture was not recorded. {hints.graphs}"
@@ -266,6 +266,6 @@ def missing(analysis: Analysis) -> list[str]:
     if analysis.steps and not analysis.has_steps:
         notes.append(f"The profile has no steps, so times are those of the whole profile: {hints.steps}.")
     notes += without_peaks(analysis)
-    if analysis.meta["dropped"]:
-        notes.append(f"{analysis.meta['dropped']} records were lost: times and counts are too low.")
+    if analysis.facts.dropped:
+        notes.append(f"{analysis.facts.dropped} records were lost: times and counts are too low.")
     return notes

@@ -19,13 +19,15 @@ import numpy.typing as npt
 from flopscope import _core
 from flopscope.answers.recording import ALLOCATIONS, LATE, RECORDED, Recorded, Recording, recording_cost
 from flopscope.answers.step_kinds import first_apart
+from flopscope.results.facts import Grouped
+from flopscope.results.results import Results, grouped, kept, store_of, usual_peaks_of
 from flopscope.support.hints import HINTS, WITHOUT_OPS
 
 if TYPE_CHECKING:
     from flopscope._core import Store
     from flopscope.hardware.peaks import Peaks
 
-__all__ = ["Analysis", "Gap", "Kernel", "Op", "Step", "place_of"]
+__all__ = ["Analysis", "Gap", "Kernel", "Op", "Step", "analysis_of", "place_of"]
 
 AUTOGRAD = "autograd::engine::evaluate_function: "
 CLASSES, CAUSES = _core.work_classes, _core.idle_causes
@@ -158,14 +160,12 @@ class Analysis:
     def __init__(
         self,
         core: Store,
-        columns: Mapping[str, Any],
-        meta: Mapping[str, Any],
-        peaks: Mapping[str, Peaks],
-        *,
-        has_shapes: bool,
+        grouped: Grouped,
+        graphs: Mapping[str, int],
     ) -> None:
-        self.core, self.columns, self.meta, self.peaks, self.has_shapes = core, columns, meta, peaks, has_shapes
-        content = meta["accounting"]
+        """grouped: by shape, with the accounting. graphs: as Trace.graphs."""
+        self.core, self.columns, self.facts, self.graphs = core, grouped.columns, grouped.facts, graphs
+        content = grouped.accounting
         self.steps = [Step(*step) for step in content["steps"]]
         self.cells: Mapping[str, Any] = content["cells"]
         self.gap_cells: Mapping[str, Any] = content["gaps"]
@@ -180,6 +180,16 @@ class Analysis:
         self.apart = first_apart([step.time for step in self.steps])
         """Number of first steps that are left out of what is per step, as they are unlike the others."""
         self.scale = 1 / (1000 * max(len(self.alike), 1))  # from ns of the steps that are alike to µs per step
+
+    @property
+    def peaks(self) -> Mapping[str, Peaks]:
+        """The peaks that ops are compared with, by device."""
+        return self.facts.shares or {}
+
+    @property
+    def has_shapes(self) -> bool:
+        """Whether an op has input shapes."""
+        return self.facts.has_shapes
 
     @property
     def has_steps(self) -> bool:
@@ -204,7 +214,7 @@ class Analysis:
     @property
     def on_device(self) -> bool:
         """Whether the work ran on a device other than the CPU."""
-        return bool(self.meta["has_device"])
+        return self.facts.has_device
 
     @property
     def accelerator(self) -> str:
@@ -219,7 +229,7 @@ class Analysis:
     @cached_property
     def uses_torch(self) -> bool:
         """Whether the program is one of PyTorch: it has ops of torch, or its trace is torch's."""
-        own = "trace" in self.columns["timing_source"] and self.meta["hints"] in (HINTS, WITHOUT_OPS)
+        own = "trace" in self.columns["timing_source"] and self.facts.hints in (HINTS, WITHOUT_OPS)
         return own or any(key.startswith("aten::") for key in self.columns["key"])
 
     @cached_property
@@ -473,3 +483,16 @@ class Analysis:
         for row, key in enumerate(self.columns["key"]):
             rows.setdefault(key, []).append(row)
         return rows
+
+
+def analysis_of(results: Results, what: str, peaks: str | None = None) -> Analysis:
+    """Return what accounting and advice of a profile are computed from; that of the last call is kept.
+
+    what: what it is for, for the RuntimeError during recording or if nothing was recorded. peaks: as in key_averages().
+    """
+    core, source = store_of(results, what), peaks or usual_peaks_of(results)
+
+    def analyse() -> Analysis:
+        return Analysis(core, grouped(results, core, source, account=True, brief=True), results.graphs)
+
+    return kept(results, "analysis", (id(core), core.event_count, source), analyse)

@@ -1,4 +1,4 @@
-"""What hardware counters counted: the samples as a DataFrame, and sums over the whole profile."""
+"""What hardware counters counted: sums over the whole profile."""
 
 from __future__ import annotations
 
@@ -14,31 +14,10 @@ from flopscope.support.core_values import UNKNOWN_TIME, WORK
 from flopscope.support.units import MISSING, bytes_text, number_text, percent_text
 
 if TYPE_CHECKING:
-    import pandas
-
     from flopscope._core import Store
     from flopscope.hardware.energy import Energy
 
-__all__ = ["Counted", "Hfu", "Total", "Used", "timeline", "used"]
-
-
-def timeline(core: Store) -> pandas.DataFrame:
-    """Return Results.counter_timeline()."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError("counter_timeline() needs pandas: pip install pandas") from error
-    begin = max(core.begin, 0)  # missing, and far below 0, if nothing was recorded
-    place = ["device", "start", "duration"]
-    frame = pandas.DataFrame({"device": [], "start": [], "duration": []}).astype({"device": "int64"})
-    for device in sorted({track[0] for track in core.samples()}):
-        merged: Any = None
-        for _, name, _, _, start, end, value in (track for track in core.samples() if track[0] == device):
-            columns = {"device": device, "start": (start - begin) / 1e3, "duration": (end - start) / 1e3, name: value}
-            one = pandas.DataFrame(columns)
-            merged = one if merged is None else merged.merge(one, on=place, how="outer")
-        frame = merged if not len(frame) else pandas.concat([frame, merged], ignore_index=True)
-    return frame.sort_values(["start", "device"], ignore_index=True, kind="stable")
+__all__ = ["Counted", "Hfu", "Total", "Used", "used"]
 
 
 @dataclass(frozen=True)

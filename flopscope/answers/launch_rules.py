@@ -175,7 +175,7 @@ def pauses(analysis: Analysis) -> list[str]:
     if sum(time for _, time in gaps) > NOTED * analysis.total and _first(analysis):
         return [
             "Most of what was recorded ran for the first time, which is slower than later times: record the program "
-            f"after it has warmed up ({analysis.meta['hints'].steps})."
+            f"after it has warmed up ({analysis.facts.hints.steps})."
         ]
     _, long, limit = _by_length(gaps)
     if sum(time for _, time in long) <= NOTED * analysis.total:
@@ -188,7 +188,7 @@ def pauses(analysis: Analysis) -> list[str]:
         return []
     times = ", ".join(f"{one.name} ({short_time_text(min(one.time, pause.idle))})" for one in named)
     known = f"the host was in {times}"
-    unknown = f"what the host did then was not recorded ({analysis.meta['hints'].options['stacks']} records it)"
+    unknown = f"what the host did then was not recorded ({analysis.facts.hints.options['stacks']} records it)"
     return [
         f"The device idles {short_time_text(pause.idle)} {analysis.per} in long pauses between launches: "
         f"{known if named else unknown}."

@@ -14,8 +14,8 @@ from flopscope import _core
 from flopscope.hardware.busy import busy_meter, load_average, why_busy
 from flopscope.hardware.device import Device, find_device, free_bytes, measure_peaks
 from flopscope.hardware.peaks import Peaks
+from flopscope.results.profile import profile
 from flopscope.results.table import EventRow, EventTable
-from flopscope.sources.profiler import profile
 from flopscope.support.progress import progress_bar
 from flopscope.support.suggest import did_you_mean
 from flopscope.support.units import si_text

@@ -83,7 +83,7 @@ def run(device: str, dtype: str, size: int, ops: Sequence[str], repeat: int) -> 
 
 
 def _read(prof: Any) -> Results:
-    from flopscope.sources.load import load_trace
+    from flopscope.results.trace import load_trace
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "torch.json"

@@ -12,7 +12,7 @@ from flopscope.support.files import write_json
 
 if TYPE_CHECKING:
     from flopscope.results.comparison import Comparison
-    from flopscope.sources.load import Trace
+    from flopscope.results.trace import Trace
 
 __all__ = ["add_compare"]
 
@@ -104,8 +104,8 @@ def _fail_over(comparison: Comparison, most: float) -> None:
 
 def _one_process(source: str, captures: list[str] | None) -> tuple[Trace, list[str]]:
     """Return the trace of a file, or of the windows of one process in a folder, and the names of the files."""
-    from flopscope.sources.find import load_traces
-    from flopscope.sources.windows import join_windows
+    from flopscope.results.find import load_traces
+    from flopscope.results.windows import join_windows
 
     processes = join_windows(load_traces(source, captures=captures))
     files = [window.source for process in processes for window in process.windows]

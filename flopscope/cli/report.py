@@ -15,7 +15,7 @@ from flopscope.support.units import bytes_text
 
 if TYPE_CHECKING:
     from flopscope.report.page import Page
-    from flopscope.sources.windows import Process
+    from flopscope.results.windows import Process
 
 __all__ = ["add_report", "default_path"]
 
@@ -52,8 +52,8 @@ def default_path(source: str) -> str:
 
 def _report(options: argparse.Namespace) -> None:
     from flopscope.report.page import write
-    from flopscope.sources.find import load_traces
-    from flopscope.sources.windows import join_windows
+    from flopscope.results.find import load_traces
+    from flopscope.results.windows import join_windows
 
     path = options.output or default_path(options.traces[0])
     traces = load_traces(*options.traces, captures=options.captures)

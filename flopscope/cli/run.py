@@ -16,7 +16,7 @@ from contextvars import Context
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from flopscope.sources.recording import Recording, Window
+from flopscope.cli.recording import Recording, Window
 from flopscope.support.files import require_writable
 from flopscope.support.imports import after_import
 from flopscope.support.launchers import rank_in
@@ -387,15 +387,15 @@ class Run:
 def _measure_cpu(prof: Any, tell: Callable[[str], object]) -> None:
     """Measure the peaks of this CPU if they rate work of the profile and were never measured."""
     from flopscope.answers.advice import without_peaks
+    from flopscope.answers.analysis import analysis_of
     from flopscope.hardware.device import measure_peaks
 
-    analysis = prof._analysis("summary")
+    analysis = analysis_of(prof, "summary")
     if analysis.on_device or not without_peaks(analysis):
         return
     tell("this CPU's peaks are measured now, once for this machine, which takes about 5 s")
     try:
         measure_peaks("cpu")
-        prof._last_analysis = None
     except (KeyboardInterrupt, RuntimeError) as problem:
         tell(f"this CPU's peaks are not measured: {problem or 'interrupted'}")
 

@@ -25,7 +25,7 @@ def add_summary(commands: Any) -> None:
 
 
 def _summary(options: argparse.Namespace) -> None:
-    from flopscope.sources.find import load_traces
+    from flopscope.results.find import load_traces
 
     traces = load_traces(*options.traces, captures=options.captures)
     summaries = []

@@ -7,17 +7,17 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from flopscope.results.kinds import KINDS
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
 from flopscope.views.columns import find_columns, headers_of
-from flopscope.views.entries import KINDS
 from flopscope.views.fitted import LEAST_WIDTH
 
 if TYPE_CHECKING:
     from flopscope.results.modules import ModuleTable
     from flopscope.results.table import EventTable
-    from flopscope.sources.load import Trace
-    from flopscope.sources.windows import Process
+    from flopscope.results.trace import Trace
+    from flopscope.results.windows import Process
 
 __all__ = ["add_captures", "add_peaks", "add_table", "device_of", "limit"]
 
@@ -110,9 +110,9 @@ def add_table(commands: Any) -> None:
 
 
 def _table(options: argparse.Namespace) -> None:
+    from flopscope.results.find import load_traces
     from flopscope.results.modules import ModuleTable
-    from flopscope.sources.find import load_traces
-    from flopscope.sources.windows import join_windows
+    from flopscope.results.windows import join_windows
     from flopscope.views import fitted
 
     matches = _matcher(options.filter)
@@ -235,7 +235,9 @@ def _torch_text(table: EventTable, options: argparse.Namespace) -> str:
 
 def _nothing(options: argparse.Namespace, processes: Sequence[Any]) -> str:
     """Return what is printed in place of a table without rows: which options leave none, or what shows more."""
-    sampled = [process.trace for process in processes if process.trace._recorded("table").lines()["groups"]]
+    from flopscope.results.results import store_of
+
+    sampled = [process.trace for process in processes if store_of(process.trace, "table").lines()["groups"]]
     if sampled and options.kind is None and options.filter is None:
         source = printable(sampled[0].source)
         return f"No ops were recorded. For the lines that the program was in: flopscope summary {source}\n"
@@ -268,18 +270,19 @@ def _ranks(processes: list[Process]) -> list[int]:
 
 def device_of(trace: Trace) -> dict[str, Any]:
     """Return the device that the trace names, or the CPU if no device was used."""
-    from flopscope.results import summary
+    from flopscope.results import frames
+    from flopscope.results.results import cpu_of, store_of
 
-    return summary.device_of(trace._recorded("device"), trace._cpu)
+    return frames.device_of(store_of(trace, "device"), cpu_of(trace))
 
 
 def _write(table: EventTable, traces: list[Trace], options: argparse.Namespace) -> None:
     if options.csv:
         table.to_csv(options.csv)
     if options.json:
-        from flopscope.views import frame
+        from flopscope.results import records
 
         files = [trace.source for trace in traces]
-        write_json(options.json, {**frame.json_content(table), "device": device_of(traces[0]), "files": files})
+        write_json(options.json, {**records.json_content(table), "device": device_of(traces[0]), "files": files})
     if options.parquet:
         table.to_parquet(options.parquet)

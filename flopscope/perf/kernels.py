@@ -34,7 +34,7 @@ class Unseen(RuntimeError):
 
 def look(fn: Callable[..., Any], args: Sequence[Any]) -> Seen:
     """Call fn(*args) once under a profile. Raise Unseen if CUPTI is unavailable; exceptions of fn propagate."""
-    from flopscope.sources.profiler import profile
+    from flopscope.results.profile import profile
     from flopscope.sources.ranges import record_function
 
     prof = profile(timer="cupti")

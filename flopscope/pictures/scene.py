@@ -133,7 +133,7 @@ def _scene_of_table(table: EventTable, device: str | None, peaks: Any) -> Scene:
         points,
         named,
         model,
-        _known_peaks(named, model, peaks, table._shares),
+        _known_peaks(named, model, peaks, table.facts.shares),
         notes,
         program=table.program,
         time_name="device time" if on_device else "CPU time",

@@ -13,7 +13,9 @@ import numpy as np
 from flopscope.answers.accounting import accounting_columns
 from flopscope.answers.analysis import Analysis
 from flopscope.ranks.calls import Calls, calls_of
-from flopscope.results.process import base_time_of, gpus_of, rank_of, world_size_of
+from flopscope.results.process import base_time_of, rank_of
+from flopscope.results.results import grouped, store_of
+from flopscope.sources import head
 from flopscope.support.device_names import index_of
 
 if TYPE_CHECKING:
@@ -110,10 +112,10 @@ def digest_of(trace: Results, source: str, place: int, peaks: str = "datasheet")
 
     Raises ValueError for invalid metadata of the trace.
     """
-    core = trace._recorded("digest")
+    core = store_of(trace, "digest")
     base = base_time_of(trace, source)
-    columns, meta, shares = trace._grouped(core, True, 0, peaks, account=True)
-    analysis = Analysis(core, columns, meta, shares, has_shapes=core.has_shapes)
+    rows = grouped(trace, core, peaks, account=True)
+    analysis = Analysis(core, rows, trace.graphs)
     collectives, _ = core.collectives()
     named = [step for step in analysis.steps if step.name is not None]
     return Digest(
@@ -123,9 +125,9 @@ def digest_of(trace: Results, source: str, place: int, peaks: str = "datasheet")
         last_calls=_last_calls(core.collective_calls(), base),
         step_names=[str(step.name) for step in named],
         accounting=accounting_columns(analysis),
-        table=_largest(columns),
+        table=_largest(rows.columns),
         has_shapes=bool(core.has_shapes),
-        memory_peak=_memory_peak(trace) if meta["has_memory"] else float("nan"),
+        memory_peak=_memory_peak(trace) if rows.facts.has_memory else float("nan"),
         dropped=trace.dropped,
     )
 
@@ -137,18 +139,18 @@ def _identity(trace: Results, source: str, place: int) -> Identity:
     if rank is None:
         rank, origin = place, "order"
     devices: Mapping[int, str] = getattr(trace, "devices", {})
-    ran = sorted(index_of(name) for name in trace._recorded("digest").devices if name != "cpu")
+    ran = sorted(index_of(name) for name in store_of(trace, "digest").devices if name != "cpu")
     index = ran[0] if ran else None
     worker = WORKER.fullmatch(os.path.basename(source))
     return Identity(
         source=source,
         rank=rank,
         rank_from=origin,
-        world_size=world_size_of(trace, source),
+        world_size=head.world_size_of(trace.metadata, source),
         host=None if worker is None else worker[1],
         device=devices.get(index) if index is not None else None,
         device_index=index,
-        gpus_here=gpus_of(trace),
+        gpus_here=head.gpus_of(trace.metadata),
     )
 
 
@@ -169,7 +171,7 @@ def _last_calls(columns: Mapping[str, Sequence[Any]], base: int) -> list[LastCal
 
 def _memory_peak(trace: Results) -> float:
     """Return the largest sum of the recorded changes of memory on one device, from the start of the recording."""
-    core = trace._recorded("digest")
+    core = store_of(trace, "digest")
     columns, _, kinds, _ = core.events()
     chosen = (columns["kind"] == kinds.index("memory")) & (columns["device"] >= 0)
     if not chosen.any():

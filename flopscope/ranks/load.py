@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from flopscope.ranks.digest import Digest, digest_of
 from flopscope.ranks.engine import MISSING, Failure, run_everywhere, workers_for
 from flopscope.ranks.notes import rank_notes
-from flopscope.sources.load import load_trace
+from flopscope.results.trace import load_trace
 from flopscope.sources.paths import PATTERNS, find_traces, natural_order
 from flopscope.support.safe import printable
 from flopscope.support.suggest import suggesting

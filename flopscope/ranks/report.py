@@ -14,7 +14,8 @@ from flopscope.ranks.ranks import Ranks
 from flopscope.report.profile import Profile, profile_page
 from flopscope.report.ranks import RankFacts, add_ranks, opened
 from flopscope.report.timeline import Part, rows_of, timeline_of
-from flopscope.results.process import source_of
+from flopscope.results.process import base_time_of, source_of
+from flopscope.results.results import store_of
 
 if TYPE_CHECKING:
     from flopscope.report.page import Page
@@ -67,14 +68,14 @@ def _parts(profiles: Mapping[int, Results], shown: int, facts: RankFacts) -> lis
     """Return the timelines of the ranks, ``shown`` first, by the clock of the first one as far as their collectives
     tell it."""
     offsets = dict(zip(facts.ranks, facts.rank_rows["clock_offset"].tolist(), strict=True))
-    base = profiles[facts.ranks[0]]._base_time()
+    base = base_time_of(profiles[facts.ranks[0]])
     source = Profile(profiles[shown])
     return [
         Part(
-            profiles[rank]._recorded("report"),
+            store_of(profiles[rank], "report"),
             source.has_shape_rows,
             f"Rank {rank}",
-            profiles[rank]._base_time()
+            base_time_of(profiles[rank])
             - base
             - round(1000 * known if math.isfinite(known := offsets.get(rank, 0.0)) else 0),
             rows_of(source.rows.columns),

@@ -11,6 +11,7 @@ import numpy as np
 from flopscope.ranks.calls import KINDS, Calls, Group, Matched, calls_of, match
 from flopscope.ranks.clocks import Clocks, align
 from flopscope.results.process import base_time_of, rank_of, require_different_processes, source_of
+from flopscope.results.results import store_of
 from flopscope.support import units
 from flopscope.support.columns import Rows
 from flopscope.support.safe import printable
@@ -277,7 +278,7 @@ def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:
     """
     by_rank = _by_rank(traces)
     calls = [
-        calls_of(trace._recorded("collectives").collectives()[0], base_time_of(trace, source_of(trace, place)))
+        calls_of(store_of(trace, "collectives").collectives()[0], base_time_of(trace, source_of(trace, place)))
         for place, trace in enumerate(by_rank.values())
     ]
     return find_stragglers(list(by_rank), calls)

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.counted import Counted, used
+from flopscope.sources.graphs import GRAPH_COUNTS, unmatched_graphs
 from flopscope.support.units import bytes_text, number_text
-from flopscope.views.notes import GRAPH_COUNTS, unmatched_graphs
 
 if TYPE_CHECKING:
     from flopscope.report.profile import Profile

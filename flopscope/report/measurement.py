@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flopscope.hardware.device import find_device
 from flopscope.report.encode import Columns, sentence
 from flopscope.report.page import Page
 
@@ -22,14 +23,18 @@ __all__ = ["measurement_page", "sweep_page", "times_page"]
 MOST_SAMPLES = 200_000
 
 
-def measurement_page(measurement: Measurement, peaks: Mapping[str, Peaks], title: str | None = None) -> Page:
-    """Return the page of the result of measure(). peaks: those known of its device, by source."""
+def measurement_page(measurement: Measurement, title: str | None = None) -> Page:
+    """Return the page of the result of measure()."""
+    device = find_device(measurement.device)
+    known = {"measured": device.measured, "datasheet": device.datasheet_peaks}
+    is_here = device.name == measurement.device_name
+    peaks = {source: one for source, one in known.items() if one is not None and is_here}
     page = Page(title or f"measure({measurement.name})", subtitle=_device(measurement), headline=measurement.verdict)
     columns = page.columns
     page.sections["measurement"] = {
         "kind": "measurement",
         "verdict": measurement.verdict,
-        "facts": [[name, sentence(text)] for name, text in measurement._facts().items()],
+        "facts": [[name, sentence(text)] for name, text in measurement.facts().items()],
         "notes": [*map(sentence, filter(None, [*measurement.notes, measurement.why_unknown]))],
         "samples": _samples(measurement, columns),
         "statistics": {name: getattr(measurement, name) for name in _STATISTICS},

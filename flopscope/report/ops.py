@@ -10,7 +10,7 @@ import numpy as np
 
 from flopscope.report.encode import Columns
 from flopscope.report.rows import encode_table, own_times, places_of_largest, tensor_text
-from flopscope.views.entries import NO_MODULE
+from flopscope.results.kinds import NO_MODULE
 
 if TYPE_CHECKING:
     from flopscope.report.profile import Profile

@@ -17,6 +17,7 @@ from flopscope.answers.findings import plural
 from flopscope.report import hardware
 from flopscope.report.encode import Columns, sentence
 from flopscope.report.rows import tensor_text, why_unrated
+from flopscope.results.results import cpu_of, head_of
 from flopscope.sentences.words import gain_text, shown_as_sentence
 from flopscope.support.device_names import index_of
 from flopscope.support.units import percent_text, short_time_text
@@ -327,13 +328,13 @@ def facts(source: Profile) -> Iterator[tuple[str, str]]:
     name = getattr(results, "source", None)
     if name:
         yield "Source", str(name)
-    yield from hardware.profiler(results._metadata)
+    yield from hardware.profiler(head_of(results))
     names = source.core.device_names
     ran = {device: names.get(index_of(device), "unknown") for device in _devices(source)}
     yield from _shared("Device", ran)
     yield from _shared("Size of", {device: text for device, text in hardware.sizes(source).items() if device in ran})
     if not rows.has_device:
-        yield "CPU", "unknown" if results._cpu is None else str(results._cpu)
+        yield "CPU", "unknown" if cpu_of(results) is None else str(cpu_of(results))
     if results.rank is not None:
         yield "Rank", str(results.rank)
     peaks = {device: f"{known['source']} of {known['name']}" for device, known in rows.peaks.items()}
@@ -344,7 +345,7 @@ def facts(source: Profile) -> Iterator[tuple[str, str]]:
     label = "Rows by name and shape" if source.has_shape_rows else "Rows by name"
     yield label, f"{len(rows if source.has_shape_rows else source.names):,}"
     for key, label in _VERSIONS.items():
-        value = results._metadata.get(key)
+        value = head_of(results).get(key)
         if isinstance(value, (int, str)) and value:
             yield label, str(value)
 
@@ -374,13 +375,13 @@ def missing(source: Profile) -> Iterator[dict[str, Any]]:
     Whether it does is None if the program has nothing of the kind.
     """
     results, rows, core = source.results, source.rows, source.core
-    options = results._hints.options
+    options = results.hints.options
     used_none = not rows.has_device and not rows.device_unseen
     has_device = None if used_none else rows.has_device
     has_counters = any(len(track[4]) for track in core.samples()) or (None if used_none else False)
     found = (
         ("Input shapes", core.has_shapes, "FLOPs, bytes and roofline of the ops; rows by shape and dtype",
-         results._hints.option),
+         results.hints.option),
         ("Device work", has_device, "kernels, copies and their times; idle time of the device",
          options["device"]),
         ("Steps", source.steps > 0, "times of a step; the accounting of each", options["steps"]),

@@ -10,11 +10,13 @@ import numpy as np
 
 from flopscope.answers.accounting import accounting_columns, joined_columns
 from flopscope.answers.advice import advise
+from flopscope.answers.analysis import analysis_of
 from flopscope.answers.lines import Lines, lines_of
 from flopscope.report import communication, launches, lines, memory, ops, overview, roofline, timeline
 from flopscope.report.encode import Columns
 from flopscope.report.page import Page
 from flopscope.report.rows import encode_table, places_of_largest
+from flopscope.results.results import store_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -43,13 +45,13 @@ class Profile:
     def __init__(self, results: Results, peaks: str | None = None, windows: Sequence[Results] = ()) -> None:
         self.results, self.peaks = results, peaks
         self.windows = [Profile(window, peaks) for window in windows] if len(windows) > 1 else [self]
-        self.core: Store = results._recorded("report")
+        self.core: Store = store_of(results, "report")
         self._tables: dict[tuple[str, ...], EventTable | None] = {}
 
     @cached_property
     def analysis(self) -> Analysis:
         """What accounting and advice are computed from."""
-        return self.results._analysis("report", self.peaks)
+        return analysis_of(self.results, "report", self.peaks)
 
     @cached_property
     def main(self) -> Profile:

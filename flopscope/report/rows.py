@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flopscope.report.encode import Columns
+from flopscope.results.kinds import kind_of
 from flopscope.support.units import plural
 from flopscope.views.columns import SEEN, shapes_text
-from flopscope.views.entries import kind_of
 
 if TYPE_CHECKING:
     from flopscope.results.table import EventTable
@@ -95,7 +95,7 @@ REASONS = (  # why the limit of a row is unknown: a few words, and a sentence
 
 def why_unrated(table: EventTable) -> list[int]:
     """Return for each row the index in REASONS of why its limit is unknown; 0: it is known."""
-    has_device, has_shapes = table.has_device, bool(table._meta.get("has_shapes", True))
+    has_device, has_shapes = table.has_device, table.facts.has_shapes
     has_peaks = bool(table.peaks)
     rows = zip(*(table.columns[name] for name in _REASONED), strict=True)
     return [_why(row, has_device, has_shapes, has_peaks) for row in rows]

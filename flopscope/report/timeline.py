@@ -15,6 +15,7 @@ import numpy.typing as npt
 from flopscope import _core
 from flopscope.report import counters
 from flopscope.report.encode import Columns, since
+from flopscope.results.process import base_time_of
 from flopscope.support.core_values import UNKNOWN_TIME, WORK
 from flopscope.support.kernel_names import short_names
 from flopscope.views.waterfall import label_of
@@ -65,8 +66,8 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     by_shape = source.has_shape_rows
     if len(source.windows) == 1:
         return timeline_of([Part(source.core, by_shape, row_of=source.row_of)], columns)
-    rows, base = rows_of(source.rows.columns), source.windows[0].results._base_time()
-    shifts = [window.results._base_time() - base for window in source.windows]
+    rows, base = rows_of(source.rows.columns), base_time_of(source.windows[0].results)
+    shifts = [base_time_of(window.results) - base for window in source.windows]
     parts = zip(source.windows, shifts, strict=True)
     return timeline_of([Part(window.core, by_shape, shift=shift, rows=rows) for window, shift in parts], columns)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flopscope import _core
-from flopscope.views.entries import NO_OP
+from flopscope.results.kinds import NO_OP
 
 if TYPE_CHECKING:
     from flopscope.results.table import EventTable

@@ -21,7 +21,8 @@ from typing import IO, Any, Protocol
 
 from flopscope import _core
 from flopscope.hardware.cpu import CPU_MEMBER
-from flopscope.support.files import replacing
+from flopscope.sources.head import PEAKS_MEMBER, STACKS_MEMBER
+from flopscope.support.files import COMPRESSION, replacing
 from flopscope.support.launchers import rank_in
 from flopscope.support.progress import progress_bar
 from flopscope.support.suggest import suggesting
@@ -34,10 +35,6 @@ PIECES_AHEAD = 8  # that wait to be written
 MANY_EVENTS = 5_000  # from which a second thread writes
 EVENT_BYTES = 450  # of text per event, approximately
 EVENTS_IN_A_SECOND = {False: 2_000_000, True: 600_000}  # by whether the file is compressed
-PEAKS_MEMBER = "rooflinePeaks"
-"""Member of a trace's head: the sources of the peaks behind "% roofline", by device."""
-STACKS_MEMBER = "stackFrames"
-"""Member of a trace's head: the frames of sampled stacks."""
 # Members of a trace's head that programs cannot set.
 OWN_MEMBERS = frozenset(
     {
@@ -48,7 +45,6 @@ OWN_MEMBERS = frozenset(
         PEAKS_MEMBER,
     }
 )
-COMPRESSION = 3  # higher levels take more time for little less space
 
 
 class _Exports(Protocol):

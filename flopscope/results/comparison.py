@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from flopscope.hardware.device import STORED
 from flopscope.hardware.peaks import stated_peaks
 from flopscope.results.matching import ComparisonRow, Key, Side, matched, sum_of, total_of
-from flopscope.results.results import Results
+from flopscope.results.results import Results, usual_peaks_of
 from flopscope.results.table import EventTable
+from flopscope.support import upward
 from flopscope.support.safe import printable, write_csv
 from flopscope.support.suggest import suggesting
-from flopscope.views import comparison as view
 
 if TYPE_CHECKING:
     import pandas
@@ -175,7 +175,7 @@ class Comparison:
         width: columns of the text; by default those of the terminal, or 100 if the output is no terminal.
         wide: show FLOPs, bytes and roofline of both runs, and names and reasons in full, however wide that is.
         """
-        return view.text(self, row_limit, width, wide)
+        return upward.rooms.comparison_text(self, row_limit, width, wide)
 
     def write_report(self, path: str | PathLike[str], *, title: str | None = None) -> None:
         """Write one HTML page that opens from disk: both runs side by side, what changed, and their overviews.
@@ -183,13 +183,10 @@ class Comparison:
         title: of the page; by default the names of the runs. An existing file is replaced only by a complete page.
         Raises OSError if the file cannot be written.
         """
-        from flopscope.report.compare import compare_page
-        from flopscope.report.page import write
-
-        write(path, compare_page(self, title))
+        upward.rooms.write_comparison(self, path, title)
 
     def _repr_html_(self) -> str:
-        return view.html(self)
+        return upward.rooms.comparison_html(self)
 
     def __str__(self) -> str:
         return self.table()
@@ -235,7 +232,7 @@ def compare(
         raise ValueError(f'kind must be "op" or "kernel"; got {kind!r}')
     if peaks not in (None, "measured", "datasheet", "none") and stated_peaks(str(peaks)) is None:
         raise ValueError(f'peaks must be "measured", "datasheet", "none", rates or None; got {peaks!r}')
-    usual = {run._usual_peaks for run in (a, b) if isinstance(run, Results)}
+    usual = {usual_peaks_of(run) for run in (a, b) if isinstance(run, Results)}
     source = peaks or next((source for source in ("datasheet", STORED) if source in usual), "measured")
     runs = [_Run.of(run, name, kind, source) for run, name in zip((a, b), names, strict=True)]
     for run in runs:
@@ -338,7 +335,9 @@ class _Run:
         analysis = None
         if results is not None:
             run = results.key_averages(group_by_input_shape=True, peaks=peaks)
-            analysis = results._analysis("comparison", peaks)
+            from flopscope.answers.analysis import analysis_of
+
+            analysis = analysis_of(results, "comparison", peaks)
         rows: Sequence[Mapping[str, Any]]
         if isinstance(run, EventTable):
             names = ("key", "device_type", "is_user_annotation", "count", "input_shapes", "unit", *_READ)

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope.results import categories, modules
+from flopscope.results.kinds import NO_OP
 from flopscope.support.suggest import did_you_mean
-from flopscope.views.entries import NO_OP
 
 if TYPE_CHECKING:
     from flopscope._core import Store
-    from flopscope.results.results import Results
     from flopscope.results.table import EventTable
 
 __all__ = ["GROUPINGS", "STACK_ENTRIES", "grouped", "require", "words_of"]
@@ -78,13 +77,15 @@ def sums_names(words: Sequence[str]) -> bool:
     return not keeps and any(GROUPINGS[word].sums for word in words)
 
 
-def require(results: Results, core: Store, words: Sequence[str]) -> None:
+def require(
+    core: Store, words: Sequence[str], shapes_option: str, has_shapes: bool, has_stacks: bool, rank: int | None
+) -> None:
     """Raise ValueError if the profile lacks what the rows are to be grouped by, naming the option that records it."""
     lacking = {
-        "shape": (not results.record_shapes, "input shapes", results._hints.option),
-        "dtype": (not core.has_shapes, "input dtypes", results._hints.option),
-        "stack": (not results.with_stack, "stacks", "with_stack=True"),
-        "line": (not results.with_stack, "stacks", "with_stack=True"),
+        "shape": (not has_shapes, "input shapes", shapes_option),
+        "dtype": (not core.has_shapes, "input dtypes", shapes_option),
+        "stack": (not has_stacks, "stacks", "with_stack=True"),
+        "line": (not has_stacks, "stacks", "with_stack=True"),
     }
     for word in words:
         absent, what, option = lacking.get(word, (False, "", ""))
@@ -92,13 +93,18 @@ def require(results: Results, core: Store, words: Sequence[str]) -> None:
             raise ValueError(f"group_by={word!r}: no {what} are recorded without {option}")
         if word == "module" and not core.has_modules:
             raise ValueError(f"group_by={word!r}: {GROUPINGS[word].missing}")
-    if "rank" in words and results.rank is None:
+    if "rank" in words and rank is None:
         raise ValueError("group_by='rank': the profile names no rank; torch.distributed adds it to traces")
 
 
-def grouped(core: Store, table: EventTable, words: Sequence[str], rank: int | None) -> EventTable:
-    """Return the table of a store grouped by these words, of a table that the core has separated by them."""
-    found = {word: table._meta.pop(word) for word in ("step", "line", "stream", "module") if word in words}
+def grouped(
+    core: Store, table: EventTable, by_row: Mapping[str, Any], words: Sequence[str], rank: int | None
+) -> EventTable:
+    """Return the table of a store grouped by these words, of a table that the core has separated by them.
+
+    by_row: as Grouped.rows.
+    """
+    found = {word: by_row[word] for word in ("step", "line", "stream", "module") if word in words}
     for word, values in found.items():
         if GROUPINGS[word].missing and all(value is None for value in values):
             raise ValueError(f"group_by={word!r}: {GROUPINGS[word].missing}")
@@ -106,7 +112,7 @@ def grouped(core: Store, table: EventTable, words: Sequence[str], rank: int | No
         found["stream"] = [value and f"{core.device_name(value[0])} stream {value[1]}" for value in found["stream"]]
     if "category" in words:
         found["category"] = table.columns["category"]
-    tree = modules.Tree(table._meta.pop("modules")) if "module" in words else None
+    tree = modules.Tree(by_row["modules"]) if "module" in words else None
     if sums_names(words):
         table = _summed(table, found, tree)
     else:

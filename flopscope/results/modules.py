@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from flopscope.results.categories import known_sum, share_of_all, sum_rows
+from flopscope.results.kinds import NO_MODULE, NO_OP
 from flopscope.results.table import EventTable
+from flopscope.support import upward
 from flopscope.support.suggest import suggesting
-from flopscope.views import tree as tree_view
-from flopscope.views.entries import NO_MODULE, NO_OP
 
 __all__ = ["NO_MODULE", "ModuleTable", "Tree", "by_module"]
 
@@ -102,7 +102,7 @@ class ModuleTable(EventTable):
 
         row_limit: number of modules to print, those with the largest total times; -1 for all. time_unit: as in table().
         """
-        return tree_view.render(self.largest(row_limit), time_unit)
+        return upward.rooms.tree_text(self.largest(row_limit), time_unit)
 
     def _select(self, indices: Iterable[int]) -> ModuleTable:
         chosen = super()._select(indices)
@@ -139,7 +139,7 @@ def by_module(table: EventTable, modules: Sequence[int | None], tree: Tree) -> M
             for column, value in zip(groups, (name, 0, 0, summed[key].get("pct_roofline", math.nan)), strict=True):
                 groups[column].append(value)
     plain = table.with_rows(rows)
-    return ModuleTable(plain._sources, {**plain._meta, "groups": groups})
+    return ModuleTable(plain._sources, plain.facts, groups=groups)
 
 
 def _with_parents(modules: Iterable[int], tree: Tree) -> set[int]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
+from flopscope.results.results import store_of
+from flopscope.sources import head
 from flopscope.support.core_values import UNKNOWN_TIME
 
 if TYPE_CHECKING:
@@ -18,19 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "base_time_of",
-    "gpus_of",
     "rank_of",
     "require_different_processes",
     "source_of",
     "windows_of",
-    "world_size_of",
 ]
-
-RANK = "distributedInfo"
-BASE_TIME = "baseTimeNanoseconds"
-MOST_RANKS = 1 << 31  # a rank is less, and a world size is no more
-LATEST = 1 << 62  # ns since 1970, which ends in 2116: times of the trace can be added in 64 bits
-SHOWN = 60  # characters of a wrong value
 
 Group = TypeVar("Group")
 
@@ -40,58 +34,14 @@ def source_of(trace: Results, place: int) -> str:
     return str(getattr(trace, "source", f"trace {place}"))
 
 
-def _metadata_of(trace: Results) -> Mapping[str, Any]:
-    return getattr(trace, "metadata", None) or {}
-
-
 def rank_of(trace: Results, source: str) -> int | None:
     """Return the rank that the trace names, or None. Raise ValueError if it is invalid."""
-    metadata = _metadata_of(trace)
-    if RANK not in metadata:
-        return None
-    info = metadata[RANK]
-    if not isinstance(info, Mapping):
-        raise ValueError(_wrong(source, RANK, info, 'an object such as {"rank": 0, "world_size": 8}'))
-    if "rank" not in info:
-        return None
-    if not _is_integer(info["rank"], MOST_RANKS):
-        raise ValueError(_wrong(source, f'{RANK}"."rank', info["rank"], f"an integer from 0 to {MOST_RANKS - 1}"))
-    return int(info["rank"])
+    return head.rank_of(trace.metadata, source)
 
 
-def world_size_of(trace: Results, source: str) -> int | None:
-    """Return the number of ranks that the trace names, or None. Raise ValueError if it is invalid."""
-    info = _metadata_of(trace).get(RANK)
-    size = info.get("world_size") if isinstance(info, Mapping) else None
-    if size is None:
-        return None
-    if not _is_integer(size, MOST_RANKS + 1) or size < 1:
-        raise ValueError(_wrong(source, f'{RANK}"."world_size', size, f"an integer from 1 to {MOST_RANKS}"))
-    return int(size)
-
-
-def gpus_of(trace: Results) -> int | None:
-    """Return the number of GPUs that the trace lists, or None."""
-    devices = _metadata_of(trace).get("deviceProperties")
-    return len(devices) if isinstance(devices, list) and devices else None
-
-
-def base_time_of(trace: Results, source: str) -> int:
+def base_time_of(trace: Results, source: str | None = None) -> int:
     """Return the Unix time in ns that the trace's times count from, or 0. Raise ValueError if it is invalid."""
-    base = _metadata_of(trace).get(BASE_TIME, 0)
-    if not _is_integer(base, LATEST):
-        raise ValueError(_wrong(source, BASE_TIME, base, "an integer of nanoseconds since 1970, before 2116"))
-    return int(base)
-
-
-def _is_integer(value: object, end: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
-
-
-def _wrong(source: str, member: str, value: object, expected: str) -> str:
-    text = repr(value)
-    shown = text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
-    return f'{source}: "{member}" is {shown}; it must be {expected}'
+    return head.base_time_of(trace.metadata, source_of(trace, 0) if source is None else source)
 
 
 # Recordings of one process --------------------------------------------------------------------------------------------
@@ -133,7 +83,7 @@ def _recordings(sources: Sequence[str], places: Sequence[int], why: str = "") ->
 
 def _span(trace: Results, source: str) -> tuple[int, int]:
     """Return when the recording of the host began and ended, in ns of Unix time if the trace has its base."""
-    core = trace._recorded("events")
+    core = store_of(trace, "events")
     columns, _, _, _ = core.events()
     known = ~columns["on_device"].astype(bool) & (columns["start"] != UNKNOWN_TIME)
     start, duration = columns["start"][known], columns["duration"][known]
@@ -221,7 +171,7 @@ def _in_order(what: str, traces: Sequence[Results], sources: Sequence[str], plac
             _refuse(what, sources, [a.place, b.place], "they overlap in time")
     seen: dict[str, int] = {}
     for window in ordered:
-        for step in traces[window.place]._recorded("steps").step_breakdown()["step"]:
+        for step in store_of(traces[window.place], "steps").step_breakdown()["step"]:
             if step is not None and seen.setdefault(step, window.place) != window.place:
                 _refuse(what, sources, [seen[step], window.place], f"both have {step}")
     return [window.place for window in ordered]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from flopscope.results.table import COLUMNS, EventRow, EventTable
+from flopscope.support.hints import HINTS
 
 __all__ = ["join_ranks"]
 
@@ -44,32 +46,31 @@ def _group(row: EventRow) -> tuple[Any, ...]:
 
 def _stacked(tables: Mapping[int, EventTable]) -> EventTable:
     """Return the rows of all ranks, one table after the other."""
-    metas = [table._meta for table in tables.values()]
-    joint: dict[str, Any] = {name: sum(meta[name] for meta in metas) for name in _SUMMED}
-    joint |= {name: any(meta[name] for meta in metas) for name in _OF_ANY}
-    joint["has_shapes"] = any(meta.get("has_shapes", True) for meta in metas)
-    joint["device_unseen"] = any(table.device_unseen for table in tables.values())
-    joint["coverage"] = _coverage(tables.values())
-    joint["peaks"] = {device: peaks for meta in metas for device, peaks in meta["peaks"].items()}
-    joint["shares"] = {device: peaks for table in tables.values() for device, peaks in (table._shares or {}).items()}
-    joint["unknown_peaks"] = {device: why for table in tables.values() for device, why in table.unknown_peaks.items()}
-    joint["ranks"] = [rank for rank, table in tables.items() for _ in table]
-    joint["top_level"] = [row.top_level for table in tables.values() for row in table]
-    if any(table.stacks is not None for table in tables.values()):
-        joint["stacks"] = [row.stack for table in tables.values() for row in table]
-    words = dict.fromkeys(word for table in tables.values() for word in table._groups)
-    if words:
-        joint["groups"] = {
-            word: [value for table in tables.values() for value in table._groups.get(word, [None] * len(table))]
-            for word in words
-        }
-    columns = {c.name: [value for table in tables.values() for value in table.columns[c.name]] for c in COLUMNS}
-    return EventTable(columns, joint)
+    known = [table.facts for table in tables.values()]
+    facts: dict[str, Any] = {name: sum(getattr(one, name) for one in known) for name in _SUMMED}
+    facts |= {name: any(getattr(one, name) for one in known) for name in _OF_ANY}
+    facts |= {name: {d: of for one in known for d, of in (getattr(one, name) or {}).items()} for name in _BY_DEVICE}
+    facts["coverage"] = _coverage(tables.values())
+    joint = replace(known[0], **facts, hints=HINTS, is_sorted=False, is_whole=True)
+    every = list(tables.values())
+    parts: dict[str, list[Any]] = {
+        "ranks": [rank for rank, table in tables.items() for _ in table],
+        "top_level": [row.top_level for table in every for row in table],
+    }
+    if any(table.stacks is not None for table in every):
+        parts["stacks"] = [row.stack for table in every for row in table]
+    words = dict.fromkeys(word for table in every for word in table._groups)
+    groups = {
+        word: [value for table in every for value in table._groups.get(word, [None] * len(table))] for word in words
+    }
+    columns = {c.name: [value for table in every for value in table.columns[c.name]] for c in COLUMNS}
+    return EventTable(columns, joint, parts, groups)
 
 
 _SUMMED = ("self_cpu_time_total", "self_device_time_total", "open_events", "dropped")
+_OF_ANY = ("has_memory", "has_device", "profile_memory", "record_shapes", "has_shapes", "device_unseen")
+_BY_DEVICE = ("peaks", "shares", "unknown_peaks")
 _SHARES = ("bytes", "flops")
-_OF_ANY = ("has_memory", "has_device", "profile_memory", "record_shapes")
 
 
 def _coverage(tables: Iterable[EventTable]) -> dict[str, Any]:

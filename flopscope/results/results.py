@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flopscope.hardware.cpu import CPU, CPU_MEMBER, why_cpu_unknown
 from flopscope.hardware.device import STORED, find_device, peaks_by_name
 from flopscope.hardware.model import Model, why_unknown
 from flopscope.hardware.peaks import stated_peaks
 from flopscope.results import groups
-from flopscope.results.details import kernels_of_rows, with_what_there_is
+from flopscope.results.details import kernels_of_rows
+from flopscope.results.facts import Grouped
 from flopscope.results.summaries import Summaries
 from flopscope.results.table import COLUMNS, EventTable
+from flopscope.sources.head import PEAKS_MEMBER
+from flopscope.support import upward
 from flopscope.support.device_names import index_of
 from flopscope.support.hints import HINTS, Hints
 from flopscope.support.suggest import suggesting
@@ -25,13 +28,14 @@ if TYPE_CHECKING:
 
     from flopscope._core import Store
     from flopscope.answers.advice import AdviceTable
-    from flopscope.answers.analysis import Analysis
     from flopscope.hardware.energy import Energy
     from flopscope.hardware.peaks import Peaks
     from flopscope.results.events import EventList
     from flopscope.views.summary import Summary
 
-__all__ = ["Results"]
+__all__ = ["Results", "cpu_of", "grouped", "head_of", "kept", "program_of", "store_of", "usual_peaks_of"]
+
+T = TypeVar("T")
 
 
 @suggesting
@@ -48,7 +52,10 @@ class Results(Summaries):
     with_stack: bool = False
     """Whether Python calls were recorded."""
     _usual_peaks = "measured"  # or "datasheet", or STORED
-    _hints: Hints = HINTS
+    hints: Hints = HINTS
+    """What to record so that more is known."""
+    metadata: Mapping[str, Any] = MappingProxyType({})
+    """Members of a loaded trace other than its events: "deviceProperties", "distributedInfo", versions, …"""
     graphs: Mapping[str, int] = MappingProxyType({})
     """Counts of CUDA or HIP graphs, as a loaded trace has them."""
     _is_of_program = False  # recorded by flopscope run, from its start to its end
@@ -60,7 +67,7 @@ class Results(Summaries):
         self._trace_id: str | None = None
         self._timing: str = "cpu"
         self._energy: dict[str, Energy] = {}
-        self._last_analysis: tuple[tuple[int, int, str], Analysis] | None = None
+        self._kept: dict[str, tuple[object, Any]] = {}
 
     def key_averages(
         self,
@@ -104,24 +111,17 @@ class Results(Summaries):
             raise ValueError(f"group_by_stack_n={group_by_stack_n}: no stacks are recorded without with_stack=True")
         core = self._recorded("table")
         words = groups.words_of(group_by)
-        groups.require(self, core, words)
+        groups.require(core, words, self.hints.option, self.record_shapes, self.with_stack, self.rank)
         by_shape = (group_by_input_shape and self.record_shapes) or "shape" in words  # the former as torch does
         stack_n = group_by_stack_n or ("stack" in words and groups.STACK_ENTRIES)
-        source = peaks or self._usual_peaks
-        parts = tuple(word for word in words if groups.GROUPINGS[word].core)
-        parts += ("overload",) if group_by_overload_name else ()
-        columns, meta, shares = self._grouped(core, by_shape, stack_n, source, groupings=parts, account=kernels)
+        by_core = tuple(word for word in words if groups.GROUPINGS[word].core)
+        by_core += ("overload",) if group_by_overload_name else ()
+        found = grouped(self, core, peaks, by_shape, stack_n, groupings=by_core, account=kernels)
+        parts = {name: found.rows[name] for name in ("top_level", "stacks") if name in found.rows}
         if kernels:
-            meta["kernels"] = kernels_of_rows(columns["key"], meta.pop("accounting")["launched"])
-        meta["record_shapes"] = self.record_shapes
-        meta["program"] = self._program
-        meta["has_shapes"] = core.has_shapes
-        meta["hints"] = self._hints
-        meta["profile_memory"] = self.profile_memory
-        meta["coverage"] = with_what_there_is(meta["coverage"])
-        meta["unknown_peaks"] = self._unknown_peaks(core, source, shares)
-        table = EventTable({column.name: columns[column.name] for column in COLUMNS}, meta)
-        return table if words == ("name",) else groups.grouped(core, table, words, self.rank)
+            parts["kernels"] = kernels_of_rows(found.columns["key"], found.accounting["launched"])
+        table = EventTable({column.name: found.columns[column.name] for column in COLUMNS}, found.facts, parts)
+        return table if words == ("name",) else groups.grouped(core, table, found.rows, words, self.rank)
 
     def coverage(self) -> dict[str, Any]:
         """Return the share of time whose work is known.
@@ -165,7 +165,7 @@ class Results(Summaries):
         if work:
             shares = self._stored_peaks(core)[0]
             limits = {name: found._for_core(self._measured(name)) for name, found in shares.items()}
-            head[chrome_trace.PEAKS_MEMBER] = {name: found.source for name, found in shares.items()}
+            head[PEAKS_MEMBER] = {name: found.source for name, found in shares.items()}
         chrome_trace.export(core, path, head, limits)
 
     def add_metadata(self, key: str, value: str) -> None:
@@ -230,10 +230,7 @@ class Results(Summaries):
 
         Raises RuntimeError during recording and if nothing was recorded.
         """
-        from flopscope.answers.lines import lines_frame, lines_of
-
-        core = self._recorded("lines")
-        return lines_frame(lines_of(core, self._analysis("lines", "none").apart if core.event_count else 0))
+        return upward.rooms.lines(self)
 
     @property
     def energy(self) -> Mapping[str, Energy]:
@@ -263,9 +260,7 @@ class Results(Summaries):
         ``host`` is the time between them. ``peaks`` as in key_averages(). Raises RuntimeError during recording and if
         nothing was recorded.
         """
-        from flopscope.answers.accounting import accounting_frame
-
-        return accounting_frame(self._analysis("accounting", peaks))
+        return upward.rooms.accounting(self, peaks)
 
     def advice(self, *, peaks: str | None = None) -> AdviceTable:
         """Return what to change, the largest gain first: an estimate of what each change saves, with its evidence.
@@ -276,9 +271,7 @@ class Results(Summaries):
         table lists what could not be judged. ``peaks`` as in key_averages(). Raises RuntimeError during recording and
         if nothing was recorded.
         """
-        from flopscope.answers.advice import advise
-
-        return advise(self._analysis("advice", peaks))
+        return upward.rooms.advice(self, peaks)
 
     def what_if(
         self,
@@ -311,11 +304,8 @@ class Results(Summaries):
 
         Raises ValueError for unknown names and for numbers out of range, RuntimeError as accounting().
         """
-        from flopscope.answers.what_if import what_if_frame
-
-        analysis = self._analysis("accounting", None if device is None else "datasheet")
-        return what_if_frame(
-            analysis, rule=rule, peaks=peaks, host_us_per_launch=host_us_per_launch, dtype=dtype, device=device
+        return upward.rooms.what_if(
+            self, rule=rule, peaks=peaks, host_us_per_launch=host_us_per_launch, dtype=dtype, device=device
         )
 
     def plot_accounting(self, ax: Any = None, *, peaks: str | None = None) -> Any:
@@ -325,16 +315,7 @@ class Results(Summaries):
         draw on; None: those of a new figure. ``peaks`` as in key_averages(). Returns the Axes; a profile without work
         gives a picture that says so. Raises ImportError if matplotlib is not installed, RuntimeError as accounting().
         """
-        from flopscope.answers.accounting import accounting_columns
-        from flopscope.views.waterfall import plot_waterfall
-
-        analysis = self._analysis("accounting", peaks)
-        columns = accounting_columns(analysis, alike=True)
-        names = {known["name"] for known in analysis.meta["peaks"].values()}
-        model = names.pop() if len(names) == 1 else ""
-        steps = len(analysis.alike) if analysis.has_steps else 0
-        sources = " and ".join(sorted({known["source"] for known in analysis.meta["peaks"].values()}))
-        return plot_waterfall(columns, steps, model, ax, program=self._program, peaks=sources)
+        return upward.rooms.plot_accounting(self, ax, peaks)
 
     def write_report(self, path: str | os.PathLike[str], *, peaks: str | None = None, title: str | None = None) -> None:
         """Write one HTML page of the profile, which opens from disk and loads nothing: docs/report.md describes it.
@@ -345,55 +326,7 @@ class Results(Summaries):
         Raises OSError if the file cannot be written, ImportError if Jinja2 is not installed, RuntimeError during
         recording and if nothing was recorded.
         """
-        from flopscope.report.page import write
-        from flopscope.report.profile import profile_page
-
-        write(path, profile_page(self, peaks=peaks, title=title))
-
-    def _analysis(self, what: str, peaks: str | None = None) -> Analysis:
-        """Return what accounting and advice are computed from; that of the last call is kept."""
-        from flopscope.answers.analysis import Analysis
-
-        core = self._recorded(what)
-        source = peaks or self._usual_peaks
-        key = (id(core), core.event_count, source)
-        if self._last_analysis is None or self._last_analysis[0] != key:
-            columns, meta, shares = self._grouped(core, True, 0, source, account=True, brief=True)
-            meta["hints"] = self._hints
-            meta["graphs"] = self.graphs
-            meta["unknown_peaks"] = self._unknown_peaks(core, source, shares)
-            self._last_analysis = key, Analysis(core, columns, meta, shares, has_shapes=core.has_shapes)
-        return self._last_analysis[1]
-
-    def _grouped(
-        self,
-        core: Store,
-        by_shape: bool,
-        stack_n: int,
-        source: str,
-        *,
-        account: bool = False,
-        groupings: tuple[str, ...] = (),
-        brief: bool = False,
-    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Peaks]]:
-        """Return the columns of a table, its metadata, and the peaks that its rows are compared with."""
-        if source == STORED:
-            shares, peaks_used = self._stored_peaks(core)
-        elif (stated := stated_peaks(source)) is not None:
-            names = core.devices - {"cpu"} or {"cpu"}
-            shares = dict.fromkeys(names, stated)
-            models = {name: core.device_names.get(index_of(name), name) for name in names - {"cpu"}}
-            models |= {name: name if self._cpu is None else self._cpu.name for name in names & {"cpu"}}
-            peaks_used = {name: {"source": stated.source, "name": model} for name, model in models.items()}
-        else:
-            shares, peaks_used = self._peaks(core, source)
-        limits: dict[str, Mapping[str, Any]] = {
-            name: found._for_core(self._measured(name)) for name, found in shares.items()
-        }
-        columns, meta = core.table(by_shape, stack_n, limits, self._cpu_alone, account, groupings, brief)
-        meta["peaks"], meta["device_type"] = peaks_used, core.device_type
-        meta["shares"] = shares
-        return columns, meta, shares
+        upward.rooms.write_profile(self, path, peaks, title)
 
     def summary(self, *, peaks: str | None = None) -> Summary:
         """Return where the time went and what to change first, then utilization, steps, launches and communication.
@@ -401,21 +334,14 @@ class Results(Summaries):
         A REPL or a notebook's cell displays the result; scripts print() it. Its text fits the terminal; ``to_dict()``
         returns its facts. peaks: as in key_averages().
         """
-        from flopscope.results import summary
-
-        file = getattr(self, "source", None)  # of a loaded trace
-        return summary.summarize(
-            self._recorded("summary"), self._analysis("summary", peaks), self.energy, file, self._cpu
-        )
+        return upward.rooms.summary(self, peaks)
 
     def _repr_html_(self) -> str:
         """Return the overview for a notebook: accounting, advice, roofline and the ops with the longest times.
 
         Peaks are not measured for it. It never raises.
         """
-        from flopscope.results import overview
-
-        return overview.html(self)
+        return upward.rooms.overview_html(self)
 
     @property
     def timing_source(self) -> str:
@@ -445,12 +371,6 @@ class Results(Summaries):
         if self._core.running:
             raise RuntimeError(f"the profile is still running; stop it before asking for its {what}")
         return self._core
-
-    def _base_time(self) -> int:
-        """Return the Unix time in ns that the times count from, or 0 if it is unknown."""
-        from flopscope.results.process import base_time_of, source_of
-
-        return base_time_of(self, source_of(self, 0))
 
     def _why_nothing(self) -> str:
         """Return why there are no events, for the error message."""
@@ -510,6 +430,85 @@ class Results(Summaries):
     def __bool__(self) -> bool:
         """True, even if nothing was recorded."""
         return True
+
+
+# What other rooms ask of results --------------------------------------------------------------------------------------
+
+
+def store_of(results: Summaries, what: str) -> Store:
+    """Return the recorded cycle. what: what it is for, for the RuntimeError during recording or if there is none."""
+    return results._recorded(what)
+
+
+def program_of(results: Results) -> str:
+    """Return what ran, for titles: the script of this process or the trace's file; "" if it is unknown."""
+    return results._program
+
+
+def head_of(results: Results) -> Mapping[str, Any]:
+    """Return what the program added to the head of its traces, and that of a loaded trace."""
+    return results._metadata
+
+
+def cpu_of(results: Results) -> CPU | None:
+    """Return the CPU on which the program ran; None if it is unknown."""
+    return results._cpu
+
+
+def usual_peaks_of(results: Results) -> str:
+    """Return the base of shares where none is requested: "measured", "datasheet" or STORED."""
+    return results._usual_peaks
+
+
+def kept(results: Results, what: str, key: object, make: Callable[[], T]) -> T:
+    """Return what ``make`` returned at the last call for these results with this key, or call it."""
+    found = results._kept.get(what)
+    if found is None or found[0] != key:
+        found = results._kept[what] = key, make()
+    value: T = found[1]
+    return value
+
+
+def grouped(
+    results: Results,
+    core: Store,
+    peaks: str | None = None,
+    by_shape: bool = True,
+    stack_n: int = 0,
+    *,
+    account: bool = False,
+    groupings: tuple[str, ...] = (),
+    brief: bool = False,
+) -> Grouped:
+    """Group the events of results, and compare the rows with the peaks of the devices that ran.
+
+    peaks: as in key_averages(), or STORED. account: also return the content of an Analysis. groupings: words of
+    groups.GROUPINGS that the core separates rows by. brief: leave out the columns that an Analysis does not read.
+    """
+    source = peaks or results._usual_peaks
+    if source == STORED:
+        shares, described = results._stored_peaks(core)
+    elif (stated := stated_peaks(source)) is not None:
+        names = core.devices - {"cpu"} or {"cpu"}
+        shares = dict.fromkeys(names, stated)
+        models = {name: core.device_names.get(index_of(name), name) for name in names - {"cpu"}}
+        models |= {name: name if results._cpu is None else results._cpu.name for name in names & {"cpu"}}
+        described = {name: {"source": stated.source, "name": model} for name, model in models.items()}
+    else:
+        shares, described = results._peaks(core, source)
+    limits: dict[str, Mapping[str, Any]] = {n: found._for_core(results._measured(n)) for n, found in shares.items()}
+    return Grouped.of(
+        core.table(by_shape, stack_n, limits, results._cpu_alone, account, groupings, brief),
+        device_type=core.device_type,
+        program=results._program,
+        has_shapes=core.has_shapes,
+        record_shapes=results.record_shapes,
+        profile_memory=results.profile_memory,
+        hints=results.hints,
+        peaks=described,
+        shares=shares,
+        unknown_peaks=results._unknown_peaks(core, source, shares),
+    )
 
 
 def _peak_devices(core: Store) -> list[str]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from flopscope.support.files import replacing
-from flopscope.support.package import FOLDER
 
 if TYPE_CHECKING:
     from flopscope import _core
@@ -44,9 +42,3 @@ def export_stacks(core: _core.Store, path: str | os.PathLike[str], metric: str =
             if device_type == "cpu" and int(time) > 0:
                 entries = [entry.translate(NAME) for entry in (*reversed(stack), key)]
                 file.write(f"{';'.join(entries)} {int(time)}\n")
-
-
-def source_folders() -> tuple[str, list[str]]:
-    """Return flopscope's folder and those of ``sys.path``, deepest first, each with a trailing separator."""
-    folders = {os.path.abspath(folder) for folder in sys.path or () if isinstance(folder, str)}
-    return f"{FOLDER}{os.sep}", [folder.rstrip(os.sep) + os.sep for folder in sorted(folders, reverse=True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flopscope.results import frames
 from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
@@ -42,9 +43,7 @@ class Summaries:
 
         Raises ValueError for an unknown step.
         """
-        from flopscope.results import summary
-
-        return summary.gpu_summary(self._recorded("GPU summary"), step)
+        return frames.gpu_summary(self._recorded("GPU summary"), step)
 
     def step_breakdown(self) -> pandas.DataFrame:
         """Return the time breakdown of each step in µs: a row per step, or one row with step None without steps.
@@ -57,9 +56,7 @@ class Summaries:
 
         The columns are step, these parts, and total. There are no rows if nothing was recorded.
         """
-        from flopscope.results import summary
-
-        return summary.step_breakdown(self._recorded("step breakdown"))
+        return frames.step_breakdown(self._recorded("step breakdown"))
 
     def launch_summary(self) -> pandas.DataFrame:
         """Return the launch statistics of each device that was used, one row each; times in µs, unknown values NaN.
@@ -77,9 +74,7 @@ class Summaries:
             ended before the call returned, so the device waited for the host.
         idle_lost: time in which the device was idle until work that was launched late had arrived.
         """
-        from flopscope.results import summary
-
-        return summary.launch_summary(self._recorded("launch summary"))
+        return frames.launch_summary(self._recorded("launch summary"))
 
     def collectives(self) -> pandas.DataFrame:
         """Return a row for each communication kernel (NCCL, RCCL, …), in order of start; times in µs.
@@ -107,9 +102,7 @@ class Summaries:
         sequence: sequence number of the call within its group, if PyTorch recorded it.
         kernel: name of the kernel.
         """
-        from flopscope.results import communication
-
-        return communication.collectives(self._recorded("collectives"))
+        return frames.collectives(self._recorded("collectives"))
 
     def stream_summary(self) -> pandas.DataFrame:
         """Return the busy, overlapped and communication times of each stream in µs, with shares in percent.
@@ -123,9 +116,7 @@ class Summaries:
         communication: time in which a communication kernel ran.
         exposed_communication, exposed_pct: the part of communication in which no other kernel ran on the device.
         """
-        from flopscope.results import communication
-
-        return communication.stream_summary(self._recorded("stream summary"))
+        return frames.stream_summary(self._recorded("stream summary"))
 
     def counter_timeline(self) -> pandas.DataFrame:
         """Return the samples of hardware counters: one row for each sample of a device, in order of time.
@@ -135,6 +126,4 @@ class Summaries:
         "tensor_active"). Counters read from a trace keep its names and units. Values that a sample lacks are NaN. There
         are no rows without counters. Raises RuntimeError during recording and if nothing was recorded.
         """
-        from flopscope.answers import counted
-
-        return counted.timeline(self._recorded("counters"))
+        return frames.counter_timeline(self._recorded("counters"))

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
 from flopscope import _core
+from flopscope.results import arrow, records
 from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column
+from flopscope.results.facts import Facts
+from flopscope.results.kinds import kind_of, require_kind
 from flopscope.results.row import COLUMN_NAMES, EventRow, is_array
-from flopscope.support import units
-from flopscope.support.hints import HINTS, Hints
-from flopscope.support.suggest import did_you_mean, suggesting
-from flopscope.views import arrow, entries, fitted, frame, html, text
-from flopscope.views import columns as seen
+from flopscope.support import units, upward
+from flopscope.support.hints import Hints
+from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import pandas
     import pyarrow  # type: ignore[import-not-found,import-untyped,unused-ignore]
-
-    from flopscope.hardware.peaks import Peaks
 
 __all__ = ["COLUMNS", "Column", "EventRow", "EventTable"]
 
@@ -51,8 +51,7 @@ def _sort_value(value: Any) -> tuple[bool, Any]:
 
 _NAMED = ("key", "device_type", "category")
 
-# Entries of `meta` with a value for each row.
-_PARTS = ("top_level", "stacks", "ranks", "kernels")
+_NOTHING: Mapping[str, Any] = {}
 
 
 class _Columns(Mapping[str, "list[Any]"]):
@@ -85,12 +84,20 @@ class EventTable:
 
     columns: the values of each column by name, in the order and the units of COLUMNS; all of one length. A category
         that is NaN follows from the name.
-    meta: facts about the whole table; the attributes of the same names document them. Optional entries have a value for
-        each row: "top_level" (whether some event has no parent; default True), "stacks" (EventRow.stack, if rows are
-        grouped by stack) and "ranks" (EventRow.rank, in a table of several ranks).
+    facts: about the whole table; the attributes of the same names document them.
+    parts: further values for each row: "top_level" (whether some event has no parent; default True), "stacks"
+        (EventRow.stack, if rows are grouped by stack), "ranks" (EventRow.rank, in a table of several ranks), "kernels"
+        (EventRow.kernels).
+    groups: the same for what else rows are grouped by: "step", "stream", "module", …
     """
 
-    def __init__(self, columns: Mapping[str, Iterable[Any]], meta: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        columns: Mapping[str, Iterable[Any]],
+        facts: Facts,
+        parts: Mapping[str, Iterable[Any]] = _NOTHING,
+        groups: Mapping[str, Iterable[Any]] = _NOTHING,
+    ) -> None:
         if tuple(columns) != COLUMN_NAMES:
             expected = ", ".join(COLUMN_NAMES)
             raise ValueError(f"the columns of a table must be {expected}, in this order; got {', '.join(columns)}")
@@ -102,14 +109,14 @@ class EventTable:
             for key, device_type, category in zip(*(self._sources[name] for name in _NAMED), strict=False)
         ]
         self._columns = _Columns(self._sources)
-        self._meta = dict(meta)
+        self.facts = facts
         lengths = {len(values) for values in self._sources.values()}
         if len(lengths) > 1:
             raise ValueError(f"the columns of a table must have the same length; got {sorted(lengths)}")
-        self._parts: dict[str, list[Any]] = {name: list(meta[name]) for name in _PARTS if name in meta}
+        self._parts: dict[str, list[Any]] = {name: list(values) for name, values in parts.items()}
         self._stacks: list[list[str]] | None = self._parts.get("stacks")
         self._ranks: list[int] | None = self._parts.get("ranks")
-        self._groups: dict[str, list[Any]] = {word: list(values) for word, values in meta.get("groups", {}).items()}
+        self._groups: dict[str, list[Any]] = {word: list(values) for word, values in groups.items()}
         self._top_level: list[bool] = self._parts.setdefault("top_level", [True] * lengths.pop())
 
     @property
@@ -130,17 +137,17 @@ class EventTable:
     @property
     def is_sorted(self) -> bool:
         """Whether sorted() chose the order of the rows."""
-        return bool(self._meta.get("is_sorted", False))
+        return self.facts.is_sorted
 
     @property
     def is_whole(self) -> bool:
         """Whether no row of the profile was left out."""
-        return bool(self._meta.get("is_whole", True))
+        return self.facts.is_whole
 
     @property
     def is_mixed(self) -> bool:
         """Whether rows are groups such as categories, and not ops, kernels and ranges."""
-        return bool(self._meta.get("is_mixed", False))
+        return self.facts.is_mixed
 
     def typed_columns(self) -> Iterator[tuple[str, str, Any]]:
         """Yield name, type (Column.type) and values of each column of to_pandas(); numbers may be arrays."""
@@ -161,50 +168,50 @@ class EventTable:
         return [column for column in GROUPS if column.name in self._groups]
 
     def _with_groups(self, groups: Mapping[str, list[Any]]) -> EventTable:
-        return EventTable(self._sources, {**self._meta, "groups": groups})
+        return EventTable(self._sources, self.facts, self._parts, groups)
 
     def _with_ranks(self, rank: int) -> EventTable:
-        return type(self)(self._sources, {**self._meta, "ranks": [rank] * len(self)})
+        return type(self)(self._sources, self.facts, {**self._parts, "ranks": [rank] * len(self)}, self._groups)
 
     @property
     def program(self) -> str:
         """What ran: the name of a trace's file, or of the recorded script; "" where it is unknown."""
-        return str(self._meta.get("program", ""))
+        return self.facts.program
 
     @property
     def self_cpu_time_total(self) -> float:
         """Self host time of all rows of the profile in µs: the base of "Self CPU %"."""
-        return float(self._meta["self_cpu_time_total"])
+        return float(self.facts.self_cpu_time_total)
 
     @property
     def self_device_time_total(self) -> float:
         """Device time of all work of the profile in µs: the base of "Self CUDA %"."""
-        return float(self._meta["self_device_time_total"])
+        return float(self.facts.self_device_time_total)
 
     @property
     def device_type(self) -> str:
         """torch's type of the devices of the profile: "cuda", also for ROCm, "xpu", "mtia", "hpu", …"""
-        return str(self._meta.get("device_type", "cuda"))
+        return self.facts.device_type
 
     @property
     def has_device(self) -> bool:
         """Whether device work was recorded."""
-        return bool(self._meta["has_device"])
+        return self.facts.has_device
 
     @property
     def has_memory(self) -> bool:
         """Whether any change of memory was recorded."""
-        return bool(self._meta["has_memory"])
+        return self.facts.has_memory
 
     @property
     def profile_memory(self) -> bool:
         """Whether recording changes of memory was requested."""
-        return bool(self._meta["profile_memory"])
+        return self.facts.profile_memory
 
     @property
     def record_shapes(self) -> bool:
         """Whether input shapes were recorded."""
-        return bool(self._meta["record_shapes"])
+        return self.facts.record_shapes
 
     @property
     def lacks_shapes(self) -> bool:
@@ -212,7 +219,7 @@ class EventTable:
 
         flopscope's own ops always record shapes; PyTorch's do with record_shapes=True.
         """
-        if self._meta.get("has_shapes", True):
+        if self.facts.has_shapes:
             return False
         kinds = zip(self.columns["device_type"], self.columns["is_user_annotation"], strict=True)
         return any(device_type == "cpu" and not annotation for device_type, annotation in kinds)
@@ -220,9 +227,7 @@ class EventTable:
     @property
     def hints(self) -> Hints:
         """What to record so that more is known."""
-        hints = self._meta.get("hints", HINTS)
-        assert isinstance(hints, Hints)
-        return hints
+        return self.facts.hints
 
     @property
     def device_unseen(self) -> bool:
@@ -230,32 +235,27 @@ class EventTable:
 
         The host times of its ops are then only dispatch times, so no row has rates or a roofline.
         """
-        return bool(self._meta.get("device_unseen", False))
+        return self.facts.device_unseen
 
     @property
     def open_events(self) -> int:
         """Number of events that had not ended; they are counted, and their time is unknown."""
-        return int(self._meta["open_events"])
+        return self.facts.open_events
 
     @property
     def dropped(self) -> int:
         """Number of records lost while profiling."""
-        return int(self._meta["dropped"])
+        return self.facts.dropped
 
     @property
-    def peaks(self) -> dict[str, dict[str, Any]]:
+    def peaks(self) -> dict[str, Mapping[str, Any]]:
         """By device, the peaks that rows are compared with; "source" is "measured" or "datasheet". {} if unknown."""
-        return dict(self._meta["peaks"])
-
-    @property
-    def _shares(self) -> dict[str, Peaks] | None:
-        """The peaks themselves; None for a table that was not made of a profile."""
-        return self._meta.get("shares")
+        return dict(self.facts.peaks)
 
     @property
     def unknown_peaks(self) -> dict[str, str]:
         """By device, why its peaks are unknown. {} if they are known or were not requested."""
-        return dict(self._meta.get("unknown_peaks", {}))
+        return dict(self.facts.unknown_peaks)
 
     def coverage(self) -> dict[str, Any]:
         """Return how much of the profile has known work.
@@ -264,7 +264,7 @@ class EventTable:
         device time without communication (of the ops' host time if there is no device) in ops with known bytes and
         with known FLOPs, and the ops that take the rest of the bytes' share, longest first.
         """
-        return dict(self._meta["coverage"])
+        return dict(self.facts.coverage)
 
     def __len__(self) -> int:
         return len(self._sources["key"])
@@ -303,18 +303,18 @@ class EventTable:
             name: values[chosen] if is_array(values) else [values[i] for i in chosen]
             for name, values in self._sources.items()
         }
-        parts: dict[str, Any] = {name: [values[i] for i in chosen] for name, values in self._parts.items()}
-        if self._groups:
-            parts["groups"] = {word: [values[i] for i in chosen] for word, values in self._groups.items()}
+        parts, groups = (
+            {name: [values[i] for i in chosen] for name, values in of_rows.items()}
+            for of_rows in (self._parts, self._groups)
+        )
         is_whole = self.is_whole and len(chosen) == len(self)
-        return type(self)(columns, {**self._meta, **parts, "is_whole": is_whole})
+        return type(self)(columns, replace(self.facts, is_whole=is_whole), parts, groups)
 
-    def with_rows(self, rows: Iterable[Mapping[str, Any]], **meta: Any) -> EventTable:
+    def with_rows(self, rows: Iterable[Mapping[str, Any]]) -> EventTable:
         """Return a table of other rows of the same profile. Columns missing from a row are unknown, empty or 0."""
         given = list(rows)
         columns = {c.name: [row[c.name] if c.name in row else _BLANK[c.type](c) for row in given] for c in COLUMNS}
-        common = {name: value for name, value in self._meta.items() if name not in (*_PARTS, "groups")}
-        return EventTable(columns, {**common, "is_mixed": True, **meta})
+        return EventTable(columns, replace(self.facts, is_mixed=True))
 
     def of_kind(self, kind: str) -> EventTable:
         """Return the rows of a kind, in their order: "op", "kernel", "range", or "all" for every row.
@@ -323,11 +323,11 @@ class EventTable:
         kernels, copies and fills on devices; "range": ranges and steps, on the host and on devices, whose total times
         include what runs in them. Raises ValueError for another kind.
         """
-        entries.require_kind(kind)
+        require_kind(kind)
         if kind == "all":
             return self
         kinds = zip(self.columns["device_type"], self.columns["is_user_annotation"], strict=True)
-        return self._select(i for i, one in enumerate(kinds) if entries.kind_of(*one) == kind)
+        return self._select(i for i, one in enumerate(kinds) if kind_of(*one) == kind)
 
     def sorted(self, by: str) -> EventTable:
         """Return the rows sorted by a column, "cpu_time" or "device_time" (per call), largest first, unknown last.
@@ -336,16 +336,11 @@ class EventTable:
         "device". Raises ValueError for any other name.
         """
         ordered = self._select(self._order(by))
-        ordered._meta["is_sorted"] = True
+        ordered.facts = replace(ordered.facts, is_sorted=True)
         return ordered
 
     def _order(self, by: str) -> list[int]:
-        name = seen.attribute_of(by, SORT_KEYS)
-        if name is None:
-            hint = did_you_mean(str(by), seen.sort_names(SORT_KEYS)) or (
-                f"; choose a header: {', '.join(seen.headers_of(SORT_KEYS))}; or a column of to_pandas()"
-            )
-            raise ValueError(f"cannot sort by {by!r}{hint}")
+        name = by if by in SORT_KEYS else upward.rooms.sort_key(by, SORT_KEYS)
         values = [_sort_value(getattr(row, name)) for row in self]
         return sorted(range(len(self)), key=values.__getitem__, reverse=True)
 
@@ -392,11 +387,11 @@ class EventTable:
             raise ValueError(f"time_unit must be one of {', '.join(units.TIME_UNITS)} or None; got {time_unit!r}")
         if brief or width is not None or kernels or columns is not None:
             ordered = self if sort_by is None else self.sorted(sort_by)
-            shown = fitted.render(
+            shown = upward.rooms.fitted_text(
                 ordered, width=width, kind=kind, kernels=kernels, columns=columns, row_limit=row_limit
             )
             return str(shown) if len(self) else ""
-        return text.render(
+        return upward.rooms.table_text(
             self.of_kind(kind or "all"),
             sort_by=sort_by,
             row_limit=row_limit,
@@ -430,19 +425,19 @@ class EventTable:
         A table of several ranks has "rank" before them, one grouped by stack has "stack" after them.
         Raises ImportError without pandas.
         """
-        return frame.to_pandas(self.of_kind(kind))
+        return records.to_pandas(self.of_kind(kind))
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return one dict per row with the columns of to_pandas(), ready for JSON: unknown numbers are None."""
-        return frame.to_dicts(self)
+        return records.to_dicts(self)
 
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write the columns of to_pandas() as CSV; unknown values are empty, lists are JSON."""
-        frame.to_csv(self, path)
+        records.to_csv(self, path)
 
     def to_json(self, path: str | PathLike[str]) -> None:
         """Write JSON: ``device`` (kind and, if its peaks are known, name), ``coverage``, ``peaks``, ``rows``."""
-        frame.to_json(self, path)
+        records.to_json(self, path)
 
     def to_arrow(self) -> pyarrow.Table:
         """Return a pyarrow.Table with the columns of to_pandas(): int64, float64, bool, texts.
@@ -464,7 +459,7 @@ class EventTable:
         arrow.to_parquet(self, path)
 
     def _repr_html_(self) -> str:
-        return html.render(self)
+        return upward.rooms.table_html(self)
 
     def __str__(self) -> str:
         return self.table(brief=True)

@@ -9,11 +9,25 @@ from typing import Any, TypeAlias
 from flopscope import _core
 from flopscope.support.safe import printable
 from flopscope.support.warn import warn_user
-from flopscope.views.notes import unmatched_graphs
 
-__all__ = ["Source", "describe", "join", "sources_of", "warn_of_unmatched"]
+__all__ = ["GRAPH_COUNTS", "Source", "describe", "join", "sources_of", "unmatched_graphs", "warn_of_unmatched"]
 
 Source: TypeAlias = "str | os.PathLike[str]"
+
+
+GRAPH_COUNTS = {
+    "launches": "launches of graphs",
+    "works": "kernels, copies and fills that they ran",
+    "graphs": "captured graphs",
+    "matched": "works whose node of a capture is known",
+    "owned": "works that belong to an op of the capture",
+    "estimated": "works whose op was inferred from the same kernel elsewhere",
+    "tied": "launches whose graph was logged as it was launched",
+    "annotated": "works whose node has a name in kernel_annotations_*.json",
+    "unseen": "launches that match no captured graph",
+    "ambiguous": "launches that match several captured graphs of different ops",
+}
+"""What the counts of Trace.graphs mean."""
 
 
 def join(
@@ -42,6 +56,20 @@ def describe(counts: Mapping[str, int], captures: int, names: int) -> str:
     if not counts["graphs"]:
         return "the captures have no graph: no call begins a capture in them"
     return unmatched_graphs(counts)
+
+
+def unmatched_graphs(counts: Mapping[str, int]) -> str:
+    """Return what of the launches of graphs could not be joined to captured graphs, as a clause; "" if nothing."""
+    missing = counts["works"] - counts["matched"]
+    if not missing:
+        return ""
+    parts = {
+        "match no captured graph": counts["unseen"],
+        "match several captured graphs of different ops": counts["ambiguous"],
+    }
+    why = " and ".join(f"{count:,} {what}" for what, count in parts.items() if count)
+    launches = f"of {counts['launches']:,} graph launches {why}; " if why else ""
+    return f"{launches}{missing:,} of {counts['works']:,} kernels, copies and fills of graphs have no captured op"
 
 
 def warn_of_unmatched(name: str, counts: Mapping[str, int], captures: int, names: int) -> None:

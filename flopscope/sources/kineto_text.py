@@ -10,16 +10,12 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from flopscope._core import trim_memory
 from flopscope.hardware.cpu import CPU, CPU_MEMBER
-from flopscope.results.chrome_trace import COMPRESSION
-from flopscope.sources.load import load_own
-from flopscope.support.files import replacing
-
-if TYPE_CHECKING:
-    from flopscope.sources.load import Trace
+from flopscope.sources.load import Loaded, read
+from flopscope.support.files import COMPRESSION, replacing
 
 __all__ = ["KinetoText", "keep_text"]
 
@@ -45,10 +41,10 @@ class KinetoText:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._results, name)
 
-    def read(self) -> Trace:
-        """Read the trace."""
+    def read(self) -> Loaded:
+        """Read the trace. The graphs that watch_graphs() saw captured are known."""
         with _links_to(self._text()) as path:
-            return load_own(path)
+            return read(path, name="torch.profiler", watched=True)
 
     def release(self) -> None:
         """Let go of torch's results, about ten times the text, whose trace is kept: they have no list of events then.

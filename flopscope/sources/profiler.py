@@ -1,4 +1,4 @@
-"""profile(): record which ops and kernels ran, their times and their work."""
+"""The recording of a profile: which ops and kernels ran, and when."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from flopscope._core import Profiler, record_into
 from flopscope.hardware.activities import ProfilerActivity, activities_named
 from flopscope.hardware.capture import TIMERS, Recipe, Timer, start_core, warn_of_losses
 from flopscope.hardware.counters import Counters, CountersWish, LateCounters, check_counters, why_no_counters
-from flopscope.results.results import Results
 from flopscope.sources.schedules import ProfilerAction, action_at
 from flopscope.sources.stack_samples import StackSamples
 from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from flopscope._core import Store
+    from flopscope.hardware.energy import Energy
 
 __all__ = ["profile"]
 
@@ -74,52 +79,15 @@ def _ended_by_failure(method: Method) -> Method:
 
 
 @suggesting
-class profile(Results):
-    """A recording of what runs on all threads, in a ``with`` block or between ``start()`` and ``stop()``.
+class profile:
+    """The recording of a profile; flopscope.results.profile adds its results and documents its arguments."""
 
-    The arguments and methods are those of torch.profiler.profile, so that it is a drop-in replacement:
-
-    activities: a list of ``ProfilerActivity.CPU`` (ops, ranges, Python calls) and ``.CUDA`` (kernels, copies, API
-        calls); torch's activities are accepted too. None means both, or only CPU if there is no GPU.
-    schedule: a function that returns the action of a step number, such as the result of ``flopscope.schedule(…)``. By
-        default everything is recorded. With a schedule, ``step()`` begins the next step, and each recorded step is an
-        event "ProfilerStep#N".
-    on_trace_ready: called with the profile at the end of each recorded cycle, even if the block ends before the cycle
-        does. The results are those of this cycle until the next one begins to record. An exception in the handler ends
-        the profile and propagates.
-    record_shapes: record input shapes for the table.
-    profile_memory: record allocations and deallocations of tensors.
-    with_stack: record Python calls, for ``group_by_stack_n`` and ``export_stacks``.
-    timer: the source of device times. "auto": CUPTI, or, with a warning, CUDA events around flopscope's own ops if
-        CUPTI is unavailable; "cupti": CUPTI, or RuntimeError if it is unavailable; "event": CUDA events.
-    record_api_calls: False excludes CUDA API calls, which reduces the overhead; kernels are then attributed to no op.
-
-    counters: True also counts what the GPU did, through CUPTI's PM sampling, at next to no cost: DRAM traffic,
-        activity of multiprocessors and tensor cores, L2, NVLink and PCIe, as columns of the table and in
-        ``counter_timeline()``. Where counters are unavailable, a warning says why, and the profile has none;
-        "require" raises RuntimeError instead.
-    counter_interval_us: µs between samples, 1 to 1e6. None: 2.5 µs for 0.1 s; if the profile goes on, 100 µs and more,
-        with windows of 2.5 µs and pauses in between.
-
-    sample_stacks: True also samples where the Python threads are, every one to two milliseconds, at less than 2 % of
-        the time: ``lines()`` and ``summary()`` show the lines that took the time, and those that a device waited for.
-
-    custom_trace_id_callback: called at the beginning of each cycle; returns its trace id, a string. By default ids are
-        random.
-
-    Accepted for compatibility with torch and ignored: ``with_flops`` (FLOPs are always counted), ``with_modules``,
-    ``experimental_config``, ``post_processing_timeout_s`` and, without a schedule, ``acc_events``. Unsupported, and
-    rejected with ValueError: ``acc_events`` with a schedule, ``execution_trace_observer``, ``use_cuda``. For the ops of
-    other libraries, including torch, the profile records their work on the GPU and their CUDA API calls, but no
-    "aten::" rows and no ranges of ``torch.profiler.record_function``; use ``flopscope.record_function`` to name parts
-    of the program.
-
-    Only one profile can run at a time; starting another raises RuntimeError. A stopped profile may be started again: it
-    makes a new recording and continues its step numbers. An exception in the block ends the profile, and its results
-    stay readable; so does an exception, including Ctrl-C, that interrupts start(), step() or stop(). A profile without
-    references ends. In a forked child process the profile records nothing, ``step()`` and ``stop()`` do nothing, and
-    the results belong to the parent.
-    """
+    _core: Store | None = None
+    """The events of the latest cycle, which may still be recording."""
+    _energy: dict[str, Energy]
+    _timing: str
+    _trace_id: str | None
+    _is_of_program: bool
 
     def __init__(
         self,
@@ -144,7 +112,7 @@ class profile(Results):
         counter_interval_us: float | None = None,
         sample_stacks: bool = False,
     ) -> None:
-        super().__init__()  # its core is that of the latest cycle, which may still be recording
+        super().__init__()
         _refuse(acc_events and schedule is not None, _NO_ACCUMULATION)
         _refuse(execution_trace_observer is not None, _NO_OBSERVER)
         _refuse(use_cuda is not None, f"use_cuda={use_cuda}: {_NO_USE_CUDA}")
@@ -218,7 +186,7 @@ class profile(Results):
             raise RuntimeError(f"step() of a profile that is not running: it is {self._state}")
         self._step_on(self._action_of(self.step_num + 1))
 
-    def __enter__(self) -> profile:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -382,8 +350,6 @@ class profile(Results):
         self._live = self._core = self._counters = None
         self._state = "forked"
 
-    # Results ----------------------------------------------------------------------------------------------------------
-
     def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
         """Set the function that returns the trace ids of later cycles; None selects random ids."""
         _check_functions(callback=callback)
@@ -400,9 +366,6 @@ class profile(Results):
         raise TypeError(
             "a profile cannot be copied or pickled; its results can: key_averages(), or a file of export_chrome_trace()"
         )
-
-    def __repr__(self) -> str:
-        return f"<flopscope.profile: {self._state}, {len(self)} events>"
 
 
 # The functions to call between the action of one step and that of the next (None: the end of the profile). They are

@@ -14,7 +14,7 @@ from typing import Any
 
 from flopscope import _core
 from flopscope.hardware.capture import may_evict, why_not_loaded
-from flopscope.sources.load import load_trace
+from flopscope.sources.load import read
 from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
@@ -264,7 +264,7 @@ def _events_of(profile: Any) -> _core.Store:
         path = os.path.join(folder, "capture.json")
         with contextlib.redirect_stdout(io.StringIO()):
             profile.export_chrome_trace(path)
-        return load_trace(path)._recorded("events")
+        return read(path).core
 
 
 def _shift_of(store: _core.Store, marks: Sequence[int]) -> int | None:

@@ -17,13 +17,14 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-__all__ = ["close_names", "read_json", "replacing", "require_file", "require_writable", "write_json"]
+__all__ = ["COMPRESSION", "close_names", "read_json", "replacing", "require_file", "require_writable", "write_json"]
 
 Name = str | bytes | PathLike[str] | PathLike[bytes]
 
 STALE_SECONDS = 24 * 3600  # age at which another machine's temporary file is considered abandoned
 MAX_BYTES = 64 << 20  # of a stored file
 CHUNK = 1 << 20  # bytes copied at once
+COMPRESSION = 3  # of traces by gzip; higher levels take more time for little less space
 MOST_COMPARED = 10_000  # names of a folder that are compared with a wrong one
 # Errors of a folder that accepts no new file, or of a rename that is not allowed (a sticky folder, a mount point).
 _IN_PLACE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY})

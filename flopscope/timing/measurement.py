@@ -9,9 +9,10 @@ from os import PathLike
 from typing import Any, Literal
 
 from flopscope import _core
+from flopscope.support import upward
 from flopscope.support.columns import aligned_lines
 from flopscope.support.suggest import suggesting
-from flopscope.support.units import MISSING, bound_text, roofline_text, si_text
+from flopscope.support.units import MISSING, si_text
 from flopscope.support.units import flop_rate_text as _flop_rate
 from flopscope.support.units import long_time_text as _time
 from flopscope.support.units import rate_text as _rate
@@ -183,17 +184,10 @@ class Measurement(Distribution):
         title: of the page; by default the name of the function. An existing file is replaced only by a complete page.
         Raises OSError if the file cannot be written.
         """
-        from flopscope.hardware.device import find_device
-        from flopscope.report.measurement import measurement_page
-        from flopscope.report.page import write
-
-        device = find_device(self.device)
-        known = {"measured": device.measured, "datasheet": device.datasheet_peaks}
-        peaks = {source: one for source, one in known.items() if one is not None and device.name == self.device_name}
-        write(path, measurement_page(self, peaks, title))
+        upward.rooms.write_measurement(self, path, title)
 
     def __str__(self) -> str:
-        facts = self._facts()
+        facts = self.facts()
         lines = [f"  {line}".rstrip() for line in aligned_lines([*facts.items()], "<")]
         return "\n".join([self.verdict, *lines, *(f"  note: {note}" for note in self.notes)])
 
@@ -203,33 +197,9 @@ class Measurement(Distribution):
 
     def _repr_html_(self) -> str:
         """Return the verdict, the samples, a roofline and the facts for a notebook. It never raises."""
-        from flopscope.views.overview import failure_html, measurement_html
-        from flopscope.views.thumbnail import strip_svg
+        return upward.rooms.measurement_html(self)
 
-        try:
-            rating = {
-                "% roofline": roofline_text(self.pct_roofline) if self.pct_roofline == self.pct_roofline else "",
-                "bound": bound_text(self.bound) if self.bound != "unknown" else "",
-            }
-            facts = {**{name: text for name, text in rating.items() if text}, **self._facts()}
-            return measurement_html(
-                self.verdict, facts, self.notes, self._pictures(), strip_svg(self.samples, self.median)
-            )
-        except Exception as problem:
-            return failure_html(f"measurement of {self.name}", problem)
-
-    def _pictures(self) -> list[str]:
-        """Return a roofline with this one mark, if its place is known. The roofs follow from rates and shares."""
-        from flopscope.views.thumbnail import Mark, roofline_svg
-
-        mark = Mark(self.name, self.median, self.arithmetic_intensity, self.tflops_per_s, self.bound)
-        if not mark.is_drawn:
-            return []
-        bandwidth = self.gbytes_per_s * 1e9 * 100 / self.pct_peak_bandwidth if self.pct_peak_bandwidth else math.nan
-        peak = self.tflops_per_s * 1e12 * 100 / self.pct_peak_flops if self.pct_peak_flops else math.nan
-        return [roofline_svg([mark], bandwidth, {self.unit: peak} if self.unit else {}, width=280, height=180)]
-
-    def _facts(self) -> dict[str, str]:
+    def facts(self) -> dict[str, str]:
         """Return the lines of the text and the HTML in their order, without unknown values."""
         calls = f" of {self.batch} calls" if self.batch > 1 else ""
         facts = {

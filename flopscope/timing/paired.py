@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any, Literal
 
+from flopscope.support import upward
 from flopscope.support.progress import time_bar
 from flopscope.support.suggest import suggesting
 from flopscope.timing.distribution import between_steps, median, median_interval
@@ -91,10 +92,7 @@ class TimesCompared:
         title: of the page; by default the names of f and g. An existing file is replaced only by a complete page.
         Raises OSError if the file cannot be written.
         """
-        from flopscope.report.measurement import times_page
-        from flopscope.report.page import write
-
-        write(path, times_page(self, title))
+        upward.rooms.write_times(self, path, title)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Print in IPython on a terminal."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from flopscope import _core
+from flopscope.support import upward
 from flopscope.support.progress import progress_bar
 from flopscope.support.suggest import suggesting
 from flopscope.timing.measurement import Measurement
@@ -136,10 +137,7 @@ class Sweep:
         title: of the page; by default the name of the op. An existing file is replaced only by a complete page. Raises
         OSError if the file cannot be written.
         """
-        from flopscope.report.measurement import sweep_page
-        from flopscope.report.page import write
-
-        write(path, sweep_page(self, title))
+        upward.rooms.write_sweep(self, path, title)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw time, GB/s (FLOP/s if compute bounds the largest size) and % of the roofline over the working set.
@@ -152,19 +150,13 @@ class Sweep:
         Returns the first Axes, that of the times; ``ax.figure.axes`` are all three of a new figure. Raises ImportError
         if matplotlib is not installed, and ValueError for another number of axes.
         """
-        from flopscope.views.plots import plot_sweep
-
-        return plot_sweep(self, ax)
+        return upward.rooms.plot_sweep(self, ax)
 
     def __str__(self) -> str:
-        from flopscope.views.sweeps import sweep_text
-
-        return sweep_text(self)
+        return upward.rooms.sweep_text(self)
 
     def _repr_html_(self) -> str:
-        from flopscope.views.sweeps import sweep_html
-
-        return sweep_html(self)
+        return upward.rooms.sweep_html(self)
 
 
 @suggesting

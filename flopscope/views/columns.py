@@ -24,6 +24,7 @@ __all__ = [
     "find_columns",
     "headers_of",
     "shapes_text",
+    "sort_key",
     "tells",
 ]
 
@@ -235,16 +236,20 @@ def attribute_of(name: object, attributes: Iterable[str]) -> str | None:
     return found.get(wanted) or next((headers[w] for w in (wanted,) if headers.get(w) in found.values()), None)
 
 
-def headers_of(attributes: Iterable[str]) -> list[str]:
+def headers_of(attributes: Sequence[str]) -> list[str]:
     """Return the headers of fitted text that show one of these attributes."""
-    known = set(attributes)
-    return [column.fitted_header for column in SEEN if column.attribute in known]
+    return [column.fitted_header for column in SEEN if column.attribute in attributes]
 
 
-def sort_names(attributes: Iterable[str]) -> list[str]:
-    """Return what attribute_of() accepts for these attributes."""
-    known = list(attributes)
-    return [*known, *(text for text, column in _names() if column.attribute in known and text not in known)]
+def sort_key(name: object, attributes: Sequence[str]) -> str:
+    """Return the attribute that a name means, as attribute_of() does. ValueError for an unknown name."""
+    found = attribute_of(name, attributes)
+    if found is not None:
+        return found
+    shown = [text for text, column in _names() if column.attribute in attributes and text not in attributes]
+    hint = did_you_mean(str(name), [*attributes, *shown])
+    hint = hint or f"; choose a header: {', '.join(headers_of(attributes))}; or a column of to_pandas()"
+    raise ValueError(f"cannot sort by {name!r}{hint}")
 
 
 def find_columns(names: Iterable[str]) -> list[ViewColumn]:

@@ -7,26 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flopscope.results.kinds import NO_OP, kind_of, require_kind
+
 if TYPE_CHECKING:
     from flopscope.results.table import EventRow, EventTable
 
-__all__ = ["KINDS", "NO_MODULE", "NO_OP", "Entry", "Listing", "kind_of", "list_entries", "require_kind", "usual_order"]
+__all__ = ["Entry", "Listing", "list_entries", "usual_order"]
 
-KINDS = ("op", "kernel", "range", "all")
-NO_OP = "(no op)"
-NO_MODULE = "(no module)"
 NEGLIGIBLE = 0.001  # of the device time
-
-
-def kind_of(device_type: str, is_user_annotation: bool) -> str:
-    """Return the kind of a row: "op" (an op or API call of the host), "kernel" (work of a device) or "range"."""
-    return "range" if is_user_annotation else "op" if device_type == "cpu" else "kernel"
-
-
-def require_kind(kind: str | None) -> None:
-    """Raise ValueError for an unknown kind."""
-    if kind is not None and kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from flopscope import _core
+from flopscope.results.kinds import NO_OP
 from flopscope.support import units
 from flopscope.support.columns import GAP, dashes
 from flopscope.support.cutting import cut_apart, cut_middle
@@ -17,7 +18,7 @@ from flopscope.support.kernel_names import short_names
 from flopscope.support.messages import Messages
 from flopscope.support.safe import printable
 from flopscope.views.columns import NOTHING, SEEN, ViewColumn, columns_of, find_columns, tells
-from flopscope.views.entries import NO_OP, Entry, Listing, list_entries
+from flopscope.views.entries import Entry, Listing, list_entries
 from flopscope.views.notes import footnotes
 
 if TYPE_CHECKING:

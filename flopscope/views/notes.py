@@ -11,7 +11,7 @@ from flopscope.support.safe import printable
 if TYPE_CHECKING:
     from flopscope.results.table import EventRow, EventTable
 
-__all__ = ["GRAPH_COUNTS", "footnotes", "unmatched_graphs"]
+__all__ = ["footnotes"]
 
 UNMODELLED_SHOWN = 3
 
@@ -90,35 +90,6 @@ def footnotes(
 def _lacks_unit(row: EventRow) -> bool:
     """Whether the share of the roofline is unknown because the program stated FLOPs without a unit."""
     return row.is_user_annotation and row.flops > 0 and row.unit is None and math.isnan(row.pct_roofline)
-
-
-GRAPH_COUNTS = {
-    "launches": "launches of graphs",
-    "works": "kernels, copies and fills that they ran",
-    "graphs": "captured graphs",
-    "matched": "works whose node of a capture is known",
-    "owned": "works that belong to an op of the capture",
-    "estimated": "works whose op was inferred from the same kernel elsewhere",
-    "tied": "launches whose graph was logged as it was launched",
-    "annotated": "works whose node has a name in kernel_annotations_*.json",
-    "unseen": "launches that match no captured graph",
-    "ambiguous": "launches that match several captured graphs of different ops",
-}
-"""What the counts of Trace.graphs mean."""
-
-
-def unmatched_graphs(counts: Mapping[str, int]) -> str:
-    """Return what of the launches of graphs could not be joined to captured graphs, as a clause; "" if nothing."""
-    missing = counts["works"] - counts["matched"]
-    if not missing:
-        return ""
-    parts = {
-        "match no captured graph": counts["unseen"],
-        "match several captured graphs of different ops": counts["ambiguous"],
-    }
-    why = " and ".join(f"{count:,} {what}" for what, count in parts.items() if count)
-    launches = f"of {counts['launches']:,} graph launches {why}; " if why else ""
-    return f"{launches}{missing:,} of {counts['works']:,} kernels, copies and fills of graphs have no captured op"
 
 
 def _group_devices(descriptions: Mapping[str, str]) -> Iterable[tuple[str, str]]:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from flopscope.answers.accounting import accounting_columns
+from flopscope.answers.analysis import analysis_of
+from flopscope.results.results import program_of
 from flopscope.support.safe import printable
 from flopscope.support.units import TIME_UNITS, percent_text, short_time_text
 from flopscope.views.labels import arrange, message, set_title, shorten, without_tex
 from flopscope.views.plots import BOUNDS, GREY, PLAIN, SMALL, matplotlib_axes, require_matplotlib
 
-__all__ = ["LOOKS", "label_of", "plot_waterfall"]
+if TYPE_CHECKING:
+    from flopscope.results.results import Results
+
+__all__ = ["LOOKS", "label_of", "plot_accounting", "plot_waterfall"]
 
 PAPER = "#f4f4f4"
 YELLOW = "#F0E442"
@@ -49,6 +55,21 @@ def label_of(part: str, on_device: bool) -> str:
     """Return the label of a part of the accounting of a device, or of a program on a CPU."""
     label = LOOKS[part][0] if part in LOOKS else part
     return label if on_device else ON_CPU.get(part, label)
+
+
+def plot_accounting(results: Results, ax: Any, peaks: str | None) -> Any:
+    """Draw Results.plot_accounting()."""
+    analysis = analysis_of(results, "accounting", peaks)
+    known = analysis.facts.peaks.values()
+    names = {str(one["name"]) for one in known}
+    return plot_waterfall(
+        accounting_columns(analysis, alike=True),
+        len(analysis.alike) if analysis.has_steps else 0,
+        names.pop() if len(names) == 1 else "",
+        ax,
+        program=program_of(results),
+        peaks=" and ".join(sorted({str(one["source"]) for one in known})),
+    )
 
 
 @without_tex

@@ -9,6 +9,7 @@ from helpers.hand_traces import BANDWIDTH, BF16, NCCL, PAGEABLE, PEAKS, Program
 from helpers.parts import parts_of, rows_of, whole
 
 import flopscope as fs
+from flopscope.answers.analysis import analysis_of
 
 # Work, by hand --------------------------------------------------------------------------------------------------------
 
@@ -347,7 +348,7 @@ def test_on_the_cpu_the_innermost_op_has_the_time() -> None:
     trace = program.load()
     (row,) = rows_of(trace)
     assert row["device"] == "cpu" and parts_of(row) == {"unmodelled": 110_000, "host": 20_000, "edges": 20_000}
-    assert {op.key: op.time for op in trace._analysis("ops").ops} == {
+    assert {op.key: op.time for op in analysis_of(trace, "ops").ops} == {
         "made::outer": 70,
         "made::inner": 30,
         "made::backward": 10,

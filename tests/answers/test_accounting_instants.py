@@ -15,6 +15,8 @@ from helpers.parts import Parts, parts_of, rows_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from flopscope.answers.analysis import analysis_of
+
 KINDS = {
     "kernel": ("k", "cudaLaunchKernel", "unmodelled"),
     "nccl": (NCCL, "cudaLaunchKernelExC", "communication"),
@@ -242,5 +244,5 @@ def test_time_on_the_cpu_belongs_to_the_innermost_op_that_has_run_longest(seed: 
         expected[name] = expected.get(name, 0) + 1
     trace = program.load()
     (row,) = rows_of(trace)
-    found = {op.key: round(1000 * op.time) for op in trace._analysis("ops").ops} | {"idle": row["host"]}
+    found = {op.key: round(1000 * op.time) for op in analysis_of(trace, "ops").ops} | {"idle": row["host"]}
     assert {name: time for name, time in found.items() if time} == expected

@@ -23,6 +23,7 @@ from helpers.hand_traces import BF16, FLOAT, NCCL, PEAKS, Program, in_a_row
 
 import flopscope as fs
 from flopscope.answers.advice import Advice, AdviceTable
+from flopscope.answers.analysis import analysis_of
 from flopscope.answers.findings import Finding
 from flopscope.answers.rules import RULES
 from flopscope.sentences.compute import Small
@@ -139,7 +140,7 @@ def test_two_rules_share_the_time_of_an_op() -> None:
         ("aten::_softmax", 800.0, (scores,), {"dtype": FLOAT, "kernel": "softmax_warp_forward"}),
         ("aten::bmm", 900.0, (scores, [64, 2048, 128]), kernel),
     )
-    analysis = program.load()._analysis("advice")
+    analysis = analysis_of(program.load(), "advice")
     alone = {name: list(RULES[name](analysis)) for name in ("attention", "low_precision")}
     wanted = sum(time for found in alone.values() for finding in found for _, time in finding.claims)
     busy = sum(op.time for op in analysis.ops)
@@ -159,7 +160,7 @@ def test_rules_that_claim_everything_gain_a_step(name: str, monkeypatch: pytest.
     for rule in ("data", "attention", "launch"):
         monkeypatch.setitem(RULES, rule, greedy)  # type: ignore[arg-type]
     trace = recorded(name)
-    assert sum(row.saving_us for row in trace.advice()) <= trace._analysis("advice").unobserved * (1 + 1e-9)
+    assert sum(row.saving_us for row in trace.advice()) <= analysis_of(trace, "advice").unobserved * (1 + 1e-9)
 
 
 def test_a_busy_host_limits_what_a_faster_device_gains() -> None:

@@ -13,6 +13,8 @@ from helpers.advice_cases import TRACES, check, only, recorded, told
 from helpers.faulty_programs import COLLECTIVE, SIZE, adam, collectives, compiling, late, uploads
 from helpers.hand_traces import NCCL, PAGEABLE, PINNED, Program
 
+from flopscope.answers.analysis import analysis_of
+
 # Warming up -----------------------------------------------------------------------------------------------------------
 
 
@@ -362,7 +364,7 @@ def held_out(name: str) -> Any:
 @pytest.mark.parametrize("name", [*TRACES, *(path.name[:-8] for path in sorted(HELD_OUT.glob("*_before.json.gz")))])
 def test_no_rule_saves_more_than_the_parts_that_it_comes_from(name: str) -> None:
     trace = recorded(name) if name in TRACES else held_out(name)
-    analysis = trace._analysis("advice")
+    analysis = analysis_of(trace, "advice")
     for row in trace.advice():
         json.dumps(row.facts, allow_nan=False)
         if row.rule in SOURCES:

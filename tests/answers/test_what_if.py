@@ -14,7 +14,7 @@ from helpers import ROOT
 from helpers.hand_traces import BF16, Program
 
 import flopscope as fs
-from flopscope.answers.analysis import PARTS
+from flopscope.answers.analysis import PARTS, analysis_of
 from flopscope.answers.changes import Change
 from flopscope.answers.rules import RULES
 from flopscope.answers.what_if import Model
@@ -37,7 +37,7 @@ def steps(name: str) -> int:
 
 
 def analysis(name: str) -> Any:
-    return trace(name)._analysis("test")
+    return analysis_of(trace(name), "test")
 
 
 def least(name: str, rates: dict[str, float], bytes_share: float = 1.0) -> float:
@@ -327,7 +327,7 @@ def test_a_cpu_program_has_no_launches_and_no_gpu(tmp_path: Path) -> None:
         fs.exp(x)
     prof.export_chrome_trace(tmp_path / "cpu.json")
     cpu = fs.load_trace(tmp_path / "cpu.json")
-    assert whole(cpu.what_if())["total"] > 0 and not cpu._analysis("test").on_device
+    assert whole(cpu.what_if())["total"] > 0 and not analysis_of(cpu, "test").on_device
     for change in ({"host_us_per_launch": 0}, {"device": "NVIDIA B200"}):
         with pytest.raises(ValueError, match="no work of a GPU"):
             cpu.what_if(**change)

@@ -14,6 +14,7 @@ from helpers.hand_traces import Program
 from helpers.run_programs import run, script
 
 import flopscope as fs
+from flopscope.answers.analysis import analysis_of
 from flopscope.answers.step_kinds import first_apart, notes_of
 from flopscope.ranks.digest import digest_of
 
@@ -181,9 +182,9 @@ def test_a_long_first_step_is_left_out_of_the_means() -> None:
     assert text.startswith("1.00ms a step (mean of 5 of 6 steps)") and "mean of the last 5" in text
     (note,) = (note for note in trace.advice().notes if "means of" in note)
     assert note.startswith("Times of a step are means of 5 steps: ProfilerStep#0 took 12 times as long")
-    analysis = trace._analysis("means")
+    analysis = analysis_of(trace, "means")
     assert (analysis.total, analysis.step_count) == (LENGTH, 6)
-    assert analysis.recording == pytest.approx(alike._analysis("means").recording)
+    assert analysis.recording == pytest.approx(analysis_of(alike, "means").recording)
     (op,) = analysis.ops
     assert (op.count, op.calls, op.time) == (1, 1, pytest.approx(490))
     after = trace.what_if(rule="launch")
@@ -194,7 +195,7 @@ def test_ops_of_the_first_step_alone_have_no_part_in_the_means() -> None:
     program = loop([12_000] + [LENGTH] * 5)
     program.run("made::setup", 600, 620, 100, [4])
     trace = program.load()
-    assert [op.key for op in trace._analysis("means").ops] == ["made::op"]
+    assert [op.key for op in analysis_of(trace, "means").ops] == ["made::op"]
     assert trace.what_if(peaks={"memory": 1e12})["total"].iloc[0] == pytest.approx(12_000, abs=10)
     setup = trace.what_if(rule="launch").iloc[0]
     assert setup["unmodelled"] + setup["latency"] + setup["memory"] + setup["launch"] + setup["ideal"] == 11_490
@@ -260,7 +261,7 @@ def test_the_trace_of_a_capture_does_not_change_what_recording_cost(tmp_path: Pa
     path.write_bytes(captured_step(Capture()).text())
     alone, joined = fs.load_trace(replay.text()), fs.load_trace(replay.text(), captures=path)
     assert {row.key for row in joined.key_averages()} > {"aten::mm", "aten::relu"}
-    costs = [trace._analysis("cost").recording for trace in (alone, joined)]
+    costs = [analysis_of(trace, "cost").recording for trace in (alone, joined)]
     assert costs[0] == costs[1] and costs[0].host == pytest.approx((3.2 + 2.0) * 5 / 8.5), "an op and a call"
 
 

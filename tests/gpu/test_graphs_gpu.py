@@ -273,7 +273,7 @@ def test_graphs_of_other_threads_and_destroyed_graphs_are_told_apart() -> None:
 def test_flopscope_run_knows_graphs_that_are_captured_while_it_records() -> None:
     """The recording begins when torch initializes CUDA, so that torch's own profile has the calls of the capture."""
     code = """
-        from flopscope.sources.recording import Recording
+        from flopscope.cli.recording import Recording
         def torch_profile():
             import flopscope.torch
             return flopscope.torch.profile

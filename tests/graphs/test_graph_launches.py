@@ -13,7 +13,8 @@ BEGIN = """
 import gc, tempfile, types
 from pathlib import Path
 from flopscope.sources import watching
-from flopscope.sources.load import load_own
+from flopscope.results.trace import Trace
+from flopscope.sources.load import read
 _core.watch_start()
 NODES = 1 << 32  # the upper half of a node's id is that of its graph
 MOST = 1 << 18   # launches that are logged at most
@@ -35,7 +36,7 @@ def capture(*names, graph, kinds=(), executables=(), linked=None):
         events.append({"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": threading.get_native_id(),
                        "ts": at / 1e3, "dur": (time.monotonic_ns() - at) / 1e3,
                        "args": {"Input Dims": [[64]], "Input type": ["float"]}})
-    store = loaded(events, fs.load_trace)._recorded("events")
+    store = loaded(events, read).core
     shift = round(events[0]["ts"] * 1e3) - int(store.events()[0]["start"].min())
     _core.watch_resolve(store, begin, time.monotonic_ns(), shift)
     for executable in executables:
@@ -86,7 +87,7 @@ class Recording:
                      correlation=correlation, grid=[1, 1, 1], block=[32, 1, 1])
 
     def load(self):
-        return loaded(self.events, load_own, baseTimeNanoseconds=self.base)
+        return loaded(self.events, lambda path: Trace(*read(path, watched=True)), baseTimeNanoseconds=self.base)
 
 def ops(prof):
     return {row.key: row.device_time_total for row in prof.key_averages(peaks="none")

@@ -17,7 +17,7 @@ os.environ.pop("CUDA_VISIBLE_DEVICES", None)
 warnings.simplefilter("error")
 from flopscope.hardware import capture as loading
 from flopscope.sources import watching
-from flopscope.sources.recording import Recording, Window
+from flopscope.cli.recording import Recording, Window
 watching._GPU_FILES = ("/",)  # a machine with a GPU
 NODES = 1 << 32
 told = []

@@ -12,6 +12,7 @@ import pytest
 from helpers.fake_cupti import build, run_with_fake
 
 import flopscope as fs
+from flopscope.results.results import store_of
 from flopscope.sources import watching
 
 NODES = 1 << 32  # the upper half of a node's id is that of its graph
@@ -378,11 +379,12 @@ def test_records_without_nodes_are_matched_in_the_order_of_nodes(run: Callable[.
                     "args": {"device": 0, "stream": 7, "correlation": 5}} for i, name in enumerate(("a", "b"))]
         call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaGraphLaunch", "pid": 1, "tid": 1, "ts": 10, "dur": 5,
                 "args": {"correlation": 5}}
-        from flopscope.sources.load import load_own
+        from flopscope.results.trace import Trace
+        from flopscope.sources.load import read
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "trace.json"
             path.write_text(json.dumps({"traceEvents": [call, *kernels]}))
-            trace = load_own(str(path))
+            trace = Trace(*read(str(path), watched=True))
         print(json.dumps([ranges(trace), trace.graphs["matched"], trace.coverage()]))
     """,
     )
@@ -396,7 +398,8 @@ def test_captures_within_a_profile_of_torch_are_known_by_their_calls(run: Callab
         """
         from pathlib import Path
         import tempfile
-        from flopscope.sources.load import load_own
+        from flopscope.results.trace import Trace
+        from flopscope.sources.load import read
         base = time.time_ns() - 10**9
         offset = time.time_ns() - time.monotonic_ns() - base
         def us(at):  # of the trace's clock, which is behind by 20 us
@@ -436,7 +439,7 @@ def test_captures_within_a_profile_of_torch_are_known_by_their_calls(run: Callab
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "trace.json"
                 path.write_text(json.dumps({"traceEvents": events, "baseTimeNanoseconds": base}))
-                return load_own(str(path))
+                return Trace(*read(str(path), watched=True))
         load(events, base - 3600 * 10**9)  # of another hour
         other = _core.watch_state()["resolved"]
         trace = load(events, base)
@@ -499,6 +502,6 @@ def test_the_clock_of_a_recording_is_tied_by_marks(tmp_path: Path) -> None:
         for ts in (10, 20)
     ]
     (tmp_path / "t.json").write_text(json.dumps({"traceEvents": events}))
-    store = fs.load_trace(tmp_path / "t.json")._recorded("events")
+    store = store_of(fs.load_trace(tmp_path / "t.json"), "events")
     assert watching._shift_of(store, [10_600 + 5_000_000, 20_400 + 5_000_000]) == 5_000_000
     assert watching._shift_of(store, [1]) is None  # a mark is missing

@@ -11,6 +11,7 @@ import pytest
 
 import flopscope as fs
 from flopscope.answers.advice import Advice, AdviceTable
+from flopscope.answers.analysis import analysis_of
 from flopscope.answers.rules import RULES
 from flopscope.support.safe import printable
 from helpers import ROOT
@@ -36,7 +37,7 @@ def savings(advice: AdviceTable) -> dict[str, float]:
 
 def check(trace: Any) -> AdviceTable:
     """Return the advice. Check what holds for all advice."""
-    advice, unobserved = trace.advice(), trace._analysis("advice").unobserved
+    advice, unobserved = trace.advice(), analysis_of(trace, "advice").unobserved
     each = [row.saving_us for row in advice]
     assert each == sorted(each, reverse=True)
     assert sum(each) <= unobserved * (1 + 1e-9)

@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from flopscope.results.facts import Facts
 from flopscope.results.table import COLUMNS, EventTable
 
 DEFAULTS: dict[str, Any] = {
@@ -29,7 +30,7 @@ def make_table(*rows: dict[str, Any], **meta: Any) -> EventTable:
     """Return a table of rows with these columns; missing columns are 0, or NaN for work and rates."""
     full = [_rated(row) for row in rows]
     columns = {c.name: [row.get(c.name, DEFAULTS.get(c.name, math.nan)) for row in full] for c in COLUMNS}
-    defaults = {
+    defaults: dict[str, Any] = {
         "self_cpu_time_total": sum(columns["self_cpu_time_total"]),
         "self_device_time_total": sum(
             row.get("self_device_time_total", 0.0)
@@ -45,7 +46,9 @@ def make_table(*rows: dict[str, Any], **meta: Any) -> EventTable:
         "coverage": {"bytes": 1.0, "flops": 1.0, "unmodelled": []},
         "peaks": {},
     }
-    return EventTable(columns, {**defaults, **meta})
+    groups = meta.pop("groups", {})
+    parts = {name: meta.pop(name) for name in ("top_level", "stacks", "ranks", "kernels") if name in meta}
+    return EventTable(columns, Facts(**{**defaults, **meta}), parts, groups)
 
 
 def _rated(row: dict[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import pytest
 from helpers.run_programs import own, run, script
 
 import flopscope as fs
-from flopscope.sources import memory_limit
-from flopscope.sources.memory_limit import MemoryLimit, SteadyGrowth
+from flopscope.cli import memory_limit
+from flopscope.cli.memory_limit import MemoryLimit, SteadyGrowth
 from flopscope.support.memory import available_memory, private_growth
 
 GB = 1 << 30
@@ -139,7 +139,7 @@ def test_threads_of_flopscope_are_in_no_line_up_to_the_program(monkeypatch: pyte
 
 
 LIMITED = """
-import flopscope.sources.memory_limit as limit
+import flopscope.cli.memory_limit as limit
 limit.available_memory = lambda: {available}
 """
 

@@ -18,10 +18,12 @@ from helpers.report_pages import PageRead
 
 import flopscope as fs
 from flopscope import _core
+from flopscope.answers.analysis import analysis_of
 from flopscope.report import timeline as timeline_module
 from flopscope.report.encode import Columns
 from flopscope.report.page import Page, write
 from flopscope.report.timeline import Part, rows_of, timeline_of
+from flopscope.results.results import store_of
 
 FOLDER = DATA / "traces"
 NONE = -1
@@ -140,7 +142,7 @@ def test_no_two_blocks_of_a_lane_overlap(trace: fs.Trace, tmp_path: Path) -> Non
 
 def test_idle_times_are_those_of_the_accounting(trace: fs.Trace, tmp_path: Path) -> None:
     timeline = drawn(trace, tmp_path)
-    gaps = trace._analysis("test").gap_cells
+    gaps = analysis_of(trace, "test").gap_cells
     expected: dict[Any, int] = defaultdict(int)
     for device, cause, time in zip(gaps["device"].tolist(), gaps["cause"].tolist(), gaps["time"].tolist(), strict=True):
         expected[device, _core.idle_causes[cause]] += time
@@ -211,8 +213,8 @@ def test_the_op_of_a_kernel_is_the_row_whose_time_it_is(tmp_path: Path) -> None:
     sums: dict[str, float] = defaultdict(float)
     for i in timeline.blocks("work"):
         sums[names[timeline.row[i]] if timeline.row[i] != NONE else ""] += timeline.duration[i]
-    cells = trace._analysis("test").cells
-    keys = trace._analysis("test").columns["key"]
+    cells = analysis_of(trace, "test").cells
+    keys = analysis_of(trace, "test").columns["key"]
     expected: dict[str, float] = defaultdict(float)
     for row, busy in zip(cells["row"].tolist(), cells["busy"].tolist(), strict=True):
         expected[keys[row] if row >= 0 else ""] += busy
@@ -238,8 +240,8 @@ def loaded(program: Program) -> fs.Trace:
 @pytest.mark.parametrize("limit", [2000, 300, 40])
 def test_past_a_limit_neighbours_are_merged_and_no_time_is_lost(tmp_path: Path, limit: int) -> None:
     trace = loaded(many(1000))
-    whole = drawn_parts([Part(trace._recorded("test"), True)], tmp_path, 10**6)
-    timeline = drawn_parts([Part(trace._recorded("test"), True)], tmp_path, limit)
+    whole = drawn_parts([Part(store_of(trace, "test"), True)], tmp_path, 10**6)
+    timeline = drawn_parts([Part(store_of(trace, "test"), True)], tmp_path, limit)
     facts = timeline.data["facts"]
     assert len(timeline.start) == facts["blocks"] <= limit and facts["merged_ns"] > 0
     assert timeline.count.sum() == len(whole.start) == facts["events"]
@@ -297,7 +299,7 @@ def test_ranks_share_a_clock_and_the_rows_of_the_page(tmp_path: Path) -> None:
     traces = [loaded(many(5)), loaded(many(3))]
     columns = traces[0].key_averages(group_by_input_shape=True).columns
     parts = [
-        Part(trace._recorded("test"), True, f"Rank {i}", 1_000_000 * i, rows_of(columns))
+        Part(store_of(trace, "test"), True, f"Rank {i}", 1_000_000 * i, rows_of(columns))
         for i, trace in enumerate(traces)
     ]
     timeline = drawn_parts(parts, tmp_path, 10**6)
@@ -315,7 +317,7 @@ def test_ranks_share_a_clock_and_the_rows_of_the_page(tmp_path: Path) -> None:
 
 
 def test_128_ranks_stay_below_the_limit(tmp_path: Path) -> None:
-    core = loaded(many(100))._recorded("test")
+    core = store_of(loaded(many(100)), "test")
     timeline = drawn_parts([Part(core, True, f"Rank {i}", i) for i in range(128)], tmp_path, 12_800)
     assert len(timeline.start) <= 12_800 and timeline.count.sum() == timeline.data["facts"]["events"]
     assert len({lane["part"] for lane in timeline.lanes}) == 128
@@ -344,7 +346,7 @@ def test_past_a_limit_the_threads_with_the_fewest_events_are_counted(
 def test_events_without_times_are_counted(tmp_path: Path) -> None:
     trace = loaded(many(2))
     core = _core.Store()
-    core.extend(trace._recorded("test"))
+    core.extend(store_of(trace, "test"))
     assert timeline_of([Part(_core.Store(), True)], Columns()) is None
     program = Program()
     for depth in range(70):

@@ -11,7 +11,7 @@ from helpers.fake_cupti import build, run_with_fake
 
 RECORD = """
 import flopscope.support.libraries as libraries
-from flopscope.sources.recording import Recording
+from flopscope.cli.recording import Recording
 libraries.find = lambda name: LIBRARY
 told = []
 recording = Recording(None, {"counters": True, "counter_interval_us": 100}, lambda: None, told.append)
@@ -141,7 +141,7 @@ def test_a_whole_program_is_counted_live_and_a_part_of_it_finely(library: Path, 
     found = run(
         library,
         f"""
-        from flopscope.sources.recording import Window
+        from flopscope.cli.recording import Window
         recording = Recording({window}, {{"counters": True}}, lambda: None, told.append)
         """,
         """

@@ -19,9 +19,10 @@ from helpers import ROOT
 import flopscope as fs
 from flopscope import _core
 from flopscope.cli.program import main
-from flopscope.results import summary
+from flopscope.results import frames
 from flopscope.support.columns import Rows
 from flopscope.support.units import short_time_text
+from flopscope.views import summarize
 from flopscope.views.summary import Summary
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -102,7 +103,7 @@ def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
     running["other"][:] = True
 
     first = np.array([running[part] for part in PARTS]).argmax(axis=0)
-    frame = summary.step_breakdown(core)
+    frame = frames.step_breakdown(core)
     assert list(frame.columns) == ["step", *PARTS, "total"]
     assert list(frame["step"]) == ["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2"]
     for i, row in enumerate(frame.to_dict("records")):
@@ -110,7 +111,7 @@ def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
         assert [row[part] for part in PARTS] == [np.sum(moments == p) / 1000 for p in range(len(PARTS))]
         assert row["total"] == len(moments) / 1000
 
-    gpu = summary.gpu_summary(core)
+    gpu = frames.gpu_summary(core)
     assert list(gpu.columns) == [
         "device",
         "gpu_utilization",
@@ -127,7 +128,7 @@ def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
         100 * (1 - work[inside].mean()),
     )
     np.testing.assert_allclose(gpu.iloc[0].to_list(), [0, *expected], rtol=1e-6)  # occupancy is in single precision
-    one = summary.gpu_summary(core, "ProfilerStep#1")
+    one = frames.gpu_summary(core, "ProfilerStep#1")
     np.testing.assert_allclose(one["gpu_utilization"], 100 * kernels[edges[1] : edges[2]].mean())
 
 
@@ -137,7 +138,7 @@ def test_launches_are_derived_from_api_calls() -> None:
         _core._append(core, "runtime", "cudaLaunchKernel", 100_000 * i, 4_000, correlation=i)
         kernel(core, "k", 100_000 * i + 6_000, 1_000, 1, correlation=i)
     kernel(core, "k", 900_000, 1_000, 1, correlation=77)  # the call of this kernel was not recorded
-    frame = summary.launch_summary(core)
+    frame = frames.launch_summary(core)
     assert frame.to_dict("records") == [
         {
             "device": 0,
@@ -166,7 +167,7 @@ def test_kernels_that_start_before_their_call_reveal_a_skewed_clock(capsys: pyte
         for i, delay in enumerate(delays.tolist()):
             _core._append(core, "runtime", "cudaLaunchKernel", 200_000 * (i + 1), 4_000, correlation=i)
             kernel(core, "k", 200_000 * (i + 1) + delay - skew, 1_000, 1, correlation=i)
-        (row,) = summary.launch_summary(core).to_dict("records")
+        (row,) = frames.launch_summary(core).to_dict("records")
         assert row["negative_delays"] == np.sum(delays < skew) and row["launches"] == len(delays)
         assert row["delay_min"] == pytest.approx((delays.min() - skew) / 1000)
         texts[skew] = " ".join(details(core).split())
@@ -178,9 +179,7 @@ def test_kernels_that_start_before_their_call_reveal_a_skewed_clock(capsys: pyte
 
 def test_an_empty_profile_has_no_rows_and_a_message() -> None:
     core = _core.Store()
-    assert [len(make(core)) for make in (summary.gpu_summary, summary.step_breakdown, summary.launch_summary)] == [
-        0
-    ] * 3
+    assert [len(make(core)) for make in (frames.gpu_summary, frames.step_breakdown, frames.launch_summary)] == [0] * 3
     assert details(core) == "Nothing was recorded.\n"
 
 
@@ -188,10 +187,10 @@ def test_a_profile_without_steps_or_devices_has_one_row() -> None:
     core = _core.Store()
     _core._append(core, "op", "flopscope::add", 1_000, 500)
     _core._set_window(core, 0, 2_000)
-    frame = summary.step_breakdown(core)
+    frame = frames.step_breakdown(core)
     assert len(frame) == 1 and frame["step"][0] is None
     assert frame["other_cpu"][0] == 0.5 and frame["other"][0] == 1.5 and frame["total"][0] == 2.0
-    assert len(summary.gpu_summary(core)) == 0
+    assert len(frames.gpu_summary(core)) == 0
     text = details(core)
     assert not text.strip()  # the accounting says it all
 
@@ -199,7 +198,7 @@ def test_a_profile_without_steps_or_devices_has_one_row() -> None:
 def test_missing_values_are_nan_and_shown_as_missing() -> None:
     core = _core.Store()
     _core._append(core, "kernel", "k", 0, 1_000, device=1)
-    row = summary.gpu_summary(core).iloc[0]
+    row = frames.gpu_summary(core).iloc[0]
     assert row["device"] == 1 and row["gpu_utilization"] == 100
     assert math.isnan(row["sm_efficiency"]) and math.isnan(row["achieved_occupancy"])
     assert [line.split() for line in details(core).splitlines()][2] == [
@@ -217,23 +216,23 @@ def test_a_running_profile_and_an_unknown_step_are_errors() -> None:
     core = recorder.store
     recorder.start()
     try:
-        for make in (summary.gpu_summary, summary.step_breakdown, summary.launch_summary, summary.details):
+        for make in (frames.gpu_summary, frames.step_breakdown, frames.launch_summary, summarize.details):
             with pytest.raises(RuntimeError, match="still running"):
                 make(core)
     finally:
         recorder.stop()
     with pytest.raises(ValueError, match='"x": the profile has no steps'):
-        summary.gpu_summary(core, "x")
+        frames.gpu_summary(core, "x")
     for i in range(3):
         _core._append(core, "step", f"ProfilerStep#{i}", 10 * i, 10)
     with pytest.raises(
         ValueError, match='"ProfilerStep#7": the profile has 3 steps, from "ProfilerStep#0" to "ProfilerStep#2"'
     ):
-        summary.gpu_summary(core, "ProfilerStep#7")
+        frames.gpu_summary(core, "ProfilerStep#7")
 
 
 def details(core: _core.Store) -> str:
-    return f"{Summary(summary.details(core), {})}\n"
+    return f"{Summary(summarize.details(core), {})}\n"
 
 
 def busy_core(steps: int) -> _core.Store:

@@ -10,6 +10,7 @@ import pytest
 from helpers import ROOT
 from helpers.tables import make_table
 
+from flopscope.results.facts import Facts
 from flopscope.results.table import COLUMNS, EventTable
 
 DEFINITIONS = ROOT / "csrc" / "table" / "columns.def"
@@ -85,7 +86,7 @@ def test_every_column_is_an_attribute_with_a_docstring() -> None:
 def test_numbers_have_python_types() -> None:
     plain = make_table(*ROWS)
     arrays = {name: np.array(v) if isinstance(v[0], (float, int)) else v for name, v in plain.columns.items()}
-    table = EventTable(arrays, {"self_cpu_time_total": np.float64(47), "has_device": True})
+    table = EventTable(arrays, Facts(self_cpu_time_total=np.float64(47), has_device=True))
     assert type(table[0].count) is int and type(table[0].flops) is float and type(table[1].is_user_annotation) is bool
     assert type(table.self_cpu_time_total) is float and table.columns["key"] == plain.columns["key"]
 
@@ -139,10 +140,10 @@ def test_wrong_columns_are_rejected() -> None:
     columns = dict(make_table(*ROWS).columns)
     short = {**columns, "count": [1]}
     with pytest.raises(ValueError, match=r"the same length; got \[1, 3\]"):
-        EventTable(short, {})
+        EventTable(short, Facts())
     del columns["bound"]
     with pytest.raises(ValueError, match="the columns of a table must be key, "):
-        EventTable(columns, {})
+        EventTable(columns, Facts())
 
 
 def test_an_empty_table_has_empty_outputs() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import flopscope as fs
+from flopscope.answers.analysis import analysis_of
 
 Json = dict[str, Any]
 
@@ -75,7 +76,7 @@ def test_a_trace_tells_its_accelerator(case: str) -> None:
     make, accelerator, device_type = CASES[case]
     trace = make()
     name = f"{device_type}:3"
-    analysis = trace._analysis("test")
+    analysis = analysis_of(trace, "test")
     assert analysis.accelerator == accelerator
     assert trace._core.devices == {name} and set(trace.accounting().device) == {name}
     table = trace.key_averages()
@@ -126,4 +127,4 @@ def test_tensor_cores_are_those_of_gpus_whose_kernels_have_known_names(case: str
 def test_a_program_without_device_work_has_none() -> None:
     op = slice_of("cpu_op", "aten::mm", 0, 20)
     trace = fs.load_trace(json.dumps({"schemaVersion": 1, "hip_runtime_version": 6, "traceEvents": [op]}).encode())
-    assert trace._analysis("test").accelerator == "cpu" and trace._core.device_name(-1) == "cpu"
+    assert analysis_of(trace, "test").accelerator == "cpu" and trace._core.device_name(-1) == "cpu"

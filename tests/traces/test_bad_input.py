@@ -22,11 +22,10 @@ from hypothesis import strategies as st
 
 import flopscope as fs
 from flopscope.answers.advice import advise
-from flopscope.answers.analysis import PARTS
+from flopscope.answers.analysis import PARTS, analysis_of
 from flopscope.answers.recording import Recording
 from flopscope.answers.rules import RULES
 from flopscope.cli.program import main
-from flopscope.results import summary
 from flopscope.sources.load import NotATrace
 
 Json = dict[str, Any]
@@ -105,7 +104,7 @@ def test_every_answer_adds_up(text: bytes) -> None:
     trace = loaded(text)
     check_accounting(trace.accounting().to_dict("records"))
     check_accounting(trace.what_if().to_dict("records"))
-    advice, left = trace.advice(), trace._analysis("advice").unobserved
+    advice, left = trace.advice(), analysis_of(trace, "advice").unobserved
     assert sum(row.saving_us for row in advice) <= left * (1 + 1e-9)
     assert all(0 <= row.saving_pct <= 100 * (1 + 1e-9) for row in advice)
     quietly(trace.summary)
@@ -158,12 +157,12 @@ def test_a_time_that_is_all_the_recordings_own_gets_no_advice() -> None:
     for number in range(20):
         program.run("aten::add", 10 * number, 10 * number + 3, 2, [64, 64], [64, 64])
     trace = program.load()
-    analysis = trace._analysis("advice")
+    analysis = analysis_of(trace, "advice")
     for delay in (analysis.total, analysis.total * (1 + 1e-15)):
         analysis.__dict__ |= {"recording": Recording(delay, delay, 0.0), "unobserved": None}
         del analysis.__dict__["unobserved"]
         assert analysis.unobserved == 0 and not advise(analysis)
-    text = str(summary.summarize(trace._core, analysis))
+    text = str(trace.summary())
     assert "which is all of its time: its time without recording is unknown." in " ".join(text.split())
     assert "Nothing was found that saves" in text
 

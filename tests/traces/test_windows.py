@@ -15,7 +15,8 @@ from helpers.windows import STEPS, rank, window
 import flopscope as fs
 from flopscope import _core
 from flopscope.cli.program import main
-from flopscope.sources.windows import join_windows
+from flopscope.results.results import store_of
+from flopscope.results.windows import join_windows
 
 TIMES = ("self_cpu_time_total", "cpu_time_total", "self_device_time_total", "device_time_total")
 MESSAGE = (
@@ -79,7 +80,7 @@ def test_clocks_with_different_bases_are_compared() -> None:
     )
     (process,) = join_windows([late, early])
     assert process.windows == [early, late]
-    columns, *_ = process.trace._recorded("events").events()
+    columns, *_ = store_of(process.trace, "events").events()
     assert sorted(columns["start"].tolist()) == [5_000_000_000, 6_000_000_000]
 
 
@@ -157,7 +158,7 @@ def test_the_command_prints_one_table_and_each_windows_steps(
 
 
 def test_a_store_is_extended_only_by_another_one() -> None:
-    one, two = (trace(op(0))._recorded("events"), trace(op(0))._recorded("events"))
+    one, two = (store_of(trace(op(0)), "events"), store_of(trace(op(0)), "events"))
     with pytest.raises(ValueError, match="by another one"):
         one.extend(one)
     with pytest.raises(TypeError):

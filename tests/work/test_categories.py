@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import flopscope as fs
 from flopscope import _core
+from flopscope.answers.analysis import analysis_of
 from flopscope.results.categories import CATEGORIES, category_of
 
 OPS = {  # without a namespace: aten's
@@ -191,7 +192,7 @@ def test_advice_sees_the_categories() -> None:
     program = Program()
     program.run("aten::_int_mm", 10, 20, 200, [64, 64], [64, 64], kernel="gemm")
     program.run("vllm::int8_scaled_mm_func", 250, 260, 200, [64, 64], [64, 64], kernel="gemm")
-    ops = {op.key: op for op in fs.load_trace(program.text())._analysis("accounting", None).ops}
+    ops = {op.key: op for op in analysis_of(fs.load_trace(program.text()), "accounting", None).ops}
     assert ops["aten::_int_mm"].category == ops["vllm::int8_scaled_mm_func"].category == "matrix product"
     assert is_product(ops["aten::_int_mm"]), "torch's switches reach it"
     assert not is_product(ops["vllm::int8_scaled_mm_func"]), "torch's switches do not"

@@ -10,17 +10,18 @@ from helpers.tables import make_table
 
 import flopscope as fs
 from flopscope import _core
+from flopscope.results.facts import Grouped
 from flopscope.results.table import COLUMNS, EventTable
 
 PEAKS = {"cpu": {"flops": {"fp64": 1e12, "fp32": 2e12}, "bandwidth": 1e11, "launch_ns": 10.0}}
 
 
 def table_of(core: Any, peaks: dict[str, Any] | None = None) -> EventTable:
-    columns, meta = core.table(False, 0, peaks or {})
+    grouped = Grouped.of(core.table(False, 0, peaks or {}))
+    columns = grouped.columns
     for name in ("input_shapes", "input_dtypes"):
         columns[name] = [[] for _ in columns["key"]]
-    meta |= {"record_shapes": False, "peaks": {}}
-    return EventTable({column.name: columns[column.name] for column in COLUMNS}, meta)
+    return EventTable({column.name: columns[column.name] for column in COLUMNS}, grouped.facts)
 
 
 def row(table: EventTable, key: str, device_type: str = "cpu") -> Any:

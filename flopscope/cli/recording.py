@@ -15,11 +15,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from flopscope._core import Store
+from flopscope.cli.memory_limit import MemoryLimit, recording_limit
 from flopscope.hardware.device import find_device
-from flopscope.results.results import Results
+from flopscope.results.profile import profile
+from flopscope.results.results import Results, store_of
 from flopscope.sources.arguments import record_arguments
-from flopscope.sources.memory_limit import MemoryLimit, recording_limit
-from flopscope.sources.profiler import profile, set_background
+from flopscope.sources.profiler import set_background
 from flopscope.sources.stack_samples import StackSamples
 from flopscope.sources.steps import StepCounter
 from flopscope.sources.torch_hooks import (
@@ -98,7 +99,7 @@ class Recording:
         self._waited = seconds_waited()
         self._lasted = 0.0
         self._why = ""
-        self._hints = RUN_HINTS
+        self.hints = RUN_HINTS
 
     def begin(self) -> None:
         """Begin, before the program does."""
@@ -129,7 +130,7 @@ class Recording:
         self._lasted = time.monotonic() - self._began
         waited = seconds_waited()
         if self._window is None and self._waited is not None and waited is not None:
-            self._hints = RUN_HINTS._replace(busy=wait_text(waited - self._waited, self._lasted))
+            self.hints = RUN_HINTS._replace(busy=wait_text(waited - self._waited, self._lasted))
         self._over.set()
         with self._lock:
             if self._state == "forked":
@@ -403,9 +404,9 @@ class Recording:
 
     def _read(self, prof: Results) -> Results | None:
         """Return the profile with the samples, or None if it is empty or cannot be read."""
-        prof._hints = self._hints
+        prof.hints = self.hints
         if why_unwatched():
-            prof._hints = prof._hints._replace(graphs=f"They could not be watched: {why_unwatched()}.")
+            prof.hints = prof.hints._replace(graphs=f"They could not be watched: {why_unwatched()}.")
         try:
             if not isinstance(prof, profile) and self._stacks is not None:
                 prof._add_samples(self._stacks)  # type: ignore[attr-defined]
@@ -421,7 +422,7 @@ class Recording:
             return None
         if isinstance(prof, profile):
             if self._stacks is not None:
-                self._stacks.pour(prof._recorded("stacks"))
+                self._stacks.pour(store_of(prof, "stacks"))
             if self._settings.get("counters"):
                 self._tell_of_counters(prof)
         if self._lacks_first:
@@ -443,11 +444,11 @@ class Recording:
             self._why += f", and took less than {LEAST_SAMPLED // 1_000_000} ms"
             return None
         said = () if self._why == NO_OPS else (f"No op was recorded: {self._why}.",)
-        found._hints = self._hints._replace(said=said)
+        found.hints = self.hints._replace(said=said)
         return found
 
     def _tell_of_counters(self, prof: profile) -> None:
-        if not prof._counters_refused and not prof._recorded("counters").samples():
+        if not prof._counters_refused and not store_of(prof, "counters").samples():
             self._tell("nothing was counted: the program used no GPU, or ended before counting had begun")
 
     def _why_not_begun(self) -> str:
@@ -483,7 +484,7 @@ _UNUSED = (
 
 
 def _are_measured(prof: profile) -> bool:
-    core = prof._recorded("table")
+    core = store_of(prof, "table")
     try:
         return all(find_device(name).measured is not None for name in core.devices)
     except RuntimeError:  # a flopscope that was built without CUDA measures none

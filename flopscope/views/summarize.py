@@ -1,70 +1,36 @@
-"""Summaries of a profile: its accounting and advice, utilization of the GPUs, the steps, launches of kernels.
-
-GPU efficiency and the step breakdown are defined as in PyTorch's TensorBoard plugin (github.com/pytorch/kineto,
-tb_plugin). All numbers come from the C core; this module makes DataFrames and text of them.
-"""
+"""The summary of a profile: its accounting and advice, utilization of the GPUs, the steps, launches of kernels."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+from flopscope.answers.accounting import accounting_columns, accounting_lines, cause_text
+from flopscope.answers.advice import AdviceTable, advise, without_peaks
+from flopscope.answers.analysis import PARTS, Analysis, analysis_of
 from flopscope.answers.collective_kinds import kinds_of
 from flopscope.answers.counted import Counted, used
 from flopscope.answers.launches import skewed_clocks
+from flopscope.answers.line_sections import host_lines, waiting_lines
+from flopscope.answers.lines import lines_of
 from flopscope.answers.step_kinds import first_apart
+from flopscope.results.frames import GPU_COLUMNS, Columns, device_of, microseconds, of_gpus, records
+from flopscope.results.results import cpu_of, store_of
 from flopscope.support.columns import Rows
 from flopscope.support.hints import LINES_ALONE
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text, number_text, percent_text, short_time_text, tenths_text
+from flopscope.views.summary import Bars, Summary
 
 if TYPE_CHECKING:
-    import pandas
-
     from flopscope._core import Store
-    from flopscope.answers.analysis import Analysis
-    from flopscope.hardware.cpu import CPU
     from flopscope.hardware.energy import Energy
-    from flopscope.views.summary import Summary
+    from flopscope.results.results import Results
 
-__all__ = ["details", "device_of", "gpu_summary", "launch_summary", "records", "step_breakdown", "summarize"]
+__all__ = ["details", "summarize"]
 
-Columns = Mapping[str, Sequence[Any]]
-
-GPU_COLUMNS = ("device", "gpu_utilization", "sm_efficiency", "achieved_occupancy", "tensor_core_time", "idle")
-PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "data_loading", "other_cpu", "other")
-
-
-def gpu_summary(core: Store, step: str | None = None) -> pandas.DataFrame:
-    """Return the frame that Summaries.gpu_summary() describes."""
-    return _frame(_of_gpus(core.gpu_summary(step)))
-
-
-def step_breakdown(core: Store) -> pandas.DataFrame:
-    """Return the frame that Summaries.step_breakdown() describes."""
-    return _frame(_microseconds(core.step_breakdown()))
-
-
-def launch_summary(core: Store) -> pandas.DataFrame:
-    """Return the frame that Summaries.launch_summary() describes."""
-    return _frame(core.launch_summary())
-
-
-def _frame(columns: Columns) -> pandas.DataFrame:
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError("this summary needs pandas: pip install pandas; summary() does not") from error
-    return pandas.DataFrame({name: list(values) for name, values in columns.items()})
-
-
-def _of_gpus(columns: Columns) -> Columns:
-    return {name: columns[name] for name in GPU_COLUMNS}
-
-
-def _microseconds(columns: Columns) -> dict[str, list[Any]]:
-    return {name: [v if name == "step" else v / 1000 for v in values] for name, values in columns.items()}
+STEP_PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "data_loading", "other_cpu", "other")
 
 
 # Text --------------------------------------------------------------------------------------------------------------
@@ -79,41 +45,27 @@ MOSTLY = 0.5
 NAME_WIDTH = 18
 
 
-def summarize(
-    core: Store,
-    analysis: Analysis,
-    energy: Mapping[str, Energy] | None = None,
-    source: str | None = None,
-    cpu: CPU | None = None,
-) -> Summary:
-    """Return the summary. Raise RuntimeError while the profile is running.
-
-    energy: of each device during the profile, as Results.energy. source: the file of a trace. cpu: of the program.
-    """
-    from flopscope.answers.accounting import accounting_columns, accounting_lines, cause_text
-    from flopscope.answers.advice import AdviceTable, advise, without_peaks
-    from flopscope.answers.analysis import PARTS
-    from flopscope.answers.line_sections import host_lines, waiting_lines
-    from flopscope.answers.lines import lines_of
-    from flopscope.views.summary import Bars, Summary
-
+def summarize(results: Results, peaks: str | None = None) -> Summary:
+    """Return the summary of a profile. Raise RuntimeError while it is running. peaks: as in key_averages()."""
+    core = store_of(results, "summary")
+    analysis = analysis_of(results, "summary", peaks)
     sampled = lines_of(core, analysis.apart)
     counted = Counted(core)
-    rest = [*details(core, counted), *_energy_section(energy or {}, analysis)]
+    rest = [*details(core, counted), *_energy_section(results.energy, analysis)]
     advice = advise(analysis)
     every = accounting_columns(analysis)
     facts = {
-        "file": source,
-        "device": device_of(core, cpu),
+        "file": getattr(results, "source", None),
+        "device": device_of(core, cpu_of(results)),
         "accounting": records(every),
         "advice": advice.to_dicts(),
         "notes": advice.notes,
-        "gpus": records(_of_gpus(core.gpu_summary())),
-        "steps": records(_microseconds(core.step_breakdown())),
+        "gpus": records(of_gpus(core.gpu_summary())),
+        "steps": records(microseconds(core.step_breakdown())),
         "launches": records(core.launch_summary()),
         "lines": sampled.to_dicts(),
     }
-    hints = analysis.meta["hints"]
+    hints = analysis.facts.hints
     busy = [hints.busy] if hints.busy else []
     if not analysis.devices:
         said = [printable(text) for text in hints.said]
@@ -136,26 +88,12 @@ def summarize(
     return Summary([*map(printable, first), *head, "", bars, "", "Advice", advice, "", *where, *rest], facts)
 
 
-def device_of(core: Store, cpu: CPU | None) -> dict[str, str | None]:
-    """Return kind and name of the first device that the profile names; of the CPU if no device was used."""
-    named = next(iter(core.device_names.values()), None)
-    if named is None:
-        return {"kind": "cpu", "name": None if cpu is None else cpu.name}
-    return {"kind": "cuda", "name": named}
-
-
-def records(columns: Columns) -> list[dict[str, Any]]:
-    """Return a dict for each row, in which missing values are None."""
-    rows = zip(*columns.values(), strict=True)
-    return [{name: None if v != v else v for name, v in zip(columns, row, strict=True)} for row in rows]
-
-
 def details(core: Store, counted: Counted | None = None) -> list[str | Rows]:
     """Return the sections about GPUs, steps, launches and communication.
 
     counted: of the same profile; None: it is read here.
     """
-    steps = _microseconds(core.step_breakdown())
+    steps = microseconds(core.step_breakdown())
     if not steps["step"]:
         return ["Nothing was recorded."]
     gpu, launches = core.gpu_summary(), core.launch_summary()
@@ -221,7 +159,7 @@ def _step_rows(steps: Columns, on_device: bool) -> Rows:
     names = [_short("all" if name is None else name) for name in steps["step"]]
     shown = STEPS_SHOWN if len(names) > STEPS_SHOWN + 1 else len(names)
     always = {"other", "kernel"} if on_device else set()
-    columns = ("total", *(part for part in PARTS if part in always or any(steps.get(part, ()))))
+    columns = ("total", *(part for part in STEP_PARTS if part in always or any(steps.get(part, ()))))
     apart = first_apart(steps["total"])
     sums = {name: sum(steps[name][apart:]) for name in columns}
     rows = [("step", *(LABELS.get(name, name) for name in columns))]

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 
+from flopscope.results.trace import Trace
 from flopscope.sources.graphs import Source
-from flopscope.sources.load import GraphCaptures, NotATrace, Trace, load_with, read_captures
+from flopscope.sources.load import GraphCaptures, NotATrace, read, read_captures
 from flopscope.sources.paths import Found, find_traces, listed
 from flopscope.support.safe import printable
 from flopscope.support.suggest import suggesting
@@ -53,7 +54,7 @@ def _load(
     traces, skipped = [], []
     for path in found.paths:
         try:
-            traces.append(load_with(path, max_bytes, captures))
+            traces.append(Trace(*read(path, max_bytes, captures)))
         except NotATrace as problem:
             if not found.searched:
                 raise

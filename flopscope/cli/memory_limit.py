@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from flopscope.sources.profiler import profile
+from flopscope.results.profile import profile
 from flopscope.support.memory import available_memory, private_growth
 from flopscope.support.units import memory_text
 

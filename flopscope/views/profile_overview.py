@@ -6,16 +6,20 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from flopscope.answers.accounting import accounting_columns
+from flopscope.answers.advice import advise
+from flopscope.answers.analysis import PARTS, Analysis, analysis_of
 from flopscope.hardware.device import STORED
+from flopscope.results.results import program_of
 from flopscope.support.units import MISSING, bound_text, percent_text, prefixed_text, roofline_text, short_time_text
+from flopscope.views.overview import Overview, failure_html, overview_html
+from flopscope.views.thumbnail import Mark, roofline_svg
 
 if TYPE_CHECKING:
-    from flopscope.answers.analysis import Analysis
     from flopscope.hardware.peaks import Peaks
     from flopscope.results.results import Results
     from flopscope.results.row import EventRow
     from flopscope.results.table import EventTable
-    from flopscope.views.thumbnail import Mark
 
 __all__ = ["html"]
 
@@ -24,8 +28,6 @@ OPS_SHOWN, ADVICE_SHOWN = 10, 3
 
 def html(profile: Results) -> str:
     """Return the overview as HTML. It never raises: what prevents it is its text."""
-    from flopscope.views.overview import failure_html, overview_html
-
     try:
         return overview_html(_overview(profile))
     except Exception as problem:
@@ -36,10 +38,7 @@ def html(profile: Results) -> str:
 
 
 def _overview(profile: Results) -> Any:
-    from flopscope.answers.advice import advise
-    from flopscope.views.overview import Overview
-
-    analysis = profile._analysis("overview", STORED)
+    analysis = analysis_of(profile, "overview", STORED)
     table = profile.key_averages(peaks=STORED)
     parts, whole = _accounting(analysis)
     advice = advise(analysis) if analysis.devices else []
@@ -63,9 +62,6 @@ def _overview(profile: Results) -> Any:
 
 def _accounting(analysis: Analysis) -> tuple[dict[str, float], dict[str, Any]]:
     """Return the parts in µs (per step), and the row of the whole of the steps that are alike."""
-    from flopscope.answers.accounting import accounting_columns
-    from flopscope.answers.analysis import PARTS
-
     columns = accounting_columns(analysis, alike=True)
     if not columns["total"]:
         return {}, {}
@@ -76,12 +72,12 @@ def _accounting(analysis: Analysis) -> tuple[dict[str, float], dict[str, Any]]:
 
 def _head(profile: Results, analysis: Analysis, whole: dict[str, Any]) -> list[str]:
     """Return device, program, steps, time and MFU."""
-    peaks = analysis.meta["peaks"]
+    peaks = analysis.facts.peaks
     names = sorted({known["name"] for known in peaks.values()})
     device = whole.get("device") or (f"{len(analysis.devices)} devices" if analysis.devices else "")
     where = ", ".join(part for part in (device, " and ".join(names)) if part)
     steps = len(analysis.steps) if analysis.has_steps else 0
-    head = [where or "no work recorded", profile._program]
+    head = [where or "no work recorded", program_of(profile)]
     if steps:
         head.append(f"{steps} step{'s' * (steps > 1)}")
     if whole:
@@ -94,8 +90,6 @@ def _head(profile: Results, analysis: Analysis, whole: dict[str, Any]) -> list[s
 
 def _ops(table: EventTable, peaks: Mapping[str, Peaks]) -> tuple[list[list[str]], str]:
     """Return the rows of the ops with the longest times, and the roofline of all."""
-    from flopscope.views.thumbnail import Mark, roofline_svg
-
     on_device = table.has_device
     timed = [
         (row._own_time(on_device), row)

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from flopscope import _core
 from flopscope.results.process import base_time_of, windows_of
-from flopscope.sources.load import Trace
+from flopscope.results.results import store_of
+from flopscope.results.trace import Trace
 
 __all__ = ["Process", "join", "join_windows"]
 
@@ -25,7 +26,7 @@ class Process(NamedTuple):
 
 
 def join_windows(traces: Sequence[Trace]) -> list[Process]:
-    """Group the traces by process, and join the recordings of each, which results.process.windows_of() recognises.
+    """Group the traces by process, and join the recordings of each, which windows_of() recognises.
 
     Raise ValueError if two traces are of one process but cannot be joined.
     """
@@ -41,10 +42,10 @@ def join(windows: list[Trace]) -> Trace:
     core = _core.Store()
     base = base_time_of(first, first.source)
     for window in windows:
-        core.extend(window._recorded("events"), base_time_of(window, window.source) - base)
+        core.extend(store_of(window, "events"), base_time_of(window, window.source) - base)
     report = {name: sum(window.report[name] for window in windows) for name in first.report}
     report |= {"truncated": any(window.report["truncated"] for window in windows), "process": first._process}
-    joined = Trace(f"{first.source} and {len(windows) - 1} more", core, report, first.metadata)
+    joined = Trace(f"{first.source} and {len(windows) - 1} more", core, report, dict(first.metadata))
     joined.with_stack = any(window.with_stack for window in windows)
     joined.record_shapes = any(window.record_shapes for window in windows)
     joined.profile_memory = any(window.profile_memory for window in windows)

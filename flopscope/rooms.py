@@ -1,0 +1,188 @@
+"""What records ask of the rooms above them, each room imported on first use.
+
+The methods of tables, profiles, comparisons and measurements that judge or show them call these functions by
+flopscope.support.upward; their docstrings say what they return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    import pandas
+
+    from flopscope.answers.advice import AdviceTable
+    from flopscope.results.comparison import Comparison
+    from flopscope.results.modules import ModuleTable
+    from flopscope.results.results import Results
+    from flopscope.results.table import EventTable
+    from flopscope.timing.measurement import Measurement
+    from flopscope.timing.paired import TimesCompared
+    from flopscope.timing.sweep import Sweep
+    from flopscope.views.summary import Summary
+
+    Path = str | PathLike[str]
+
+# Profiles -------------------------------------------------------------------------------------------------------------
+
+
+def accounting(results: Results, peaks: str | None) -> pandas.DataFrame:
+    from flopscope.answers.accounting import accounting_frame
+    from flopscope.answers.analysis import analysis_of
+
+    return accounting_frame(analysis_of(results, "accounting", peaks))
+
+
+def advice(results: Results, peaks: str | None) -> AdviceTable:
+    from flopscope.answers.advice import advise
+    from flopscope.answers.analysis import analysis_of
+
+    return advise(analysis_of(results, "advice", peaks))
+
+
+def lines(results: Results) -> pandas.DataFrame:
+    from flopscope.answers.analysis import analysis_of
+    from flopscope.answers.lines import lines_frame, lines_of
+    from flopscope.results.results import store_of
+
+    core = store_of(results, "lines")
+    return lines_frame(lines_of(core, analysis_of(results, "lines", "none").apart if core.event_count else 0))
+
+
+def what_if(results: Results, *, device: str | None, **change: Any) -> pandas.DataFrame:
+    from flopscope.answers.analysis import analysis_of
+    from flopscope.answers.what_if import what_if_frame
+
+    analysis = analysis_of(results, "accounting", None if device is None else "datasheet")
+    return what_if_frame(analysis, device=device, **change)
+
+
+def summary(results: Results, peaks: str | None) -> Summary:
+    from flopscope.views.summarize import summarize
+
+    return summarize(results, peaks)
+
+
+def overview_html(results: Results) -> str:
+    from flopscope.views.profile_overview import html
+
+    return html(results)
+
+
+def plot_accounting(results: Results, ax: Any, peaks: str | None) -> Any:
+    from flopscope.views.waterfall import plot_accounting
+
+    return plot_accounting(results, ax, peaks)
+
+
+def write_profile(results: Results, path: Path, peaks: str | None, title: str | None) -> None:
+    from flopscope.report.page import write
+    from flopscope.report.profile import profile_page
+
+    write(path, profile_page(results, peaks=peaks, title=title))
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
+def sort_key(name: object, attributes: Sequence[str]) -> str:
+    from flopscope.views.columns import sort_key
+
+    return sort_key(name, attributes)
+
+
+def table_text(table: EventTable, **options: Any) -> str:
+    from flopscope.views.text import render
+
+    return render(table, **options)
+
+
+def fitted_text(table: EventTable, **options: Any) -> str:
+    from flopscope.views.fitted import render
+
+    return str(render(table, **options))
+
+
+def tree_text(table: ModuleTable, time_unit: str | None) -> str:
+    from flopscope.views.tree import render
+
+    return render(table, time_unit)
+
+
+def table_html(table: EventTable) -> str:
+    from flopscope.views.html import render
+
+    return render(table)
+
+
+# Comparisons ----------------------------------------------------------------------------------------------------------
+
+
+def comparison_text(comparison: Comparison, row_limit: int, width: int | None, wide: bool) -> str:
+    from flopscope.views.comparison import text
+
+    return text(comparison, row_limit, width, wide)
+
+
+def comparison_html(comparison: Comparison) -> str:
+    from flopscope.views.comparison import html
+
+    return html(comparison)
+
+
+def write_comparison(comparison: Comparison, path: Path, title: str | None) -> None:
+    from flopscope.report.compare import compare_page
+    from flopscope.report.page import write
+
+    write(path, compare_page(comparison, title))
+
+
+# Measurements ---------------------------------------------------------------------------------------------------------
+
+
+def measurement_html(measurement: Measurement) -> str:
+    from flopscope.views.measurement import html
+
+    return html(measurement)
+
+
+def write_measurement(measurement: Measurement, path: Path, title: str | None) -> None:
+    from flopscope.report.measurement import measurement_page
+    from flopscope.report.page import write
+
+    write(path, measurement_page(measurement, title))
+
+
+def write_times(times: TimesCompared, path: Path, title: str | None) -> None:
+    from flopscope.report.measurement import times_page
+    from flopscope.report.page import write
+
+    write(path, times_page(times, title))
+
+
+def sweep_text(sweep: Sweep) -> str:
+    from flopscope.views.sweeps import sweep_text
+
+    return sweep_text(sweep)
+
+
+def sweep_html(sweep: Sweep) -> str:
+    from flopscope.views.sweeps import sweep_html
+
+    return sweep_html(sweep)
+
+
+def plot_sweep(sweep: Sweep, ax: Any) -> Any:
+    from flopscope.views.plots import plot_sweep
+
+    return plot_sweep(sweep, ax)
+
+
+def write_sweep(sweep: Sweep, path: Path, title: str | None) -> None:
+    from flopscope.report.measurement import sweep_page
+    from flopscope.report.page import write
+
+    write(path, sweep_page(sweep, title))

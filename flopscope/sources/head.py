@@ -1,0 +1,104 @@
+"""The head of a trace: the members other than its events, and what they say of the process.
+
+A head may have been edited: an invalid value raises ValueError, which names the trace.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = [
+    "PEAKS_MEMBER",
+    "STACKS_MEMBER",
+    "base_time_of",
+    "gpus_of",
+    "members_of",
+    "rank_of",
+    "unfinished_steps",
+    "world_size_of",
+]
+
+PEAKS_MEMBER = "rooflinePeaks"
+"""The sources of the peaks behind "% roofline", by device."""
+STACKS_MEMBER = "stackFrames"
+"""The frames of sampled stacks."""
+RANK = "distributedInfo"
+BASE_TIME = "baseTimeNanoseconds"
+MOST_RANKS = 1 << 31  # a rank is less, and a world size is no more
+LATEST = 1 << 62  # ns since 1970, which ends in 2116: times of the trace can be added in 64 bits
+SHOWN = 60  # characters of a wrong value
+
+
+def members_of(head: bytes) -> dict[str, Any]:
+    """Parse the members other than the events. Nonstandard JSON is read as far as Python can, or else ignored."""
+    text = head.decode("utf-8", "replace")
+    try:
+        members = json.loads(text, strict=False, parse_int=_integer)
+    except (ValueError, RecursionError):
+        return {}
+    return members if isinstance(members, dict) else {}
+
+
+def unfinished_steps(metadata: Mapping[str, Any]) -> list[str]:
+    """Return the names of the steps amid which the recording of ``flopscope run`` began or ended."""
+    names = metadata.get("unfinishedSteps")
+    return [name for name in names if isinstance(name, str) and name.isascii()] if isinstance(names, list) else []
+
+
+def _integer(text: str) -> int | float:
+    """Parse an integer; one with more digits than Python converts becomes an infinity, so that the rest is not lost."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def rank_of(metadata: Mapping[str, Any], source: str) -> int | None:
+    """Return the rank that the trace names, or None. Raise ValueError if it is invalid."""
+    if RANK not in metadata:
+        return None
+    info = metadata[RANK]
+    if not isinstance(info, Mapping):
+        raise ValueError(_wrong(source, RANK, info, 'an object such as {"rank": 0, "world_size": 8}'))
+    if "rank" not in info:
+        return None
+    if not _is_integer(info["rank"], MOST_RANKS):
+        raise ValueError(_wrong(source, f'{RANK}"."rank', info["rank"], f"an integer from 0 to {MOST_RANKS - 1}"))
+    return int(info["rank"])
+
+
+def world_size_of(metadata: Mapping[str, Any], source: str) -> int | None:
+    """Return the number of ranks that the trace names, or None. Raise ValueError if it is invalid."""
+    info = metadata.get(RANK)
+    size = info.get("world_size") if isinstance(info, Mapping) else None
+    if size is None:
+        return None
+    if not _is_integer(size, MOST_RANKS + 1) or size < 1:
+        raise ValueError(_wrong(source, f'{RANK}"."world_size', size, f"an integer from 1 to {MOST_RANKS}"))
+    return int(size)
+
+
+def gpus_of(metadata: Mapping[str, Any]) -> int | None:
+    """Return the number of GPUs that the trace lists, or None."""
+    devices = metadata.get("deviceProperties")
+    return len(devices) if isinstance(devices, list) and devices else None
+
+
+def base_time_of(metadata: Mapping[str, Any], source: str) -> int:
+    """Return the Unix time in ns that the trace's times count from, or 0. Raise ValueError if it is invalid."""
+    base = metadata.get(BASE_TIME, 0)
+    if not _is_integer(base, LATEST):
+        raise ValueError(_wrong(source, BASE_TIME, base, "an integer of nanoseconds since 1970, before 2116"))
+    return int(base)
+
+
+def _is_integer(value: object, end: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
+
+
+def _wrong(source: str, member: str, value: object, expected: str) -> str:
+    text = repr(value)
+    shown = text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+    return f'{source}: "{member}" is {shown}; it must be {expected}'

@@ -1,0 +1,16 @@
+"""What records ask of the rooms above them.
+
+A table, a profile or a measurement has methods that judge and show it, and imports nothing that judges or shows. Such a
+method calls a function of ``rooms``, which is flopscope.rooms: the package sets it as it is imported.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flopscope import rooms
+else:
+    rooms = None
+
+__all__ = ["rooms"]
