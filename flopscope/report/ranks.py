@@ -145,7 +145,11 @@ def section(facts: RankFacts, columns: Columns) -> dict[str, Any]:
         "tables": {name: table for name in _TABLES if (table := _table(facts, name, columns)) is not None},
         "why": sentence(facts.why),
         "findings": [
-            {"what": sentence(one.what), "action": sentence(one.action), "place": place.get(next(iter(one.ranks), -1), -1)}
+            {
+                "what": sentence(one.what),
+                "action": sentence(one.action),
+                "place": place.get(next(iter(one.ranks), -1), -1),
+            }
             for one in facts.findings[:MOST_FINDINGS]
         ],
         "findings_left_out": max(len(facts.findings) - MOST_FINDINGS, 0),

@@ -155,9 +155,7 @@ def tells(column: ViewColumn, cells: Iterable[str]) -> bool:
 
 
 _GROUP = Texts(lambda value, row, at: at.group(value), NAME.fitted)
-_SHAPES = Texts(
-    lambda value, row, at: str(value)[: at.widths["shapes"]], lambda value, row, table: shapes_text(value)
-)
+_SHAPES = Texts(lambda value, row, at: str(value)[: at.widths["shapes"]], lambda value, row, table: shapes_text(value))
 _STACK = Texts(lambda value, row, at: at.source(value[0]) if value else "", lambda value, row, table: "")
 _INTENSITY = _texts(lambda value: units.significant_text(value, 3))
 _COUNTED_RATE = _texts(lambda value: units.prefixed_text(value * 1e9))
