@@ -243,27 +243,18 @@ def _place_roof_label(ax: Any, room: Room, roof: Roof) -> None:
         if not roof.is_memory
         else ax.text(end, height * end, roof.label, ha="right", **look)
     )
-    tried: list[tuple[float, str]] = [(slide, side) for side in ("bottom", "top") for slide in SLIDES]
-    boxes = []
-    for slide, side in tried:
-        _move_roof_label(text, roof, height, begin, end, slide, side)
-        boxes.append(boxes_of(text))
-    best = room.first(boxes)
-    if best is None:
-        text.remove()
-        return
-    _move_roof_label(text, roof, height, begin, end, *tried[best])
-    room.take(boxes[best])
 
+    def move(place: tuple[float, str]) -> None:
+        slide, side = place
+        x = math.exp(math.log(end) - slide * (math.log(end) - math.log(begin)))
+        text.set_va(side)
+        if roof.is_memory:
+            text.set_position((x / 1.3, (1.12 if side == "bottom" else 1 / 1.12) * x / 1.3 * height))
+        else:
+            text.xy = (x, height)
+            text.xyann = (-4, 2 if side == "bottom" else -3)
 
-def _move_roof_label(text: Any, roof: Roof, height: float, begin: float, end: float, slide: float, side: str) -> None:
-    x = math.exp(math.log(end) - slide * (math.log(end) - math.log(begin)))
-    text.set_va(side)
-    if roof.is_memory:
-        text.set_position((x / 1.3, (1.12 if side == "bottom" else 1 / 1.12) * x / 1.3 * height))
-    else:
-        text.xy = (x, height)
-        text.xyann = (-4, 2 if side == "bottom" else -3)
+    room.settle(text, [(slide, side) for side in ("bottom", "top") for slide in SLIDES], move)
 
 
 def _legends(marks: list[Mark], scene: Scene) -> list[tuple[list[Any], str, tuple[str, ...]]]:

@@ -152,5 +152,5 @@ def _changes(changes: Sequence[Change], columns: Columns) -> dict[str, Any]:
         "why": columns.texts(sentence(change.why) for change, _ in shown),
         "unit_a": columns.texts(change.a.unit if change.a else None for change, _ in shown),
         "unit_b": columns.texts(change.b.unit if change.b else None for change, _ in shown),
-        "numbers": {name: columns.add(np.array(values, dtype=np.float64)) for name, values in numbers.items()},
+        "numbers": {name: columns.numbers(values) for name, values in numbers.items()},
     }

@@ -68,6 +68,10 @@ class Columns:
         self._size += len(data) + padding
         return {**column, "blob": self._shared, "offset": offset}
 
+    def numbers(self, values: Iterable[float | None]) -> dict[str, Any]:
+        """Add a column of floats; None is unknown."""
+        return self.add(np.array([*values], dtype=np.float64))
+
     def text(self, value: str | None) -> int:
         """Return the number of a text in the table of strings, -1 for None. See `cut`."""
         if value is None:

@@ -35,25 +35,23 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
     """Return the groupings of the rows. That by shape is the table of the page itself."""
     rows = source.rows
     names, names_left = _largest(source.names)
-    name_of = _name_of(names)
+    name_of = {identity: place for place, identity in enumerate(_identities(names))}
     named = [name_of.get(identity, -1) for identity in _identities(rows)]
-    shapes = _below(named, len(names), longest_first(rows), "shape", columns)
+    by_shape = source.has_shape_rows
+    shapes = _below(named, len(names), longest_first(rows), "shape", columns) if by_shape else None
     groupings = [
-        _grouping("name", "Name", names, columns, children=shapes),
+        {**_grouping("name", "Name", names, columns, children=shapes), "left_out": names_left},
         {
             "id": "shape",
-            "title": "Name and shape" if source.has_shape_rows else "Name",
+            "title": "Name and shape" if by_shape else "Name",
             "table": None,
             "names": columns.add(np.array(named, dtype=np.int64)),
+            "hidden": not by_shape,
         },
     ]
-    groupings[0]["left_out"] = names_left
-    if not source.has_shape_rows:
-        groupings[0]["children"] = None
-        groupings[1]["hidden"] = True
     for word, (words, title) in _FLAT.items():
         table = source.table(words) if _is_told(source, word) else None
-        if table is not None and _tells(table, word):
+        if table is not None and any(_values(table, word)):
             groupings.append(
                 {**_named(word, title, table, columns, name_of), **_searched(source, words, word, table, columns)}
             )
@@ -75,11 +73,6 @@ def _is_told(source: Profile, word: str) -> bool:
         return source.has_marks
     streams = source.core.stream_summary()["stream"] if word == "stream" else ()
     return word != "stream" or sum(stream is not None for stream in streams) > 1
-
-
-def _tells(table: EventTable, word: str) -> bool:
-    """Return whether a grouping has anything to show: one stack or stream at least."""
-    return any(_values(table, word))
 
 
 def _values(table: EventTable, word: str) -> Sequence[Any]:
@@ -163,10 +156,6 @@ def _grouping(
 
 def _identities(table: EventTable) -> Iterable[tuple[str, str, bool]]:
     return zip(table.columns["key"], table.columns["device_type"], table.columns["is_user_annotation"], strict=True)
-
-
-def _name_of(names: EventTable) -> dict[tuple[str, str, bool], int]:
-    return {identity: place for place, identity in enumerate(_identities(names))}
 
 
 def _below(

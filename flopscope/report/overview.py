@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from flopscope import _core
 from flopscope.answers.accounting import cause_text
 from flopscope.answers.analysis import PARTS
@@ -17,6 +15,7 @@ from flopscope.answers.findings import plural
 from flopscope.report import hardware
 from flopscope.report.encode import Columns, sentence
 from flopscope.report.rows import tensor_text, why_unrated
+from flopscope.results.frames import records
 from flopscope.results.results import cpu_of, head_of
 from flopscope.sentences.words import gain_text, shown_as_sentence
 from flopscope.support.device_names import index_of
@@ -94,7 +93,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
         "advice": [_advice(row, where) for row in source.advice],
         "unjudged": [*map(sentence, source.advice.notes)],
         "largest": _largest(source, where),
-        "gpus": _gpus(source),
+        "gpus": records(source.main.core.gpu_summary()),
         "coverage": hardware.coverage(source.rows.coverage(), where.of_name),
         "graphs": hardware.graphs(source),
         "counted": hardware.counted(source),
@@ -108,9 +107,7 @@ def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
     found = source.accounting
     if not found["total"] or not found["total"][-1] > 0:
         return None
-    numbers = {
-        name: columns.add(np.array(values, dtype=np.float64)) for name, values in found.items() if name not in TEXTS
-    }
+    numbers = {name: columns.numbers(values) for name, values in found.items() if name not in TEXTS}
     texts = {name: columns.texts(found[name]) for name in TEXTS}
     whole, per = source.means
     glosses = _core.part_glosses if source.main.analysis.on_device else _core.part_bare_glosses
@@ -165,12 +162,6 @@ def _part_text(source: Profile, part: str) -> tuple[str, str]:
     if not source.core.has_shapes and source.main.analysis.has_namespaced_ops:
         texts = {**texts, **_UNSHAPED}
     return texts.get(part, (part, ""))
-
-
-def _gpus(source: Profile) -> list[dict[str, Any]]:
-    columns = source.main.core.gpu_summary()
-    names = tuple(columns)
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
 def _advice(row: Advice, where: _Places) -> dict[str, Any]:

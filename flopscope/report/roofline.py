@@ -97,7 +97,7 @@ def _device(source: Profile, name: str, times: Times, columns: Columns) -> dict[
         "name": name,
         "model": columns.text(model) if model else -1,
         "rows": columns.add(np.array(shown, dtype=np.int64)),
-        "times": columns.add(np.array([times[row] for row in shown], dtype=np.float64)),
+        "times": columns.numbers(times[row] for row in shown),
         "total": math.fsum(times.values()),
         "left_out": [
             left_out("with neither bytes nor FLOPs", without),

@@ -166,7 +166,7 @@ def _kernels(table: EventTable, columns: Columns) -> dict[str, Any] | None:
         "begin": columns.add([0, *accumulate(map(len, listed))]),
         "name": columns.texts(name for name, _, _ in flat),
         "count": columns.add(np.array([count for _, count, _ in flat], dtype=np.int64)),
-        "time": columns.add(np.array([time for _, _, time in flat], dtype=np.float64)),
+        "time": columns.numbers(time for _, _, time in flat),
     }
 
 

@@ -339,6 +339,6 @@ def _steps(found: Sequence[_LaidOut], origin: int, columns: Columns) -> dict[str
     shift = steps.part.shift - origin if steps is not None else 0
     return {
         "name": columns.texts(name for name, _, _ in listed),
-        "begin": columns.add(np.array([begin + shift for _, begin, _ in listed], dtype=np.float64)),
-        "end": columns.add(np.array([end + shift for _, _, end in listed], dtype=np.float64)),
+        "begin": columns.numbers(begin + shift for _, begin, _ in listed),
+        "end": columns.numbers(end + shift for _, _, end in listed),
     }

@@ -274,16 +274,13 @@ def _place_level(axes: Any, room: Room, line: Any, label: str) -> None:
         label, (0, y), xytext=(4, 3), color=line.get_color(), va="bottom", gid="level", **look, **PLAIN
     )
     box, inside = text.get_window_extent(), axes.get_window_extent()
-    slack = max(inside.width - 1.04 * box.width - 8 * axes.figure.dpi / 72, 0)
-    drop = box.height + 6 * axes.figure.dpi / 72
-    tried = [(slack * part, -drop * below) for below in (0, 1) for part in SLIDES]
-    best = room.first([[(box.x0 + dx, box.y0 + dy, box.x1 + dx, box.y1 + dy)] for dx, dy in tried])
-    if best is None:
-        text.remove()
-        return
-    dx, dy = tried[best]
-    text.xyann = 4 + dx * 72 / axes.figure.dpi, 3 + dy * 72 / axes.figure.dpi
-    room.take([(box.x0 + dx, box.y0 + dy, box.x1 + dx, box.y1 + dy)])
+    point = 72 / axes.figure.dpi
+    slack = max(inside.width - 1.04 * box.width - 8 / point, 0)
+
+    def move(place: tuple[float, int]) -> None:
+        text.xyann = 4 + slack * place[0] * point, 3 - (box.height + 6 / point) * place[1] * point
+
+    room.settle(text, [(slide, below) for below in (0, 1) for slide in SLIDES], move)
 
 
 def _shade(axes: Any, sweep: Sweep) -> list[Box]:
@@ -317,36 +314,25 @@ def _shade(axes: Any, sweep: Sweep) -> list[Box]:
 def _draw_caches(axes: Any, sweep: Sweep, room: Room | None) -> None:
     """Draw the sizes of the caches; with room, label them."""
     low, high = axes.get_xlim()
+    look = {"textcoords": "offset points", "fontsize": SMALL, "color": GREY, "in_layout": False, "gid": "cache"}
+    places = [(at, side) for side in ("right", "left") for at in (0.0, 1.0, 0.5, 0.25, 0.75)]
     for name, size in sweep.caches.items():
         if not low < size < high:
             continue
         axes.axvline(size, color=GREY, linewidth=1, linestyle=(0, (1, 2)), zorder=1)
-        if room is not None:
-            _place_cache(axes, room, size, shorten(f"{name} {_bytes_label(size)}", 40))
+        if room is None:
+            continue
+        label, at_base = shorten(f"{name} {_bytes_label(size)}", 40), ("data", "axes fraction")
+        text = axes.annotate(label, (size, 0), (-2, 0), xycoords=at_base, rotation=90, **look, **PLAIN)
 
+        def move(place: tuple[float, str], text: Any = text, size: float = size) -> None:
+            at, side = place
+            text.xy = (size, at)
+            text.xyann = (-2 if side == "right" else 2, 4 - 8 * at)
+            text.set_ha(side)
+            text.set_va("bottom" if at == 0 else "top" if at == 1 else "center")
 
-def _place_cache(axes: Any, room: Room, size: float, label: str) -> None:
-    look = {"textcoords": "offset points", "fontsize": SMALL, "color": GREY, "in_layout": False, "gid": "cache"}
-    tried = [(at, side) for side in ("right", "left") for at in (0.0, 1.0, 0.5, 0.25, 0.75)]
-    text = axes.annotate(label, (size, 0), xycoords=("data", "axes fraction"), xytext=(-2, 0), rotation=90,
-                         **look, **PLAIN)  # fmt: skip
-
-    def move(at: float, side: str) -> None:
-        text.xy = (size, at)
-        text.xyann = (-2 if side == "right" else 2, 4 - 8 * at)
-        text.set_ha(side)
-        text.set_va("bottom" if at == 0 else "top" if at == 1 else "center")
-
-    boxes = []
-    for at, side in tried:
-        move(at, side)
-        boxes.append(boxes_of(text))
-    best = room.first(boxes)
-    if best is None:
-        text.remove()
-        return
-    move(*tried[best])
-    room.take(boxes[best])
+        room.settle(text, places, move)
 
 
 def _tick_bytes(axes: Any) -> None:
