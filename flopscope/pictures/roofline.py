@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from flopscope.pictures.scene import Point, Scene, peaks_wanted, scene_of
+from flopscope.pictures.scene import Scene, peaks_wanted, scene_of
 from flopscope.support.suggest import suggesting
 from flopscope.support.units import short_time_text
 from flopscope.views.labels import Room, arrange, boxes_of, message, nearest, set_title, shorten, without_tex
@@ -25,7 +25,7 @@ from flopscope.views.plots import (
     matplotlib_axes,
     require_matplotlib,
 )
-from flopscope.views.roofs import level_label, memory_of, roofs_of
+from flopscope.views.roofs import Point, level_label, memory_of, roofs_of
 
 if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
@@ -82,7 +82,7 @@ def roofline(
     if ax is None:
         ax = matplotlib_axes(figsize=(9, 6.2))
     scale, unit = scene.scale
-    shown = sorted((point for point in scene.points if point.on_picture), key=lambda point: -point.us)
+    shown = sorted((point for point in scene.points if point.is_drawn), key=lambda point: -point.us)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlabel("arithmetic intensity (FLOP/B)", **PLAIN)
@@ -98,7 +98,8 @@ def roofline(
     inside = [mark for mark in marks if mark.within(ax)]
     chosen = inside[:top] if labels else []
     if not inside:
-        message(ax, _why_empty(scene), fontsize=9, color="#505050", **PLAIN)
+        why = "no op has both known FLOPs and known bytes above 0" if scene.points else "no op has time on this device"
+        message(ax, f"Nothing to draw: {why}", fontsize=9, color="#505050", **PLAIN)
     # The caption and the title change the layout, and so what fits; a label without room adds a line to the caption.
     caption = _draw_caption(ax, scene, outside, 0)
     set_title(ax, _title(scene), fontsize=11, **PLAIN)
@@ -178,12 +179,6 @@ def _title(scene: Scene) -> str:
     where = shorten(scene.title, 80)
     parts = ["Roofline", *([f"of {of}"] if of else []), *([f"{'on' if of else 'of'} {where}"] if where else [])]
     return " ".join(parts) + (f" ({' and '.join(scene.peaks)} peaks)" if scene.peaks else "")
-
-
-def _why_empty(scene: Scene) -> str:
-    if not scene.points:
-        return "Nothing to draw: no op has time on this device"
-    return "Nothing to draw: no op has both known FLOPs and known bytes above 0"
 
 
 def _set_limits(ax: Any, marks: list[Mark], roofs: list[Roof], by_time: bool) -> None:
@@ -293,18 +288,12 @@ def _place_legend(ax: Any, room: Room, handles: list[Any], title: str, places: t
         boxes.append(boxes_of(draw_legend(ax, handles, loc=place, **options)))
     best = room.first(boxes)
     if best is None:
-        best = min(range(len(boxes)), key=lambda i: (_marks_under(room, boxes[i][0]), i))
+        best = min(range(len(boxes)), key=lambda i: (room.covered(boxes[i][0]), i))
     legend = draw_legend(ax, handles, loc=places[best], **options)
     legend.set_in_layout(False)
     if previous is not None:
         ax.add_artist(previous)
     room.take(boxes[best])
-
-
-def _marks_under(room: Room, box: Any) -> int:
-    return sum(
-        box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3] for other in room.taken
-    )
 
 
 def _place(ax: Any, marks: list[Mark], chosen: list[Mark], roofs: list[Roof], lines: list[Any], scene: Scene) -> int:
@@ -350,7 +339,7 @@ def _draw_caption(ax: Any, scene: Scene, outside: list[Point], unlabelled: int) 
     """Draw the caption, which lists what is not shown."""
     total = sum(point.us for point in scene.points) or 1.0
     without = [point for point in scene.points if point.intensity == 0 or point.tera == 0]
-    unknown = [point for point in scene.points if not point.on_picture and point not in without]
+    unknown = [point for point in scene.points if not point.is_drawn and point not in without]
     groups = [(without, "without FLOPs"), (unknown, "of unknown work"), (outside, "beyond the axes")]
     counts = [_counted(points, what, total) for points, what in groups]
     lines = [f"Not shown: {line}" for line in (*counts, *scene.notes) if line]

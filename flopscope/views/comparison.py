@@ -105,11 +105,7 @@ def _alone(comparison: Comparison) -> Iterator[str]:
             times = [change.time_a + change.time_b for change in alone]
             names = [f"{change.name} {units.short_time_text(t)}" for change, t in zip(alone, times, strict=True)]
             total = "" if comparison.per == "call" else f", {units.short_time_text(math.fsum(times))}"
-            yield printable(f"Only in {which}: {_plural(len(alone), 'name')}{total}: {', '.join(names)}")
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+            yield printable(f"Only in {which}: {len(alone)} name{'s' * (len(alone) != 1)}{total}: {', '.join(names)}")
 
 
 def _footer(comparison: Comparison, shown: int, wide: bool) -> list[str]:

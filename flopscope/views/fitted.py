@@ -151,6 +151,7 @@ def fit_columns(
 
 
 def _is_wanted(column: ViewColumn, cells: Iterable[str], table: EventTable) -> bool:
+    """Return whether a column that was not asked for has anything to show."""
     if column.attribute == "rank":  # also if all rows are of rank 0
         return table.ranks is not None
     return column.header == "Name" or tells(column, cells)
@@ -298,14 +299,11 @@ def wrapped(sentences: Iterable[str], width: int) -> list[str]:
 
 def range_columns(entries: Sequence[Entry], table: EventTable) -> list[str]:
     """Return the columns of RANGE_COLUMNS that are not empty for ranges."""
-    return [header for header in RANGE_COLUMNS if _tells(header, entries, table)]
-
-
-def _tells(header: str, entries: Sequence[Entry], table: EventTable) -> bool:
-    if header == "Rank":
-        return table.ranks is not None
-    (column,) = find_columns([header])
-    return header == "Name" or tells(column, (column.fitted(entry.row, table) for entry in entries))
+    return [
+        column.fitted_header
+        for column in find_columns(RANGE_COLUMNS)
+        if _is_wanted(column, (column.fitted(entry.row, table) for entry in entries), table)
+    ]
 
 
 def notes_of(
@@ -352,9 +350,6 @@ def notes_of(
 
 
 def _has_both(listing: Listing) -> bool:
-    kinds = {(e.row.device_type == "cpu", e.row.is_user_annotation) for e in listing.entries if _took_time(e)}
+    rows = [entry.row for entry in listing.entries if entry.row.self_device_time_total > 0]
+    kinds = {(row.device_type == "cpu", row.is_user_annotation) for row in rows}
     return {(True, False), (False, False)} <= kinds
-
-
-def _took_time(entry: Entry) -> bool:
-    return bool(entry.row.self_device_time_total > 0)

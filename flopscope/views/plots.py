@@ -83,7 +83,9 @@ def plot_sweep(sweep: Sweep, ax: Any = None) -> Any:
     rate_axes.set_ylabel(rate_name, **PLAIN)
     share_axes.set_ylabel("% of the roofline", **PLAIN)
     share_axes.set_xlabel(at, **PLAIN)
-    _widen(axes)
+    low, high = axes[0].get_xlim()
+    for axes_of in axes:
+        axes_of.set_xlim(low / 1.4, high * 1.4)  # room for labels and shades
     for axes_of in (rate_axes, share_axes):
         _scale(axes_of)
     levels = {
@@ -93,7 +95,10 @@ def plot_sweep(sweep: Sweep, ax: Any = None) -> Any:
     }
     set_title(time_axes, _title(sweep), fontsize=11, **PLAIN)
     if unit == "B":
-        _tick_bytes(share_axes)
+        from matplotlib.ticker import FuncFormatter, LogLocator
+
+        share_axes.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
+        share_axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _bytes_label(x)))
     arrange(time_axes)
     for axes_of in axes:
         _raise_top(axes_of, 1)
@@ -194,13 +199,6 @@ def _draw_lines(axes: Any, sweep: Sweep, value: str, scale: float) -> None:
         axes.text(0.5, 0.5, hint, transform=axes.transAxes, ha="center", va="center", color=GREY, **PLAIN)
 
 
-def _widen(axes: Any) -> None:
-    """Widen the x axis to make room for labels and shades."""
-    low, high = axes[0].get_xlim()
-    for axes_of in axes:
-        axes_of.set_xlim(low / 1.4, high * 1.4)
-
-
 def _scale(axes: Any) -> None:
     """Choose a logarithmic y axis for values that differ by more than a decade and a half."""
     values = [float(y) for dots in axes.collections for _, y in dots.get_offsets() if y > 0]
@@ -216,14 +214,10 @@ def _raise_top(axes: Any, lines: float) -> None:
     low, high = axes.get_ylim()
     height = axes.get_window_extent().height
     share = min(lines * 1.7 * SMALL * axes.figure.dpi / 72 / height, 0.6) if height > 0 else 0.0
-    axes.set_ylim(top=_above(axes, low, high, share))
-
-
-def _above(axes: Any, low: float, high: float, share: float) -> float:
-    """Return the top of an axis in which the part above ``high`` is that share of it."""
     if axes.get_yscale() == "log":
-        return float(low * (high / low) ** (1 / (1 - share)))
-    return low + (high - low) / (1 - share)
+        axes.set_ylim(top=float(low * (high / low) ** (1 / (1 - share))))
+    else:
+        axes.set_ylim(top=low + (high - low) / (1 - share))
 
 
 def _draw_floor(axes: Any, sweep: Sweep) -> list[tuple[Any, str]]:
@@ -333,13 +327,6 @@ def _draw_caches(axes: Any, sweep: Sweep, room: Room | None) -> None:
             text.set_va("bottom" if at == 0 else "top" if at == 1 else "center")
 
         room.settle(text, places, move)
-
-
-def _tick_bytes(axes: Any) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator
-
-    axes.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _bytes_label(x)))
 
 
 def _bytes_label(nbytes: float) -> str:

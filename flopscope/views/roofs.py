@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flopscope.support.units import si_text
@@ -12,10 +14,39 @@ if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
     from flopscope.results.table import EventRow, EventTable
 
-__all__ = ["level_label", "levels_of", "memory_of", "roofs_of", "timed_ops"]
+__all__ = ["Point", "level_label", "levels_of", "memory_of", "points_of", "roofs_of", "timed_ops"]
 
 Rates = dict[str, float]
 """Bytes/s or FLOP/s by the source of the peak."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """The point of an op."""
+
+    name: str
+    us: float
+    """Time of all calls in µs."""
+    intensity: float
+    """FLOP/B; NaN where the work is unknown."""
+    tera: float
+    """TFLOP/s."""
+    bound: str
+    unit: str | None = None
+    """Compute unit that executed the FLOPs; None where it is unknown."""
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether it has a place on log axes."""
+        return 0 < self.intensity < math.inf and 0 < self.tera < math.inf
+
+
+def points_of(table: EventTable, on_device: bool) -> list[Point]:
+    """Return the points of the ops that took time, on the device or on the host."""
+    return [
+        Point(row.key, us, row.arithmetic_intensity, row.tflops_per_s, row.bound, row.unit)
+        for _, row, us in timed_ops(table, on_device)
+    ]
 
 
 def timed_ops(table: EventTable, on_device: bool) -> Iterator[tuple[int, EventRow, float]]:

@@ -10,8 +10,9 @@ from flopscope.support import units
 from flopscope.support.safe import markup
 from flopscope.views.labels import shorten
 from flopscope.views.plots import BOUNDS, bound_label
+from flopscope.views.roofs import Point
 
-__all__ = ["Mark", "roofline_svg", "strip_svg"]
+__all__ = ["roofline_svg", "strip_svg"]
 
 MOST_MARKS = 60
 LONGEST = 60  # characters of a name in a tooltip
@@ -23,24 +24,8 @@ LABEL_EM = 5.4  # px: the width of a character of a level's name
 FONT = 'font-size="10" fill="currentColor"'
 
 
-@dataclass(frozen=True)
-class Mark:
-    """One op: its time in µs, its intensity in FLOP/B, its rate in TFLOP/s and its bound."""
-
-    name: str
-    us: float
-    intensity: float
-    tera: float
-    bound: str
-
-    @property
-    def is_drawn(self) -> bool:
-        """Whether it has a place on log axes."""
-        return 0 < self.intensity < math.inf and 0 < self.tera < math.inf
-
-
 def roofline_svg(
-    marks: Sequence[Mark],
+    marks: Sequence[Point],
     bandwidth: float = math.nan,
     levels: Mapping[str, float] | None = None,
     *,
@@ -114,7 +99,7 @@ class _Frame:
         return parts
 
 
-def _frame(marks: Sequence[Mark], slope: float, peaks: Mapping[str, float], width: int, height: int) -> _Frame:
+def _frame(marks: Sequence[Point], slope: float, peaks: Mapping[str, float], width: int, height: int) -> _Frame:
     """Choose limits that show the marks, the levels and where they meet the slope."""
     ridges = [] if math.isnan(slope) else [level / slope for level in peaks.values()]
     xs = [mark.intensity for mark in marks] + ridges or [1.0]
@@ -178,12 +163,12 @@ def _meets(place: tuple[float, float, str], wide: float, disc: tuple[float, floa
     return math.hypot(x - min(max(x, left), left + wide), y - min(max(y, base - 8), base + 2)) < radius
 
 
-def _radius(mark: Mark, longest: float) -> float:
+def _radius(mark: Point, longest: float) -> float:
     share = mark.us / longest if longest > 0 else 0.0
     return max(LARGEST * math.sqrt(max(share, 0.0)), SMALLEST) if share == share else SMALLEST
 
 
-def _mark(frame: _Frame, mark: Mark, longest: float) -> str:
+def _mark(frame: _Frame, mark: Point, longest: float) -> str:
     """Return a mark: its shape and colour show the bound."""
     r = _radius(mark, longest)
     x, y = frame.x(mark.intensity), frame.y(mark.tera)
