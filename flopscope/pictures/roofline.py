@@ -20,6 +20,7 @@ from flopscope.views.plots import (
     PEAK_LINES,
     PLAIN,
     SMALL,
+    bound_handles,
     bound_label,
     draw_legend,
     matplotlib_axes,
@@ -256,12 +257,7 @@ def _legends(marks: list[Mark], scene: Scene) -> list[tuple[list[Any], str, tupl
     """Return the legends: handles, title and places. One of bounds and peaks, one of areas."""
     from matplotlib.lines import Line2D
 
-    handles = [
-        Line2D([], [], color=colour, marker=marker, linestyle="", label=bound_label(bound))
-        for bound, (colour, marker) in BOUNDS.items()
-        if any(mark.point.bound == bound for mark in marks)
-    ]
-    handles += [
+    handles = bound_handles({mark.point.bound for mark in marks}) + [
         Line2D([], [], color=colour, linestyle=style, label=f"{source} peaks")
         for source, (colour, style) in PEAK_LINES.items()
         if source in scene.peaks

@@ -70,7 +70,8 @@ class Columns:
 
     def numbers(self, values: Iterable[float | None]) -> dict[str, Any]:
         """Add a column of floats; None is unknown."""
-        return self.add(np.array([*values], dtype=np.float64))
+        known = values if isinstance(values, np.ndarray) else [*values]
+        return self.add(np.array(known, dtype=np.float64))
 
     def text(self, value: str | None) -> int:
         """Return the number of a text in the table of strings, -1 for None. See `cut`."""

@@ -7,7 +7,7 @@ distinguish; each has its own marker, so that the plots can also be printed in g
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -337,16 +337,11 @@ def _legend(axes: Any, sweep: Sweep, room: Room) -> None:
     """Draw the legend: dtypes by line style, bounds by marker. Where it would cover points, the axis is extended."""
     from matplotlib.lines import Line2D
 
-    present = {m.bound for m in sweep}
     handles = [
         Line2D([], [], color=GREY, linestyle=LINES[number % len(LINES)], label=shorten(dtype, 30))
         for number, (dtype, _) in enumerate(_by_dtype(sweep))
     ]
-    handles += [
-        Line2D([], [], color=colour, marker=marker, linestyle="", label=bound_label(bound))
-        for bound, (colour, marker) in BOUNDS.items()
-        if bound in present
-    ]
+    handles += bound_handles({m.bound for m in sweep})
     columns = min(len(handles), 3)
     places = [("upper left", (0, 0.93)), ("lower right", (1, 0)), ("lower left", (0, 0)), ("upper right", (1, 0.93))]
     boxes = []
@@ -373,6 +368,17 @@ def draw_legend(axes: Any, handles: Sequence[Any], **place: Any) -> Any:
     for text in (legend.get_title(), *legend.get_texts()):
         text.set(**PLAIN)
     return legend
+
+
+def bound_handles(present: Collection[str]) -> list[Any]:
+    """Return the handles of a legend of these bounds."""
+    from matplotlib.lines import Line2D
+
+    return [
+        Line2D([], [], color=colour, marker=marker, linestyle="", label=bound_label(bound))
+        for bound, (colour, marker) in BOUNDS.items()
+        if bound in present
+    ]
 
 
 def bound_label(bound: str) -> str:
