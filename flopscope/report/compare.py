@@ -19,7 +19,6 @@ from flopscope.views.waterfall import label_of
 if TYPE_CHECKING:
     from flopscope.results.changes import Change
     from flopscope.results.comparison import Comparison
-    from flopscope.results.matching import Side
 
 __all__ = ["compare_page", "section"]
 
@@ -118,17 +117,13 @@ def _steps(profile: Profile, columns: Columns) -> dict[str, Any] | None:
 def _row(change: Change) -> dict[str, float]:
     """Return the numbers of a change; those of a run that has no part in it are unknown."""
     a, b = change.a, change.b
-    times = (change.time_a if a else math.nan, change.time_b if b else math.nan)
-    row = {"time_a": times[0], "time_b": times[1], "difference": change.time_b - change.time_a}
+    row = {"difference": change.time_b - change.time_a}
     row["ratio"] = change.time_a / change.time_b if a and b and change.time_b else math.nan
-    row["calls_a"], row["calls_b"] = (change.calls_a if a else math.nan, change.calls_b if b else math.nan)
     for which, side in (("a", a), ("b", b)):
-        row |= {f"{name}_{which}": _value(side, name) for name in SIDE}
+        known = {name: getattr(change, f"{name}_{which}") for name in ("time", "calls")}
+        known |= {name: float(getattr(side, name)) for name in SIDE if side}
+        row |= {f"{name}_{which}": known[name] if side else math.nan for name in ("time", "calls", *SIDE)}
     return row
-
-
-def _value(side: Side | None, name: str) -> float:
-    return math.nan if side is None else float(getattr(side, name))
 
 
 def _changes(changes: Sequence[Change], columns: Columns) -> dict[str, Any]:
@@ -139,10 +134,7 @@ def _changes(changes: Sequence[Change], columns: Columns) -> dict[str, Any]:
         rows.append((change, -1))
         rows += [(part, place) for part in change.parts]
     shown = rows[:MOST_ROWS]
-    numbers: Mapping[str, list[float]] = {name: [] for name in _row(rows[0][0])} if rows else {}
-    for change, _ in shown:
-        for name, value in _row(change).items():
-            numbers[name].append(value)
+    numbers = [_row(change) for change, _ in shown]
     return {
         "count": len(shown),
         "left_out": len(rows) - len(shown),
@@ -152,5 +144,5 @@ def _changes(changes: Sequence[Change], columns: Columns) -> dict[str, Any]:
         "why": columns.texts(sentence(change.why) for change, _ in shown),
         "unit_a": columns.texts(change.a.unit if change.a else None for change, _ in shown),
         "unit_b": columns.texts(change.b.unit if change.b else None for change, _ in shown),
-        "numbers": {name: columns.numbers(values) for name, values in numbers.items()},
+        "numbers": {name: columns.numbers(one[name] for one in numbers) for name in (numbers or [{}])[0]},
     }

@@ -140,9 +140,7 @@ def render(page: Page) -> Iterator[str]:
     template = _template()
     from markupsafe import Markup  # of Jinja2
 
-    style = _style()
-    early = _source("theme.js")
-    script = _script()
+    style, early, script = _joined((*STYLES, "print.css")), _source("theme.js"), _joined((*SCRIPTS, "start.js"))
     yield from template.generate(
         title=cut(page.title),
         subtitle=cut(page.subtitle),
@@ -175,13 +173,8 @@ def _source(name: str) -> str:
 
 
 @cache
-def _script() -> str:
-    return "\n".join(_source(name) for name in (*SCRIPTS, "start.js"))
-
-
-@cache
-def _style() -> str:
-    return "\n".join(_source(name) for name in (*STYLES, "print.css"))
+def _joined(names: tuple[str, ...]) -> str:
+    return "\n".join(map(_source, names))
 
 
 def _policy(style: str, *scripts: str) -> str:
