@@ -50,7 +50,7 @@ def roofline_svg(
     parts += [_mark(frame, mark, longest) for mark in drawn]
     if not drawn:
         x, y = (frame.left + frame.right) / 2, (frame.top + frame.bottom) / 2
-        parts.append(f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="middle" {FONT}>no op of known work</text>')
+        parts.append(_text(x, y, "middle", "no op of known work"))
     return "".join([*parts, "</svg>"])
 
 
@@ -84,19 +84,17 @@ class _Frame:
         for power in _decades(self.x0, self.x1):
             x = self.x(10.0**power)
             parts.append(f'<line x1="{x:.1f}" y1="{self.top:.1f}" x2="{x:.1f}" y2="{self.bottom:.1f}" {line}/>')
-            parts.append(
-                f'<text x="{x:.1f}" y="{self.bottom + 12:.1f}" text-anchor="middle" {FONT}>{_tick(power)}</text>'
-            )
+            parts.append(_text(x, self.bottom + 12, "middle", _tick(power)))
         for power in _decades(self.y0, self.y1):
             y = self.y(10.0**power)
             parts.append(f'<line x1="{self.left:.1f}" y1="{y:.1f}" x2="{self.right:.1f}" y2="{y:.1f}" {line}/>')
-            parts.append(
-                f'<text x="{self.left - 4:.1f}" y="{y + 3:.1f}" text-anchor="end" {FONT}>{_tick(power)}</text>'
-            )
-        middle = (self.left + self.right) / 2
-        parts.append(f'<text x="{middle:.1f}" y="{self.bottom + 25:.1f}" text-anchor="middle" {FONT}>FLOP/B</text>')
-        parts.append(f'<text x="2" y="{self.top - 5:.1f}" {FONT}>TFLOP/s</text>')
-        return parts
+            parts.append(_text(self.left - 4, y + 3, "end", _tick(power)))
+        parts.append(_text((self.left + self.right) / 2, self.bottom + 25, "middle", "FLOP/B"))
+        return [*parts, _text(2, self.top - 5, "start", "TFLOP/s")]
+
+
+def _text(x: float, y: float, anchor: str, text: str, look: str = FONT) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {look}>{text}</text>'
 
 
 def _frame(marks: Sequence[Point], slope: float, peaks: Mapping[str, float], width: int, height: int) -> _Frame:
@@ -148,10 +146,7 @@ def _roofs(
         places = [(frame.right - 3, y - 3, "end"), (ridge + 5, y - 3, "start"), (ridge - 3, y - 3, "end")]
         free = [place for place in places if not any(_meets(place, wide, disc) for disc in discs)]
         at, base, anchor = (free or places)[0]
-        parts.append(
-            f'<text x="{at:.1f}" y="{base:.1f}" text-anchor="{anchor}" font-size="9" fill="currentColor" '
-            f'fill-opacity="0.8">{label}</text>'
-        )
+        parts.append(_text(at, base, anchor, label, 'font-size="9" fill="currentColor" fill-opacity="0.8"'))
     return parts
 
 
@@ -181,11 +176,10 @@ def _mark(frame: _Frame, mark: Point, longest: float) -> str:
     if shape == "o":
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}" {look}>{title}</circle>'
     path = {
-        "s": f"M{x - r:.1f} {y - r:.1f}h{2 * r:.1f}v{2 * r:.1f}h{-2 * r:.1f}z",
         "D": f"M{x:.1f} {y - r:.1f}l{r:.1f} {r:.1f}l{-r:.1f} {r:.1f}l{-r:.1f} {-r:.1f}z",
         "^": f"M{x:.1f} {y - r:.1f}l{r:.1f} {2 * r:.1f}h{-2 * r:.1f}z",
         "v": f"M{x:.1f} {y + r:.1f}l{r:.1f} {-2 * r:.1f}h{-2 * r:.1f}z",
-    }.get(shape, f"M{x - r:.1f} {y - r:.1f}h{2 * r:.1f}v{2 * r:.1f}h{-2 * r:.1f}z")
+    }.get(shape, f"M{x - r:.1f} {y - r:.1f}h{2 * r:.1f}v{2 * r:.1f}h{-2 * r:.1f}z")  # a square
     return f'<path d="{path}" {look}>{title}</path>'
 
 
@@ -215,15 +209,12 @@ def strip_svg(samples: Sequence[float], median: float, *, width: int = 460, heig
     middle = x(min(max(median, low), high)) if math.isfinite(median) else (left + right) / 2
     beyond = f" (5 % up to {units.long_time_text(largest)})" if largest > high else ""
     texts = [(left, "start", low, ""), (right, "end", high, beyond)] if high > low else []
+    if 0.25 * width < middle < (0.4 if beyond else 0.75) * width:
+        texts.append((middle, "middle", median, ""))
     labels = "".join(
-        f'<text x="{at:.1f}" y="{height - 6}" text-anchor="{anchor}" {FONT}>{units.long_time_text(value)}{more}</text>'
+        _text(at, height - 6, anchor, f"{'median ' * (anchor == 'middle')}{units.long_time_text(value)}{more}")
         for at, anchor, value, more in texts
     )
-    if 0.25 * width < middle < (0.4 if beyond else 0.75) * width:
-        labels += (
-            f'<text x="{middle:.1f}" y="{height - 6}" text-anchor="middle" {FONT}>'
-            f"median {units.long_time_text(median)}</text>"
-        )
     return (
         f'<svg class="flopscope-strip" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         'xmlns="http://www.w3.org/2000/svg" role="img" font-family="sans-serif"><title>Samples</title>'
