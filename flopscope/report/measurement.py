@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flopscope.hardware.device import find_device
+from flopscope.hardware.device import known_peaks
 from flopscope.report.encode import Columns, sentence
 from flopscope.report.page import Page
 
@@ -21,12 +21,12 @@ __all__ = ["measurement_page", "sweep_page", "times_page"]
 MOST_SAMPLES = 200_000
 
 
-def measurement_page(measurement: Measurement, title: str | None = None) -> Page:
-    """Return the page of the result of measure()."""
-    device = find_device(measurement.device)
-    known = {"measured": device.measured, "datasheet": device.datasheet_peaks}
-    is_here = device.name == measurement.device_name
-    peaks = {source: one for source, one in known.items() if one is not None and is_here}
+def measurement_page(
+    measurement: Measurement, title: str | None = None, peaks: Mapping[str, Peaks] | None = None
+) -> Page:
+    """Return the page of the result of measure(). peaks: those to draw, by source; None for those of its device."""
+    if peaks is None:
+        peaks = known_peaks(measurement.device, measurement.device_name, ("measured", "datasheet"))
     page = Page(title or f"measure({measurement.name})", headline=measurement.verdict)
     page.subtitle = ", ".join(dict.fromkeys((measurement.device, measurement.device_name)))
     columns = page.columns

@@ -70,7 +70,7 @@ def _device(source: Profile, name: str, times: Times, columns: Columns) -> dict[
     known = table.peaks.get(name, {}).get("name") or (table.unknown_peaks.get(name) and "")
     model = str(known or _models(source).get(name, ""))
     peaks = known_peaks(name, model, SOURCES, source.main.analysis.peaks)
-    drawn, without, unknown = [], [], []
+    drawn, without, unknown = list[int](), list[int](), list[int]()
     values = [table.columns[one] for one in ("arithmetic_intensity", "tflops_per_s", "gbytes_per_s")]
     sizes, flops = table.columns["bytes_total_moved"], table.columns["flops"]
     for row in sorted(times, key=lambda row: -times[row]):

@@ -407,7 +407,7 @@ def test_unknown_values_of_a_measurement_are_null(tmp_path: Path) -> None:
         **{"gbytes_per_s": nan, "arithmetic_intensity": nan, "pct_peak_flops": nan, "pct_peak_bandwidth": nan},
         **{"pct_roofline": nan, "bound": "unknown", "samples": (5.0,)},
     )
-    write(tmp_path / "page.html", measurement_page(measured, {}))
+    write(tmp_path / "page.html", measurement_page(measured, peaks={}))
     page = PageRead(tmp_path / "page.html")
     data = page.data["sections"]["measurement"]
     assert data["ci"] == [None, None] and data["roofline"] is None and data["statistics"]["std"] is None
