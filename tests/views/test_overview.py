@@ -18,6 +18,7 @@ from helpers.fake_sweep import measurement
 import flopscope as fs
 from flopscope import _core
 from flopscope.support.units import percent_text, roofline_text, short_time_text
+from flopscope.views import profile_overview
 from flopscope.views.overview import overview_html
 from flopscope.views.roofs import Point
 from flopscope.views.thumbnail import roofline_svg, strip_svg
@@ -153,14 +154,14 @@ def test_no_peaks_are_measured_for_an_overview(monkeypatch: pytest.MonkeyPatch) 
     assert "peaks are measured" not in prof._repr_html_()
 
 
-@pytest.mark.parametrize("fails", ["_analysis", "key_averages"])
+@pytest.mark.parametrize("fails", ["analysis_of", "key_averages"])
 def test_an_error_becomes_text(fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = fs.load_trace(TRACES[0])
 
     def fail(*arguments: Any, **options: Any) -> None:
         raise KeyError("<b>broken</b>")
 
-    monkeypatch.setattr(trace, fails, fail)
+    monkeypatch.setattr(profile_overview if fails == "analysis_of" else trace, fails, fail)
     assert "<b>broken</b>" in Page(trace._repr_html_()).text
 
 
@@ -285,5 +286,5 @@ def test_a_measurement_that_fails_to_format_does_not_raise(monkeypatch: pytest.M
     def fail(*arguments: Any) -> Callable[..., None]:
         raise ValueError("no")
 
-    monkeypatch.setattr(type(MEASURED), "_facts", fail)
+    monkeypatch.setattr(type(MEASURED), "facts", fail)
     assert "measurement of neg: no" in Page(MEASURED._repr_html_()).text
