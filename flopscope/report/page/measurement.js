@@ -226,10 +226,7 @@
         el(
             "dl",
             { class: "facts" },
-            entries.flatMap(([name, text]) => [
-                el("dt", { text: name }),
-                el("dd", { text }),
-            ]),
+            entries.flatMap(([name, text]) => [el("dt", { text: name }), el("dd", { text })]),
         );
 
     const notesOf = (notes) =>

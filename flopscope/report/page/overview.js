@@ -359,7 +359,7 @@ flopscope.section("overview", {
     title: "Overview",
     early: true,
     async mount(body, data, page, name) {
-        const { element: el, format, draw, overview } = flopscope;
+        const { element: el, draw, overview } = flopscope;
         const append = (...children) => body.append(...children.filter(Boolean));
         append(overview.tiles(data));
         const first = el("div", {}),

@@ -260,12 +260,7 @@
             };
             if (data.findings.length) {
                 element.append(
-                    el(
-                        "p",
-                        { class: "todo" },
-                        el("strong", { text: "What to do: " }),
-                        data.findings[0].action,
-                    ),
+                    el("p", { class: "todo" }, el("strong", { text: "What to do: " }), data.findings[0].action),
                 );
             }
             const [title, parts] = [el("div", {}), el("div", {})];
