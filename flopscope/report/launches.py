@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flopscope.answers.launches import skewed_clocks
 from flopscope.report.encode import Columns
 from flopscope.results.frames import records
+from flopscope.sentences.notes import skewed_clocks
 
 if TYPE_CHECKING:
     from flopscope.report.profile import Profile
