@@ -101,8 +101,7 @@ def test_the_overview_shows_what_the_tables_hold(path: Path) -> None:
     assert sum(widths) == pytest.approx(100 * shown / whole["total"], abs=0.1)
     rows = {row.key: row for row in trace.key_averages() if row.device_type == "cpu" and not row.is_user_annotation}
     longest = sorted(rows.values(), key=lambda row: -row.self_device_time_total)[:10]
-    glosses = dict(zip(_core.parts, _core.part_glosses, strict=True))
-    assert all(glosses[part] in page.text for part in parts_of(whole) if whole[part] > 0.01 * whole["total"])
+    assert all(_core.parts[part].gloss in page.text for part in parts_of(whole) if whole[part] > 0.01 * whole["total"])
     header, *body = page.cells
     assert header == ["op", "calls", "time", "share", "FLOP/s", "B/s", "% roofline", "bound"]
     longest = [row for row in longest if row.self_device_time_total > 0]
