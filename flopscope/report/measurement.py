@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flopscope.hardware.device import known_peaks
 from flopscope.report.encode import Columns, sentence
 from flopscope.report.page import Page
 
@@ -21,12 +20,8 @@ __all__ = ["measurement_page", "sweep_page", "times_page"]
 MOST_SAMPLES = 200_000
 
 
-def measurement_page(
-    measurement: Measurement, title: str | None = None, peaks: Mapping[str, Peaks] | None = None
-) -> Page:
-    """Return the page of the result of measure(). peaks: those to draw, by source; None for those of its device."""
-    if peaks is None:
-        peaks = known_peaks(measurement.device, measurement.device_name, ("measured", "datasheet"))
+def measurement_page(measurement: Measurement, peaks: Mapping[str, Peaks], title: str | None = None) -> Page:
+    """Return the page of the result of measure(). peaks: those known of its device, by source."""
     page = Page(title or f"measure({measurement.name})", headline=measurement.verdict)
     page.subtitle = ", ".join(dict.fromkeys((measurement.device, measurement.device_name)))
     columns = page.columns
