@@ -63,7 +63,7 @@ def main() -> None:
 def cases(trace: fs.Trace) -> dict[str, Callable[[], object]]:
     """Return the calls to time. A call that is not cold repeats what a program would do next."""
     core: Any = trace._core
-    limits = {name: peaks._for_core(None) for name, peaks in trace._peaks(core, "datasheet")[0].items()}
+    limits = {name: peaks.for_core(None) for name, peaks in trace._peaks(core, "datasheet")[0].items()}
 
     def cold(call: Callable[[], object]) -> Callable[[], object]:
         def forgetful() -> object:

@@ -11,11 +11,13 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import textwrap
 from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FACE = "face"
+WIDTH = 90
 
 
 def order(document: str) -> tuple[str, ...]:
@@ -60,7 +62,7 @@ def drawing(package: Path, parts: tuple[str, ...]) -> str:
     for number, own in enumerate(parts[1:], 1):
         below = [part for part in parts[:number] if counts[own, part]]
         above = [f"↑{part} {counts[own, part]}" for part in parts[number + 1 :] if counts[own, part]]
-        lines.append(f"{own:<10} {' '.join([*below, *above])}".rstrip())
+        lines += textwrap.wrap(f"{own:<10} {' '.join([*below, *above])}", WIDTH, subsequent_indent=" " * 11)
     return "\n".join(lines)
 
 

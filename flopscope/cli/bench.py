@@ -276,7 +276,7 @@ def run(
         peaks = measure_peaks(where, progress, force=True)
         table = prof.key_averages()
     # Only the program's own rows: their times include the CUDA work that they launched.
-    own = table._select(i for i, row in enumerate(table) if row.key.startswith(NAMESPACE))
+    own = table.select(i for i, row in enumerate(table) if row.key.startswith(NAMESPACE))
     return Bench(where, peaks, dtype, side, repeat, own, busy)
 
 

@@ -216,7 +216,7 @@ def _selected(table: EventTable, matches: Callable[[str], object], kind: str | N
     """Return the rows to print and to write."""
     chosen = table if kind is None else table.of_kind(kind)
     return (
-        chosen if matches is bool else chosen._select(i for i, key in enumerate(chosen.columns["key"]) if matches(key))
+        chosen if matches is bool else chosen.select(i for i, key in enumerate(chosen.columns["key"]) if matches(key))
     )
 
 

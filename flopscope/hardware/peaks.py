@@ -77,7 +77,7 @@ class Peaks:
         fields = {name: getattr(self, name) for name in (*BANDWIDTHS, *TIMES)}
         return {**self.flops, **{name: value for name, value in fields.items() if value is not None}}
 
-    def _for_core(self, measured: Peaks | None = None) -> dict[str, Any]:
+    def for_core(self, measured: Peaks | None = None) -> dict[str, Any]:
         """Return the peaks in the format of Profiler.table().
 
         ``measured``: the device's measured peaks, for the launch times that datasheet peaks do not contain.

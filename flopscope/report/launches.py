@@ -21,7 +21,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     launches = source.main.core.launch_summary()
     if not launches["device"]:
         return None
-    kernels = zip(source.rows._parts.get("kernels") or [], source.rows.columns["device_type"], strict=False)
+    kernels = zip(source.rows.parts.get("kernels") or [], source.rows.columns["device_type"], strict=False)
     ops = [
         {"row": row, "count": count, "time": sum(time for _, _, time in listed) / count}
         for row, (listed, device_type) in enumerate(kernels)

@@ -79,7 +79,7 @@ def _values(table: EventTable, word: str) -> Sequence[Any]:
     """Return what the rows are grouped by besides the name, as values that can be compared."""
     if word == "stack":
         return [tuple(stack) for stack in table.stacks or ()]
-    return table._groups.get(word) or ()
+    return table.groups.get(word) or ()
 
 
 def _searched(source: Profile, words: Sequence[str], word: str, table: EventTable, columns: Columns) -> dict[str, Any]:
@@ -119,17 +119,17 @@ def _modules(source: Profile, columns: Columns, name_of: Mapping[Any, int]) -> l
     inner = source.table(("name", "module", "category")) if tree is not None else None
     if tree is None or inner is None:
         return []
-    of = {path: place for place, path in reversed(list(enumerate(tree._groups["module"])))}
+    of = {path: place for place, path in reversed(list(enumerate(tree.groups["module"])))}
     hosts = inner.columns["device_type"]
     inside = [
         of.get(path or NO_MODULE, -1) if host == "cpu" else -1
-        for path, host in zip(inner._groups["module"], hosts, strict=True)
+        for path, host in zip(inner.groups["module"], hosts, strict=True)
     ]
     children = _below(inside, len(tree), longest_first(inner), "name and module", columns)
     return [
         {
             **_grouping("module", "Module", tree, columns, children=children),
-            "depth": columns.add(np.array(tree._groups["module_depth"], dtype=np.int64)),
+            "depth": columns.add(np.array(tree.groups["module_depth"], dtype=np.int64)),
         },
         {
             **_named("name and module", "Name and module", inner, columns, name_of, whole=True),
@@ -176,7 +176,7 @@ def _largest(table: EventTable) -> tuple[EventTable, dict[str, Any] | None]:
     kept = places_of_largest(table, MOST_ROWS)
     if kept is None:
         return table, None
-    shown = table._select(kept)
+    shown = table.select(kept)
     names = {"device_time": "self_device_time_total", "host_time": "self_cpu_time_total"}
     times = {time: sum(table.columns[name]) - sum(shown.columns[name]) for time, name in names.items()}
     return shown, {"rows": len(table) - len(kept), **times}

@@ -121,13 +121,13 @@ def _largest(source: Profile, where: _Places) -> dict[str, Any]:
     ops = source.names.of_kind("op")
     table = usual_order(ops)
     rated = any(not math.isnan(headroom) for headroom in ops.columns["headroom"])
-    timed = (i for i, row in enumerate(table) if row._own_time(table.has_device) > 0)
-    first = table._select(islice(timed, MOST_LARGEST))
+    timed = (i for i, row in enumerate(table) if row.own_time(table.has_device) > 0)
+    first = table.select(islice(timed, MOST_LARGEST))
     rows = [
         {
             "name": row.key,
             "row": where.of_name(row.key),
-            "time": row._own_time(table.has_device),
+            "time": row.own_time(table.has_device),
             "headroom": row.headroom,
             "bound": row.bound,
             "why": why,

@@ -136,7 +136,7 @@ class Profile:
         names = self.names  # raises what is wrong
         if self.has_shape_rows:
             return self.results.key_averages(group_by=("name", "shape"), peaks=self.peaks, kernels=True)
-        return names if self._names_kept is None else names._select(self._names_kept)
+        return names if self._names_kept is None else names.select(self._names_kept)
 
     @cached_property
     def _names_kept(self) -> list[int] | None:

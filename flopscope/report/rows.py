@@ -115,7 +115,7 @@ _NUMBERS = {"int64": np.int64, "float64": np.float64, "bool": np.bool_}
 def encode_table(table: EventTable, columns: Columns) -> dict[str, Any]:
     """Return a table for the page: its columns, the kind of each row, the kernels of each row, and its totals."""
     described, encoded = [], {}
-    for column, values in table._described_columns():
+    for column, values in table.described_columns():
         if column.name not in _HIDDEN:
             described.append(
                 {
@@ -158,7 +158,7 @@ def _joined(name: str, values: Sequence[Any]) -> str:
 
 def _kernels(table: EventTable, columns: Columns) -> dict[str, Any] | None:
     """Return the kernels of all rows, one after the other, and where those of each row begin; None if not requested."""
-    listed = table._parts.get("kernels")
+    listed = table.parts.get("kernels")
     if listed is None:
         return None
     flat = [kernel for kernels in listed for kernel in sorted(kernels, key=lambda one: -one[2])]

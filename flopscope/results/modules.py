@@ -62,8 +62,9 @@ class ModuleTable(EventTable):
     ``module_calls`` (of the forward pass) and ``pct_roofline_total`` (with submodules).
     """
 
-    def _depths(self) -> list[int]:
-        return [int(depth) for depth in self._groups["module_depth"]]
+    def depths(self) -> list[int]:
+        """Return the number of modules around each row."""
+        return [int(depth) for depth in self.groups["module_depth"]]
 
     def sorted(self, by: str) -> ModuleTable:
         """Return the tree with the submodules of each module sorted by a column; see EventTable.sorted."""
@@ -71,7 +72,7 @@ class ModuleTable(EventTable):
         children: list[list[int]] = [[] for _ in self]
         roots: list[int] = []
         around: list[int] = []
-        for i, depth in enumerate(self._depths()):
+        for i, depth in enumerate(self.depths()):
             del around[depth:]
             (children[around[-1]] if around else roots).append(i)
             around.append(i)
@@ -80,7 +81,7 @@ class ModuleTable(EventTable):
         while left:
             order.append(left.pop())
             left += sorted(children[order[-1]], key=rank.__getitem__, reverse=True)
-        return self._select(order)
+        return self.select(order)
 
     def largest(self, count: int) -> ModuleTable:
         """Return the rows with the largest total times, all if ``count`` is negative; they stay in order."""
@@ -88,7 +89,7 @@ class ModuleTable(EventTable):
             return self
         time = "device_time_total" if self.has_device else "cpu_time_total"
         order = sorted(range(len(self)), key=lambda i: (-self.columns[time][i], i))
-        return self._select(sorted(order[:count]))
+        return self.select(sorted(order[:count]))
 
     def tree(self, row_limit: int = -1, time_unit: str | None = None) -> str:
         """Return the tree as indented text: calls, self and total time, FLOPs and share of the roofline.
@@ -97,8 +98,9 @@ class ModuleTable(EventTable):
         """
         return upward.rooms.tree_text(self.largest(row_limit), time_unit)
 
-    def _select(self, indices: Iterable[int]) -> ModuleTable:
-        chosen = super()._select(indices)
+    def select(self, indices: Iterable[int]) -> ModuleTable:
+        """Return a table of the rows with these indices; see EventTable.select."""
+        chosen = super().select(indices)
         assert isinstance(chosen, ModuleTable)
         return chosen
 

@@ -28,7 +28,7 @@ def join_ranks(tables: Mapping[int, EventTable], sort_by: str | None = None, lim
     for place, row in enumerate(ordered):
         groups.setdefault(_group(row), []).append(place)
     chosen = list(groups.values())[: None if limit < 0 else limit]
-    return ordered._select(place for places in chosen for place in sorted(places, key=lambda i: ordered[i].rank or 0))
+    return ordered.select(place for places in chosen for place in sorted(places, key=lambda i: ordered[i].rank or 0))
 
 
 def _group(row: EventRow) -> tuple[Any, ...]:
@@ -59,9 +59,9 @@ def _stacked(tables: Mapping[int, EventTable]) -> EventTable:
     }
     if any(table.stacks is not None for table in every):
         parts["stacks"] = [row.stack for table in every for row in table]
-    words = dict.fromkeys(word for table in every for word in table._groups)
+    words = dict.fromkeys(word for table in every for word in table.groups)
     groups = {
-        word: [value for table in every for value in table._groups.get(word, [None] * len(table))] for word in words
+        word: [value for table in every for value in table.groups.get(word, [None] * len(table))] for word in words
     }
     columns = {c.name: [value for table in every for value in table.columns[c.name]] for c in COLUMNS}
     return EventTable(columns, joint, parts, groups)

@@ -19,7 +19,7 @@ def _columns(table: EventTable) -> dict[str, list[Any]]:
     """Return the table's columns, with ranks before and stacks and groups after them if the table has any."""
     ranks = {} if table.ranks is None else {"rank": list(table.ranks)}
     stacks = {} if table.stacks is None else {"stack": list(table.stacks)}
-    groups = {column.name: list(table._groups[column.name]) for column in table._group_columns()}
+    groups = {column.name: list(table.groups[column.name]) for column in table.group_columns()}
     return {**ranks, **table.columns, **stacks, **groups}
 
 

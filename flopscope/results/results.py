@@ -164,7 +164,7 @@ class Results(Summaries):
         limits: dict[str, Mapping[str, Any]] | None = None
         if work:
             shares = self._stored_peaks(core)[0]
-            limits = {name: found._for_core(self._measured(name)) for name, found in shares.items()}
+            limits = {name: found.for_core(self._measured(name)) for name, found in shares.items()}
             head[PEAKS_MEMBER] = {name: found.source for name, found in shares.items()}
         chrome_trace.export(core, path, head, limits)
 
@@ -496,7 +496,7 @@ def grouped(
         described = {name: {"source": stated.source, "name": model} for name, model in models.items()}
     else:
         shares, described = results._peaks(core, source)
-    limits: dict[str, Mapping[str, Any]] = {n: found._for_core(results._measured(n)) for n, found in shares.items()}
+    limits: dict[str, Mapping[str, Any]] = {n: found.for_core(results._measured(n)) for n, found in shares.items()}
     return Grouped.of(
         core.table(by_shape, stack_n, limits, results._cpu_alone, account, groupings, brief),
         device_type=core.device_type,

@@ -61,7 +61,7 @@ class EventRow:
     @property
     def kernels(self) -> list[tuple[str, int, float]]:
         """Name, calls and µs of the kernels that an op launched; they need key_averages(kernels=True)."""
-        return (self._table._parts.get("kernels") or {self._index: []})[self._index]
+        return (self._table.parts.get("kernels") or {self._index: []})[self._index]
 
     @property
     def rank(self) -> int | None:
@@ -71,7 +71,7 @@ class EventRow:
     @property
     def group(self) -> str:
         """The groups of the row other than name, shape and stack: the step, the stream, the module, …"""
-        groups = self._table._groups
+        groups = self._table.groups
         words = ("category", "dtype", "module", "line", "stream", "step")
         values = (groups[word][self._index] for word in words if word in groups)
         return ", ".join(value for value in values if value and value != self.key)
@@ -81,7 +81,7 @@ class EventRow:
         """The kind of device whose times the table has, such as "cuda", or None."""
         return self._table.device_type if self._table.has_device else None
 
-    def _own_time(self, on_device: bool) -> float:
+    def own_time(self, on_device: bool) -> float:
         """Return the self time in µs, by which plots weigh a row; the total time for a range with declared work."""
         if on_device:
             own, total = self.self_device_time_total, self.device_time_total
@@ -115,7 +115,7 @@ def _column_property(column: Column) -> property:
 
 def _group_property(column: Column) -> property:
     def value(self: EventRow) -> Any:
-        values = self._table._groups.get(column.name)
+        values = self._table.groups.get(column.name)
         return None if values is None else values[self._index]
 
     return property(value, doc=f"{column.doc}; None if rows are not grouped by it")

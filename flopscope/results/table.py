@@ -110,14 +110,17 @@ class EventTable:
         ]
         self._columns = _Columns(self._sources)
         self.facts = facts
+        """What is true of the table as a whole."""
         lengths = {len(values) for values in self._sources.values()}
         if len(lengths) > 1:
             raise ValueError(f"the columns of a table must have the same length; got {sorted(lengths)}")
-        self._parts: dict[str, list[Any]] = {name: list(values) for name, values in parts.items()}
-        self._stacks: list[list[str]] | None = self._parts.get("stacks")
-        self._ranks: list[int] | None = self._parts.get("ranks")
-        self._groups: dict[str, list[Any]] = {word: list(values) for word, values in groups.items()}
-        self._top_level: list[bool] = self._parts.setdefault("top_level", [True] * lengths.pop())
+        self.parts: dict[str, list[Any]] = {name: list(values) for name, values in parts.items()}
+        """Further values for each row, by name."""
+        self._stacks: list[list[str]] | None = self.parts.get("stacks")
+        self._ranks: list[int] | None = self.parts.get("ranks")
+        self.groups: dict[str, list[Any]] = {word: list(values) for word, values in groups.items()}
+        """What else rows are grouped by: a value for each row, by word."""
+        self._top_level: list[bool] = self.parts.setdefault("top_level", [True] * lengths.pop())
 
     @property
     def columns(self) -> Mapping[str, list[Any]]:
@@ -151,9 +154,9 @@ class EventTable:
 
     def typed_columns(self) -> Iterator[tuple[str, str, Any]]:
         """Yield name, type (Column.type) and values of each column of to_pandas(); numbers may be arrays."""
-        return ((column.name, column.type, values) for column, values in self._described_columns())
+        return ((column.name, column.type, values) for column, values in self.described_columns())
 
-    def _described_columns(self) -> Iterator[tuple[Column, Any]]:
+    def described_columns(self) -> Iterator[tuple[Column, Any]]:
         """Yield the columns of to_pandas() with their values; numbers may be arrays."""
         if self._ranks is not None:
             yield RANK, self._ranks
@@ -161,17 +164,17 @@ class EventTable:
             yield column, self._sources[column.name]
         if self._stacks is not None:
             yield STACK, self._stacks
-        yield from ((column, self._groups[column.name]) for column in self._group_columns())
+        yield from ((column, self.groups[column.name]) for column in self.group_columns())
 
-    def _group_columns(self) -> list[Column]:
+    def group_columns(self) -> list[Column]:
         """Return the columns of what else rows are grouped by."""
-        return [column for column in GROUPS if column.name in self._groups]
+        return [column for column in GROUPS if column.name in self.groups]
 
     def _with_groups(self, groups: Mapping[str, list[Any]]) -> EventTable:
-        return EventTable(self._sources, self.facts, self._parts, groups)
+        return EventTable(self._sources, self.facts, self.parts, groups)
 
     def _with_ranks(self, rank: int) -> EventTable:
-        return type(self)(self._sources, self.facts, {**self._parts, "ranks": [rank] * len(self)}, self._groups)
+        return type(self)(self._sources, self.facts, {**self.parts, "ranks": [rank] * len(self)}, self.groups)
 
     @property
     def program(self) -> str:
@@ -275,7 +278,7 @@ class EventTable:
     def __getitem__(self, index: slice) -> EventTable: ...
     def __getitem__(self, index: int | slice) -> EventRow | EventTable:
         if isinstance(index, slice):
-            return self._select(range(len(self))[index])
+            return self.select(range(len(self))[index])
         try:
             return EventRow(self, range(len(self))[index])
         except IndexError:
@@ -297,7 +300,8 @@ class EventTable:
         """Return 1 for a row of this table, 0 for a row of another."""
         return list(self).count(row)
 
-    def _select(self, indices: Iterable[int]) -> EventTable:
+    def select(self, indices: Iterable[int]) -> EventTable:
+        """Return a table of the rows with these indices, in this order."""
         chosen = list(indices)
         columns = {
             name: values[chosen] if is_array(values) else [values[i] for i in chosen]
@@ -305,7 +309,7 @@ class EventTable:
         }
         parts, groups = (
             {name: [values[i] for i in chosen] for name, values in of_rows.items()}
-            for of_rows in (self._parts, self._groups)
+            for of_rows in (self.parts, self.groups)
         )
         is_whole = self.is_whole and len(chosen) == len(self)
         return type(self)(columns, replace(self.facts, is_whole=is_whole), parts, groups)
@@ -327,7 +331,7 @@ class EventTable:
         if kind == "all":
             return self
         kinds = zip(self.columns["device_type"], self.columns["is_user_annotation"], strict=True)
-        return self._select(i for i, one in enumerate(kinds) if kind_of(*one) == kind)
+        return self.select(i for i, one in enumerate(kinds) if kind_of(*one) == kind)
 
     def sorted(self, by: str) -> EventTable:
         """Return the rows sorted by a column, "cpu_time" or "device_time" (per call), largest first, unknown last.
@@ -335,7 +339,7 @@ class EventTable:
         by: an attribute of rows or the header of a column in a printed table, in any case. "cuda" in the name means
         "device". Raises ValueError for any other name.
         """
-        ordered = self._select(self._order(by))
+        ordered = self.select(self._order(by))
         ordered.facts = replace(ordered.facts, is_sorted=True)
         return ordered
 

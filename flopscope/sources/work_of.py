@@ -120,7 +120,7 @@ def roofline_time(
     chosen = unit or done.unit
     if chosen is not None and chosen not in _core.compute_units:
         raise ValueError(f"unit must be one of {', '.join(_core.compute_units)}, not {shown(chosen)}")
-    roof = _core.roof(flops, moved, chosen, _peaks_of(device)._for_core())
+    roof = _core.roof(flops, moved, chosen, _peaks_of(device).for_core())
     return math.nan if math.isnan(flops + moved) else roof.least_ns / 1e3
 
 

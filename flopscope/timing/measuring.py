@@ -241,7 +241,7 @@ def _roofs(
     launch, so the measured one is used.
     """
     look, measured = stage.looks[0], known.get("measured")
-    limits: dict[str, dict[str, Any]] = {source: peaks._for_core(measured) for source, peaks in known.items()}
+    limits: dict[str, dict[str, Any]] = {source: peaks.for_core(measured) for source, peaks in known.items()}
     limits["none"] = {"flops": {}}
     if stated is None:
         return {source: look.roof(str(stage.device), one) for source, one in limits.items()}

@@ -54,7 +54,7 @@ def usual_order(table: EventTable) -> EventTable:
     kinds = {device == "cpu" for device in columns["device_type"]}
     if len(kinds) == 1 or table.is_mixed:  # else with kernels, whose headroom is unknown
         own = _gains(own if table.has_device else host, columns["headroom"], table.has_device)
-    return table._select(sorted(range(len(table)), key=lambda i: (own[i], host[i]), reverse=True))
+    return table.select(sorted(range(len(table)), key=lambda i: (own[i], host[i]), reverse=True))
 
 
 def _gain(row: EventRow) -> tuple[float, float]:
@@ -88,9 +88,9 @@ def list_entries(table: EventTable, kind: str | None = None, kernels: bool = Fal
     if kind is None and not mixed and table.has_device and not table.is_sorted:
         counting = [i for i, row in enumerate(ordered) if _counts(row)]
         if counting or table.is_whole:  # else what was chosen by name is shown
-            ordered = ordered._select(counting)
+            ordered = ordered.select(counting)
     chosen = ordered if limit < 0 else ordered[:limit]
-    launched = table._parts.get("kernels") is not None
+    launched = table.parts.get("kernels") is not None
     entries: list[Entry] = []
     for row in chosen:
         entries.append(Entry(row))
@@ -151,7 +151,7 @@ def _kernels_left(table: EventTable, kinds: Sequence[str]) -> list[tuple[str, in
     """Return the kernels that no op launched, as far as the table knows."""
     columns = [table.columns[name] for name in ("key", "count", "self_device_time_total")]
     rows = list(zip(kinds, *columns, strict=True))
-    launched = table._parts.get("kernels")
+    launched = table.parts.get("kernels")
     if launched is None:
         known = not any(time for kind, _, _, time in rows if kind == "op")
         return [(name, count, time) for kind, name, count, time in rows if kind == "kernel" and time] if known else []

@@ -52,7 +52,7 @@ def points_of(table: EventTable, on_device: bool) -> list[Point]:
 def timed_ops(table: EventTable, on_device: bool) -> Iterator[tuple[int, EventRow, float]]:
     """Yield the place, the row and the own time in µs of each op that took time, on the device or on the host."""
     for place, row in enumerate(table):
-        if row.device_type == "cpu" and row.key != "[memory]" and (time := row._own_time(on_device)) > 0:
+        if row.device_type == "cpu" and row.key != "[memory]" and (time := row.own_time(on_device)) > 0:
             yield place, row, time
 
 

@@ -33,7 +33,7 @@ class Layout:
         values = table.columns
         stacks, shapes = table.stacks or (), values["input_shapes"]
         counters = zip(values["dram_gbytes_per_s"], values["tensor_active"], strict=True)
-        groups = {row.group for row in table} if table._groups else {""}
+        groups = {row.group for row in table} if table.groups else {""}
         self.widths: dict[str, int] = {
             "name": _width(map(printable, values["key"]), max_name_width),
             "shapes": _width(map(str, shapes), max_shapes_width),

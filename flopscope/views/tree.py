@@ -31,7 +31,7 @@ def render(table: ModuleTable, time_unit: str | None = None, width: int = 0) -> 
     header = ["Module", "Calls", f"Self {kind}", f"{kind} total", f"{kind} total %", "FLOPs", "% Roofline"]
     lines = [header]
     for row, depth, calls, share in zip(
-        table, table._depths(), table._groups["module_calls"], table._groups["pct_roofline_total"], strict=True
+        table, table.depths(), table.groups["module_calls"], table.groups["pct_roofline_total"], strict=True
     ):
         total = getattr(row, f"{place}_time_total")
         lines.append(

@@ -242,9 +242,9 @@ def test_a_datasheet_borrows_the_measured_time_of_a_launch() -> None:
     datasheet = Peaks("datasheet", {"fp32": 2e12}, bandwidth=200e9)
     measured = Peaks("measured", {"fp32": 1e12}, bandwidth=100e9, launch_ns=5000.0, kernel_ns=1000.0)
     limits = {"flops": {"fp32": 2e12}, "bandwidth": 200e9, "launch_ns": 5000.0, "kernel_ns": 1000.0}
-    assert datasheet._for_core(measured) == limits
-    assert datasheet._for_core() == {**limits, "launch_ns": None, "kernel_ns": None}
-    assert measured._for_core() == {**limits, "flops": {"fp32": 1e12}, "bandwidth": 100e9}
+    assert datasheet.for_core(measured) == limits
+    assert datasheet.for_core() == {**limits, "launch_ns": None, "kernel_ns": None}
+    assert measured.for_core() == {**limits, "flops": {"fp32": 1e12}, "bandwidth": 100e9}
 
 
 def test_noise_does_not_alternate_the_bounds_of_adjacent_sizes() -> None:

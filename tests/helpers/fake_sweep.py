@@ -51,7 +51,7 @@ def measurement(
         "shares": shares,
         "peaks_source": "measured",
         "unit": unit,
-        "roof": fs._core.roof(flops, moved, unit, MEASURED._for_core()),
+        "roof": fs._core.roof(flops, moved, unit, MEASURED.for_core()),
         "bound": bound,
         **others,
     }

@@ -26,16 +26,7 @@ import flopscope as fs
 from flopscope.ranks.calls import Calls, Group, match
 from flopscope.ranks.clocks import align
 from flopscope.ranks.digest import ROWS, digest_of, rank_of_name
-from flopscope.ranks.engine import (
-    ATTEMPTS,
-    Failure,
-    _chunks,
-    _folder,
-    _run_chunk,
-    _taken,
-    run_everywhere,
-    workers_for,
-)
+from flopscope.ranks.engine import ATTEMPTS, Failure, _chunks, _folder, _run_chunk, _taken, run_everywhere, workers_for
 from flopscope.ranks.medians import mean, median, median_of_others, row_medians, sigma
 from flopscope.ranks.notes import rank_notes
 from flopscope.ranks.source import Digest, digests_of

@@ -12,7 +12,7 @@ from flopscope.answers import facts
 from flopscope.answers.wait_rules import BLAMED
 from flopscope.sentences import compute, host
 from flopscope.sentences.advice import SENTENCES
-from flopscope.sentences.words import Said, listed, more_ops, verb
+from flopscope.sentences.words import Said, form, listed, more_ops
 
 OF_NOTES = {facts.Cached, facts.FirstUse, facts.Paused, facts.FarOp}
 """Facts of notes, and of one op among those of FarFromRoof."""
@@ -61,5 +61,5 @@ def test_products_of_two_kinds_run_and_one_runs() -> None:
 
 def test_lists_and_verbs() -> None:
     assert [listed(["a", "b", "c"][:n]) for n in (1, 2, 3)] == ["a", "a and b", "a, b and c"]
-    assert (verb(1, "takes"), verb(2, "takes"), verb(0.5, "takes")) == ("takes", "take", "take")
+    assert [form(count, "takes", "take") for count in (1, 2, 0.5)] == ["takes", "take", "take"]
     assert [more_ops(n) for n in (0, 1)] == ["", " The same holds for 1 more op."]
