@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flopscope import _core
 from flopscope.cli.compare import add_compare
@@ -27,10 +27,6 @@ from flopscope.cli.summary import add_summary
 from flopscope.cli.tables import add_table
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
-
-if TYPE_CHECKING:
-    from flopscope.cli.bench import Bench
-    from flopscope.results.comparison import Comparison
 
 __all__ = ["main", "make_parser"]
 
@@ -101,28 +97,21 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _bench(options: argparse.Namespace) -> None:
     from flopscope.cli import bench
+    from flopscope.results.comparison import compare
 
     result = bench.run(options.device, options.dtype, options.size, options.ops, options.repeat, progress=True)
     result.text(options.sort_by).print()
     content = result.to_json()
     if options.against:
-        comparison = _against_torch(result, options)
+        ops = options.ops or list(bench.OPS)
+        theirs = bench.run_in_torch(str(result.device), result.dtype, result.size, ops, result.repeat)
+        comparison = compare(result.table, theirs, by="name", names=("flopscope", "torch"))
         print(f"\n{comparison}", end="")
         content["against_torch"] = comparison.to_dicts()
     if options.csv:
         result.table.to_csv(options.csv)
     if options.json:
         write_json(options.json, content)
-
-
-def _against_torch(result: Bench, options: argparse.Namespace) -> Comparison:
-    """Run the program in torch with the same size and number of runs, and compare."""
-    from flopscope.cli import bench, bench_torch
-    from flopscope.results.comparison import compare
-
-    ops = options.ops or list(bench.OPS)
-    theirs = bench_torch.run(str(result.device), result.dtype, result.size, ops, result.repeat)
-    return compare(result.table, theirs, by="name", names=("flopscope", "torch"))
 
 
 def _devices(options: argparse.Namespace) -> None:

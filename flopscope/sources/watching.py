@@ -15,6 +15,7 @@ from typing import Any
 from flopscope import _core
 from flopscope.hardware.capture import may_evict, why_not_loaded
 from flopscope.sources.load import read
+from flopscope.support.imports import after_import
 from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
@@ -138,7 +139,8 @@ def _why_not_begun() -> str:
         return f"{problem}; end that client, or call watch_graphs() before it starts"
     if not _hooked:
         _hooked = True
-        _hook_captures()
+        for name, hook in _HOOKS.items():
+            after_import(name, hook)
     return ""
 
 
@@ -436,37 +438,3 @@ _HOOKS: dict[str, Callable[[ModuleType], None]] = {
     "torch.cuda.graphs": _hook_torch,
     "cupy.cuda.stream": _hook_cupy,
 }
-
-
-def _hook_captures() -> None:
-    """Hook the libraries that are loaded, and the others when they are."""
-    for name, hook in _HOOKS.items():
-        if name in sys.modules:
-            hook(sys.modules[name])
-    sys.meta_path.insert(0, _Finder({*_HOOKS} - {*sys.modules}))
-
-
-class _Finder:
-    """Finds the modules to hook as the other finders do, and hooks them once they have run."""
-
-    def __init__(self, names: set[str]) -> None:
-        self._names = names
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Return the spec of a module to hook, with its loader wrapped; None for any other."""
-        if name not in self._names:
-            return None
-        from importlib import util
-
-        self._names.discard(name)
-        spec = util.find_spec(name)
-        if spec is None or spec.loader is None:
-            return spec
-        run = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            run(module)
-            _HOOKS[name](module)
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec

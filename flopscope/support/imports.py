@@ -14,7 +14,7 @@ Act = Callable[[ModuleType], object]
 
 
 def after_import(name: str, act: Act) -> None:
-    """Call ``act`` with a top-level module once its import has succeeded, at once if the module is imported already.
+    """Call ``act`` with a module once its import has succeeded, at once if the module is imported already.
 
     It is called on the thread of the import, before the importing code continues. An import that fails does not call
     it, and a later one does.
