@@ -101,9 +101,9 @@ def read(
     given = GraphCaptures([], []) if captures is None else captures()
     rank = rank_of(metadata, name) if given.annotations else None
     names = merged(given.annotations, rank)
-    counts = graphs.join(core, given.stores, names, watched=watched)
-    if captures is not None:
-        graphs.warn_of_unmatched(name, counts, len(given.stores), len(names))
+    counts = core.join_replays(tuple(given.stores), watched, names)
+    if captures is not None and (unmatched := graphs.describe(counts, len(given.stores), len(names))):
+        warn_user(printable(f"{name}: captures: {unmatched}"))
     return Loaded(name, core, report, metadata, counts)
 
 
@@ -116,7 +116,8 @@ class GraphCaptures(NamedTuple):
 
 def read_captures(sources: graphs.Source | Iterable[graphs.Source], max_bytes: int | None) -> GraphCaptures:
     """Read the traces of captures, and find the annotations of nodes."""
-    paths = [path for one in graphs.sources_of(sources) for path in find_traces(os.fspath(one)).paths]
+    listed = [sources] if isinstance(sources, (str, os.PathLike)) else sources
+    paths = [path for one in listed for path in find_traces(os.fspath(one)).paths]
     annotations = [path for path in paths if is_annotations(start_of(path))]
     others = [path for path in paths if path not in annotations]
     return GraphCaptures([read(path, max_bytes).core for path in others], annotations)

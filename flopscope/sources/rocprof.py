@@ -200,8 +200,6 @@ _PLACES = {
     ),
     "memory_allocation": _places(agent_id="agent_id.handle", allocation_size="allocation_size", address="address"),
 }
-
-
 _CALL_PLACES = _places()
 
 
@@ -253,7 +251,7 @@ class _Tool:
         self._operations = {
             (kind, place): str(name)
             for kind, one in enumerate(_objects(_at(tool, ("strings", "buffer_records"))))
-            for place, name in enumerate(one.get("operations") or ())
+            for place, name in enumerate(_items(one.get("operations")))
         }
         self._messages = {one.get("key"): one.get("value") for one in _objects(_at(tool, ("strings", "marker_api")))}
         self._symbols = {symbol.get("kernel_id"): symbol for symbol in _objects(tool.get("kernel_symbols"))}
@@ -266,24 +264,32 @@ class _Tool:
         work = [*_objects(self._lists.get("kernel_dispatch")), *_objects(self._lists.get("memory_copy"))]
         has_streams = any(_at(record, ("stream_id", "handle")) for record in work)
         rows.agents, rows.process, rows.stream = self._agents, self._pid, "stream_id" if has_streams else "queue_id"
-        skipped = 0
-        for name, records in self._lists.items():
-            if name in _PLACES or name.endswith("_api"):
-                skipped += sum(not rows.add(name, self._record(name, record)) for record in _objects(records))
-        for counted in self._counted:
-            record = self._record("kernel_dispatch", counted.get("dispatch_data"))
-            values = counted.get("records")
-            if not isinstance(values, list) or not rows.add_counted(record):
-                skipped += 1
-                continue
-            for value in values:
-                counter = self._counters.get(_at(value, ("counter_id", "handle")))
-                skipped += not rows.add_value(record, counter, _at(value, ("value",)))
-        return skipped
+        lists = {name: records for name, records in self._lists.items() if name in _PLACES or name.endswith("_api")}
+        found = [(name, record) for name, records in lists.items() for record in _objects(records)]
+        found += [("", counted) for counted in self._counted]
+        return sum(not self._add(rows, name, record) for name, record in found)
+
+    def _add(self, rows: _Rows, name: str, content: Mapping[str, Any]) -> bool:
+        """Add a record of a list, or what was counted for a kernel."""
+        try:
+            return rows.add(name, self._record(name, content)) if name else self._count(rows, content)
+        except (TypeError, ValueError):  # an id is an object or a list, or the device is unknown
+            return False
+
+    def _count(self, rows: _Rows, counted: Mapping[str, Any]) -> bool:
+        """Add a kernel that was counted, unless it was traced, and the values of its counters."""
+        record, values = self._record("kernel_dispatch", counted.get("dispatch_data")), counted.get("records")
+        added = isinstance(values, list) and rows.add_counted(record)
+        for value in _items(values):
+            counter = self._counters.get(_at(value, ("counter_id", "handle")))
+            added &= rows.add_value(record, counter, _at(value, ("value",)))
+        return added
 
     def _record(self, name: str, content: object) -> Record:
         """Return a record of a list with the names of CSV."""
         record = {field: _at(content, place) for field, place in _PLACES.get(name, _CALL_PLACES).items()}
+        if name != "memory_allocation" and None in (record[field] for field in record if field.endswith("agent_id")):
+            raise ValueError("work without a device")
         if name == "kernel_dispatch":
             kernel = _at(content, ("dispatch_info", "kernel_id"))
             symbol = self._symbols.get(kernel, {})
@@ -308,9 +314,13 @@ def _at(content: object, place: Sequence[str]) -> Any:
     return content
 
 
+def _items(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _objects(value: object) -> list[dict[str, Any]]:
     """Return the objects of a list; another item is an empty object."""
-    return [item if isinstance(item, dict) else {} for item in value] if isinstance(value, list) else []
+    return [item if isinstance(item, dict) else {} for item in _items(value)]
 
 
 # CSV ------------------------------------------------------------------------------------------------------------------

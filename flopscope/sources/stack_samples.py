@@ -14,6 +14,7 @@ import tempfile
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from flopscope import _core
@@ -75,9 +76,11 @@ class StackSamples:
                         self._sampler.add_log(file.read())
             shutil.rmtree(self._folder, ignore_errors=True)  # those that still run see it, and stop to sample
             self._folder = ""
-        own, folders = _source_folders()
+        own = f"{FOLDER}{os.sep}"
         launchers = (f"{own}cli{os.sep}",)  # what ran before `flopscope run` called the program does not belong to it
-        self._sampler.pour(store, launchers, (own,), self._libraries, tuple(folders))
+        paths = {os.path.abspath(folder) for folder in sys.path or () if isinstance(folder, str)}
+        deepest_first = [folder.rstrip(os.sep) + os.sep for folder in sorted(paths, reverse=True)]
+        self._sampler.pour(store, launchers, (own,), self._libraries, tuple(deepest_first))
 
     # Forks: no thread of ours does anything at one, so that the child finds every lock open.
 
@@ -104,23 +107,14 @@ class StackSamples:
 _sampling: weakref.WeakSet[StackSamples] = weakref.WeakSet()
 
 
-def _for_each(act: Callable[[StackSamples], None]) -> Callable[[], None]:
-    def act_on_all() -> None:
-        for samples in list(_sampling):
-            act(samples)
-
-    return act_on_all
+def _for_each(act: Callable[[StackSamples], None]) -> None:
+    for samples in list(_sampling):
+        act(samples)
 
 
 os.register_at_fork(
-    before=_for_each(StackSamples._before_fork),
-    after_in_parent=_for_each(StackSamples._after_in_parent),
-    after_in_child=_for_each(StackSamples._after_in_child),
+    before=partial(_for_each, StackSamples._before_fork),
+    after_in_parent=partial(_for_each, StackSamples._after_in_parent),
+    after_in_child=partial(_for_each, StackSamples._after_in_child),
 )
-atexit.register(_for_each(StackSamples.stop))  # before the interpreter ends, as its thread needs the GIL
-
-
-def _source_folders() -> tuple[str, list[str]]:
-    """Return flopscope's folder and those of ``sys.path``, deepest first, each with a trailing separator."""
-    folders = {os.path.abspath(folder) for folder in sys.path or () if isinstance(folder, str)}
-    return f"{FOLDER}{os.sep}", [folder.rstrip(os.sep) + os.sep for folder in sorted(folders, reverse=True)]
+atexit.register(_for_each, StackSamples.stop)  # before the interpreter ends, as its thread needs the GIL
