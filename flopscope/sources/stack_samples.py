@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from flopscope import _core
-from flopscope.support.package import FOLDER
+from flopscope.support.package import source_folders
 
 if TYPE_CHECKING:
     from flopscope._core import Store
@@ -76,11 +76,9 @@ class StackSamples:
                         self._sampler.add_log(file.read())
             shutil.rmtree(self._folder, ignore_errors=True)  # those that still run see it, and stop to sample
             self._folder = ""
-        own = f"{FOLDER}{os.sep}"
+        own, folders = source_folders()
         launchers = (f"{own}cli{os.sep}",)  # what ran before `flopscope run` called the program does not belong to it
-        paths = {os.path.abspath(folder) for folder in sys.path or () if isinstance(folder, str)}
-        deepest_first = [folder.rstrip(os.sep) + os.sep for folder in sorted(paths, reverse=True)]
-        self._sampler.pour(store, launchers, (own,), self._libraries, tuple(deepest_first))
+        self._sampler.pour(store, launchers, (own,), self._libraries, tuple(folders))
 
     # Forks: no thread of ours does anything at one, so that the child finds every lock open.
 
