@@ -18,7 +18,7 @@ from typing import Any
 from flopscope import _core
 from flopscope.cli.compare import add_compare
 from flopscope.cli.measure import add_measure, shape
-from flopscope.cli.parser import Parser
+from flopscope.cli.parser import Parser, whole
 from flopscope.cli.perf import add_perf
 from flopscope.cli.ranks import add_ranks
 from flopscope.cli.report import add_report
@@ -33,16 +33,6 @@ __all__ = ["main", "make_parser"]
 COLLECT_AFTER = 1_000_000
 """Objects that a command makes before Python looks for cycles: most of them stay, and looking takes a fifth of a long
 command."""
-
-
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return number
 
 
 def _names(text: str) -> list[str]:
@@ -60,14 +50,15 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"flopscope {VERSION}")
     commands: Any = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
+    positive = whole(1, "a whole number of at least 1")
     bench = commands.add_parser("bench", help="run ten ops on one matrix and report what bounds each")
     bench.add_argument("--device", help='"cpu", "cuda" or "cuda:N" (default: the first GPU, or the CPU without one)')
     bench.add_argument(
         "--dtype", default="float32", choices=_core.float_dtypes, help="dtype of the matrix (default: %(default)s)"
     )
-    bench.add_argument("--size", type=_positive, help="side of the square matrix (default: chosen for the device)")
+    bench.add_argument("--size", type=positive, help="side of the square matrix (default: chosen for the device)")
     bench.add_argument("--ops", type=_names, help="ops to run, separated by commas (default: all)")
-    bench.add_argument("--repeat", type=_positive, default=10, help="number of runs of each op (default: %(default)s)")
+    bench.add_argument("--repeat", type=positive, default=10, help="number of runs of each op (default: %(default)s)")
     bench.add_argument("--sort-by", help="column to sort the table by, as in torch (default: the order of the program)")
     bench.add_argument("--csv", metavar="FILE", help="write the rows of the table")
     bench.add_argument("--json", metavar="FILE", help="write the device, its peaks and the rows of the table")

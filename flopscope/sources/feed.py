@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from queue import Empty, Full, Queue
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from typing import Any
 
 from flopscope import _core
@@ -17,7 +15,6 @@ from flopscope.support.progress import progress_bar
 __all__ = ["read_trace"]
 
 BATCH = 4 << 20  # bytes scanned at once: enough for several threads
-AHEAD = 8  # batches by which reading and decompression may be ahead of scanning
 SLOW = 1 << 27  # bytes of a compressed file, above which a progress bar is shown
 
 
@@ -39,7 +36,7 @@ def read_trace(source: Any, reader: _core.TraceReader, problems: Problems) -> No
             return
         with (
             progress_bar(f"reading {problems.name}", 1 + size // CHUNK, size > SLOW) as advance,
-            _ahead(_batches(text_of(file, problems, advance))) as batches,
+            closing(_ahead(_batches(text_of(file, problems, advance)))) as batches,
         ):
             for batch in batches:  # scanned while the next ones are being read
                 reader.feed(batch)
@@ -58,44 +55,12 @@ def _batches(pieces: Iterator[bytes]) -> Iterator[bytes]:
         yield b"".join(batch)
 
 
-@contextmanager
-def _ahead(pieces: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
-    """Produce the pieces in a separate thread, ahead of their use. Exceptions of that thread are raised here."""
-    queue: Queue[bytes | BaseException | None] = Queue(AHEAD)
-    stopped = threading.Event()
+def _ahead(pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
+    """Yield the pieces, of which a thread makes the next one while one is in use."""
+    from concurrent.futures import ThreadPoolExecutor  # takes milliseconds
 
-    def put(item: bytes | BaseException | None) -> None:
-        while not stopped.is_set():
-            try:
-                return queue.put(item, timeout=0.1)
-            except Full:
-                continue
-
-    def make() -> None:
-        try:
-            for piece in pieces:
-                if stopped.is_set():
-                    return
-                put(piece)
-            put(None)
-        except BaseException as problem:
-            put(problem)
-
-    def take() -> Iterator[bytes]:
-        while (item := queue.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-
-    thread = threading.Thread(target=make, name="flopscope decompression", daemon=True)
-    thread.start()
-    try:
-        yield take()
-    finally:
-        stopped.set()
-        while thread.is_alive():
-            try:
-                queue.get(timeout=0.05)
-            except Empty:
-                continue
-        thread.join()
+    with ThreadPoolExecutor(1, "flopscope decompression") as thread:
+        following = thread.submit(next, pieces, b"")
+        while piece := following.result():
+            following = thread.submit(next, pieces, b"")
+            yield piece

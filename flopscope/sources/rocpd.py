@@ -157,7 +157,7 @@ class _Process:
             to=Value(("b.type",), memory),
             **{"from": Value(("a.type",), memory)},
         )
-        device = Value(("src_agent_id",), "CASE b.type WHEN 'CPU' THEN {} ELSE t.dst_agent_id END")
+        device = Value(("b.type",), "CASE {} WHEN 'CPU' THEN t.src_agent_id ELSE t.dst_agent_id END")
         return Query("copy", self.table(name), self._work(device, name) | what, ("start", "end"), None, joins)
 
     def _allocations(self) -> Iterator[Query]:
@@ -200,10 +200,11 @@ def read_rocpd(
         samples += read_samples(database, queries, counters, reading) if counters else []
     facts, devices, rank = _metadata(processes)
     report, metadata = finished("rocpd", reader, store, facts, devices, samples)
-    tables = metadata["rocpd"]["tables"] = {}
+    tables: dict[str, int] = {}
     for name, count in reading.rows.items():
         short = next((name[: -len(suffix)] for suffix in suffixes if suffix and name.endswith(suffix)), name)
         tables[short] = tables.get(short, 0) + count
+    metadata["rocpd"]["tables"] = tables
     return report, metadata | rank, list(_notes(facts["schema"], report))
 
 

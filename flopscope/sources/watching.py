@@ -305,31 +305,42 @@ def _ended(graph: object) -> None:
 # Hooks ----------------------------------------------------------------------------------------------------------------
 
 
-def _wrap(owner: Any, begins: str, ends: str) -> None:
-    """Hook a class's methods that begin and end a capture."""
-    begin, end = getattr(owner, begins), getattr(owner, ends)
+def _around(
+    owner: Any,
+    name: str,
+    before: Callable[[Any], object] = id,
+    failed: Callable[[Any], object] = id,
+    after: Callable[[Any], object] = id,
+) -> None:
+    """Hook a method of a class: call functions of its object before a call, after one that failed, and after each.
 
-    def begin_capture(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _began(self)
+    ``id`` does nothing.
+    """
+    method = getattr(owner, name)
+
+    @functools.wraps(method)
+    def hooked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before(self)
         try:
-            return begin(self, *args, **kwargs)
+            return method(self, *args, **kwargs)
         except BaseException:
-            _ended(self)
+            failed(self)
             raise
-
-    def end_capture(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return end(self, *args, **kwargs)
         finally:
-            _ended(self)
+            after(self)
 
-    begin_capture.__doc__, end_capture.__doc__ = begin.__doc__, end.__doc__
-    setattr(owner, begins, begin_capture)
-    setattr(owner, ends, end_capture)
+    setattr(owner, name, hooked)
 
 
 def _hook_torch(module: ModuleType) -> None:
-    _wrap(module.CUDAGraph, "capture_begin", "capture_end")
+    _around(module.CUDAGraph, "capture_begin", before=_began, failed=_ended)
+    _around(module.CUDAGraph, "capture_end", after=_ended)
+
+
+def _hook_cupy(module: ModuleType) -> None:
+    with contextlib.suppress(AttributeError, TypeError):  # a class of an extension cannot be changed
+        _around(module.Stream, "begin_capture", before=_began, failed=_ended)
+        _around(module.Stream, "end_capture", after=_ended)
 
 
 def _hook_torch_profiler(module: ModuleType) -> None:
@@ -337,34 +348,10 @@ def _hook_torch_profiler(module: ModuleType) -> None:
 
     Let profiles that record a GPU log which graphs are launched.
     """
-    owner = module.profile
-    if not hasattr(owner, "_prepare_trace"):
-        return
-    prepare, start, end = owner._prepare_trace, owner._start_trace, owner.__exit__
-
-    @functools.wraps(prepare)
-    def prepare_trace(self: Any) -> Any:
-        _prime(module)
-        return prepare(self)
-
-    @functools.wraps(start)
-    def start_trace(self: Any) -> Any:
-        if getattr(self, "use_device", None) == "cuda":
-            _launches.begin(self)
-        try:
-            return start(self)
-        except BaseException:
-            _launches.end(self)
-            raise
-
-    @functools.wraps(end)
-    def leave(self: Any, *problem: Any) -> Any:
-        try:
-            return end(self, *problem)
-        finally:
-            _launches.end(self)
-
-    owner._prepare_trace, owner._start_trace, owner.__exit__ = prepare_trace, start_trace, leave
+    if hasattr(module.profile, "_prepare_trace"):
+        _around(module.profile, "_prepare_trace", before=lambda profile: _prime(module))
+        _around(module.profile, "_start_trace", before=_launches.begin, failed=_launches.end)
+        _around(module.profile, "__exit__", after=_launches.end)
 
 
 class _Launches:
@@ -375,7 +362,9 @@ class _Launches:
         self._lost = 0
 
     def begin(self, profile: Any) -> None:
-        """Log launches until ``profile`` ends or is collected."""
+        """Log launches until ``profile`` ends or is collected, if it records a GPU."""
+        if getattr(profile, "use_device", None) != "cuda":
+            return
         self._wanted_by = weakref.ref(profile, self._collected)
         self._lost = int(_core.watch_state()["launches_lost"])
         _core.watch_launches(True)
@@ -426,11 +415,6 @@ def _resume() -> None:
 def _torch_uses_cuda() -> bool:
     """Return whether torch is loaded and has initialized CUDA."""
     return "torch.cuda.graphs" in sys.modules and bool(sys.modules["torch"].cuda.is_initialized())
-
-
-def _hook_cupy(module: ModuleType) -> None:
-    with contextlib.suppress(AttributeError, TypeError):  # a class of an extension cannot be changed
-        _wrap(module.Stream, "begin_capture", "end_capture")
 
 
 _HOOKS: dict[str, Callable[[ModuleType], None]] = {
