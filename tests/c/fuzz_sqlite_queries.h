@@ -153,7 +153,7 @@ static const fs_query asked[] = {
       FS_CELL_BLOCK_Y, FS_CELL_BLOCK_Z, FS_CELL_GRID_X, FS_CELL_GRID_Y,
       FS_CELL_GRID_Z}, 0, 0, {0}},
     {FS_ROW_COPY,
-     "SELECT t.\"start\", t.\"end\", CASE b.type WHEN 'CPU' THEN t.\"src_agent_id\" ELSE "
+     "SELECT t.\"start\", t.\"end\", CASE b.\"type\" WHEN 'CPU' THEN t.src_agent_id ELSE "
      "t.dst_agent_id END, t.\"pid\", t.\"queue_id\", e.\"stack_id\", t.\"size\", CASE a.\"type\" || b.type"
      " WHEN 'CPUGPU' THEN 1 WHEN 'GPUCPU' THEN 2 WHEN 'GPUGPU' THEN 8 WHEN 'CPUCPU' THEN 9 END, "
      "CASE b.\"type\" WHEN 'CPU' THEN 8 WHEN 'GPU' THEN 2 END, CASE a.\"type\" WHEN 'CPU' THEN 8 "
