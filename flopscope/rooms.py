@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     import pandas
 
-    from flopscope.answers.advice import AdviceTable
     from flopscope.results.comparison import Comparison
     from flopscope.results.modules import ModuleTable
     from flopscope.results.results import Results
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from flopscope.timing.measurement import Measurement
     from flopscope.timing.paired import TimesCompared
     from flopscope.timing.sweep import Sweep
+    from flopscope.views.advice import AdviceTable
     from flopscope.views.summary import Summary
 
     Path = str | PathLike[str]
@@ -37,8 +37,8 @@ def accounting(results: Results, peaks: str | None) -> pandas.DataFrame:
 
 
 def advice(results: Results, peaks: str | None) -> AdviceTable:
-    from flopscope.answers.advice import advise
     from flopscope.answers.analysis import analysis_of
+    from flopscope.views.advice import advise
 
     return advise(analysis_of(results, "advice", peaks))
 

@@ -88,7 +88,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _bench(options: argparse.Namespace) -> None:
     from flopscope.cli import bench
-    from flopscope.results.comparison import compare
+    from flopscope.sentences.comparison import compare
 
     result = bench.run(options.device, options.dtype, options.size, options.ops, options.repeat, progress=True)
     result.text(options.sort_by).print()

@@ -11,24 +11,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flopscope import _core
-from flopscope.answers.accounting import cause_text
 from flopscope.answers.analysis import PARTS
-from flopscope.answers.findings import plural
 from flopscope.report import hardware
 from flopscope.report.encode import Columns
 from flopscope.report.rows import tensor_text, why_unrated
 from flopscope.results.results import cpu_of, head_of
+from flopscope.sentences.accounting import cause_text
 from flopscope.sentences.words import gain_text, shown_as_sentence
 from flopscope.support.device_names import index_of
-from flopscope.support.units import percent_text, short_time_text
+from flopscope.support.units import percent_text, plural, short_time_text
 from flopscope.views.entries import usual_order
 from flopscope.views.notes import footnotes
 from flopscope.views.waterfall import label_of
 
 if TYPE_CHECKING:
-    from flopscope.answers.advice import Advice
     from flopscope.report.profile import Profile
     from flopscope.results.table import EventTable
+    from flopscope.sentences.advice import Advice
 
 __all__ = ["PART_TEXTS", "headline_of", "lead_of", "missing", "section", "subtitle_of", "title_of"]
 

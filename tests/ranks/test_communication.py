@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flopscope import _core
-from flopscope.ranks.stragglers import stragglers
+from flopscope import _core, stragglers
 from flopscope.results import communication, summary
 from flopscope.results.results import Results
 from flopscope.views.summary import Summary
