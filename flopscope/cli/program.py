@@ -12,7 +12,6 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from flopscope import _core
@@ -156,11 +155,6 @@ def _take_shapes(options: argparse.Namespace, rest: Sequence[str]) -> None:
         options.parser.error(str(problem))
 
 
-def _show_warning(command: str, message: Warning | str, *_: Any) -> None:
-    """Print a warning as one line, as errors are."""
-    _complain(command, message)
-
-
 def _complain(command: str, problem: object) -> None:
     """Print a message on stderr; control characters from a trace or a file name are escaped."""
     if isinstance(problem, OSError) and problem.strerror and problem.filename is not None:
@@ -193,7 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.set_threshold(thresholds[0] and max(COLLECT_AFTER, thresholds[0]), *thresholds[1:])  # 0: none
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = partial(_show_warning, options.command)
+            warnings.showwarning = lambda message, *_: _complain(options.command, message)  # one line, as errors
             failed: int | None = options.run(options)
         if sys.stdout is not None:
             sys.stdout.flush()  # a full disk is an error of the command

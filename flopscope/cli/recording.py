@@ -34,7 +34,7 @@ from flopscope.sources.torch_hooks import (
 from flopscope.sources.watching import end_background, pause_background, watch_in_background, why_unwatched
 from flopscope.support.cpu_wait import seconds_waited, wait_text
 from flopscope.support.hints import RUN_HINTS
-from flopscope.support.imports import after_import
+from flopscope.support.imports import after_import, around
 
 __all__ = ["Recording", "Window"]
 
@@ -139,7 +139,7 @@ class Recording:
             elif self._state != "ended":
                 self.why_nothing = self._why_not_begun()
             self._state = "ended"
-            return self._result()
+            return (None if self._prof is None else self._read(self._prof)) or self._sampled()
 
     # Windows ----------------------------------------------------------------------------------------------------------
 
@@ -341,7 +341,8 @@ class Recording:
             pause_background()
             after_cuda(torch, functools.partial(self._safely, self._watch_graphs))
         self._steps.count_optimizers(torch)
-        self._watch_profilers(torch)
+        # a process can have only one profiler of torch
+        around(torch.autograd.profiler.profile, "_prepare_trace", before=lambda _: self._give_way("torch.profiler"))
         if self._state != "recording":
             return
         self._end_step()
@@ -356,18 +357,6 @@ class Recording:
         self._prof, self._state = None, "waiting"
         self._open()
 
-    def _watch_profilers(self, torch: Any) -> None:
-        """End the recording when the program starts a profiler of torch, because a process can have only one."""
-        theirs = torch.autograd.profiler.profile
-        prepare = theirs._prepare_trace
-
-        @functools.wraps(prepare)
-        def _prepare_trace(profiler: Any) -> None:
-            self._give_way("torch.profiler")
-            prepare(profiler)
-
-        theirs._prepare_trace = _prepare_trace
-
     def _give_way(self, who: str) -> None:
         """End the recording before the program starts something that cannot be recorded."""
         if self._starter == threading.get_ident():
@@ -380,10 +369,6 @@ class Recording:
                 self._safely(self._close)
 
     # The end ----------------------------------------------------------------------------------------------------------
-
-    def _result(self) -> Results | None:
-        found = None if self._prof is None else self._read(self._prof)
-        return found or self._sampled()
 
     def _read(self, prof: Results) -> Results | None:
         """Return the profile with the samples, or None if it is empty or cannot be read."""

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import Context
+from functools import partial
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -46,19 +47,11 @@ SECOND_COPY = 0.1
 MOST_REPORTS = 10_000
 
 
-def _window_of_steps(text: str) -> Window:
-    return _window("steps", text, r"\d+", "10:15, :5 or 10:", int)
-
-
-def _window_of_seconds(text: str) -> Window:
-    return _window("seconds", text, r"\d+(?:\.\d*)?|\.\d+", "2:4.5, :5 or 10:", float)
-
-
-def _window(unit: str, text: str, number: str, examples: str, read: Callable[[str], float]) -> Window:
+def _window(unit: str, number: str, examples: str, text: str) -> Window:
     match = re.fullmatch(rf"({number})?:({number})?", text, re.ASCII)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a range of {unit} such as {examples}")
-    window = Window(unit, read(match[1] or "0"), read(match[2]) if match[2] else math.inf)
+    window = Window(unit, float(match[1] or 0), float(match[2] or "inf"))
     if window.begin >= window.end:
         raise argparse.ArgumentTypeError(f"{text!r} is empty: it must end after it begins; the end is not part of it")
     return window
@@ -76,12 +69,12 @@ def add_run(commands: Any) -> None:
         "profile it.",
     )
     window = parser.add_mutually_exclusive_group()
-    window.add_argument(
-        "--steps", type=_window_of_steps, metavar="A:B", help="record steps A to B-1, counted from 0 (default: all)"
-    )
-    window.add_argument(
-        "--seconds", type=_window_of_seconds, metavar="A:B", help="record from second A to second B of the program"
-    )
+    steps = partial(_window, "steps", r"\d+", "10:15, :5 or 10:")
+    seconds = partial(_window, "seconds", r"\d+(?:\.\d*)?|\.\d+", "2:4.5, :5 or 10:")
+    text = "record steps A to B-1, counted from 0 (default: all)"
+    window.add_argument("--steps", type=steps, metavar="A:B", help=text)
+    text = "record from second A to second B of the program"
+    window.add_argument("--seconds", type=seconds, metavar="A:B", help=text)
     parser.add_argument(
         "--shapes",
         action=argparse.BooleanOptionalAction,

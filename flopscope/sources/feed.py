@@ -55,12 +55,14 @@ def _batches(pieces: Iterator[bytes]) -> Iterator[bytes]:
         yield b"".join(batch)
 
 
-def _ahead(pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
-    """Yield the pieces, of which a thread makes the next one while one is in use."""
+def _ahead(batches: Iterator[bytes]) -> Generator[bytes, None, None]:
+    """Yield the batches, of which a thread makes the next one while one is in use."""
     from concurrent.futures import ThreadPoolExecutor  # takes milliseconds
 
+    batch = next(batches, b"")
     with ThreadPoolExecutor(1, "flopscope decompression") as thread:
-        following = thread.submit(next, pieces, b"")
-        while piece := following.result():
-            following = thread.submit(next, pieces, b"")
-            yield piece
+        while len(batch) >= BATCH:  # the last one is shorter
+            following = thread.submit(next, batches, b"")
+            yield batch
+            batch = following.result()
+        yield batch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 import os
 import sys
@@ -15,7 +14,7 @@ from typing import Any
 from flopscope import _core
 from flopscope.hardware.capture import may_evict, why_not_loaded
 from flopscope.sources.load import read
-from flopscope.support.imports import after_import
+from flopscope.support.imports import after_import, around
 from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
@@ -305,42 +304,15 @@ def _ended(graph: object) -> None:
 # Hooks ----------------------------------------------------------------------------------------------------------------
 
 
-def _around(
-    owner: Any,
-    name: str,
-    before: Callable[[Any], object] = id,
-    failed: Callable[[Any], object] = id,
-    after: Callable[[Any], object] = id,
-) -> None:
-    """Hook a method of a class: call functions of its object before a call, after one that failed, and after each.
-
-    ``id`` does nothing.
-    """
-    method = getattr(owner, name)
-
-    @functools.wraps(method)
-    def hooked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        before(self)
-        try:
-            return method(self, *args, **kwargs)
-        except BaseException:
-            failed(self)
-            raise
-        finally:
-            after(self)
-
-    setattr(owner, name, hooked)
-
-
 def _hook_torch(module: ModuleType) -> None:
-    _around(module.CUDAGraph, "capture_begin", before=_began, failed=_ended)
-    _around(module.CUDAGraph, "capture_end", after=_ended)
+    around(module.CUDAGraph, "capture_begin", before=_began, failed=_ended)
+    around(module.CUDAGraph, "capture_end", after=_ended)
 
 
 def _hook_cupy(module: ModuleType) -> None:
     with contextlib.suppress(AttributeError, TypeError):  # a class of an extension cannot be changed
-        _around(module.Stream, "begin_capture", before=_began, failed=_ended)
-        _around(module.Stream, "end_capture", after=_ended)
+        around(module.Stream, "begin_capture", before=_began, failed=_ended)
+        around(module.Stream, "end_capture", after=_ended)
 
 
 def _hook_torch_profiler(module: ModuleType) -> None:
@@ -349,9 +321,9 @@ def _hook_torch_profiler(module: ModuleType) -> None:
     Let profiles that record a GPU log which graphs are launched.
     """
     if hasattr(module.profile, "_prepare_trace"):
-        _around(module.profile, "_prepare_trace", before=lambda profile: _prime(module))
-        _around(module.profile, "_start_trace", before=_launches.begin, failed=_launches.end)
-        _around(module.profile, "__exit__", after=_launches.end)
+        around(module.profile, "_prepare_trace", before=lambda profile: _prime(module))
+        around(module.profile, "_start_trace", before=_launches.begin, failed=_launches.end)
+        around(module.profile, "__exit__", after=_launches.end)
 
 
 class _Launches:
