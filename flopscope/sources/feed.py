@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import Any
@@ -57,12 +58,24 @@ def _batches(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 def _ahead(batches: Iterator[bytes]) -> Generator[bytes, None, None]:
     """Yield the batches, of which a thread makes the next one while one is in use."""
-    from concurrent.futures import ThreadPoolExecutor  # takes milliseconds
+    made: list[bytes | BaseException] = []
+
+    def make() -> None:
+        try:
+            made.append(next(batches, b""))
+        except BaseException as problem:
+            made.append(problem)
 
     batch = next(batches, b"")
-    with ThreadPoolExecutor(1, "flopscope decompression") as thread:
-        while len(batch) >= BATCH:  # the last one is shorter
-            following = thread.submit(next, batches, b"")
+    while len(batch) >= BATCH:  # the last one is shorter
+        thread = threading.Thread(target=make, name="flopscope decompression", daemon=True)
+        thread.start()
+        try:
             yield batch
-            batch = following.result()
-        yield batch
+        finally:
+            thread.join()
+        following = made.pop()
+        if isinstance(following, BaseException):
+            raise following
+        batch = following
+    yield batch
