@@ -150,10 +150,15 @@ def measurement_html(measurement: Measurement) -> str:
 
 
 def write_measurement(measurement: Measurement, path: Path, title: str | None) -> None:
+    from flopscope.hardware.device import find_device
     from flopscope.report.measurement import measurement_page
     from flopscope.report.page import write
 
-    write(path, measurement_page(measurement, title))
+    device = find_device(measurement.device)
+    known = {"measured": device.measured, "datasheet": device.datasheet_peaks}
+    is_here = device.name == measurement.device_name
+    peaks = {source: one for source, one in known.items() if one is not None and is_here}
+    write(path, measurement_page(measurement, peaks, title))
 
 
 def write_times(times: TimesCompared, path: Path, title: str | None) -> None:

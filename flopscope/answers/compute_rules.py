@@ -60,9 +60,7 @@ def _on_tensor_cores(op: Op) -> bool:
 
 
 def _item_bytes(op: Op) -> int:
-    return min(
-        (_core.torch_dtype_sizes[dtype][0] for dtype in op.dtypes if dtype in _core.torch_dtype_sizes), default=2
-    )
+    return min((_core.dtypes[dtype].bytes for dtype in op.dtypes if dtype in _core.dtypes), default=2)
 
 
 def _row_lengths(analysis: Analysis, op: Op) -> str:
@@ -215,7 +213,7 @@ def tf32(analysis: Analysis) -> Iterator[Finding]:
 
 
 UNITS = {"fp32": "float32", "tf32_tensor": "TF32"}
-HALVES = {"bf16_tensor": "bfloat16", "fp16_tensor": "float16"}
+HALVES = {str(_core.dtypes[name].product_unit): name for name in ("bfloat16", "float16")}
 """The dtypes to advise by the unit that has a peak, the preferred one first."""
 KINDS = (("product", is_product), ("convolution", is_convolution), ("attention", is_attention))
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from flopscope.answers.accounting import part_times
-from flopscope.answers.analysis import CAUSES, PARTS, Analysis
+from flopscope.answers.analysis import PARTS, WORK_PARTS, Analysis
 from flopscope.answers.differences import flat
 from flopscope.answers.replaced import middle_step
 from flopscope.results.changes import Change, Launches, Scale
+from flopscope.support.parts import parts_of
 
 __all__ = ["ChangedIdle", "ChangedOp", "Verdict", "Whole", "launches_of", "unrecorded", "verdict_of", "whole_of"]
 
@@ -28,7 +29,7 @@ GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch")
 TELLING_KERNEL = re.compile(r"(?:nchwToNhwc|nhwcToNchw|nchwAddPadding|nhwcAddPadding)\w*|Memcpy \w+ \([^)]*\)")
 """Kernels by which cuDNN converts between memory formats, and copies, by the kind of memory."""
 RUNTIME = re.compile(r"(?:cuda|cu|hip)[A-Z]\w*")
-IDLE = {True: ("host", "sync", "data", "recording", "edges", "other"), False: ("host", "data", "edges")}
+IDLE = {known: tuple(part for part, row in parts_of(known).items() if row.change) for known in (True, False)}
 """Parts of the accounting in which a device, or a program on the CPU, idles."""
 
 
@@ -159,7 +160,7 @@ def _moved(a: Whole, b: Whole, on_device: bool) -> dict[str, float]:
     least = LEAST * max(a.time, b.time)
     if abs(b.time - a.time) <= least:
         return {}
-    work = [part for part in PARTS if part not in CAUSES and part != "launch"]
+    work = [part for part in WORK_PARTS if part != "launch"]
     kinds = {"work": work, **{part: [part] for part in ("launch", *IDLE[on_device])}}
     moved = {name: sum(b.parts[part] - a.parts[part] for part in parts) for name, parts in kinds.items()}
     return {name: time for name, time in sorted(moved.items(), key=lambda one: -abs(one[1])) if abs(time) > least}

@@ -15,14 +15,14 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from flopscope.answers.analysis import PARTS
+from flopscope.answers.analysis import PARTS, WORK_PARTS
 from flopscope.ranks.digest import Digest
 from flopscope.ranks.medians import Floats, median, median_of_others
 from flopscope.ranks.ops import Ops
 
 __all__ = ["KERNELS", "Work"]
 
-KERNELS = ("ideal", "compute", "memory", "latency", "launch", "unmodelled", "copy")
+KERNELS = tuple(part for part in WORK_PARTS if part != "communication")
 """The parts in which a kernel or a copy ran."""
 AMOUNTS = {"FLOPs": "flops", "bytes": "bytes_total_moved"}
 Time = TypeVar("Time", float, Floats)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope import _core
 from flopscope.answers.analysis import PARTS, ROUNDING, Analysis
+from flopscope.support.parts import parts_of
 from flopscope.support.units import percent_text, short_time_text
 
 if TYPE_CHECKING:
@@ -78,12 +79,11 @@ def accounting_head(analysis: Analysis, whole: Mapping[str, Any], hfu: Hfu) -> l
 def accounting_bars(analysis: Analysis, whole: Mapping[str, Any]) -> Iterator[str]:
     """Yield for each part that is not empty a bar and what it is. whole: as for accounting_head()."""
     largest, steps = max(whole[part] for part in PARTS), max(len(analysis.alike), 1) if analysis.has_steps else 1
-    glosses = dict(zip(PARTS, _core.part_glosses if analysis.on_device else _core.part_bare_glosses, strict=True))
-    for part in PARTS:
+    for part, row in parts_of(analysis.on_device).items():
         if whole[part] <= (0 if part == "ideal" else LEAST * whole["total"]):
             continue
         bar = "█" * round(BAR * whole[part] / largest)
         share = percent_text(100 * (whole[part] / whole["total"]))
-        yield f"{part:<14}{short_time_text(whole[part] / steps):>8}{share:>7}  {bar:<{BAR}}  {glosses[part]}"
+        yield f"{part:<14}{short_time_text(whole[part] / steps):>8}{share:>7}  {bar:<{BAR}}  {row.gloss}"
         if part in CAUSED and (text := cause_text(analysis.causes_of(part), whole["total"] / steps)):
             yield f"{'':14}of it: {text}"

@@ -16,7 +16,8 @@ def casts(of: facts.Casts) -> Said:
         once = f"convert what stays the same from step to step once, with .to(torch.{of.target}); "
     return Said(
         "Keep tensors in the dtype in which they are used",
-        f"{plural(of.calls, 'cast')} {of.per} {form(of.calls, 'takes', 'take')} {cost_text(of.time, of.host)}{longest}. "
+        f"{plural(of.calls, 'cast')} {of.per} {form(of.calls, 'takes', 'take')} "
+        f"{cost_text(of.time, of.host)}{longest}. "
         f"{shown_as_sentence(f'{once}where an op needs the wider dtype')}, a fused op or torch.compile casts while it "
         "computes.",
     )
@@ -33,8 +34,9 @@ def channels_last(of: facts.ChannelsLast) -> Said:
 def reordered(of: facts.Reordered) -> Said:
     return Said(
         "Keep one memory layout",
-        f"{plural(of.calls, 'copy', 'copies')} {of.per} only {form(of.calls, 'reorders', 'reorder')} elements (the longest in "
-        f"{of.caller} of a permuted tensor) and {form(of.calls, 'takes', 'take')} {cost_text(of.time, of.host)}. Where the "
+        f"{plural(of.calls, 'copy', 'copies')} {of.per} only {form(of.calls, 'reorders', 'reorder')} elements (the "
+        f"longest in {of.caller} of a permuted tensor) and {form(of.calls, 'takes', 'take')} "
+        f"{cost_text(of.time, of.host)}. Where the "
         "program makes the copy, produce its input in the layout that the next op reads.",
     )
 

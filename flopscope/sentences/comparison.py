@@ -14,6 +14,7 @@ from flopscope.hardware.peaks import stated_peaks
 from flopscope.results.changes import Change, Launches, Moved, Replaced
 from flopscope.results.comparison import By, Comparison
 from flopscope.support.kernel_names import short_names
+from flopscope.support.parts import parts_of
 from flopscope.support.suggest import suggesting
 from flopscope.support.units import bytes_text, count_text, percent_text, plural, ratio_text, short_time_text
 
@@ -31,25 +32,6 @@ GONE = 0.05
 FUSED = "triton_"
 STEP = "ProfilerStep*"
 """The row of kernels that belong to no op, such as those of a CUDA graph."""
-DEVICE_PARTS = {
-    "work": "device work",
-    "launch": "launches of short kernels",
-    "host": "device idle until the next launch",
-    "sync": "device idle after the host waited for it",
-    "data": "device idle during a wait for data",
-    "recording": "device idle while the profiler worked",
-    "edges": "time before the first work and after the last",
-    "other": "device idle between kernels",
-}
-CPU_PARTS = {
-    "work": "ops",
-    "launch": "launches of short kernels",
-    "host": "time between ops",
-    "data": "time waiting for data",
-    "edges": "time before the first op and after the last",
-}
-PARTS: Mapping[bool, Mapping[str, str]] = {True: DEVICE_PARTS, False: CPU_PARTS}
-"""The parts of the time of runs on a device, and of others."""
 
 
 @suggesting
@@ -185,7 +167,7 @@ def _ratio(a: float, b: float) -> str:
 
 def _explained(of: Verdict, a: Whole, b: Whole) -> str:
     """Return which parts of the time explain the difference, and the times without recording."""
-    names = PARTS[of.on_device[0]]
+    names = _part_names(of.on_device[0])
     signed = {part: f"{'+' if time > 0 else '-'}{short_time_text(abs(time))}" for part, time in of.moved.items()}
     text = "; " * bool(signed) + ", ".join(f"{names[part]} {time}" for part, time in signed.items())
     if math.isnan(a.unobserved) and math.isnan(b.unobserved):
@@ -217,7 +199,7 @@ def full_name(change: Change) -> str:
 
 
 def _idle_text(of: ChangedIdle, verdict: Verdict) -> str:
-    name, times = PARTS[verdict.on_device[0]][of.part], f"{short_time_text(of.a)} → {short_time_text(of.b)}"
+    name, times = _part_names(verdict.on_device[0])[of.part], f"{short_time_text(of.a)} → {short_time_text(of.b)}"
     why = _launches(of.calls) if isinstance(of.calls, Launches) else ", ".join(map(_calls, of.calls))
     if of.b < GONE * of.a:
         return f"{name} went away ({times}{f'; {why}' if why else ''})"
@@ -232,10 +214,16 @@ def _calls(of: Calls) -> str:
 def _rest(of: Change | tuple[str, float], on_device: bool) -> tuple[str, float]:
     """Return the largest part of the time of b as text, and its time."""
     if not isinstance(of, Change):
-        return f"{PARTS[on_device][of[0]]}, {short_time_text(of[1])}", of[1]
+        return f"{_part_names(on_device)[of[0]]}, {short_time_text(of[1])}", of[1]
     change, replaced = worded(of), of.cause == "replaced"
     name = change.name.partition(" → ")[2] if replaced else full_name(change)
     calls = "" if replaced else f" in {plural(change.calls_b, 'call')}"
     share = math.nan if change.b is None else change.b.pct_roofline
     note = "" if math.isnan(share) else f", at {percent_text(share)} of the roofline"
     return f"{name}, {short_time_text(change.time_b)}{calls}{note}", change.time_b
+
+
+def _part_names(on_device: bool) -> dict[str, str]:
+    """Return what the parts of the time of a run are called: device work, launches and each cause of idleness."""
+    work = {"work": "device work" if on_device else "ops", "launch": "launches of short kernels"}
+    return work | {part: row.change for part, row in parts_of(on_device).items() if row.change}
