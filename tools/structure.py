@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FACE = "face"
-WIDTH = 90
+WIDTH = 88
 
 
 def order(document: str) -> tuple[str, ...]:

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from flopscope import _core
@@ -15,6 +17,7 @@ from flopscope.hardware.busy import busy_meter, load_average, why_busy
 from flopscope.hardware.device import Device, find_device, free_bytes, measure_peaks
 from flopscope.hardware.peaks import Peaks
 from flopscope.results.profile import profile
+from flopscope.results.results import Results
 from flopscope.results.table import EventRow, EventTable
 from flopscope.support.progress import progress_bar
 from flopscope.support.suggest import did_you_mean
@@ -22,36 +25,48 @@ from flopscope.support.units import si_text
 from flopscope.views.entries import Entry, Listing
 from flopscope.views.fitted import FittedText, render, terminal_width
 
-__all__ = ["OPS", "Bench", "run"]
+__all__ = ["OPS", "Bench", "run", "run_in_torch"]
 
 
 class _Program:
-    """The matrices that the steps share: ``x``, made by ``ones``, and ``y``, made by ``mul``."""
+    """The matrices that the steps share: ``x``, made by ``ones``, and ``y``, made by ``mul``.
 
-    def __init__(self, size: int, dtype: str, device: str) -> None:
-        self.x = _core.ones((size, size), dtype=dtype, device=device)
-        self.y = _core.full((size, size), 0.5, dtype=dtype, device=device)
+    ``library`` computes: flopscope's core, or torch, with a dtype of its own.
+    """
+
+    def __init__(self, size: int, dtype: Any, device: str, library: Any = _core) -> None:
+        self.library = library
+        self.shape, self.options = (size, size), {"dtype": dtype, "device": device}
+        self.out = library is _core  # torch cannot write a product into its operand
+        self.x = library.ones(self.shape, **self.options)
+        self.y = library.full(self.shape, 0.5, **self.options)
 
     def ones(self) -> None:
-        self.x = _core.ones(self.x.shape, dtype=self.x.dtype, device=self.x.device)
+        self.x = self.library.ones(self.shape, **self.options)
+
+    def matmul(self) -> None:
+        self.x = self.library.matmul(self.x, self.x, **{"out": self.x} if self.out else {})
+
+    def scale(self) -> None:
+        self.x *= 0.5
 
     def mul(self) -> None:
-        self.y = _core.mul(self.x, 0.5)
+        self.y = self.library.mul(self.x, 0.5)
 
 
 # The steps in order.
 OPS: dict[str, Callable[[_Program], object]] = {
     "ones": _Program.ones,
-    "matmul": lambda p: _core.matmul(p.x, p.x, out=p.x),
-    "mul_": lambda p: _core.mul_(p.x, 0.5),
+    "matmul": _Program.matmul,
+    "mul_": _Program.scale,
     "mul": _Program.mul,
-    "add": lambda p: _core.add(p.x, p.y),
-    "sum": lambda p: _core.sum(p.x),
-    "sqrt": lambda p: _core.sqrt(p.x),
-    "sin": lambda p: _core.sin(p.x),
-    "sigmoid": lambda p: _core.sigmoid(p.x),
-    "log10": lambda p: _core.log10(p.x),
-    "pow": lambda p: _core.pow(p.x, 3.14159),
+    "add": lambda p: p.library.add(p.x, p.y),
+    "sum": lambda p: p.library.sum(p.x),
+    "sqrt": lambda p: p.library.sqrt(p.x),
+    "sin": lambda p: p.library.sin(p.x),
+    "sigmoid": lambda p: p.library.sigmoid(p.x),
+    "log10": lambda p: p.library.log10(p.x),
+    "pow": lambda p: p.library.pow(p.x, 3.14159),
 }
 
 SIZES = (256, 512, 1024, 2048, 4096, 8192)
@@ -142,7 +157,7 @@ class Bench:
         table = self.table if sort_by is None else self.table.sorted(sort_by)
         columns = ["CUDA avg" if table.has_device else "CPU avg", *TABLE_COLUMNS]
         size = terminal_width() if width is None else width
-        for left_out in ("", NAMESPACE, "FLOP/B", "FLOPs"):  # as many as must give way to the width
+        for left_out in ("", "FLOP/B", "FLOPs", NAMESPACE):  # as many as must give way to the width
             columns = [name for name in columns if name != left_out]
             table = _with_bare_names(table) if left_out == NAMESPACE else table
             listing = Listing([Entry(row) for row in table], [], len(table), "op")
@@ -278,6 +293,41 @@ def run(
     # Only the program's own rows: their times include the CUDA work that they launched.
     own = table.select(i for i, row in enumerate(table) if row.key.startswith(NAMESPACE))
     return Bench(where, peaks, dtype, side, repeat, own, busy)
+
+
+def run_in_torch(device: str, dtype: str, size: int, ops: Sequence[str], repeat: int) -> Results:
+    """Run each op of the benchmark program in torch ``repeat`` times after a warm-up, under torch.profiler.
+
+    On the CPU, torch is set to the number of threads that flopscope uses, and keeps that setting.
+    Raises ImportError without torch, RuntimeError if torch cannot use the device.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError("--against torch needs torch: pip install torch") from error
+    from flopscope.results.trace import load_trace
+
+    on_gpu = device.startswith("cuda")
+    if on_gpu and not torch.cuda.is_available():
+        raise RuntimeError(f"torch {torch.__version__} cannot use {device}: it was built without CUDA or finds no GPU")
+    program = _Program(size, getattr(torch, dtype), device, torch)
+
+    def run_all(times: int) -> None:
+        for _ in range(times):
+            for name in ops:
+                OPS[name](program)
+        if on_gpu:
+            torch.cuda.synchronize(device)
+
+    if not on_gpu:
+        torch.set_num_threads(_core.num_threads())  # the same number for both
+    run_all(1)
+    with torch.profiler.profile(record_shapes=True, acc_events=True) as prof:
+        run_all(repeat)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "torch.json"
+        prof.export_chrome_trace(str(path))
+        return load_trace(path)
 
 
 def _beats(row: EventRow, device: Device) -> bool:

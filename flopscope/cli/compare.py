@@ -7,7 +7,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flopscope.cli.tables import LIMIT, add_captures, add_peaks, device_of, limit
+from flopscope.cli.parser import add_captures, add_limit, add_peaks, load
+from flopscope.cli.tables import device_of
 from flopscope.support.files import write_json
 
 if TYPE_CHECKING:
@@ -47,8 +48,7 @@ def add_compare(commands: Any) -> None:
     )
     add_captures(parser)
     add_peaks(parser)
-    text = "rows to print, -1 for all (default: %(default)s)"
-    parser.add_argument("--limit", "--top", type=limit, default=LIMIT, metavar="N", help=text)
+    add_limit(parser)
     parser.add_argument(
         "--wide", action="store_true", help="also print FLOPs, bytes and roofline, and long names in full"
     )
@@ -104,10 +104,7 @@ def _fail_over(comparison: Comparison, most: float) -> None:
 
 def _one_process(source: str, captures: list[str] | None) -> tuple[Trace, list[str]]:
     """Return the trace of a file, or of the windows of one process in a folder, and the names of the files."""
-    from flopscope.results.find import load_traces
-    from flopscope.results.windows import join_windows
-
-    processes = join_windows(load_traces(source, captures=captures))
+    processes = load([source], captures)
     files = [window.source for process in processes for window in process.windows]
     if len(processes) > 1:
         raise ValueError(

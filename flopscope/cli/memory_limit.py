@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -110,22 +111,16 @@ class SteadyGrowth:
 
 def recording_limit(prof: Any, warn: Callable[[str], object], stop: Callable[[str], object]) -> MemoryLimit:
     """Return the limit of a profile that has just begun to record."""
-    taken = _taken_by(prof) if isinstance(prof, profile) else _taken_by_torch(SteadyGrowth())
+    taken = partial(_taken_by, prof) if isinstance(prof, profile) else partial(_taken_by_torch, SteadyGrowth())
     return MemoryLimit(taken, lambda what: warn(f"{what}; at half of it, the recording ends"), stop)
 
 
-def _taken_by(prof: profile) -> Callable[[], tuple[float, str]]:
-    def taken() -> tuple[float, str]:
-        return 0.0 if prof._core is None else AT_END * prof._core.nbytes, "the recording"
-
-    return taken
+def _taken_by(prof: profile) -> tuple[float, str]:
+    return 0.0 if prof._core is None else AT_END * prof._core.nbytes, "the recording"
 
 
-def _taken_by_torch(growth: SteadyGrowth) -> Callable[[], tuple[float, str]]:
-    def taken() -> tuple[float, str]:
-        nbytes = growth.look()
-        rate = memory_text(int(growth.rate))
-        grows = f"the memory of this process grows by {rate}/s; a recording that grows at this rate"
-        return TORCHS_AT_END * nbytes, grows
-
-    return taken
+def _taken_by_torch(growth: SteadyGrowth) -> tuple[float, str]:
+    nbytes = growth.look()
+    rate = memory_text(int(growth.rate))
+    grows = f"the memory of this process grows by {rate}/s; a recording that grows at this rate"
+    return TORCHS_AT_END * nbytes, grows

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from flopscope.support.suggest import did_you_mean
 
-__all__ = ["Parser"]
+if TYPE_CHECKING:
+    from flopscope.results.windows import Process
+
+__all__ = ["Parser", "add_captures", "add_limit", "add_peaks", "load", "whole"]
+
+LIMIT = 30  # rows that are printed by default
 
 
 class Parser(argparse.ArgumentParser):
@@ -30,3 +35,65 @@ class Parser(argparse.ArgumentParser):
         except argparse.ArgumentError as problem:
             problem.message += did_you_mean(str(value), map(str, action.choices or ()))
             raise
+
+
+# Options of several commands ------------------------------------------------------------------------------------------
+
+
+def whole(least: int, what: str) -> Callable[[str], int]:
+    """Return a parser of whole numbers of at least ``least``. Its error says that a text is not ``what``."""
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if number < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        return number
+
+    return parse
+
+
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """Add ``--limit`` to a command."""
+    rows = whole(-1, "a number of rows; -1 means all")
+    text = "rows to print, -1 for all (default: %(default)s)"
+    parser.add_argument("--limit", "--top", type=rows, default=LIMIT, metavar="N", help=text)
+
+
+def add_peaks(parser: argparse.ArgumentParser) -> None:
+    """Add ``--peaks`` to a command."""
+    text = (
+        "base of shares: datasheet, measured (on this machine if it has the device, else datasheet), none, or rates in "
+        "bytes/s and FLOP/s, as memory=8e11,bf16_tensor=2e14 (default: %(default)s). A CPU has only measured peaks: "
+        "those in the trace, else those stored on its machine; for a trace without a CPU, measured uses this machine's"
+    )
+    parser.add_argument("--peaks", type=peaks_wanted, default="datasheet", metavar="SOURCE", help=text)
+
+
+def peaks_wanted(text: str) -> str:
+    """Check a source of peaks, or rates."""
+    from flopscope.hardware.device import PEAK_SOURCES
+    from flopscope.hardware.peaks import stated_peaks
+
+    try:
+        if text not in PEAK_SOURCES and stated_peaks(text) is None:
+            raise ValueError(f"{text!r} is none of {', '.join(PEAK_SOURCES)}, and states no rates")
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+    return text
+
+
+def add_captures(parser: argparse.ArgumentParser) -> None:
+    """Add ``--captures`` to a command."""
+    text = "traces recorded while CUDA graphs were captured, files or folders: kernels of replays get the captured ops"
+    parser.add_argument("--captures", nargs="+", metavar="TRACE", help=text)
+
+
+def load(sources: Sequence[str], captures: Sequence[str] | None) -> list[Process]:
+    """Read traces, and join those of each process."""
+    from flopscope.results.find import load_traces
+    from flopscope.results.windows import join_windows
+
+    return join_windows(load_traces(*sources, captures=captures))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flopscope.support.units import count_of
+
 if TYPE_CHECKING:
+    from flopscope.perf.history import Stored
     from flopscope.perf.runs import Row, Run
 
 __all__ = ["add_perf"]
@@ -76,11 +80,7 @@ def _say(text: str) -> None:
 
 def _print_skipped(skipped: Sequence[str]) -> None:
     if skipped:
-        _say(f"{_count(skipped, 'file')} skipped: {_some(skipped, '; ')}")
-
-
-def _count(things: Sized, noun: str) -> str:
-    return f"{len(things)} {noun}{'s' * (len(things) != 1)}"
+        _say(f"{count_of(len(skipped), 'file')} skipped: {_some(skipped, '; ')}")
 
 
 def _some(texts: Sequence[str], gap: str = ", ") -> str:
@@ -91,30 +91,38 @@ def _some(texts: Sequence[str], gap: str = ", ") -> str:
 
 
 def _list(options: argparse.Namespace) -> None:
-    from flopscope.perf import columns, history, runs
+    from flopscope.perf import columns, history
     from flopscope.support.columns import aligned_line, column_widths
 
     storage = _storage(options)
     stored, skipped = history.runs_in(storage)
     by_machine: dict[str, list[list[str]]] = {}
-    for place in stored:
-        try:
-            by_machine.setdefault(place.machine, []).append(_line(runs.read(place.file)))
-        except (OSError, ValueError) as problem:
-            skipped.append(f"{place.file.name}: {_reason(problem, place.file)}")
-    if not any(by_machine.values()):
+    for place, run in _read(stored, skipped):
+        by_machine.setdefault(place.machine, []).append(_line(run))
+    if not by_machine:
         _say(f"no run is stored in {storage}; pytest --perf-save stores one")
     head = ["run", "date (UTC)", "commit", "measured", "failed", "devices"]
     for machine, lines in by_machine.items():
-        if lines:
-            widths = column_widths([head, *lines])
-            widths[0] = max(8, widths[0] - max(0, sum(widths) + 10 - columns.terminal_width()))
-            _say(machine)
-            for cells in (head, *lines):
-                cells[0] = columns.shortened(cells[0], widths[0], at_end=True)
-                line = aligned_line(cells, widths, "<<<>><").rstrip()
-                print(columns.shortened(line, columns.terminal_width(), at_end=True))
+        widths = column_widths([head, *lines])
+        widths[0] = max(8, widths[0] - max(0, sum(widths) + 10 - columns.terminal_width()))
+        _say(machine)
+        for cells in (head, *lines):
+            cells[0] = columns.shortened(cells[0], widths[0], at_end=True)
+            line = aligned_line(cells, widths, "<<<>><").rstrip()
+            print(columns.shortened(line, columns.terminal_width(), at_end=True))
     _print_skipped(skipped)
+
+
+def _read(stored: Iterable[Stored], skipped: list[str]) -> Iterator[tuple[Stored, Run]]:
+    """Yield the runs that can be read, and append the others to ``skipped``, with the reason."""
+    from flopscope.perf import runs
+
+    for place in stored:
+        try:
+            yield place, runs.read(place.file)
+        except (OSError, ValueError) as problem:
+            text = getattr(problem, "strerror", None) or str(problem)
+            skipped.append(f"{place.file.name}: {text.removeprefix(f'{place.file} is ')}")
 
 
 def _line(run: Run) -> list[str]:
@@ -128,12 +136,6 @@ def _date(run: Run) -> str:
 
 def _commit(run: Run) -> str:
     return run.commit[:8] + "*" * run.dirty if run.commit else "--"
-
-
-def _reason(problem: Exception, file: Path) -> str:
-    """Return the message without the name of the file, which is shown before it."""
-    text = getattr(problem, "strerror", None) or str(problem)
-    return text.removeprefix(f"{file} is ")
 
 
 # show -----------------------------------------------------------------------------------------------------------------
@@ -178,8 +180,8 @@ def _head(run: Run) -> list[str]:
 
     commit = (run.commit[:8] + f" on {run.branch}" * bool(run.branch) + ", with changes" * run.dirty) * bool(run.commit)
     facts = {
-        "run": f"{run.label}, {_count(run.entries, 'measurement')}"
-        + f", {_count(run.failed, 'failed test')}" * bool(run.failed),
+        "run": f"{run.label}, {count_of(len(run.entries), 'measurement')}"
+        + f", {count_of(len(run.failed), 'failed test')}" * bool(run.failed),
         "date": f"{_date(run)} UTC" * bool(run.when),
         "commit": commit,
         "versions": ", ".join(f"{name} {version}" for name, version in run.versions.items()),
@@ -206,18 +208,14 @@ def _device(run: Run, device: str) -> str:
 
 def _newest(storage: Path, count: int) -> tuple[list[Run], list[str]]:
     """Return the last runs of this machine that can be read, oldest first, and those skipped."""
-    from flopscope.perf import history, runs
+    from flopscope.perf import history
 
     last = history.find(history.LAST, storage)
-    stored, skipped = [run for run in history.runs_in(storage)[0] if run.file.parent == last.parent], []
-    found: list[Run] = []
-    for place in reversed(stored):
-        try:
-            found.insert(0, runs.read(place.file))
-        except (OSError, ValueError) as problem:
-            skipped.append(f"{place.file.name}: {_reason(problem, place.file)}")
-        if len(found) == count:
-            return found, skipped
+    stored = [run for run in history.runs_in(storage)[0] if run.file.parent == last.parent]
+    skipped: list[str] = []
+    found = [run for _, run in islice(_read(reversed(stored), skipped), count)]
+    if len(found) == count:
+        return found[::-1], skipped
     _print_skipped(skipped)
     raise ValueError(
         f"{len(found)} of the {count} runs needed can be read in {last.parent}; pytest --perf-save stores another"
@@ -291,5 +289,5 @@ def _print_verdicts(found: Sequence[Run], tests: Sequence[Sequence[Row]], margin
             _say(f"{len(gone)} missing from {run.label} ({_some(gone)})")
     for run in found:
         if run.failed:
-            _say(f"{_count(run.failed, 'test')} failed in {run.label} ({_some(run.failed)})")
+            _say(f"{count_of(len(run.failed), 'test')} failed in {run.label} ({_some(run.failed)})")
     return by_verdict.get("slower", [])

@@ -12,13 +12,12 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flopscope import _core
 from flopscope.cli.compare import add_compare
 from flopscope.cli.measure import add_measure, shape
-from flopscope.cli.parser import Parser
+from flopscope.cli.parser import Parser, whole
 from flopscope.cli.perf import add_perf
 from flopscope.cli.ranks import add_ranks
 from flopscope.cli.report import add_report
@@ -28,25 +27,11 @@ from flopscope.cli.tables import add_table
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
 
-if TYPE_CHECKING:
-    from flopscope.cli.bench import Bench
-    from flopscope.results.comparison import Comparison
-
 __all__ = ["main", "make_parser"]
 
 COLLECT_AFTER = 1_000_000
 """Objects that a command makes before Python looks for cycles: most of them stay, and looking takes a fifth of a long
 command."""
-
-
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return number
 
 
 def _names(text: str) -> list[str]:
@@ -64,14 +49,15 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"flopscope {VERSION}")
     commands: Any = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
+    positive = whole(1, "a whole number of at least 1")
     bench = commands.add_parser("bench", help="run ten ops on one matrix and report what bounds each")
     bench.add_argument("--device", help='"cpu", "cuda" or "cuda:N" (default: the first GPU, or the CPU without one)')
     bench.add_argument(
         "--dtype", default="float32", choices=_core.float_dtypes, help="dtype of the matrix (default: %(default)s)"
     )
-    bench.add_argument("--size", type=_positive, help="side of the square matrix (default: chosen for the device)")
+    bench.add_argument("--size", type=positive, help="side of the square matrix (default: chosen for the device)")
     bench.add_argument("--ops", type=_names, help="ops to run, separated by commas (default: all)")
-    bench.add_argument("--repeat", type=_positive, default=10, help="number of runs of each op (default: %(default)s)")
+    bench.add_argument("--repeat", type=positive, default=10, help="number of runs of each op (default: %(default)s)")
     bench.add_argument("--sort-by", help="column to sort the table by, as in torch (default: the order of the program)")
     bench.add_argument("--csv", metavar="FILE", help="write the rows of the table")
     bench.add_argument("--json", metavar="FILE", help="write the device, its peaks and the rows of the table")
@@ -101,28 +87,21 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _bench(options: argparse.Namespace) -> None:
     from flopscope.cli import bench
+    from flopscope.sentences.comparison import compare
 
     result = bench.run(options.device, options.dtype, options.size, options.ops, options.repeat, progress=True)
     result.text(options.sort_by).print()
     content = result.to_json()
     if options.against:
-        comparison = _against_torch(result, options)
+        ops = options.ops or list(bench.OPS)
+        theirs = bench.run_in_torch(str(result.device), result.dtype, result.size, ops, result.repeat)
+        comparison = compare(result.table, theirs, by="name", names=("flopscope", "torch"))
         print(f"\n{comparison}", end="")
         content["against_torch"] = comparison.to_dicts()
     if options.csv:
         result.table.to_csv(options.csv)
     if options.json:
         write_json(options.json, content)
-
-
-def _against_torch(result: Bench, options: argparse.Namespace) -> Comparison:
-    """Run the program in torch with the same size and number of runs, and compare."""
-    from flopscope.cli import bench, bench_torch
-    from flopscope.sentences.comparison import compare
-
-    ops = options.ops or list(bench.OPS)
-    theirs = bench_torch.run(str(result.device), result.dtype, result.size, ops, result.repeat)
-    return compare(result.table, theirs, by="name", names=("flopscope", "torch"))
 
 
 def _devices(options: argparse.Namespace) -> None:
@@ -176,11 +155,6 @@ def _take_shapes(options: argparse.Namespace, rest: Sequence[str]) -> None:
         options.parser.error(str(problem))
 
 
-def _show_warning(command: str, message: Warning | str, *_: Any) -> None:
-    """Print a warning as one line, as errors are."""
-    _complain(command, message)
-
-
 def _complain(command: str, problem: object) -> None:
     """Print a message on stderr; control characters from a trace or a file name are escaped."""
     if isinstance(problem, OSError) and problem.strerror and problem.filename is not None:
@@ -213,7 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.set_threshold(thresholds[0] and max(COLLECT_AFTER, thresholds[0]), *thresholds[1:])  # 0: none
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = partial(_show_warning, options.command)
+            warnings.showwarning = lambda message, *_: _complain(options.command, message)  # one line, as errors
             failed: int | None = options.run(options)
         if sys.stdout is not None:
             sys.stdout.flush()  # a full disk is an error of the command

@@ -31,15 +31,10 @@ from flopscope.sources.torch_hooks import (
     uses_cuda,
     when_used,
 )
-from flopscope.sources.watching import (
-    end_background,
-    pause_background,
-    watch_in_background,
-    why_unwatched,
-)
+from flopscope.sources.watching import end_background, pause_background, watch_in_background, why_unwatched
 from flopscope.support.cpu_wait import seconds_waited, wait_text
 from flopscope.support.hints import RUN_HINTS
-from flopscope.support.imports import after_import
+from flopscope.support.imports import after_import, around
 
 __all__ = ["Recording", "Window"]
 
@@ -47,9 +42,9 @@ __all__ = ["Recording", "Window"]
 class Window(NamedTuple):
     """The part of a program to record: [begin, end) in steps or in seconds, counted from 0."""
 
-    unit: str
-    """ "steps" or "seconds" """
-    begin: float
+    unit: str = ""
+    """ "steps" or "seconds"; "": the whole program """
+    begin: float = 0.0
     end: float = math.inf
 
     def __str__(self) -> str:
@@ -73,7 +68,7 @@ class Recording:
         tell: Callable[[str], object],
         rank: Mapping[str, int] | None = None,
     ) -> None:
-        self._window = window
+        self._window = window or Window()
         self._settings = dict(settings)
         self._stacks = StackSamples(with_children=True) if self._settings.pop("sample_stacks", False) else None
         self._torch_profile = torch_profile
@@ -88,7 +83,7 @@ class Recording:
         self._step: Any = None
         self._step_name = ""
         self._unfinished: list[str] = []  # steps amid which the recording began or ended
-        self._steps = StepCounter(self._step_ended, self._step_expected)
+        self._steps = StepCounter(functools.partial(self._safely, self._on_step), self._step_expected)
         self._expects_steps = False  # the program has created an optimizer
         self._lacks_first = False  # step 0 was recorded, and not marked
         self._limit: MemoryLimit | None = None
@@ -98,7 +93,8 @@ class Recording:
         self._began = time.monotonic()
         self._waited = seconds_waited()
         self._lasted = 0.0
-        self._why = ""
+        self.why_nothing = ""
+        """Why nothing was recorded."""
         self.hints = RUN_HINTS
 
     def begin(self) -> None:
@@ -109,12 +105,12 @@ class Recording:
         set_background(self._give_way)
         if "torch" not in sys.modules:
             self._safely(self._watch_graphs)
-        after_import("torch", self._torch_imported)
-        if self._window is None and self._stacks is not None:
+        after_import("torch", functools.partial(self._safely, self._turn_to_torch))
+        if not self._window.unit and self._stacks is not None:
             self._stacks.start()  # of the whole program, also where nothing else is recorded
-        if self._window is None or self._window.begin == 0:
+        if self._window.begin == 0:
             self._safely(self._open)
-        if self._window is not None and self._window.unit == "seconds":
+        if self._window.unit == "seconds":
             threading.Thread(target=self._keep_time, name="flopscope-window", daemon=True).start()
 
     def end_samples(self) -> None:
@@ -125,11 +121,11 @@ class Recording:
     def end(self) -> Results | None:
         """End, after the program has, and return what was recorded, or None if that is nothing."""
         if self._changing == threading.get_ident():  # a signal has interrupted it
-            self._state, self._why = "ended", "the program was stopped while its recording began or ended"
+            self._state, self.why_nothing = "ended", "the program was stopped while its recording began or ended"
             return None
         self._lasted = time.monotonic() - self._began
         waited = seconds_waited()
-        if self._window is None and self._waited is not None and waited is not None:
+        if not self._window.unit and self._waited is not None and waited is not None:
             self.hints = RUN_HINTS._replace(busy=wait_text(waited - self._waited, self._lasted))
         self._over.set()
         with self._lock:
@@ -141,19 +137,11 @@ class Recording:
             if self._state == "recording":
                 self._safely(self._close)
             elif self._state != "ended":
-                self._why = self._why_not_begun()
+                self.why_nothing = self._why_not_begun()
             self._state = "ended"
-            return self._result()
-
-    @property
-    def why_nothing(self) -> str:
-        """Why nothing was recorded."""
-        return self._why
+            return (None if self._prof is None else self._read(self._prof)) or self._sampled()
 
     # Windows ----------------------------------------------------------------------------------------------------------
-
-    def _step_ended(self, count: int) -> None:
-        self._safely(self._on_step, count)
 
     def _step_expected(self) -> None:
         self._expects_steps = True
@@ -167,17 +155,15 @@ class Recording:
         self._end_step()
         if self._state == "armed":
             self._start_torch()
-        window = self._window
-        if window is not None and window.unit == "steps":
-            if count >= window.end:
+        if self._window.unit == "steps":
+            if count >= self._window.end:
                 return self._close()
-            if count >= window.begin and self._state == "waiting":
+            if count >= self._window.begin and self._state == "waiting":
                 self._open()
         self._begin_step()
 
     def _keep_time(self) -> None:
         window = self._window
-        assert window is not None
         if window.begin > 0 and not self._over.wait(self._began + window.begin - time.monotonic()):
             self._safely(self._open_amid_step)
         if not math.isinf(window.end) and not self._over.wait(self._began + window.end - time.monotonic()):
@@ -186,7 +172,7 @@ class Recording:
     def _begin_step(self) -> None:
         if self._state != "recording" or self._step is not None:
             return
-        by_steps = self._window is not None and self._window.unit == "steps"
+        by_steps = self._window.unit == "steps"
         if not (self._steps.count or by_steps or self._expects_steps):
             return  # do not mark steps in a program without any; steps are seen at their end
         self._step_name = name = f"ProfilerStep#{self._steps.count}"
@@ -215,7 +201,7 @@ class Recording:
                 act(*arguments)
             except Exception as problem:
                 self._state, self._prof = "ended", None
-                self._why = f"the recording failed: {type(problem).__name__}: {problem}"
+                self.why_nothing = f"the recording failed: {type(problem).__name__}: {problem}"
             finally:
                 self._changing = changing
 
@@ -223,7 +209,7 @@ class Recording:
         """Start to record, at the beginning of the window."""
         if self._state != "waiting":
             return
-        if self._window is not None and self._stacks is not None:
+        if self._window.unit and self._stacks is not None:
             self._stacks.start()
         if self._torch is None:
             prof = profile(**self._settings)
@@ -249,7 +235,7 @@ class Recording:
         self._disarm()
         self._state = "waiting"
         if self._torch.autograd.profiler._is_profiler_enabled:
-            self._why = "the program's own torch.profiler was recording"
+            self.why_nothing = "the program's own torch.profiler was recording"
             return
         if uses_cuda(self._torch):
             self._watch_graphs()
@@ -259,7 +245,7 @@ class Recording:
             settings["experimental_config"] = everywhere
             if settings.get("record_shapes"):
                 self._end_arguments = record_arguments(self._torch)
-        elif self._window is not None and self._window.unit == "seconds":
+        elif self._window.unit == "seconds":
             raise RuntimeError(f"torch {self._torch.__version__} cannot record all threads; update it, or use --steps")
         prof = self._torch_profile()(**settings)
         with quiet_start(self._torch):
@@ -279,12 +265,12 @@ class Recording:
 
     def _start(self, prof: Any) -> None:
         self._starter = threading.get_ident()
-        prof._is_of_program = self._window is None
+        prof._is_of_program = not self._window.unit
         try:
             prof.start()
         finally:
             self._starter = None
-        if isinstance(prof, profile) or (self._window is None and all_threads_setting(self._torch) is not None):
+        if isinstance(prof, profile) or (not self._window.unit and all_threads_setting(self._torch) is not None):
             self._limit = recording_limit(prof, self._tell, self._at_limit)
             self._limit.start()
 
@@ -310,7 +296,7 @@ class Recording:
         """Stop recording, at the end of the window or of the program."""
         self._disarm()
         self._end_limit()
-        if self._window is not None and self._stacks is not None:
+        if self._window.unit and self._stacks is not None:
             self._stacks.stop()
         if self._state == "recording":
             self._leave_step()
@@ -321,7 +307,7 @@ class Recording:
                     self._prof._core.undo_step(name)
             self._end_arguments()
         elif self._state == "armed":
-            self._why = _UNUSED
+            self.why_nothing = _UNUSED
         self._state = "ended"
         end_background()
 
@@ -346,9 +332,6 @@ class Recording:
 
     # torch ------------------------------------------------------------------------------------------------------------
 
-    def _torch_imported(self, torch: Any) -> None:
-        self._safely(self._turn_to_torch, torch)
-
     def _turn_to_torch(self, torch: Any) -> None:
         """Record with torch's profiler from now on."""
         if self._state in ("ended", "forked"):
@@ -358,7 +341,8 @@ class Recording:
             pause_background()
             after_cuda(torch, functools.partial(self._safely, self._watch_graphs))
         self._steps.count_optimizers(torch)
-        self._watch_profilers(torch)
+        # a process can have only one profiler of torch
+        around(torch.autograd.profiler.profile, "_prepare_trace", before=lambda _: self._give_way("torch.profiler"))
         if self._state != "recording":
             return
         self._end_step()
@@ -373,18 +357,6 @@ class Recording:
         self._prof, self._state = None, "waiting"
         self._open()
 
-    def _watch_profilers(self, torch: Any) -> None:
-        """End the recording when the program starts a profiler of torch, because a process can have only one."""
-        theirs = torch.autograd.profiler.profile
-        prepare = theirs._prepare_trace
-
-        @functools.wraps(prepare)
-        def _prepare_trace(profiler: Any) -> None:
-            self._give_way("torch.profiler")
-            prepare(profiler)
-
-        theirs._prepare_trace = _prepare_trace
-
     def _give_way(self, who: str) -> None:
         """End the recording before the program starts something that cannot be recorded."""
         if self._starter == threading.get_ident():
@@ -397,10 +369,6 @@ class Recording:
                 self._safely(self._close)
 
     # The end ----------------------------------------------------------------------------------------------------------
-
-    def _result(self) -> Results | None:
-        found = None if self._prof is None else self._read(self._prof)
-        return found or self._sampled()
 
     def _read(self, prof: Results) -> Results | None:
         """Return the profile with the samples, or None if it is empty or cannot be read."""
@@ -415,16 +383,17 @@ class Recording:
         except ValueError:  # a trace without events
             empty = True
         except Exception as problem:
-            self._why = f"the recording cannot be read: {type(problem).__name__}: {problem}"
+            self.why_nothing = f"the recording cannot be read: {type(problem).__name__}: {problem}"
             return None
         if empty:
-            self._why = self._why or NO_OPS
+            self.why_nothing = self.why_nothing or NO_OPS
             return None
         if isinstance(prof, profile):
             if self._stacks is not None:
                 self._stacks.pour(store_of(prof, "stacks"))
-            if self._settings.get("counters"):
-                self._tell_of_counters(prof)
+            wanted = self._settings.get("counters") and not prof._counters_refused
+            if wanted and not store_of(prof, "counters").samples():
+                self._tell("nothing was counted: the program used no GPU, or ended before counting had begun")
         if self._lacks_first:
             self._tell("step 0 is recorded, but not marked: only its end was seen; --steps 0: marks it")
         if isinstance(prof, profile) and not _are_measured(prof):
@@ -434,29 +403,25 @@ class Recording:
     def _sampled(self) -> Results | None:
         """Return the samples alone, or None if there are none."""
         if self._stacks is None:
-            self._why += "; without --no-samples, the summary says where its time went, by line"
+            self.why_nothing += "; without --no-samples, the summary says where its time went, by line"
             return None
         found = Results()
         found._core = Store()
         self._stacks.pour(found._core)
         groups = found._core.lines()["groups"]
         if sum(time for _, _, time, *_ in groups.values()) < LEAST_SAMPLED:
-            self._why += f", and took less than {LEAST_SAMPLED // 1_000_000} ms"
+            self.why_nothing += f", and took less than {LEAST_SAMPLED // 1_000_000} ms"
             return None
-        said = () if self._why == NO_OPS else (f"No op was recorded: {self._why}.",)
+        said = () if self.why_nothing == NO_OPS else (f"No op was recorded: {self.why_nothing}.",)
         found.hints = self.hints._replace(said=said)
         return found
-
-    def _tell_of_counters(self, prof: profile) -> None:
-        if not prof._counters_refused and not store_of(prof, "counters").samples():
-            self._tell("nothing was counted: the program used no GPU, or ended before counting had begun")
 
     def _why_not_begun(self) -> str:
         window, steps = self._window, self._steps.count
         if self._state == "armed":
             return _UNUSED
-        if self._why or window is None:
-            return self._why
+        if self.why_nothing or not window.unit:
+            return self.why_nothing
         if window.unit == "seconds":
             return f"the program ended after {self._lasted:.3g} s, and {window} begins later"
         if steps == 0:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flopscope.cli.tables import add_captures, add_peaks
+from flopscope.cli.parser import add_captures, add_peaks, load
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text
 
@@ -52,12 +52,9 @@ def default_path(source: str) -> str:
 
 def _report(options: argparse.Namespace) -> None:
     from flopscope.report.page import write
-    from flopscope.results.find import load_traces
-    from flopscope.results.windows import join_windows
 
     path = options.output or default_path(options.traces[0])
-    traces = load_traces(*options.traces, captures=options.captures)
-    write(path, _page(join_windows(traces), options))
+    write(path, _page(load(options.traces, options.captures), options))
     print(f"Wrote {printable(path)} ({bytes_text(Path(path).stat().st_size)}): open it in a browser.")
 
 

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import Context
+from functools import partial
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -46,19 +47,11 @@ SECOND_COPY = 0.1
 MOST_REPORTS = 10_000
 
 
-def _window_of_steps(text: str) -> Window:
-    return _window("steps", text, r"\d+", "10:15, :5 or 10:", int)
-
-
-def _window_of_seconds(text: str) -> Window:
-    return _window("seconds", text, r"\d+(?:\.\d*)?|\.\d+", "2:4.5, :5 or 10:", float)
-
-
-def _window(unit: str, text: str, number: str, examples: str, read: Callable[[str], float]) -> Window:
+def _window(unit: str, number: str, examples: str, text: str) -> Window:
     match = re.fullmatch(rf"({number})?:({number})?", text, re.ASCII)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a range of {unit} such as {examples}")
-    window = Window(unit, read(match[1] or "0"), read(match[2]) if match[2] else math.inf)
+    window = Window(unit, float(match[1] or 0), float(match[2] or "inf"))
     if window.begin >= window.end:
         raise argparse.ArgumentTypeError(f"{text!r} is empty: it must end after it begins; the end is not part of it")
     return window
@@ -76,12 +69,12 @@ def add_run(commands: Any) -> None:
         "profile it.",
     )
     window = parser.add_mutually_exclusive_group()
-    window.add_argument(
-        "--steps", type=_window_of_steps, metavar="A:B", help="record steps A to B-1, counted from 0 (default: all)"
-    )
-    window.add_argument(
-        "--seconds", type=_window_of_seconds, metavar="A:B", help="record from second A to second B of the program"
-    )
+    steps = partial(_window, "steps", r"\d+", "10:15, :5 or 10:")
+    seconds = partial(_window, "seconds", r"\d+(?:\.\d*)?|\.\d+", "2:4.5, :5 or 10:")
+    text = "record steps A to B-1, counted from 0 (default: all)"
+    window.add_argument("--steps", type=steps, metavar="A:B", help=text)
+    text = "record from second A to second B of the program"
+    window.add_argument("--seconds", type=seconds, metavar="A:B", help=text)
     parser.add_argument(
         "--shapes",
         action=argparse.BooleanOptionalAction,
@@ -171,20 +164,20 @@ class Outputs:
     def _path(self, path: str) -> str:
         return os.path.abspath(with_rank(path, self.rank))
 
-    @contextmanager
-    def report_to_write(self) -> Iterator[str | None]:
-        """Yield the path of the report, or None. A path that was not chosen by the user is created, and kept if all
-        goes well."""
-        if self._free is None:
-            yield self.report
+    def write_report(self, prof: Any, title: str) -> None:
+        """Write the report, if one is wanted. A path that was not chosen by the user is created, and kept if all goes
+        well."""
+        path = self.report or (self._free and self._reserve(self._free))
+        if path is None:
             return
-        path = self._reserve(self._free)
         try:
-            yield path
+            prof.write_report(path, title=title)
         except BaseException:
-            with suppress(OSError):
-                os.unlink(path)
+            if self.report is None:
+                with suppress(OSError):
+                    os.unlink(path)
             raise
+        self.report = path
 
     def _reserve(self, path: str) -> str:
         stem, mark, suffix = path.rpartition(".report")
@@ -331,27 +324,20 @@ class Run:
             self._tell(f"nothing was recorded: {self._recording.why_nothing}")
             return
         if measures and self._outputs.rank is None:
-            with suppress(_Failed):
-                self._attempt("measurement of this CPU's peaks", lambda: _measure_cpu(prof, self._tell))
+            self._attempt("measurement of this CPU's peaks", lambda: _measure_cpu(prof, self._tell))
         self._hand_over(prof)
 
     def _hand_over(self, prof: Any) -> None:
         rank = self._outputs.rank
         leads = rank is None or rank["rank"] == 0
         if leads and not self._options.no_summary and self._messages.is_open:
-            with suppress(_Failed):
-                self._attempt("summary", lambda: self._print_summary(prof))
+            self._attempt("summary", lambda: self._print_summary(prof))
         trace = self._outputs.trace
-        if trace is not None:
-            with suppress(_Failed):
-                self._attempt("trace", lambda: prof.export_chrome_trace(trace))
-                if leads:
-                    self._tell(f"trace: {trace}")
-        with suppress(_Failed), self._outputs.report_to_write() as path:
-            if path is not None:
-                self._attempt("report", lambda: prof.write_report(path, title=self._title()))
-                if leads:
-                    self._tell(f"report: {path}")
+        if trace is not None and self._attempt("trace", lambda: prof.export_chrome_trace(trace)) and leads:
+            self._tell(f"trace: {trace}")
+        written = self._attempt("report", lambda: self._outputs.write_report(prof, self._title()))
+        if written and leads and self._outputs.report is not None:
+            self._tell(f"report: {self._outputs.report}")
         if leads and rank is not None:
             self._say_how_to_join()
 
@@ -373,15 +359,16 @@ class Run:
             pattern = with_rank(trace, {"rank": 0}).replace(".rank0", ".rank*")
             self._tell(f"all ranks together: flopscope ranks {pattern}")
 
-    def _attempt(self, what: str, act: Callable[[], object]) -> None:
-        """Make one of the results. If it fails, print why and raise _Failed."""
+    def _attempt(self, what: str, act: Callable[[], object]) -> bool:
+        """Make one of the results. If it fails, print why and return False."""
         try:
             act()
         except (KeyboardInterrupt, Stopped):
             raise
         except BaseException as problem:
             self._tell(f"there is no {what}: {_described(problem)}")
-            raise _Failed from problem
+            return False
+        return True
 
 
 def _measure_cpu(prof: Any, tell: Callable[[str], object]) -> None:
@@ -398,10 +385,6 @@ def _measure_cpu(prof: Any, tell: Callable[[str], object]) -> None:
         measure_peaks("cpu")
     except (KeyboardInterrupt, RuntimeError) as problem:
         tell(f"this CPU's peaks are not measured: {problem or 'interrupted'}")
-
-
-class _Failed(Exception):
-    """A result could not be written, and a message said so."""
 
 
 def _described(problem: BaseException) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from flopscope.cli.tables import add_captures, add_peaks
+from flopscope.cli.parser import add_captures, add_peaks
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from flopscope.cli.parser import add_captures, add_limit, add_peaks, load, whole
 from flopscope.results.kinds import KINDS
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
@@ -19,59 +20,7 @@ if TYPE_CHECKING:
     from flopscope.results.trace import Trace
     from flopscope.results.windows import Process
 
-__all__ = ["add_captures", "add_peaks", "add_table", "device_of", "limit"]
-
-LIMIT = 30
-
-
-def limit(text: str) -> int:
-    """Parse a number of rows, -1 for all."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = -2
-    if number < -1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows; -1 means all")
-    return number
-
-
-def table_width(text: str) -> int:
-    """Parse the width of a table in characters."""
-    if not text.isdecimal() or int(text) < LEAST_WIDTH:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a width of at least {LEAST_WIDTH}")
-    return int(text)
-
-
-def add_peaks(parser: argparse.ArgumentParser) -> None:
-    """Add ``--peaks`` to a command."""
-    text = (
-        "base of shares: datasheet, measured (on this machine if it has the device, else datasheet), none, or rates in "
-        "bytes/s and FLOP/s, as memory=8e11,bf16_tensor=2e14 (default: %(default)s). A CPU has only measured peaks: "
-        "those in the trace, else those stored on its machine; for a trace without a CPU, measured uses this machine's"
-    )
-    parser.add_argument("--peaks", type=peaks_wanted, default="datasheet", metavar="SOURCE", help=text)
-
-
-def peaks_wanted(text: str) -> str:
-    """Check a source of peaks, or rates."""
-    from flopscope.hardware.device import PEAK_SOURCES
-    from flopscope.hardware.peaks import stated_peaks
-
-    try:
-        if text not in PEAK_SOURCES and stated_peaks(text) is None:
-            raise ValueError(f"{text!r} is none of {', '.join(PEAK_SOURCES)}, and states no rates")
-    except ValueError as problem:
-        raise argparse.ArgumentTypeError(str(problem)) from None
-    return text
-
-
-def add_captures(parser: argparse.ArgumentParser) -> None:
-    """Add ``--captures`` to a command."""
-    text = "traces recorded while CUDA graphs were captured, files or folders: kernels of replays get the captured ops"
-    parser.add_argument("--captures", nargs="+", metavar="TRACE", help=text)
-
-
-# table ----------------------------------------------------------------------------------------------------------------
+__all__ = ["add_table", "device_of"]
 
 
 def add_table(commands: Any) -> None:
@@ -86,13 +35,13 @@ def add_table(commands: Any) -> None:
     headers = ", ".join(headers_of(SORT_KEYS)).replace("%", "%%")
     text = f"header in any case: {headers}; or a column of --json (default: Headroom, what could be gained; without "
     parser.add_argument("--sort-by", metavar="HEADER", help=f"{text}known peaks, the time)")
-    text = "rows to print, -1 for all (default: %(default)s)"
-    parser.add_argument("--limit", "--top", type=limit, default=LIMIT, metavar="N", help=text)
+    add_limit(parser)
     parser.add_argument("--kind", choices=KINDS, help="rows to print and write (default: ops, with ranges apart)")
     parser.add_argument("--kernels", action="store_true", help="print the kernels of each op below it")
     parser.add_argument("--filter", metavar="REGEX", help="only rows whose name contains a match, printed and written")
     parser.add_argument("--columns", nargs="+", metavar="COLUMN", help="columns to print, by name or header")
-    parser.add_argument("--width", type=table_width, metavar="N", help="width of the table (default: the terminal's)")
+    width = whole(LEAST_WIDTH, f"a width of at least {LEAST_WIDTH}")
+    parser.add_argument("--width", type=width, metavar="N", help="width of the table (default: the terminal's)")
     parser.add_argument("--wide", action="store_true", help="print all columns, and names in full, at any width")
     parser.add_argument(
         "--group-by",
@@ -110,16 +59,14 @@ def add_table(commands: Any) -> None:
 
 
 def _table(options: argparse.Namespace) -> None:
-    from flopscope.results.find import load_traces
     from flopscope.results.modules import ModuleTable
-    from flopscope.results.windows import join_windows
     from flopscope.views import fitted
 
     matches = _matcher(options.filter)
     columns = [name for text in options.columns or () for name in text.split(",") if name.strip()] or None
     if columns is not None:
         find_columns(columns)
-    processes = join_windows(load_traces(*options.traces, captures=options.captures))
+    processes = load(options.traces, options.captures)
     ranks = _ranks(processes)
     several = len(processes) > 1
     grouped = [_grouped(process.trace, options, several=several) for process in processes]
@@ -145,9 +92,8 @@ def _table(options: argparse.Namespace) -> None:
     elif options.all_columns:
         print(_torch_text(every, options), end="")
     else:
-        width = 0 if options.wide else options.width
+        width, more = 0 if options.wide else options.width, "--limit -1"
         kind = None if total is not None else options.kind
-        more = "--limit -1"
         fitted.render(
             shown,
             width=width,
@@ -180,12 +126,8 @@ def _print_modules(table: ModuleTable, processes: list[Process], ranks: list[int
     assert isinstance(every, ModuleTable)
     _print_files(processes, ranks)
     width = 0 if options.wide else options.width or terminal_width()
-    print(
-        tree_view.render(every.largest(options.limit), width=width) if len(every) else _nothing(options, processes),
-        end="",
-    )
-    if 0 <= options.limit < len(every):
-        print(f"{options.limit} of {len(every)} rows; --limit -1 prints all.")
+    text = tree_view.render(every.largest(options.limit), width=width) if len(every) else _nothing(options, processes)
+    print(text + _omitted(every, options.limit), end="")
     _write(every, processes[0].windows, options)
 
 
@@ -215,9 +157,9 @@ def _matcher(pattern: str | None) -> Callable[[str], object]:
 def _selected(table: EventTable, matches: Callable[[str], object], kind: str | None) -> EventTable:
     """Return the rows to print and to write."""
     chosen = table if kind is None else table.of_kind(kind)
-    return (
-        chosen if matches is bool else chosen.select(i for i, key in enumerate(chosen.columns["key"]) if matches(key))
-    )
+    if matches is bool:
+        return chosen
+    return chosen.select(i for i, key in enumerate(chosen.columns["key"]) if matches(key))
 
 
 def _of_ops(table: EventTable, kind: str | None) -> EventTable:
@@ -227,10 +169,11 @@ def _of_ops(table: EventTable, kind: str | None) -> EventTable:
 
 def _torch_text(table: EventTable, options: argparse.Namespace) -> str:
     sort_by = None if table.is_sorted else _longest([table])
-    omitted = (
-        f"{options.limit} of {len(table)} rows; --limit -1 prints all.\n" if 0 <= options.limit < len(table) else ""
-    )
-    return table.table(sort_by, options.limit) + omitted
+    return table.table(sort_by, options.limit) + _omitted(table, options.limit)
+
+
+def _omitted(table: EventTable, limit: int) -> str:
+    return f"{limit} of {len(table)} rows; --limit -1 prints all.\n" if 0 <= limit < len(table) else ""
 
 
 def _nothing(options: argparse.Namespace, processes: Sequence[Any]) -> str:

@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from flopscope import _core
+from flopscope.sources.counters import Samples, add_samples
 from flopscope.support.launchers import rank_in
 
-__all__ = ["properties_of", "rank_of_process"]
+__all__ = ["finished", "newer_schema", "properties_of", "rank_of_process"]
+
+
+def newer_schema(schema: object, newest: int) -> Iterator[str]:
+    """Yield a note if a schema, a text with the major version first, is newer than the newest that is known."""
+    major = re.match(r"\d+", str(schema))
+    if major and int(major[0]) > newest:
+        yield f"its schema is {schema}, newer than {newest}.x: only what this version knows was read"
+
+
+def finished(
+    profiler: str,
+    reader: _core.DatabaseReader,
+    store: _core.Store,
+    facts: dict[str, Any],
+    devices: Sequence[Mapping[str, Any]],
+    samples: Sequence[Samples],
+    base_time: int = 0,
+) -> tuple[dict[str, int], dict[str, Any]]:
+    """Put the events and samples into the store. Return counts, and the metadata of a trace.
+
+    ``facts`` are the member of the metadata that has the name of the profiler.
+    """
+    head = {"deviceProperties": devices} | ({} if profiler == "nsys" else {"accelerator": "hip"})
+    report = reader.finish(store, json.dumps(head).encode(), base_time)
+    counts = {"samples": add_samples(store, samples), "unmatched_frees": report["unmatched_frees"]}
+    metadata: dict[str, Any] = {profiler: facts | counts}
+    if devices:
+        metadata["deviceProperties"] = devices
+    if report["changes"]:
+        metadata["profile_memory"] = True
+    return report, metadata
 
 
 def rank_of_process(environment: Mapping[str, Any]) -> dict[str, Any]:

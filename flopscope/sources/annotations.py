@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from flopscope.support.safe import printable
 
@@ -47,20 +46,11 @@ def read_annotations(path: str) -> dict[int, str]:
                 )
             )
         for annotation in given:
-            name = _name_of(annotation)
-            if name:
-                names[int(node)] = name
+            members = annotation.items() if isinstance(annotation, dict) else [("name", annotation)]
+            for key, value in members:
+                if key in ("name", "str") and str(value):  # "str" in older files
+                    names[int(node)] = str(value)
     return names
-
-
-def _name_of(annotation: Any) -> str:
-    if not isinstance(annotation, Mapping):
-        return str(annotation)
-    name = ""
-    for key, value in annotation.items():
-        if key in ("name", "str"):  # "str" in older files
-            name = str(value)
-    return name
 
 
 def merged(paths: Iterable[str], rank: int | None) -> dict[int, str]:

@@ -15,54 +15,48 @@ from typing import Any
 __all__ = ["record_arguments"]
 
 
-class _Calls:
-    """The overloads of the call, one for each list of kinds of arguments."""
+_TYPES = {"t": "Tensor", "s": "Scalar", "n": "Tensor?"}
+_known: dict[str, Callable[..., object]] = {}  # the overloads of the call, by the kinds of its arguments
+_libraries: list[Any] = []  # that define them
+_defining = threading.Lock()
 
-    def __init__(self, torch: Any) -> None:
-        self._torch = torch
-        self._library = torch.library.Library("flopscope", "FRAGMENT")
-        self._lock = threading.Lock()
-        self._known: dict[str, Callable[..., object]] = {}
 
-    def call(self, arguments: Any) -> None:
-        kinds = "".join(self._kind(argument) for argument in arguments)
-        call = self._known.get(kinds)
-        if call is None:
-            call = self._define(kinds)
-        call(*(None if kind == "n" else argument for kind, argument in zip(kinds, arguments, strict=True)))
+def _call(torch: Any, arguments: Any) -> None:
+    """Call the overload for arguments of these kinds, which is defined on first use."""
+    kinds = "".join(_kind(torch, argument) for argument in arguments)
+    if kinds not in _known:
+        with _defining:
+            _define(torch, kinds)
+    _known[kinds](*(None if kind == "n" else argument for kind, argument in zip(kinds, arguments, strict=True)))
 
-    def _kind(self, argument: object) -> str:
-        if isinstance(argument, self._torch.Tensor):
-            return "t"
-        return "s" if isinstance(argument, (int, float)) else "n"
 
-    def _define(self, kinds: str) -> Callable[..., object]:
-        with self._lock:
-            if kinds not in self._known:
-                types = {"t": "Tensor", "s": "Scalar", "n": "Tensor?"}
-                parameters = ", ".join(f"{types[kind]} a{place}" for place, kind in enumerate(kinds))
-                self._library.define(f"arguments.{kinds}({parameters}) -> ()")
-                self._library.impl(f"arguments.{kinds}", _nothing, "CompositeImplicitAutograd")
-                self._known[kinds] = getattr(self._torch.ops.flopscope.arguments, kinds)
-            return self._known[kinds]
+def _kind(torch: Any, argument: object) -> str:
+    if isinstance(argument, torch.Tensor):
+        return "t"
+    return "s" if isinstance(argument, (int, float)) else "n"
+
+
+def _define(torch: Any, kinds: str) -> None:
+    if kinds in _known:
+        return
+    if not _libraries:
+        _libraries.append(torch.library.Library("flopscope", "FRAGMENT"))
+    parameters = ", ".join(f"{_TYPES[kind]} a{place}" for place, kind in enumerate(kinds))
+    _libraries[0].define(f"arguments.{kinds}({parameters}) -> ()")
+    _libraries[0].impl(f"arguments.{kinds}", _nothing, "CompositeImplicitAutograd")
+    _known[kinds] = getattr(torch.ops.flopscope.arguments, kinds)
 
 
 def _nothing(*_: object) -> None: ...
 
 
-_calls: _Calls | None = None
-
-
 def record_arguments(torch: Any) -> Callable[[], None]:
     """Let ranges with arguments record them until the function that is returned is called."""
-    global _calls
     module = torch._C._profiler
     fast: Any = getattr(module, "_RecordFunctionFast", None)
     if fast is None:
         return _nothing
-    if _calls is None:
-        _calls = _Calls(torch)
-    calls, active = _calls, True
+    active = True
 
     class Range:
         """Like _RecordFunctionFast, with the arguments in a call of their own."""
@@ -75,7 +69,7 @@ def record_arguments(torch: Any) -> Callable[[], None]:
             entered = self._range.__enter__()
             if self._arguments and active:
                 with suppress(Exception):  # of torch, which must not end the program: these arguments are unknown then
-                    calls.call(self._arguments)
+                    _call(torch, self._arguments)
             return entered
 
         def __exit__(self, *exception: Any) -> Any:

@@ -6,8 +6,9 @@ import importlib
 import os
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 __all__ = ["CHUNK", "Format", "decompressed", "format_of"]
 
@@ -15,6 +16,10 @@ CHUNK = 1 << 20  # bytes read at once
 PIECE = 4 << 20  # bytes of text at once
 SLICE = 1 << 10  # bytes for a library that does not limit its output; they expand to at most 32 MB
 MAGIC = 4  # bytes by which a format is recognised
+
+
+class Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
 
 
 class Stream(Protocol):
@@ -54,18 +59,14 @@ class Format:
     def library(self) -> Library:
         """Return the fastest installed library, looked up once per process. Raise ImportError if there is none."""
         with _importing:
-            if self.name not in _found:
-                _found[self.name] = self._import()
-            return _found[self.name]
-
-    def _import(self) -> Library:
-        for name, streams in self.libraries:
-            try:
-                library = importlib.import_module(name)
-            except ImportError:
-                continue
-            return streams(library)
-        raise ImportError(self.missing)
+            for name, streams in self.libraries:
+                if self.name in _found:
+                    break
+                with suppress(ImportError):
+                    _found[self.name] = streams(importlib.import_module(name))
+        if self.name not in _found:
+            raise ImportError(self.missing)
+        return _found[self.name]
 
 
 _found: dict[str, Library] = {}
@@ -80,6 +81,8 @@ os.register_at_fork(before=_importing.acquire, after_in_parent=_importing.releas
 class _Zlib:
     """A gzip member, by decompressobj() of zlib or of one of its faster replacements."""
 
+    _left = b""
+
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
@@ -90,31 +93,20 @@ class _Zlib:
 
     @property
     def rest(self) -> bytes | None:
-        return self._stream.unused_data if self._stream.eof else None
+        return self._stream.unused_data + self._left if self._stream.eof else None
 
 
-class _Buffered:
+class _Buffered(_Zlib):
     """A zstandard frame, by ZstdDecompressor of compression.zstd or pyzstd, which keep the data not yet used."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
         yield self._stream.decompress(data, PIECE)
         while not self._stream.eof and not self._stream.needs_input:
             yield self._stream.decompress(b"", PIECE)
 
-    @property
-    def rest(self) -> bytes | None:
-        return self._stream.unused_data if self._stream.eof else None
 
-
-class _Sliced:
+class _Sliced(_Zlib):
     """A zstandard frame, by decompressobj() of zstandard, whose output can be limited only by its input."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self._left = b""
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
         for at in range(0, len(data), SLICE):
@@ -122,10 +114,6 @@ class _Sliced:
             if self._stream.eof:
                 self._left = data[at + SLICE :]
                 return
-
-    @property
-    def rest(self) -> bytes | None:
-        return self._stream.unused_data + self._left if self._stream.eof else None
 
 
 def gzip_library(library: Any) -> Library:
@@ -170,20 +158,19 @@ def format_of(start: bytes) -> Format | None:
 
 
 def decompressed(
-    file: IO[bytes],
+    file: Readable,
     form: Format,
-    library: Library,
     check_size: Callable[[int, int], object],
     ended_early: Callable[[str], object],
-    advance: Callable[[], object] | None = None,
+    advance: Callable[[], object] = bool,
 ) -> Iterator[bytes]:
     """Yield the text of a file of one or more members, in pieces.
 
     check_size is called with the bytes of text and of the file so far, and may raise; ended_early with the reason why
     only a part of the text could be read; advance for each CHUNK of the file. Data after the last member are ignored.
-    Raise ValueError if nothing can be decompressed.
+    Raise ValueError if nothing can be decompressed, ImportError if no library can do it.
     """
-    make, error = library
+    make, error = form.library()
     stream, read, written = make(), 0, 0
     data = file.read(CHUNK)
     while data:
@@ -207,15 +194,14 @@ def decompressed(
             if not form.begins(data):
                 return
             stream = make()
-        if advance is not None:
-            advance()
+        advance()
         data = file.read(CHUNK)
     if not written:
         raise ValueError("it ends before any data could be decompressed")
     ended_early(f"the compressed file ends at byte {read:,}")
 
 
-def _next_member(rest: bytes, file: IO[bytes]) -> tuple[bytes, int]:
+def _next_member(rest: bytes, file: Readable) -> tuple[bytes, int]:
     """Return the data after a member, without padding, with enough of them to recognise another one; and how many bytes
     were read for that.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from flopscope import _core
@@ -51,12 +51,32 @@ def read_samples(
     database: Database, queries: Sequence[Query], counters: Mapping[tuple[int, int], Counter], reading: Reading
 ) -> list[Samples]:
     """Read samples by queries of the kind "metric". ``counters``: by device and the id that the file gives them."""
-    import numpy as np
-
     reader = _core.DatabaseReader()
     database.read(reader, queries, reading)
+    return list(_samples(reader, counters))
+
+
+def samples_of(values: Iterable[tuple[int, str, int, int, float]]) -> list[Samples]:
+    """Return samples of ROCm's counters from (device, name, start, end, value); of other counters, none.
+
+    Values of the same counter in the same time, which rocprofv3 gives for each part of a device, are added up.
+    """
+    names, reader = list(ROCM), _core.DatabaseReader()
+    sums: dict[tuple[int, int, int, int], float] = {}
+    for device, name, start, end, value in values:
+        if name in ROCM and start <= end:
+            place = device, names.index(name), start, end
+            sums[place] = sums.get(place, 0) + value
+    rows = [(*place, value) for place, value in sums.items()]
+    reader.add("metric", ("device", "id", "start", "end", "value"), rows)
+    return list(_samples(reader, {(device, at): ROCM[names[at]] for device, at, _, _ in sums}))
+
+
+def _samples(reader: _core.DatabaseReader, counters: Mapping[tuple[int, int], Counter]) -> Iterator[Samples]:
+    """Yield the samples of each counter that a reader has."""
+    import numpy as np
+
     device, metric, start, end, value = reader.metrics()
-    found = []
     changes = np.flatnonzero((np.diff(device) != 0) | (np.diff(metric) != 0)) + 1
     for places in np.split(np.arange(len(end)), changes) if len(end) else ():
         place = int(device[places[0]])
@@ -67,30 +87,7 @@ def read_samples(
         amount = value[places] * counter.factor
         if counter.rate:
             amount = amount / 100 * (end[places] - starts) / 1e9
-        found.append(Samples(place, counter.metric, starts, np.ascontiguousarray(end[places]), amount))
-    return found
-
-
-def samples_of(values: Iterable[tuple[int, str, int, int, float]]) -> list[Samples]:
-    """Return samples of ROCm's counters from (device, name, start, end, value); of other counters, none.
-
-    Values of the same counter in the same time, which rocprofv3 gives for each part of a device, are added up.
-    """
-    import numpy as np
-
-    sums: dict[tuple[int, str], dict[tuple[int, int], float]] = {}
-    for device, name, start, end, value in values:
-        if name in ROCM and 0 <= start <= end < 1 << 62:
-            times = sums.setdefault((device, name), {})
-            times[start, end] = times.get((start, end), 0) + value
-    found = []
-    for (device, name), times in sorted(sums.items()):
-        spans = sorted(times, key=lambda span: span[1])
-        bounds = np.array(spans, np.int64).reshape(-1, 2)
-        amounts = np.array([times[span] for span in spans], np.float64) * ROCM[name].factor
-        starts, ends = (np.ascontiguousarray(bounds[:, place]) for place in (0, 1))
-        found.append(Samples(device, ROCM[name].metric, starts, ends, amounts))
-    return found
+        yield Samples(place, counter.metric, starts, np.ascontiguousarray(end[places]), amount)
 
 
 def add_samples(store: _core.Store, samples: Sequence[Samples]) -> dict[str, int]:

@@ -12,13 +12,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from flopscope import _core
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["MAGIC", "Database", "Join", "Query", "Reading", "Value", "columns"]
 
@@ -46,12 +43,11 @@ class Value(NamedTuple):
 
 def columns(*same: str, **others: str | tuple[str, ...] | Value) -> dict[str, Value]:
     """Return columns of the core by name: ``same`` are called so in the table, ``others`` otherwise."""
-    named = {name: value if isinstance(value, Value) else Value(_tuple(value)) for name, value in others.items()}
-    return {**{name: Value((name,)) for name in same}, **named}
-
-
-def _tuple(value: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else value
+    found = {name: Value((name,)) for name in same}
+    for name, value in others.items():
+        sources = (value,) if isinstance(value, str) else value
+        found[name] = sources if isinstance(sources, Value) else Value(sources)
+    return found
 
 
 class Join(NamedTuple):
@@ -132,10 +128,10 @@ class Database:
     def _list_tables(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield the real tables with their stored columns: no views, virtual tables or generated columns."""
         listed = "SELECT name, rootpage FROM sqlite_master WHERE type = 'table'"
-        names = [_text(name) for name, page in self._file.execute(listed).fetchmany(MOST_TABLES) if page]
+        names = [str(_plain(name)) for name, page in self._file.execute(listed).fetchmany(MOST_TABLES) if page]
         for name in names:
             rows = self._file.execute(f"PRAGMA table_xinfo({_quoted(name)})").fetchall()
-            yield name, tuple(_text(row[1]) for row in rows if not row[6])
+            yield name, tuple(str(_plain(row[1])) for row in rows if not row[6])
 
     def facts(self, table: str, *columns: str) -> list[dict[str, Any]]:
         """Return rows of a small table as dicts of the columns that it has; none if they cannot be read."""
@@ -155,13 +151,19 @@ class Database:
 
     def has(self, table: str, column: str, condition: str) -> bool:
         """Return whether a row of the table fulfils a condition on a column."""
-        if column not in self.tables.get(table, ()):
-            return False
-        sql = f"SELECT 1 FROM {_quoted(table)} WHERE {_quoted(column)} {condition} LIMIT 1"
+        where = f"WHERE {_quoted(column)} {condition}"
+        return column in self.tables.get(table, ()) and self._first(f"1 FROM {_quoted(table)} {where}") is not None
+
+    def _rowid(self, table: str, order: str) -> int | None:
+        row = self._first(f"rowid FROM {table} ORDER BY rowid {order}")
+        return row if isinstance(row, int) else None
+
+    def _first(self, selected: str) -> Any:
+        """Return the first value that a query selects; None if it has no row or fails."""
         try:
-            return self._file.execute(sql).fetchone() is not None
+            return next(iter(self._file.execute(f"SELECT {selected} LIMIT 1").fetchone() or ()), None)
         except self._errors:
-            return False
+            return None
 
     def read(self, reader: _core.DatabaseReader, queries: Sequence[Query], reading: Reading) -> None:
         """Add the rows of the queries, in any order."""
@@ -212,13 +214,6 @@ class Database:
             after, until = (first - 1 + span * place // count for place in (part, part + 1))
             yield built.kind, sql, following, after, until, built.columns
 
-    def _rowid(self, table: str, order: str) -> int | None:
-        try:
-            row = self._file.execute(f"SELECT rowid FROM {table} ORDER BY rowid {order} LIMIT 1").fetchone()
-        except self._errors:
-            return None
-        return row[0] if row is not None and isinstance(row[0], int) else None
-
     def _read_one(self, reader: _core.DatabaseReader, built: _Built) -> tuple[int, int, str]:
         """Read a table by Python's module. Return the result that the core would."""
         count = 0
@@ -255,10 +250,6 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _text(value: object) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
 def _plain(value: object) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
@@ -273,13 +264,12 @@ def _library() -> bool:
         import _sqlite3
 
         own = getattr(_sqlite3, "__file__", "")
-        for path in (own, "", "libsqlite3.so.0") if own else ("", "libsqlite3.so.0"):
-            try:
-                _core.DatabaseReader.use_library(path)
-            except (RuntimeError, ValueError):
-                continue
-            _found = True
-            break
-        else:
-            _found = False
+        _found = any(map(_use_library, (own, "", "libsqlite3.so.0") if own else ("", "libsqlite3.so.0")))
     return _found
+
+
+def _use_library(path: str) -> bool:
+    try:
+        return bool(_core.DatabaseReader.use_library(path))
+    except (RuntimeError, ValueError):
+        return False

@@ -6,6 +6,7 @@ import ast
 import re
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from flopscope.sources.peek import START
@@ -33,14 +34,12 @@ def _starts(*magic: bytes) -> Callable[[bytes], bool]:
 
 
 def _holds(magic: bytes, *words: bytes) -> Callable[[bytes], bool]:
-    """The file begins with the magic bytes, and one of the words follows soon."""
     return lambda start: start.startswith(magic) and any(word in start for word in words)
 
 
 def _is_html(start: bytes) -> bool:
-    return (
-        start[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith((b"<!doctype html", b"<html", b"<svg", b"<?xml"))
-    )
+    text = start[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    return text.startswith((b"<!doctype html", b"<html", b"<svg", b"<?xml"))
 
 
 def _is_pickle(start: bytes) -> bool:
@@ -58,17 +57,11 @@ def _is_python(start: bytes) -> bool:
         return False
     if len(start) >= START:  # of a longer file
         start = start[: [match.start() for match in _STATEMENT.finditer(start)][-1]]
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         warnings.simplefilter("ignore")  # of invalid escapes
-        return _parses(start)
-
-
-def _parses(text: bytes) -> bool:
-    try:
-        ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+        ast.parse(start)
+        return True
+    return False
 
 
 def _is_csv(start: bytes) -> bool:
@@ -83,11 +76,7 @@ _PYTHON = Foreign(
 
 # The first row that matches counts.
 FOREIGN = (
-    Foreign(
-        _starts(b"NVIDIA Tegra Profiler Report"),
-        "a report of Nsight Systems (.nsys-rep, .qdrep)",
-        _SAVE,
-    ),
+    Foreign(_starts(b"NVIDIA Tegra Profiler Report"), "a report of Nsight Systems (.nsys-rep, .qdrep)", _SAVE),
     Foreign(
         _holds(_SQLITE, b"CUPTI_ACTIVITY_KIND", b"TARGET_INFO_", b"META_DATA_CAPTURE", b"META_DATA_EXPORT"),
         "an SQLite export of Nsight Systems",
@@ -115,11 +104,7 @@ FOREIGN = (
         "a pickle, probably a snapshot of torch's memory (torch.cuda.memory._dump_snapshot)",
         f"pytorch.org/memory_viz shows such a snapshot. For times, {_RECORD}",
     ),
-    Foreign(
-        _is_pickle,
-        "a Python pickle",
-        f"flopscope reads no pickles; {_RECORD}",
-    ),
+    Foreign(_is_pickle, "a Python pickle", f"flopscope reads no pickles; {_RECORD}"),
     Foreign(
         _is_profile,
         "a profile of Python's cProfile (.prof)",

@@ -7,7 +7,7 @@ names. Those of the memory become bytes by the bandwidth that TARGET_INFO_GPU gi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flopscope.sources.counters import Counter, Samples, read_samples
@@ -26,7 +26,7 @@ _NAMES = (
 _DEVICE = Value(("typeId",), "{} & 255")
 
 
-def read_metrics(database: Database, devices: list[Mapping[str, Any]], reading: Reading) -> list[Samples]:
+def read_metrics(database: Database, devices: Sequence[Mapping[str, Any]], reading: Reading) -> list[Samples]:
     """Read the samples of the metrics that tables have columns for."""
     counters = _counters(database, {device.get("id"): device.get("memoryBandwidth") for device in devices})
     listed = ", ".join(str(metric) for metric in sorted({metric for _, metric in counters}))

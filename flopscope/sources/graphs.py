@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import TypeAlias
 
-from flopscope import _core
-from flopscope.support.safe import printable
-from flopscope.support.warn import warn_user
-
-__all__ = ["GRAPH_COUNTS", "Source", "describe", "join", "sources_of", "unmatched_graphs", "warn_of_unmatched"]
+__all__ = ["GRAPH_COUNTS", "Source", "describe", "unmatched_graphs"]
 
 Source: TypeAlias = "str | os.PathLike[str]"
-
 
 GRAPH_COUNTS = {
     "launches": "launches of graphs",
@@ -28,18 +23,6 @@ GRAPH_COUNTS = {
     "ambiguous": "launches that match several captured graphs of different ops",
 }
 """What the counts of Trace.graphs mean."""
-
-
-def join(
-    core: _core.Store, captures: Iterable[_core.Store], names: dict[int, str], *, watched: bool = False
-) -> dict[str, int]:
-    """Give the kernels of replayed graphs in ``core`` the ops that launched them at the capture. Return counts.
-
-    names: of nodes, by their ids, which become ranges around their work.
-    watched: use what watch_graphs() saw in this process too. Kernels that no capture knows get the op of the same
-    kernel with the same grid elsewhere, marked as estimated.
-    """
-    return core.join_replays(tuple(captures), watched, names)
 
 
 def describe(counts: Mapping[str, int], captures: int, names: int) -> str:
@@ -70,16 +53,3 @@ def unmatched_graphs(counts: Mapping[str, int]) -> str:
     why = " and ".join(f"{count:,} {what}" for what, count in parts.items() if count)
     launches = f"of {counts['launches']:,} graph launches {why}; " if why else ""
     return f"{launches}{missing:,} of {counts['works']:,} kernels, copies and fills of graphs have no captured op"
-
-
-def warn_of_unmatched(name: str, counts: Mapping[str, int], captures: int, names: int) -> None:
-    """Issue a UserWarning if some kernels of graphs could not be joined."""
-    if text := describe(counts, captures, names):
-        warn_user(printable(f"{name}: captures: {text}"))
-
-
-def sources_of(captures: Any) -> list[Source]:
-    """Return a list of the files, folders and patterns that were given as captures."""
-    if isinstance(captures, (str, os.PathLike)):
-        return [captures]
-    return list(captures)

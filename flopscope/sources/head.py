@@ -64,20 +64,14 @@ def rank_of(metadata: Mapping[str, Any], source: str) -> int | None:
         raise ValueError(_wrong(source, RANK, info, 'an object such as {"rank": 0, "world_size": 8}'))
     if "rank" not in info:
         return None
-    if not _is_integer(info["rank"], MOST_RANKS):
-        raise ValueError(_wrong(source, f'{RANK}"."rank', info["rank"], f"an integer from 0 to {MOST_RANKS - 1}"))
-    return int(info["rank"])
+    return _integer_of(source, f'{RANK}"."rank', info["rank"], range(MOST_RANKS))
 
 
 def world_size_of(metadata: Mapping[str, Any], source: str) -> int | None:
     """Return the number of ranks that the trace names, or None. Raise ValueError if it is invalid."""
     info = metadata.get(RANK)
     size = info.get("world_size") if isinstance(info, Mapping) else None
-    if size is None:
-        return None
-    if not _is_integer(size, MOST_RANKS + 1) or size < 1:
-        raise ValueError(_wrong(source, f'{RANK}"."world_size', size, f"an integer from 1 to {MOST_RANKS}"))
-    return int(size)
+    return None if size is None else _integer_of(source, f'{RANK}"."world_size', size, range(1, MOST_RANKS + 1))
 
 
 def gpus_of(metadata: Mapping[str, Any]) -> int | None:
@@ -88,14 +82,14 @@ def gpus_of(metadata: Mapping[str, Any]) -> int | None:
 
 def base_time_of(metadata: Mapping[str, Any], source: str) -> int:
     """Return the Unix time in ns that the trace's times count from, or 0. Raise ValueError if it is invalid."""
-    base = metadata.get(BASE_TIME, 0)
-    if not _is_integer(base, LATEST):
-        raise ValueError(_wrong(source, BASE_TIME, base, "an integer of nanoseconds since 1970, before 2116"))
-    return int(base)
+    expected = "an integer of nanoseconds since 1970, before 2116"
+    return _integer_of(source, BASE_TIME, metadata.get(BASE_TIME, 0), range(LATEST), expected)
 
 
-def _is_integer(value: object, end: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
+def _integer_of(source: str, member: str, value: object, valid: range, expected: str = "") -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value in valid:
+        return value
+    raise ValueError(_wrong(source, member, value, expected or f"an integer from {valid[0]} to {valid[-1]}"))
 
 
 def _wrong(source: str, member: str, value: object, expected: str) -> str:

@@ -115,9 +115,8 @@ def _with_additions(tail: bytes, events: bytes, members: bytes) -> bytes:
 
 def _with_cpu(tail: bytes) -> bytes:
     """Insert the description of this machine's CPU before the trace's name."""
-    at = tail.rfind(b'"traceName"')
-    member = f"{json.dumps(CPU_MEMBER)}: {json.dumps(CPU.here().to_head())},\n  "
-    return tail if at < 0 else tail[:at] + member.encode() + tail[at:]
+    member = f'{json.dumps(CPU_MEMBER)}: {json.dumps(CPU.here().to_head())},\n  "traceName"'.encode()
+    return member.join(tail.rsplit(b'"traceName"', 1))
 
 
 def _send(memory: int, size: int, file: IO[bytes]) -> None:

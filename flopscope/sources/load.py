@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
 
 from flopscope import _core
@@ -66,22 +66,23 @@ def read(
     if max_bytes is not None and max_bytes <= 0:
         raise ValueError(f"max_bytes must be positive, not {max_bytes}")
     name = name or _name_of(source)
+    problems = _Problems(name, max_bytes)
     try:
-        with _Problems(name, max_bytes) as problems:
-            problems.start = start_of(source)
-            if is_capture(problems.start):
-                problems.captured = True
-                with as_file(source, problems) as path:
-                    capture = read_capture(path, problems.start)
-                problems.warn_of_capture(capture.report, capture.notes)
-                if captures is not None:
-                    problems._warn("captures= is for traces of torch.profiler: this file has those of its own graphs")
-                return Loaded(name, capture.core, capture.report, capture.metadata, {})
-            reader = _core.TraceReader()
-            read_trace(source, reader, problems)
-            core = _core.Store()
-            report = reader.finish(core)
-            problems.check_kind(report)
+        problems.start = start_of(source)
+        if is_capture(problems.start):
+            problems.captured = True
+            with as_file(source, problems) as path:
+                capture = read_capture(path, problems.start)
+            notes = list(capture.notes)
+            if captures is not None:
+                notes.append("captures= is for traces of torch.profiler: this file has those of its own graphs")
+            problems.warn(notes, capture.report, {})
+            return Loaded(name, capture.core, capture.report, capture.metadata, {})
+        reader = _core.TraceReader()
+        read_trace(source, reader, problems)
+        core = _core.Store()
+        report = reader.finish(core)
+        problems.check_kind(report)
     except FileNotFoundError as problem:
         raise FileNotFoundError(errno.ENOENT, _absent(name), name) from problem
     except IsADirectoryError as problem:
@@ -92,7 +93,7 @@ def read(
         raise OSError(printable(f"{name}: {problem}")) from None
     except ImportError as problem:
         raise ImportError(printable(f"{name}: {problem}")) from problem
-    problems.warn(report)
+    problems.warn_of_trace(report)
     metadata = members_of(report["head"])
     metadata.pop(STACKS_MEMBER, None)  # the core has read it
     for step in unfinished_steps(metadata):
@@ -100,9 +101,9 @@ def read(
     given = GraphCaptures([], []) if captures is None else captures()
     rank = rank_of(metadata, name) if given.annotations else None
     names = merged(given.annotations, rank)
-    counts = graphs.join(core, given.stores, names, watched=watched)
-    if captures is not None:
-        graphs.warn_of_unmatched(name, counts, len(given.stores), len(names))
+    counts = core.join_replays(tuple(given.stores), watched, names)
+    if captures is not None and (unmatched := graphs.describe(counts, len(given.stores), len(names))):
+        warn_user(printable(f"{name}: captures: {unmatched}"))
     return Loaded(name, core, report, metadata, counts)
 
 
@@ -115,7 +116,8 @@ class GraphCaptures(NamedTuple):
 
 def read_captures(sources: graphs.Source | Iterable[graphs.Source], max_bytes: int | None) -> GraphCaptures:
     """Read the traces of captures, and find the annotations of nodes."""
-    paths = [path for one in graphs.sources_of(sources) for path in find_traces(os.fspath(one)).paths]
+    listed = [sources] if isinstance(sources, (str, os.PathLike)) else sources
+    paths = [path for one in listed for path in find_traces(os.fspath(one)).paths]
     annotations = [path for path in paths if is_annotations(start_of(path))]
     others = [path for path in paths if path not in annotations]
     return GraphCaptures([read(path, max_bytes).core for path in others], annotations)
@@ -139,18 +141,16 @@ _CONTRADICTIONS = {
 }
 
 
-class _Problems(AbstractContextManager["_Problems"]):
+@dataclass
+class _Problems:
     """The problems of a trace that do not prevent reading it."""
 
-    def __init__(self, name: str, max_bytes: int | None = None) -> None:
-        self.name = name
-        self.max_bytes = max_bytes
-        self.start = b""
-        self.compression: str | None = None
-        self.captured = False  # it is a file of another profiler
-
-    def __exit__(self, *_: object) -> None:
-        return None
+    name: str
+    max_bytes: int | None
+    start: bytes = b""
+    compression: str | None = None
+    captured: bool = False
+    """Whether it is a file of another profiler."""
 
     def check_size(self, size: int, packed: int | None = None) -> None:
         """Raise ValueError if the size of the text exceeds the limit. ``packed`` is its compressed size, in bytes."""
@@ -195,35 +195,27 @@ class _Problems(AbstractContextManager["_Problems"]):
         is_trace = any(word in self.start for word in (b'"traceEvents"', b'"ph"'))
         return ValueError(message) if is_trace and not isinstance(problem, NotATrace) else NotATrace(message, brief)
 
-    def warn(self, report: Mapping[str, Any]) -> None:
-        """Issue a warning for each kind of problem."""
+    def warn_of_trace(self, report: Mapping[str, Any]) -> None:
+        """Issue the warnings for a trace of torch.profiler."""
+        notes = []
         if report["truncated"] or self.compression:
             why = self.compression or f"it ends at byte {report['bytes']:,}, before the end of the trace"
-            self._warn(f"the file is truncated: {why}; {report['events']:,} events were read")
-        unknown = {f'of an unknown category, such as "{report["first_unknown"]}"': report["unknown"]}
-        self._warn_of_events(report, unknown)
+            notes.append(f"the file is truncated: {why}; {report['events']:,} events were read")
+        self.warn(notes, report, {f'of an unknown category, such as "{report["first_unknown"]}"': report["unknown"]})
 
-    def warn_of_capture(self, report: Mapping[str, Any], notes: list[str]) -> None:
-        """Issue the warnings for a file of another profiler."""
-        for note in notes:
-            self._warn(note)
-        self._warn_of_events(report, {})
-
-    def _warn_of_events(self, report: Mapping[str, Any], more: Mapping[str, int]) -> None:
+    def warn(self, notes: list[str], report: Mapping[str, Any], unknown: Mapping[str, int]) -> None:
+        """Issue a warning for each note and for each kind of problem that the report counts."""
         omitted = {
             "without a time": report["without_time"],
-            **more,
+            **unknown,
             "of devices after the 128th": report["too_many"],
         }
         counts = [f"{count:,} {kind}" for kind, count in omitted.items() if count]
         if counts:
-            self._warn(f"events were omitted: {', '.join(counts)}")
-        for name, meaning in _CONTRADICTIONS.items():
-            if report[name]:
-                self._warn(f"{report[name]:,} {meaning}")
-
-    def _warn(self, message: str) -> None:
-        warn_user(printable(f"{self.name}: {message}"))
+            notes.append(f"events were omitted: {', '.join(counts)}")
+        notes += [f"{report[name]:,} {meaning}" for name, meaning in _CONTRADICTIONS.items() if report[name]]
+        for note in notes:
+            warn_user(printable(f"{self.name}: {note}"))
 
 
 _OF_TORCH = frozenset({"schemaVersion", "deviceProperties", "flopscope"})

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flopscope import _core
-from flopscope.sources.agents import rank_of_process
-from flopscope.sources.counters import add_samples
+from flopscope.sources.agents import finished, newer_schema, rank_of_process
 from flopscope.sources.database import Database, Query, Reading, Value, columns
 from flopscope.sources.gpu_metrics import read_metrics
 from flopscope.support.units import plural
@@ -27,8 +26,7 @@ _THREAD = "{} & 16777215"
 
 
 _WORK = columns(
-    "start",
-    "end",
+    *("start", "end"),
     device="deviceId",
     process=Value(("globalPid",), _PROCESS),
     stream="streamId",
@@ -44,12 +42,7 @@ _LAUNCH = columns(
     dynamic_shared="dynamicSharedMemory",
     **{f"{what}_{axis.lower()}": f"{what}{axis}" for what in ("grid", "block", "cluster") for axis in "XYZ"},
 )
-_HOST = columns(
-    "start",
-    "end",
-    process=Value(("globalTid",), _PROCESS),
-    thread=Value(("globalTid",), _THREAD),
-)
+_HOST = columns("start", "end", process=Value(("globalTid",), _PROCESS), thread=Value(("globalTid",), _THREAD))
 _RANGE = columns(
     "text",
     name="textId",
@@ -63,69 +56,41 @@ _TIMES = ("start", "end")
 # Tables of libraries' calls. A kernel belongs to the innermost one, unless an op of torch is inside it.
 _LIBRARIES = re.compile(r"(CUBLAS|CUDNN|CUFFT|CUSPARSE|CUSOLVER|NCCL|NVSHMEM|MPI(_[A-Z0-9_]+)?|UCP(_[A-Z_]+)?)_EVENTS")
 
+_DEVICE = columns(process="pid", device="cudaId", id="gpuId")
+_FIELD = columns("name", "type", domain="domainId", id="schemaId", value="offset")
 _FACTS = (
     Query("string", "StringIds", columns("id", name="value"), ("id", "name")),
-    Query(
-        "device",
-        "TARGET_INFO_CUDA_DEVICE",
-        columns(process="pid", device="cudaId", id="gpuId"),
-        ("process", "device", "id"),
-    ),
-    Query(
-        "field",
-        "NVTX_PAYLOAD_SCHEMA_ENTRIES",
-        columns("name", "type", domain="domainId", id="schemaId", value="offset"),
-        ("domain", "id", "name", "type"),
-    ),
+    Query("device", "TARGET_INFO_CUDA_DEVICE", _DEVICE, ("process", "device", "id")),
+    Query("field", "NVTX_PAYLOAD_SCHEMA_ENTRIES", _FIELD, ("domain", "id", "name", "type")),
 )
-_DOMAINS = Query(
-    "domain",
-    "NVTX_EVENTS",
-    columns("text", name="textId", domain="domainId", process=Value(("globalTid",), _PROCESS)),
-    ("domain",),
-    ("eventType", "= 75"),
+_NAMED = _HOST | columns(name="nameId")
+_CALL = _NAMED | columns(correlation="correlationId")
+_COPY = _WORK | columns("bytes", copy_kind="copyKind", **{"from": "srcKind", "to": "dstKind"})
+_MEMORY = columns(
+    *("start", "bytes", "address"),
+    device="deviceId",
+    correlation="correlationId",
+    process=Value(("globalPid",), _PROCESS),
+    type="memoryOperationType",
+    **{"from": "memKind"},
 )
+_NODE = _HOST | columns(graph_node="graphNodeId", original="originalGraphNodeId")
+_DOMAIN = columns("text", name="textId", domain="domainId", process=Value(("globalTid",), _PROCESS))
+
+_DOMAINS = Query("domain", "NVTX_EVENTS", _DOMAIN, ("domain",), ("eventType", "= 75"))
 _EVENTS = (
-    Query(
-        "call",
-        "CUPTI_ACTIVITY_KIND_RUNTIME",
-        {**_HOST, **columns(name="nameId", correlation="correlationId")},
-        (*_TIMES, "name"),
-    ),
-    Query(
-        "call",
-        "CUPTI_ACTIVITY_KIND_DRIVER",
-        {**_HOST, **columns(name="nameId", correlation="correlationId")},
-        (*_TIMES, "name"),
-    ),
-    Query("range", "NVTX_EVENTS", {**_HOST, **_RANGE}, _TIMES),
-    Query("kernel", "CUPTI_ACTIVITY_KIND_KERNEL", {**_WORK, **_LAUNCH}, (*_TIMES, "name")),
-    Query(
-        "copy",
-        "CUPTI_ACTIVITY_KIND_MEMCPY",
-        {**_WORK, **columns("bytes", copy_kind="copyKind", **{"from": "srcKind", "to": "dstKind"})},
-        _TIMES,
-    ),
-    Query("fill", "CUPTI_ACTIVITY_KIND_MEMSET", {**_WORK, **columns("bytes", **{"from": "memKind"})}, _TIMES),
-    Query("sync", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", {**_WORK, **columns(type="syncType")}, _TIMES),
-    Query("replay", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", {**_WORK, **columns(graph="graphId")}, _TIMES),
-    Query("overhead", "PROFILER_OVERHEAD", {**_HOST, **columns(name="nameId")}, (*_TIMES, "name")),
-    Query("overhead", "CUPTI_ACTIVITY_KIND_OVERHEAD", {**_HOST, **columns(name="nameId")}, (*_TIMES, "name")),
-    Query(
-        "memory",
-        "CUDA_GPU_MEMORY_USAGE_EVENTS",
-        {
-            **columns("start", "bytes", "address", device="deviceId", correlation="correlationId"),
-            **columns(process=Value(("globalPid",), _PROCESS), type="memoryOperationType", **{"from": "memKind"}),
-        },
-        ("start", "bytes", "type"),
-    ),
-    Query(
-        "node",
-        "CUDA_GRAPH_NODE_EVENTS",
-        {**_HOST, **columns(graph_node="graphNodeId", original="originalGraphNodeId")},
-        ("start", "graph_node"),
-    ),
+    Query("call", "CUPTI_ACTIVITY_KIND_RUNTIME", _CALL, (*_TIMES, "name")),
+    Query("call", "CUPTI_ACTIVITY_KIND_DRIVER", _CALL, (*_TIMES, "name")),
+    Query("range", "NVTX_EVENTS", _HOST | _RANGE, _TIMES),
+    Query("kernel", "CUPTI_ACTIVITY_KIND_KERNEL", _WORK | _LAUNCH, (*_TIMES, "name")),
+    Query("copy", "CUPTI_ACTIVITY_KIND_MEMCPY", _COPY, _TIMES),
+    Query("fill", "CUPTI_ACTIVITY_KIND_MEMSET", _WORK | columns("bytes", **{"from": "memKind"}), _TIMES),
+    Query("sync", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", _WORK | columns(type="syncType"), _TIMES),
+    Query("replay", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", _WORK | columns(graph="graphId"), _TIMES),
+    Query("overhead", "PROFILER_OVERHEAD", _NAMED, (*_TIMES, "name")),
+    Query("overhead", "CUPTI_ACTIVITY_KIND_OVERHEAD", _NAMED, (*_TIMES, "name")),
+    Query("memory", "CUDA_GPU_MEMORY_USAGE_EVENTS", _MEMORY, ("start", "bytes", "type")),
+    Query("node", "CUDA_GRAPH_NODE_EVENTS", _NODE, ("start", "graph_node")),
 )
 
 
@@ -138,24 +103,25 @@ def read_nsys(
     database: Database, reader: _core.DatabaseReader, store: _core.Store, reading: Reading
 ) -> tuple[Mapping[str, Any], dict[str, Any], list[str]]:
     """Read the events into a store. Return counts, the metadata of a trace, and notes for the user."""
-    metadata = _metadata(database)
+    facts, devices, start = _facts(database), _devices(database), _start(database)
     database.read(reader, _FACTS, reading)
     database.read(reader, [_DOMAINS], Reading())
     database.read(reader, [*_EVENTS, *_libraries(database)], reading)
-    head = json.dumps({"deviceProperties": metadata.get("deviceProperties", [])}).encode()
-    report = reader.finish(store, head, metadata.get("baseTimeNanoseconds", 0))
-    samples = read_metrics(database, metadata.get("deviceProperties", []), reading)
-    metadata["nsys"]["samples"] = add_samples(store, samples)
-    metadata["nsys"]["tables"] = dict(reading.rows)
-    metadata["nsys"]["unread"] = _unread(database, reading)
-    metadata["nsys"]["diagnostics"] = _diagnostics(database)
-    metadata["nsys"]["marks"] = report["marks"]
-    metadata["nsys"]["messages"] = report["messages"]
-    metadata["nsys"]["unmatched_frees"] = report["unmatched_frees"]
-    if report["changes"]:
-        metadata["profile_memory"] = True
+    samples = read_metrics(database, devices, reading)
+    report, metadata = finished("nsys", reader, store, facts, devices, samples, start)
+    metadata["nsys"] |= {
+        "tables": dict(reading.rows),
+        "unread": _unread(database, reading),
+        "diagnostics": _diagnostics(database),
+        "marks": report["marks"],
+        "messages": report["messages"],
+    }
+    if start:
+        metadata["baseTimeNanoseconds"] = start
     if report["processes"] == 1:
-        metadata |= _rank(database)
+        environment = _values(database, "TARGET_INFO_SYSTEM_ENV").get("DeviceEnvironment")
+        pairs = (pair.partition("=") for pair in str(environment or "").split(";"))
+        metadata |= rank_of_process({name: value for name, _, value in pairs})
     return report, metadata, list(_notes(metadata["nsys"], report))
 
 
@@ -213,9 +179,7 @@ def sayings(nsys: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _notes(nsys: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]:
-    major = re.match(r"\d+", str(nsys.get("schema") or ""))
-    if major and int(major[0]) > NEWEST_SCHEMA:
-        yield (f"its schema is {nsys['schema']}, newer than {NEWEST_SCHEMA}.x: only what this version knows was read")
+    yield from newer_schema(nsys["schema"], NEWEST_SCHEMA)
     if not report["events"]:
         yield "it has no kernels, API calls or ranges; record with nsys profile --trace=cuda,nvtx,cublas"
         yield from sayings(nsys)
@@ -261,22 +225,24 @@ _PROPERTIES = {
 }
 
 
-def _metadata(database: Database) -> dict[str, Any]:
-    export = {row.get("name"): row.get("value") for row in database.facts("META_DATA_EXPORT", "name", "value")}
-    capture = {row.get("name"): row.get("value") for row in database.facts("META_DATA_CAPTURE", "name", "value")}
-    metadata: dict[str, Any] = {
-        "nsys": {
-            "version": export.get("EXPORT_PRODUCT_VERSION"),
-            "schema": export.get("EXPORT_SCHEMA_VERSION"),
-            "cuda_graph_trace": capture.get("CUDA_GRAPH_TRACE_OPTIONS:MODE"),
-        }
+def _values(database: Database, table: str) -> dict[str, Any]:
+    """Return the values of a table of names and values."""
+    return {str(row.get("name")): row.get("value") for row in database.facts(table, "name", "value")}
+
+
+def _facts(database: Database) -> dict[str, Any]:
+    export = _values(database, "META_DATA_EXPORT")
+    return {
+        "version": export.get("EXPORT_PRODUCT_VERSION"),
+        "schema": export.get("EXPORT_SCHEMA_VERSION"),
+        "cuda_graph_trace": _values(database, "META_DATA_CAPTURE").get("CUDA_GRAPH_TRACE_OPTIONS:MODE"),
     }
-    if devices := _devices(database):
-        metadata["deviceProperties"] = devices
+
+
+def _start(database: Database) -> int:
+    """Return the Unix time in ns that times count from; 0 if it is unknown."""
     start = next(iter(database.facts("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")), {}).get("utcEpochNs")
-    if isinstance(start, int) and 0 < start < 1 << 62:
-        metadata["baseTimeNanoseconds"] = start
-    return metadata
+    return start if isinstance(start, int) and 0 < start < 1 << 62 else 0
 
 
 def _devices(database: Database) -> list[dict[str, Any]]:
@@ -296,8 +262,8 @@ def _devices(database: Database) -> list[dict[str, Any]]:
 def _gpus_of_system(database: Database) -> list[dict[str, Any]]:
     """Return rows like those of TARGET_INFO_GPU from the JSON that describes the system."""
     try:
-        listed = json.loads(_of_system(database, "GpuInfo") or "{}")
-    except (ValueError, RecursionError):
+        listed = json.loads(_values(database, "TARGET_INFO_SYSTEM_ENV").get("GpuInfo") or "{}")
+    except (TypeError, ValueError, RecursionError):
         return []
     gpus = listed.get("Gpus") if isinstance(listed, dict) else None
     found = [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
@@ -307,17 +273,3 @@ def _gpus_of_system(database: Database) -> list[dict[str, Any]]:
 def _number(value: object) -> object:
     """Return the number that a text is; large ones are texts in JSON."""
     return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 19 else value
-
-
-def _of_system(database: Database, name: str) -> str | None:
-    """Return a property of the system on which nsys ran."""
-    for row in database.facts("TARGET_INFO_SYSTEM_ENV", "name", "value"):
-        if row.get("name") == name and isinstance(row.get("value"), str):
-            return str(row["value"])
-    return None
-
-
-def _rank(database: Database) -> dict[str, Any]:
-    """Return the rank that the environment names in which nsys ran the program."""
-    pairs = (pair.partition("=") for pair in (_of_system(database, "DeviceEnvironment") or "").split(";"))
-    return rank_of_process({name: value for name, _, value in pairs})

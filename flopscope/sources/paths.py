@@ -57,7 +57,7 @@ def _in_folder(folder: str) -> Found:
     files = natural_order(name for name, is_folder in kinds.items() if not is_folder)
     beside = read_beside(files)
     files = [name for name in files if name not in beside]
-    chosen = [name for name in files if not name.startswith(".") and _is_named_as_trace(name)]
+    chosen = [name for name in files if not name.startswith(".") and any(fnmatchcase(name, like) for like in PATTERNS)]
     named = set(chosen)
     others = tuple(name for name in files if name not in named)
     if not chosen:
@@ -94,10 +94,6 @@ def _of_pattern(pattern: str) -> Found:
             printable(f"{pattern}: no file matches this pattern{', only folders without traces' * bool(skipped)}")
         )
     return Found(paths, True, tuple(skipped))
-
-
-def _is_named_as_trace(name: str) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in PATTERNS)
 
 
 def natural_order(names: Iterable[str]) -> list[str]:

@@ -254,8 +254,9 @@ class profile:
     def _transit(self, before: ProfilerAction, after: ProfilerAction | None) -> None:
         if (before, after) in _WRONG:
             warn_user(f"Incorrect schedule: {before.name} followed by {after and after.name}")
-        for act in _BETWEEN.get((before, after), (*_LEAVE[before], *_ENTER[after])):
-            act(self)
+        for act in _BETWEEN.get((before, after), (_LEAVE.get(before), _ENTER.get(after))):
+            if act is not None:
+                act(self)
 
     # Actions of transitions -------------------------------------------------------------------------------------------
 
@@ -370,21 +371,18 @@ class profile:
 
 # The functions to call between the action of one step and that of the next (None: the end of the profile). They are
 # those for leaving the first action and then those for entering the second, except for the pairs in _BETWEEN.
-_Acts = tuple[Callable[[profile], None], ...]
-_LEAVE: dict[ProfilerAction, _Acts] = {
-    ProfilerAction.NONE: (),
-    ProfilerAction.WARMUP: (profile._save,),
-    ProfilerAction.RECORD: (profile._save,),
-    ProfilerAction.RECORD_AND_SAVE: (profile._save_and_hand_over,),
+_Act = Callable[[profile], None]
+_LEAVE: dict[ProfilerAction, _Act] = {
+    ProfilerAction.WARMUP: profile._save,
+    ProfilerAction.RECORD: profile._save,
+    ProfilerAction.RECORD_AND_SAVE: profile._save_and_hand_over,
 }
-_ENTER: dict[ProfilerAction | None, _Acts] = {
-    ProfilerAction.NONE: (),
-    ProfilerAction.WARMUP: (profile._warm_up,),
-    ProfilerAction.RECORD: (profile._record,),
-    ProfilerAction.RECORD_AND_SAVE: (profile._record,),
-    None: (),
+_ENTER: dict[ProfilerAction | None, _Act] = {
+    ProfilerAction.WARMUP: profile._warm_up,
+    ProfilerAction.RECORD: profile._record,
+    ProfilerAction.RECORD_AND_SAVE: profile._record,
 }
-_BETWEEN: dict[tuple[ProfilerAction, ProfilerAction | None], _Acts] = {
+_BETWEEN: dict[tuple[ProfilerAction, ProfilerAction | None], tuple[_Act, ...]] = {
     (ProfilerAction.WARMUP, ProfilerAction.WARMUP): (),
     (ProfilerAction.WARMUP, ProfilerAction.RECORD): (profile._forget_warm_up,),
     (ProfilerAction.WARMUP, ProfilerAction.RECORD_AND_SAVE): (profile._forget_warm_up,),

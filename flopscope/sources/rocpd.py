@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flopscope import _core
-from flopscope.sources.agents import properties_of, rank_of_process
-from flopscope.sources.counters import ROCM, Counter, Samples, add_samples, read_samples
+from flopscope.sources.agents import finished, newer_schema, properties_of, rank_of_process
+from flopscope.sources.counters import ROCM, Counter, Samples, read_samples
 from flopscope.sources.database import Database, Join, Query, Reading, Value, columns
 
 __all__ = ["is_rocpd", "read_rocpd"]
@@ -24,7 +24,7 @@ SPACES = 2  # of ids in a process: of strings, of kernels
 MOST_PIDS = 1 << 22
 
 _CATEGORY = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
-_COPIES = ((1, "CPU", "GPU"), (2, "GPU", "CPU"), (8, "GPU", "GPU"), (9, "CPU", "CPU"))
+_COPIES = {"CPUGPU": 1, "GPUCPU": 2, "GPUGPU": 8, "CPUCPU": 9}
 _HOST, _DEVICE = 8, 2  # kinds of memory
 
 
@@ -65,24 +65,13 @@ class _Process:
         return f"IN ({', '.join(map(str, ids)) or 'NULL'})"
 
     def facts(self) -> list[Query]:
-        agents = [
-            Query(
-                "device",
-                self.table("info_agent"),
-                columns(device="id", process=self.pid(), id=("type_index", "logical_index")),
-                ("device", "id"),
-                ("type", "= 'GPU'"),
-            )
-        ]
+        strings = columns("id", name="string", space=self.strings())
+        kernels = columns("id", name=("display_name", "kernel_name"), space=self.kernels())
+        agents = columns(device="id", process=self.pid(), id=("type_index", "logical_index"))
         return [
-            Query("string", self.table("string"), columns("id", name="string", space=self.strings()), ("id", "name")),
-            Query(
-                "string",
-                self.table("info_kernel_symbol"),
-                columns("id", name=("display_name", "kernel_name"), space=self.kernels()),
-                ("id", "name"),
-            ),
-            *agents,
+            Query("string", self.table("string"), strings, ("id", "name")),
+            Query("string", self.table("info_kernel_symbol"), kernels, ("id", "name")),
+            Query("device", self.table("info_agent"), agents, ("device", "id"), ("type", "= 'GPU'")),
         ]
 
     def counters(self) -> tuple[list[Query], dict[tuple[int, int], Counter]]:
@@ -111,7 +100,7 @@ class _Process:
         return queries, counters
 
     def events(self) -> list[Query]:
-        return [*self._regions(), self._dispatches(), *self._copies(), *self._allocations()]
+        return [*self._regions(), self._dispatches(), self._copies(), *self._allocations()]
 
     def _event(self) -> tuple[Join, ...]:
         return (Join("e", self.table("event"), "event_id"),)
@@ -128,7 +117,7 @@ class _Process:
         others = self.of_category(*api, marker)
         yield Query("span", table, host, needs, ("e.category_id", f"NOT {others} OR e.category_id IS NULL"), joins)
 
-    def _work(self, agent: str, name: str) -> dict[str, Value]:
+    def _work(self, agent: str | Value, name: str) -> dict[str, Value]:
         return columns(
             "start",
             "end",
@@ -156,42 +145,36 @@ class _Process:
         found = self._work("agent_id", name) | launch
         return Query("kernel", self.table(name), found, ("start", "end", "name"), None, joins)
 
-    def _copies(self) -> Iterator[Query]:
+    def _copies(self) -> Query:
         name = "memory_copy"
-        joins = (
-            *self._event(),
-            Join("a", self.table("info_agent"), "src_agent_id"),
-            Join("b", self.table("info_agent"), "dst_agent_id"),
+        ends = (("a", "src_agent_id"), ("b", "dst_agent_id"))
+        joins = (*self._event(), *(Join(alias, self.table("info_agent"), column) for alias, column in ends))
+        kinds = " ".join(f"WHEN '{direction}' THEN {kind}" for direction, kind in _COPIES.items())
+        memory = f"CASE {{}} WHEN 'CPU' THEN {_HOST} WHEN 'GPU' THEN {_DEVICE} END"
+        what = columns(
+            bytes="size",
+            copy_kind=Value(("a.type",), f"CASE {{}} || b.type {kinds} END"),
+            to=Value(("b.type",), memory),
+            **{"from": Value(("a.type",), memory)},
         )
-        kinds = {"CPU": str(_HOST), "GPU": str(_DEVICE)}
-        for kind, source, target in _COPIES:
-            agent = "src_agent_id" if target == "CPU" else "dst_agent_id"
-            what = columns(bytes="size", copy_kind=Value((), str(kind)))
-            what |= {"from": Value((), kinds[source]), "to": Value((), kinds[target])}
-            where = ("a.type", f"= '{source}' AND b.type = '{target}'")
-            yield Query("copy", self.table(name), self._work(agent, name) | what, ("start", "end"), where, joins)
-        where = ("a.type", "IS NULL OR b.type IS NULL")
-        unknown = self._work("dst_agent_id", name) | columns(bytes="size")
-        yield Query("copy", self.table(name), unknown, ("start", "end"), where, joins)
+        device = Value(("b.type",), "CASE {} WHEN 'CPU' THEN t.src_agent_id ELSE t.dst_agent_id END")
+        return Query("copy", self.table(name), self._work(device, name) | what, ("start", "end"), None, joins)
 
     def _allocations(self) -> Iterator[Query]:
         """Yield the changes of the GPUs' memory, then those of the host's; a free may lack its agent."""
         name = "memory_allocate"
         joins = (*self._event(), Join("a", self.table("info_agent"), "agent_id"))
-        kind = "CASE {} WHEN 'ALLOC' THEN 0 WHEN 'FREE' THEN 1 END"
         change = columns(
             *("start", "address"),
             process=self.pid(),
             thread="tid",
             correlation=("e.stack_id", "e.correlation_id"),
             bytes="size",
-            type=Value(("type",), kind),
+            type=Value(("type",), "CASE {} WHEN 'ALLOC' THEN 0 WHEN 'FREE' THEN 1 END"),
         )
-        needs = ("start", "bytes", "type")
-        yield Query(
-            "memory", self.table(name), change | columns(device="agent_id"), needs, ("a.type", "= 'GPU'"), joins
-        )
-        yield Query("memory", self.table(name), change, needs, ("a.type", "IS NOT 'GPU'"), joins)
+        for of_gpu, more in (("=", columns(device="agent_id")), ("IS NOT", {})):
+            where = ("a.type", f"{of_gpu} 'GPU'")
+            yield Query("memory", self.table(name), change | more, ("start", "bytes", "type"), where, joins)
 
 
 def _blocks(axis: str) -> str:
@@ -215,49 +198,41 @@ def read_rocpd(
     for process in processes:
         queries, counters = process.counters()
         samples += read_samples(database, queries, counters, reading) if counters else []
-    metadata = _metadata(processes)
-    metadata["rocpd"]["samples"] = add_samples(store, samples)
-    head = json.dumps({"accelerator": "hip", "deviceProperties": metadata.get("deviceProperties", [])}).encode()
-    report = reader.finish(store, head, 0)
+    facts, devices, rank = _metadata(processes)
+    report, metadata = finished("rocpd", reader, store, facts, devices, samples)
     tables: dict[str, int] = {}
     for name, count in reading.rows.items():
         short = next((name[: -len(suffix)] for suffix in suffixes if suffix and name.endswith(suffix)), name)
         tables[short] = tables.get(short, 0) + count
     metadata["rocpd"]["tables"] = tables
-    metadata["rocpd"]["unmatched_frees"] = report["unmatched_frees"]
-    if report["changes"]:
-        metadata["profile_memory"] = True
-    return report, metadata, list(_notes(metadata["rocpd"]["schema"], report))
+    return report, metadata | rank, list(_notes(facts["schema"], report))
 
 
 def _notes(schema: str | None, report: Mapping[str, Any]) -> Iterator[str]:
     if not report["events"]:
         yield "it has no kernels, API calls or ranges; record with rocprofv3 --runtime-trace --output-format rocpd"
-    major = re.match(r"\d+", schema or "")
-    if major and int(major[0]) > max(SCHEMAS):
-        yield (f"its schema is {schema}, newer than {max(SCHEMAS)}.x: only what this version knows was read")
+    yield from newer_schema(schema, max(SCHEMAS))
 
 
-def _metadata(processes: list[_Process]) -> dict[str, Any]:
-    found: dict[str, Any] = {"rocpd": {"schema": None}}
+def _metadata(processes: list[_Process]) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]:
+    """Return facts of the recording, the properties of its GPUs, and the rank of its only process."""
+    facts: dict[str, Any] = {"schema": None}
+    rank: dict[str, Any] = {}
     devices: dict[int, dict[str, Any]] = {}
     for process in processes:
         for row in process.database.facts(process.table("metadata"), "tag", "value"):
             if row.get("tag") == "schema_version":
-                found["rocpd"]["schema"] = str(row.get("value"))
+                facts["schema"] = str(row.get("value"))
         for row in process.database.facts(process.table("info_agent")):
-            if row.get("type") == "GPU":
-                properties = properties_of(row, _object(row.get("extdata")))
-                devices.setdefault(properties.get("id", -1), properties)
+            properties = properties_of(row, _object(row.get("extdata")))
+            if row.get("type") == "GPU" and "id" in properties:
+                devices.setdefault(properties["id"], properties)
         for row in process.database.facts(process.table("info_process"), "command", "environment"):
             if row.get("command"):
-                found["rocpd"].setdefault("command", row["command"])
+                facts.setdefault("command", row["command"])
             if len(processes) == 1:
-                found |= rank_of_process(_object(row.get("environment")))
-    devices.pop(-1, None)
-    if devices:
-        found["deviceProperties"] = [devices[index] for index in sorted(devices)]
-    return found
+                rank |= rank_of_process(_object(row.get("environment")))
+    return facts, [devices[index] for index in sorted(devices)], rank
 
 
 def _object(text: object) -> dict[str, Any]:

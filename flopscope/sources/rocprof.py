@@ -1,4 +1,7 @@
-"""JSON and CSV files of rocprofv3: ``--output-format json`` and ``csv``."""
+"""JSON and CSV files of rocprofv3: ``--output-format json`` and ``csv``.
+
+Both have the same records. Those of JSON get the names that their fields have in CSV.
+"""
 
 from __future__ import annotations
 
@@ -6,40 +9,51 @@ import csv
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flopscope import _core
-from flopscope.sources.agents import properties_of
-from flopscope.sources.counters import add_samples, samples_of
+from flopscope.sources.agents import finished, properties_of
+from flopscope.sources.counters import samples_of
 
 __all__ = ["is_csv", "is_json", "read_beside", "read_csv", "read_json"]
 
 JSON_ROOT = b'"rocprofiler-sdk-tool"'
 LEAST_COLUMNS = {"kernel_name", "start_timestamp", "end_timestamp"}
 MOST_FIELD = 1 << 20  # characters of a field of CSV
+BATCH = 1 << 14  # rows passed to the core at once
 
 _HOST, _DEVICE = 8, 2  # kinds of memory
-_COPY_KINDS = {"HOST_TO_DEVICE": (1, _HOST, _DEVICE), "DEVICE_TO_HOST": (2, _DEVICE, _HOST)}
-_COPY_KINDS |= {"DEVICE_TO_DEVICE": (8, _DEVICE, _DEVICE), "HOST_TO_HOST": (9, _HOST, _HOST)}
+_COPY_KINDS = {
+    "HOST_TO_DEVICE": {"copy_kind": 1, "from": _HOST, "to": _DEVICE},
+    "DEVICE_TO_HOST": {"copy_kind": 2, "from": _DEVICE, "to": _HOST},
+    "DEVICE_TO_DEVICE": {"copy_kind": 8, "from": _DEVICE, "to": _DEVICE},
+    "HOST_TO_HOST": {"copy_kind": 9, "from": _HOST, "to": _HOST},
+}
 _KERNELS, _COUNTERS, _AGENTS = "kernel_trace.csv", "counter_collection.csv", "agent_info.csv"
 _TRACES = ("hip_api", "hsa_api", "marker_api", "rccl_api", "memory_copy", "memory_allocation")
+_AXES = tuple("xyz")
 
-_KERNEL = (
-    *("start", "end", "process", "device", "stream", "correlation", "text", "dynamic_shared", "registers"),
-    *("block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z"),
-)
-_COPY = ("start", "end", "process", "device", "stream", "correlation", "bytes", "copy_kind", "from", "to")
-_CALL = ("start", "end", "process", "thread", "correlation", "text")
-_RANGE = ("start", "end", "process", "thread", "text")
-_MEMORY = ("start", "process", "thread", "device", "correlation", "bytes", "type", "address")
+_TIMES = {"start": "start_timestamp", "end": "end_timestamp"}
+_HOST_CALL = _TIMES | {"thread": "thread_id"}
+_CALL = ("call", _HOST_CALL | {"correlation": "correlation_id"})
+_KINDS: dict[str, tuple[str, dict[str, str]]] = {
+    "kernel_dispatch": (
+        "kernel",
+        _TIMES
+        | {"correlation": "correlation_id", "registers": "vgpr_count"}
+        | {f"block_{axis}": f"workgroup_size_{axis}" for axis in _AXES},
+    ),
+    "memory_copy": ("copy", _TIMES | {"correlation": "correlation_id", "bytes": "bytes"}),
+    "memory_allocation": ("memory", _HOST_CALL | {"correlation": "correlation_id", "bytes": "allocation_size"}),
+    "marker_api": ("range", _HOST_CALL),
+    "rccl_api": ("span", _HOST_CALL),
+}
+"""The kind of the rows of a list or file, and the integers of a record that are columns of the core; others are API
+calls."""
 
 Result = tuple[Mapping[str, Any], dict[str, Any], list[str]]
-Row = tuple[Any, ...]
-
-
-_COLUMNS = {"kernel": _KERNEL, "copy": _COPY, "call": _CALL, "range": _RANGE, "span": _RANGE, "memory": _MEMORY}
-BATCH = 1 << 14  # rows passed to the core at once
+Record = Mapping[str, Any]
 
 
 class _Rows:
@@ -47,45 +61,146 @@ class _Rows:
 
     def __init__(self, reader: _core.DatabaseReader) -> None:
         self._reader = reader
-        self._waiting: dict[str, list[Row]] = {kind: [] for kind in _COLUMNS}
-        self.counts: dict[str, int] = {}
-        self.counters: list[tuple[int, str, int, int, float]] = []
-        """Values of counters: device, name, start, end, value."""
+        self._waiting: dict[str, list[dict[str, Any]]] = {}
+        self._counts: dict[str, int] = {}
+        self._counters: list[tuple[int, str, int, int, float]] = []
+        self._kernels: set[object] = set()
+        self.agents: Mapping[Any, int] = {}
+        """The indices of the GPUs, by the ids that the records use."""
+        self.process: int | None = 0
+        self.stream = "queue_id"
+        """The field that distinguishes streams: the queue if the program used only the default stream, 0."""
 
-    def add(self, kind: str, row: Row, name: str) -> None:
-        """Add a row that ``name`` counts."""
-        self._waiting[kind].append(row)
-        self.counts[name] = self.counts.get(name, 0) + 1
-        if len(self._waiting[kind]) == BATCH:
+    def add(self, name: str, record: Record) -> bool:
+        """Add a record of a list or file of that name. Return False if it is malformed."""
+        kind, integers = _KINDS.get(name, _CALL)
+        row = {column: _integer(record.get(field)) for column, field in integers.items()}
+        more = _MORE[kind](self, record) if kind in _MORE else {"text": record.get("function")}
+        if row["start"] is None or more is None:
+            return False
+        waiting = self._waiting.setdefault(kind, [])
+        waiting.append({"process": self.process, **row, **more})
+        self._counts[name] = self._counts.get(name, 0) + 1
+        if len(waiting) == BATCH:
             self._pass_on(kind)
+        return True
 
-    def finish(self, store: _core.Store, devices: list[dict[str, Any]], form: str) -> Result:
+    def add_value(self, record: Record, counter: object, value: Any) -> bool:
+        """Add the value of a counter of a kernel. Return False if it is malformed."""
+        start, end = (_integer(record.get(field)) for field in _TIMES.values())
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            return False
+        if start is None or end is None:
+            return False
+        self._counters.append((self.agents.get(record.get("agent_id"), 0), str(counter), start, end, number))
+        return True
+
+    def add_counted(self, record: Record) -> bool:
+        """Add a kernel that was counted, unless it was added before. Return False if it is malformed."""
+        return self._identity(record) in self._kernels or self.add("kernel_dispatch", record)
+
+    def finish(self, store: _core.Store, devices: list[dict[str, Any]], form: str) -> tuple[Any, dict[str, Any]]:
         """Put the events into the store. Return counts and the metadata of a trace of that format."""
-        for kind in _COLUMNS:
+        for kind in self._waiting:
             self._pass_on(kind)
-        report = self._reader.finish(store, json.dumps({"accelerator": "hip", "deviceProperties": devices}).encode(), 0)
-        samples = add_samples(store, samples_of(self.counters))
-        metadata: dict[str, Any] = {"rocprof": {"format": form, "tables": self.counts, "samples": samples}}
-        metadata["rocprof"]["unmatched_frees"] = report["unmatched_frees"]
-        if devices:
-            metadata["deviceProperties"] = devices
-        if report["changes"]:
-            metadata["profile_memory"] = True
-        return report, metadata, []
+        facts = {"format": form, "tables": self._counts}
+        return finished("rocprof", self._reader, store, facts, devices, samples_of(self._counters))
 
     def _pass_on(self, kind: str) -> None:
-        self._reader.add(kind, _COLUMNS[kind], self._waiting[kind])
-        self._waiting[kind] = []
+        rows, self._waiting[kind] = self._waiting[kind], []
+        self._reader.add(kind, tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows])
+
+    def _identity(self, record: Record) -> object:
+        dispatch = record.get("dispatch_id")
+        which = record.get("start_timestamp") if dispatch is None else (dispatch,)
+        return self.process, record.get("process_id"), which
+
+    def _kernel(self, record: Record) -> dict[str, Any]:
+        self._kernels.add(self._identity(record))
+        place = {"device": self.agents.get(record.get("agent_id"), 0), "stream": _integer(record.get(self.stream))}
+        sizes = {
+            axis: [_integer(record.get(f"{what}_size_{axis}")) for what in ("grid", "workgroup")] for axis in _AXES
+        }
+        grid = {f"grid_{axis}": _blocks(*size) for axis, size in sizes.items()}
+        shared = _integer(record.get("lds_block_size", record.get("group_segment_size")))
+        return {"text": str(record.get("kernel_name") or ""), "dynamic_shared": shared, **place, **grid}
+
+    def _copy(self, record: Record) -> dict[str, Any] | None:
+        ends = (self.agents.get(record.get(f"{end}_agent_id")) for end in ("destination", "source"))
+        device = next((agent for agent in ends if agent is not None), 0)
+        known = _COPY_KINDS.get(str(record.get("direction")).removeprefix("MEMORY_COPY_"))
+        return known and {"device": device, "stream": _integer(record.get(self.stream)), **known}
+
+    def _memory(self, record: Record) -> dict[str, Any] | None:
+        change = {"ALLOCATE": 0, "FREE": 1}.get(str(record.get("operation")).rpartition("_")[2])
+        where = {"device": self.agents.get(record.get("agent_id")), "address": _address(record.get("address"))}
+        return None if change is None else {"type": change, **where}
 
 
-def _blocks(items: object, block: object) -> int | None:
+_MORE: dict[str, Callable[[_Rows, Record], dict[str, Any] | None]] = {
+    "kernel": _Rows._kernel,
+    "copy": _Rows._copy,
+    "memory": _Rows._memory,
+}
+"""What else a row of a kind has, from its record; None if that is malformed. Other kinds have a name."""
+
+
+def _integer(value: object) -> int | None:
+    """Return an integer of JSON or CSV; None if it is none."""
+    if isinstance(value, str):
+        return int(value) if re.fullmatch(r"-?[0-9]{1,18}", value) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _blocks(items: int | None, block: int | None) -> int | None:
     """Return the number of blocks of a dimension: rocprofv3 counts work-items."""
-    if not isinstance(items, int) or not isinstance(block, int) or block <= 0:
-        return None
-    return (items + block - 1) // block
+    return None if items is None or block is None or block <= 0 else (items + block - 1) // block
+
+
+def _address(value: object) -> int | None:
+    """Return an address: a number, a hexadecimal text, or an object that holds one."""
+    if isinstance(value, dict):
+        value = next(iter(value.values()), None)
+    if isinstance(value, str):
+        value = int(value, 16) if re.fullmatch(r"(0[xX])?[0-9a-fA-F]{1,16}", value) else None
+    return value if isinstance(value, int) and 0 < value < 1 << 63 else None
 
 
 # JSON -----------------------------------------------------------------------------------------------------------------
+
+
+def _places(**places: str) -> dict[str, list[str]]:
+    """Return where JSON has fields of CSV."""
+    everywhere = {name: name for name in ("start_timestamp", "end_timestamp", "thread_id")}
+    everywhere["correlation_id"] = "correlation_id.internal"
+    return {name: place.split(".") for name, place in (everywhere | places).items()}
+
+
+_PLACES = {
+    "kernel_dispatch": _places(
+        agent_id="dispatch_info.agent_id.handle",
+        queue_id="dispatch_info.queue_id.handle",
+        stream_id="stream_id.handle",
+        dispatch_id="dispatch_info.dispatch_id",
+        lds_block_size="dispatch_info.group_segment_size",
+        **{
+            f"{what}_size_{axis}": f"dispatch_info.{what}_size.{axis}"
+            for what in ("workgroup", "grid")
+            for axis in _AXES
+        },
+    ),
+    "memory_copy": _places(
+        source_agent_id="src_agent_id.handle",
+        destination_agent_id="dst_agent_id.handle",
+        queue_id="queue_id.handle",
+        stream_id="stream_id.handle",
+        bytes="bytes",
+    ),
+    "memory_allocation": _places(agent_id="agent_id.handle", allocation_size="allocation_size", address="address"),
+}
+_CALL_PLACES = _places()
 
 
 def is_json(start: bytes) -> bool:
@@ -107,12 +222,12 @@ def read_json(path: str, reader: _core.DatabaseReader, store: _core.Store) -> Re
     rows = _Rows(reader)
     devices: dict[int, dict[str, Any]] = {}
     command, skipped = None, 0
-    for tool in tools:
-        one = _Tool(tool, rows)
-        skipped += one.read()
-        devices |= one.devices
-        command = command or one.command
-    report, metadata, _ = rows.finish(store, [devices[index] for index in sorted(devices)], "json")
+    for described in tools:
+        tool = _Tool(described)
+        skipped += tool.read(rows)
+        devices |= tool.devices
+        command = command or tool.command
+    report, metadata = rows.finish(store, [devices[index] for index in sorted(devices)], "json")
     if not report["events"]:
         raise ValueError("rocprofv3 recorded no kernels, API calls or ranges: use rocprofv3 --runtime-trace")
     if command:
@@ -123,166 +238,89 @@ def read_json(path: str, reader: _core.DatabaseReader, store: _core.Store) -> Re
 class _Tool:
     """The records of one process."""
 
-    def __init__(self, tool: Mapping[str, Any], rows: _Rows) -> None:
-        self._rows = rows
-        self._records = _mapping(tool.get("buffer_records"))
-        self._counted = _items(_mapping(tool.get("callback_records")).get("counter_collection"))
+    def __init__(self, tool: Mapping[str, Any]) -> None:
+        lists = tool.get("buffer_records")
+        self._lists = lists if isinstance(lists, dict) else {}
+        self._counted = _objects(_at(tool, ("callback_records", "counter_collection")))
         counters = tool.get("counters")
-        self._counters = {
-            _mapping(one.get("id")).get("handle"): one.get("name")
-            for one in map(_mapping, counters.values() if isinstance(counters, dict) else _items(counters))
-        }
-        metadata = _mapping(tool.get("metadata"))
-        self._pid = _integer(metadata.get("pid"))
-        command = metadata.get("command")
+        listed = list(counters.values()) if isinstance(counters, dict) else counters
+        self._counters = {_at(one, ("id", "handle")): one.get("name") for one in _objects(listed)}
+        self._pid = _integer(_at(tool, ("metadata", "pid")))
+        command = _at(tool, ("metadata", "command"))
         self.command = " ".join(map(str, command)) if isinstance(command, list) else command
-        strings = _mapping(tool.get("strings"))
-        self._kinds = [_mapping(one) for one in _items(strings.get("buffer_records"))]
-        self._messages = {one.get("key"): one.get("value") for one in map(_mapping, _items(strings.get("marker_api")))}
-        self._names = {symbol.get("kernel_id"): symbol for symbol in map(_mapping, _items(tool.get("kernel_symbols")))}
-        self.devices: dict[int, dict[str, Any]] = {}
-        self._agents: dict[Any, int] = {}
-        self._list_agents(_items(tool.get("agents")))
-        work = [*_items(self._records.get("kernel_dispatch")), *_items(self._records.get("memory_copy"))]
-        self._has_streams = any(_mapping(_mapping(record).get("stream_id")).get("handle") for record in work)
-
-    def _list_agents(self, agents: Iterable[object]) -> None:
-        for agent in map(_mapping, agents):
-            if agent.get("type") not in (2, "GPU"):
-                continue
-            index = len(self.devices)
-            self._agents[_mapping(agent.get("id")).get("handle")] = index
-            self.devices[index] = {**properties_of(agent, {}), "id": index}
-
-    def read(self) -> int:
-        """Add the records. Return how many were malformed."""
-        makers: dict[str, Callable[[Mapping[str, Any], str], tuple[str, Row]]] = {
-            "kernel_dispatch": self._kernel,
-            "memory_copy": self._copy,
-            "marker_api": self._marker,
-            "rccl_api": self._span,
-            "memory_allocation": self._memory,
+        self._operations = {
+            (kind, place): str(name)
+            for kind, one in enumerate(_objects(_at(tool, ("strings", "buffer_records"))))
+            for place, name in enumerate(_items(one.get("operations")))
         }
-        skipped = self._count()
-        for name, records in self._records.items():
-            make = makers.get(name) or (self._call if name.endswith("_api") else None)
-            if make is None:
-                continue
-            for record in _items(records):
-                try:
-                    kind, row = make(_mapping(record), name)
-                except (KeyError, TypeError, AttributeError):
-                    skipped += 1
-                    continue
-                self._rows.add(kind, row, name)
-        return skipped
+        self._messages = {one.get("key"): one.get("value") for one in _objects(_at(tool, ("strings", "marker_api")))}
+        self._symbols = {symbol.get("kernel_id"): symbol for symbol in _objects(tool.get("kernel_symbols"))}
+        agents = [agent for agent in _objects(tool.get("agents")) if agent.get("type") in (2, "GPU")]
+        self._agents = {_at(agent, ("id", "handle")): index for index, agent in enumerate(agents)}
+        self.devices = {index: {**properties_of(agent, {}), "id": index} for index, agent in enumerate(agents)}
 
-    def _count(self) -> int:
-        """Take the counters of kernels, and kernels that were only counted. Return how many were malformed."""
-        traced = {_dispatch_of(record) for record in map(_mapping, _items(self._records.get("kernel_dispatch")))}
-        skipped = 0
-        for counted in map(_mapping, self._counted):
-            dispatch = _mapping(counted.get("dispatch_data"))
-            try:
-                kind, row = self._kernel(dispatch, "")
-                start, end = int(dispatch["start_timestamp"]), int(dispatch["end_timestamp"])
-                for value in counted["records"]:
-                    name = self._counters.get(value["counter_id"]["handle"])
-                    self._rows.counters.append((row[3], str(name), start, end, float(value["value"])))
-            except (KeyError, TypeError, AttributeError, ValueError, OverflowError):
-                skipped += 1
-                continue
-            if _dispatch_of(dispatch) not in traced:
-                traced.add(_dispatch_of(dispatch))
-                self._rows.add(kind, row, "counter_collection")
-        return skipped
+    def read(self, rows: _Rows) -> int:
+        """Add the records. Return how many were malformed."""
+        work = [*_objects(self._lists.get("kernel_dispatch")), *_objects(self._lists.get("memory_copy"))]
+        has_streams = any(_at(record, ("stream_id", "handle")) for record in work)
+        rows.agents, rows.process, rows.stream = self._agents, self._pid, "stream_id" if has_streams else "queue_id"
+        lists = {name: records for name, records in self._lists.items() if name in _PLACES or name.endswith("_api")}
+        found = [(name, record) for name, records in lists.items() for record in _objects(records)]
+        found += [("", counted) for counted in self._counted]
+        return sum(not self._add(rows, name, record) for name, record in found)
 
-    def _times(self, record: Mapping[str, Any]) -> tuple[Any, Any, int | None]:
-        return record["start_timestamp"], record["end_timestamp"], self._pid
+    def _add(self, rows: _Rows, name: str, content: Mapping[str, Any]) -> bool:
+        """Add a record of a list, or what was counted for a kernel."""
+        try:
+            return rows.add(name, self._record(name, content)) if name else self._count(rows, content)
+        except (TypeError, ValueError):  # an id is an object or a list, or the device is unknown
+            return False
 
-    def _correlation(self, record: Mapping[str, Any]) -> Any:
-        return _mapping(record.get("correlation_id")).get("internal")
+    def _count(self, rows: _Rows, counted: Mapping[str, Any]) -> bool:
+        """Add a kernel that was counted, unless it was traced, and the values of its counters."""
+        record, values = self._record("kernel_dispatch", counted.get("dispatch_data")), counted.get("records")
+        added = isinstance(values, list) and rows.add_counted(record)
+        for value in _items(values):
+            counter = self._counters.get(_at(value, ("counter_id", "handle")))
+            added &= rows.add_value(record, counter, _at(value, ("value",)))
+        return added
 
-    def _stream(self, record: Mapping[str, Any], queue: object) -> Any:
-        """Return what distinguishes streams: the queue if the program used only the default stream, 0."""
-        return _mapping(record.get("stream_id") if self._has_streams else queue).get("handle")
-
-    def _operation(self, record: Mapping[str, Any]) -> str | None:
-        kind, operation = record.get("kind"), record.get("operation")
-        if not isinstance(kind, int) or not 0 <= kind < len(self._kinds):
-            return None
-        names = self._kinds[kind].get("operations")
-        known = isinstance(names, list) and isinstance(operation, int) and 0 <= operation < len(names)
-        return str(names[operation]) if known and isinstance(names, list) and isinstance(operation, int) else None
-
-    def _kernel(self, record: Mapping[str, Any], _: str) -> tuple[str, Row]:
-        info = record["dispatch_info"]
-        symbol = self._names.get(info["kernel_id"], {})
-        keys = ("formatted_kernel_name", "demangled_kernel_name", "truncated_kernel_name", "kernel_name")
-        name = next((symbol[key] for key in keys if symbol.get(key)), f"<kernel {info['kernel_id']}>")
-        block = [_mapping(info.get("workgroup_size")).get(axis) for axis in "xyz"]
-        grid = [_blocks(_mapping(info.get("grid_size")).get(axis), of) for axis, of in zip("xyz", block, strict=True)]
-        handle = info["agent_id"]["handle"]
-        launch = (info.get("group_segment_size"), symbol.get("arch_vgpr_count"), *block, *grid)
-        place = (self._agents.get(handle, 0), self._stream(record, info.get("queue_id")), self._correlation(record))
-        return "kernel", (*self._times(record), *place, str(name), *launch)
-
-    def _copy(self, record: Mapping[str, Any], _: str) -> tuple[str, Row]:
-        source = self._agents.get(record["src_agent_id"]["handle"])
-        target = self._agents.get(record["dst_agent_id"]["handle"])
-        direction = f"{'HOST' if source is None else 'DEVICE'}_TO_{'HOST' if target is None else 'DEVICE'}"
-        device = next((agent for agent in (target, source) if agent is not None), 0)
-        place = (device, self._stream(record, record.get("queue_id")), self._correlation(record))
-        return "copy", (*self._times(record), *place, record.get("bytes"), *_COPY_KINDS[direction])
-
-    def _memory(self, record: Mapping[str, Any], _: str) -> tuple[str, Row]:
-        device = self._agents.get(_mapping(record.get("agent_id")).get("handle"))
-        place = (record["start_timestamp"], self._pid, record.get("thread_id"), device, self._correlation(record))
-        address = _address(record.get("address"))
-        return "memory", (*place, record.get("allocation_size"), _change_of(self._operation(record)), address)
-
-    def _call(self, record: Mapping[str, Any], name: str) -> tuple[str, Row]:
-        text = self._operation(record) or f"<{name} {record.get('operation')}>"
-        return "call", (*self._times(record), record.get("thread_id"), self._correlation(record), text)
-
-    def _span(self, record: Mapping[str, Any], name: str) -> tuple[str, Row]:
-        text = self._operation(record) or f"<{name} {record.get('operation')}>"
-        return "span", (*self._times(record), record.get("thread_id"), text)
-
-    def _marker(self, record: Mapping[str, Any], name: str) -> tuple[str, Row]:
-        text = self._messages.get(self._correlation(record)) or self._operation(record) or f"<{name}>"
-        return "range", (*self._times(record), record.get("thread_id"), str(text))
+    def _record(self, name: str, content: object) -> Record:
+        """Return a record of a list with the names of CSV."""
+        record = {field: _at(content, place) for field, place in _PLACES.get(name, _CALL_PLACES).items()}
+        if name != "memory_allocation" and None in (record[field] for field in record if field.endswith("agent_id")):
+            raise ValueError("work without a device")
+        if name == "kernel_dispatch":
+            kernel = _at(content, ("dispatch_info", "kernel_id"))
+            symbol = self._symbols.get(kernel, {})
+            keys = ("formatted_kernel_name", "demangled_kernel_name", "truncated_kernel_name", "kernel_name")
+            record["kernel_name"] = next((symbol[key] for key in keys if symbol.get(key)), f"<kernel {kernel}>")
+            record["vgpr_count"] = symbol.get("arch_vgpr_count")
+        elif name == "memory_copy":
+            ends = (record["source_agent_id"] in self._agents, record["destination_agent_id"] in self._agents)
+            record["direction"] = "_TO_".join("DEVICE" if end else "HOST" for end in ends)
+        else:
+            operation = _at(content, ("operation",))
+            record["operation"] = self._operations.get((_at(content, ("kind",)), operation))
+            message = self._messages.get(record["correlation_id"]) if name == "marker_api" else None
+            record["function"] = str(message or record["operation"] or f"<{name} {operation}>")
+        return record
 
 
-def _dispatch_of(record: Mapping[str, Any]) -> object:
-    number = _mapping(record.get("dispatch_info")).get("dispatch_id")
-    return number if isinstance(number, int) else None
-
-
-def _change_of(operation: str | None) -> int | None:
-    """Return 0 for an allocation of memory, 1 for a free."""
-    return {"ALLOCATE": 0, "FREE": 1}.get((operation or "").rpartition("_")[2])
-
-
-def _address(value: object) -> int | None:
-    """Return an address: a number, a hexadecimal text, or an object that holds one."""
-    if isinstance(value, dict):
-        value = next(iter(value.values()), None)
-    if isinstance(value, str):
-        value = int(value, 16) if re.fullmatch(r"(0[xX])?[0-9a-fA-F]{1,16}", value) else None
-    return value if isinstance(value, int) and 0 < value < 1 << 63 else None
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+def _at(content: object, place: Sequence[str]) -> Any:
+    """Return what an object of JSON has at a place; None if it has nothing there."""
+    for name in place:
+        content = content.get(name) if isinstance(content, dict) else None
+    return content
 
 
 def _items(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _integer(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _objects(value: object) -> list[dict[str, Any]]:
+    """Return the objects of a list; another item is an empty object."""
+    return [item if isinstance(item, dict) else {} for item in _items(value)]
 
 
 # CSV ------------------------------------------------------------------------------------------------------------------
@@ -316,35 +354,38 @@ def read_csv(path: str, reader: _core.DatabaseReader, store: _core.Store) -> Res
     rows = _Rows(reader)
     folder, name = os.path.split(path)
     found = re.fullmatch(f"(.*)({_KERNELS}|{_COUNTERS})", name)
-    skipped = 0
-    devices: list[dict[str, Any]] = []
-    agents: dict[str, int] = {}
-    if found:
-        infos = list(_lines(os.path.join(folder, found[1] + _AGENTS)))
-        devices, agents = _csv_devices(infos)
+
+    def beside(end: str) -> Iterator[Record]:
+        return _lines(os.path.join(folder, found[1] + end)) if found else iter(())
+
+    devices, rows.agents = _csv_devices(beside(_AGENTS))
     kernels = list(_lines(path))
-    if not agents:
+    if not rows.agents:
         used = sorted({line.get("agent_id", "") for line in kernels}, key=_agent_number)
-        agents = {agent: index for index, agent in enumerate(used)}
-    seen: set[object] = set()
-    stream = "stream_id" if any(_number(line.get("stream_id")) for line in kernels) else "queue_id"
+        rows.agents = {agent: index for index, agent in enumerate(used)}
+    rows.stream = "stream_id" if any(_integer(line.get("stream_id")) for line in kernels) else "queue_id"
+    skipped = 0
     for line in kernels:
-        counted = "counter_name" in line and not _add_csv_counter(rows, line, agents)
-        skipped += counted or not _add_csv_kernel(rows, line, agents, seen, stream)
-    if found:
-        for kind in _TRACES:
-            for line in _lines(os.path.join(folder, f"{found[1]}{kind}_trace.csv")):
-                skipped += not _add_csv_line(rows, kind, line, agents)
-        if found[2] == _KERNELS:
-            for line in _lines(os.path.join(folder, found[1] + _COUNTERS)):
-                skipped += not _add_csv_counter(rows, line, agents)
-    report, metadata, _ = rows.finish(store, devices, "csv")
+        if "counter_name" in line:
+            skipped += not (_add_value(rows, line) and rows.add_counted(line))
+        else:
+            skipped += not rows.add("kernel_dispatch", line)
+    rows.stream = "stream_id"
+    for kind in _TRACES:
+        skipped += sum(not rows.add(kind, line) for line in beside(f"{kind}_trace.csv"))
+    if found and found[2] == _KERNELS:
+        skipped += sum(not _add_value(rows, line) for line in beside(_COUNTERS))
+    report, metadata = rows.finish(store, devices, "csv")
     if not report["events"]:
         raise ValueError("rocprofv3's trace of kernels has no rows")
     return report, metadata, [f"{skipped:,} lines were omitted because they are malformed"] if skipped else []
 
 
-def _lines(path: str) -> Iterator[dict[str, str]]:
+def _add_value(rows: _Rows, line: Record) -> bool:
+    return rows.add_value(line, line.get("counter_name"), line.get("counter_value"))
+
+
+def _lines(path: str) -> Iterator[Record]:
     """Yield the lines of a file as dicts with lower-case names; none if there is no such file."""
     csv.field_size_limit(max(csv.field_size_limit(), MOST_FIELD))
     try:
@@ -357,13 +398,13 @@ def _lines(path: str) -> Iterator[dict[str, str]]:
         raise ValueError(f"{os.path.basename(path)} is not valid CSV: {problem}") from None
 
 
-def _csv_devices(infos: list[dict[str, str]]) -> tuple[list[dict[str, Any]], dict[str, int]]:
+def _csv_devices(infos: Iterable[Record]) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Return the GPUs of a file of agents, and their indices by the ids that the other files use."""
     gpus = [info for info in infos if info.get("agent_type") == "GPU"]
     devices: list[dict[str, Any]] = []
     agents: dict[str, int] = {}
     for index, info in enumerate(gpus):
-        numbers = {key: _number(info.get(key)) for key in ("cu_count", "wave_front_size", "gfx_target_version")}
+        numbers = {key: _integer(info.get(key)) for key in ("cu_count", "wave_front_size", "gfx_target_version")}
         devices.append({**properties_of(numbers, info), "id": index})
         for key in ("node_id", "logical_node_id"):
             agents |= {text: index for text in (info.get(key, ""), f"Agent {info.get(key, '')}")}
@@ -373,73 +414,3 @@ def _csv_devices(infos: list[dict[str, str]]) -> tuple[list[dict[str, Any]], dic
 def _agent_number(agent: str) -> tuple[int, str]:
     digits = re.search(r"\d+$", agent)
     return int(digits[0]) if digits else 0, agent
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and re.fullmatch(r"-?\d{1,18}", text) else None
-
-
-def _add_csv_counter(rows: _Rows, line: Mapping[str, str], agents: Mapping[str, int]) -> bool:
-    start, end = (_number(line.get(f"{what}_timestamp")) for what in ("start", "end"))
-    try:
-        value = float(line.get("counter_value", ""))
-    except ValueError:
-        return False
-    if start is None or end is None:
-        return False
-    rows.counters.append((agents.get(line.get("agent_id", ""), 0), line.get("counter_name", ""), start, end, value))
-    return True
-
-
-def _add_csv_kernel(
-    rows: _Rows, line: Mapping[str, str], agents: Mapping[str, int], seen: set[object], stream: str
-) -> bool:
-    """Add a kernel; ``stream`` is the column that distinguishes streams.
-
-    A kernel that was counted has a line for each counter; ``seen`` keeps those that were added.
-    """
-
-    def number(*names: str) -> int | None:
-        return next((found for name in names if (found := _number(line.get(name))) is not None), None)
-
-    if number("start_timestamp") is None:
-        return False
-    if "counter_name" in line:
-        which = tuple(line.get(key) for key in ("agent_id", "process_id", "dispatch_id", "start_timestamp"))
-        if which in seen:
-            return True
-        seen.add(which)
-    block = [number(f"workgroup_size_{axis}") for axis in "xyz"]
-    grid = [_blocks(number(f"grid_size_{axis}"), of) for axis, of in zip("xyz", block, strict=True)]
-    place = (0, agents.get(line.get("agent_id", ""), 0), number(stream), number("correlation_id"))
-    launch = (number("lds_block_size", "group_segment_size"), number("vgpr_count"), *block, *grid)
-    times = number("start_timestamp"), number("end_timestamp")
-    rows.add("kernel", (*times, *place, line.get("kernel_name", ""), *launch), "kernel_dispatch")
-    return True
-
-
-def _add_csv_line(rows: _Rows, kind: str, line: Mapping[str, str], agents: Mapping[str, int]) -> bool:
-    times = _number(line.get("start_timestamp")), _number(line.get("end_timestamp"))
-    if times[0] is None:
-        return False
-    correlation = _number(line.get("correlation_id"))
-    thread, name = _number(line.get("thread_id")), line.get("function", "")
-    if kind == "memory_copy":
-        direction = line.get("direction", "").removeprefix("MEMORY_COPY_")
-        if direction not in _COPY_KINDS:
-            return False
-        ends = (agents.get(line.get(f"{end}_agent_id", "")) for end in ("destination", "source"))
-        device = next((agent for agent in ends if agent is not None), 0)
-        stream = _number(line.get("stream_id"))
-        rows.add("copy", (*times, 0, device, stream, correlation, None, *_COPY_KINDS[direction]), kind)
-    elif kind == "memory_allocation":
-        change, place = _change_of(line.get("operation")), agents.get(line.get("agent_id", ""))
-        if change is None:
-            return False
-        size, address = _number(line.get("allocation_size")), _address(line.get("address"))
-        rows.add("memory", (times[0], 0, thread, place, correlation, size, change, address), kind)
-    elif kind in ("marker_api", "rccl_api"):
-        rows.add("range" if kind == "marker_api" else "span", (*times, 0, thread, name), kind)
-    else:
-        rows.add("call", (*times, 0, thread, correlation, name), kind)
-    return True

@@ -42,9 +42,9 @@ def schedule(
     ValueError for ``active`` < 1, another argument < 0, or a step < 0. Warn if ``warmup`` is 0, because the first
     events of a cycle are then slow.
     """
-    wait, warmup, active = (_integer(n, v) for n, v in (("wait", wait), ("warmup", warmup), ("active", active)))
+    wait, warmup, active = _integer("wait", wait), _integer("warmup", warmup), _integer("active", active)
     repeat, skip_first = _integer("repeat", repeat), _integer("skip_first", skip_first)
-    skip_first_wait = _integer("skip_first_wait", skip_first_wait)
+    ahead = wait if _integer("skip_first_wait", skip_first_wait) else 0
     if min(wait, warmup, repeat, skip_first) < 0 or active < 1:
         raise ValueError(
             f"invalid schedule: wait={wait} (at least 0), warmup={warmup} (at least 0), active={active} (at least 1), "
@@ -53,7 +53,6 @@ def schedule(
     if warmup == 0:
         warn_user("Profiler won't be using warmup, this can skew profiler results")
     cycle = wait + warmup + active
-    ahead = wait if skip_first_wait else 0
 
     def action_of(step: int) -> ProfilerAction:
         if step < 0:

@@ -14,6 +14,7 @@ import tempfile
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from flopscope import _core
@@ -107,17 +108,14 @@ class StackSamples:
 _sampling: weakref.WeakSet[StackSamples] = weakref.WeakSet()
 
 
-def _for_each(act: Callable[[StackSamples], None]) -> Callable[[], None]:
-    def act_on_all() -> None:
-        for samples in list(_sampling):
-            act(samples)
-
-    return act_on_all
+def _for_each(act: Callable[[StackSamples], None]) -> None:
+    for samples in list(_sampling):
+        act(samples)
 
 
 os.register_at_fork(
-    before=_for_each(StackSamples._before_fork),
-    after_in_parent=_for_each(StackSamples._after_in_parent),
-    after_in_child=_for_each(StackSamples._after_in_child),
+    before=partial(_for_each, StackSamples._before_fork),
+    after_in_parent=partial(_for_each, StackSamples._after_in_parent),
+    after_in_child=partial(_for_each, StackSamples._after_in_child),
 )
-atexit.register(_for_each(StackSamples.stop))  # before the interpreter ends, as its thread needs the GIL
+atexit.register(_for_each, StackSamples.stop)  # before the interpreter ends, as its thread needs the GIL

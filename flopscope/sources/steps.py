@@ -49,8 +49,7 @@ class StepCounter:
         """End a step that the program marks."""
         if not self._marks:
             self._marks = True
-            if self.count:  # the optimizer's steps of the same iteration
-                self.count = 0
+            self.count = 0  # without the optimizer's steps of the same iteration
         self._end()
 
     def _end(self) -> None:

@@ -59,20 +59,34 @@ def after_cuda(torch: Any, act: Callable[[], object]) -> None:
     if torch.cuda.is_initialized():
         act()
         return
-    initialize, done = torch.cuda._lazy_init, threading.Event()
+    done = threading.Event()
 
-    @functools.wraps(initialize)
-    def _lazy_init() -> None:
-        initialize()
+    def once() -> None:
         if not done.is_set():
             done.set()
             act()
 
-    torch.cuda._lazy_init = _lazy_init
+    _after_init(torch, once)
 
 
 def when_used(torch: Any, act: Callable[[], object]) -> Callable[[], None]:
     """Call ``act`` as soon as torch has initialized CUDA or a module is called. Return a function that gives it up."""
+
+    def called(module: Any, inputs: Any) -> None:
+        act()
+
+    handle = torch.nn.modules.module.register_module_forward_pre_hook(called)
+    give_up_init = _after_init(torch, act)
+
+    def give_up() -> None:
+        handle.remove()
+        give_up_init()
+
+    return give_up
+
+
+def _after_init(torch: Any, act: Callable[[], object]) -> Callable[[], None]:
+    """Call ``act`` after each initialization of CUDA. Return a function that ends this."""
     initialize = torch.cuda._lazy_init
 
     @functools.wraps(initialize)
@@ -80,15 +94,9 @@ def when_used(torch: Any, act: Callable[[], object]) -> Callable[[], None]:
         initialize()
         act()
 
-    def called(module: Any, inputs: Any) -> None:
-        act()
-
-    handle = torch.nn.modules.module.register_module_forward_pre_hook(called)
-    torch.cuda._lazy_init = _lazy_init
-
     def give_up() -> None:
-        handle.remove()
         if torch.cuda._lazy_init is _lazy_init:
             torch.cuda._lazy_init = initialize
 
+    torch.cuda._lazy_init = _lazy_init
     return give_up

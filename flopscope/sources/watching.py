@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 import os
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 from flopscope import _core
 from flopscope.hardware.capture import may_evict, why_not_loaded
 from flopscope.sources.load import read
+from flopscope.support.imports import after_import, around
 from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
@@ -138,7 +138,8 @@ def _why_not_begun() -> str:
         return f"{problem}; end that client, or call watch_graphs() before it starts"
     if not _hooked:
         _hooked = True
-        _hook_captures()
+        for name, hook in _HOOKS.items():
+            after_import(name, hook)
     return ""
 
 
@@ -303,31 +304,15 @@ def _ended(graph: object) -> None:
 # Hooks ----------------------------------------------------------------------------------------------------------------
 
 
-def _wrap(owner: Any, begins: str, ends: str) -> None:
-    """Hook a class's methods that begin and end a capture."""
-    begin, end = getattr(owner, begins), getattr(owner, ends)
-
-    def begin_capture(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _began(self)
-        try:
-            return begin(self, *args, **kwargs)
-        except BaseException:
-            _ended(self)
-            raise
-
-    def end_capture(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return end(self, *args, **kwargs)
-        finally:
-            _ended(self)
-
-    begin_capture.__doc__, end_capture.__doc__ = begin.__doc__, end.__doc__
-    setattr(owner, begins, begin_capture)
-    setattr(owner, ends, end_capture)
-
-
 def _hook_torch(module: ModuleType) -> None:
-    _wrap(module.CUDAGraph, "capture_begin", "capture_end")
+    around(module.CUDAGraph, "capture_begin", before=_began, failed=_ended)
+    around(module.CUDAGraph, "capture_end", after=_ended)
+
+
+def _hook_cupy(module: ModuleType) -> None:
+    with contextlib.suppress(AttributeError, TypeError):  # a class of an extension cannot be changed
+        around(module.Stream, "begin_capture", before=_began, failed=_ended)
+        around(module.Stream, "end_capture", after=_ended)
 
 
 def _hook_torch_profiler(module: ModuleType) -> None:
@@ -335,34 +320,10 @@ def _hook_torch_profiler(module: ModuleType) -> None:
 
     Let profiles that record a GPU log which graphs are launched.
     """
-    owner = module.profile
-    if not hasattr(owner, "_prepare_trace"):
-        return
-    prepare, start, end = owner._prepare_trace, owner._start_trace, owner.__exit__
-
-    @functools.wraps(prepare)
-    def prepare_trace(self: Any) -> Any:
-        _prime(module)
-        return prepare(self)
-
-    @functools.wraps(start)
-    def start_trace(self: Any) -> Any:
-        if getattr(self, "use_device", None) == "cuda":
-            _launches.begin(self)
-        try:
-            return start(self)
-        except BaseException:
-            _launches.end(self)
-            raise
-
-    @functools.wraps(end)
-    def leave(self: Any, *problem: Any) -> Any:
-        try:
-            return end(self, *problem)
-        finally:
-            _launches.end(self)
-
-    owner._prepare_trace, owner._start_trace, owner.__exit__ = prepare_trace, start_trace, leave
+    if hasattr(module.profile, "_prepare_trace"):
+        around(module.profile, "_prepare_trace", before=lambda profile: _prime(module))
+        around(module.profile, "_start_trace", before=_launches.begin, failed=_launches.end)
+        around(module.profile, "__exit__", after=_launches.end)
 
 
 class _Launches:
@@ -373,7 +334,9 @@ class _Launches:
         self._lost = 0
 
     def begin(self, profile: Any) -> None:
-        """Log launches until ``profile`` ends or is collected."""
+        """Log launches until ``profile`` ends or is collected, if it records a GPU."""
+        if getattr(profile, "use_device", None) != "cuda":
+            return
         self._wanted_by = weakref.ref(profile, self._collected)
         self._lost = int(_core.watch_state()["launches_lost"])
         _core.watch_launches(True)
@@ -426,47 +389,8 @@ def _torch_uses_cuda() -> bool:
     return "torch.cuda.graphs" in sys.modules and bool(sys.modules["torch"].cuda.is_initialized())
 
 
-def _hook_cupy(module: ModuleType) -> None:
-    with contextlib.suppress(AttributeError, TypeError):  # a class of an extension cannot be changed
-        _wrap(module.Stream, "begin_capture", "end_capture")
-
-
 _HOOKS: dict[str, Callable[[ModuleType], None]] = {
     "torch.autograd.profiler": _hook_torch_profiler,
     "torch.cuda.graphs": _hook_torch,
     "cupy.cuda.stream": _hook_cupy,
 }
-
-
-def _hook_captures() -> None:
-    """Hook the libraries that are loaded, and the others when they are."""
-    for name, hook in _HOOKS.items():
-        if name in sys.modules:
-            hook(sys.modules[name])
-    sys.meta_path.insert(0, _Finder({*_HOOKS} - {*sys.modules}))
-
-
-class _Finder:
-    """Finds the modules to hook as the other finders do, and hooks them once they have run."""
-
-    def __init__(self, names: set[str]) -> None:
-        self._names = names
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Return the spec of a module to hook, with its loader wrapped; None for any other."""
-        if name not in self._names:
-            return None
-        from importlib import util
-
-        self._names.discard(name)
-        spec = util.find_spec(name)
-        if spec is None or spec.loader is None:
-            return spec
-        run = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            run(module)
-            _HOOKS[name](module)
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec

@@ -13,7 +13,7 @@ from flopscope import _core
 from flopscope.hardware.device import find_device, peaks_of_models
 from flopscope.hardware.model import Model, why_unknown
 from flopscope.hardware.peaks import Peaks
-from flopscope.sources.work_rules import amount, registered
+from flopscope.sources.work_rules import amount, registered, unit_named
 from flopscope.support.safe import printable, shown
 from flopscope.support.suggest import did_you_mean, suggesting
 
@@ -117,10 +117,7 @@ def roofline_time(
     """
     done = of if isinstance(of, Work) else Work(of, math.nan, math.nan, bytes, unit)
     flops, moved = amount("FLOPs", done.flops), amount("bytes", done.bytes)
-    chosen = unit or done.unit
-    if chosen is not None and chosen not in _core.compute_units:
-        raise ValueError(f"unit must be one of {', '.join(_core.compute_units)}, not {shown(chosen)}")
-    roof = _core.roof(flops, moved, chosen, _peaks_of(device).for_core())
+    roof = _core.roof(flops, moved, unit_named(unit or done.unit) or None, _peaks_of(device).for_core())
     return math.nan if math.isnan(flops + moved) else roof.least_ns / 1e3
 
 
@@ -130,20 +127,19 @@ def _peaks_of(device: str | None) -> Peaks:
         raise TypeError(f"device must be the name of a device, not {shown(device)}")
     if device is None or device == "cpu" or device.startswith("cuda"):
         here = find_device(device)
-        peaks = here.measured or here.datasheet_peaks
-        if peaks is None:
-            reason = "its peaks are not measured yet: run flopscope devices --measure"
-            raise ValueError(f"{here.name} has no peaks: {reason}")
-        return peaks
+        if peaks := here.measured or here.datasheet_peaks:
+            return peaks
+        reason = "its peaks are not measured yet: run flopscope devices --measure"
+        raise ValueError(f"{here.name} has no peaks: {reason}")
     model = Model(device)
-    found = peaks_of_models({device: model}, "datasheet").get(device)
-    if found is None:
-        known = [name for row in _core.datasheet() for name in row["names"]]
-        parts = [name for name in known if device.lower() in name.lower()]
-        hint = did_you_mean(device, parts or known) if device not in known else ""
-        reason = f"no datasheet row for {device!r}{hint}" if hint else why_unknown(model, here=False, measured=False)
-        raise ValueError(reason)
-    return found
+    if found := peaks_of_models({device: model}, "datasheet").get(device):
+        return found
+    known = [name for row in _core.datasheet() for name in row["names"]]
+    parts = [name for name in known if device.lower() in name.lower()]
+    hint = did_you_mean(device, parts or known) if device not in known else ""
+    raise ValueError(
+        f"no datasheet row for {device!r}{hint}" if hint else why_unknown(model, here=False, measured=False)
+    )
 
 
 def _why(name: str, found: dict[str, Any], dims: Sequence[Any]) -> str | None:
@@ -241,9 +237,8 @@ def _tensor(entry: Any, dtype: Any) -> tuple[list[int], str]:
 
 
 def _dims(shape: Any) -> list[int]:
-    if isinstance(shape, (str, bytes)) or not isinstance(shape, Sequence):
-        raise TypeError(f"a shape is a sequence of integers, not {shown(shape)}")
-    if not all(hasattr(size, "__index__") and not isinstance(size, bool) for size in shape):
+    listed = isinstance(shape, Sequence) and not isinstance(shape, (str, bytes))
+    if not listed or not all(hasattr(size, "__index__") and not isinstance(size, bool) for size in shape):
         raise TypeError(f"a shape is a sequence of integers, not {shown(shape)}")
     sizes = [operator.index(size) for size in shape]
     if min(sizes, default=0) < 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -12,9 +13,7 @@ from flopscope.support.safe import error_text, printable, shown
 from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
-__all__ = ["WorkCall", "amount", "register_work"]
-
-Shape: TypeAlias = tuple[int, ...]
+__all__ = ["WorkCall", "amount", "register_work", "registered", "unit_named"]
 
 NUMBERS = ("flops", "bytes_read", "bytes_written")
 UNIT = "unit"
@@ -104,10 +103,8 @@ def _item(text: str) -> Any:
     if text in ("True", "False"):
         return text == "True"
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(text)
-        except ValueError:
-            pass
     return text
 
 
@@ -120,17 +117,18 @@ def _value(text: str) -> Any:
 Launch: TypeAlias = tuple[tuple[int, int, int], tuple[int, int, int]]
 
 
+def _part(argument: Any, place: int) -> Any:
+    """Return the dtype (0), the shape (1) or the strides (2) of an argument, or a list of those of its tensors."""
+    if isinstance(argument, list):
+        return [tensor[place] for tensor in argument]
+    return argument[place] if isinstance(argument, tuple) else None
+
+
 def _call_of(name: str, arguments: list[Any], launch: Launch | None) -> WorkCall:
-    parts: list[list[Any]] = [[], [], []]  # dtypes, shapes, strides
-    for argument in arguments:
-        for place, part in enumerate(parts):
-            if isinstance(argument, tuple):
-                part.append(argument[place])
-            else:
-                part.append([tensor[place] for tensor in argument] if isinstance(argument, list) else None)
+    dtypes, shapes, strides = ([_part(argument, place) for argument in arguments] for place in range(3))
     values = [_value(argument) if isinstance(argument, str) else None for argument in arguments]
     grid, block = launch or (None, None)
-    return WorkCall(name, parts[1], parts[0], parts[2], values, grid, block)
+    return WorkCall(name, shapes, dtypes, strides, values, grid, block)
 
 
 def amount(label: str, value: Any) -> float:
@@ -158,7 +156,7 @@ def _checked(result: Any) -> tuple[float, float, float, str]:
     if isinstance(result, Mapping):
         if unknown := sorted(printable(str(key)) for key in set(result) - {*NUMBERS, UNIT}):
             raise ValueError(f"it returned the unknown keys {', '.join(unknown)}; use {', '.join((*NUMBERS, UNIT))}")
-        unit = _unit(result.get(UNIT))
+        unit = unit_named(result.get(UNIT))
         result = [result.get(label) for label in NUMBERS]
     if not isinstance(result, Sequence) or isinstance(result, str) or len(result) != len(NUMBERS):
         raise TypeError(f"it returned {shown(result)}, not {', '.join(NUMBERS)}")
@@ -166,7 +164,8 @@ def _checked(result: Any) -> tuple[float, float, float, str]:
     return flops, read, written, unit
 
 
-def _unit(name: Any) -> str:
+def unit_named(name: Any) -> str:
+    """Return the name of a compute unit; "" for None. Raise ValueError if there is no such unit."""
     if name is None:
         return ""
     known = _core.compute_units

@@ -1,20 +1,21 @@
-"""Acting as soon as a module has been imported, without importing it."""
+"""Acting as soon as a module has been imported, without importing it, and around the methods of its classes."""
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["after_import"]
+__all__ = ["after_import", "around"]
 
 Act = Callable[[ModuleType], object]
 
 
 def after_import(name: str, act: Act) -> None:
-    """Call ``act`` with a top-level module once its import has succeeded, at once if the module is imported already.
+    """Call ``act`` with a module once its import has succeeded, at once if the module is imported already.
 
     It is called on the thread of the import, before the importing code continues. An import that fails does not call
     it, and a later one does.
@@ -60,3 +61,30 @@ class _Watcher:
                 self._act(module)
 
         loader.exec_module = exec_module
+
+
+def around(
+    owner: Any,
+    name: str,
+    before: Callable[[Any], object] = id,
+    failed: Callable[[Any], object] = id,
+    after: Callable[[Any], object] = id,
+) -> None:
+    """Hook a method of a class: call functions of its object before a call, after one that failed, and after each.
+
+    ``id`` does nothing.
+    """
+    method = getattr(owner, name)
+
+    @functools.wraps(method)
+    def hooked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before(self)
+        try:
+            return method(self, *args, **kwargs)
+        except BaseException:
+            failed(self)
+            raise
+        finally:
+            after(self)
+
+    setattr(owner, name, hooked)

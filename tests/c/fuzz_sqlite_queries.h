@@ -153,53 +153,17 @@ static const fs_query asked[] = {
       FS_CELL_BLOCK_Y, FS_CELL_BLOCK_Z, FS_CELL_GRID_X, FS_CELL_GRID_Y,
       FS_CELL_GRID_Z}, 0, 0, {0}},
     {FS_ROW_COPY,
-     "SELECT t.\"start\", t.\"end\", t.\"dst_agent_id\", t.\"pid\", t.\"queue_id\", e.\"stack_id\", "
-     "t.\"size\", 1, 8, 2 FROM \"rocpd_memory_copy\" AS t LEFT JOIN \"rocpd_event\" AS e ON e.\"id\" = "
-     "t.\"event_id\" LEFT JOIN \"rocpd_info_agent\" AS a ON a.\"id\" = t.\"src_agent_id\" LEFT JOIN "
-     "\"rocpd_info_agent\" AS b ON b.\"id\" = t.\"dst_agent_id\" WHERE (a.\"type\" = 'CPU' AND b.type = "
-     "'GPU')",
+     "SELECT t.\"start\", t.\"end\", CASE b.\"type\" WHEN 'CPU' THEN t.src_agent_id ELSE "
+     "t.dst_agent_id END, t.\"pid\", t.\"queue_id\", e.\"stack_id\", t.\"size\", CASE a.\"type\" || b.type"
+     " WHEN 'CPUGPU' THEN 1 WHEN 'GPUCPU' THEN 2 WHEN 'GPUGPU' THEN 8 WHEN 'CPUCPU' THEN 9 END, "
+     "CASE b.\"type\" WHEN 'CPU' THEN 8 WHEN 'GPU' THEN 2 END, CASE a.\"type\" WHEN 'CPU' THEN 8 "
+     "WHEN 'GPU' THEN 2 END FROM \"rocpd_memory_copy\" AS t LEFT JOIN \"rocpd_event\" AS e ON e.\"id\""
+     " = t.\"event_id\" LEFT JOIN \"rocpd_info_agent\" AS a ON a.\"id\" = t.\"src_agent_id\" LEFT JOIN "
+     "\"rocpd_info_agent\" AS b ON b.\"id\" = t.\"dst_agent_id\"",
      NULL, 0, 0, 10, {
       FS_CELL_START, FS_CELL_END, FS_CELL_DEVICE, FS_CELL_PROCESS,
       FS_CELL_STREAM, FS_CELL_CORRELATION, FS_CELL_BYTES, FS_CELL_COPY_KIND,
-      FS_CELL_FROM, FS_CELL_TO}, 0, 0, {0}},
-    {FS_ROW_COPY,
-     "SELECT t.\"start\", t.\"end\", t.\"src_agent_id\", t.\"pid\", t.\"queue_id\", e.\"stack_id\", "
-     "t.\"size\", 2, 2, 8 FROM \"rocpd_memory_copy\" AS t LEFT JOIN \"rocpd_event\" AS e ON e.\"id\" = "
-     "t.\"event_id\" LEFT JOIN \"rocpd_info_agent\" AS a ON a.\"id\" = t.\"src_agent_id\" LEFT JOIN "
-     "\"rocpd_info_agent\" AS b ON b.\"id\" = t.\"dst_agent_id\" WHERE (a.\"type\" = 'GPU' AND b.type = "
-     "'CPU')",
-     NULL, 0, 0, 10, {
-      FS_CELL_START, FS_CELL_END, FS_CELL_DEVICE, FS_CELL_PROCESS,
-      FS_CELL_STREAM, FS_CELL_CORRELATION, FS_CELL_BYTES, FS_CELL_COPY_KIND,
-      FS_CELL_FROM, FS_CELL_TO}, 0, 0, {0}},
-    {FS_ROW_COPY,
-     "SELECT t.\"start\", t.\"end\", t.\"dst_agent_id\", t.\"pid\", t.\"queue_id\", e.\"stack_id\", "
-     "t.\"size\", 8, 2, 2 FROM \"rocpd_memory_copy\" AS t LEFT JOIN \"rocpd_event\" AS e ON e.\"id\" = "
-     "t.\"event_id\" LEFT JOIN \"rocpd_info_agent\" AS a ON a.\"id\" = t.\"src_agent_id\" LEFT JOIN "
-     "\"rocpd_info_agent\" AS b ON b.\"id\" = t.\"dst_agent_id\" WHERE (a.\"type\" = 'GPU' AND b.type = "
-     "'GPU')",
-     NULL, 0, 0, 10, {
-      FS_CELL_START, FS_CELL_END, FS_CELL_DEVICE, FS_CELL_PROCESS,
-      FS_CELL_STREAM, FS_CELL_CORRELATION, FS_CELL_BYTES, FS_CELL_COPY_KIND,
-      FS_CELL_FROM, FS_CELL_TO}, 0, 0, {0}},
-    {FS_ROW_COPY,
-     "SELECT t.\"start\", t.\"end\", t.\"src_agent_id\", t.\"pid\", t.\"queue_id\", e.\"stack_id\", "
-     "t.\"size\", 9, 8, 8 FROM \"rocpd_memory_copy\" AS t LEFT JOIN \"rocpd_event\" AS e ON e.\"id\" = "
-     "t.\"event_id\" LEFT JOIN \"rocpd_info_agent\" AS a ON a.\"id\" = t.\"src_agent_id\" LEFT JOIN "
-     "\"rocpd_info_agent\" AS b ON b.\"id\" = t.\"dst_agent_id\" WHERE (a.\"type\" = 'CPU' AND b.type = "
-     "'CPU')",
-     NULL, 0, 0, 10, {
-      FS_CELL_START, FS_CELL_END, FS_CELL_DEVICE, FS_CELL_PROCESS,
-      FS_CELL_STREAM, FS_CELL_CORRELATION, FS_CELL_BYTES, FS_CELL_COPY_KIND,
-      FS_CELL_FROM, FS_CELL_TO}, 0, 0, {0}},
-    {FS_ROW_COPY,
-     "SELECT t.\"start\", t.\"end\", t.\"dst_agent_id\", t.\"pid\", t.\"queue_id\", e.\"stack_id\", t.\"size\""
-     " FROM \"rocpd_memory_copy\" AS t LEFT JOIN \"rocpd_event\" AS e ON e.\"id\" = t.\"event_id\" LEFT "
-     "JOIN \"rocpd_info_agent\" AS a ON a.\"id\" = t.\"src_agent_id\" LEFT JOIN \"rocpd_info_agent\" AS "
-     "b ON b.\"id\" = t.\"dst_agent_id\" WHERE (a.\"type\" IS NULL OR b.type IS NULL)",
-     NULL, 0, 0, 7, {
-      FS_CELL_START, FS_CELL_END, FS_CELL_DEVICE, FS_CELL_PROCESS,
-      FS_CELL_STREAM, FS_CELL_CORRELATION, FS_CELL_BYTES}, 0, 0, {0}},
+      FS_CELL_TO, FS_CELL_FROM}, 0, 0, {0}},
     {FS_ROW_MEMORY,
      "SELECT t.\"start\", t.\"address\", t.\"pid\", t.\"tid\", e.\"stack_id\", t.\"size\", CASE t.\"type\" "
      "WHEN 'ALLOC' THEN 0 WHEN 'FREE' THEN 1 END, t.\"agent_id\" FROM \"rocpd_memory_allocate\" AS t"

@@ -92,8 +92,14 @@ def test_a_busy_machine_comes_first_and_no_cause_follows() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_names_lose_their_namespace_before_columns_go() -> None:
-    run = made({"key": "sin", "us": 85.0, "mb": 8.4, "share": 89.0}, ADD)
-    wide, narrow = (str(run.text(width=width)) for width in (100, 66))
-    assert "\nflopscope::sin " in wide and "FLOP/B" in wide
+@pytest.mark.parametrize("width", [80, 92, 100])
+def test_columns_give_way_to_names(width: int) -> None:
+    wide = {"key": "a_longer_name", "us": 85.0, "mb": 8.4, "share": 89.0}
+    text = str(made(wide, ADD).text(width=width))
+    assert "\nflopscope::a_longer_name " in text and ("FLOP/B" in text) == (width > 80)
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_names_lose_their_namespace_where_the_fewest_columns_do_not_fit() -> None:
+    narrow = str(made({"key": "sin", "us": 85.0, "mb": 8.4, "share": 89.0}, ADD).text(width=54))
     assert "\nsin " in narrow and "flopscope::" not in narrow and "…" not in narrow

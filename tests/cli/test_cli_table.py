@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from helpers import TRACES
 
-from flopscope.cli import bench, bench_torch
+from flopscope.cli import bench
 from flopscope.cli.program import main
 
 MS = 1000
@@ -316,10 +316,6 @@ def test_two_traces_are_compared(ranks: list[str], tmp_path: Path, capsys: pytes
 # bench --against torch ------------------------------------------------------------------------------------------------
 
 
-def test_torch_runs_the_same_steps() -> None:
-    assert list(bench_torch.OPS) == list(bench.OPS)
-
-
 def test_the_bench_is_compared_with_torch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     file = tmp_path / "out.json"
@@ -340,4 +336,4 @@ def test_a_missing_torch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match="--against torch needs torch: pip install torch"):
-        bench_torch.run("cpu", "float32", 4, ["add"], 1)
+        bench.run_in_torch("cpu", "float32", 4, ["add"], 1)

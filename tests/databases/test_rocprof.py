@@ -198,9 +198,11 @@ def test_malformed_lines_and_records_are_counted(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="2 lines were omitted|3 lines were omitted"):
         assert GEMM in device_rows(fs.load_trace(path))
     content = json.loads(rocprof_json(tmp_path / "x.json").read_text())
-    content["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"] += [{}, None, {"dispatch_info": 3}]
+    kernels = content["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"]
+    of_a_list = {**kernels[0], "dispatch_info": {**kernels[0]["dispatch_info"], "kernel_id": [1]}}
+    kernels += [{}, None, {"dispatch_info": 3}, {**kernels[0], "dispatch_info": 3}, of_a_list]
     (tmp_path / "x.json").write_text(json.dumps(content))
-    with pytest.warns(UserWarning, match="3 records were omitted because they are malformed"):
+    with pytest.warns(UserWarning, match="5 records were omitted because they are malformed"):
         assert GEMM in device_rows(fs.load_trace(tmp_path / "x.json"))
 
 

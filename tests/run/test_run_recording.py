@@ -494,7 +494,12 @@ def test_without_shapes_the_first_line_says_what_is_missing(tmp_path: Path) -> N
 def test_outputs_choose_the_first_free_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     outputs = Outputs(argparse.Namespace(output=None, no_report=False, trace=None), "a.b")
-    with pytest.raises(KeyboardInterrupt), outputs.report_to_write() as path:
-        assert path == str(tmp_path / "a.b.report.html")
-        raise KeyboardInterrupt
+
+    class Interrupted:
+        def write_report(self, path: str, title: str) -> None:
+            assert (path, title) == (str(tmp_path / "a.b.report.html"), "a title")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        outputs.write_report(Interrupted(), "a title")
     assert not list(tmp_path.iterdir())

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flopscope as fs
-from flopscope.sources import compression, load
+from flopscope.sources import compression, feed, load
 
 zstandard = pytest.importorskip("zstandard")
 
@@ -145,6 +145,19 @@ def test_a_member_may_end_anywhere_in_a_read(
     first = compress(RAW[:999])
     monkeypatch.setattr(compression, "CHUNK", len(first) + edge)
     assert rows(first + compress(RAW[999:])) == rows(RAW)
+
+
+@pytest.mark.parametrize("compress", [packed, gzip.compress], ids=["zstandard", "gzip"])
+def test_text_of_many_batches_is_read_ahead(
+    compress: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compression, "PIECE", 50)
+    monkeypatch.setattr(compression, "CHUNK", 20)
+    monkeypatch.setattr(feed, "BATCH", 100)
+    assert rows(compress(RAW)) == rows(RAW)
+    monkeypatch.setattr(load._Problems, "check_size", lambda self, size, packed=None: 1 // (size < 500))
+    with pytest.raises(ZeroDivisionError):
+        fs.load_trace(compress(RAW))
 
 
 def test_a_named_pipe_is_read(tmp_path: Path) -> None:
