@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from flopscope.support.units import count_of, percent_text, short_time_text
+from flopscope.support.units import percent_text, plural, short_time_text
 
 __all__ = ["first_apart", "notes_of"]
 
@@ -53,7 +53,7 @@ def _apart(names: Sequence[str], times: Sequence[float]) -> list[str]:
     ratio = f"{max(times[: len(names)]) / statistics.median(later):.3g} times as long as the median of the others"
     one = len(names) == 1
     first = f"{names[0]} took {ratio} and is" if one else f"{names[0]} to {names[-1]} took up to {ratio} and are"
-    return [f"Times of a step are means of {count_of(len(later), 'step')}: {first} left out."]
+    return [f"Times of a step are means of {plural(len(later), 'step')}: {first} left out."]
 
 
 def _heavy(names: Sequence[str], times: Sequence[float]) -> list[str]:
@@ -66,7 +66,7 @@ def _heavy(names: Sequence[str], times: Sequence[float]) -> list[str]:
     named = ", ".join(f"{names[place]} ({short_time_text(times[place])})" for place in places[:2])
     more = "…" if len(places) > 2 else ""
     return [
-        f"Times of a step are means, {percent_text(100 * share)} of them from {count_of(len(places), 'long step')}: "
+        f"Times of a step are means, {percent_text(100 * share)} of them from {plural(len(places), 'long step')}: "
         f"{named}{more}; the median step takes {short_time_text(median)}. A schedule or flopscope run --steps records "
         "steps of one kind."
     ]

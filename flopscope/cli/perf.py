@@ -93,6 +93,7 @@ def _some(texts: Sequence[str], gap: str = ", ") -> str:
 def _list(options: argparse.Namespace) -> None:
     from flopscope.perf import columns, history, runs
     from flopscope.support.columns import aligned_line, column_widths
+    from flopscope.support.cutting import cut_end
 
     storage = _storage(options)
     stored, skipped = history.runs_in(storage)
@@ -111,9 +112,9 @@ def _list(options: argparse.Namespace) -> None:
             widths[0] = max(8, widths[0] - max(0, sum(widths) + 10 - columns.terminal_width()))
             _say(machine)
             for cells in (head, *lines):
-                cells[0] = columns.shortened(cells[0], widths[0], at_end=True)
+                cells[0] = cut_end(cells[0], widths[0])
                 line = aligned_line(cells, widths, "<<<>><").rstrip()
-                print(columns.shortened(line, columns.terminal_width(), at_end=True))
+                print(cut_end(line, columns.terminal_width()))
     _print_skipped(skipped)
 
 

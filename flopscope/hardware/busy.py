@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from flopscope.hardware.nvml import find_gpu
 
 if TYPE_CHECKING:
     from flopscope.hardware.device import Device
@@ -92,9 +93,7 @@ def _gpu_share(uuid: str) -> float | None:
     use the GPU, query again after a pause in which this process was idle.
     """
     try:
-        nvml: Any = importlib.import_module("pynvml")
-        nvml.nvmlInit()
-        device = nvml.nvmlDeviceGetHandleByUUID(uuid)
+        nvml, device = find_gpu(uuid)
         if _used_by_others(nvml, device, time.time() - 1) == 0:
             return 0.0
         time.sleep(QUIET_SECONDS)

@@ -7,18 +7,17 @@ of the clock, affects one round but not the result.
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from flopscope import _core
 from flopscope.hardware.busy import busy_meter, load_average
 from flopscope.hardware.peaks import Peaks, best, drop_useless_units, slowdown, versions_of
+from flopscope.support.memory import available_memory
 from flopscope.support.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -27,12 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Measurement", "free_bytes"]
 
 MIB = 1 << 20
-
-
-class _Core(Protocol):
-    """The part of the C binding that this module uses."""
-
-    def probe(self, device: str, what: str, dtype: str, amount: int, /) -> tuple[float, float]: ...
 
 
 @dataclass(frozen=True)
@@ -96,8 +89,8 @@ class _Series:
 class Measurement:
     """A measurement of the peaks of one device, made by ``run()``."""
 
-    def __init__(self, core: _Core, device: Device) -> None:
-        self.core, self.device, self.plan = core, device, PLANS[device.kind]
+    def __init__(self, device: Device) -> None:
+        self.device, self.plan = device, PLANS[device.kind]
         self.series: dict[str, list[_Series]] = {}
         self.missing: dict[str, Exception] = {}
 
@@ -181,7 +174,7 @@ class Measurement:
         return short | (products if products <= set(self.missing) else set())
 
     def _probe(self, what: str, dtype: str, amount: int) -> tuple[float, float]:
-        return self.core.probe(str(self.device), what, dtype, amount)
+        return _core.probe(str(self.device), what, dtype, amount)
 
     def _sustained(self, what: str, dtype: str, amount: int) -> float:
         """Return the amount per second: the median of the fastest half of the samples."""
@@ -251,19 +244,8 @@ def free_bytes(device: Device) -> int:
     because querying the driver for its free memory would itself use some."""
     if device.kind == "cuda":
         return int(device.properties["memory_bytes"]) // 8
-    with suppress(OSError):
-        match = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"))
-        if match:
-            return min(int(match[1]) * 1024, _free_in_container())
-    return 1024 * MIB
-
-
-def _free_in_container(folder: str = "/sys/fs/cgroup") -> int:
-    """Return the free bytes of this process's control group; a very large number without a limit or with version 1."""
-    with suppress(OSError, ValueError):
-        limit, used = (int(Path(folder, f"memory.{name}").read_text(encoding="ascii")) for name in ("max", "current"))
-        return max(limit - used, MIB)
-    return 1 << 62
+    free = available_memory()
+    return 1024 * MIB if free is None else max(free, MIB)
 
 
 def _buffer_bytes(device: Device) -> int:

@@ -215,14 +215,9 @@ def cache_key(device: Device) -> dict[str, Any]:
 
 
 def cache_folder() -> Path:
-    override = os.environ.get("FLOPSCOPE_CACHE_DIR")
-    if override:
-        return Path(override)
-    with suppress(ImportError):
-        from platformdirs import user_cache_dir
+    from platformdirs import user_cache_dir
 
-        return Path(user_cache_dir("flopscope"))
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flopscope"
+    return Path(os.environ.get("FLOPSCOPE_CACHE_DIR") or user_cache_dir("flopscope"))
 
 
 def cache_file(key: Mapping[str, Any]) -> Path:

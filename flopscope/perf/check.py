@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -16,9 +16,11 @@ from flopscope.perf.explain import explain
 from flopscope.perf.kernels import Seen, Unseen, look
 from flopscope.perf.limits import LimitError, LimitResult, PerfFailure
 from flopscope.perf.lock import alone
+from flopscope.perf.runs import Run
 from flopscope.perf.store import Median
 from flopscope.support.safe import printable
 from flopscope.support.units import significant_text
+from flopscope.timing.stage import name_of
 
 __all__ = ["Check", "Perf", "Settings"]
 
@@ -39,8 +41,8 @@ class Settings:
     """Name of the stored run to compare with; "": none."""
     ratio: float = 1.05
     """Maximum ratio of a median to the stored one."""
-    stored: Mapping[str, Any] = field(default_factory=dict)
-    """The stored run, as returned by store.load."""
+    stored: Run | None = None
+    """The stored run."""
     write_line: Callable[[str], object] | None = None
     """Writes a line to the terminal while tests run."""
 
@@ -53,9 +55,7 @@ class Perf:
         self.passed = False  # whether the test function has passed
         self._test = item.nodeid
         self._params = _params_of(item)
-        self._marked = marker.limits_of(item)
-        for name, arguments in self._marked.items():
-            marker.require(Check, name, arguments)
+        self._marked = marker.limits_of(item, Check)
         self._checks: list[Check] = []
 
     def __call__(self, fn: Callable[..., Any], *args: Any, **options: Any) -> Check:
@@ -69,8 +69,8 @@ class Perf:
         check = Check(self.settings, fn, args, options)
         key = f"{self._test}#{len(self._checks)}"
         self._checks.append(check)
-        for name, arguments in self._marked.items():
-            marker.apply(check, name, arguments)
+        for name, (in_order, by_name) in self._marked.items():
+            getattr(check, name)(*in_order, **by_name)
         if self.settings.compare:
             check._no_slower_than_stored(key)
         return check
@@ -100,7 +100,7 @@ class Check:
         self._fn, self._args, self._options = fn, args, dict(options)
         self._results: list[LimitResult] = []
         self._ratio_to_stored: float | None = None
-        self.name = _name_of(fn)
+        self.name = name_of(fn)
         self.measurement = self._measure(1)
         """The flopscope.Measurement; the last one if a limit was unclear."""
 
@@ -119,7 +119,8 @@ class Check:
         limits.require_bounds(kinds)
         actual = limits.check_bound(self.measurement)
         verdict: limits.Verdict = "passed" if actual in kinds else "failed"
-        limit, found, call = f"bound by {' or '.join(kinds)}", f"bound by {actual}", f"bound({_quoted(kinds)})"
+        limit, found = f"bound by {' or '.join(kinds)}", f"bound by {actual}"
+        call = f"bound({', '.join(map(repr, kinds))})"
         return self._settle(LimitResult(limit, found, verdict, call=call))
 
     def no_slower_than(self, other: Callable[..., Any], *args: Any, ratio: float = 1.05) -> Check:
@@ -137,7 +138,7 @@ class Check:
         def theirs() -> Any:
             return other(*(args or self._args))
 
-        name = _name_of(other)
+        name = name_of(other)
         margin = max(ratio, 1 / ratio) - 1 if ratio > 0 else 0.0  # rounds continue until the limit is on one side
         for times in (1.0, *LONGER):
             with alone(self._settings.write_line):
@@ -275,7 +276,8 @@ class Check:
             pytest.skip(f"{limit} needs records of the device's activity: {reason}")
 
     def _no_slower_than_stored(self, key: str) -> None:
-        stored = store.median_of(self._settings.stored, key, store.device_of(self.measurement))
+        run = self._settings.stored
+        stored = None if run is None else run.median_of(key, store.device_of(self.measurement))
         if stored is None:
             return  # reported in the summary
 
@@ -332,10 +334,6 @@ def _longer(function: Callable[..., Any], options: Mapping[str, Any], times: flo
     return longer | ({"spread": longer["spread"] / times} if "spread" in longer else {})
 
 
-def _quoted(words: Iterable[str]) -> str:
-    return ", ".join(map(repr, words))
-
-
 def _params_of(item: pytest.Item) -> dict[str, str]:
     """Return the parameters of a test as texts: of other values than numbers and texts, the name or the type."""
     params = getattr(getattr(item, "callspec", None), "params", {})
@@ -345,7 +343,3 @@ def _params_of(item: pytest.Item) -> dict[str, str]:
 def _text_of(value: Any) -> str:
     plain = value is None or isinstance(value, (str, int, float, complex))
     return str(value) if plain else str(getattr(value, "__name__", None) or type(value).__name__)
-
-
-def _name_of(fn: Callable[..., Any]) -> str:
-    return printable(str(getattr(fn, "__name__", None) or type(fn).__name__))

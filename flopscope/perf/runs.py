@@ -79,6 +79,11 @@ class Run:
     label: str
     """The name of the file without its suffix: "0003_base"."""
 
+    def median_of(self, key: str, device: str) -> Median | None:
+        """Return the median of a measurement on a device, with NaN for missing numbers; None if the run lacks it."""
+        entry = self.entries.get(key)
+        return None if entry is None or entry.conditions[0] != device else entry.median
+
     @property
     def failed(self) -> list[str]:
         """The tests that failed."""

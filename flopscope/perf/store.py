@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flopscope.support.files import MAX_BYTES, read_json, replacing
+from flopscope.support.files import MAX_BYTES, finite, read_json, replacing
 from flopscope.support.safe import printable, shown
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "differences",
     "fingerprint",
     "load",
-    "median_of",
     "ratio_of",
     "write",
 ]
@@ -106,9 +104,9 @@ def _shown(value: Any) -> str:
     return shown(value)[:SHOWN]
 
 
-def check_machines(name: str, stored: Mapping[str, Any]) -> None:
+def check_machines(name: str, machines: Mapping[str, Mapping[str, Any]]) -> None:
     """Raise ValueError, naming the differences, unless the run was stored on devices equal to those of this machine."""
-    for device, theirs in stored["machines"].items():
+    for device, theirs in machines.items():
         ours = fingerprint(device)
         if not ours:
             label = f"{printable(device)[:SHOWN]}, {printable(str(theirs.get('name')))[:SHOWN]}"
@@ -133,7 +131,6 @@ def content_of(records: Iterable[Mapping[str, Any]], root: Path) -> dict[str, An
     """
     from flopscope.perf.facts import commit_of
     from flopscope.support.package import VERSION
-    from flopscope.timing.measurement import plain
 
     measured = [dict(record) for record in records]
     machines = {record["device"]: record.pop("machine") for record in measured}
@@ -141,7 +138,7 @@ def content_of(records: Iterable[Mapping[str, Any]], root: Path) -> dict[str, An
     for record in measured:
         versions |= record.pop("versions")
     content = {"format": FORMAT, "flopscope": VERSION, "when": _now(), "commit": commit_of(root), "versions": versions}
-    return plain({**content, "machines": machines, "measurements": measured})  # type: ignore[no-any-return]
+    return finite({**content, "machines": machines, "measurements": measured})  # type: ignore[no-any-return]
 
 
 def write(file: Path, content: Mapping[str, Any]) -> list[str]:
@@ -177,16 +174,6 @@ def fingerprint(device: str) -> dict[str, Any]:
         return {}
     facts = {**here.properties, "name": here.name}
     return {key: facts[key] for key in SAME if key in facts}
-
-
-def median_of(stored: Mapping[str, Any], key: str, device: str) -> Median | None:
-    """Return a median of a stored run, with NaN for missing numbers; None if the run does not have it."""
-    record = stored["measurements"].get(key)
-    if record is None or record["device"] != device:
-        return None
-    times = record["measurement"]
-    low, high = times.get("ci") or (None, None)
-    return Median(*(math.nan if time is None else float(time) for time in (times.get("median"), low, high)))
 
 
 def ratio_of(new: Median, old: Median) -> Median:

@@ -11,7 +11,7 @@ from flopscope.answers.analysis import PARTS
 from flopscope.ranks.stragglers import LEGEND, with_error
 from flopscope.support.columns import Rows
 from flopscope.support.safe import printable
-from flopscope.support.units import bytes_text, count_of, percent_text, short_time_text, tenths_text
+from flopscope.support.units import bytes_text, percent_text, plural, short_time_text, tenths_text
 
 if TYPE_CHECKING:
     from flopscope.ranks.ranks import Ranks
@@ -48,9 +48,9 @@ def _step(ranks: Ranks) -> list[str]:
     work = ranks._work
     if not np.isfinite(work.total).any():
         return []
-    head = count_of(len(ranks), "rank")
+    head = plural(len(ranks), "rank")
     if work.has_steps:
-        lines = [f"{head}, {count_of(len(work.steps), 'step')}; median over ranks and steps:"]
+        lines = [f"{head}, {plural(len(work.steps), 'step')}; median over ranks and steps:"]
     else:
         lines = [f"{head}, no steps in common; median over ranks:"]
     total = work.step_time

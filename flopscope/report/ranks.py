@@ -13,7 +13,7 @@ import numpy.typing as npt
 from flopscope.answers.analysis import PARTS
 from flopscope.report.encode import Columns
 from flopscope.report.page import Page
-from flopscope.support.units import count_of, short_time_text
+from flopscope.support.units import plural, short_time_text
 from flopscope.views.waterfall import LOOKS
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def ranks_page(facts: RankFacts, title: str | None = None) -> Page:
 def add_ranks(page: Page, facts: RankFacts, title: str | None = None) -> None:
     """Add the ranks to a page, which is then about them: its title and the sentences that it begins with."""
     models = dict.fromkeys(model for model in facts.devices if model)
-    count = count_of(len(facts.ranks), "rank")
+    count = plural(len(facts.ranks), "rank")
     page.title = title or count
     page.subtitle = " · ".join([*([count] if title else []), *models])
     page.headline, page.lead = facts.verdict, _time_sentence(facts)

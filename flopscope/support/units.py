@@ -72,11 +72,6 @@ def plural(count: float, singular: str, plural: str | None = None) -> str:
     return f"{number} {singular if count == 1 else plural or singular + 's'}"
 
 
-def count_of(number: int, what: str) -> str:
-    """Format a number of things: ``1 rank``, ``1,024 ranks``."""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
-
-
 def si_text(value: float, unit: str, digits: int = 4, prefixes: str = "TGMk ") -> str:
     """A quantity with an SI prefix and significant digits: ``4.652 TB/s``, ``2,500 TFLOP/s``.
 

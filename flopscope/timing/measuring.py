@@ -15,10 +15,10 @@ from flopscope.hardware.energy import EnergyMeter
 from flopscope.hardware.model import Model, why_unknown
 from flopscope.support.progress import time_bar
 from flopscope.support.suggest import suggesting
-from flopscope.timing.counting import Counts, count_call, cupti_stays
+from flopscope.timing.counting import count_call, cupti_stays
 from flopscope.timing.distribution import describe, median
 from flopscope.timing.measurement import Measurement, Shares
-from flopscope.timing.sampling import Rule, Series, collect, no_collector, warm_up
+from flopscope.timing.sampling import Rule, Series, collect, no_collector
 from flopscope.timing.stage import Stage, name_of, prepare, require_callable
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["measure"]
 
-WARM_UP_SECONDS = {"cpu": 0.01, "cuda": 0.015}  # minimum, for clocks to rise and caches to fill
-WARM_UP_SHARE = 0.3  # maximum, as a share of max_time
 DRIFT, MIN_HALF = 1.1, 5  # reported ratio of the medians of the two halves, and the minimum length of a half
 SIDE_SHARE, SIDE_SPREAD = 0.1, 0.01  # for other_cache: the share of max_time, and the spread
 
@@ -78,7 +76,7 @@ def measure(
     Raises ValueError for invalid options or a call that uses several devices, RuntimeError if nothing is launched on
     the device, a profile is in progress or CUDA fails, and TypeError if fn is not callable or returns a coroutine.
     """
-    _check(flops=flops, bytes=bytes, spread=spread, min_time=min_time, max_time=max_time)
+    require_numbers(flops=flops, bytes=bytes, spread=spread, min_time=min_time, max_time=max_time)
     _check_names(peaks, unit, flops)
     check_counters(counters, None)
     require_callable(fn)
@@ -86,7 +84,7 @@ def measure(
     with cupti_stays(counters):
         stage = prepare([call], args, device, cache, timer)
         look = stage.looks[0]
-        done = _stated(look.flops, flops), _stated(look.bytes, bytes)
+        done = (look.flops if flops is None else float(flops), look.bytes if bytes is None else float(bytes))
         known = {} if all(map(math.isnan, done)) else _peaks(stage, peaks)
         stated = (*done, unit if flops is not None else look.unit) if flops is not None or bytes is not None else None
         roofs = _roofs(stage, stated, known)
@@ -97,13 +95,9 @@ def measure(
         if bytes is None:
             extras |= {"bytes_read": look.bytes_read, "bytes_written": look.bytes_written}
         if counters:
-            extras["counters"] = _counted(stage, call, unit or look.unit, counters == "require")
+            with no_collector():
+                extras["counters"] = count_call(stage, call, unit or look.unit, counters == "require")
         return _result(name_of(fn), stage, series, done, roofs, peaks, extras)
-
-
-def _counted(stage: Stage, call: Callable[[], Any], unit: str | None, require: bool) -> Counts:
-    with no_collector():
-        return count_call(stage, call, unit, require)
 
 
 def _sample(
@@ -112,14 +106,13 @@ def _sample(
     """Return the samples, and the fields of the Measurement that do not come from them."""
     if stage.device.kind == "cpu":
         clock = stage.clock([call], stage.cold)
-        per_call = warm_up(clock, 0, *_warming(stage, rule), stage.watch)
-        clock.settle([per_call])
+        (per_call,) = stage.warm_up(clock, rule.max_time)
         series = collect(clock, rule, per_call * clock.batches[0], watch=stage.watch)
         return series, {"batch": clock.batches[0]}
     extras: dict[str, Any] = {"kernels": stage.looks[0].kernels}
     with stage.recording():
         clock = stage.clock([_with_copies(stage, fn, args) if stage.cold else call], stage.cold)
-        per_call = warm_up(clock, 0, *_warming(stage, rule), stage.watch)
+        (per_call,) = stage.warm_up(clock, rule.max_time)
         meter = EnergyMeter(str(stage.device.properties["uuid"]))
         series = _collect_on_cuda(stage, clock, rule, per_call)
         extras |= _energy(meter, series)
@@ -171,11 +164,6 @@ def _notes_of(times: Sequence[float]) -> list[str]:
         f"the second half of the samples took {ratio:.2f} times as long as the first: the work changes from call to "
         "call, or the speed of the machine changed"
     ]
-
-
-def _warming(stage: Stage, rule: Rule) -> tuple[float, float]:
-    """Return the minimum and the maximum warm-up time in seconds."""
-    return min(WARM_UP_SECONDS[stage.device.kind], rule.max_time), WARM_UP_SHARE * rule.max_time
 
 
 def _collect_on_cuda(stage: Stage, clock: CudaClock, rule: Rule, per_call: float) -> Series:
@@ -287,11 +275,7 @@ def _result(
     )
 
 
-def _stated(recorded: float, declared: float | None) -> float:
-    return recorded if declared is None else float(declared)
-
-
-def _check(**numbers: float | None) -> None:
+def require_numbers(**numbers: float | None) -> None:
     for name, number in numbers.items():
         if number is None:
             continue

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from flopscope import _core
 from flopscope.hardware import capture
+from flopscope.hardware.nvml import SmClock
 from flopscope.support.safe import printable
 from flopscope.timing.look import Look, call_under_profiler, notes_of
+from flopscope.timing.sampling import warm_up
 
 if TYPE_CHECKING:
     from flopscope.hardware.device import Device
@@ -23,6 +25,8 @@ __all__ = ["MemoryWatch", "Stage", "name_of", "prepare", "require_callable"]
 
 _T = TypeVar("_T")
 MIB = 1 << 20
+WARM_UP_SECONDS = {"cpu": 0.01, "cuda": 0.015}  # minimum, for clocks to rise and caches to fill
+WARM_UP_SHARE = 0.3  # maximum of all functions, as a share of max_time
 THROTTLED = 0.75  # share of the device's clock below which a sample is discarded; NVBench uses the same limit
 
 
@@ -59,6 +63,15 @@ class Stage:
                 yield
             finally:
                 self.records = None
+
+    def warm_up(self, clock: Any, max_time: float) -> list[float]:
+        """Warm up the functions of a clock, and choose its batches on a CPU. Return the seconds per call of each."""
+        shortest = min(WARM_UP_SECONDS[self.device.kind], max_time)
+        longest = WARM_UP_SHARE * max_time / len(self.looks)
+        per_call = [warm_up(clock, which, shortest, longest, self.watch) for which in range(len(self.looks))]
+        if self.device.kind == "cpu":
+            clock.settle(per_call)
+        return per_call
 
     def call_between_samples(self, look: Callable[[], object]) -> None:
         """Call this function as well whenever the watch is called."""
@@ -149,8 +162,6 @@ def require_callable(fn: Any) -> None:
 
 
 def _on_cuda(where: Device, looks: list[Look], cache: str | None, timer: capture.Timer, notes: list[str]) -> Stage:
-    from flopscope.timing.nvml import SmClock
-
     clock = SmClock(str(where.properties["uuid"]))
     if clock.missing:
         notes.append(clock.missing)
