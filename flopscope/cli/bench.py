@@ -12,7 +12,8 @@ from typing import Any
 
 from flopscope import _core
 from flopscope.hardware.busy import busy_meter, load_average, why_busy
-from flopscope.hardware.device import Device, find_device, free_bytes, measure_peaks
+from flopscope.hardware.device import Device, find_device, measure_peaks
+from flopscope.hardware.peak_timing import free_bytes
 from flopscope.hardware.peaks import Peaks
 from flopscope.results.profile import profile
 from flopscope.results.table import EventRow, EventTable

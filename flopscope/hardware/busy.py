@@ -13,8 +13,6 @@ from flopscope.hardware.nvml import find_gpu
 if TYPE_CHECKING:
     from flopscope.hardware.device import Device
 
-__all__ = ["busy_meter", "load_average", "processors", "why_busy"]
-
 MAX_LOAD = 0.75  # load average per processor, above which hardly any is idle
 MAX_PROCESSORS = 0.3  # used by others: sharing one processor half of the time halves the rate of all
 MAX_GPU = 0.05  # share of a GPU's time used by others

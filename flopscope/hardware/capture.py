@@ -13,20 +13,6 @@ from flopscope.hardware.activities import ProfilerActivity
 from flopscope.support import libraries
 from flopscope.support.warn import warn_user
 
-__all__ = [
-    "TIMERS",
-    "Recipe",
-    "Timer",
-    "Timing",
-    "is_taken",
-    "may_evict",
-    "shortest_kernel",
-    "start_core",
-    "stop_core",
-    "warn_of_losses",
-    "why_no_cupti",
-]
-
 Timer = Literal["auto", "cupti", "event"]
 Timing = Literal["cupti", "event", "cpu"]
 Keep = Callable[[_core.Profiler], object]

@@ -17,23 +17,13 @@ from typing import Any, Literal
 from flopscope import _core
 from flopscope.hardware.busy import why_busy
 from flopscope.hardware.model import Model
-from flopscope.hardware.peak_timing import Measurement, free_bytes
+from flopscope.hardware.peak_timing import Measurement
 from flopscope.hardware.peaks import Peaks, cached_peaks, keep_peaks, slowdown
 from flopscope.support.columns import aligned_lines
+from flopscope.support.safe import markup
 from flopscope.support.suggest import suggesting
 from flopscope.support.units import si_text, whole_text
-
-__all__ = [
-    "Datasheet",
-    "Device",
-    "Peaks",
-    "devices",
-    "find_device",
-    "free_bytes",
-    "measure_peaks",
-    "peaks_by_name",
-    "peaks_of_models",
-]
+from flopscope.support.warn import warn_user
 
 PEAK_SOURCES = ("measured", "datasheet", "none")
 STORED = "stored"
@@ -135,8 +125,6 @@ class Device:
         return "\n".join(lines + ([f"  datasheet: {self.datasheet.source}"] if self.datasheet else []))
 
     def _repr_html_(self) -> str:
-        from flopscope.support.safe import markup
-
         body = "".join(
             "<tr>" + "".join(f"<td>{markup(cell)}</td>" for cell in row) + "</tr>" for row in self._columns()
         )
@@ -191,8 +179,6 @@ def measure_peaks(device: Device | str, progress: bool = True, force: bool = Fal
     stored, peaks = keep_peaks(target, read, reset, measurement.temporary)
     warning = _warning(target, None if reset else stored, read)
     if warning:
-        from flopscope.support.warn import warn_user
-
         warn_user(warning)
     return peaks
 

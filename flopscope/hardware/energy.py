@@ -7,8 +7,6 @@ import time
 
 from flopscope.hardware.nvml import explained, find_gpu
 
-__all__ = ["LEAST_SECONDS", "Energy", "EnergyMeter"]
-
 LEAST_SECONDS = 0.1
 """Shortest window: the counter of the driver is updated every 20 to 100 ms."""
 

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["SmClock", "explained", "find_gpu", "initialized"]
-
 FRESH_SECONDS = 0.001  # NVML does not update its values more often
 
 

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 
 from flopscope import _core
 from flopscope.hardware.busy import busy_meter, load_average
+from flopscope.hardware.capture import is_taken, shortest_kernel
 from flopscope.hardware.peaks import Peaks, best, drop_useless_units, slowdown, versions_of
 from flopscope.support.memory import available_memory
 from flopscope.support.progress import progress_bar
 
 if TYPE_CHECKING:
     from flopscope.hardware.device import Device
-
-__all__ = ["Measurement", "free_bytes"]
 
 MIB = 1 << 20
 
@@ -167,8 +166,6 @@ class Measurement:
     def temporary(self) -> set[str]:
         """The missing probes that may succeed later: those that failed for lack of memory or of the library of matrix
         products, or because another client held CUPTI."""
-        from flopscope.hardware.capture import is_taken
-
         products = {f"matmul {dtype}" for dtype, _ in self.plan.matmul}
         short = {what for what, error in self.missing.items() if isinstance(error, MemoryError) or is_taken(error)}
         return short | (products if products <= set(self.missing) else set())
@@ -229,8 +226,6 @@ class Measurement:
         return 1e9 / self._sustained("empty", "float32", launches)
 
     def _kernel(self) -> Iterator[_Series]:
-        from flopscope.hardware.capture import shortest_kernel
-
         yield _Series("kernel_ns", lambda: shortest_kernel(str(self.device)))
 
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope import _core
 from flopscope.support.files import read_json, write_json
+from flopscope.support.lock import locked
+from flopscope.support.package import VERSION
 from flopscope.support.safe import printable, shown
 from flopscope.support.suggest import did_you_mean
 from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
     from flopscope.hardware.device import Device
-
-__all__ = ["Peaks"]
 
 MAX_NUMBER = 1e18  # FLOP/s, bytes/s or ns; no device reaches it
 LOCK_SECONDS = 5.0  # to wait for a lock that is held for the time of writing a small file
@@ -194,8 +194,6 @@ remembered: dict[str, Peaks] = {}
 
 
 def versions_of(device: Device) -> dict[str, str]:
-    from flopscope.support.package import VERSION
-
     versions = {"flopscope": VERSION}
     for label in ("driver", "runtime"):
         if f"{label}_version" in device.properties:
@@ -272,9 +270,7 @@ def _read_cache(key: Mapping[str, Any]) -> Peaks | None:
 def _locked(folder: Path, create: bool) -> Iterator[None]:
     """Exclude other processes, if the file system supports locking a folder, and none holds the lock for long."""
     with ExitStack() as stack:
-        with suppress(OSError, ImportError):
-            from flopscope.support.lock import locked
-
+        with suppress(OSError):
             if create:
                 folder.mkdir(parents=True, exist_ok=True)
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK)

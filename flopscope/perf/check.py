@@ -20,9 +20,8 @@ from flopscope.perf.runs import Run
 from flopscope.perf.store import Median
 from flopscope.support.safe import printable
 from flopscope.support.units import significant_text
+from flopscope.timing import measuring, paired
 from flopscope.timing.stage import name_of
-
-__all__ = ["Check", "Perf", "Settings"]
 
 __tracebackhide__ = True  # pytest shows the line of the test instead
 
@@ -130,7 +129,6 @@ class Check:
         confidence interval of the ratio of medians.
         """
         limits.require_number("ratio=", ratio)
-        from flopscope.timing.paired import compare_times
 
         def mine() -> Any:
             return self._fn(*self._args)
@@ -142,7 +140,8 @@ class Check:
         margin = max(ratio, 1 / ratio) - 1 if ratio > 0 else 0.0  # rounds continue until the limit is on one side
         for times in (1.0, *LONGER):
             with alone(self._settings.write_line):
-                compared = compare_times(mine, theirs, **_longer(compare_times, {"margin": margin}, times))
+                options = _longer(paired.compare_times, {"margin": margin}, times)
+                compared = paired.compare_times(mine, theirs, **options)
             low, high = compared.ci
             call = f"no_slower_than({name}, ratio={significant_text(ratio)})"
             result = _check_ratio(Median(compared.ratio, low, high), ratio, f"the time of {name}", call)
@@ -216,10 +215,8 @@ class Check:
         }
 
     def _measure(self, times: float) -> Any:
-        from flopscope.timing.measuring import measure
-
         with alone(self._settings.write_line):
-            return measure(self._fn, *self._args, **_longer(measure, self._options, times))
+            return measuring.measure(self._fn, *self._args, **_longer(measuring.measure, self._options, times))
 
     def _counted(self) -> Any:
         """Return the measurement with its counters, measured again with them the first time."""

@@ -14,8 +14,6 @@ from flopscope.support.cutting import cut_end, cut_start
 from flopscope.support.suggest import did_you_mean
 from flopscope.support.units import MISSING, long_time_text, si_text, significant_text
 
-__all__ = ["COLUMNS", "columns_of", "grouping_of", "sorted_by", "table", "terminal_width", "wrapped"]
-
 UNKNOWN_WIDTH = 100  # of what is not a terminal
 MIN_TEST, MIN_RUN = 20, 9  # characters of a shortened test or run
 

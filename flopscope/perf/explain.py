@@ -9,8 +9,6 @@ from flopscope.perf.limits import LimitResult, known
 from flopscope.support.units import exact_text
 from flopscope.support.units import significant_text as number
 
-__all__ = ["explain"]
-
 FAR = 60.0  # percent of the roofline below which bytes and FLOPs do not explain the time
 NOISY = 0.1  # interquartile range over median
 

@@ -13,8 +13,6 @@ from typing import Any
 
 from flopscope.hardware.nvml import initialized
 
-__all__ = ["calls_per_second", "commit_of", "rounded", "versions"]
-
 GIT_SECONDS = 20
 DIGITS = 7  # of a stored sample: a nanosecond of 10 ms
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flopscope.hardware.device import devices, find_device
 from flopscope.perf.limits import LimitError, require_bounds, require_limits
 from flopscope.support.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from flopscope.perf.check import Check
-
-__all__ = ["LIMITS", "check_unused", "limits_of", "skip_unless_here", "skip_without_device"]
 
 __tracebackhide__ = True  # pytest shows the line of the test instead
 
@@ -80,8 +79,6 @@ def skip_without_device(item: pytest.Item) -> None:
     if wanted is None:
         return
     if not _NAME.fullmatch(str(wanted)):
-        from flopscope.hardware.device import devices
-
         names = [device.name for device in devices()]
         if not any(str(wanted).lower() in name.lower() for name in names):
             pytest.skip(f"no device of this machine matches {wanted!r}; its devices are {', '.join(names)}")
@@ -90,8 +87,6 @@ def skip_without_device(item: pytest.Item) -> None:
 
 def skip_unless_here(device: Any) -> None:
     """Skip a test of "cpu", "cuda" or "cuda:1" if that device is missing. measure() checks all other values."""
-    from flopscope.hardware.device import find_device
-
     if not _NAME.fullmatch(str(device)):
         return
     try:

@@ -10,8 +10,6 @@ from flopscope.support.columns import GAP, aligned_line, column_widths
 from flopscope.support.cutting import cut_start
 from flopscope.support.units import MISSING, bound_text, percent_text, significant_text
 
-__all__ = ["missing", "table", "verdict_of"]
-
 WIDTH = 120
 MIN_TEST_WIDTH = 15  # of the shortened id of a test, whose end is shown
 WORST_FIRST = ("failed", "unclear", "passed")

@@ -14,8 +14,6 @@ from flopscope.perf.store import Median
 from flopscope.support.safe import printable
 from flopscope.timing.paired import verdict_of as verdict_of_interval
 
-__all__ = ["ALIKE", "GROUPINGS", "Entry", "Row", "Run", "compare", "grouped", "labelled", "read"]
-
 OUTCOMES = ("passed", "failed", "skipped", "xfailed")
 LONGEST, LONGEST_DEVICE = 200, 12  # characters of a text from a file
 NUMBERS = (

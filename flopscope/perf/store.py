@@ -12,23 +12,15 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from flopscope.hardware.device import find_device
+from flopscope.perf.facts import commit_of
 from flopscope.support.files import MAX_BYTES, finite, read_json, replacing
+from flopscope.support.package import VERSION
 from flopscope.support.safe import printable, shown
-
-__all__ = [
-    "Median",
-    "check_machines",
-    "content_of",
-    "device_of",
-    "differences",
-    "fingerprint",
-    "load",
-    "ratio_of",
-    "write",
-]
 
 FORMAT = 1
 MIN_US, MAX_US = 1e-9, 1e15  # range of valid times; 1e15 µs are 32 years
@@ -129,15 +121,13 @@ def content_of(records: Iterable[Mapping[str, Any]], root: Path) -> dict[str, An
 
     root: a folder of the git repository whose commit is stored.
     """
-    from flopscope.perf.facts import commit_of
-    from flopscope.support.package import VERSION
-
     measured = [dict(record) for record in records]
     machines = {record["device"]: record.pop("machine") for record in measured}
     versions: dict[str, str] = {}
     for record in measured:
         versions |= record.pop("versions")
-    content = {"format": FORMAT, "flopscope": VERSION, "when": _now(), "commit": commit_of(root), "versions": versions}
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    content = {"format": FORMAT, "flopscope": VERSION, "when": now, "commit": commit_of(root), "versions": versions}
     return finite({**content, "machines": machines, "measurements": measured})  # type: ignore[no-any-return]
 
 
@@ -166,8 +156,6 @@ def device_of(measurement: Any) -> str:
 @functools.cache
 def fingerprint(device: str) -> dict[str, Any]:
     """Return the properties of a device that must be equal for times to be comparable; {} if it is missing."""
-    from flopscope.hardware.device import find_device
-
     try:
         here = find_device(device)
     except (RuntimeError, ValueError):
@@ -183,9 +171,3 @@ def ratio_of(new: Median, old: Median) -> Median:
     ratio in at least 90 %, and in more than 95 % if the two errors are independent.
     """
     return Median(new.median / old.median, new.low / old.high, new.high / old.low)
-
-
-def _now() -> str:
-    from datetime import datetime, timezone
-
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")

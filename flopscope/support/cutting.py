@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["ELLIPSIS", "cut_apart", "cut_end", "cut_middle", "cut_start"]
-
 ELLIPSIS = "…"
 ROUNDS = 8  # in which texts that became equal are cut elsewhere
 CONTEXT = 2  # characters kept before the first difference

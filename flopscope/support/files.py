@@ -18,11 +18,6 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-__all__ = [
-    *("COMPRESSION", "close_names", "finite", "read_json", "replacing", "require_file", "require_writable"),
-    "write_json",
-]
-
 Name = str | bytes | PathLike[str] | PathLike[bytes]
 
 STALE_SECONDS = 24 * 3600  # age at which another machine's temporary file is considered abandoned

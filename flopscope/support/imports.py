@@ -8,8 +8,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["after_import"]
-
 Act = Callable[[ModuleType], object]
 
 

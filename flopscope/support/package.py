@@ -4,7 +4,5 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["FOLDER", "VERSION"]
-
 VERSION = "0.6.0"
 FOLDER = os.path.dirname(os.path.dirname(__file__))

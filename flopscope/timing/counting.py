@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flopscope import _core
 from flopscope.hardware.counters import why_no_counters
 from flopscope.support.units import MISSING, si_text
-
-if TYPE_CHECKING:
-    from flopscope.timing.look import Look
-    from flopscope.timing.stage import Stage
-
-__all__ = ["LEFT_DIRTY", "Counts", "count_call", "counts_text", "cupti_stays", "traffic_sentence"]
+from flopscope.timing.look import Look
+from flopscope.timing.stage import Stage
 
 LEFT_DIRTY = "l2_bytes_left_dirty"
 """The bytes that a call wrote and that reach device memory only after it, when other data displaces them in the L2."""

@@ -15,17 +15,6 @@ from flopscope.support.core_values import WORK
 from flopscope.timing.distribution import median
 from flopscope.timing.sampling import Sample
 
-__all__ = [
-    "CudaClock",
-    "Graph",
-    "LostRecords",
-    "Records",
-    "busy_times",
-    "devices_of",
-    "held_bytes",
-    "rotated",
-]
-
 HOLD_SECONDS = 0.25  # maximum wait of the device while a call is launched; a call that synchronizes takes that long
 SEPARATORS = ("flopscope_flush_l2", "flopscope_measure_mark")  # kernels between two samples
 FLUSHED_CACHES = 2  # size of the rotated arguments as a multiple of the L2 cache

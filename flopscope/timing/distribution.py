@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ["Distribution", "between_steps", "describe", "independent", "median", "median_interval"]
-
 CONFIDENCE = 0.95
 STEPS = 0.004, 0.064  # µs: the clocks of GPUs have steps of 32 ns, ± 1 ns from conversion
 GOLDEN = (math.sqrt(5) - 1) / 2

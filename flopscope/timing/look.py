@@ -14,8 +14,6 @@ from flopscope.hardware import capture
 from flopscope.hardware.activities import ProfilerActivity
 from flopscope.support.core_values import WORK
 
-__all__ = ["Look", "call_under_profiler", "look_at", "notes_of"]
-
 
 @dataclass(frozen=True)
 class Look:

@@ -20,8 +20,6 @@ from flopscope.support.units import rate_text as _rate
 from flopscope.timing.counting import Counts, counts_text, traffic_sentence
 from flopscope.timing.distribution import Distribution
 
-__all__ = ["Bound", "Measurement", "Shares"]
-
 Bound = Literal["compute", "memory", "launch", "latency", "inefficient", "cache", "unknown"]
 SOURCES = {"cupti": "device times from CUPTI", "event": "CUDA events", "cpu": "the monotonic clock"}
 

@@ -7,25 +7,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from flopscope import _core
 from flopscope.hardware.counters import check_counters
+from flopscope.hardware.device import PEAK_SOURCES, measure_peaks
 from flopscope.hardware.energy import EnergyMeter
 from flopscope.hardware.model import Model, why_unknown
+from flopscope.hardware.peak_timing import free_bytes
+from flopscope.hardware.peaks import Peaks
 from flopscope.support.progress import time_bar
 from flopscope.support.suggest import suggesting
 from flopscope.timing.counting import count_call, cupti_stays
+from flopscope.timing.cuda import CudaClock, Graph, LostRecords, rotated
 from flopscope.timing.distribution import describe, median
 from flopscope.timing.measurement import Measurement, Shares
 from flopscope.timing.sampling import Rule, Series, collect, no_collector
 from flopscope.timing.stage import Stage, name_of, prepare, require_callable
-
-if TYPE_CHECKING:
-    from flopscope.hardware.peaks import Peaks
-    from flopscope.timing.cuda import CudaClock, Graph
-
-__all__ = ["measure"]
 
 DRIFT, MIN_HALF = 1.1, 5  # reported ratio of the medians of the two halves, and the minimum length of a half
 SIDE_SHARE, SIDE_SPREAD = 0.1, 0.01  # for other_cache: the share of max_time, and the spread
@@ -141,8 +139,6 @@ def _errors_as_notes(stage: Stage) -> Iterator[None]:
 
 def _other_cache(stage: Stage, call: Callable[[], Any], rule: Rule, per_call: float) -> float:
     """Return the median in the opposite cache state, or NaN with a note where it is unavailable."""
-    from flopscope.timing.cuda import LostRecords
-
     brief = Rule(SIDE_SPREAD, 0.0, SIDE_SHARE * rule.max_time)
     try:
         other = collect(stage.clock([call], not stage.cold), brief, per_call, stage.throttled_below, stage.watch)
@@ -177,8 +173,6 @@ def _collect_on_cuda(stage: Stage, clock: CudaClock, rule: Rule, per_call: float
 
 def _graph(stage: Stage, call: Callable[[], Any]) -> Graph | None:
     """Return a CUDA graph of calls, or None with a note where they cannot be captured."""
-    from flopscope.timing.cuda import Graph
-
     look, records = stage.looks[0], stage.records
     with _errors_as_notes(stage):
         if look.launches is None or records is None:
@@ -192,16 +186,11 @@ def _graph(stage: Stage, call: Callable[[], Any]) -> Graph | None:
 
 
 def _with_copies(stage: Stage, fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
-    from flopscope.hardware.device import free_bytes
-    from flopscope.timing.cuda import rotated
-
     return rotated(fn, args, int(stage.device.properties["l2_bytes"]), free_bytes(stage.device))
 
 
 def _peaks(stage: Stage, wanted: str) -> dict[str, Peaks]:
     """Return the known peaks of the device by source. Measure them now if wanted and not measured before."""
-    from flopscope.hardware.device import measure_peaks
-
     if wanted == "none":
         return {}
     known: dict[str, Peaks | None] = {}
@@ -286,8 +275,6 @@ def require_numbers(**numbers: float | None) -> None:
 
 
 def _check_names(peaks: str, unit: str | None, flops: float | None) -> None:
-    from flopscope.hardware.device import PEAK_SOURCES
-
     if peaks not in PEAK_SOURCES:
         raise ValueError(f"peaks must be one of {', '.join(map(repr, PEAK_SOURCES))}, not {peaks!r}")
     if unit is None:

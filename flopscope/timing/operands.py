@@ -9,8 +9,6 @@ from typing import Any
 from flopscope import _core
 from flopscope.support.units import plural
 
-__all__ = ["call_of_op", "operands", "required_arguments", "tensor_arguments"]
-
 # Values of arguments other than tensors, by the name of the argument, for all ops.
 VALUES: dict[str, Any] = {"value": 1.0, "dtype": None}
 RANGES = {"uniform_": (0.0, 1.0), "normal_": (0.0, 1.0)}  # ops whose arguments a and b are numbers

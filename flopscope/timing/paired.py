@@ -18,8 +18,6 @@ from flopscope.timing.measuring import require_numbers
 from flopscope.timing.sampling import LONGEST_BATCH, Clock, Watch, no_collector
 from flopscope.timing.stage import name_of, prepare, require_callable
 
-__all__ = ["TimesCompared", "compare_times"]
-
 Word = Literal["faster", "slower", "same", "unclear"]
 
 CONFIDENCE = 0.99

@@ -11,8 +11,6 @@ from typing import NamedTuple, Protocol
 
 from flopscope.timing.distribution import between_steps, median, median_interval
 
-__all__ = ["Clock", "Rule", "Sample", "Series", "collect", "no_collector", "warm_up"]
-
 BLOCK_SECONDS = 0.002  # minimum length of a block of calls in the warm-up
 BLOCKS = 4
 STEADY = 0.02  # relative decrease of the times at which the warm-up ends

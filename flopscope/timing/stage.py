@@ -8,20 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from flopscope import _core
 from flopscope.hardware import capture
+from flopscope.hardware.device import Device, find_device
 from flopscope.hardware.nvml import SmClock
+from flopscope.hardware.peak_timing import free_bytes
+from flopscope.sources import profiler
 from flopscope.support.safe import printable
+from flopscope.timing.cpu import CpuClock, flusher
+from flopscope.timing.cuda import CudaClock, LostRecords, Records, devices_of, held_bytes
 from flopscope.timing.look import Look, call_under_profiler, notes_of
 from flopscope.timing.sampling import warm_up
-
-if TYPE_CHECKING:
-    from flopscope.hardware.device import Device
-    from flopscope.timing.cuda import Records
-
-__all__ = ["MemoryWatch", "Stage", "name_of", "prepare", "require_callable"]
 
 _T = TypeVar("_T")
 MIB = 1 << 20
@@ -56,8 +55,6 @@ class Stage:
         if self.source != "cupti":
             yield
             return
-        from flopscope.timing.cuda import Records
-
         with Records() as self.records:
             try:
                 yield
@@ -85,8 +82,6 @@ class Stage:
 
     def sampled(self, clock: Any, sample: Callable[[], _T]) -> _T:
         """Return the result of sample(). If CUPTI loses records, switch to CUDA events and start again."""
-        from flopscope.timing.cuda import LostRecords
-
         try:
             result = sample()
         except LostRecords as problem:
@@ -102,11 +97,7 @@ class Stage:
     def clock(self, functions: Sequence[Callable[[], Any]], cold: bool) -> Any:
         """Return a Clock for these functions."""
         if self.device.kind == "cpu":
-            from flopscope.timing.cpu import CpuClock, flusher
-
             return CpuClock(functions, flusher(int(self.device.properties["cache_bytes"])) if cold else None)
-        from flopscope.timing.cuda import CudaClock
-
         return CudaClock(functions, str(self.device), self.records, cold, self.mhz)
 
 
@@ -127,8 +118,6 @@ def prepare(
         raise ValueError(f'cache must be "cold" or "hot", not {cache!r}')
     if timer not in capture.TIMERS:
         raise ValueError(f"timer must be one of {', '.join(map(repr, capture.TIMERS))}, not {timer!r}")
-    from flopscope.hardware.device import find_device
-
     named = None if device is None else find_device(device)
     cuda = (named is None or named.kind == "cuda") and _cuda_is_here()
     looks = []
@@ -183,8 +172,6 @@ def _where(looks: Sequence[Look], arguments: Sequence[Any], named: str | None) -
     """Return the device that the functions use."""
     if named == "cpu":
         return named
-    from flopscope.timing.cuda import devices_of
-
     used = {device for look in looks for device in look.devices}
     holding = devices_of(arguments)
     if not all(look.sees_cuda for look in looks):
@@ -230,15 +217,10 @@ class MemoryWatch:
 
     @classmethod
     def of_host(cls) -> MemoryWatch:
-        from flopscope.hardware.device import find_device, free_bytes
-
         return cls(_resident_bytes, free_bytes(find_device("cpu")) // 4, "the host")
 
     @classmethod
     def of_device(cls, device: Device) -> MemoryWatch:
-        from flopscope.hardware.device import free_bytes
-        from flopscope.timing.cuda import held_bytes
-
         return cls(lambda: held_bytes(str(device)), free_bytes(device), str(device))
 
 
@@ -256,8 +238,6 @@ def _cuda_is_here() -> bool:
 
 
 def _refuse_a_profile() -> None:
-    from flopscope.sources import profiler
-
     profiler.make_way("flopscope.measure")
     if profiler.running() is not None:
         raise RuntimeError("a profile is in progress, and its overhead would distort the times; stop it first")

@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from flopscope import _core
+from flopscope.hardware.device import Device, find_device
+from flopscope.hardware.peak_timing import free_bytes
+from flopscope.hardware.peaks import Peaks
 from flopscope.support import upward
 from flopscope.support.progress import progress_bar
 from flopscope.support.suggest import suggesting
@@ -24,10 +27,6 @@ from flopscope.timing.stage import name_of
 if TYPE_CHECKING:
     import pandas
 
-    from flopscope.hardware.device import Device
-    from flopscope.hardware.peaks import Peaks
-
-__all__ = ["Sweep", "SweepPoint", "sweep"]
 
 Size = int | tuple[int, ...] | tuple[tuple[int, ...], ...]
 Stated = float | Callable[[Any, str], float] | None
@@ -289,8 +288,6 @@ class _Run:
         return at(shape, elements, working_set, measurement)
 
     def result(self, points: Sequence[SweepPoint]) -> Sweep:
-        from flopscope.hardware.device import find_device
-
         first = next(point for point in points if point.measurement is not None)
         assert first.measurement is not None
         device = find_device(first.measurement.device)
@@ -357,8 +354,6 @@ def _shape(size: Any) -> Any:
 
 
 def _default_sizes(subject: _Subject, dtypes: Sequence[str]) -> list[Size]:
-    from flopscope.hardware.device import find_device, free_bytes
-
     device = find_device(subject.device)
     last = max(cache_sizes(device).values(), default=0) or 32 << 20
     max_bytes = min(CACHES_FILLED * last, free_bytes(device) // 4, MAX_BYTES)

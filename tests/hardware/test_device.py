@@ -399,7 +399,7 @@ def test_a_kernel_that_could_not_be_captured_is_measured_later(
     def fail(device: str) -> float:
         raise RuntimeError(why)
 
-    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", fail)
+    monkeypatch.setattr("flopscope.hardware.peak_timing.shortest_kernel", fail)
     for why, cached in (("CUPTI is taken by Nsight Systems", False), ("there is no libcupti", True)):
         forget()
         peaks = fsd.measure_peaks("cuda")

@@ -100,7 +100,7 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCore:
     fake = FakeCore()
     monkeypatch.setattr(fsd, "_core", fake)
     monkeypatch.setattr(fsm, "_core", fake)
-    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", lambda device: 1100.0)
+    monkeypatch.setattr("flopscope.hardware.peak_timing.shortest_kernel", lambda device: 1100.0)
     monkeypatch.setattr(os, "getloadavg", lambda: (fake.load, 0.0, 0.0))
     monkeypatch.setattr("flopscope.hardware.peak_timing.busy_meter", lambda device: lambda: fake.busy)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)

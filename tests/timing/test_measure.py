@@ -32,7 +32,7 @@ PEAKS = Peaks("measured", {"fp32": 1e12, "bf16_tensor": 10e12}, bandwidth=100e9,
 
 @pytest.fixture(autouse=True)
 def imagined_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flopscope.hardware.device.measure_peaks", lambda device: PEAKS)
+    monkeypatch.setattr("flopscope.timing.measuring.measure_peaks", lambda device: PEAKS)
 
 
 def quick(fn: Callable[..., Any], *args: Any, **options: Any) -> Measurement:

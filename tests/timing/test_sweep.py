@@ -104,7 +104,7 @@ def test_default_sizes_exceed_the_last_level_cache(monkeypatch: pytest.MonkeyPat
 
 
 def test_default_sizes_fit_in_a_quarter_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "free_bytes", lambda there: 4 * 50_000)
+    monkeypatch.setattr(module, "free_bytes", lambda there: 4 * 50_000)
     assert elements(sweep("neg")) == [256, 1024, 4096]  # 8 bytes an element
 
 
