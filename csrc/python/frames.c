@@ -380,7 +380,7 @@ static void destroy(fs_frames *frames)
 /* Return (own folder, (folder, …)), or NULL with an exception set. */
 static PyObject *find_paths(void)
 {
-    PyObject *module = PyImport_ImportModule("flopscope.results.stacks"), *own, *folders, *paths = NULL;
+    PyObject *module = PyImport_ImportModule("flopscope.support.package"), *own, *folders, *paths = NULL;
     PyObject *result = module ? PyObject_CallMethod(module, "source_folders", NULL) : NULL;
     if (result != NULL && PyArg_ParseTuple(result, "UO!", &own, &PyList_Type, &folders)) {
         folders = PyList_AsTuple(folders);

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from flopscope import _core
-from flopscope.support.package import FOLDER
+from flopscope.support.package import source_folders
 
 if TYPE_CHECKING:
     from flopscope._core import Store
@@ -75,7 +75,7 @@ class StackSamples:
                         self._sampler.add_log(file.read())
             shutil.rmtree(self._folder, ignore_errors=True)  # those that still run see it, and stop to sample
             self._folder = ""
-        own, folders = _source_folders()
+        own, folders = source_folders()
         launchers = (f"{own}cli{os.sep}",)  # what ran before `flopscope run` called the program does not belong to it
         self._sampler.pour(store, launchers, (own,), self._libraries, tuple(folders))
 
@@ -118,9 +118,3 @@ os.register_at_fork(
     after_in_child=_for_each(StackSamples._after_in_child),
 )
 atexit.register(_for_each(StackSamples.stop))  # before the interpreter ends, as its thread needs the GIL
-
-
-def _source_folders() -> tuple[str, list[str]]:
-    """Return flopscope's folder and those of ``sys.path``, deepest first, each with a trailing separator."""
-    folders = {os.path.abspath(folder) for folder in sys.path or () if isinstance(folder, str)}
-    return f"{FOLDER}{os.sep}", [folder.rstrip(os.sep) + os.sep for folder in sorted(folders, reverse=True)]

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from helpers import ROOT
@@ -45,10 +46,11 @@ MAY_INCLUDE = {
 }
 
 
-# The parts of the Python package from the ground up, as the table in docs/architecture.md lists them. A part imports
-# from itself and those before it. Modules at the top level are the last part, the "face".
+# The parts of the Python package from the ground up are the rows of the table in docs/architecture.md. A part imports
+# from itself and those before it.
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-PACKAGES = (*re.findall(r"^\| `(\w+)/?` \|", ARCHITECTURE.split("## The Python layer")[1], re.M), "face")
+STRUCTURE = SimpleNamespace(**runpy.run_path(str(ROOT / "tools" / "structure.py")))
+PACKAGES = STRUCTURE.order(ARCHITECTURE)
 
 
 def _folder(path: Path) -> str:
@@ -70,46 +72,37 @@ def test_includes_point_one_way() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def _python_package(module: str) -> str:
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 and parts[1] in PACKAGES else "face"
+def _imports() -> dict[str, set[str]]:
+    """Return what each module of the package imports at run time, from flopscope."""
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): {
+            *STRUCTURE.imports_of(ast.parse(path.read_text(encoding="utf-8")), PACKAGES)
+        }
+        for path in sorted((ROOT / "flopscope").rglob("*.py"))
+    }
 
 
-def _imports(tree: ast.AST) -> set[str]:
-    """Return the modules of flopscope that a file imports at run time, not those imported only for types."""
-    found, nodes = set(), [tree]
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            nodes += node.orelse
-            continue
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute"
-            inside = node.module in ("flopscope", *(f"flopscope.{package}" for package in PACKAGES))
-            found |= {f"{node.module}.{alias.name}" for alias in node.names} if inside else {str(node.module)}
-        nodes += ast.iter_child_nodes(node)
-    return {name for name in found if name.split(".")[0] == "flopscope"}
+def test_the_drawing_of_the_structure_is_that_of_the_code() -> None:
+    assert STRUCTURE.drawing(ROOT / "flopscope", PACKAGES) in ARCHITECTURE, "python tools/structure.py draws it anew"
 
 
 def test_pythons_imports_point_one_way() -> None:
     folders = {path.name for path in (ROOT / "flopscope").iterdir() if (path / "__init__.py").exists()}
     assert {*PACKAGES} == {"_core", "face"} | folders
     wrong = []
-    for path in sorted((ROOT / "flopscope").rglob("*.py")):
-        own = _python_package(".".join(path.relative_to(ROOT).with_suffix("").parts))
-        for module in _imports(ast.parse(path.read_text(encoding="utf-8"))):
-            if PACKAGES.index(_python_package(module)) > PACKAGES.index(own):
-                wrong.append(f"{_name(path)} imports {module}")
+    for name, imported in _imports().items():
+        own = PACKAGES.index(STRUCTURE.part_of(name, PACKAGES))
+        wrong += [f"{name} imports {one}" for one in imported if PACKAGES.index(STRUCTURE.part_of(one, PACKAGES)) > own]
+    for path in C_SOURCES:  # the core uses what is below the rest of the package
+        for module in re.findall(r'PyImport_ImportModule\("flopscope\.([\w.]+)"\)', path.read_text(encoding="utf-8")):
+            if not module.startswith("support."):
+                wrong.append(f"{_name(path)} imports flopscope.{module}")
     assert not wrong, "\n".join(wrong)
 
 
 def test_python_modules_have_no_import_cycles() -> None:
-    files = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in (ROOT / "flopscope").rglob("*.py")
-    }
-    needs = {name: _imports(ast.parse(path.read_text(encoding="utf-8"))) & {*files} for name, path in files.items()}
+    needs = _imports()
+    needs = {name: needed & {*needs} for name, needed in needs.items()}
     while leaves := {name for name, needed in needs.items() if not needed - {name}}:
         needs = {name: needed - leaves for name, needed in needs.items() if name not in leaves}
     assert not needs, f"these import each other: {', '.join(sorted(needs))}"
