@@ -192,9 +192,9 @@ def _head(run: Run) -> list[str]:
 
 def _device(run: Run, device: str) -> str:
     import math
+    from statistics import median
 
     from flopscope.support.safe import printable
-    from flopscope.timing.distribution import median
 
     facts = run.machines[device]
     clocks = [e.numbers["clock_mhz"] for e in run.entries.values() if e.conditions[0] == device]

@@ -162,7 +162,7 @@ def measure_peaks(device: Device | str, progress: bool = True, force: bool = Fal
     insufficient memory or a missing library are cached in this process only.
 
     device: a Device, or "cpu", "cuda", "cuda:1".
-    progress: show a progress bar if stderr is a terminal.
+    progress: show a progress bar if stderr is a terminal and rich is installed.
     force: measure even if the cache has peaks.
     reset: measure, and replace the cached peaks even if the new ones are slower.
 

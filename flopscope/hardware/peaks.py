@@ -86,20 +86,6 @@ class Peaks:
         return {"flops": self.flops, "bandwidth": self.bandwidth, **{name: getattr(times, name) for name in TIMES}}
 
     @classmethod
-    def _from_json(cls, content: Any, key: Mapping[str, Any]) -> Peaks | None:
-        """Return the peaks in the parsed content of a cache file, or None if its key or format differs.
-
-        Raise ValueError for content that flopscope cannot have written.
-        """
-        try:
-            if content["format"] != CACHE_FORMAT or content["key"] != dict(key):
-                return None
-            fields = content["peaks"]
-        except (TypeError, KeyError, AttributeError) as problem:
-            raise ValueError(f"{type(problem).__name__}: {problem}") from None
-        return cls._of_measured(fields)
-
-    @classmethod
     def _of_measured(cls, fields: Any) -> Peaks:
         """Return measured peaks from their fields in a file. ValueError for what flopscope cannot have written."""
         try:
@@ -258,7 +244,11 @@ def _read_cache(key: Mapping[str, Any]) -> Peaks | None:
     try:
         if file.is_symlink():
             raise ValueError("it is a symbolic link")
-        return Peaks._from_json(read_json(file), key)
+        content = read_json(file)
+        if not isinstance(content, dict) or not {"format", "key", "peaks"} <= content.keys():
+            raise ValueError("it is not a file of peaks")
+        if content["format"] == CACHE_FORMAT and content["key"] == dict(key):
+            return Peaks._of_measured(content["peaks"])
     except ValueError as problem:
         warn_user(printable(f"the measured peaks in {file} are ignored: {problem}"))
     except OSError:  # usually because nothing was measured yet

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -257,8 +257,8 @@ class Check:
                 break
             before = self.measurement.ci
             self.measurement = self._measure(times)
-            result = check()
-            if result.verdict != "unclear" and _disjoint(before, self.measurement.ci):
+            result, (low, high) = check(), self.measurement.ci
+            if result.verdict != "unclear" and (before[1] < low or high < before[0]):
                 result = replace(result, verdict="unclear", moved=True)
         return result
 
@@ -294,12 +294,9 @@ class Check:
         self._results.append(result)
         if result.verdict == "passed" or (result.verdict == "unclear" and self._settings.unclear == "pass"):
             return self
-        self._refuse(result, explain(self.name, self.measurement, result, likely))
-
-    def _refuse(self, result: LimitResult, text: str) -> NoReturn:
         if result.verdict == "unclear" and self._settings.unclear == "skip":
             pytest.skip(f"unclear: {result.measured}; the limit is {result.limit}")
-        raise PerfFailure(text, result.summary)
+        raise PerfFailure(explain(self.name, self.measurement, result, likely), result.summary)
 
 
 _OF_CACHE = (
@@ -307,11 +304,6 @@ _OF_CACHE = (
     'the memory bandwidth, measure with cache="cold" or a larger size'
 )
 _SHAPES = "the work follows from the shapes and dtypes of the call: these, or the op, differ from the limit's"
-
-
-def _disjoint(a: tuple[float, float], b: tuple[float, float]) -> bool:
-    """Return whether two intervals do not overlap; False if a bound is NaN."""
-    return a[1] < b[0] or b[1] < a[0]
 
 
 def _check_ratio(ratio: Median, limit: float, of_what: str, call: str) -> LimitResult:

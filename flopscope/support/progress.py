@@ -80,13 +80,15 @@ def _bar(title: str) -> Iterator[Callable[[float], object]]:
 
 @contextmanager
 def _on_terminal(title: str) -> Iterator[Callable[[float], object]]:
-    if not sys.stderr.isatty():
+    try:
+        if not sys.stderr.isatty():
+            raise ImportError
+        from rich.console import Console
+        from rich.markup import escape as escape_markup
+        from rich.progress import Progress
+    except ImportError:
         yield bool  # does nothing
         return
-    from rich.console import Console
-    from rich.markup import escape as escape_markup
-    from rich.progress import Progress
-
     with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
         task = bar.add_task(escape_markup(printable(title)), total=1.0)
         yield lambda share: bar.update(task, completed=share, refresh=True)

@@ -22,9 +22,7 @@ def short_time_text(microseconds: float) -> str:
     if math.isnan(microseconds):
         return MISSING
     unit = next((name for name, size in TIME_UNITS.items() if abs(microseconds) >= 0.9995 * size), "us")
-    value = microseconds / TIME_UNITS[unit]
-    digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
-    return f"{value:.{digits}f}{unit}" if value else "0"
+    return f"{_three_digits(microseconds / TIME_UNITS[unit])}{unit}" if microseconds else "0"
 
 
 def long_time_text(microseconds: float) -> str:
@@ -112,9 +110,12 @@ def prefixed_text(value: float) -> str:
     if math.isnan(value):
         return MISSING
     prefix, size = _prefix_of(abs(value) * 1.0005, "EPTGMk ")  # 999.6 is shown as 1 of the next prefix
-    scaled = value / size
-    digits = 2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0
-    return f"{scaled:.{digits}f} {prefix}".rstrip() if value else "0"
+    return f"{_three_digits(value / size)} {prefix}".rstrip() if value else "0"
+
+
+def _three_digits(value: float) -> str:
+    """Format a number below 1000 to three significant digits, at most two of them after the point."""
+    return f"{value:.2f}" if abs(value) < 9.995 else f"{value:.1f}" if abs(value) < 99.95 else f"{value:.0f}"
 
 
 def exact_text(value: float) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from numbers import Real
+from statistics import median
 from typing import Any, Literal
 
 from flopscope import _core
@@ -20,7 +21,7 @@ from flopscope.support.progress import time_bar
 from flopscope.support.suggest import suggesting
 from flopscope.timing.counting import count_call, cupti_stays
 from flopscope.timing.cuda import CudaClock, Graph, LostRecords, rotated
-from flopscope.timing.distribution import describe, median
+from flopscope.timing.distribution import describe
 from flopscope.timing.measurement import Measurement, Shares
 from flopscope.timing.sampling import Rule, Series, collect, no_collector
 from flopscope.timing.stage import Stage, name_of, prepare, require_callable
@@ -193,20 +194,17 @@ def _peaks(stage: Stage, wanted: str) -> dict[str, Peaks]:
     """Return the known peaks of the device by source. Measure them now if wanted and not measured before."""
     if wanted == "none":
         return {}
-    known: dict[str, Peaks | None] = {}
     if wanted == "measured":
         try:
-            known["measured"] = measure_peaks(stage.device)
+            measure_peaks(stage.device)
         except RuntimeError as problem:
             stage.notes.append(f"measured peaks are unavailable: {problem}")
-    known["datasheet"] = stage.device.datasheet_peaks
-    if wanted == "datasheet":
-        known["measured"] = stage.device.measured
-        if known["datasheet"] is None:
-            model = Model.of_properties(stage.device.properties)
-            of_cpu = 'a CPU has no datasheet; peaks="measured" measures its peaks'
-            stage.notes.append(of_cpu if stage.device.kind == "cpu" else why_unknown(model, here=True, measured=False))
-    return {source: peaks for source, peaks in known.items() if peaks is not None}
+    elif stage.device.datasheet is None:
+        model = Model.of_properties(stage.device.properties)
+        of_cpu = 'a CPU has no datasheet; peaks="measured" measures its peaks'
+        stage.notes.append(of_cpu if stage.device.kind == "cpu" else why_unknown(model, here=True, measured=False))
+    known = stage.device.known_peaks()
+    return dict(sorted(known.items(), key=lambda item: item[0] != wanted))  # the wanted ones first
 
 
 def _roofs(

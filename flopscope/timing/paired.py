@@ -7,13 +7,14 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
+from statistics import median
 from typing import Any, Literal
 
 from flopscope.support import upward
 from flopscope.support.files import finite
 from flopscope.support.progress import time_bar
 from flopscope.support.suggest import suggesting
-from flopscope.timing.distribution import between_steps, median, median_interval
+from flopscope.timing.distribution import between_steps, median_interval
 from flopscope.timing.measuring import require_numbers
 from flopscope.timing.sampling import LONGEST_BATCH, Clock, Watch, no_collector
 from flopscope.timing.stage import name_of, prepare, require_callable

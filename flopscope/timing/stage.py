@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -133,7 +134,7 @@ def prepare(
     if named is None and unseen and where.kind == "cpu":
         notes.append(f"timed on the host: {_UNSEEN}")
     if where.kind == "cpu":
-        return Stage(where, looks, "cpu", cache == "cold", MemoryWatch.of_host(), lambda: math.nan, math.nan, notes)
+        return Stage(where, looks, "cpu", cache == "cold", MemoryWatch.of(where), lambda: math.nan, math.nan, notes)
     return _on_cuda(where, looks, cache, timer, notes)
 
 
@@ -160,7 +161,7 @@ def _on_cuda(where: Device, looks: list[Look], cache: str | None, timer: capture
         looks=looks,
         source="cupti" if by_cupti else "event",
         cold=cache != "hot",
-        watch=MemoryWatch.of_device(where),
+        watch=MemoryWatch.of(where),
         mhz=clock.mhz,
         throttled_below=THROTTLED * where.properties["clock_khz"] / 1e3 or math.nan,
         notes=notes,
@@ -216,12 +217,10 @@ class MemoryWatch:
             )
 
     @classmethod
-    def of_host(cls) -> MemoryWatch:
-        return cls(_resident_bytes, free_bytes(find_device("cpu")) // 4, "the host")
-
-    @classmethod
-    def of_device(cls, device: Device) -> MemoryWatch:
-        return cls(lambda: held_bytes(str(device)), free_bytes(device), str(device))
+    def of(cls, device: Device) -> MemoryWatch:
+        if device.kind == "cpu":
+            return cls(_resident_bytes, free_bytes(device) // 4, "the host")
+        return cls(partial(held_bytes, str(device)), free_bytes(device), str(device))
 
 
 def _resident_bytes() -> int:

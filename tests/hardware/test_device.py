@@ -243,7 +243,7 @@ def test_cpu_peaks_depend_on_the_number_of_threads_and_the_version(
     core.threads = 1
     assert fsd.devices()[0].measured is None
     fsd.measure_peaks("cpu")
-    monkeypatch.setattr("flopscope.support.package.VERSION", "99.0")
+    monkeypatch.setattr("flopscope.hardware.peaks.VERSION", "99.0")
     assert fsd.devices()[0].measured is None
     assert len(cache_files(tmp_path)) == 2
 
