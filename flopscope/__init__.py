@@ -27,7 +27,7 @@ from flopscope._core import *  # noqa: F403 - the ops, one per row of the core's
 from flopscope.hardware.activities import ProfilerActivity
 from flopscope.hardware.device import Device, devices, measure_peaks
 from flopscope.results.chrome_trace import trace_handler
-from flopscope.results.comparison import Comparison, compare
+from flopscope.results.comparison import Comparison
 from flopscope.results.find import load_traces
 from flopscope.results.profile import profile
 from flopscope.results.table import EventRow, EventTable
@@ -46,9 +46,10 @@ if TYPE_CHECKING:
     from flopscope.answers.what_if import what_if
     from flopscope.hardware.energy import Energy
     from flopscope.pictures.roofline import roofline
-    from flopscope.ranks.load import load_ranks
+    from flopscope.ranks.load import load_ranks, stragglers
     from flopscope.ranks.ranks import Ranks
-    from flopscope.ranks.stragglers import Stragglers, stragglers
+    from flopscope.ranks.stragglers import Stragglers
+    from flopscope.sentences.comparison import compare
     from flopscope.timing.counting import Counts
     from flopscope.timing.measurement import Measurement
     from flopscope.timing.measuring import measure
@@ -108,11 +109,12 @@ _LAZY = {
     "Stragglers": "ranks.stragglers",
     "Sweep": "timing.sweep",
     "TimesCompared": "timing.paired",
+    "compare": "sentences.comparison",
     "compare_times": "timing.paired",
     "load_ranks": "ranks.load",
     "measure": "timing.measuring",
     "roofline": "pictures.roofline",
-    "stragglers": "ranks.stragglers",
+    "stragglers": "ranks.load",
     "sweep": "timing.sweep",
     "what_if": "answers.what_if",
 }

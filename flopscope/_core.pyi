@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Protocol, SupportsFloat, SupportsIndex, TypeAlias, final
+from typing import Any, Literal, NamedTuple, Protocol, SupportsFloat, SupportsIndex, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -40,17 +40,52 @@ idle_causes: tuple[str, ...]
 categories: tuple[tuple[str, int, float, str], ...]
 device_types: tuple[str, ...]
 idle_labels: tuple[str, ...]
-parts: tuple[str, ...]
-part_glosses: tuple[str, ...]
-part_bare_glosses: tuple[str, ...]
+parts: dict[str, Part]
+bare_parts: dict[str, Part]
+bounds: dict[str, Bound]
+series: tuple[tuple[str, str], ...]
 idle_parts: tuple[str, ...]
 float_dtypes: tuple[str, ...]
 compute_units: tuple[str, ...]
 most_work: float
-torch_dtypes: dict[str, str]
-torch_dtype_sizes: dict[str, tuple[int, str]]
-product_units: dict[str, str]
+dtypes: dict[str, Dtype]
 fallback_units: dict[str, str]
+
+@final
+class Dtype(NamedTuple):
+    """A row of csrc/store/dtypes.h."""
+
+    bytes: int
+    kind: Literal["float", "float8", "float4", "integer", "complex"]
+    kineto: str
+    c10: str
+    number: int
+    unit: str | None
+    product_unit: str | None
+
+@final
+class Bound(NamedTuple):
+    """A row of csrc/roofline/bounds.def."""
+
+    meaning: str
+    part: str
+    marker: str
+    terminal: str
+    light: str
+    dark: str
+
+@final
+class Part(NamedTuple):
+    """A row of csrc/accounting/parts.def."""
+
+    label: str
+    gloss: str
+    noun: str
+    meaning: str
+    change: str
+    hatch: str
+    light: str
+    dark: str
 
 @final
 class Op:
@@ -364,7 +399,6 @@ def roof(flops: float, bytes: float, unit: str | None, peaks: dict[str, Any], la
 def rate(
     roof: Roof, flops: float, bytes: float, us: float, timing_source: str, empty_us: float = ..., /
 ) -> dict[str, Any]: ...
-def bounds() -> dict[str, str]: ...
 def category_of(name: str, on_device: bool = False, /) -> str: ...
 def probe(device: str | None, what: str, dtype: str, amount: int, /) -> tuple[float, float]: ...
 

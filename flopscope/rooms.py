@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     import pandas
 
-    from flopscope.answers.advice import AdviceTable
     from flopscope.results.comparison import Comparison
     from flopscope.results.modules import ModuleTable
     from flopscope.results.results import Results
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from flopscope.timing.measurement import Measurement
     from flopscope.timing.paired import TimesCompared
     from flopscope.timing.sweep import Sweep
+    from flopscope.views.advice import AdviceTable
     from flopscope.views.summary import Summary
 
     Path = str | PathLike[str]
@@ -37,8 +37,8 @@ def accounting(results: Results, peaks: str | None) -> pandas.DataFrame:
 
 
 def advice(results: Results, peaks: str | None) -> AdviceTable:
-    from flopscope.answers.advice import advise
     from flopscope.answers.analysis import analysis_of
+    from flopscope.views.advice import advise
 
     return advise(analysis_of(results, "advice", peaks))
 
@@ -150,10 +150,15 @@ def measurement_html(measurement: Measurement) -> str:
 
 
 def write_measurement(measurement: Measurement, path: Path, title: str | None) -> None:
+    from flopscope.hardware.device import find_device
     from flopscope.report.measurement import measurement_page
     from flopscope.report.page import write
 
-    write(path, measurement_page(measurement, title))
+    device = find_device(measurement.device)
+    known = {"measured": device.measured, "datasheet": device.datasheet_peaks}
+    is_here = device.name == measurement.device_name
+    peaks = {source: one for source, one in known.items() if one is not None and is_here}
+    write(path, measurement_page(measurement, peaks, title))
 
 
 def write_times(times: TimesCompared, path: Path, title: str | None) -> None:

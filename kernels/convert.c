@@ -4,15 +4,9 @@
 #include "kernels/convert.h"
 
 static const fs_convert_kernels *const kernels_to[FS_DTYPE_COUNT] = {
-#define KERNELS_TO(NAME, name, bytes, ctype, dl) &fs_convert_to_##name,
+#define KERNELS_TO(NAME, name, ...) &fs_convert_to_##name,
     FS_DTYPE_LIST(KERNELS_TO)
 #undef KERNELS_TO
-};
-
-static const size_t sizes[FS_DTYPE_COUNT] = {
-#define SIZE(NAME, name, bytes, ctype, dl) bytes,
-    FS_DTYPE_LIST(SIZE)
-#undef SIZE
 };
 
 static int log2_of(size_t size)
@@ -23,7 +17,7 @@ static int log2_of(size_t size)
 static fs_status convert_dense(fs_device device, const fs_conversion *conversion, fs_error *err)
 {
     const fs_elementwise *space = &conversion->space;
-    int items = FS_CONVERT_ITEMS(sizes[space->dtype], sizes[conversion->in_dtype]);
+    int items = FS_CONVERT_ITEMS(fs_dtypes[space->dtype].size, fs_dtypes[conversion->in_dtype].size);
     fs_convert_dense arguments = {
         .out = space->out,
         .in = space->in[0],
@@ -86,14 +80,14 @@ static fs_status transpose(fs_device device, const fs_elementwise *space, int in
     arguments.batch = fs_layout_of(&batch, 1);
     arguments.column_tiles = fs_fast_divisor_of((uint32_t)column_tiles);
     arguments.tiles = fs_fast_divisor_of((uint32_t)tiles);
-    return fs_cuda_launch(device, fs_transpose_kernels[log2_of(sizes[space->dtype])], batch.count * tiles,
+    return fs_cuda_launch(device, fs_transpose_kernels[log2_of(fs_dtypes[space->dtype].size)], batch.count * tiles,
                           FS_TILE_THREADS, &arguments, "launching a transpose", err);
 }
 
 static fs_status convert_strided(fs_device device, const fs_conversion *conversion, fs_error *err)
 {
     const fs_elementwise *space = &conversion->space;
-    size_t out_size = sizes[space->dtype], in_size = sizes[conversion->in_dtype];
+    size_t out_size = fs_dtypes[space->dtype].size, in_size = fs_dtypes[conversion->in_dtype].size;
     int64_t unit = FS_VECTOR_BYTES / (int64_t)out_size;
     int in_unit, out_unit;
 
@@ -121,7 +115,7 @@ fs_status fs_cuda_convert(fs_device device, const fs_conversion *conversion, fs_
 
 static fs_status fill_dense(fs_device device, const fs_elementwise *space, uint64_t bits, fs_error *err)
 {
-    size_t size = sizes[space->dtype];
+    size_t size = fs_dtypes[space->dtype].size;
     fs_fill_dense arguments = {.out = space->out, .nbytes = space->count * (int64_t)size};
     unsigned char bytes[FS_VECTOR_BYTES];
 
@@ -135,7 +129,7 @@ static fs_status fill_dense(fs_device device, const fs_elementwise *space, uint6
 
 static fs_status fill_strided(fs_device device, const fs_elementwise *space, uint64_t bits, fs_error *err)
 {
-    size_t size = sizes[space->dtype];
+    size_t size = fs_dtypes[space->dtype].size;
     if (space->count > INT32_MAX) {
         fs_elementwise first = *space, rest;
         fs_space_split(&first, &rest, size, size);

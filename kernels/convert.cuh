@@ -163,8 +163,8 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS)
         if (first + k * FS_TILE_THREADS < args.layout.units) stored(arithmetic(from[k]), &((OUT *)args.out)[at[k][0]]);
 }
 
-#define FS_DENSE_FROM(NAME, name, bytes, ctype, dl) (const void *)dense_kernel<OUT, type_##name>,
-#define FS_STRIDED_FROM(NAME, name, bytes, ctype, dl) (const void *)strided_kernel<OUT, type_##name>,
+#define FS_DENSE_FROM(NAME, name, ...) (const void *)dense_kernel<OUT, type_##name>,
+#define FS_STRIDED_FROM(NAME, name, ...) (const void *)strided_kernel<OUT, type_##name>,
 
 /* The table of one target dtype. */
 #define FS_CONVERT_TO(name)                                                                            \

@@ -57,7 +57,7 @@ typedef struct {
 #ifdef __cplusplus
 extern "C" {
 #endif
-#define FS_CONVERT_TABLE(NAME, name, bytes, ctype, dl) extern const fs_convert_kernels fs_convert_to_##name;
+#define FS_CONVERT_TABLE(NAME, name, ...) extern const fs_convert_kernels fs_convert_to_##name;
 FS_DTYPE_LIST(FS_CONVERT_TABLE)
 #undef FS_CONVERT_TABLE
 

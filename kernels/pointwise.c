@@ -21,15 +21,10 @@ static const char *const binary_doing[] = {
 #undef FS_BINARY
 };
 
-static size_t size_of(fs_dtype dtype)
-{
-    return dtype == FS_FLOAT64 ? 8 : dtype == FS_FLOAT32 ? 4 : 2;
-}
-
 static fs_status launch_dense(fs_device device, const void *kernel, const char *doing, const fs_elementwise *space,
                               bool heavy, fs_error *err)
 {
-    int64_t tile = FS_TILE_THREADS * FS_DENSE_ITEMS(size_of(space->dtype), heavy);
+    int64_t tile = FS_TILE_THREADS * FS_DENSE_ITEMS(fs_dtypes[space->dtype].size, heavy);
     fs_dense_arguments arguments = {
         .out = space->out,
         .in = {space->in[0], space->in[1]},
@@ -45,7 +40,7 @@ static fs_status launch_dense(fs_device device, const void *kernel, const char *
 static fs_status launch_strided(fs_device device, const void *kernel, const char *doing, const fs_elementwise *space,
                                 int inputs, fs_error *err)
 {
-    size_t size = size_of(space->dtype);
+    size_t size = fs_dtypes[space->dtype].size;
     int items = FS_STRIDED_ITEMS(size), inner = space->ndim - 1;
 
     if (space->count > INT32_MAX) {

@@ -32,12 +32,6 @@
 
 #define NAME_OF(NAME, name, prose) #name,
 const char *const fs_work_class_names[] = {FS_WORK_CLASS_LIST(NAME_OF)};
-#define PART_NAME_OF(name, gloss, bare) #name,
-const char *const fs_part_names[] = {FS_PART_LIST(PART_NAME_OF)};
-#define PART_GLOSS_OF(name, gloss, bare) gloss,
-const char *const fs_part_glosses[] = {FS_PART_LIST(PART_GLOSS_OF)};
-#define PART_BARE_GLOSS_OF(name, gloss, bare) bare,
-const char *const fs_part_bare_glosses[] = {FS_PART_LIST(PART_BARE_GLOSS_OF)};
 #define CAUSE_OF(NAME, name, part, label, prose) #name,
 const char *const fs_idle_cause_names[] = {FS_IDLE_CAUSE_LIST(CAUSE_OF)};
 #define PART_OF(NAME, name, part, label, prose) #part,

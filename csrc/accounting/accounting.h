@@ -11,6 +11,7 @@
 #ifndef FS_ACCOUNTING_ACCOUNTING_H
 #define FS_ACCOUNTING_ACCOUNTING_H
 
+#include "base/colours.h"
 #include "store/store.h"
 #include "summaries/steps.h"
 #include "table/table.h"
@@ -28,30 +29,25 @@ typedef enum {
         FS_WORK_CLASS_COUNT
 } fs_work_class;
 
-/* The parts of the accounting, and what each is, in at most 35 characters: of a device, and of a program without one.
- * X(name, gloss, gloss without a device) */
-#define FS_PART_LIST(X)                                                                          \
-    X(ideal, "the least that the peaks allow", "the least that the peaks allow")                 \
-    X(compute, "beyond ideal, limited by FLOP/s", "beyond ideal, limited by FLOP/s")             \
-    X(memory, "beyond ideal, limited by bandwidth", "beyond ideal, limited by bandwidth")        \
-    X(latency, "short calls far below their limit", "short calls far below their limit")         \
-    X(launch, "calls as short as an empty one", "calls as short as an empty one")                \
-    X(unmodelled, "FLOPs, bytes or peaks are unknown", "FLOPs, bytes or peaks are unknown")      \
-    X(communication, "collectives, nothing else computed", "collectives, nothing else computed") \
-    X(copy, "copies and fills, nothing else ran", "copies and fills, nothing else ran")          \
-    X(host, "idle: the host launched too late", "no op ran: Python or other code")               \
-    X(sync, "idle: the host had waited for it", "no op ran, after a wait")                       \
-    X(data, "idle: waiting for a DataLoader", "no op ran: waiting for a DataLoader")             \
-    X(recording, "idle: the profiler itself worked", "no op ran: the profiler worked")           \
-    X(edges, "before and after all work", "before the first, after the last op")                 \
-    X(other, "idle for another reason", "no op ran, for another reason")
-
 enum {
-#define FS_PART_ENUM(name, gloss, bare) FS_PART_##name,
-    FS_PART_LIST(FS_PART_ENUM)
-#undef FS_PART_ENUM
-        FS_PART_COUNT
+#define FS_PART(name, ...) FS_PART_##name,
+#include "accounting/parts.def"
+#undef FS_PART
+    FS_PART_COUNT
 };
+
+/* What a part of the accounting is called: the columns of parts.def. */
+typedef struct {
+    const char *label, *gloss, *noun, *meaning, *change;
+} fs_part_texts;
+
+typedef struct {
+    const char *name, *hatch;
+    fs_colour colour;
+    fs_part_texts texts, bare_texts; /* of a device; of a program without one */
+} fs_part_row;
+
+extern const fs_part_row fs_parts[FS_PART_COUNT];
 
 /* Why a device is idle, and the part of the accounting that such time belongs to. "The call" launched the next work.
  * X(NAME, name, part, label, description) */
@@ -80,9 +76,6 @@ typedef enum {
 } fs_idle_cause;
 
 extern const char *const fs_work_class_names[FS_WORK_CLASS_COUNT];
-extern const char *const fs_part_names[FS_PART_COUNT];
-extern const char *const fs_part_glosses[FS_PART_COUNT];
-extern const char *const fs_part_bare_glosses[FS_PART_COUNT]; /* without a device */
 extern const char *const fs_idle_cause_names[FS_IDLE_CAUSE_COUNT];
 extern const char *const fs_idle_cause_parts[FS_IDLE_CAUSE_COUNT];
 extern const char *const fs_idle_cause_labels[FS_IDLE_CAUSE_COUNT];

@@ -10,6 +10,7 @@
 #include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
+#include "base/search.h"
 #include "base/statistics.h"
 #include "store/event.h"
 
@@ -49,12 +50,7 @@ static fs_status add_wait(fs_host *host, const fs_chunk *chunk, uint32_t at, uin
 static uint32_t host_step_at(const fs_steps *steps, uint32_t last, int64_t time)
 {
     if (last != FS_NONE && time >= steps->steps[last].host_begin && time < steps->steps[last].host_end) return last;
-    uint32_t low = 0, high = steps->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (steps->steps[middle].host_begin <= time) low = middle + 1;
-        else high = middle;
-    }
+    uint32_t low = FS_FIRST_NOT(i, 0, steps->count, steps->steps[i].host_begin <= time);
     return low > 0 && time < steps->steps[low - 1].host_end ? low - 1 : FS_NONE;
 }
 

@@ -5,32 +5,20 @@
 
 #include <math.h>
 
-/* One row per dtype, with a column per case. */
-typedef struct {
-    fs_unit pointwise;
-    fs_unit_choice matmul, matmul_tf32; /* on CUDA */
-} unit_row;
+#include "store/torch_signature.h"
 
-#define UNIT(name) FS_UNIT_##name
-#define ROW(pointwise, matmul, matmul_fallback)                 \
-    {                                                           \
-        UNIT(pointwise), {UNIT(matmul), UNIT(matmul_fallback)}, \
-        {                                                       \
-            UNIT(matmul), UNIT(matmul_fallback)                 \
-        }                                                       \
-    }
-
-static const unit_row unit_rows[FS_DTYPE_COUNT + 1] = {
-    [FS_FLOAT64] = ROW(FP64, FP64_TENSOR, FP64),
-    [FS_FLOAT32] = {UNIT(FP32), {UNIT(FP32), UNIT(FP32)}, {UNIT(TF32_TENSOR), UNIT(FP32)}},
-    [FS_FLOAT16] = ROW(FP32, FP16_TENSOR, FP32),
-    [FS_BFLOAT16] = ROW(FP32, BF16_TENSOR, FP32),
-    [FS_INT64] = ROW(NONE, NONE, NONE),
-    [FS_INT32] = ROW(NONE, NONE, NONE),
-    [FS_INT8] = ROW(NONE, INT8_TENSOR, NONE),
-    [FS_UINT8] = ROW(NONE, NONE, NONE),
-    [FS_BOOL] = ROW(NONE, NONE, NONE),
-    [FS_DTYPE_NONE] = ROW(NONE, NONE, NONE),
+static const struct {
+    fs_unit plain;
+    fs_unit_choice product;
+} units_of[FS_TORCH_DTYPE_COUNT + 1] = {
+#define OWN(NAME, name, bytes, ctype, dlpack, format, kind, kineto, c10, number, plain, product, fallback) \
+    TORCH(NAME, name, bytes, kind, kineto, c10, number, plain, product, fallback)
+#define TORCH(NAME, name, bytes, kind, kineto, c10, number, plain, product, fallback) \
+    {FS_UNIT_##plain, {FS_UNIT_##product, FS_UNIT_##fallback}},
+    FS_DTYPES(OWN, TORCH)
+#undef OWN
+#undef TORCH
+        {FS_UNIT_NONE, {FS_UNIT_NONE, FS_UNIT_NONE}},
 };
 
 void fs_peaks_unknown(fs_peaks *peaks)
@@ -40,11 +28,22 @@ void fs_peaks_unknown(fs_peaks *peaks)
     peaks->launch_ns = peaks->kernel_ns = NAN;
 }
 
+fs_unit_choice fs_unit_of_plain(unsigned dtype)
+{
+    return (fs_unit_choice){units_of[dtype].plain, units_of[dtype].plain};
+}
+
+fs_unit_choice fs_unit_of_product(unsigned dtype)
+{
+    return units_of[dtype].product;
+}
+
 fs_unit_choice fs_unit_choose(fs_dtype dtype, bool is_matmul, bool allow_tf32, fs_device_kind kind)
 {
-    const unit_row *row = &unit_rows[dtype];
-    if (is_matmul && kind == FS_CUDA) return allow_tf32 ? row->matmul_tf32 : row->matmul;
-    return (fs_unit_choice){row->pointwise, row->pointwise};
+    if (!is_matmul || kind != FS_CUDA) return fs_unit_of_plain(fs_dtypes[dtype].torch);
+    fs_unit_choice choice = fs_unit_of_product(fs_dtypes[dtype].torch);
+    if (allow_tf32 && dtype == FS_FLOAT32) choice.preferred = FS_UNIT_TF32_TENSOR;
+    return choice;
 }
 
 double fs_peaks_flops(const fs_peaks *peaks, fs_unit_choice choice, fs_unit *used)

@@ -25,8 +25,13 @@ typedef struct {
     fs_unit fallback;  /* the unit on other devices; equal to preferred if there is no choice */
 } fs_unit_choice;
 
-/* The unit of an op. Pointwise float16 and bfloat16 compute in float32. Integer work other than int8 matrix products
- * has FS_UNIT_NONE. allow_tf32 only affects float32 matrix products on CUDA. */
+/* The unit of arithmetic on an fs_torch_dtype, and of matrix products: tensor cores if they support it. float32 may run
+ * as TF32, which only the executed kernels reveal. */
+fs_unit_choice fs_unit_of_plain(unsigned dtype);
+fs_unit_choice fs_unit_of_product(unsigned dtype);
+
+/* The unit of a native op. Pointwise float16 and bfloat16 compute in float32. Integer work other than int8 matrix
+ * products has FS_UNIT_NONE. allow_tf32 only affects float32 matrix products on CUDA. */
 fs_unit_choice fs_unit_choose(fs_dtype dtype, bool is_matmul, bool allow_tf32, fs_device_kind kind);
 
 /* The rate of the preferred unit, or of the fallback if that is unknown, in FLOP/s; NaN if both are unknown. *used (may

@@ -1,29 +1,25 @@
-/* The table is indexed by fs_dtype and ends with a row for "no dtype", so that a look-up needs no test. Sizes are
- * stated in three places (here, for torch's traces, by the C type); the assertions hold them to each other at compile
- * time. */
+/* The table is indexed by fs_dtype and ends with a row for "no dtype", so that a look-up needs no test. */
 #include "ops/dtype.h"
 
 #include <string.h>
 
 #include "store/torch_signature.h"
 
-/* The sizes are those of torch's dtypes of the same names. */
-enum {
-#define FS_TORCH_DTYPE(NAME, kineto, name, bytes, kind) TORCH_BYTES_##NAME = bytes,
-#include "store/torch_dtypes.def"
-#undef FS_TORCH_DTYPE
-};
-#define FS_DTYPE_CHECK(NAME, name, bytes, ctype, dl) \
-    _Static_assert(bytes == TORCH_BYTES_##NAME && bytes == sizeof(ctype), "the size of " #name);
+#define FS_DTYPE_CHECK(NAME, name, bytes, ctype, ...) _Static_assert(bytes == sizeof(ctype), "the size of " #name);
 FS_DTYPE_LIST(FS_DTYPE_CHECK)
 #undef FS_DTYPE_CHECK
 
 const fs_dtype_row fs_dtypes[FS_DTYPE_COUNT + 1] = {
-#define FS_DTYPE_ROW(NAME, name, bytes, ctype, dl) [FS_##NAME] = {#name, bytes, dl},
+#define FS_DTYPE_ROW(NAME, name, bytes, ctype, dlpack, format, ...) \
+    [FS_##NAME] = {#name, bytes, FS_DL_##dlpack, format, FS_TORCH_##NAME},
     FS_DTYPE_LIST(FS_DTYPE_ROW)
 #undef FS_DTYPE_ROW
-        [FS_DTYPE_NONE] = {"scalar", 0, 0},
+        [FS_DTYPE_NONE] = {"scalar", 0, 0, NULL, FS_TORCH_DTYPE_NONE},
 };
+
+#define FS_DTYPE_NAME(NAME, name, ...) ", " #name
+const char *const fs_dtype_names = &(FS_DTYPE_LIST(FS_DTYPE_NAME))[2];
+#undef FS_DTYPE_NAME
 
 fs_dtype fs_dtype_find(const char *name)
 {

@@ -1,4 +1,4 @@
-/* Element types. One row each. */
+/* The element types of tensors. */
 #ifndef FS_OPS_DTYPE_H
 #define FS_OPS_DTYPE_H
 
@@ -6,23 +6,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "store/dtypes.h"
+
 /* DLPack's type codes (dlpack.h, DLDataTypeCode). */
 enum { FS_DL_INT = 0, FS_DL_UINT = 1, FS_DL_FLOAT = 2, FS_DL_BFLOAT = 4, FS_DL_BOOL = 6 };
 
-/* X(NAME, name, bytes, C type of the stored bits, DLPack code). Floats, the dtypes of arithmetic ops, come first. */
-#define FS_DTYPE_LIST(X)                             \
-    X(FLOAT64, float64, 8, double, FS_DL_FLOAT)      \
-    X(FLOAT32, float32, 4, float, FS_DL_FLOAT)       \
-    X(FLOAT16, float16, 2, uint16_t, FS_DL_FLOAT)    \
-    X(BFLOAT16, bfloat16, 2, uint16_t, FS_DL_BFLOAT) \
-    X(INT64, int64, 8, int64_t, FS_DL_INT)           \
-    X(INT32, int32, 4, int32_t, FS_DL_INT)           \
-    X(INT8, int8, 1, int8_t, FS_DL_INT)              \
-    X(UINT8, uint8, 1, uint8_t, FS_DL_UINT)          \
-    X(BOOL, bool, 1, uint8_t, FS_DL_BOOL)
+/* X(NAME, name, bytes, C type, …): the dtypes of tensors, with all columns of store/dtypes.h. */
+#define FS_DTYPE_LIST(X) FS_DTYPES(X, FS_NO_DTYPE)
+#define FS_NO_DTYPE(...)
 
 typedef enum {
-#define FS_DTYPE_ENUM(NAME, name, bytes, ctype, dl) FS_##NAME,
+#define FS_DTYPE_ENUM(NAME, ...) FS_##NAME,
     FS_DTYPE_LIST(FS_DTYPE_ENUM)
 #undef FS_DTYPE_ENUM
         FS_DTYPE_COUNT,
@@ -33,6 +27,8 @@ typedef struct {
     const char *name;
     size_t size;
     int dl_code;
+    const char *format; /* of the buffer protocol; NULL: it lacks the dtype */
+    uint8_t torch;      /* fs_torch_dtype */
 } fs_dtype_row;
 
 extern const fs_dtype_row fs_dtypes[FS_DTYPE_COUNT + 1];
@@ -41,6 +37,10 @@ static inline bool fs_dtype_is_float(fs_dtype dtype)
 {
     return dtype <= FS_BFLOAT16;
 }
+
+/* For messages. */
+#define FS_FLOATS_TEXT "float64, float32, float16 or bfloat16"
+extern const char *const fs_dtype_names; /* "float64, float32, …" */
 
 /* The dtype with that name, or FS_DTYPE_NONE. */
 fs_dtype fs_dtype_find(const char *name);

@@ -34,7 +34,7 @@ fs_status fs_call_check_floats(const fs_call *call, fs_error *err)
         if (in == NULL) continue;
         if (!fs_dtype_is_float(in->dtype)) {
             return fs_call_fail(call, err, FS_TYPE_ERROR,
-                                "the dtype must be float64, float32, float16 or bfloat16; cast with x.to(\"float32\")");
+                                "the dtype must be " FS_FLOATS_TEXT "; cast with x.to(\"float32\")");
         }
         if (first == NULL) first = in;
         if (in->dtype != first->dtype) {

@@ -315,8 +315,8 @@ fs_status FS_PLAN_CREATE(fs_plan *plan, fs_error *err)
     memcpy(plan->shape, call->shape, sizeof plan->shape);
     bool random = call->op->form == FS_FORM_CREATE && call->op->id >= 2;
     if (random && !fs_dtype_is_float(call->dtype)) {
-        return fs_fail(err, FS_TYPE_ERROR, "%s: the dtype must be float64, float32, float16 or bfloat16, not %s",
-                       call->op->name, fs_dtypes[call->dtype].name);
+        return fs_fail(err, FS_TYPE_ERROR, "%s: the dtype must be " FS_FLOATS_TEXT ", not %s", call->op->name,
+                       fs_dtypes[call->dtype].name);
     }
     plan->dense_out = random;
     plan->compute = compute_create;

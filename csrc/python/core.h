@@ -109,6 +109,7 @@ int fs_add_trace_reader(PyObject *module);    /* after the store */
 int fs_add_database_reader(PyObject *module); /* after the store */
 int fs_add_testing(PyObject *module);         /* after the store */
 int fs_add_device(PyObject *module);
+int fs_add_facts(PyObject *module);
 int fs_add_work(PyObject *module);
 int fs_add_measure(PyObject *module);
 int fs_add_roofline(PyObject *module);

@@ -441,64 +441,7 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* Facts of the core's tables, which Python code takes from here ------------------------------------------------- */
-
-static PyObject *float_dtypes(void)
-{
-    PyObject *names = PyList_New(0);
-    for (fs_dtype dtype = 0; names != NULL && dtype < FS_DTYPE_COUNT; dtype++) {
-        if (!fs_dtype_is_float(dtype)) continue;
-        PyObject *name = PyUnicode_FromString(fs_dtypes[dtype].name);
-        if (name == NULL || PyList_Append(names, name) < 0) Py_CLEAR(names);
-        Py_XDECREF(name);
-    }
-    PyObject *tuple = names ? PyList_AsTuple(names) : NULL;
-    Py_XDECREF(names);
-    return tuple;
-}
-
-/* {"fp64_tensor": "fp64", …}: of each unit of matrix products, the one that they fall back to. */
-static PyObject *fallback_units(void)
-{
-    PyObject *units = PyDict_New();
-    for (int i = 0; units != NULL && i < 2 * FS_DTYPE_COUNT; i++) {
-        fs_unit_choice choice = fs_unit_choose((fs_dtype)(i / 2), true, i % 2 != 0, FS_CUDA);
-        if (choice.preferred == choice.fallback || choice.fallback == FS_UNIT_NONE) continue;
-        PyObject *fallback = PyUnicode_FromString(fs_units[choice.fallback].name);
-        if (fallback == NULL || PyDict_SetItemString(units, fs_units[choice.preferred].name, fallback) < 0)
-            Py_CLEAR(units);
-        Py_XDECREF(fallback);
-    }
-    return units;
-}
-
-static PyObject *compute_units(void)
-{
-    PyObject *names = PyTuple_New(FS_UNIT_COUNT);
-    for (int unit = 0; names != NULL && unit < FS_UNIT_COUNT; unit++) {
-        PyObject *name = PyUnicode_FromString(fs_units[unit].name);
-        if (name == NULL) Py_CLEAR(names);
-        else PyTuple_SET_ITEM(names, unit, name);
-    }
-    return names;
-}
-
-static const struct {
-    const char *name;
-    PyObject *(*make)(void);
-} facts[] = {
-    {"float_dtypes", float_dtypes},
-    {"compute_units", compute_units},
-    {"fallback_units", fallback_units},
-};
-
 int fs_add_device(PyObject *module)
 {
-    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
-        PyObject *fact = facts[i].make();
-        int status = fact ? PyModule_AddObjectRef(module, facts[i].name, fact) : -1;
-        Py_XDECREF(fact);
-        if (status < 0) return -1;
-    }
     return PyModule_AddFunctions(module, functions);
 }

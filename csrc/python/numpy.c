@@ -8,10 +8,11 @@
 #define NPY_TARGET_VERSION NPY_1_21_API_VERSION
 #include <numpy/arrayobject.h>
 
+#define NPY_BFLOAT16 NPY_NOTYPE
 static const int type_numbers[FS_DTYPE_COUNT] = {
-    [FS_FLOAT64] = NPY_FLOAT64, [FS_FLOAT32] = NPY_FLOAT32, [FS_FLOAT16] = NPY_FLOAT16,
-    [FS_BFLOAT16] = NPY_NOTYPE, [FS_INT64] = NPY_INT64,     [FS_INT32] = NPY_INT32,
-    [FS_INT8] = NPY_INT8,       [FS_UINT8] = NPY_UINT8,     [FS_BOOL] = NPY_BOOL,
+#define TYPE_NUMBER(NAME, ...) NPY_##NAME,
+    FS_DTYPE_LIST(TYPE_NUMBER)
+#undef TYPE_NUMBER
 };
 
 /* PyArray_ImportNumPyAPI() is not used: it prints the exception of the import, exits the process for SystemExit, and
@@ -106,10 +107,8 @@ static PyObject *share_array(PyArrayObject *array)
     }
     if (dtype == FS_DTYPE_NONE || ndim > FS_MAX_DIMS || !even) {
         if (dtype == FS_DTYPE_NONE) {
-            PyErr_Format(PyExc_TypeError,
-                         "from_numpy: unsupported dtype %R; supported are float64, float32, float16, bfloat16, "
-                         "int64, int32, int8, uint8, bool",
-                         (PyObject *)PyArray_DESCR(array));
+            PyErr_Format(PyExc_TypeError, "from_numpy: unsupported dtype %R; supported are %s",
+                         (PyObject *)PyArray_DESCR(array), fs_dtype_names);
         } else if (ndim > FS_MAX_DIMS) {
             PyErr_Format(PyExc_ValueError, "from_numpy: a tensor has at most %d dimensions, not %d", FS_MAX_DIMS, ndim);
         } else {

@@ -144,10 +144,8 @@ bool fs_parse_dtype(PyObject *object, fs_dtype *dtype)
         *dtype = strlen(name) == (size_t)size ? fs_dtype_find(name) : FS_DTYPE_NONE;
         if (*dtype != FS_DTYPE_NONE) return true;
     }
-    PyErr_Format(name ? PyExc_ValueError : PyExc_TypeError,
-                 "unknown dtype %R; supported are float64, float32, float16, bfloat16, int64, int32, int8, uint8, bool "
-                 "(as strings)",
-                 object);
+    PyErr_Format(name ? PyExc_ValueError : PyExc_TypeError, "unknown dtype %R; supported are %s (as strings)", object,
+                 fs_dtype_names);
     return false;
 }
 

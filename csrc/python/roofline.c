@@ -168,22 +168,7 @@ static PyObject *rate(PyObject *module, PyObject *args)
                          rating.gbytes_per_s, "arithmetic_intensity", rating.arithmetic_intensity, "pct_peak_flops",
                          rating.pct_peak_flops, "pct_peak_bandwidth", rating.pct_peak_bandwidth, "pct_roofline",
                          rating.pct_roofline, "roofline_time", rating.roofline_time / 1e3, "headroom",
-                         rating.headroom / 1e3, "bound", fs_bound_names[rating.bound]);
-}
-
-static PyObject *bounds(PyObject *module, PyObject *unused)
-{
-    (void)module, (void)unused;
-    PyObject *all = PyDict_New();
-#define ADD_BOUND(NAME, name, prose)                                                   \
-    if (all != NULL) {                                                                 \
-        PyObject *text = PyUnicode_FromString(prose);                                  \
-        if (text == NULL || PyDict_SetItemString(all, #name, text) < 0) Py_CLEAR(all); \
-        Py_XDECREF(text);                                                              \
-    }
-    FS_BOUND_LIST(ADD_BOUND)
-#undef ADD_BOUND
-    return all;
+                         rating.headroom / 1e3, "bound", fs_bounds[rating.bound].name);
 }
 
 static PyMethodDef functions[] = {
@@ -194,8 +179,6 @@ static PyMethodDef functions[] = {
      "rate($module, roof, flops, bytes, us, timing_source, empty_us=nan, /)\n--\n\nRate the time of work, in µs, "
      "against its roof. Return a dict of the rates, shares in percent, roofline_time and headroom in µs, and bound. "
      "empty_us: the time of an empty call, if it differs from the roof's launch."},
-    {"bounds", bounds, METH_NOARGS,
-     "bounds($module, /)\n--\n\nReturn the possible values of bound and their meanings as a dict."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -190,17 +190,3 @@ PyObject *fs_accounting_object(const fs_store *store, const fs_accounting *accou
     if (!good) Py_CLEAR(result);
     return result;
 }
-
-int fs_add_accounting_names(PyObject *module)
-{
-    if (fs_add_constant(module, "work_classes", fs_names_object(fs_work_class_names, FS_WORK_CLASS_COUNT)) < 0)
-        return -1;
-    if (fs_add_constant(module, "parts", fs_names_object(fs_part_names, FS_PART_COUNT)) < 0) return -1;
-    if (fs_add_constant(module, "part_glosses", fs_names_object(fs_part_glosses, FS_PART_COUNT)) < 0) return -1;
-    if (fs_add_constant(module, "part_bare_glosses", fs_names_object(fs_part_bare_glosses, FS_PART_COUNT)) < 0)
-        return -1;
-    if (fs_add_constant(module, "idle_parts", fs_names_object(fs_idle_cause_parts, FS_IDLE_CAUSE_COUNT)) < 0) return -1;
-    if (fs_add_constant(module, "idle_labels", fs_names_object(fs_idle_cause_labels, FS_IDLE_CAUSE_COUNT)) < 0)
-        return -1;
-    return fs_add_constant(module, "idle_causes", fs_names_object(fs_idle_cause_names, FS_IDLE_CAUSE_COUNT));
-}

@@ -155,7 +155,7 @@ static PyObject *dtypes_of(const fs_store *store, const fs_row *row)
 static PyObject *bound_of(const fs_store *store, const fs_row *row)
 {
     (void)store;
-    return PyUnicode_InternFromString(fs_bound_names[row->bound]);
+    return PyUnicode_InternFromString(fs_bounds[row->bound].name);
 }
 
 static PyObject *unit_of(const fs_store *store, const fs_row *row)

@@ -383,6 +383,5 @@ int fs_add_store(PyObject *module)
     if (fs_add_metrics(module) < 0 || fs_add_replays(module) < 0) return -1;
     const char *types[FS_ACCELERATOR_COUNT];
     for (int i = 0; i < FS_ACCELERATOR_COUNT; i++) types[i] = fs_accelerators[i].type;
-    if (fs_add_constant(module, "device_types", fs_names_object(types, FS_ACCELERATOR_COUNT)) < 0) return -1;
-    return fs_add_accounting_names(module);
+    return fs_add_constant(module, "device_types", fs_names_object(types, FS_ACCELERATOR_COUNT));
 }

@@ -78,6 +78,5 @@ fs_status fs_store_object_join_watched(fs_store **store, fs_error *err);
 /* Constants and functions that go with them. */
 int fs_add_replays(PyObject *module);
 int fs_add_columns(PyObject *module);
-int fs_add_accounting_names(PyObject *module);
 
 #endif

@@ -81,10 +81,9 @@ static PyObject *get_cuda_array_interface(PyObject *self, void *unused)
 {
     (void)unused;
     const fs_tensor *tensor = TENSOR(self);
-    static const char *const kinds[FS_DTYPE_COUNT] = {[FS_FLOAT64] = "<f8", [FS_FLOAT32] = "<f4", [FS_FLOAT16] = "<f2",
-                                                      [FS_INT64] = "<i8",   [FS_INT32] = "<i4",   [FS_INT8] = "|i1",
-                                                      [FS_UINT8] = "|u1",   [FS_BOOL] = "|b1"};
-    if (tensor->device.kind != FS_CUDA || kinds[tensor->dtype] == NULL) {
+    static const char letters[] = {[FS_DL_INT] = 'i', [FS_DL_UINT] = 'u', [FS_DL_FLOAT] = 'f', [FS_DL_BOOL] = 'b'};
+    const fs_dtype_row *dtype = &fs_dtypes[tensor->dtype];
+    if (tensor->device.kind != FS_CUDA || dtype->format == NULL) {
         PyErr_Format(PyExc_AttributeError, "a %s tensor on %s has no __cuda_array_interface__; share it through DLPack",
                      fs_dtypes[tensor->dtype].name, tensor->device.kind == FS_CUDA ? "CUDA" : "the CPU");
         return NULL;
@@ -96,10 +95,11 @@ static PyObject *get_cuda_array_interface(PyObject *self, void *unused)
         Py_XDECREF(shape);
         return NULL;
     }
+    char type[] = {dtype->size > 1 ? '<' : '|', letters[dtype->dl_code], (char)('0' + dtype->size), 0};
     unsigned long long address = fs_tensor_count(tensor) ? (unsigned long long)(uintptr_t)tensor->data : 0;
-    return Py_BuildValue("{s:N,s:s,s:(KO),s:N,s:i,s:i}", "shape", shape, "typestr", kinds[tensor->dtype], "data",
-                         address, tensor->storage->read_only ? Py_True : Py_False, "strides", strides, "version", 3,
-                         "stream", 1);
+    return Py_BuildValue("{s:N,s:s,s:(KO),s:N,s:i,s:i}", "shape", shape, "typestr", type, "data", address,
+                         tensor->storage->read_only ? Py_True : Py_False, "strides", strides, "version", 3, "stream",
+                         1);
 }
 
 static PyGetSetDef tensor_getset[] = {
@@ -341,13 +341,10 @@ static bool is_laid_out(const fs_tensor *tensor, int flags)
 static int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags)
 {
     const fs_tensor *tensor = TENSOR(self);
-    static char *const formats[FS_DTYPE_COUNT] = {[FS_FLOAT64] = "d", [FS_FLOAT32] = "f", [FS_FLOAT16] = "e",
-                                                  [FS_INT64] = "q",   [FS_INT32] = "i",   [FS_INT8] = "b",
-                                                  [FS_UINT8] = "B",   [FS_BOOL] = "?"};
     view->obj = NULL;
     const char *problem = NULL;
     if (tensor->device.kind != FS_CPU) problem = "its memory is on a GPU; x.to(\"cpu\") copies it";
-    else if (formats[tensor->dtype] == NULL)
+    else if (fs_dtypes[tensor->dtype].format == NULL)
         problem = "the buffer protocol has no bfloat16; x.to(\"float32\") widens it";
     else if ((flags & PyBUF_WRITABLE) && tensor->storage->read_only) problem = "its memory is read-only";
     else if (!is_laid_out(tensor, flags)) problem = "it is not contiguous";
@@ -374,7 +371,7 @@ static int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags)
         .readonly = tensor->storage->read_only,
         .ndim = tensor->ndim,
         .internal = sizes,
-        .format = flags & PyBUF_FORMAT ? formats[tensor->dtype] : NULL,
+        .format = flags & PyBUF_FORMAT ? (char *)fs_dtypes[tensor->dtype].format : NULL,
         .shape = flags & PyBUF_ND ? sizes : NULL,
         .strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? sizes + FS_MAX_DIMS : NULL,
     };

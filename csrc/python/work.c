@@ -324,78 +324,8 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* Their bytes per element and their kinds of numbers. */
-static PyObject *dtype_sizes(void)
-{
-    static const char *const kinds[] = {[FS_TORCH_FLOAT] = "float",
-                                        [FS_TORCH_FLOAT8] = "float8",
-                                        [FS_TORCH_FLOAT4] = "float4",
-                                        [FS_TORCH_INTEGER] = "integer",
-                                        [FS_TORCH_COMPLEX] = "complex"};
-    PyObject *sizes = PyDict_New();
-    for (int i = 0; sizes != NULL && i < FS_TORCH_DTYPE_COUNT; i++) {
-        const fs_torch_dtype_row *row = &fs_torch_dtypes[i];
-        PyObject *pair = Py_BuildValue("(is)", row->size, kinds[row->kind]);
-        if (pair == NULL || PyDict_SetItemString(sizes, row->name, pair) < 0) Py_CLEAR(sizes);
-        Py_XDECREF(pair);
-    }
-    return sizes;
-}
-
-/* The compute units of matrix products by the dtype of their factors, of float dtypes that have one. */
-static PyObject *product_units(void)
-{
-    PyObject *units = PyDict_New();
-    for (unsigned i = 0; units != NULL && i < FS_TORCH_DTYPE_COUNT; i++) {
-        fs_torch_kind kind = fs_torch_dtypes[i].kind;
-        fs_unit unit = fs_products_unit(i).preferred;
-        if ((kind != FS_TORCH_FLOAT && kind != FS_TORCH_FLOAT8) || unit == FS_UNIT_NONE) continue;
-        PyObject *name = fs_unit_object(unit);
-        if (name == NULL || PyDict_SetItemString(units, fs_torch_dtypes[i].name, name) < 0) Py_CLEAR(units);
-        Py_XDECREF(name);
-    }
-    return units;
-}
-
-/* Kineto's names of dtypes by torch's. */
-static int add_dtypes(PyObject *module)
-{
-    PyObject *names = PyDict_New();
-    int status = names != NULL ? 0 : -1;
-    for (int i = 0; status == 0 && i < FS_TORCH_DTYPE_COUNT; i++) {
-        const fs_torch_dtype_row *row = &fs_torch_dtypes[i];
-        PyObject *kineto = fs_text_object(row->kineto);
-        if (kineto == NULL) status = -1;
-        else if (PyDict_GetItemString(names, row->name) == NULL)
-            status = PyDict_SetItemString(names, row->name, kineto);
-        Py_XDECREF(kineto);
-    }
-    PyObject *sizes = status == 0 ? dtype_sizes() : NULL;
-    if (sizes == NULL) status = -1;
-    if (status == 0) status = PyModule_AddObjectRef(module, "torch_dtypes", names);
-    if (status == 0) status = PyModule_AddObjectRef(module, "torch_dtype_sizes", sizes);
-    Py_XDECREF(sizes);
-    Py_XDECREF(names);
-    return status;
-}
-
-/* (name, number of its series, how much darker it is, description) of each category, in the order of legends. */
-static PyObject *categories_object(void)
-{
-    PyObject *tuple = PyTuple_New(FS_CATEGORY_COUNT - 1);
-    for (int i = 0; tuple != NULL && i < FS_CATEGORY_COUNT - 1; i++) {
-        const fs_category_row *row = &fs_categories[i + 1];
-        PyObject *entry = Py_BuildValue("(sids)", row->name, row->series, row->dark, row->prose);
-        if (entry == NULL) Py_CLEAR(tuple);
-        else PyTuple_SET_ITEM(tuple, i, entry);
-    }
-    return tuple;
-}
-
 int fs_add_work(PyObject *module)
 {
-    if (add_dtypes(module) < 0 || fs_add_constant(module, "categories", categories_object()) < 0) return -1;
-    if (fs_add_constant(module, "product_units", product_units()) < 0) return -1;
     if (fs_add_constant(module, "most_work", PyFloat_FromDouble(FS_MOST_WORK)) < 0) return -1;
     return PyModule_AddFunctions(module, functions);
 }

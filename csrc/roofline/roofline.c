@@ -6,8 +6,12 @@
 
 #include <math.h>
 
-#define BOUND_NAME(NAME, name, prose) [FS_BOUND_##NAME] = #name,
-const char *const fs_bound_names[FS_BOUND_COUNT] = {FS_BOUND_LIST(BOUND_NAME)};
+const fs_bound_row fs_bounds[FS_BOUND_COUNT] = {
+#define FS_BOUND(NAME, name, part, COLOUR, marker, terminal, meaning) \
+    {#name, part, marker, terminal, meaning, FS_COLOUR_##COLOUR},
+#include "roofline/bounds.def"
+#undef FS_BOUND
+};
 
 /* Above this share of the peak bandwidth, in percent, the excess is not a measuring error: the data was in the
  * cache. */

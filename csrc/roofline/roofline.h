@@ -9,28 +9,25 @@
 #ifndef FS_ROOFLINE_ROOFLINE_H
 #define FS_ROOFLINE_ROOFLINE_H
 
+#include "base/colours.h"
 #include "device/peaks.h"
 #include "store/store.h"
 #include "work/work.h"
 
-/* What bounds a time. X(NAME, name, description) */
-#define FS_BOUND_LIST(X)                                                                                       \
-    X(UNKNOWN, unknown, "the work or its device's peaks are unknown, or no device does that much in the time") \
-    X(COMPUTE, compute, "the FLOPs at the peak rate of their unit take longest")                               \
-    X(MEMORY, memory, "the bytes at the peak bandwidth take longest")                                          \
-    X(LAUNCH, launch, "each launch takes little longer than an empty kernel, or on a CPU than an empty call")  \
-    X(LATENCY, latency, "below 10 % of the roofline, in launches as short as a few dependent steps")           \
-    X(INEFFICIENT, inefficient, "below 10 % of the roofline, though each launch takes long: over 50 µs")       \
-    X(CACHE, cache, "the bandwidth exceeds the memory's peak: the data was in the cache")
-
 typedef enum {
-#define FS_BOUND_ENUM(NAME, name, prose) FS_BOUND_##NAME,
-    FS_BOUND_LIST(FS_BOUND_ENUM)
-#undef FS_BOUND_ENUM
-        FS_BOUND_COUNT
+#define FS_BOUND(NAME, ...) FS_BOUND_##NAME,
+#include "roofline/bounds.def"
+#undef FS_BOUND
+    FS_BOUND_COUNT
 } fs_bound;
 
-extern const char *const fs_bound_names[FS_BOUND_COUNT];
+/* What bounds a time: the columns of bounds.def. */
+typedef struct {
+    const char *name, *part, *marker, *terminal, *meaning;
+    fs_colour colour;
+} fs_bound_row;
+
+extern const fs_bound_row fs_bounds[FS_BOUND_COUNT];
 
 /* The minimum times of some work at the peaks, in ns. NaN if the work or the peak is unknown. */
 typedef struct {

@@ -12,20 +12,11 @@
 const fs_collective fs_collective_missing = {
     .in_elements = FS_MISSING, .out_elements = FS_MISSING, .sequence = FS_MISSING};
 
-static const struct {
-    const char *name;
-    fs_torch_dtype dtype;
-} dtypes[] = {
-#define FS_COLLECTIVE_DTYPE(name, DTYPE) {name, FS_TORCH_##DTYPE},
-#include "store/collective_dtypes.def"
-#undef FS_COLLECTIVE_DTYPE
-};
-
 static int32_t size_of(const char *dtype)
 {
     if (strcmp(dtype, "bytes") == 0) return 1; /* of elements whose dtype is unknown, but not their bytes */
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
-        if (strcmp(dtypes[i].name, dtype) == 0) return fs_torch_dtypes[dtypes[i].dtype].size;
+    for (int i = 0; i < FS_TORCH_DTYPE_COUNT; i++) {
+        if (strcmp(fs_torch_dtypes[i].c10, dtype) == 0) return fs_torch_dtypes[i].size;
     }
     return 0;
 }
@@ -36,13 +27,10 @@ void fs_collective_set_dtype(fs_collective *collective, const char *torch_name)
         collective->dtype = (fs_collective_text){"bytes", strlen("bytes")};
         collective->element_size = 1;
     }
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
-        const fs_torch_dtype_row *row = &fs_torch_dtypes[dtypes[i].dtype];
-        if (strcmp(row->name, torch_name) != 0) continue;
-        collective->dtype = (fs_collective_text){dtypes[i].name, strlen(dtypes[i].name)};
-        collective->element_size = row->size;
-        return;
-    }
+    const fs_torch_dtype_row *row = &fs_torch_dtypes[fs_torch_dtype_named(torch_name, strlen(torch_name))];
+    if (row->size == 0) return;
+    collective->dtype = (fs_collective_text){row->c10, strlen(row->c10)};
+    collective->element_size = row->size;
 }
 
 /* The numbers as stored in the bytes, before the texts. */

@@ -7,6 +7,7 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/sort.h"
 #include "store/event.h"
 
@@ -47,12 +48,7 @@ static fs_status list_marks(fs_step_marks *marks, const fs_store *store, fs_erro
 
 uint32_t fs_step_marks_at(const fs_step_marks *marks, int64_t time)
 {
-    uint32_t low = 0, high = marks->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (marks->marks[middle].begin <= time) low = middle + 1;
-        else high = middle;
-    }
+    uint32_t low = FS_FIRST_NOT(i, 0, marks->count, marks->marks[i].begin <= time);
     return low > 0 && time < marks->marks[low - 1].end ? low - 1 : FS_NONE;
 }
 

@@ -12,11 +12,25 @@
 #include "store/signature.h"
 
 const fs_torch_dtype_row fs_torch_dtypes[FS_TORCH_DTYPE_COUNT + 1] = {
-#define FS_TORCH_DTYPE(NAME, kineto, name, bytes, kind) {kineto, name, bytes, FS_TORCH_##kind},
-#include "store/torch_dtypes.def"
-#undef FS_TORCH_DTYPE
-    {"", "", 0, FS_TORCH_INTEGER},
+#define OWN(NAME, name, bytes, ctype, dlpack, format, kind, kineto, c10, number, ...) \
+    {#name, kineto, c10, bytes, number, FS_TORCH_##kind},
+#define TORCH(NAME, name, bytes, kind, kineto, c10, number, ...) {#name, kineto, c10, bytes, number, FS_TORCH_##kind},
+    FS_DTYPES(OWN, TORCH)
+#undef OWN
+#undef TORCH
+        {"", "", "", 0, 0, FS_TORCH_INTEGER},
 };
+
+static const struct {
+    fs_torch_dtype dtype;
+    const char *kineto;
+} other_names[] = {
+#define OTHER_NAME(NAME, kineto) {FS_TORCH_##NAME, kineto},
+    FS_DTYPE_KINETO_NAMES(OTHER_NAME)
+#undef OTHER_NAME
+};
+
+enum { OTHER_NAMES = sizeof other_names / sizeof *other_names };
 
 fs_torch_dtype fs_torch_dtype_named(const char *name, size_t size)
 {
@@ -26,12 +40,33 @@ fs_torch_dtype fs_torch_dtype_named(const char *name, size_t size)
     return FS_TORCH_DTYPE_NONE;
 }
 
+/* The dtype one of whose names has `size` bytes (SIZE_MAX: any) and is what the text begins with. */
+static fs_torch_dtype find_kineto(const char *text, size_t size)
+{
+    for (int i = 0; i < FS_TORCH_DTYPE_COUNT + OTHER_NAMES; i++) {
+        bool other = i >= FS_TORCH_DTYPE_COUNT;
+        const char *name = other ? other_names[i - FS_TORCH_DTYPE_COUNT].kineto : fs_torch_dtypes[i].kineto;
+        size_t length = strlen(name);
+        if ((size == SIZE_MAX || length == size) && strncmp(name, text, length) == 0)
+            return other ? other_names[i - FS_TORCH_DTYPE_COUNT].dtype : (fs_torch_dtype)i;
+    }
+    return FS_TORCH_DTYPE_NONE;
+}
+
 fs_torch_dtype fs_torch_dtype_find(const char *kineto, size_t size)
 {
-    for (int dtype = 0; dtype < FS_TORCH_DTYPE_COUNT; dtype++) {
-        const char *name = fs_torch_dtypes[dtype].kineto;
-        if (strlen(name) == size && memcmp(name, kineto, size) == 0) return (fs_torch_dtype)dtype;
-    }
+    return find_kineto(kineto, size);
+}
+
+fs_torch_dtype fs_torch_dtype_begins(const char *text)
+{
+    return find_kineto(text, SIZE_MAX);
+}
+
+fs_torch_dtype fs_torch_dtype_numbered(double number)
+{
+    for (int dtype = 0; dtype < FS_TORCH_DTYPE_COUNT; dtype++)
+        if (fs_torch_dtypes[dtype].number == number) return (fs_torch_dtype)dtype;
     return FS_TORCH_DTYPE_NONE;
 }
 

@@ -18,21 +18,23 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "store/dtypes.h"
 
 /* The kinds of numbers of a dtype. */
 typedef enum { FS_TORCH_FLOAT, FS_TORCH_FLOAT8, FS_TORCH_FLOAT4, FS_TORCH_INTEGER, FS_TORCH_COMPLEX } fs_torch_kind;
 
 typedef enum {
-#define FS_TORCH_DTYPE(NAME, kineto, name, bytes, kind) FS_TORCH_##NAME,
-#include "store/torch_dtypes.def"
-#undef FS_TORCH_DTYPE
-    FS_TORCH_DTYPE_COUNT,
+#define FS_TORCH_DTYPE_ENUM(NAME, ...) FS_TORCH_##NAME,
+    FS_DTYPES(FS_TORCH_DTYPE_ENUM, FS_TORCH_DTYPE_ENUM)
+#undef FS_TORCH_DTYPE_ENUM
+        FS_TORCH_DTYPE_COUNT,
     FS_TORCH_DTYPE_NONE = FS_TORCH_DTYPE_COUNT /* missing, or a type without a row */
 } fs_torch_dtype;
 
 typedef struct {
-    const char *kineto, *name;
-    uint8_t size; /* bytes of an element; 0: unknown */
+    const char *name, *kineto, *c10;
+    uint8_t size;   /* bytes of an element; 0: unknown */
+    uint8_t number; /* of c10::ScalarType */
     fs_torch_kind kind;
 } fs_torch_dtype_row;
 
@@ -41,8 +43,14 @@ extern const fs_torch_dtype_row fs_torch_dtypes[FS_TORCH_DTYPE_COUNT + 1]; /* th
 /* The dtype with that name in Kineto, or FS_TORCH_DTYPE_NONE. */
 fs_torch_dtype fs_torch_dtype_find(const char *kineto, size_t size);
 
+/* The dtype with whose name in Kineto a text begins, or FS_TORCH_DTYPE_NONE. */
+fs_torch_dtype fs_torch_dtype_begins(const char *text);
+
 /* The dtype that torch.dtype prints so, or FS_TORCH_DTYPE_NONE. */
 fs_torch_dtype fs_torch_dtype_named(const char *name, size_t size);
+
+/* The dtype of that number in c10::ScalarType, or FS_TORCH_DTYPE_NONE. */
+fs_torch_dtype fs_torch_dtype_numbered(double number);
 
 typedef enum {
     FS_TORCH_NOTHING,     /* None, or an argument without a type in Kineto: a generator, an undefined tensor */

@@ -8,6 +8,7 @@
 #include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
+#include "base/search.h"
 
 enum { FIRST_CAPACITY = 64, DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 
@@ -133,13 +134,7 @@ int64_t fs_intervals_overlap(const fs_intervals *list, uint32_t *at, int64_t beg
 
 uint32_t fs_intervals_first_after(const fs_intervals *list, int64_t time)
 {
-    uint32_t low = 0, high = list->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (list->items[middle].end <= time) low = middle + 1;
-        else high = middle;
-    }
-    return low;
+    return FS_FIRST_NOT(i, 0, list->count, list->items[i].end <= time);
 }
 
 int64_t fs_intervals_total(const fs_intervals *list)

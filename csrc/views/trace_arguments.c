@@ -17,12 +17,8 @@
 /* As Kineto writes it. */
 static void put_type(fs_json *json, const fs_argument *argument)
 {
-    static const fs_torch_dtype types[FS_DTYPE_COUNT] = {
-#define TORCH_TYPE(NAME, name, bytes, ctype, dl) [FS_##NAME] = FS_TORCH_##NAME,
-        FS_DTYPE_LIST(TORCH_TYPE)
-#undef TORCH_TYPE
-    };
-    const char *name = argument->dtype == FS_DTYPE_NONE ? "Scalar" : fs_torch_dtypes[types[argument->dtype]].kineto;
+    uint8_t dtype = fs_dtypes[argument->dtype].torch;
+    const char *name = dtype == FS_TORCH_DTYPE_NONE ? "Scalar" : fs_torch_dtypes[dtype].kineto;
     FS_JSON_LITERAL(json, "\"");
     fs_json_put(json, name, strlen(name));
     FS_JSON_LITERAL(json, "\"");

@@ -35,11 +35,14 @@ int fs_trace_rate_decimals(double rate)
         }                                \
     } while (0)
 
-#define BOUND_TEXT(NAME, name, prose) {"\"" #name "\"", sizeof "\"" #name "\"" - 1},
 static const struct {
     const char *text;
     size_t size;
-} bound_texts[FS_BOUND_COUNT] = {FS_BOUND_LIST(BOUND_TEXT)};
+} bound_texts[FS_BOUND_COUNT] = {
+#define FS_BOUND(NAME, name, ...) {"\"" #name "\"", sizeof "\"" #name "\"" - 1},
+#include "roofline/bounds.def"
+#undef FS_BOUND
+};
 
 static void put_rate(fs_json *json, double rate)
 {

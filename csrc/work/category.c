@@ -10,7 +10,7 @@
 #include "work/pattern.h"
 
 const fs_category_row fs_categories[FS_CATEGORY_COUNT] = {
-#define FS_CATEGORY_ROW(NAME, name, series, dark, prose) [FS_CATEGORY_##NAME] = {name, prose, series, dark},
+#define FS_CATEGORY_ROW(NAME, name, COLOUR, dark, prose) [FS_CATEGORY_##NAME] = {name, prose, FS_COLOUR_##COLOUR, dark},
     FS_CATEGORY_LIST(FS_CATEGORY_ROW)
 #undef FS_CATEGORY_ROW
 };

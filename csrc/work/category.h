@@ -4,24 +4,27 @@
 
 #include <stdbool.h>
 
-/* X(NAME, name, series, dark, prose), in the order of legends. Pages draw a category in the colour of that series, as
- * much darker as `dark` says; series 0: the colour of what is unknown. */
-#define FS_CATEGORY_LIST(X)                                                                                     \
-    X(PRODUCT, "matrix product", 2, 0, "products of matrices and vectors, quantized and grouped ones included") \
-    X(ATTENTION, "attention", 4, 0, "fused attention, forward and backward, with and without a cache")          \
-    X(CONVOLUTION, "convolution", 2, 0.4, "convolutions, forward and backward")                                 \
-    X(RECURRENT, "recurrent network", 4, 0.45, "layers of recurrent networks, scans of state space models")     \
-    X(LINEAR_ALGEBRA, "linear algebra", 1, 0.45, "factorizations, solvers, Fourier transforms")                 \
-    X(NORMALISATION, "normalisation", 3, 0, "softmax, layer, batch, group and RMS norms, forward and backward") \
-    X(REDUCTION, "reduction", 6, 0, "sums, extrema, pooling, losses, scans, sorts, forward and backward")       \
-    X(POINTWISE, "pointwise", 1, 0, "functions of one element of each argument, random numbers, optimizers")    \
-    X(COPIES, "copies", 5, 0, "copies, casts, fills; by index: gathers, scatters, embeddings")                  \
-    X(COMMUNICATION, "communication", 3, 0.45, "exchange with other devices")                                   \
-    X(OTHER, "other", 0, 0, "views, allocations, queries, ranges, and names that tell nothing")
+#include "base/colours.h"
+
+/* X(NAME, name, COLOUR, dark, prose), in the order of legends. Pages draw a category in that colour of base/colours.h,
+ * one of the series, as much darker as `dark` says. */
+#define FS_CATEGORY_LIST(X)                                                                                         \
+    X(PRODUCT, "matrix product", VERMILION, 0,                                                                      \
+      "products of matrices and vectors, quantized and grouped ones included")                                      \
+    X(ATTENTION, "attention", PURPLE, 0, "fused attention, forward and backward, with and without a cache")         \
+    X(CONVOLUTION, "convolution", VERMILION, 0.4, "convolutions, forward and backward")                             \
+    X(RECURRENT, "recurrent network", PURPLE, 0.45, "layers of recurrent networks, scans of state space models")    \
+    X(LINEAR_ALGEBRA, "linear algebra", BLUE, 0.45, "factorizations, solvers, Fourier transforms")                  \
+    X(NORMALISATION, "normalisation", GREEN, 0, "softmax, layer, batch, group and RMS norms, forward and backward") \
+    X(REDUCTION, "reduction", SKY, 0, "sums, extrema, pooling, losses, scans, sorts, forward and backward")         \
+    X(POINTWISE, "pointwise", BLUE, 0, "functions of one element of each argument, random numbers, optimizers")     \
+    X(COPIES, "copies", ORANGE, 0, "copies, casts, fills; by index: gathers, scatters, embeddings")                 \
+    X(COMMUNICATION, "communication", GREEN, 0.45, "exchange with other devices")                                   \
+    X(OTHER, "other", GREY, 0, "views, allocations, queries, ranges, and names that tell nothing")
 
 typedef enum {
     FS_CATEGORY_OF_FAMILY, /* of a rule: the category of its family */
-#define FS_CATEGORY_ENUM(NAME, name, series, dark, prose) FS_CATEGORY_##NAME,
+#define FS_CATEGORY_ENUM(NAME, ...) FS_CATEGORY_##NAME,
     FS_CATEGORY_LIST(FS_CATEGORY_ENUM)
 #undef FS_CATEGORY_ENUM
         FS_CATEGORY_COUNT
@@ -29,7 +32,7 @@ typedef enum {
 
 typedef struct {
     const char *name, *prose;
-    int series;
+    fs_colour colour;
     double dark;
 } fs_category_row;
 

@@ -57,10 +57,7 @@ bool fs_kernel_saves_flops(const char *name)
 /* Return the bytes of the type with which the text begins; 0: not recognized. */
 static int size_of_type(const char *name)
 {
-    for (int i = 0; i < FS_TORCH_DTYPE_COUNT; i++)
-        if (strncmp(name, fs_torch_dtypes[i].kineto, strlen(fs_torch_dtypes[i].kineto)) == 0)
-            return fs_torch_dtypes[i].size;
-    return 0;
+    return fs_torch_dtypes[fs_torch_dtype_begins(name)].size;
 }
 
 static int size_of_number(const char *name)

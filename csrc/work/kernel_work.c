@@ -30,13 +30,13 @@ typedef struct {
 static double bytes_of(const char *dtype, size_t size)
 {
     static const struct {
-        const char *name;
         fs_torch_dtype dtype;
+        const char *name;
     } dtypes[] = {
-        {"bf16", FS_TORCH_BFLOAT16},     {"fp16", FS_TORCH_FLOAT16},          {"f16", FS_TORCH_FLOAT16},
-        {"fp32", FS_TORCH_FLOAT32},      {"f32", FS_TORCH_FLOAT32},           {"fp8e4m3", FS_TORCH_FLOAT8_E4M3FN},
-        {"fp8", FS_TORCH_FLOAT8_E4M3FN}, {"fp8e5m2", FS_TORCH_FLOAT8_E5M2},   {"fp8e4", FS_TORCH_FLOAT8_E4M3FN},
-        {"fp8e5", FS_TORCH_FLOAT8_E5M2}, {"fp8e4nv", FS_TORCH_FLOAT8_E4M3FN}, {"mxfp8e4m3", FS_TORCH_FLOAT8_E4M3FN}};
+#define TRITON_NAME(NAME, name) {FS_TORCH_##NAME, name},
+        FS_DTYPE_TRITON_NAMES(TRITON_NAME)
+#undef TRITON_NAME
+    };
     static const char mxfp4[] = "mxfp4";
     if (size == sizeof mxfp4 - 1 && strncmp(dtype, mxfp4, size) == 0) return 0.53125; /* a byte of scale for 32 */
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
@@ -117,7 +117,7 @@ static bool product_of_experts(const char *name, const fs_launch *launch, const 
     double used = fmin(experts, rows), results = rows * columns / (gated ? 2 : 1);
     double read = (first ? count : rows) * depth * product.activations + used * columns * depth * product.weights;
     unsigned dtype = product.activations == 1 ? FS_TORCH_FLOAT8_E4M3FN : FS_TORCH_BFLOAT16;
-    *work = fs_sizes_work(2 * rows * columns * depth, read, results * product.result, fs_products_unit(dtype));
+    *work = fs_sizes_work(2 * rows * columns * depth, read, results * product.result, fs_unit_of_product(dtype));
     context->rows = rows;
     context->columns = columns / (gated ? 2 : 1);
     return true;
@@ -174,8 +174,8 @@ static bool product_of_constants(const char *name, const fs_torch_call *call, fs
         bool narrow = strstr(name, "fp8") != NULL;
         double item = narrow ? 1 : 2;
         unsigned dtype = narrow ? FS_TORCH_FLOAT8_E4M3FN : FS_TORCH_BFLOAT16;
-        *work =
-            fs_sizes_work(2 * m * n * k, (m * k + fmin(groups, m) * n * k) * item, m * n * 2, fs_products_unit(dtype));
+        *work = fs_sizes_work(2 * m * n * k, (m * k + fmin(groups, m) * n * k) * item, m * n * 2,
+                              fs_unit_of_product(dtype));
         return true;
     }
     return false;

@@ -33,12 +33,9 @@ AUTOGRAD = "autograd::engine::evaluate_function: "
 CLASSES, CAUSES = _core.work_classes, _core.idle_causes
 IDLE_PARTS = _core.idle_parts
 """The part of the accounting to which each cause of idleness belongs."""
-PARTS = _core.parts
+PARTS = tuple(_core.parts)
 WORK_PARTS = tuple(part for part in PARTS if part not in IDLE_PARTS)
 COPIED = ("cast", "casts", "reordered", "reorders")
-BEYOND = {"compute": "compute", "memory": "memory", "cache": "memory", "latency": "latency", "launch": "launch"}
-"""The part of the time beyond the ideal, by the bound of the row; "unmodelled" for others. What is inefficient belongs
-to the larger term of its roofline."""
 MOST_DESCRIBED = 1_000_000
 """Events of a profile up to which every call is looked at, and not a sample of them."""
 ROUNDING = 1e-9
@@ -47,9 +44,8 @@ ROUNDING = 1e-9
 
 def _beyond(bound: str, flops: float, bandwidth: float) -> str:
     """Return the part of the time beyond the ideal of a row, by its bound and its shares of the peaks."""
-    if bound == "inefficient":
-        return "compute" if flops > bandwidth or math.isnan(bandwidth) else "memory"
-    return BEYOND.get(bound, "unmodelled")
+    larger = "compute" if flops > bandwidth or math.isnan(bandwidth) else "memory"
+    return _core.bounds[bound].part or larger
 
 
 Place = tuple[int, int, int]

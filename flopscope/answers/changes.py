@@ -20,7 +20,9 @@ from flopscope.support.suggest import did_you_mean
 
 __all__ = ["Change", "change_of", "checked_rules"]
 
-PRODUCT_UNITS = _core.product_units
+PRODUCT_UNITS = {
+    name: row.product_unit for name, row in _core.dtypes.items() if row.product_unit and row.kind in ("float", "float8")
+}
 """The compute unit of products by dtype. Float32 products use "tf32_tensor" where the profile has such products."""
 
 
@@ -81,9 +83,10 @@ def _bytes_share(op: Op, dtype: str) -> float:
         if not shape:
             continue
         elements = math.prod(shape)
-        size, kind = _core.torch_dtype_sizes.get(old, (math.nan, ""))
+        row = _core.dtypes.get(old)
+        size, kind = (row.bytes, row.kind) if row else (math.nan, "")
         now += elements * size
-        then += elements * (_core.torch_dtype_sizes[dtype][0] if kind in ("float", "float8") else size)
+        then += elements * (_core.dtypes[dtype].bytes if kind in ("float", "float8") else size)
     return then / now if now != 0 else 1.0
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import bisect
-import math
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from statistics import median
 from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis
-from flopscope.answers.findings import Finding, evidence, where
-from flopscope.sentences.collectives import SMALL_MESSAGE, ExposedTransfers, WaitsForRanks
+from flopscope.answers.facts import SMALL_MESSAGE, ExposedTransfers, WaitsForRanks
+from flopscope.answers.findings import Finding, evidence, finding_about
 
 __all__ = ["communication", "straggler"]
 
@@ -63,11 +63,11 @@ def _least(calls: Sequence[Call]) -> Iterator[tuple[Call, float]]:
     """Yield collectives of one communicator with the least time that their bytes need, as far as they show it."""
     ordered = sorted(calls, key=lambda call: call.size)
     sizes = [call.size for call in ordered]
-    bus = _running_max([call.bus if call.bus == call.bus else 0.0 for call in ordered])
+    bus = list(accumulate([call.bus if call.bus == call.bus else 0.0 for call in ordered], max))
     for kind in dict.fromkeys(call.kind for call in ordered):
         same = [call for call in ordered if call.kind == kind]
-        rates = _running_max([call.size / call.duration for call in same])
-        shortest = _running_max([-call.duration for call in reversed(same)])[::-1]
+        rates = list(accumulate([call.size / call.duration for call in same], max))
+        shortest = list(accumulate([-call.duration for call in reversed(same)], max))[::-1]
         own = [call.size for call in same]
         for call in same:
             near = call.size * (ALIKE if call.size >= SMALL_MESSAGE else 1)
@@ -80,14 +80,6 @@ def _least(calls: Sequence[Call]) -> Iterator[tuple[Call, float]]:
             if call.bus == call.bus and best > 0:
                 least = min(least, call.duration * call.bus / best)
             yield call, least
-
-
-def _running_max(values: Sequence[float]) -> list[float]:
-    found, best = [], -math.inf
-    for value in values:
-        best = max(best, value)
-        found.append(best)
-    return found
 
 
 def _waited(call: Call, least: float) -> float:
@@ -144,16 +136,12 @@ def communication(analysis: Analysis) -> Iterator[Finding]:
         return  # all of them ran during computation, or in steps that are left out
     computing = sum(op.time for op in analysis.ops if op.part not in ("copy", "communication"))
     keys = set(analysis.columns["key"])
-    yield Finding(
-        ExposedTransfers(
-            share * total,
-            analysis.per,
-            kind,
-            median(call.size for call, _ in moved if call.kind == kind),
-            any(key.startswith("autograd::engine") for key in keys),
-            any("DistributedDataParallel" in key for key in keys),
-        ),
-        [(op, op.time * min(share, computing / total) * HIDDEN) for op in ops],
-        evidence(ops),
-        where(analysis, ops[0].event),
+    facts = ExposedTransfers(
+        share * total,
+        analysis.per,
+        kind,
+        median(call.size for call, _ in moved if call.kind == kind),
+        any(key.startswith("autograd::engine") for key in keys),
+        any("DistributedDataParallel" in key for key in keys),
     )
+    yield finding_about(analysis, facts, [(op, op.time * min(share, computing / total) * HIDDEN) for op in ops], ops)

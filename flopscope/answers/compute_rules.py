@@ -6,15 +6,18 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from statistics import median
+from typing import Any
 
 from flopscope import _core
 from flopscope.answers.analysis import Analysis, Kernel, Op
+from flopscope.answers.facts import Attention, LowPrecision, MathPath, Padded, Refusal, Small, Tf32
 from flopscope.answers.findings import (
     WITH_ADDEND,
     Finding,
     calls_of,
     claim_all,
     evidence,
+    finding_about,
     is_attention,
     is_convolution,
     is_product,
@@ -31,7 +34,6 @@ from flopscope.answers.premises import (
     ran_as,
     tensors,
 )
-from flopscope.sentences.compute import Attention, LowPrecision, MathPath, Padded, Small, Tf32
 from flopscope.support.kernel_names import short_names
 
 __all__ = ["USUAL_SHARE", "align", "attention", "low_precision", "reached", "small", "tf32"]
@@ -58,9 +60,7 @@ def _on_tensor_cores(op: Op) -> bool:
 
 
 def _item_bytes(op: Op) -> int:
-    return min(
-        (_core.torch_dtype_sizes[dtype][0] for dtype in op.dtypes if dtype in _core.torch_dtype_sizes), default=2
-    )
+    return min((_core.dtypes[dtype].bytes for dtype in op.dtypes if dtype in _core.dtypes), default=2)
 
 
 def _row_lengths(analysis: Analysis, op: Op) -> str:
@@ -109,23 +109,19 @@ def align(analysis: Analysis) -> Iterator[Finding]:
         return
     ops = [op for op, _ in claims]
     op, names, padded_names = next(one for one in found if one[0] is ops[0])
-    yield Finding(
-        Padded(
-            op=op.key,
-            sizes=tuple(names),
-            padded=tuple(padded_names),
-            multiple=ALIGNMENT // _item_bytes(op),
-            alignment=ALIGNMENT,
-            products=calls_of(ops),
-            per=analysis.per,
-            share=100 * reached(op),
-            usual=100 * usual,
-            vocabulary=len(names) == 1 and _is_vocabulary(analysis, op, int(names[0].rpartition(" ")[2])),
-        ),
-        claims,
-        evidence(ops),
-        where(analysis, op.event),
+    facts = Padded(
+        op=op.key,
+        sizes=tuple(names),
+        padded=tuple(padded_names),
+        multiple=ALIGNMENT // _item_bytes(op),
+        alignment=ALIGNMENT,
+        products=calls_of(ops),
+        per=analysis.per,
+        share=100 * reached(op),
+        usual=100 * usual,
+        vocabulary=len(names) == 1 and _is_vocabulary(analysis, op, int(names[0].rpartition(" ")[2])),
     )
+    yield finding_about(analysis, facts, claims, ops)
 
 
 UNBATCHED = ("aten::mm", "aten::addmm", "aten::linear", "aten::matmul")
@@ -212,18 +208,14 @@ def tf32(analysis: Analysis) -> Iterator[Finding]:
         return
     ops = [op for op, _ in claims]
     convolved = sum(op.time for op in ops if is_convolution(op))
-    yield Finding(
-        Tf32(products=sum(op.time for op in ops if not is_convolution(op)), convolutions=convolved),
-        claims,
-        evidence(ops),
-        where(analysis, ops[0].event),
-    )
+    facts = Tf32(products=sum(op.time for op in ops if not is_convolution(op)), convolutions=convolved)
+    yield finding_about(analysis, facts, claims, ops)
 
 
 UNITS = {"fp32": "float32", "tf32_tensor": "TF32"}
-HALVES = {"bf16_tensor": "bfloat16", "fp16_tensor": "float16"}
+HALVES = {str(_core.dtypes[name].product_unit): name for name in ("bfloat16", "float16")}
 """The dtypes to advise by the unit that has a peak, the preferred one first."""
-KINDS = (("product", is_product), ("convolution", is_convolution), ("call of attention", is_attention))
+KINDS = (("product", is_product), ("convolution", is_convolution), ("attention", is_attention))
 
 
 def _half(analysis: Analysis, op: Op) -> str:
@@ -259,19 +251,15 @@ def low_precision(analysis: Analysis) -> Iterator[Finding]:
     multiplied = next((op for op in ops if not is_attention(op)), None)
     unit, half = str(multiplied.unit) if multiplied else "", _half(analysis, ops[0])
     found = ((noun, [op for op in ops if holds(op)]) for noun, holds in KINDS)
-    yield Finding(
-        LowPrecision(
-            parts=tuple((noun, calls_of(some), sum(op.time for op in some)) for noun, some in found if some),
-            per=analysis.per,
-            unit=UNITS.get(unit, ""),
-            half=HALVES[half],
-            scaled=half == "fp16_tensor" and is_trained(analysis),
-            ratio=_rate(analysis, ops[0], half) / _rate(analysis, ops[0], unit) if unit else math.nan,
-        ),
-        claims,
-        evidence(ops),
-        where(analysis, ops[0].event),
+    facts = LowPrecision(
+        parts=tuple((noun, calls_of(some), sum(op.time for op in some)) for noun, some in found if some),
+        per=analysis.per,
+        unit=UNITS.get(unit, ""),
+        half=HALVES[half],
+        scaled=half == "fp16_tensor" and is_trained(analysis),
+        ratio=_rate(analysis, ops[0], half) / _rate(analysis, ops[0], unit) if unit else math.nan,
     )
+    yield finding_about(analysis, facts, claims, ops)
 
 
 BATCHED = ("aten::bmm", "aten::baddbmm")
@@ -392,7 +380,7 @@ def _needs_weights(analysis: Analysis, shapes: set[tuple[int, int, int]]) -> tup
     return averaged or module, module
 
 
-def _reasons(analysis: Analysis, given: Sequence[Argument]) -> Iterator[str]:
+def _reasons(analysis: Analysis, given: Sequence[Argument]) -> Iterator[tuple[Refusal, Any]]:
     """Yield what rules the fused kernels out: query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa.
 
     Seen with torch 2.11 on an H200 and with torch 2.13 on a CPU.
@@ -406,13 +394,13 @@ def _reasons(analysis: Analysis, given: Sequence[Argument]) -> Iterator[str]:
     except ValueError:
         probability = 0.0
     if accelerator == "cpu" and probability > 0:
-        yield f"dropout_p is {probability:g}, which the fused one of the CPU does not have (0 where nothing trains)"
+        yield "dropout", probability
     if query.dtype not in FUSED_FLOATS.get(accelerator, (query.dtype,)):
-        yield f"the fused kernels do not take {query.dtype}"
+        yield "dtype", query.dtype
     elif accelerator == "cuda" and query.dtype == "float32" and query.shape and query.shape[-1] % 4:
-        yield f"the fused kernel of float32 needs a head size that is a multiple of 4, not {query.shape[-1]}"
+        yield "head size", query.shape[-1]
     elif accelerator == "cuda" and query.dtype == "float32" and len(given) > 7 and given[7].text == "True":
-        yield "the fused kernel of float32 does not take enable_gqa"
+        yield "enable_gqa", True
 
 
 SHORTEST = 20.0

@@ -11,7 +11,6 @@ import numpy as np
 
 from flopscope.answers.analysis import WORK_PARTS
 from flopscope.support.core_values import UNKNOWN_TIME, WORK
-from flopscope.support.units import MISSING, bytes_text, number_text, percent_text
 
 if TYPE_CHECKING:
     from flopscope._core import Store
@@ -70,7 +69,7 @@ class Counted:
     """What the samples of a profile show about the whole profile. The store is read once, on creation."""
 
     def __init__(self, core: Store) -> None:
-        self._core = core
+        self.core = core
         self._tracks: dict[int, dict[str, Track]] = {}
         for device, name, kind, _, start, end, value in core.samples():
             if len(start) and kind != "level":
@@ -96,16 +95,6 @@ class Counted:
         whole = sum(_seconds(self._busy[device]) for device in found)
         worked = sum(accounting[part][-1] for part in WORK_PARTS) / accounting["total"][-1]
         return Hfu(active / within * worked, within / whole) if within else Hfu(math.nan, 0.0)
-
-    def section(self) -> list[tuple[str, ...]]:
-        """Return the rows of the summary's section on counters: a header, then one for each device; [] without any."""
-        header = ("device", "read", "written", "mean TB/s", "SM active", "tensor active", "counted")
-        rows: list[tuple[str, ...]] = [header]
-        for total in self.totals():
-            traffic = (MISSING if math.isnan(n) else bytes_text(n) for n in (total.whole_read, total.whole_written))
-            shares = map(percent_text, (total.sm_active, total.tensor_active, 100 * total.share))
-            rows.append((self._core.device_name(total.device), *traffic, number_text(total.tbytes_per_s), *shares))
-        return rows if len(rows) > 1 else []
 
 
 class Track(NamedTuple):

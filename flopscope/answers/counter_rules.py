@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis, Op
-from flopscope.answers.findings import Finding, evidence, is_product, where
-from flopscope.sentences.bytes import PaddedTiles, StarvedTensorCores, Traffic
-from flopscope.support.units import plural
+from flopscope.answers.facts import Cached, PaddedTiles, StarvedTensorCores, Traffic
+from flopscope.answers.findings import Finding, finding_about, is_product
 
 __all__ = ["cached", "padding", "tensor", "traffic"]
 
@@ -23,6 +23,9 @@ MOST_PADDING = 1.35
 LOW_TENSOR, USUAL_TENSOR = 60.0, 85.0
 """Percent of the cycles: less is a finding; large aligned products keep tensor cores about that busy on an H200."""
 
+Counts = list[tuple[Op, float]]
+"""Ops with what was counted of each, the longest first."""
+
 
 def _counted(analysis: Analysis, op: Op, name: str) -> float:
     return float(analysis.columns[name][op.row]) if op.row >= 0 else math.nan
@@ -34,45 +37,33 @@ def traffic(analysis: Analysis) -> Iterator[Finding]:
     The estimate is the share of their time that the bytes beyond the model take. Premises: counters of the memory, and
     the shapes (record_shapes), from which the model has its bytes.
     """
-    found: list[tuple[Op, float]] = []
+    found: Counts = []
     for op in analysis.ops:
         ratio = _counted(analysis, op, "traffic_ratio")
         if op.category != "matrix product" and ratio >= MOST_TRAFFIC and op.memory * ratio >= TRAFFIC_SHARE * op.time:
             found.append((op, ratio))
-    if not found:
-        return
-    op, ratio = max(found, key=lambda pair: pair[0].time)
-    must = _counted(analysis, op, "bytes_read")
-    reads = _counted(analysis, op, "dram_bytes_read") / must if must > 0 else math.nan
-    yield Finding(
-        Traffic(op=op.key, ratio=ratio, reads=reads if reads >= MOST_TRAFFIC else math.nan),
-        [(one, min(one.time * (1 - 1 / more), max(one.beyond, 0.0))) for one, more in found],
-        evidence(one for one, _ in found),
-        where(analysis, op.event),
-    )
+    if found:
+        op, ratio = found[0]
+        must = _counted(analysis, op, "bytes_read")
+        reads = _counted(analysis, op, "dram_bytes_read") / must if must > 0 else math.nan
+        facts = Traffic(op=op.key, ratio=ratio, reads=reads if reads >= MOST_TRAFFIC else math.nan)
+        yield _finding(analysis, facts, found, lambda ratio: 1 / ratio)
 
 
-def cached(analysis: Analysis) -> Iterator[str]:
-    """Ops whose % of the roofline says nothing, because less than 0.7 of the bytes of their model moved.
-
-    Yield a note that names the longest, what bounds it instead, and how many more there are.
-    """
-    found: list[tuple[Op, float]] = []
+def cached(analysis: Analysis) -> Cached | None:
+    """Return the longest op whose share of the roofline says nothing: less than 0.7 of the bytes of its model moved."""
+    found: Counts = []
     for op in analysis.ops:
         ratio = _moved(analysis, op)
         if op.time > 0 and ratio < CACHED and op.memory >= max(op.compute, TRAFFIC_SHARE * op.time):
             found.append((op, ratio))
-    found.sort(key=lambda pair: -pair[0].time)
     if not found or sum(op.time for op, _ in found) < LEAST_CACHED * analysis.unobserved:
-        return
+        return None
     op, ratio = found[0]
-    apparent = 100 * op.memory / op.time
-    more = f" The same holds for {plural(len(found) - 1, 'more op')}." if len(found) > 1 else ""
-    yield (
-        f"Cache hits: {op.key} moved {ratio:.2f} × the bytes of its model, by the GPU's counters, because the L2 cache "
-        f"had the rest. Its {apparent:.0f} % of the memory's bandwidth therefore says nothing: the memory was at "
-        f"{apparent * ratio:.0f} %, and {_real_bound(analysis, op)}.{more}"
-    )
+    compute, memory = (100 * least / op.time for least in (op.compute, op.memory))
+    busy, asked = _counted(analysis, op, "device_busy_time"), _counted(analysis, op, "l2_bytes")
+    rate = asked / busy if busy > 0 and asked > 0 else math.nan
+    return Cached(op.key, ratio, memory, compute, compute >= 100 * TRAFFIC_SHARE, rate, len(found))
 
 
 def _moved(analysis: Analysis, op: Op) -> float:
@@ -83,38 +74,21 @@ def _moved(analysis: Analysis, op: Op) -> float:
     return ratio
 
 
-def _real_bound(analysis: Analysis, op: Op) -> str:
-    """Return what bounds an op that the memory does not, as a clause."""
-    share = 100 * op.compute / op.time
-    if share >= 100 * TRAFFIC_SHARE:
-        return f"its FLOPs bound it, at {share:.0f} % of their peak"
-    busy, asked = _counted(analysis, op, "device_busy_time"), _counted(analysis, op, "l2_bytes")
-    if busy > 0 and asked > 0:
-        return f"the L2 bounds it, which served {asked / busy / 1e6:.1f} TB/s"
-    return "the L2 or latency bounds it"
-
-
 def padding(analysis: Analysis) -> Iterator[Finding]:
     """Products that keep tensor cores much busier than their FLOPs explain: tiles are padded.
 
     The estimate is the share of their time beyond that of the FLOPs of the model. Premises: counters of the tensor
     cores, and the shapes (record_shapes).
     """
-    found: list[tuple[Op, float]] = []
+    found: Counts = []
     for op in _products(analysis):
         active = _counted(analysis, op, "tensor_active")
         ratio = active * op.time / (100 * op.compute) if op.compute > 0 else math.nan
         if active >= LOW_TENSOR and ratio >= MOST_PADDING:
             found.append((op, ratio))
-    if not found:
-        return
-    op, ratio = max(found, key=lambda pair: pair[0].time)
-    yield Finding(
-        PaddedTiles(calls=sum(one.calls for one, _ in found), per=analysis.per, ratio=ratio),
-        [(one, min(one.time * (1 - 1 / more), max(one.beyond, 0.0))) for one, more in found],
-        evidence(one for one, _ in found),
-        where(analysis, op.event),
-    )
+    if found:
+        facts = PaddedTiles(sum(op.calls for op, _ in found), analysis.per, found[0][1])
+        yield _finding(analysis, facts, found, lambda ratio: 1 / ratio)
 
 
 def tensor(analysis: Analysis) -> Iterator[Finding]:
@@ -122,20 +96,17 @@ def tensor(analysis: Analysis) -> Iterator[Finding]:
 
     The estimate is their time at 85 %. Premises: counters of the tensor cores, and the shapes (record_shapes).
     """
-    found = [op for op in _products(analysis) if _counted(analysis, op, "tensor_active") < LOW_TENSOR]
-    if not found:
-        return
-    op = max(found, key=lambda one: one.time)
-    active = _counted(analysis, op, "tensor_active")
-    yield Finding(
-        StarvedTensorCores(time=sum(one.time for one in found), per=analysis.per, active=active),
-        [
-            (one, min(one.time * (1 - _counted(analysis, one, "tensor_active") / USUAL_TENSOR), max(one.beyond, 0.0)))
-            for one in found
-        ],
-        evidence(found),
-        where(analysis, op.event),
-    )
+    every = [(op, _counted(analysis, op, "tensor_active")) for op in _products(analysis)]
+    found = [(op, active) for op, active in every if active < LOW_TENSOR]
+    if found:
+        facts = StarvedTensorCores(sum(op.time for op, _ in found), analysis.per, found[0][1])
+        yield _finding(analysis, facts, found, lambda active: active / USUAL_TENSOR)
+
+
+def _finding(analysis: Analysis, facts: NamedTuple, found: Counts, left: Callable[[float], float]) -> Finding:
+    """Return the finding about ops with a number each; ``left``: the share of the time that such a number leaves."""
+    claims = [(op, min(op.time * (1 - left(number)), max(op.beyond, 0.0))) for op, number in found]
+    return finding_about(analysis, facts, claims, [op for op, _ in found])
 
 
 def _products(analysis: Analysis) -> list[Op]:

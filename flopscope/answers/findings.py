@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from flopscope.answers.analysis import Analysis, Gap, Op
-from flopscope.sentences.words import Facts
-from flopscope.support.units import plural
 
 __all__ = [
     "WITH_ADDEND",
@@ -19,12 +17,12 @@ __all__ = [
     "claim_removed",
     "entry",
     "evidence",
+    "finding_about",
     "gap_evidence",
     "host_times",
     "is_attention",
     "is_convolution",
     "is_product",
-    "plural",
     "product_sizes",
     "where",
 ]
@@ -33,12 +31,15 @@ MODULE = "nn.Module: "
 FRAMEWORK = re.compile(r"(?:^|/)(?:site-packages|dist-packages|torch|lib/python[\d.]+)/|^<|^torch/")
 
 
+Claims = Sequence[tuple[Op | Gap, float]]
+
+
 class Finding(NamedTuple):
     """What a rule found: the change, the time that the change would gain of each op or idle time, and the evidence."""
 
-    facts: Facts
-    """What is true of the program, a record of flopscope.sentences."""
-    claims: Sequence[tuple[Op | Gap, float]]
+    facts: NamedTuple
+    """What is true of the program, a record of flopscope.answers.facts."""
+    claims: Claims
     """(op or idle time, µs per step)."""
     evidence: list[dict[str, Any]]
     where: str | None
@@ -46,19 +47,17 @@ class Finding(NamedTuple):
     """Ops that the program would no longer call, which frees the host as well."""
 
 
+def finding_about(
+    analysis: Analysis, facts: NamedTuple, claims: Claims, ops: Sequence[Op], removed: Sequence[Op] = ()
+) -> Finding:
+    """Return the finding about ops, in the place of the first of them."""
+    return Finding(facts, claims, evidence(ops), where(analysis, ops[0].event), removed)
+
+
 def evidence(ops: Iterable[Op]) -> list[dict[str, Any]]:
     """Return the evidence of ops, the longest first."""
     ordered = sorted(ops, key=lambda op: -op.time)
-    return [
-        {
-            "op": op.key,
-            "shapes": [list(shape) for shape in op.shapes],
-            "dtypes": list(op.dtypes),
-            "time": op.time,
-            "calls": op.calls,
-        }
-        for op in ordered[:10]
-    ]
+    return [entry(op.key, op.time, op.calls, op.shapes, op.dtypes) for op in ordered[:10]]
 
 
 def calls_of(ops: Iterable[Op]) -> float:
@@ -78,13 +77,15 @@ def gap_evidence(analysis: Analysis, parts: Iterable[tuple[Gap, float]]) -> list
 
 def host_times(analysis: Analysis, names: Iterable[str]) -> list[dict[str, Any]]:
     """Return the evidence of ops, ranges or API calls: their time on the host, the longest first."""
-    rows = [entry(name, *(analysis.row_sum(name, part) for part in ("cpu_time_total", "count"))) for name in names]
+    rows = [entry(name, analysis.row_sum(name, "cpu_time_total"), analysis.row_sum(name, "count")) for name in names]
     return sorted((row for row in rows if row["time"] > 0), key=lambda row: -row["time"])
 
 
-def entry(name: str, time: float, calls: float | None) -> dict[str, Any]:
-    """Return one piece of evidence without shapes; ``calls`` is None where they are unknown."""
-    return {"op": name, "shapes": [], "dtypes": [], "time": time, "calls": calls}
+def entry(
+    name: str, time: float, calls: float | None, shapes: Sequence[Sequence[int]] = (), dtypes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return one piece of evidence; ``calls`` is None where they are unknown."""
+    return {"op": name, "shapes": [*map(list, shapes)], "dtypes": [*dtypes], "time": time, "calls": calls}
 
 
 def claim_all(ops: Iterable[Op], share: float = 1.0) -> list[tuple[Op | Gap, float]]:

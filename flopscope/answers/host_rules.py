@@ -8,11 +8,11 @@ from statistics import median
 from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis, Gap, Op
-from flopscope.answers.findings import Finding, evidence, gap_evidence, host_times, where
+from flopscope.answers.facts import Copies, DataWait, OptimizerOps, Warmup
+from flopscope.answers.findings import Finding, finding_about, gap_evidence, host_times, where
 from flopscope.answers.host_events import calls_of, idle_of_calls, own_streams
 from flopscope.answers.launch_rules import GRAPHED, HANDFUL, KEPT, late_launches
 from flopscope.answers.wait_rules import tuning_gaps
-from flopscope.sentences.host import Copies, DataWait, OptimizerOps, Warmup
 
 __all__ = ["copy", "data", "optimizer", "warmup"]
 
@@ -147,20 +147,16 @@ def copy(analysis: Analysis) -> Iterator[Finding]:
     pageable = ways["Pageable"] / exposed
     left = max(exposed * (1 - pageable + PINNED[True] * pageable) - computing, 0.0)
     ops = [op for op, _ in found]
-    yield Finding(
-        Copies(
-            exposed,
-            analysis.per,
-            ways["HtoD"] > MINOR * exposed,
-            ways["DtoH"] > MINOR * exposed,
-            pageable,
-            ways["HtoD (Pageable"] > MINOR * exposed,
-            analysis.uses_torch,
-        ),
-        [(op, time * (1 - left / exposed)) for op, time in found],
-        evidence(ops),
-        where(analysis, ops[0].event),
+    facts = Copies(
+        exposed,
+        analysis.per,
+        ways["HtoD"] > MINOR * exposed,
+        ways["DtoH"] > MINOR * exposed,
+        pageable,
+        ways["HtoD (Pageable"] > MINOR * exposed,
+        analysis.uses_torch,
     )
+    yield finding_about(analysis, facts, [(op, time * (1 - left / exposed)) for op, time in found], ops)
 
 
 class Fused(NamedTuple):
@@ -216,21 +212,8 @@ def optimizer(analysis: Analysis) -> Iterator[Finding]:
         claims += [(gap, (LISTED if by_lists else KEPT) * time) for gap, time in late]
     if not claims:
         return
-    yield Finding(
-        OptimizerOps(
-            kind,
-            by_lists,
-            pieces,
-            analysis.on_device,
-            analysis.per,
-            passes,
-            fused,
-        ),
-        claims,
-        evidence(ops),
-        where(analysis, ops[0].event),
-        ops,
-    )
+    facts = OptimizerOps(kind, by_lists, pieces, analysis.on_device, analysis.per, passes, fused)
+    yield finding_about(analysis, facts, claims, ops, ops)
 
 
 def _in_optimizer(analysis: Analysis, event: int) -> bool:

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis, Gap
+from flopscope.answers.facts import FirstUse, HostWork, Launches, Paused
 from flopscope.answers.findings import Finding, entry, gap_evidence, where
 from flopscope.answers.host_events import Activity, has_stacks, spent_while_idle
 from flopscope.answers.wait_rules import allocating, recurring
-from flopscope.sentences.host import HostWork, Launches
-from flopscope.support.units import short_time_text
 
 __all__ = ["GRAPHED", "HANDFUL", "KEPT", "late_launches", "launch", "pauses"]
 
@@ -164,32 +163,23 @@ NOTED = 0.05
 """Share of the time from which on a note reports long idle times in which nothing was recorded."""
 
 
-def pauses(analysis: Analysis) -> list[str]:
-    """Return a note if the device idled for its host for a reason for which no rule has advice.
+def pauses(analysis: Analysis) -> FirstUse | Paused | None:
+    """Return why the device idled for its host where no rule has advice.
 
-    The program has not warmed up, or there are long pauses. The note says what the host was in, if known.
+    The program has not warmed up, or there are long pauses.
     """
     if not analysis.on_device:
-        return []
+        return None
     gaps = late_launches(analysis, whole=not recurring(analysis))
     if sum(time for _, time in gaps) > NOTED * analysis.total and _first(analysis):
-        return [
-            "Most of what was recorded ran for the first time, which is slower than later times: record the program "
-            f"after it has warmed up ({analysis.facts.hints.steps})."
-        ]
+        return FirstUse()
     _, long, limit = _by_length(gaps)
     if sum(time for _, time in long) <= NOTED * analysis.total:
-        return []
+        return None
     pause = _pause(analysis, long, limit)
     if sum(one.time for one in pause.movable) > COVERED * pause.idle:
-        return []
+        return None
     named = [one for one in pause.spent if one.time > COVERED * pause.idle][:3]
     if not named and has_stacks(analysis):
-        return []
-    times = ", ".join(f"{one.name} ({short_time_text(min(one.time, pause.idle))})" for one in named)
-    known = f"the host was in {times}"
-    unknown = f"what the host did then was not recorded ({analysis.facts.hints.options['stacks']} records it)"
-    return [
-        f"The device idles {short_time_text(pause.idle)} {analysis.per} in long pauses between launches: "
-        f"{known if named else unknown}."
-    ]
+        return None
+    return Paused(pause.idle, analysis.per, [(one.name, min(one.time, pause.idle)) for one in named])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis, Gap, Op
 from flopscope.answers.compute_rules import attention
-from flopscope.answers.findings import Finding, calls_of, claim_removed, evidence, is_convolution, where
+from flopscope.answers.facts import Casts, Chains, ChannelsLast, Reordered
+from flopscope.answers.findings import Finding, calls_of, claim_removed, evidence, finding_about, is_convolution, where
 from flopscope.answers.premises import (
     COMPILED,
     casts_of,
@@ -18,8 +20,6 @@ from flopscope.answers.premises import (
     reorders_of,
     tensors,
 )
-from flopscope.sentences.bytes import Casts, Chains, ChannelsLast, Reordered
-from flopscope.support.units import short_time_text
 
 __all__ = ["cast", "fuse", "is_fusable", "layout", "unordered"]
 
@@ -41,16 +41,21 @@ def _is_copy(op: Op) -> bool:
     return op.key in ("aten::copy_", "aten::_to_copy", "aten::to", "aten::clone", "aten::contiguous")
 
 
-def _host(analysis: Analysis, ops: Sequence[Op]) -> float:
-    """Return the host's µs of ops on a device; NaN in a CPU program, where they are the ops' own time."""
-    return analysis.host_of(ops) if analysis.on_device else math.nan
+def _share(ops: Sequence[Op], times: Sequence[float]) -> float:
+    return sum(times) / sum(op.time for op in ops)
 
 
-def _claims(analysis: Analysis, ops: Sequence[Op], times: Sequence[float]) -> list[tuple[Op | Gap, float]]:
+def _host(analysis: Analysis, ops: Sequence[Op], times: Sequence[float]) -> float:
+    """Return the host's µs of these times of ops on a device; NaN in a CPU program, where they are the ops' own."""
+    return _share(ops, times) * analysis.host_of(ops) if analysis.on_device else math.nan
+
+
+def _left_out(analysis: Analysis, facts: NamedTuple, ops: Sequence[Op], times: Sequence[float]) -> Finding:
     """Claim what leaving out these times of copies gains, and the idle time until the host had launched them."""
-    share = sum(times) / sum(op.time for op in ops)
+    share = _share(ops, times)
     gaps = [claim for claim in claim_removed(analysis, ops, KEPT * share) if isinstance(claim[0], Gap)]
-    return [*((op, KEPT * time) for op, time in zip(ops, times, strict=True)), *gaps]
+    claims = [*((op, KEPT * time) for op, time in zip(ops, times, strict=True)), *gaps]
+    return finding_about(analysis, facts, claims, ops, ops if share > WHOLE else ())
 
 
 def _by_autocast(analysis: Analysis, event: int) -> bool:
@@ -81,24 +86,19 @@ def cast(analysis: Analysis) -> Iterator[Finding]:
         autocast = autocast or served
     if not ops:
         return
-    share = sum(op.cast for op in ops) / sum(op.time for op in ops)
+    times = [op.cast for op in ops]
     named = next((op for op in ops if len(set(op.dtypes[:2])) == 2), None)
-    yield Finding(
-        Casts(
-            calls=sum(op.casts for op in ops),
-            per=analysis.per,
-            time=sum(op.cast for op in ops),
-            host=share * _host(analysis, ops),
-            source=named.dtypes[1] if named else "",
-            target=named.dtypes[0] if named else "",
-            autocast=autocast,
-            trained=is_trained(analysis),
-        ),
-        _claims(analysis, ops, [op.cast for op in ops]),
-        evidence(ops),
-        where(analysis, ops[0].event),
-        ops if share > WHOLE else (),
+    facts = Casts(
+        calls=sum(op.casts for op in ops),
+        per=analysis.per,
+        time=sum(times),
+        host=_host(analysis, ops, times),
+        source=named.dtypes[1] if named else "",
+        target=named.dtypes[0] if named else "",
+        autocast=autocast,
+        trained=is_trained(analysis),
     )
+    yield _left_out(analysis, facts, ops, times)
 
 
 def _trained(analysis: Analysis) -> Mapping[tuple[int, ...], float]:
@@ -153,44 +153,24 @@ def layout(analysis: Analysis) -> Iterator[Finding]:
         if op.reordered > 0 and _is_copy(op) and op.part != "copy" and _copier(analysis, op):
             copied.append(op)
     if convolved:
-        yield Finding(
-            ChannelsLast(
-                time=sum(time for _, time in conversions) / KEPT,
-                calls=calls_of(convolved),
-                per=analysis.per,
-            ),
-            conversions,
-            evidence(convolved),
-            where(analysis, convolved[0].event),
-        )
+        time = sum(time for _, time in conversions) / KEPT
+        facts = ChannelsLast(time=time, calls=calls_of(convolved), per=analysis.per)
+        yield finding_about(analysis, facts, conversions, convolved)
     if copied:
-        share = sum(op.reordered for op in copied) / sum(op.time for op in copied)
-        yield Finding(
-            Reordered(
-                calls=sum(op.reorders for op in copied),
-                per=analysis.per,
-                time=sum(op.reordered for op in copied),
-                host=share * _host(analysis, copied),
-                caller=_copier(analysis, copied[0]) or "",
-            ),
-            _claims(analysis, copied, [op.reordered for op in copied]),
-            evidence(copied),
-            where(analysis, copied[0].event),
-            copied if share > WHOLE else (),
-        )
+        times = [op.reordered for op in copied]
+        calls, caller = sum(op.reorders for op in copied), _copier(analysis, copied[0]) or ""
+        host = _host(analysis, copied, times)
+        moved = Reordered(calls=calls, per=analysis.per, time=sum(times), host=host, caller=caller)
+        yield _left_out(analysis, moved, copied, times)
 
 
-def unordered(analysis: Analysis) -> Iterator[str]:
-    """Yield a note if copies could be reorderings, but their strides were not recorded."""
+def unordered(analysis: Analysis) -> float:
+    """Return the time of copies that could be reorderings, but whose strides were not recorded; 0: not worth a note."""
     copies = [op for op in analysis.ops if op.key == "aten::copy_" and len(op.shapes) > 1 and op.part != "copy"]
     unknown = [op for op in copies if op.reorders + op.casts < op.calls and _copier(analysis, op)]
     unknown = [op for op in unknown if all(one.strides is None for one in tensors(analysis, op))]
     time = sum(op.time for op in unknown)
-    if time > LEAST_NOTED * analysis.unobserved:
-        yield (
-            f"Copies of {short_time_text(time)} {analysis.per} may reorder elements, which cannot be judged without "
-            "their strides: newer versions of torch record these with record_shapes=True."
-        )
+    return time if time > LEAST_NOTED * analysis.unobserved else 0.0
 
 
 APART = re.compile(r"_foreach_|_fused_|bernoulli|sort|topk|kthvalue|median|mode|cum|pool|loss")

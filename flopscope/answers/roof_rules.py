@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from flopscope.answers import compute_rules, counter_rules, host_rules, memory_rules
 from flopscope.answers.analysis import Analysis, Kernel, Op
 from flopscope.answers.compute_rules import SHORTEST, USUAL_SHARE, reached
-from flopscope.answers.findings import Finding, evidence, product_sizes, where
+from flopscope.answers.facts import Cause, FarFromRoof, FarOp, Remedy, Such
+from flopscope.answers.findings import Finding, entry, evidence, product_sizes, where
 from flopscope.answers.premises import Argument, is_gpu, names_around, tensors
-from flopscope.sentences.compute import FarFromRoof, FarOp
 from flopscope.support.kernel_names import short_names
 
 __all__ = ["far_from_roof"]
@@ -42,13 +43,7 @@ OTHERS: Sequence[Callable[[Analysis], Iterator[Finding]]] = (
 BY_INDEX = {"kept": 0.5, "narrow": 0.15}
 """Shares of the time of index_add_, and of gathers of narrow rows, that the other way takes: scatter_add_ 0.41 to 0.55,
 a contiguous index 0.06 for rows of 16 bytes (benchmarks/results/nvidia-h200/slow_kernels.json)."""
-ADD_REMEDIES = {
-    "": "Use scatter_add_ with the index expanded to the shape of the source (index[:, None].expand_as(source)).",
-    "aten::index_select_backward": (
-        "It is the gradient of index_select: that of torch.gather, with the index expanded to the shape of the result "
-        "(index[:, None].expand(-1, {width})), is scatter_add_."
-    ),
-}
+ADD_REMEDIES: Mapping[str, Remedy] = {"": "scatter_add", "aten::index_select_backward": "gradient"}
 """What to do where the program calls index_add_ itself, or by the op named."""
 MANY = 128
 """Blocks for each multiprocessor, above which starting them takes the time."""
@@ -64,14 +59,15 @@ ARCHITECTURE = re.compile(r"(?:sm|cutlass_)(\d\d)(?=[_a-z])|(ampere|turing|volta
 GENERATIONS = {"ampere": 80, "turing": 75, "volta": 70, "maxwell": 50}
 
 
-class Cause(NamedTuple):
-    """Why an op is slow, what such ops reach, and how much of its time is to be gained."""
+class Slow(NamedTuple):
+    """Why an op is slow, what such ops reach, and how much of its time is to be gained: the last five as in FarOp."""
 
     saving: float
     usual: float
-    such: str
-    text: str
-    remedy: str
+    such: Such
+    cause: Cause
+    remedy: Remedy
+    numbers: Mapping[str, float | str] = MappingProxyType({})
 
 
 def _least_size(op: Op) -> int:
@@ -92,7 +88,7 @@ def _older(analysis: Analysis, op: Op, kernel: Kernel) -> str:
     return f"sm{written}" if written // 10 < analysis.capabilities.get(op.device, -1) // 10 else ""
 
 
-def _product(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Cause | None:
+def _product(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | None:
     size = _least_size(op)
     if size == 0:
         return None
@@ -104,24 +100,23 @@ def _product(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Cause |
     if not others and size < LARGE:
         return None
     usual = median(others) if others else USUAL_SHARE
-    such = "other products on tensor cores in this profile" if others else "large products on tensor cores"
+    such: Such = "products" if others else "large products"
     matrices = tensors(analysis, op, 2)[:2]
     by_rows = len(matrices) == 2 and matrices[1].strides is not None and matrices[1].strides[-1] == 1
     older = _older(analysis, op, kernel)
-    text = f"is written for {older} and runs on sm{analysis.capabilities[op.device]}" if older else "takes most of it"
-    remedy = "torch.compile(mode='max-autotune') tries other kernels."
+    remedy: Remedy = "autotune"
     if op.unit == "int8_tensor" and by_rows:
         usual = min(usual, INT8_SHARE)
-        such = "such products with a column-major second matrix (measured on an H200)"
-        remedy = "Its second matrix is row-major: pass it column-major, as w.t() of a weight w of N rows."
-    return Cause(op.time - op.ideal / usual, usual, such, text, remedy)
+        such = remedy = "column-major"
+    numbers = {"written": older, "runs": f"sm{analysis.capabilities[op.device]}"} if older else {}
+    return Slow(op.time - op.ideal / usual, usual, such, "older" if older else "most", remedy, numbers)
 
 
 def _size(tensor: Argument) -> int:
     return math.prod(tensor.shape or ())
 
 
-def _add_by_index(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Cause | None:
+def _add_by_index(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | None:
     given = tensors(analysis, op)
     if not op.key.endswith("::index_add_") or len(given) < 3 or _size(given[2]) < WIDE * _size(given[1]):
         return None
@@ -137,13 +132,13 @@ def _add_by_index(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Ca
         if one.key.endswith("::scatter_add_") and one.time > COMPARABLE * busy and one.ideal > 0
     ]
     usual = median(map(reached, others)) if others else reached(op) / BY_INDEX["kept"]
-    such = "calls of scatter_add_ in this profile" if others else "calls of scatter_add_ (measured on an H200)"
-    remedy = remedy.format(width=(given[2].shape or (0,))[-1])
+    such: Such = "scatter_add here" if others else "scatter_add"
+    width = {"width": (given[2].shape or (0,))[-1]} if remedy == "gradient" else {}
     saving = min(op.time - op.ideal / usual, BY_INDEX["kept"] * op.time) if others else BY_INDEX["kept"] * op.time
-    return Cause(saving, usual, such, "adds with atomics", remedy)
+    return Slow(saving, usual, such, "atomics", remedy, width)
 
 
-def _narrow_gather(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Cause | None:
+def _narrow_gather(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | None:
     if "vectorized_gather_kernel" not in kernel.name or op.calls <= 0 or op.row < 0:
         return None
     if kernel.blocks < MANY * max(analysis.sm_counts.get(op.device, 0), 1):
@@ -154,41 +149,32 @@ def _narrow_gather(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> C
     kept = BY_INDEX["narrow"]
     index = [one for one in tensors(analysis, op) if one.dtype in ("int64", "int32")]
     expanded = any(one.strides is not None and 0 in one.strides for one in index)
-    remedy = "Use torch.gather with a contiguous index of the result's shape."
+    remedy: Remedy = "gather"
     if op.key == "aten::gather" and expanded and "aten::index_select" not in names_around(analysis, op):
-        remedy = "Its index is expanded (a stride is 0): make it contiguous."
+        remedy = "contiguous"
     elif op.key == "aten::gather" and not expanded:
         return None
-    return Cause(
-        (1 - kept) * op.time,
-        reached(op) / kept,
-        "gathers with a contiguous index (measured on an H200)",
-        f"has a block for each row of {written / kernel.blocks:.0f} bytes",
-        remedy,
-    )
+    numbers = {"row_bytes": written / kernel.blocks}
+    return Slow((1 - kept) * op.time, reached(op) / kept, "gathers", "narrow rows", remedy, numbers)
 
 
-def _one_block(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Cause | None:
+def _one_block(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | None:
     processors = analysis.sm_counts.get(op.device, 0)
     if kernel.blocks != 1 or processors < 2 or kernel.time < LEAST_SHARE * busy:
         return None
-    remedy = "Split its work over more blocks, or let other work run beside it on another stream."
-    if "nms" in op.key.lower() or "gather_keep" in kernel.name:
-        remedy = "Its time grows with the number of boxes: keep those with the highest scores (topk) before nms()."
-    text = f"keeps one of {processors} multiprocessors busy"
-    return Cause(kernel.time / 2, math.nan, "", text, remedy)
+    boxes = "nms" in op.key.lower() or "gather_keep" in kernel.name
+    remedy: Remedy = "boxes" if boxes else "more blocks"
+    return Slow(kernel.time / 2, math.nan, "", "one block", remedy, {"processors": processors})
 
 
-def _same_op(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Cause | None:
+def _same_op(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | None:
     if op.ideal <= 0 or op.row < 0 or memory_rules.is_fusable(op):
         return None
     others = [reached(one) for one in analysis.ops if one.time > COMPARABLE * busy and _is_alike(one, op)]
     if not others:
         return None
     usual = median(others)
-    remedy = "Compare the kernels of the two: that of the faster one may serve here."
-    such = "calls of about the same sizes in this profile"
-    return Cause(op.time - op.ideal / usual, usual, such, "takes most of it", remedy)
+    return Slow(op.time - op.ideal / usual, usual, "alike", "most", "compare")
 
 
 def _is_alike(one: Op, op: Op) -> bool:
@@ -225,7 +211,7 @@ def far_from_roof(analysis: Analysis) -> Iterator[Finding]:
         for finding in rule(analysis):
             for source, time in finding.claims:
                 explained[id(source)] = explained.get(id(source), 0.0) + time
-    found: dict[tuple[str, str], list[tuple[Op, Kernel, Cause]]] = {}
+    found: dict[tuple[object, ...], list[tuple[Op, Kernel, Slow]]] = {}
     for op in analysis.ops:
         if op.time < LEAST_SHARE * busy:
             break  # the ops are sorted by time
@@ -236,7 +222,8 @@ def far_from_roof(analysis: Analysis) -> Iterator[Finding]:
         causes = (cause_of(analysis, op, op.kernels[0], busy) for cause_of in CAUSES)
         cause = next((one for one in causes if one is not None and _is_far(op, one)), None)
         if cause is not None:
-            found.setdefault((op.key, cause.remedy), []).append((op, op.kernels[0], cause))
+            place = op.key, cause.remedy, cause.numbers.get("width")
+            found.setdefault(place, []).append((op, op.kernels[0], cause))
     if not found:
         return
     groups = sorted(found.values(), key=lambda group: -sum(cause.saving for _, _, cause in group))
@@ -249,11 +236,11 @@ def far_from_roof(analysis: Analysis) -> Iterator[Finding]:
     )
 
 
-def _is_far(op: Op, cause: Cause) -> bool:
+def _is_far(op: Op, cause: Slow) -> bool:
     return math.isnan(cause.usual) or reached(op) <= FAR * cause.usual
 
 
-def _facts(group: Sequence[tuple[Op, Kernel, Cause]]) -> FarOp:
+def _facts(group: Sequence[tuple[Op, Kernel, Slow]]) -> FarOp:
     """Return the facts of the rows of one op, which have one cause: of the kernel, those of the longest."""
     op, kernel, cause = group[0]
     time, ideal = sum(one.time for one, _, _ in group), sum(one.ideal for one, _, _ in group)
@@ -265,15 +252,16 @@ def _facts(group: Sequence[tuple[Op, Kernel, Cause]]) -> FarOp:
         share=100 * ideal / time if ideal > 0 else math.nan,
         usual=100 * cause.usual,
         such=cause.such,
-        cause=cause.text,
+        cause=cause.cause,
         remedy=cause.remedy,
+        numbers=cause.numbers,
     )
 
 
-def _evidence(found: Sequence[tuple[Op, Kernel, Cause]]) -> list[dict[str, Any]]:
+def _evidence(found: Sequence[tuple[Op, Kernel, Slow]]) -> list[dict[str, Any]]:
     """Return the ops and their kernels, the longest first."""
     rows = evidence(op for op, _, _ in found)
     for op, kernel, _ in found:
         if kernel.name != op.key:
-            rows.append({"op": kernel.name, "shapes": [], "dtypes": [], "time": kernel.time, "calls": kernel.count})
+            rows.append(entry(kernel.name, kernel.time, kernel.count))
     return sorted(rows, key=lambda row: -row["time"])

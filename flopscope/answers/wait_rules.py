@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from flopscope.answers.analysis import Analysis, Gap
+from flopscope.answers.facts import Allocations, Waits
 from flopscope.answers.findings import Finding, entry, host_times, where
 from flopscope.answers.host_events import Wait, calls_in_work, calls_of, idle_in_calls, waits_of
 from flopscope.answers.recording import ALLOCATIONS
-from flopscope.sentences.host import Allocations, Waits, remedy_of
 
-__all__ = ["COPIES", "allocating", "memory", "recurring", "sync", "tuning_gaps"]
+__all__ = ["COPIES", "allocating", "blamed", "memory", "recurring", "sync", "tuning_gaps"]
 
 FREES = tuple(name for name in ALLOCATIONS if "Free" in name)
 MANY, QUARTERS, FEW = 10, 4, 5
@@ -90,7 +90,26 @@ def memory(analysis: Analysis) -> Iterator[Finding]:
 
 OWN_WAITS = ("cudaDeviceSynchronize", "hipDeviceSynchronize")
 """What the profiler itself calls when it starts and stops, twice at most."""
+BLAMED = {
+    "aten::is_nonzero": "branched",
+    "aten::_coalesce": "coalesced",
+    **dict.fromkeys(("aten::item", "aten::tolist", "aten::_local_scalar_dense"), "read"),
+    **dict.fromkeys(("aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_dim"), "sized"),
+    **dict.fromkeys(("aten::repeat_interleave", "aten::bincount"), "sized"),
+}
+"""What ops of torch wait for: a condition in Python, a value, or the size of a result."""
 COPIES = {"aten::to", "aten::copy_", "aten::_to_copy", "cudaMemcpyAsync", "cudaMemcpy"}
+
+
+def blamed(call: str, ops: Sequence[str]) -> tuple[str, str]:
+    """Return the op to blame for a call that waits, or the call, and what for. ops: those around it, innermost first.
+
+    The outermost op that is known to wait decides; of others, the innermost is blamed, and nothing is advised.
+    """
+    known = next((op for op in reversed(ops) if op in BLAMED), None)
+    if known is not None:
+        return known, BLAMED[known]
+    return (ops[0], "") if ops else (call, "synchronize" if call.endswith("Synchronize") else "")
 
 
 def sync(analysis: Analysis) -> Iterator[Finding]:
@@ -105,7 +124,7 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
     groups: dict[tuple[str, str], list[tuple[Gap, Wait]]] = {}
     for gap, wait in _waited(analysis):
         if not wait.tunes and not _is_expected(analysis, wait):
-            groups.setdefault((wait.call, remedy_of(wait.call, wait.ops)[0]), []).append((gap, wait))
+            groups.setdefault((wait.call, blamed(wait.call, wait.ops)[0]), []).append((gap, wait))
     late = [gap for gap in analysis.gaps if gap.cause == "host"] if analysis.has_steps else []
     left = sum(gap.time for gap in late)
     for (call, op), pairs in groups.items():

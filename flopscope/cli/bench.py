@@ -291,8 +291,8 @@ def _beats(row: EventRow, device: Device) -> bool:
 def _suitable_size(device: Device, peaks: Peaks, dtype: str, repeat: int) -> int:
     """Return the largest side that fits into memory and, by the peaks, takes a few seconds in all."""
     seconds = GPU_SECONDS if device.kind == "cuda" else CPU_SECONDS
-    item, _ = _core.torch_dtype_sizes.get(dtype, (2, ""))  # what is no dtype is refused when the tensors are made
-    rate = min((peaks.flops[unit] for unit in ("fp64" if item == 8 else "fp32",) if unit in peaks.flops), default=1e9)
+    row = _core.dtypes.get(dtype, _core.dtypes["float16"])  # what is no dtype is refused when the tensors are made
+    item, rate = row.bytes, peaks.flops.get(row.unit or "fp32", 1e9)
     bandwidth = peaks.bandwidth or 1e9
     memory = free_bytes(device)
     fitting = [SIZES[0]]

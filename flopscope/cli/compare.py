@@ -65,7 +65,7 @@ def add_compare(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> None:
-    from flopscope.results.comparison import compare
+    from flopscope.sentences.comparison import compare
 
     (a, files_a), (b, files_b) = (_one_process(source, options.captures) for source in (options.a, options.b))
     names = (Path(options.a).name, Path(options.b).name)

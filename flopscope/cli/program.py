@@ -118,7 +118,7 @@ def _bench(options: argparse.Namespace) -> None:
 def _against_torch(result: Bench, options: argparse.Namespace) -> Comparison:
     """Run the program in torch with the same size and number of runs, and compare."""
     from flopscope.cli import bench, bench_torch
-    from flopscope.results.comparison import compare
+    from flopscope.sentences.comparison import compare
 
     ops = options.ops or list(bench.OPS)
     theirs = bench_torch.run(str(result.device), result.dtype, result.size, ops, result.repeat)

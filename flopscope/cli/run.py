@@ -386,9 +386,9 @@ class Run:
 
 def _measure_cpu(prof: Any, tell: Callable[[str], object]) -> None:
     """Measure the peaks of this CPU if they rate work of the profile and were never measured."""
-    from flopscope.answers.advice import without_peaks
     from flopscope.answers.analysis import analysis_of
     from flopscope.hardware.device import measure_peaks
+    from flopscope.sentences.notes import without_peaks
 
     analysis = analysis_of(prof, "summary")
     if analysis.on_device or not without_peaks(analysis):

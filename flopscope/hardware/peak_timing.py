@@ -54,7 +54,7 @@ MIN_ROUNDS, MAX_ROUNDS = 3, 5
 AGREEMENT = 0.02  # between a series' two best readings, which ends its rounds
 MIN_SAMPLES, MAX_SAMPLES = 3, 60
 LARGEST_BUFFER = 2048 * MIB
-ELEMENT_BYTES = {name: size for name, (size, _) in _core.torch_dtype_sizes.items()}
+ELEMENT_BYTES = {name: row.bytes for name, row in _core.dtypes.items()}
 ELEMENT_BYTES["tf32"] = ELEMENT_BYTES["float32"]
 # Errors of operations that the device or a library does not support, or that need too much memory.
 _PROBE_ERRORS = (RuntimeError, MemoryError, ValueError, TypeError)

@@ -65,7 +65,7 @@ QUANTITIES = {
     "pct_peak_flops": Quantity("pct_peak_flops", "% of the peak FLOP/s", ("flops",), True),
 }
 
-BOUNDS = tuple(bound for bound in _core.bounds() if bound != "unknown")
+BOUNDS = tuple(bound for bound in _core.bounds if bound != "unknown")
 
 COMPARISONS = {"equal_to": operator.eq, "at_least": operator.ge, "at_most": operator.le}
 

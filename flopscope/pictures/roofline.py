@@ -213,11 +213,11 @@ def _set_limits(ax: Any, marks: list[Mark], roofs: list[Roof], by_time: bool) ->
 
 
 def _draw_marks(ax: Any, marks: list[Mark]) -> None:
-    for bound, (colour, marker) in BOUNDS.items():
+    for bound, row in BOUNDS.items():
         chosen = [mark for mark in marks if mark.point.bound == bound]
         if chosen:
             x, y = zip(*((mark.x, mark.y) for mark in chosen), strict=True)
-            look: dict[str, Any] = {"color": colour, "marker": marker, "alpha": 0.75, "zorder": 4}
+            look: dict[str, Any] = {"color": row.light, "marker": row.marker, "alpha": 0.75, "zorder": 4}
             areas, name = [mark.area for mark in chosen], bound_label(bound)
             ax.scatter(x, y, s=areas, label=name, edgecolors="white", linewidths=0.6, **look)
 
@@ -282,8 +282,8 @@ def _legends(marks: list[Mark], scene: Scene) -> list[tuple[list[Any], str, tupl
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D([], [], color=colour, marker=marker, linestyle="", label=bound_label(bound))
-        for bound, (colour, marker) in BOUNDS.items()
+        Line2D([], [], color=row.light, marker=row.marker, linestyle="", label=bound_label(bound))
+        for bound, row in BOUNDS.items()
         if any(mark.point.bound == bound for mark in marks)
     ]
     handles += [

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from flopscope.ranks.medians import Floats
+
 __all__ = ["KINDS", "Calls", "Group", "Matched", "Mismatch", "calls_of", "match"]
 
-Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
@@ -109,6 +111,32 @@ class Group:
         """End of each member's kernel, in µs."""
         return self.start + self.duration
 
+    # What follows is of aligned clocks.
+
+    @cached_property
+    def last(self) -> npt.NDArray[np.intp]:
+        """The column of the member that started each call last."""
+        last: npt.NDArray[np.intp] = np.nanargmax(self.start, axis=1)
+        return last
+
+    @cached_property
+    def first(self) -> npt.NDArray[np.intp]:
+        """The column of the member that started each call first."""
+        first: npt.NDArray[np.intp] = np.nanargmin(self.start, axis=1)
+        return first
+
+    def of_last(self, matrix: Floats) -> Floats:
+        """Return the last member's entry for each call."""
+        entries: Floats = matrix[np.arange(len(matrix)), self.last]
+        return entries
+
+    @cached_property
+    def wait(self) -> Floats:
+        """µs of each member until the last one started, at most its duration; NaN where it lacks the call."""
+        wait: Floats = np.fmin(self.of_last(self.start)[:, None] - self.start, self.duration)
+        wait[np.isnan(self.start)] = np.nan
+        return wait
+
 
 @dataclass(frozen=True)
 class Mismatch:
@@ -116,8 +144,8 @@ class Mismatch:
 
     group: str
     number: int
-    calls: dict[str, list[int]]
-    """Places of the ranks by what they called."""
+    calls: dict[tuple[str, float], list[int]]
+    """Places of the ranks by what they called: the collective and its bytes."""
 
 
 @dataclass
@@ -146,26 +174,18 @@ def match(ranks: Sequence[Calls]) -> Matched:
     own = np.array([len(calls) for calls in ranks], np.int64)
     origins = np.array([calls.start.min() if len(calls) else 0 for calls in ranks], np.int64)
     has_groups = any(name for calls in ranks for name, _ in calls.groups)
+    sized = has_groups or any((calls.named & ~np.isnan(calls.message_bytes)).any() for calls in ranks)
     parts: dict[tuple[str, str], list[_Part]] = {}
-    if has_groups:
-        for place, calls in enumerate(ranks):
-            known = ~np.isnan(calls.message_bytes) & (calls.kind < ONE_SIDED)
-            for key, rows in _by_group(calls, np.flatnonzero(known)):
-                if key[0]:
-                    parts.setdefault(key, []).append(_Part(place, calls, rows, None))
-    else:
-        sized = any((calls.named & ~np.isnan(calls.message_bytes)).any() for calls in ranks)
-        for place, calls in enumerate(ranks):
-            known = calls.named & (calls.kind < ONE_SIDED)
-            if sized:
-                known &= ~np.isnan(calls.message_bytes)
-            rows = np.flatnonzero(known)
-            for key, own_rows in _by_group(calls, rows):
+    for place, calls in enumerate(ranks):
+        known = (calls.kind < ONE_SIDED) & (has_groups | calls.named) & ~(sized & np.isnan(calls.message_bytes))
+        for key, rows in _by_group(calls, np.flatnonzero(known)):
+            if has_groups and key[0]:
+                parts.setdefault(key, []).append(_Part(place, calls, rows, None))
+            elif not has_groups:
                 # Occurrences are counted anew, among the calls that ops made.
-                numbers = _occurrences(
-                    np.column_stack([calls.kind, np.nan_to_num(calls.message_bytes, nan=-1.0)])[own_rows]
-                )
-                parts.setdefault(key, []).append(_Part(place, calls, own_rows, numbers))
+                sizes = np.nan_to_num(calls.message_bytes[rows], nan=-1.0)
+                numbers = _occurrences(np.column_stack([calls.kind[rows], sizes]))
+                parts.setdefault(key, []).append(_Part(place, calls, rows, numbers))
     matched = np.zeros(len(ranks), np.int64)
     groups: list[Group] = []
     mismatches: list[Mismatch] = []
@@ -209,15 +229,20 @@ def _by_group(calls: Calls, rows: npt.NDArray[np.intp]) -> list[tuple[tuple[str,
     return [(calls.groups[calls.group[part[0]]], part) for part in np.split(order, starts[1:])]
 
 
+def _distinct(keys: npt.NDArray[Any]) -> tuple[npt.NDArray[np.intp], Flags]:
+    """Return the order of the rows of keys, and which of the ordered rows differ from those before them."""
+    order = np.lexsort(keys.T[::-1])
+    new = np.ones(len(keys), np.bool_)
+    new[1:] = (keys[order[1:]] != keys[order[:-1]]).any(axis=1)
+    return order, new
+
+
 def _occurrences(keys: npt.NDArray[Any]) -> Integers:
     """Return for each row of the keys the number of equal rows before it."""
-    keys = keys.reshape(len(keys), -1)
-    order = np.lexsort(keys.T[::-1])
-    changes = np.ones(len(keys), np.bool_)
-    changes[1:] = (keys[order[1:]] != keys[order[:-1]]).any(axis=1)
-    first = np.maximum.accumulate(np.where(changes, np.arange(len(keys)), 0))
+    order, new = _distinct(keys)
+    place = np.arange(len(keys))
     numbers = np.empty(len(keys), np.int64)
-    numbers[order] = np.arange(len(keys)) - first
+    numbers[order] = place - np.maximum.accumulate(np.where(new, place, 0))
     return numbers
 
 
@@ -293,18 +318,15 @@ def _keys(part: _Part, by_sequence: bool) -> tuple[npt.NDArray[Any], npt.NDArray
 def _union(keys: list[npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], list[npt.NDArray[np.intp]]]:
     """Return the distinct rows of all keys, and for each of the keys the places of its rows among them."""
     stacked = np.concatenate(keys)
-    order = np.lexsort(stacked.T[::-1])
-    ordered = stacked[order]
-    changes = np.ones(len(stacked), np.bool_)
-    changes[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    order, new = _distinct(stacked)
     places = np.empty(len(stacked), np.intp)
-    places[order] = np.cumsum(changes) - 1
-    return ordered[changes], np.split(places, np.cumsum([len(key) for key in keys])[:-1])
+    places[order] = np.cumsum(new) - 1
+    return stacked[order[new]], np.split(places, np.cumsum([len(key) for key in keys])[:-1])
 
 
 def _mismatch(name: str, number: int, parts: list[_Part], kinds: npt.NDArray[np.int8], sizes: Floats) -> Mismatch:
-    calls: dict[str, list[int]] = {}
+    calls: dict[tuple[str, float], list[int]] = {}
     for part, kind, size in zip(parts, kinds.tolist(), sizes.tolist(), strict=True):
         if kind >= 0:
-            calls.setdefault(f"{KINDS[kind]} of {size:,.0f} bytes", []).append(part.place)
+            calls.setdefault((KINDS[kind], size), []).append(part.place)
     return Mismatch(name, number, calls)

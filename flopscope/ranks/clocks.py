@@ -16,11 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from flopscope.ranks.calls import TOGETHER, Floats, Group
+from flopscope.ranks.calls import TOGETHER, Group
+from flopscope.ranks.medians import MAD_TO_SIGMA, Floats, row_medians
 
 __all__ = ["Clocks", "align"]
 
-MAD_TO_SIGMA = 1.4826  # of a normal distribution
+Places = npt.NDArray[np.intp]
 MEDIAN_VARIANCE = 1.5708  # of a median, relative to that of the mean: π/2
 RESOLUTION = 0.05  # µs; no median is more certain
 CALLS_FOR_DRIFT = 12
@@ -45,15 +46,14 @@ class Clocks:
     """Standard error of the offset, in µs; NaN for a rank that shares no collective."""
     spread: Floats
     """Median deviation of single ends from the aligned clock, in µs; NaN for a rank that shares no collective."""
-    component: npt.NDArray[np.intp]
+    component: Places
     """Ranks with the same number are aligned with each other: the place of the first of them."""
     middle: float
     """µs since the origin of the calls."""
 
-    def aligned(self, place: int | npt.NDArray[np.intp], times: Floats) -> Floats:
-        """Return times of the rank's clock on that of the first rank."""
-        moved: Floats = times - self.offset[place] - self.drift[place] * (times - self.middle)
-        return moved
+    def aligned(self, place: int, time: float) -> float:
+        """Return a time of the rank's clock on that of the first rank."""
+        return float(time - self.offset[place] - self.drift[place] * (time - self.middle))
 
 
 def align(groups: Sequence[Group], ranks: int) -> Clocks:
@@ -81,13 +81,16 @@ def align(groups: Sequence[Group], ranks: int) -> Clocks:
         medians = [
             _Medians(own, part - offsets[own] - slopes[own] * (part - middle), middle) for own, part in parts_used
         ]
-        more, slope_errors, _ = _solve(ranks, members, [m.slope for m in medians], [m.slope_error for m in medians])
+        more, slope_errors = _Equations(
+            ranks, members, [m.slope for m in medians], [m.slope_error for m in medians]
+        ).solve()
         more[~(np.abs(slopes + more) > SIGNIFICANT * slope_errors)] = 0.0
         slopes += more
         for m in medians:
             m.without_drift(more)
-        by_rank, errors, component = _solve(ranks, members, [m.offset for m in medians], [m.error for m in medians])
-        offsets += by_rank
+        equations = _Equations(ranks, members, [m.offset for m in medians], [m.error for m in medians])
+        by_rank, errors = equations.solve()
+        offsets, component = offsets + by_rank, equations.component
         spread = np.full(ranks, np.nan)
         for m in medians:
             spread[m.members] = np.fmax(spread[m.members], m.spread)
@@ -97,7 +100,7 @@ def align(groups: Sequence[Group], ranks: int) -> Clocks:
     return clocks
 
 
-def _by_presence(members: npt.NDArray[np.intp], ends: Floats) -> list[tuple[npt.NDArray[np.intp], Floats]]:
+def _by_presence(members: Places, ends: Floats) -> list[tuple[Places, Floats]]:
     """Return the calls by the members that they have: while clocks may be hours apart, the median end of a call is of
     another clock if other members take part."""
     present = ~np.isnan(ends)
@@ -112,20 +115,10 @@ def _by_presence(members: npt.NDArray[np.intp], ends: Floats) -> list[tuple[npt.
     ]
 
 
-def row_medians(matrix: Floats) -> Floats:
-    """Return the median of each row, without its NaN; NaN for a row without numbers."""
-    ordered = np.sort(matrix, axis=1)
-    count = (~np.isnan(matrix)).sum(axis=1)
-    at = np.arange(len(matrix))
-    low, high = np.maximum((count - 1) // 2, 0), np.minimum(count // 2, matrix.shape[1] - 1)
-    medians: Floats = 0.5 * (ordered[at, low] + ordered[at, high])
-    return medians
-
-
 class _Medians:
     """The ends of calls, relative to the median end of each call: a median and its error for each member."""
 
-    def __init__(self, members: npt.NDArray[np.intp], ends: Floats, middle: float) -> None:
+    def __init__(self, members: Places, ends: Floats, middle: float) -> None:
         self.members = members
         self.deviations = np.ascontiguousarray((ends - row_medians(ends)[:, None]).T)  # members by calls
         self.times = row_medians(ends) - middle
@@ -168,139 +161,98 @@ class _Medians:
             self.offset, self.error, self.spread = self._medians(self.deviations)
 
 
-def _components(ranks: int, members: Sequence[npt.NDArray[np.intp]]) -> npt.NDArray[np.intp]:
-    """Return for each rank the first of the ranks that groups connect it with."""
-    first = np.arange(ranks)
-    changed = True
-    while changed:
-        changed = False
-        for group in members:
-            least = first[group].min()
-            if (first[group] != least).any():
-                first[group] = least
-                changed = True
-        first = first[first]
-    return first
+class _Equations:
+    """Values of members of groups, each known up to a constant of its group: an entry of each array for each.
 
-
-def _solve(
-    ranks: int, members: Sequence[npt.NDArray[np.intp]], values: Sequence[Floats], errors: Sequence[Floats]
-) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
-    """Return a value for each rank, relative to the first rank that known values connect it with, its standard error,
-    and the place of that first rank.
-
-    members: of each group; values: for each group those of its members, up to a constant of the group; errors: their
-    standard errors, infinite where a value is unknown. A rank without a known value has 0 and NaN.
+    A group of one known value says nothing, and is left out.
     """
-    result, error = np.zeros(ranks), np.full(ranks, np.nan)
-    known = [np.isfinite(sigma) & np.isfinite(value) for sigma, value in zip(errors, values, strict=True)]
-    used = [place for place, some in enumerate(known) if some.sum() > 1]
-    inside_of = [members[g][known[g]] for g in used]
-    component = _components(ranks, inside_of)
-    for first in np.unique(component):
-        inside = np.flatnonzero(component == first)
-        chosen = [place for place, group in enumerate(inside_of) if component[group[0]] == first]
-        if len(inside) > 1:
-            place = np.full(ranks, -1, np.intp)
-            place[inside] = np.arange(len(inside))
-            result[inside], error[inside] = _solve_component(
-                len(inside),
-                [place[inside_of[one]] for one in chosen],
-                [values[used[one]][known[used[one]]] for one in chosen],
-                [errors[used[one]][known[used[one]]] for one in chosen],
-            )
-    return result, error, component
+
+    def __init__(
+        self, ranks: int, members: Sequence[Places], values: Sequence[Floats], errors: Sequence[Floats]
+    ) -> None:
+        self.ranks, self.groups = ranks, len(members)
+        rank = np.concatenate([np.empty(0, np.intp), *members])
+        group = np.repeat(np.arange(self.groups), [len(one) for one in members])
+        value, sigma = np.concatenate([np.empty(0), *values]), np.concatenate([np.empty(0), *errors])
+        known = np.isfinite(sigma) & np.isfinite(value)
+        known &= np.bincount(group[known], minlength=self.groups)[group] > 1
+        self.rank, self.group, self.value, self.sigma = rank[known], group[known], value[known], sigma[known]
+        self.component = self._components()
+
+    def _components(self) -> Places:
+        """Return for each rank the first of the ranks that groups connect it with."""
+        first, before = np.arange(self.ranks), np.full(self.ranks, -1)
+        while (first != before).any():
+            before, least = first.copy(), np.full(self.groups, self.ranks)
+            np.minimum.at(least, self.group, first[self.rank])
+            np.minimum.at(first, self.rank, least[self.group])
+        return first
+
+    def solve(self) -> tuple[Floats, Floats]:
+        """Return a value for each rank, relative to the first rank of its component, and its standard error; 0 and NaN
+        for a rank without a known value. Minimises Σ ((x[rank] - constant[group] - value) / error)²."""
+        # Clocks may be hours apart: the equations are solved for what differs from a first estimate.
+        about, constants = self._first_estimate()
+        value = self.value - (about[self.rank] - constants[self.group])
+        weight = base = 1 / self.sigma**2
+        x, error = np.zeros(self.ranks), np.full(self.ranks, np.nan)
+        for _ in range(TURNS if len(value) else 0):
+            x, constants, error = self._least_squares(value, weight)
+            residual = np.abs(x[self.rank] - constants[self.group] - value)
+            allowed = HUBER * self.sigma
+            again = base * np.divide(allowed, residual, out=np.ones_like(base), where=residual > allowed)
+            if np.allclose(again, weight, rtol=1e-3):
+                break
+            weight = again
+        x += about
+        return x - x[self.component], error
+
+    def _first_estimate(self) -> tuple[Floats, Floats]:
+        """Return values of the ranks and constants of the groups, each from the first group that gives one."""
+        x = np.where(self.component == np.arange(self.ranks), 0.0, np.nan)
+        constants = np.full(self.groups, np.nan)
+        while (new := np.isnan(constants[self.group]) & ~np.isnan(x[self.rank])).any():
+            constants[self.group[new][::-1]] = (x[self.rank] - self.value)[new][::-1]
+            new = np.isnan(x[self.rank]) & ~np.isnan(constants[self.group])
+            x[self.rank[new][::-1]] = (constants[self.group] + self.value)[new][::-1]
+        return x, np.nan_to_num(constants)
+
+    def _least_squares(self, value: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return the values of the ranks, those of the groups, and the standard errors of the ranks' values.
+
+        The ranks and the groups are two sides of a graph, so that the equations of either side are diagonal: the larger
+        side is eliminated, and a dense problem of the smaller one is solved.
+        """
+        by_rank = np.bincount(self.rank, weight, self.ranks).astype(np.float64)
+        by_group = np.bincount(self.group, weight, self.groups).astype(np.float64)
+        rank_sums = np.bincount(self.rank, weight * value, self.ranks)
+        group_sums = -np.bincount(self.group, weight * value, self.groups)
+        alone, first = by_rank == 0, self.component == np.arange(self.ranks)
+        by_rank[first] += 1e6 * by_rank.max()  # the first rank of each component is its reference
+        by_group[by_group == 0] = np.inf
+        joint = np.zeros((self.ranks, self.groups))
+        np.add.at(joint, (self.rank, self.group), weight)
+        if self.groups <= self.ranks:
+            scaled = joint / by_rank[:, None]
+            inverse = _inverse(by_group, joint.T @ scaled)
+            constants = inverse @ (group_sums + scaled.T @ rank_sums)
+            x = (rank_sums + joint @ constants) / by_rank
+            variance = 1 / by_rank + np.einsum("rg,gh,rh->r", scaled, inverse, scaled, optimize=True)
+        else:
+            scaled = joint / by_group[None, :]
+            inverse = _inverse(by_rank, scaled @ joint.T)
+            x = inverse @ (rank_sums + scaled @ group_sums)
+            constants = (group_sums + joint.T @ x) / by_group
+            variance = np.diag(inverse).copy()
+        variance[first] = 0.0
+        return x, constants, np.where(alone, np.nan, np.sqrt(np.maximum(variance, 0.0)))
 
 
-def _solve_component(
-    ranks: int, members: Sequence[npt.NDArray[np.intp]], values: Sequence[Floats], errors: Sequence[Floats]
-) -> tuple[Floats, Floats]:
-    """Solve one connected part: minimise Σ ((x[rank] - c[group] - value) / error)² with x[0] = 0."""
-    row = np.concatenate(members)
-    column = np.repeat(np.arange(len(members)), [len(group) for group in members])
-    value, sigma = np.concatenate(values), np.concatenate(errors)
-    base = 1 / sigma**2
-    # Clocks may be hours apart: the equations are solved for what differs from a first estimate.
-    about, constants_about = _first_estimate(ranks, members, np.split(value, np.cumsum([len(g) for g in members])[:-1]))
-    value = value - (about[row] - constants_about[column])
-    weight = base
-    x, error = np.zeros(ranks), np.full(ranks, np.nan)
-    for _ in range(TURNS):
-        x, constants, error = _least_squares(ranks, len(members), row, column, value, weight)
-        residual = np.abs(x[row] - constants[column] - value)
-        allowed = HUBER * sigma
-        with np.errstate(invalid="ignore", divide="ignore"):
-            factor = np.where(residual > allowed, allowed / residual, 1.0)
-        again = base * np.nan_to_num(factor, nan=1.0)
-        if np.allclose(again, weight, rtol=1e-3):
-            break
-        weight = again
-    return about + x, error
+def _inverse(diagonal: Floats, rest: Floats) -> Floats:
+    """Return the inverse of diag(diagonal) - rest, with 1 for an infinite entry.
 
-
-def _first_estimate(
-    ranks: int, members: Sequence[npt.NDArray[np.intp]], values: Sequence[Floats]
-) -> tuple[Floats, Floats]:
-    """Return values of the ranks and constants of the groups, each from the first group that gives one."""
-    x, constants = np.full(ranks, np.nan), np.zeros(len(members))
-    x[0] = 0.0
-    waiting = list(range(len(members)))
-    while waiting:
-        later = []
-        for g in waiting:
-            known = np.flatnonzero(~np.isnan(x[members[g]]))
-            if len(known):
-                constants[g] = x[members[g][known[0]]] - values[g][known[0]]
-                new = np.isnan(x[members[g]])
-                x[members[g][new]] = constants[g] + values[g][new]
-            else:
-                later.append(g)
-        if len(later) == len(waiting):
-            break
-        waiting = later
-    return np.nan_to_num(x), constants
-
-
-def _least_squares(
-    ranks: int, groups: int, row: npt.NDArray[np.intp], column: npt.NDArray[np.intp], value: Floats, weight: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Return the values of the ranks, those of the groups, and the standard errors of the ranks' values.
-
-    The ranks and the groups are two sides of a graph, so that the equations of either side are diagonal: the larger
-    side is eliminated, and a dense problem of the smaller one is solved.
+    Directions that no value determines are held by a very weak tie.
     """
-    by_rank = np.bincount(row, weight, ranks)
-    by_group = np.bincount(column, weight, groups)
-    rank_sums = np.bincount(row, weight * value, ranks)
-    group_sums = -np.bincount(column, weight * value, groups)
-    tie = by_rank.max() if len(by_rank) else 1.0
-    by_rank[0] += 1e6 * tie  # the first rank is the reference
-    joint = np.zeros((ranks, groups))
-    np.add.at(joint, (row, column), weight)
-    by_rank = np.where(by_rank > 0, by_rank, np.inf)
-    by_group = np.where(by_group > 0, by_group, np.inf)
-    if groups <= ranks:
-        scaled = joint / by_rank[:, None]
-        rest = np.diag(np.where(np.isinf(by_group), 1.0, by_group)) - joint.T @ scaled
-        inverse = _inverse(rest)
-        constants = inverse @ (group_sums + scaled.T @ rank_sums)
-        x = (rank_sums + joint @ constants) / by_rank
-        variance = 1 / by_rank + np.einsum("rg,gh,rh->r", scaled, inverse, scaled, optimize=True)
-    else:
-        scaled = joint / by_group[None, :]
-        rest = np.diag(np.where(np.isinf(by_rank), 1.0, by_rank)) - scaled @ joint.T
-        inverse = _inverse(rest)
-        x = inverse @ (rank_sums + scaled @ group_sums)
-        constants = (group_sums + joint.T @ x) / by_group
-        variance = np.diag(inverse).copy()
-    variance[0] = 0.0
-    alone = np.isinf(by_rank)
-    error = np.sqrt(np.maximum(variance, 0.0))
-    error[alone] = np.nan
-    return x - x[0], constants - x[0], error
-
-
-def _inverse(matrix: Floats) -> Floats:
-    """Return the inverse of a symmetric matrix. Directions that no value determines are held by a very weak tie."""
+    matrix = np.diag(np.where(np.isinf(diagonal), 1.0, diagonal)) - rest
     tie = RIDGE * max(float(np.diag(matrix).max(initial=0.0)), 1e-300)
     return np.asarray(np.linalg.inv(matrix + tie * np.eye(len(matrix))), np.float64)

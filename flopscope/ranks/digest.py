@@ -21,7 +21,7 @@ from flopscope.support.device_names import index_of
 if TYPE_CHECKING:
     from flopscope.results.results import Results
 
-__all__ = ["ROWS", "Digest", "Identity", "LastCall", "digest_of", "rank_of_name"]
+__all__ = ["ROWS", "Digest", "Identity", "LastCall", "calls_in", "digest_of", "rank_of_name"]
 
 ROWS = 4096
 """Rows of a rank's table that are kept, those with the most time; one more has the sums of the rest."""
@@ -54,18 +54,17 @@ class LastCall:
 
     group: str
     ranks: str
-    called: int
+    called: int = -1
     """Sequence number of the last call; -1 if the rank, which the group names, called none."""
-    collective: str
+    collective: str = ""
     """Kind of the last call."""
-    start: int
-    """Start of the last call, in ns on the rank's clock."""
-    ran: int
+    ran: int = -1
     """Sequence number of the last call whose kernel is recorded; -1 without any."""
-    waiting: int
+    waiting: int = -1
     """Sequence number of the first call after it, whose kernel is not recorded; -1 without any."""
-    waiting_collective: str
-    waiting_start: int
+    waiting_collective: str = ""
+    waiting_start: int = 0
+    """ns on the rank's clock."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,7 @@ class Digest:
     calls: Calls
     last_calls: list[LastCall]
     step_names: list[str]
+    """Each name once, also if several steps have it."""
     accounting: dict[str, list[Any]]
     """Columns of Results.accounting()."""
     table: dict[str, Any]
@@ -97,7 +97,7 @@ class Digest:
 
     @property
     def steps(self) -> int:
-        """Number of steps; 0 if the program marked none."""
+        """Number of steps with different names; 0 if the program marked none."""
         return len(self.step_names)
 
 
@@ -113,23 +113,25 @@ def digest_of(trace: Results, source: str, place: int, peaks: str = "datasheet")
     Raises ValueError for invalid metadata of the trace.
     """
     core = store_of(trace, "digest")
-    base = base_time_of(trace, source)
     rows = grouped(trace, core, peaks, account=True)
     analysis = Analysis(core, rows, trace.graphs)
-    collectives, _ = core.collectives()
-    named = [step for step in analysis.steps if step.name is not None]
     return Digest(
         identity=_identity(trace, source, place),
         events=core.event_count,
-        calls=calls_of(collectives, base),
-        last_calls=_last_calls(core.collective_calls(), base),
-        step_names=[str(step.name) for step in named],
+        calls=calls_in(trace, source),
+        last_calls=_last_calls(core.collective_calls(), base_time_of(trace, source)),
+        step_names=list(dict.fromkeys(str(step.name) for step in analysis.steps if step.name is not None)),
         accounting=accounting_columns(analysis),
         table=_largest(rows.columns),
         has_shapes=bool(core.has_shapes),
         memory_peak=_memory_peak(trace) if rows.facts.has_memory else float("nan"),
         dropped=trace.dropped,
     )
+
+
+def calls_in(trace: Results, source: str) -> Calls:
+    """Return the collectives of a profile. Raise ValueError for an invalid base of its times."""
+    return calls_of(store_of(trace, "collectives").collectives()[0], base_time_of(trace, source))
 
 
 def _identity(trace: Results, source: str, place: int) -> Identity:
@@ -161,11 +163,11 @@ def _last_calls(columns: Mapping[str, Sequence[Any]], base: int) -> list[LastCal
         if sequence is not None and group:
             groups.setdefault((group, ranks or ""), []).append((sequence, bool(ran), collective, start + base))
     found = []
-    for (group, ranks), calls in groups.items():
-        last = max(calls, key=lambda call: call[0])
+    for key, calls in groups.items():
+        called, _, collective, _ = max(calls, key=lambda call: call[0])
         ran = max((sequence for sequence, done, _, _ in calls if done), default=-1)
-        after = min((call for call in calls if call[0] > ran), default=(-1, False, "", 0))
-        found.append(LastCall(group, ranks, last[0], last[2], last[3], ran, after[0], after[2], after[3]))
+        waiting, _, kind, start = min((call for call in calls if call[0] > ran), default=(-1, False, "", 0))
+        found.append(LastCall(*key, called, collective, ran, waiting, kind, start))
     return found
 
 
@@ -186,20 +188,11 @@ def _memory_peak(trace: Results) -> float:
 
 # The columns that are kept, and what the row for the rest has in them; None: the sum of its rows.
 KEPT: dict[str, Any] = {
-    "key": REST,
-    "device_type": "cpu",
-    "is_user_annotation": False,
-    "input_shapes": "[]",
-    "input_dtypes": "[]",
-    "bound": "unknown",
-    "count": None,
-    "self_cpu_time_total": None,
-    "self_device_time_total": None,
-    "device_busy_time": None,
-    "flops": None,
-    "bytes_total_moved": None,
-    "time_median": np.nan,
-    "pct_roofline": np.nan,
+    **{"key": REST, "device_type": "cpu", "is_user_annotation": False, "bound": "unknown"},
+    **dict.fromkeys(("input_shapes", "input_dtypes"), "[]"),
+    **dict.fromkeys(("count", "self_cpu_time_total", "self_device_time_total", "device_busy_time")),
+    **dict.fromkeys(("flops", "bytes_total_moved")),
+    **dict.fromkeys(("time_median", "pct_roofline"), np.nan),
 }
 LISTS = ("input_shapes", "input_dtypes")
 

@@ -242,21 +242,16 @@ def _connected(client: Any) -> Iterator[Any]:
         from distributed import Client
     except ImportError as problem:
         raise ImportError(MISSING) from problem
-    if not isinstance(client, str):
-        if not hasattr(client, "scheduler_info"):
+    with ExitStack() as stack:
+        if isinstance(client, str):
+            try:
+                client = stack.enter_context(Client(client, timeout=SECONDS_TO_CONNECT))
+            except (OSError, ValueError) as problem:
+                raise NoScheduler(f"the scheduler {client!r} cannot be reached: {problem}") from None
+        elif not hasattr(client, "scheduler_info"):
             raise TypeError(f"client must be a dask.distributed.Client or an address, not {type(client).__name__}")
         _check_versions(client)
         yield client
-        return
-    try:
-        own = Client(client, timeout=SECONDS_TO_CONNECT)
-    except (OSError, ValueError) as problem:
-        raise NoScheduler(f"the scheduler {client!r} cannot be reached: {problem}") from None
-    try:
-        _check_versions(own)
-        yield own
-    finally:
-        own.close()
 
 
 def _check_versions(client: Any) -> None:

@@ -2,56 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from flopscope.ranks.calls import Floats
-from flopscope.ranks.finding import LEAST, LEAST_SPREAD, SIGNIFICANT, Comparison, Finding, host_names, median, sigma
-from flopscope.ranks.work import KERNELS, Work, median_of_others
-from flopscope.support.units import percent_text, short_time_text
+from flopscope.ranks.comparison import LEAST, LEAST_SPREAD, SIGNIFICANT, Comparison, Finding
+from flopscope.ranks.medians import Floats, mean, median, median_of_others, sigma
+from flopscope.ranks.work import KERNELS, Work
+from flopscope.sentences.ranks import SlowGpu, Straggler
 
-__all__ = ["CAUSES", "stragglers"]
+__all__ = ["CAUSES", "IMBALANCE", "stragglers"]
 
-SLOW_GPU = 1.03
 SLOW_ALONE = 1.05  # of a GPU that no rank waits for
 FEW_RANKS = 3
 IMBALANCE = 1.03
+CAUSES = {"data": ("data",), "host": ("host", "sync"), "copy": ("copy",), "other": ("other",), "gpu": KERNELS[:-1]}
+"""By cause: the parts of the accounting that the excess is in."""
+Flags = npt.NDArray[np.bool_]
 
 
 def stragglers(comparison: Comparison) -> Iterator[Finding]:
     """Find ranks whose own work takes longer than that of the others that run the same program, and slow GPUs."""
-    work, digests = comparison.work, comparison.digests
-    own = work.own
-    if len(digests) < 2:
+    work, excess = comparison.work, comparison.work.excess
+    if len(excess) < 2:
         return
-    excess = work.excess
-    typical = np.array([median(row) for row in excess])
-    least = LEAST * work.step_time
-    late = np.zeros(own.shape, np.bool_)
-    for rank in range(len(digests)):
-        steps = _late_steps(excess[rank], typical, rank, work, least)
-        known = np.isfinite(excess[rank])
-        always = known.any() and (excess[rank][known] > 3 * least).all()
-        if steps is None and always and _is_always_last(comparison, rank):
-            steps = known  # few steps, but all of them and all of their calls
-        if steps is not None:
-            late[rank] = steps
+    waits = comparison.stragglers.ranks
+    calls, last = waits["collectives"].to_numpy(), waits["times_last"].to_numpy()
+    # Chance does not explain it if a rank comes last each time, in at least ten calls.
+    always_last = last >= np.maximum(10, 0.95 * calls)
+    late = np.array([_late_steps(work, rank, always_last[rank]) for rank in range(len(excess))])
     late[_hidden(work, late)] = False
     found: dict[tuple[str, str | None], list[int]] = {}
-    hosts = host_names(digests)
     for rank in np.flatnonzero(late.any(axis=1)).tolist():
-        found.setdefault((_cause(work, rank, late[rank]), hosts[rank]), []).append(rank)
-    for (cause, _), ranks in _whole_hosts(found, hosts).items():
-        yield _straggler(comparison, ranks, cause, np.where(late, excess, 0.0))
-    named = {rank for ranks in found.values() for rank in ranks}
+        found.setdefault((_cause(work, rank, late[rank]), comparison.hosts[rank]), []).append(rank)
+    for (cause, host), ranks in found.items():
+        # The ranks of a host are one finding if most of them are late for one cause.
+        together = host is not None and 2 * len(ranks) > comparison.hosts.count(host)
+        for some in [ranks] if together else [[rank] for rank in ranks]:
+            yield _straggler(comparison, some, cause, np.where(late[some], np.maximum(excess[some], 0.0), 0.0))
     for rank in _slow_gpus(work):
-        if rank not in named:
-            yield _slow_gpu(comparison, rank)
+        if not late[rank].any():
+            slowness = float(work.ops.slowness[rank])
+            facts = SlowGpu(comparison.place(rank), slowness, int(last[rank]), int(calls[rank]))
+            yield comparison.found("gpu", facts, [rank], cause="gpu")
 
 
-def _hidden(work: Work, late: npt.NDArray[np.bool_]) -> list[int]:
+def _late_steps(work: Work, rank: int, always_last: bool) -> Flags:
+    """Return in which steps the rank is late: in none, in some, or in all that it has."""
+    excess, least = work.excess[rank], LEAST * work.step_time
+    recorded: Flags = np.isfinite(excess)
+    known = excess[recorded]
+    if not len(known):
+        return recorded
+    same = work.others(rank)
+    peers = sigma(work.typical_excess[same]) if same.sum() > 2 else 0.0
+    noise = sigma(known)
+    floor = LEAST_SPREAD * median(work.own[rank])
+    if median(known) > max(least, SIGNIFICANT * max(peers, floor, noise * 1.25 / np.sqrt(len(known)))):
+        return recorded
+    late: Flags = excess > max(SIGNIFICANT * max(noise, peers, floor), 2 * least)
+    if late.sum() >= 2 and float(excess[late].sum()) / len(known) > least:
+        return late
+    if always_last and (known > 3 * least).all():
+        return recorded  # few steps, but all of them and all of their calls
+    return np.zeros_like(recorded)
+
+
+def _hidden(work: Work, late: Flags) -> list[int]:
     """Return the late ranks that would cost nothing without the other late ones: ranks of their role that are not late
     take as long, so that this is how much the ranks differ anyway."""
     excess = np.where(late, np.maximum(np.nan_to_num(work.excess), 0.0), 0.0)
@@ -59,174 +77,73 @@ def _hidden(work: Work, late: npt.NDArray[np.bool_]) -> list[int]:
     hidden = []
     for number in np.unique(work.role[late.any(axis=1)]):
         members = np.flatnonzero(work.role == number)
-        less = own[members] - excess[members]
-        rest = less.max(axis=0)
-        for place in np.flatnonzero(late[members].any(axis=1)).tolist():
-            cost = np.maximum(own[members[place]] - rest, 0.0)[np.isfinite(rest)]
+        rest = (own[members] - excess[members]).max(axis=0)
+        for rank in members[late[members].any(axis=1)].tolist():
+            cost = np.maximum(own[rank] - rest, 0.0)[np.isfinite(rest)]
             if not cost.mean() > LEAST * work.step_time:
-                hidden.append(int(members[place]))
+                hidden.append(rank)
     return hidden
 
 
 def _slow_gpus(work: Work) -> list[int]:
     """Return the ranks whose kernels take longer than the same kernels of the others, beyond what ranks differ by."""
-    slowness = work.slowness
+    slowness = work.ops.slowness
     if not work.has_shapes or np.isfinite(slowness).sum() <= FEW_RANKS:
         return []
-    with np.errstate(invalid="ignore"):
-        slow = slowness > max(SLOW_ALONE, 1.0 + SIGNIFICANT * sigma(slowness))
-    return list(np.flatnonzero(slow).tolist())
+    return list(np.flatnonzero(slowness > max(SLOW_ALONE, 1.0 + SIGNIFICANT * sigma(slowness))).tolist())
 
 
-def _slow_gpu(comparison: Comparison, rank: int) -> Finding:
-    factor = float(comparison.work.slowness[rank])
-    row = comparison.stragglers.ranks.iloc[rank]
-    calls, last = int(row["collectives"]), int(row["times_last"])
-    effect = "without collectives it is unknown who waits for it"
-    if calls:
-        share = percent_text(100 * last / calls)
-        effect = f"it comes last in {share} of its collectives, but its cost does not stand out from how steps differ"
-    text = (
-        f"the kernels of {comparison.place(rank)} take {factor:.2f} times as long as the same kernels on the other "
-        f"ranks; {effect}."
-    )
-    named = (comparison.digests[rank].rank,)
-    return Finding("gpu", text, named, float("nan"), float("nan"), "gpu", {"slowness": factor})
-
-
-def _late_steps(excess: Floats, typical: Floats, rank: int, work: Work, least: float) -> npt.NDArray[np.bool_] | None:
-    """Return in which steps the rank is late, or None if it is no straggler."""
-    known = excess[np.isfinite(excess)]
-    if not len(known):
-        return None
-    same = np.flatnonzero((work.role == work.role[rank]) & (np.arange(len(typical)) != rank))
-    peers = sigma(typical[same]) if len(same) > 2 else 0.0
-    noise = sigma(known)
-    floor = LEAST_SPREAD * float(np.nanmedian(work.own[rank]))
-    middle = median(excess)
-    if middle > max(least, SIGNIFICANT * max(peers, floor, noise * 1.25 / np.sqrt(len(known)))):
-        return np.isfinite(excess)
-    # Late in some steps only.
-    late = excess > max(SIGNIFICANT * max(noise, peers, floor), 2 * LEAST * work.step_time)
-    if late.sum() >= 2 and float(excess[late].sum()) / len(known) > least:
-        return late
-    return None
-
-
-def _is_always_last(comparison: Comparison, rank: int) -> bool:
-    """Return whether the rank came last so often that chance does not explain it: each time, in at least ten calls."""
-    row = comparison.stragglers.ranks.iloc[rank]
-    return bool(row["times_last"] >= max(10, 0.95 * row["collectives"]))
-
-
-CAUSES = {"data": ("data",), "host": ("host", "sync"), "copy": ("copy",), "other": ("other",), "gpu": KERNELS[:-1]}
-
-
-def _cause(work: Work, rank: int, late: npt.NDArray[np.bool_]) -> str:
+def _cause(work: Work, rank: int, late: Flags) -> str:
     """Return which parts of the accounting the rank's excess is in."""
     more = {}
     for cause, parts in CAUSES.items():
         values = work.part(*parts)
         difference = (values - median_of_others(values, work.role))[rank][late]
-        more[cause] = float(np.nanmean(difference)) if np.isfinite(difference).any() else 0.0
+        more[cause] = float(np.nan_to_num(mean(difference)))
     cause = max(more, key=lambda one: more[one])
-    if cause == "gpu" and not work.has_shapes:
+    if cause != "gpu":
+        return cause
+    if not work.has_shapes:
         return "kernels"
-    if cause == "gpu" and _explained_by_work(work, rank):
-        return "work"
-    return cause
-
-
-def _amounts(work: Work) -> tuple[tuple[Floats, str], ...]:
-    return (work.flops, "FLOPs"), (work.moved, "bytes")
+    return "work" if _explained_by_work(work, rank) else "gpu"
 
 
 def _explained_by_work(work: Work, rank: int) -> bool:
-    same = (work.role == work.role[rank]) & (np.arange(len(work.role)) != rank)
-    for amount, _ in _amounts(work):
-        others = median(amount[same])
+    for amount in work.amounts.values():
+        others = median(amount[work.others(rank)])
         if amount[rank] > IMBALANCE * others:
-            return not others > 0 or not work.slowness[rank] > 1.0 + 0.7 * (amount[rank] / others - 1.0)
+            return not others > 0 or not work.ops.slowness[rank] > 1.0 + 0.7 * (amount[rank] / others - 1.0)
     return False
 
 
-def _whole_hosts(
-    found: dict[tuple[str, str | None], list[int]], hosts: Sequence[str | None]
-) -> dict[tuple[str, str | None], list[int]]:
-    """Return the ranks that are one finding: those of a host, if most of them are late for one cause, or each alone."""
-    result: dict[tuple[str, str | None], list[int]] = {}
-    for (cause, host), ranks in found.items():
-        size = sum(one == host for one in hosts)
-        if host is not None and len(ranks) > 1 and 2 * len(ranks) > size:
-            result[cause, host] = ranks
-        else:
-            result |= {(cause, f"rank {rank}"): [rank] for rank in ranks}
-    return result
-
-
 def _straggler(comparison: Comparison, ranks: list[int], cause: str, excess: Floats) -> Finding:
-    work, digests = comparison.work, comparison.digests
-    inside = np.zeros(len(digests), np.bool_)
-    inside[ranks] = True
-    excess = np.where(inside[:, None], np.maximum(np.nan_to_num(excess), 0.0), 0.0)
-    alone = float(excess.max(axis=0).mean())
-    cost = float(work.saved(excess).mean())
-    step = work.step_time
-    frame = comparison.stragglers.ranks
-    last = int(frame["times_last"].to_numpy()[ranks].sum())
-    calls = int(frame["collectives"].to_numpy()[ranks].max())
-    steps = np.flatnonzero((excess > 0).any(axis=0))
-    who = comparison.place(ranks[0]) if len(ranks) == 1 else _group_text(comparison, ranks)
-    share = f"comes last in {percent_text(100 * last / calls)} of its collectives and " if calls else ""
-    verb = "costs" if len(ranks) == 1 else "cost"
-    share = share.replace("comes", "come").replace("its", "their") if len(ranks) > 1 else share
-    when = f" in {len(steps)} of {excess.shape[1]} steps" if 2 * len(steps) < excess.shape[1] else ""
-    price = comparison.price(cost)
-    if cost < LEAST * step:
-        price = f"nothing while another rank is later, {comparison.price(alone)} without that one"
-    elif cost < 0.5 * alone:
-        price += f", as another rank is almost as late, and {short_time_text(alone)} without that one"
-    text = f"{who} {share}{verb} {price}{when}: {_why(comparison, ranks, cause, steps)}."
-    evidence = {
-        "excess_us": alone,
-        "steps": len(steps),
-        "times_last": last,
-        "collectives": calls,
-        "slowness": median(work.slowness[ranks]),
-    }
-    names = tuple(digests[rank].rank for rank in ranks)
-    return Finding("straggler", text, names, cost, work.percent(cost), cause, evidence)
-
-
-def _group_text(comparison: Comparison, ranks: list[int]) -> str:
-    host = host_names(comparison.digests)[ranks[0]]
-    names = [comparison.digests[rank].rank for rank in ranks]
-    listed = f"{names[0]} to {names[-1]}" if names == list(range(names[0], names[-1] + 1)) else str(names)[1:-1]
-    return f"host {host} (ranks {listed})"
-
-
-def _why(comparison: Comparison, ranks: list[int], cause: str, steps: npt.NDArray[np.intp]) -> str:
-    work = comparison.work
-    others = np.ones(len(work.role), np.bool_)
+    """Return the finding. excess: of these ranks, by rank and step; 0 where they are not late."""
+    work, waits = comparison.work, comparison.stragglers.ranks
+    all_excess = np.zeros_like(work.own)
+    all_excess[ranks] = excess = np.nan_to_num(excess)
+    steps: Flags = np.any(excess > 0, axis=0)
+    others = work.others(ranks[0])
     others[ranks] = False
-    others &= work.role == work.role[ranks[0]]
-    factor = median(work.slowness[ranks])
-    if cause in ("gpu", "kernels") and not factor > SLOW_GPU:
-        return "its kernels take longer than those of the other ranks"
-    if cause == "gpu":
-        return f"its kernels take {factor:.2f} times as long as the same kernels on the other ranks"
-    if cause == "kernels":
-        return (
-            f"its kernels take {factor:.2f} times as long as those of the other ranks: more work or a slower GPU, "
-            "which only recorded shapes distinguish"
-        )
-    if cause == "work":
-        amounts = ((median(one[ranks]), median(one[others]), name) for one, name in _amounts(work))
-        known = [(mine / theirs, name) for mine, theirs, name in amounts if theirs > 0 and mine >= 0]
-        more = "{:.2f} times the {} of".format(*max(known, key=lambda one: one[0])) if known else "beyond that of"
-        return f"it has more work, {more} the other ranks"
-    names = {"data": "waits for its data", "host": "launches late", "copy": "copies longer", "other": "is idle longer"}
-    parts = work.part(*CAUSES[cause])[:, steps]
-    mine, theirs = (float(np.nanmean(parts[chosen])) for chosen in (ranks, others))
-    each = " a step" if work.has_steps else ""
-    return f"it {names[cause]}, {short_time_text(mine)}{each} where others take {short_time_text(theirs)}"
+    more = []
+    for name, amount in work.amounts.items():
+        mine, theirs = median(amount[ranks]), median(amount[others])
+        if theirs > 0 and mine >= 0:
+            more.append((mine / theirs, name))
+    parts = work.part(*CAUSES.get(cause, KERNELS[:-1]))[:, steps]
+    alone = float(excess.max(axis=0).mean())
+    facts = Straggler(
+        places=[comparison.place(rank) for rank in ranks],
+        cause=cause,
+        excess_us=alone,
+        alone=comparison.cost(alone),
+        cost=comparison.cost(float(work.saved(all_excess).mean())),
+        steps=int(steps.sum()),
+        all_steps=len(steps),
+        times_last=int(waits["times_last"].to_numpy()[ranks].sum()),
+        collectives=int(waits["collectives"].to_numpy()[ranks].max()),
+        slowness=median(work.ops.slowness[ranks]),
+        more=max(more, default=None),
+        time=mean(parts[ranks]),
+        usual=mean(parts[others]),
+    )
+    return comparison.found("straggler", facts, ranks, facts.cost, cause)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flopscope.ranks.calls import KINDS
-from flopscope.ranks.finding import SIGNIFICANT, Comparison, Finding, host_names, sigma
-from flopscope.support.units import bytes_text
+from flopscope.ranks.comparison import SIGNIFICANT, Comparison, Finding
+from flopscope.ranks.medians import sigma
+from flopscope.sentences.ranks import SlowLink
 
-__all__ = ["Link", "links", "links_by_class"]
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["link_rows", "links"]
 
 SLOW_LINK = 1.2
 FEW = 3  # groups, without which none can be called slow
@@ -21,89 +24,48 @@ LEAST_BYTES = 1 << 20  # smaller messages take the time of their latency
 
 def links(comparison: Comparison) -> Iterator[Finding]:
     """Find hosts whose groups transfer more slowly than equal groups of other hosts."""
-    hosts = host_names(comparison.digests)
-    if not any(hosts):
+    rows = link_rows(comparison) if any(comparison.hosts) else None
+    if rows is None or rows.empty:
         return
-    names = np.array(hosts, object)
-    slow: list[Link] = []
-    normal: set[tuple[str, bool]] = set()  # hosts whose links, or whose network, are as fast as others
-    for measured in links_by_class(comparison):
-        # Of several groups over a slow link, most may be slow: the fastest quarter is what the links can do.
-        middle = float(np.quantile([one.time for one in measured], 0.25))
-        for one in measured:
-            if one.time > max(SLOW_LINK * middle, middle + SIGNIFICANT * one.spread / np.sqrt(one.calls)):
-                slow.append(replace(one, excess=one.time - middle, factor=one.time / middle))
-            else:
-                normal |= {(host, len(one.hosts) > 1) for host in one.hosts}
+    uncertain = rows["best"] + SIGNIFICANT * rows["spread"] / np.sqrt(rows["calls"])
+    slow = rows["time"] > np.maximum(SLOW_LINK * rows["best"], uncertain)
+    # Hosts whose links, or whose network, are as fast as others.
+    normal = {(host, len(hosts) > 1) for hosts in rows.loc[~slow, "hosts"] for host in hosts}
+    blamed: dict[tuple[str, ...], list[int]] = {}
+    for place, hosts in rows.loc[slow, "hosts"].items():
+        suspects = tuple(host for host in hosts if (host, len(hosts) > 1) not in normal)
+        blamed.setdefault(suspects, []).append(place)
+    blamed.pop((), None)
     steps = float(np.median(comparison.work.step_counts))
-    blamed: dict[str, list[Link]] = {}
-    for one in slow:
-        suspects = [host for host in one.hosts if (host, len(one.hosts) > 1) not in normal]
-        if suspects:
-            blamed.setdefault(suspects[0] if len(suspects) == 1 else " and ".join(suspects), []).append(one)
-    for host, found in blamed.items():
-        ranks = sorted({int(rank) for one in found for rank in one.members if names[rank] in host.split(" and ")})
-        factor = float(np.median([one.factor for one in found]))
+    for suspects, places in blamed.items():
+        found = rows.loc[places]
+        members = {rank for group in found["members"] for rank in group if comparison.hosts[rank] in suspects}
         # Groups of different ranks transfer at the same time: the slowest counts.
-        cost = max(one.excess * one.calls * one.exposed for one in found) / steps
-        kind = found[0]
-        text = (
-            f"{_hosts_text(host)}: {kind.kind} of {bytes_text(kind.nbytes)} takes "
-            f"{factor:.2f} times as long as in the other groups of {len(kind.members)} ranks, a slow link; "
-            f"it costs {comparison.price(cost)}."
-        )
-        named = tuple(comparison.digests[rank].rank for rank in ranks)
-        yield Finding(
-            "link", text, named, cost, comparison.work.percent(cost), evidence={"factor": factor, "host": host}
-        )
+        most = float(((found["time"] - found["best"]) * found["calls"] * found["exposed"]).max())
+        factor, cost = float((found["time"] / found["best"]).median()), comparison.cost(most / steps)
+        one = found.iloc[0]
+        facts = SlowLink(suspects, KINDS[one["kind"]], float(one["message_bytes"]), factor, len(one["members"]), cost)
+        yield comparison.found("link", facts, sorted(members), cost)
 
 
-def _hosts_text(names: str) -> str:
-    hosts = names.split(" and ")
-    if len(hosts) <= 3:
-        return f"{'host' if len(hosts) == 1 else 'hosts'} {names}"
-    return f"a link of the {len(hosts)} hosts {hosts[0]} to {hosts[-1]}"
+def link_rows(comparison: Comparison) -> pandas.DataFrame:
+    """Return the transfers of each group of one kind and size, those that should be equally fast one after the other:
+    of one kind, message, number of ranks and of hosts.
 
-
-@dataclass(frozen=True)
-class Link:
-    """The transfers of a group, of one kind and size."""
-
-    hosts: tuple[str, ...]
-    members: tuple[int, ...]
-    kind: str
-    nbytes: float
-    time: float
-    """Median µs of a transfer."""
-    spread: float
-    calls: int
-    exposed: float
-    """Share of it during which nothing computed."""
-    excess: float = 0.0
-    factor: float = 1.0
-
-
-def links_by_class(comparison: Comparison) -> Iterator[list[Link]]:
-    """Yield the links that should be equally fast: groups of one kind, message, number of ranks and of hosts."""
-    names = np.array([host or "" for host in host_names(comparison.digests)], object)
-    classes: dict[tuple[Any, ...], list[Link]] = {}
-    for group, waits in zip(comparison.stragglers._groups, comparison.stragglers._waits, strict=True):
-        inside = tuple(dict.fromkeys(names[group.members]))
-        for kind in np.unique(group.kind):
-            for nbytes in np.unique(group.message_bytes[(group.kind == kind) & (group.message_bytes >= LEAST_BYTES)]):
-                rows = (group.kind == kind) & (group.message_bytes == nbytes)
-                last = waits.last[rows]
-                exposed = group.exposed[rows, last] / np.maximum(waits.transfer[rows], 1e-3)
-                one = Link(
-                    inside,
-                    tuple(group.members.tolist()),
-                    KINDS[kind],
-                    float(nbytes),
-                    float(np.median(waits.transfer[rows])),
-                    sigma(waits.transfer[rows]),
-                    int(rows.sum()),
-                    float(np.median(exposed)),
-                )
-                if one.time > 0:  # a transfer without a duration says nothing of its link
-                    classes.setdefault((kind, nbytes, len(group.members), len(inside)), []).append(one)
-    yield from (links for links in classes.values() if len(links) >= FEW)
+    ``members``: places of the ranks; ``hosts``; ``time``, ``spread``: µs of a transfer; ``calls``; ``exposed``: the
+    share of it during which nothing computed; ``best``: of equal groups.
+    """
+    groups, calls = comparison.stragglers.matched.groups, comparison.stragglers.calls
+    calls = calls[calls["message_bytes"] >= LEAST_BYTES]
+    calls = calls.assign(exposed=calls["exposed_last"] / np.maximum(calls["transfer"], 1e-3))
+    same = calls.groupby(["place", "kind", "message_bytes"])
+    rows = same.agg(
+        time=("transfer", "median"), spread=("transfer", sigma), calls=("skew", "size"), exposed=("exposed", "median")
+    )
+    rows = rows[rows["time"] > 0].reset_index()  # a transfer without a duration says nothing of its link
+    rows["members"] = [tuple(groups[place].members.tolist()) for place in rows["place"]]
+    rows["hosts"] = [tuple(dict.fromkeys(comparison.hosts[one] for one in members)) for members in rows["members"]]
+    equal = rows.groupby(["kind", "message_bytes", rows["members"].map(len), rows["hosts"].map(len)], sort=False)
+    # Of several groups over a slow link, most may be slow: the fastest quarter is what the links can do.
+    rows["best"], rows["class"] = equal["time"].transform("quantile", 0.25), equal.ngroup()
+    return rows[equal["time"].transform("size") >= FEW].sort_values("class", kind="stable")

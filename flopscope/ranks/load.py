@@ -1,34 +1,35 @@
-"""``load_ranks()``: the traces of many ranks, each read and reduced by a worker."""
+"""``load_ranks()``: the traces of many ranks, each read and reduced by a worker; ``stragglers()``: a few in memory."""
 
 from __future__ import annotations
 
 import glob
 import os
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import count, islice
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flopscope.ranks.digest import Digest, digest_of
+from flopscope.ranks.digest import calls_in, digest_of
 from flopscope.ranks.engine import MISSING, Failure, run_everywhere, workers_for
 from flopscope.ranks.notes import rank_notes
+from flopscope.ranks.ranks import Ranks
+from flopscope.ranks.source import Digest, listed
+from flopscope.ranks.stragglers import Stragglers
+from flopscope.results.process import rank_of, require_different_processes, source_of
 from flopscope.results.trace import load_trace
+from flopscope.sentences.words import form
 from flopscope.sources.paths import PATTERNS, find_traces, natural_order
 from flopscope.support.safe import printable
 from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
-    from flopscope.ranks.ranks import Ranks
+    from flopscope.results.results import Results
 
-__all__ = ["load_ranks"]
-
-SHOWN = 3  # files that a warning names
+__all__ = ["load_ranks", "stragglers"]
 
 
-@dataclass(frozen=True)
-class _File:
+class _File(NamedTuple):
     """What a task gets."""
 
     source: str
@@ -62,8 +63,6 @@ def load_ranks(
     Raises ValueError if no file can be read, FileNotFoundError for a folder without traces or a pattern without
     matches, ImportError without Dask, and OSError if the scheduler cannot be reached.
     """
-    from flopscope.ranks.ranks import Ranks
-
     sources = _sources(paths)
     if not sources:
         raise ValueError("load_ranks() needs at least one file")
@@ -72,20 +71,13 @@ def load_ranks(
         workers = workers_for([os.path.getsize(one) for one in sources if "://" not in one and os.path.exists(one)])
     if workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers}")
-    found = run_everywhere(_read, files, sources, client, workers)
-    failures = [one for one in found if isinstance(one, Failure)]
-    digests, more = _of_one_run([one for one in found if isinstance(one, Digest)])
-    failures += more
-    if not digests:
-        which = "no file" if len(sources) == 1 else f"none of the {len(sources):,} files"
-        raise ValueError(printable(f"{which} could be read: {_listed(failures)}"))
-    if failures:
-        some = "1 file is" if len(failures) == 1 else f"{len(failures):,} files are"
-        message = f"{some} left out of {len(sources):,}: {_listed(failures)}; Ranks.files lists all"
-        warn_user(printable(message))
-    for note in rank_notes(digests):
+    ranks = Ranks(run_everywhere(_read, files, sources, client, workers))
+    if failures := ranks.comparison.failures:
+        some = form(len(failures), "1 file is", f"{len(failures):,} files are")
+        warn_user(printable(f"{some} left out of {len(sources):,}: {listed(failures)}; Ranks.files lists all"))
+    for note in rank_notes(ranks.comparison.digests):
         warn_user(note)
-    return Ranks(digests, failures)
+    return ranks
 
 
 def _read(file: _File) -> Digest | Failure:
@@ -140,24 +132,50 @@ def _remote(url: str) -> list[str]:
     return [system.unstrip_protocol(one) for one in found]
 
 
-def _of_one_run(digests: Sequence[Digest]) -> tuple[list[Digest], list[Failure]]:
-    """Return the digests by rank, and those that are second files of a rank. Files whose rank nothing names get the
-    numbers that are free, in their order."""
-    by_rank: dict[int, Digest] = {}
-    failures = []
-    for origin in ("trace", "file name"):
-        for digest in (one for one in digests if one.identity.rank_from == origin):
-            first = by_rank.setdefault(digest.rank, digest)
-            if first is not digest:
-                why = f"rank {digest.rank} was read from {first.identity.source} already"
-                failures.append(Failure(digest.identity.source, why))
-    free = (number for number in count() if number not in by_rank)
-    unnamed = [one for one in digests if one.identity.rank_from == "order"]
-    for digest, rank in zip(unnamed, list(islice(free, len(unnamed))), strict=True):
-        by_rank[rank] = replace(digest, identity=replace(digest.identity, rank=rank))
-    return [by_rank[rank] for rank in sorted(by_rank)], failures
+# Traces in memory -----------------------------------------------------------------------------------------------------
 
 
-def _listed(failures: Sequence[Failure]) -> str:
-    listed = "; ".join(f"{os.path.basename(one.source)} ({one.reason})" for one in failures[:SHOWN])
-    return f"{listed}; and {len(failures) - SHOWN:,} more" if len(failures) > SHOWN else listed
+@suggesting
+def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:
+    """Find the ranks that others wait for in the collectives of a distributed program.
+
+    traces: at least two, one of each rank: traces from load_trace(), whose "distributedInfo" names their rank, or a
+        dict of traces by rank. For many ranks, load_ranks() reads the files and needs less memory.
+
+    Collectives are matched across ranks by their process group and sequence number, or by kind, message size and order
+    if PyTorch recorded no sequence numbers; point-to-point calls are omitted. If the traces name no process group, as
+    with torch before 2.2, all collectives called by ops of the trace are assumed to be of one group of all ranks; if
+    sizes are missing too, collectives are matched by kind and order.
+
+    The ranks' clocks are aligned by the ends of the collectives that end on all ranks nearly at once (allreduce,
+    allgather, reducescatter, alltoall, barrier), as flopscope.ranks.clocks describes: offsets, and drifts where enough
+    calls show one. A delay that is equal in all groups of a rank is attributed to its clock.
+
+    The rank that starts a collective last is its straggler and has the shortest kernel: the kernels of the other ranks
+    run, and wait, from their own start to the straggler's.
+
+    Raises ValueError for fewer than two traces, a trace without a rank, two traces of one rank or one process (such as
+    two cycles of a schedule), and a trace with an invalid "distributedInfo" or "baseTimeNanoseconds".
+    """
+    if not isinstance(traces, Iterable):
+        raise TypeError(f"stragglers() needs a sequence of traces, one of each rank, or a dict of them, not {traces!r}")
+    if isinstance(traces, Mapping):
+        by_rank = [(int(rank), trace) for rank, trace in traces.items()]
+    else:
+        by_rank = [(_rank_of(trace, place), trace) for place, trace in enumerate(traces)]
+    if len(by_rank) < 2:
+        raise ValueError(f"stragglers() needs the traces of at least two ranks, not of {len(by_rank)}")
+    require_different_processes([trace for _, trace in by_rank])
+    by_rank.sort(key=lambda pair: pair[0])
+    calls = [calls_in(trace, source_of(trace, place)) for place, (_, trace) in enumerate(by_rank)]
+    return Stragglers([rank for rank, _ in by_rank], calls)
+
+
+def _rank_of(trace: Results, place: int) -> int:
+    source = source_of(trace, place)
+    rank = rank_of(trace, source)
+    if rank is None:
+        raise ValueError(
+            f'{source} does not name its rank (no "distributedInfo" in its metadata): pass a dict, {{rank: trace}}'
+        )
+    return rank

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flopscope.answers.analysis import PARTS
-from flopscope.ranks.work import median_of_others
+from flopscope.ranks.medians import median_of_others
 from flopscope.report.ranks import RankFacts, RankFinding, means
+from flopscope.sentences.ranks import NO_MATCH
 
 if TYPE_CHECKING:
     from flopscope.ranks.ranks import Ranks
@@ -16,8 +17,7 @@ __all__ = ["facts_of_ranks"]
 
 def facts_of_ranks(ranks: Ranks) -> RankFacts:
     """Return what the page shows of many ranks: the findings, the accounting of each, and who waits for whom."""
-    work, waits = ranks._work, ranks.stragglers()
-    digests = ranks._digests
+    digests, work, calls = ranks.comparison.digests, ranks.comparison.work, ranks.stragglers().collectives
     parts = {part: work.part(part) for part in PARTS}
     return RankFacts(
         ranks=[digest.rank for digest in digests],
@@ -29,13 +29,11 @@ def facts_of_ranks(ranks: Ranks) -> RankFacts:
         verdict=ranks.verdict,
         others={part: median_of_others(means(time)[:, None], work.role)[:, 0] for part, time in parts.items()},
         excess=work.excess,
-        collectives=waits.collectives,
+        collectives=calls,
         hosts=ranks.hosts(),
         groups=ranks.groups(),
         sizes=ranks.collectives(by_group=False),
-        why=""
-        if len(waits.collectives) or len(ranks) == 1
-        else "No collective could be matched across the ranks, so it is unknown which rank the others waited for.",
+        why="" if len(calls) or len(ranks) == 1 else NO_MATCH.format("which rank the others waited for"),
         notes=ranks.notes,
         findings=[RankFinding(one.what, one.action, one.ranks) for one in ranks.findings],
     )

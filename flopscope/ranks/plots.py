@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flopscope.ranks.finding import host_names
-from flopscope.ranks.links import links_by_class
+from flopscope.ranks.links import link_rows
 from flopscope.support.units import plural
 from flopscope.views.plots import PLAIN, matplotlib_axes
 
@@ -24,13 +24,13 @@ TICKS = 16
 def plot_steps(ranks: Ranks, ax: Any = None) -> Any:
     """Draw a heat map of ranks and steps: own work beyond the median of the other ranks, in percent of a step."""
     ax = ax or matplotlib_axes(figsize=(8, 5))
-    work = ranks._work
+    work = ranks.comparison.work
     excess = work.percent(work.excess)
     most = max(float(np.nanmax(np.abs(excess))) if np.isfinite(excess).any() else 1.0, 1.0)
     image = ax.imshow(excess, aspect="auto", cmap=DIVERGING, vmin=-most, vmax=most, interpolation="nearest")
     names = [str(name).removeprefix("ProfilerStep#") if name is not None else "whole" for name in work.steps]
     _label(ax.xaxis, "step", names)
-    _label(ax.yaxis, "rank", [str(digest.rank) for digest in ranks._digests])
+    _label(ax.yaxis, "rank", [str(digest.rank) for digest in ranks.comparison.digests])
     title = f"{plural(len(ranks), 'rank')}: work that the others wait for"
     return _explained(ax, image, "own work beyond the others' median (% of a step)", title)
 
@@ -40,12 +40,12 @@ def plot_skew(ranks: Ranks, ax: Any = None) -> Any:
     in µs, and the uncertainty of the clocks as a grey band."""
     ax = ax or matplotlib_axes(figsize=(8, 4))
     found = ranks.stragglers()
-    late: list[list[Any]] = [[] for _ in ranks._digests]
-    for group in found._groups:
+    late: list[list[Any]] = [[] for _ in ranks.comparison.digests]
+    for group in found.matched.groups:
         after = group.start - np.nanmin(group.start, axis=1)[:, None]
         for column, member in enumerate(group.members):
             late[member].append(after[:, column])
-    numbers = [digest.rank for digest in ranks._digests]
+    numbers = [digest.rank for digest in ranks.comparison.digests]
     rows = [np.concatenate(values) if values else np.empty(0) for values in late]
     quantiles = np.array(
         [np.nanquantile(row, [0.1, 0.5, 0.9]) if np.isfinite(row).any() else [np.nan] * 3 for row in rows]
@@ -67,19 +67,16 @@ def plot_skew(ranks: Ranks, ax: Any = None) -> Any:
 def plot_links(ranks: Ranks, ax: Any = None) -> Any:
     """Draw a matrix of hosts: how many times longer than equal groups the groups that contain both transfer, the least
     over those groups. Pairs of hosts in no comparable group are blank. Raises ValueError if the hosts are unknown."""
-    hosts = host_names(ranks._digests)
+    hosts = ranks.comparison.hosts
     if not any(hosts):
         raise ValueError("the hosts of the ranks are unknown: neither file names nor traces name them")
-    names = list(dict.fromkeys(str(host) for host in hosts))
-    place = {name: number for number, name in enumerate(names)}
+    names = list(dict.fromkeys(map(str, hosts)))
     factor = np.full((len(names), len(names)), np.nan)
-    for links in links_by_class(ranks._comparison):
-        best = float(np.quantile([one.time for one in links], 0.25))
-        for one in links:
-            inside = [place[host] for host in one.hosts]
-            pairs = [(a, b) for a in inside for b in inside if a != b] or [(inside[0], inside[0])]
-            for a, b in pairs:
-                factor[a, b] = np.fmin(factor[a, b], one.time / best)
+    rows = link_rows(ranks.comparison)
+    for inside, slower in zip(rows["hosts"], rows["time"] / rows["best"], strict=True):
+        places = [names.index(host) for host in inside]
+        for a, b in permutations(places, 2) if len(places) > 1 else [places * 2]:
+            factor[a, b] = np.fmin(factor[a, b], slower)
     ax = ax or matplotlib_axes(figsize=(6.5, 5.5))
     most = max(2.0, float(np.nanmax(factor)) if np.isfinite(factor).any() else 2.0)
     image = ax.imshow(factor, cmap=SEQUENTIAL, vmin=1.0, vmax=most, interpolation="nearest")

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flopscope.answers.analysis import PARTS
-from flopscope.ranks.digest import Digest
-from flopscope.ranks.engine import Failure
-from flopscope.ranks.finding import Comparison, Finding, host_names
+from flopscope.ranks.comparison import Comparison, Finding
 from flopscope.ranks.findings import find, verdict_of
 from flopscope.ranks.notes import notes_of
-from flopscope.ranks.rows import rank_rows
-from flopscope.ranks.schema import arrow_table, with_types
-from flopscope.ranks.stragglers import Stragglers, find_stragglers
-from flopscope.ranks.tables import collective_rows, group_rows, host_rows, rank_facts
+from flopscope.ranks.schema import SCHEMA, arrow_table, with_types
+from flopscope.ranks.source import Source, of_one_run
+from flopscope.ranks.stragglers import Stragglers
+from flopscope.ranks.tables import collective_rows, group_rows, host_rows, rank_rows
 from flopscope.ranks.unmatched import last_calls_by_group
-from flopscope.ranks.work import Work
 from flopscope.support.files import replacing
 from flopscope.support.suggest import suggesting
 
@@ -34,17 +31,26 @@ __all__ = ["Ranks"]
 
 @suggesting
 class Ranks:
-    """The ranks of a distributed program, returned by load_ranks(). Times are in µs."""
+    """The ranks of a distributed program: what load_ranks() returns. Times are in µs.
 
-    def __init__(self, digests: Sequence[Digest], failures: Sequence[Failure] = ()) -> None:
-        self._digests, self._failures = list(digests), list(failures)
+    source: any iterable of flopscope.ranks.source.Digest, one per rank, and of Failure, one per profile that is left
+        out: a list, a file that a program keeps them in, or digests_of() of profiles in memory. Second digests of a
+        rank are left out.
+
+    Raises ValueError if the source has no digest.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.comparison = Comparison(*of_one_run(source))
+        """What the rules and the tables look at."""
 
     def __len__(self) -> int:
         """Number of ranks."""
-        return len(self._digests)
+        return len(self.comparison.digests)
 
     def __repr__(self) -> str:
-        left_out = f", {len(self._failures)} files left out" if self._failures else ""
+        failures = self.comparison.failures
+        left_out = f", {len(failures)} files left out" if failures else ""
         return f"<flopscope.Ranks: {len(self)} ranks{left_out}>"
 
     @cached_property
@@ -66,9 +72,9 @@ class Ranks:
                 "dropped": d.dropped,
                 "problem": "; ".join(d.problems),
             }
-            for d, host in zip(self._digests, host_names(self._digests), strict=True)
+            for d, host in zip(self.comparison.digests, self.comparison.hosts, strict=True)
         ]
-        rows += [{"source": f.source, "problem": f.reason} for f in self._failures]
+        rows += [{"source": f.source, "problem": f.reason} for f in self.comparison.failures]
         return pandas.DataFrame(rows).astype({"rank": "Int64", "events": "Int64", "dropped": "Int64"})
 
     @cached_property
@@ -79,21 +85,21 @@ class Ranks:
         (a sentence), ``ranks``, ``cost_us`` (of each step; NaN if unknown), ``cost_pct`` (of a step), ``cause`` (of a
         straggler, "" else), ``action`` (a sentence: what to do about it) and ``evidence``.
         """
-        return find(self._comparison)
+        return find(self.comparison)
 
     @cached_property
     def verdict(self) -> str:
         """The sentence of the first finding, or a sentence that nothing stands out or can be compared."""
-        return verdict_of(self._comparison, self.findings)
+        return verdict_of(self.comparison, self.findings)
 
     @cached_property
     def notes(self) -> list[str]:
         """What is left out, differs between the ranks, or is uncertain: a sentence each."""
-        return notes_of(self._digests, self._failures, self._work, self._stragglers)
+        return notes_of(self.comparison)
 
     def stragglers(self) -> Stragglers:
         """Return which ranks wait for which in collectives. See fs.stragglers()."""
-        return self._stragglers
+        return self.comparison.stragglers
 
     @cached_property
     def ranks(self) -> pandas.DataFrame:
@@ -102,7 +108,7 @@ class Ranks:
         as in steps(); ``flops``, ``bytes_total_moved``: known work per step; ``slowness``: the time of its kernels over
         that of the same kernels and shapes on the other ranks; ``memory_peak``: bytes allocated; and the columns of
         Stragglers.ranks."""
-        return rank_facts(self._digests, self._stragglers, self._work)
+        return rank_rows(self.comparison)
 
     def hosts(self) -> pandas.DataFrame:
         """Return a row per host, those that others waited for longest first: ``host``; ``ranks``; ``first_rank``;
@@ -115,7 +121,7 @@ class Ranks:
         ``ranks``: members with a trace; ``calls`` matched; ``waited``: time that members waited for the last one;
         ``waited_pct``: in percent of the time of these calls; ``most_last``: the rank that came last most often;
         ``times_last``: how often; ``awaited``: time that the others waited for it there."""
-        return group_rows(self._stragglers)
+        return group_rows(self.comparison)
 
     def collectives(self, *, by_group: bool = True) -> pandas.DataFrame:
         """Return the matched collectives by kind, group and size, the most exposed first: arrival apart from transfer.
@@ -129,7 +135,7 @@ class Ranks:
         ``waited``, ``exposed``: duration, time waiting for the last member, and time in which nothing computed, per
         step and member; time that two collectives share counts for both.
         """
-        return collective_rows(self._digests, self._stragglers, self._work, by_group)
+        return collective_rows(self.comparison, by_group)
 
     def key_averages(self) -> pandas.DataFrame:
         """Return the ops of all ranks with statistics over the ranks: a row per name, device, shapes and dtypes.
@@ -144,7 +150,7 @@ class Ranks:
         flops, bytes_total_moved: median over those ranks whose work is known; NaN for none.
         pct_roofline: median; bound: that of most ranks.
         """
-        return rank_rows(self._digests)
+        return self.comparison.work.ops.frame()
 
     def steps(self) -> pandas.DataFrame:
         """Return a row per step and rank: ``step``, missing if the program marked none; ``rank``; ``total``; ``own``:
@@ -152,11 +158,11 @@ class Ranks:
         ranks that run the same program; and the parts of Results.accounting(), all means over the rank's devices."""
         import pandas
 
-        work = self._work
+        work = self.comparison.work
         ranks, steps = work.total.shape
         columns: dict[str, Any] = {
             "step": np.tile(np.array(work.steps, object), ranks),
-            "rank": np.repeat([d.rank for d in self._digests], steps),
+            "rank": np.repeat([d.rank for d in self.comparison.digests], steps),
             "total": work.total.ravel(),
             "own": work.own.ravel(),
             "excess": work.excess.ravel(),
@@ -174,7 +180,7 @@ class Ranks:
         """
         import pandas
 
-        work = self._work
+        work = self.comparison.work
         total = np.nanmedian(work.total, axis=0) if np.isfinite(work.total).any() else np.full(len(work.steps), np.nan)
         saving = np.zeros_like(total)
         if without_stragglers:
@@ -241,22 +247,14 @@ class Ranks:
         ``waiting_collective``; missing for none."""
         import pandas
 
+        digests = self.comparison.digests
+        names = list(SCHEMA["last_calls"])
         rows = [
-            {
-                "rank": self._digests[place].rank,
-                "group": name,
-                "members": members,
-                "called": call.called,
-                "collective": call.collective,
-                "ran": call.ran,
-                "waiting": call.waiting,
-                "waiting_collective": call.waiting_collective,
-            }
-            for (name, members), calls in last_calls_by_group(self._digests).items()
+            [digests[place].rank, group, members, *(getattr(call, name) for name in names[3:])]
+            for (group, members), calls in last_calls_by_group(digests).items()
             for place, call in sorted(calls.items())
         ]
-        names = ("rank", "group", "members", "called", "collective", "ran", "waiting", "waiting_collective")
-        frame = pandas.DataFrame(rows, columns=list(names))
+        frame = pandas.DataFrame(rows, columns=names)
         for name in ("called", "ran", "waiting"):
             frame[name] = frame[name].astype("Int64").where(frame[name] >= 0)
         return frame
@@ -284,7 +282,7 @@ class Ranks:
             "ranks": self.ranks,
             "hosts": self.hosts(),
             "groups": self.groups(),
-            "calls": self._stragglers.collectives,
+            "calls": self.comparison.stragglers.collectives,
             "collectives": self.collectives(),
             "ops": self.key_averages(),
             "steps": self.steps(),
@@ -304,24 +302,11 @@ class Ranks:
     def _finding_rows(self) -> pandas.DataFrame:
         import pandas
 
-        names = ("kind", "cause", "what", "action", "ranks", "cost_us", "cost_pct")
-        rows = [{name: getattr(one, name) for name in names} for one in self.findings]
-        for row in rows:
-            row["ranks"] = list(row["ranks"])
-        frame = pandas.DataFrame(rows, columns=list(names))
-        return frame.astype({"cost_us": "float64", "cost_pct": "float64"})
-
-    @cached_property
-    def _work(self) -> Work:
-        return Work(self._digests)
-
-    @cached_property
-    def _comparison(self) -> Comparison:
-        return Comparison(self._digests, self._work, self._stragglers)
-
-    @cached_property
-    def _stragglers(self) -> Stragglers:
-        return find_stragglers([d.rank for d in self._digests], [d.calls for d in self._digests])
+        names = list(SCHEMA["findings"])
+        rows = [[*(getattr(one, name) for name in names)] for one in self.findings]
+        frame = pandas.DataFrame(rows, columns=names).astype({"cost_us": "float64", "cost_pct": "float64"})
+        frame["ranks"] = frame["ranks"].map(list)
+        return frame
 
 
 def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:

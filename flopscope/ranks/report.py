@@ -4,45 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flopscope.ranks.digest import Digest, digest_of
-from flopscope.ranks.engine import Failure
 from flopscope.ranks.page import facts_of_ranks
 from flopscope.ranks.ranks import Ranks
+from flopscope.ranks.source import digests_of
 from flopscope.report.profile import Profile, profile_page
 from flopscope.report.ranks import RankFacts, add_ranks, opened
 from flopscope.report.timeline import Part, rows_of, timeline_of
-from flopscope.results.process import base_time_of, source_of
+from flopscope.results.process import base_time_of
 from flopscope.results.results import store_of
 
 if TYPE_CHECKING:
     from flopscope.report.page import Page
     from flopscope.results.results import Results
 
-__all__ = ["ranks_of", "report_of_ranks"]
-
-
-def ranks_of(profiles: Mapping[int, Results], peaks: str | None = None) -> Ranks:
-    """Return what load_ranks() would return for the files of these profiles. peaks: as in key_averages().
-
-    Profiles with invalid metadata are left out, as load_ranks() does; ValueError if all are.
-    """
-    digests: list[Digest] = []
-    failures: list[Failure] = []
-    for place, (rank, profile) in enumerate(sorted(profiles.items())):
-        source = source_of(profile, place)
-        try:
-            digest = digest_of(profile, source, place, peaks or "datasheet")
-        except ValueError as problem:
-            failures.append(Failure(source, str(problem).removeprefix(f"{source}: ")))
-        else:
-            origin = digest.identity.rank_from if digest.rank == rank else "trace"
-            digests.append(replace(digest, identity=replace(digest.identity, rank=rank, rank_from=origin)))
-    if not digests:
-        raise ValueError(f"{failures[0].source}: {failures[0].reason}")
-    return Ranks(digests, failures)
+__all__ = ["report_of_ranks"]
 
 
 def report_of_ranks(profiles: Mapping[int, Results], *, peaks: str | None = None, title: str | None = None) -> Page:
@@ -50,7 +27,7 @@ def report_of_ranks(profiles: Mapping[int, Results], *, peaks: str | None = None
 
     profiles: by rank, at least one. peaks, title and errors as in Results.write_report().
     """
-    facts = facts_of_ranks(ranks_of(profiles, peaks))
+    facts = facts_of_ranks(Ranks(digests_of(profiles, peaks or "datasheet")))
     shown, why = opened(facts)
     page = profile_page(profiles[shown], peaks=peaks)
     try:

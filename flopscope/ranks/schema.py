@@ -11,49 +11,41 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMA", "arrow_table", "with_types"]
 
+TYPES = {"$": "text", "#": "integer", "?": "flag", "*": "integers"}
+"""By the last character of a column in SCHEMA; others are numbers."""
 PANDAS = {"text": "string", "integer": "Int64", "number": "float64", "flag": "bool", "integers": "object"}
 
 
-def _columns(**types: str) -> dict[str, str]:
-    return {name: kind for kind, names in types.items() for name in names.split()}
+def _columns(names: str) -> dict[str, str]:
+    return {name.rstrip("$#?*"): TYPES.get(name[-1], "number") for name in names.split()}
 
 
 SCHEMA: dict[str, dict[str, str]] = {
-    "files": _columns(text="source rank_from host device problem", integer="rank events dropped"),
-    "findings": _columns(text="kind cause what action", integers="ranks", number="cost_us cost_pct"),
+    "files": _columns("source$ rank# rank_from$ host$ device$ events# dropped# problem$"),
+    "findings": _columns("kind$ cause$ what$ action$ ranks* cost_us cost_pct"),
     "ranks": _columns(
-        text="host device",
-        integer="rank gpu steps collectives unmatched times_last aligned_with",
-        number="total own excess communication data flops bytes_total_moved slowness memory_peak waited waited_pct "
-        "awaited clock_offset clock_uncertainty clock_spread clock_drift_ppm",
+        "rank# host$ gpu# device$ steps# total own excess communication data flops bytes_total_moved slowness "
+        "memory_peak collectives# unmatched# times_last# waited waited_pct awaited clock_offset clock_uncertainty "
+        "clock_spread clock_drift_ppm aligned_with#"
     ),
-    "hosts": _columns(
-        text="host", integer="ranks first_rank times_last", number="own communication slowness waited awaited"
-    ),
-    "groups": _columns(
-        text="group members", integer="ranks calls most_last times_last", number="waited waited_pct awaited"
-    ),
+    "hosts": _columns("host$ ranks# first_rank# own communication slowness times_last# waited awaited"),
+    "groups": _columns("group$ members$ ranks# calls# waited waited_pct most_last# times_last# awaited"),
     "collectives": _columns(
-        text="collective group",
-        integer="groups ranks hosts calls",
-        number="bytes_from bytes_to skew_median skew_p95 skew_uncertainty transfer_median bus_gbytes_per_s time waited "
-        "exposed",
+        "collective$ group$ groups# ranks# hosts# bytes_from bytes_to calls# skew_median skew_p95 skew_uncertainty "
+        "transfer_median bus_gbytes_per_s time waited exposed"
     ),
     "calls": _columns(
-        text="collective group",
-        integer="number count straggler",
-        number="message_bytes start skew skew_uncertainty transfer bus_gbytes_per_s",
+        "collective$ group$ message_bytes number# count# straggler# start skew skew_uncertainty transfer "
+        "bus_gbytes_per_s"
     ),
-    "last_calls": _columns(text="group members collective waiting_collective", integer="rank called ran waiting"),
+    "last_calls": _columns("rank# group$ members$ called# collective$ ran# waiting# waiting_collective$"),
     "ops": _columns(
-        text="key device_type input_shapes input_dtypes bound",
-        flag="is_user_annotation",
-        integer="ranks rank_min rank_max",
-        number="count time_min time_median time_max flops bytes_total_moved pct_roofline",
+        "key$ device_type$ is_user_annotation? input_shapes$ input_dtypes$ ranks# count time_min time_median time_max "
+        "rank_min# rank_max# flops bytes_total_moved pct_roofline bound$"
     ),
-    "steps": _columns(text="step", integer="rank", number=" ".join(("total", "own", "excess", *PARTS))),
+    "steps": _columns("step$ rank# total own excess " + " ".join(PARTS)),
 }
-"""By table: its columns and their types, which do not depend on the rows."""
+"""By table: its columns in their order, and their types, which do not depend on the rows."""
 
 
 def with_types(name: str, frame: pandas.DataFrame) -> pandas.DataFrame:

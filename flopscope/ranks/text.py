@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flopscope.answers.analysis import PARTS
-from flopscope.ranks.stragglers import LEGEND, with_error
+from flopscope.ranks.medians import median, row_medians
+from flopscope.sentences.ranks import NO_MATCH
 from flopscope.support.columns import Rows
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text, percent_text, plural, short_time_text, tenths_text
 
 if TYPE_CHECKING:
-    from flopscope.ranks.ranks import Ranks
+    import pandas
 
-__all__ = ["summary_parts"]
+    from flopscope.ranks.ranks import Ranks
+    from flopscope.ranks.stragglers import Stragglers
+
+__all__ = ["stragglers_text", "summary_parts"]
 
 FINDINGS = 8
 RANKS = 8
 HOSTS = 4
 COLLECTIVES = 5
+SKEWS = 5
+RANKS_OF_STRAGGLERS = 32
+LEGEND = "±: standard error of the clocks"
 
 
 def summary_parts(ranks: Ranks) -> list[str | Rows]:
@@ -45,7 +52,7 @@ def summary_parts(ranks: Ranks) -> list[str | Rows]:
 
 
 def _step(ranks: Ranks) -> list[str]:
-    work = ranks._work
+    work = ranks.comparison.work
     if not np.isfinite(work.total).any():
         return []
     head = plural(len(ranks), "rank")
@@ -56,17 +63,15 @@ def _step(ranks: Ranks) -> list[str]:
     total = work.step_time
     for part in PARTS:
         values = work.part(part)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # a rank may have no step
-            by_rank = np.nanmedian(values, axis=1)
-        middle = float(np.nanmedian(values))
+        by_rank, middle = row_medians(values), median(values)
         if not middle > 0 and not np.nanmax(by_rank) > 0.01 * total:
             continue
         low, high = int(np.nanargmin(by_rank)), int(np.nanargmax(by_rank))
         line = f"  {part:<14}{short_time_text(middle):>9}  {percent_text(work.percent(middle)):>6}"
         if len(ranks) > 1:
             least, most = (
-                f"{short_time_text(float(by_rank[place]))} (rank {ranks._digests[place].rank})" for place in (low, high)
+                f"{short_time_text(float(by_rank[place]))} (rank {ranks.comparison.digests[place].rank})"
+                for place in (low, high)
             )
             line += f"   from {least} to {most}"
         lines.append(line)
@@ -84,38 +89,11 @@ def _collectives(ranks: Ranks) -> list[str | Rows]:
     frame = ranks.collectives(by_group=False)
     if not len(frame):
         return []
-    header = (
-        "collective",
-        "from",
-        "ranks",
-        "calls",
-        "skew, median",
-        "95%",
-        "transfer",
-        "bus GB/s",
-        "waited",
-        "exposed",
-    )
-    rows = [
-        (
-            row["collective"],
-            bytes_text(row["bytes_from"]),
-            f"{row['groups']:,} x {row['ranks']:,}" if row["groups"] > 1 else f"{row['ranks']:,}",
-            f"{row['calls']:,}",
-            with_error(row["skew_median"], row["skew_uncertainty"]),
-            short_time_text(row["skew_p95"]),
-            short_time_text(row["transfer_median"]),
-            tenths_text(row["bus_gbytes_per_s"]),
-            short_time_text(row["waited"]),
-            short_time_text(row["exposed"]),
-        )
-        for row in frame.head(COLLECTIVES).to_dict("records")
-    ]
     weight = (frame["groups"] * frame["ranks"]).to_numpy(np.float64)
     waited, time = (float((frame[name].to_numpy(np.float64) * weight).sum()) for name in ("waited", "time"))
     share = percent_text(100 * waited / time if time > 0 else float("nan"))
-    step = "step and rank" if ranks._work.has_steps else "rank"
-    lines: list[str | Rows] = ["Collectives by size: arrival and transfer", Rows([header, *rows])]
+    step = "step and rank" if ranks.comparison.work.has_steps else "rank"
+    lines: list[str | Rows] = ["Collectives by size: arrival and transfer", _table(frame.head(COLLECTIVES), _SIZES)]
     lines.append(f"  {share} of the time in collectives is waiting for the last rank")
     lines.append(f"  waited, exposed (nothing computed): per {step}; {LEGEND}")
     if len(frame) > COLLECTIVES:
@@ -128,25 +106,98 @@ def _waited_for(ranks: Ranks) -> list[str | Rows]:
     if len(ranks) < 2:
         return []
     if not found.ranks["collectives"].any():
-        return ["No collective could be matched across the ranks, so it is unknown who waits for whom."]
+        return [NO_MATCH.format("who waits for whom")]
     title = "Ranks that others waited for longest" if len(ranks) > RANKS else "Ranks: who waits for whom"
-    return [title, *found.rank_rows(RANKS)]
+    return [title, *_rank_rows(found, RANKS)]
 
 
 def _hosts(ranks: Ranks) -> list[str | Rows]:
     frame = ranks.hosts()
     if len(frame) < 2 or not frame["awaited"].any():
         return []
-    header = ("host", "ranks", "came last", "waited", "awaited", "own work")
-    rows = [
-        (
-            printable(row["host"]),
-            f"{row['ranks']:,}",
-            f"{row['times_last']:,}",
-            short_time_text(row["waited"]),
-            short_time_text(row["awaited"]),
-            short_time_text(row["own"]),
-        )
-        for row in frame.head(HOSTS).to_dict("records")
-    ]
-    return ["Hosts that others waited for longest", Rows([header, *rows])]
+    return ["Hosts that others waited for longest", _table(frame.head(HOSTS), _HOSTS)]
+
+
+# Who waits for whom ---------------------------------------------------------------------------------------------------
+
+
+def stragglers_text(found: Stragglers) -> str:
+    """Return who waits for whom: the ranks, and the calls with the largest skews."""
+    from flopscope.views.summary import Summary
+
+    if not len(found.collectives):
+        return "No collective could be matched across ranks.\n"
+    worst = found.collectives.sort_values("skew", ascending=False, kind="stable").head(SKEWS)
+    ranks = _rank_rows(found, RANKS_OF_STRAGGLERS)
+    return f"{Summary(['Ranks', *ranks, '', f'Largest skews ({LEGEND})', _table(worst, _CALLS)], {})}\n"
+
+
+def _rank_rows(found: Stragglers, most: int) -> list[str | Rows]:
+    """Return a table of the ranks and its legend, with the ``most`` ranks that others waited for longest."""
+    shown = found.ranks if len(found.ranks) <= most else found.ranks.nlargest(most, "awaited")
+    legend = ["  waited: time spent waiting for the last rank; awaited: time that others waited for this rank"]
+    if len(shown) < len(found.ranks):
+        legend.append(f"  {len(shown)} of {len(found.ranks):,} ranks, those that others waited for longest")
+    return [_table(shown, _RANKS), *legend]
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
+def _table(frame: pandas.DataFrame, columns: Mapping[str, Callable[[Any], str]]) -> Rows:
+    """Return rows as text. columns: by their header, the text of a row."""
+    return Rows([tuple(columns), *(tuple(text(row) for text in columns.values()) for row in frame.to_dict("records"))])
+
+
+def _time(name: str) -> Callable[[Any], str]:
+    return lambda row: short_time_text(row[name])
+
+
+def _count(name: str) -> Callable[[Any], str]:
+    return lambda row: f"{row[name]:,}"
+
+
+def _time_and_error(name: str, error: str) -> Callable[[Any], str]:
+    return lambda row: f"{short_time_text(row[name])} ± {short_time_text(row[error])}"
+
+
+_RANKS: Mapping[str, Callable[[Any], str]] = {
+    "rank": lambda row: str(row["rank"]),
+    "collectives": lambda row: str(row["collectives"]),
+    "unmatched": lambda row: str(row["unmatched"]),
+    "came last": lambda row: str(row["times_last"]),
+    "waited": _time("waited"),
+    "of its time": lambda row: percent_text(row["waited_pct"]),
+    "awaited": _time("awaited"),
+    "clock": _time_and_error("clock_offset", "clock_uncertainty"),
+}
+_CALLS: Mapping[str, Callable[[Any], str]] = {
+    "collective": lambda row: row["collective"],
+    "group": lambda row: printable(row["group"]),
+    "MB": lambda row: tenths_text(row["message_bytes"] / 1e6),
+    "start": _time("start"),
+    "last": lambda row: f"rank {row['straggler']}",
+    "skew": _time_and_error("skew", "skew_uncertainty"),
+    "transfer": _time("transfer"),
+    "bus GB/s": lambda row: tenths_text(row["bus_gbytes_per_s"]),
+}
+_SIZES: Mapping[str, Callable[[Any], str]] = {
+    "collective": lambda row: row["collective"],
+    "from": lambda row: bytes_text(row["bytes_from"]),
+    "ranks": lambda row: (f"{row['groups']:,} x " if row["groups"] > 1 else "") + f"{row['ranks']:,}",
+    "calls": _count("calls"),
+    "skew, median": _time_and_error("skew_median", "skew_uncertainty"),
+    "95%": _time("skew_p95"),
+    "transfer": _time("transfer_median"),
+    "bus GB/s": lambda row: tenths_text(row["bus_gbytes_per_s"]),
+    "waited": _time("waited"),
+    "exposed": _time("exposed"),
+}
+_HOSTS: Mapping[str, Callable[[Any], str]] = {
+    "host": lambda row: printable(row["host"]),
+    "ranks": _count("ranks"),
+    "came last": _count("times_last"),
+    "waited": _time("waited"),
+    "awaited": _time("awaited"),
+    "own work": _time("own"),
+}

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from flopscope.ranks.calls import KINDS
-from flopscope.ranks.finding import LEAST, LEAST_SPREAD, SIGNIFICANT, Comparison, Finding, median, sigma
+from flopscope.ranks.comparison import LEAST, LEAST_SPREAD, SIGNIFICANT, Comparison, Finding
 from flopscope.ranks.late import CAUSES, IMBALANCE
-from flopscope.ranks.work import median_of_others
-from flopscope.support.units import bytes_text
+from flopscope.ranks.medians import Floats, median, median_of_others, sigma
+from flopscope.sentences.ranks import BusyExpert, LargeMemory, SlowSteps, UnevenWork
 
 __all__ = ["experts", "memory", "stages", "steps"]
 
 OUTLYING_STEP = 1.25
+FEW_STEPS = 4
 MEMORY = 1.2
 UNEVEN_EXPERTS = 1.2
 
@@ -26,59 +27,42 @@ def stages(comparison: Comparison) -> Iterator[Finding]:
         return  # whole profiles are compared, and some are shorter
     for program in np.unique(work.program):
         numbers = np.unique(work.role[work.program == program])
-        own = np.array([median(work.own[work.role == number].ravel()) for number in numbers])
+        own = np.array([median(work.own[work.role == number]) for number in numbers])
         if np.isfinite(own).sum() < 2:
             continue
         heaviest, mean = int(np.nanargmax(own)), float(np.nanmean(own))
-        cost = float(own[heaviest] - mean)
-        if not cost > max(LEAST * work.step_time, (IMBALANCE - 1) * mean):
-            continue
-        ranks = np.flatnonzero(work.role == numbers[heaviest]).tolist()
-        who = f"rank {comparison.numbers(ranks)} has" if len(ranks) == 1 else f"ranks {comparison.numbers(ranks)} have"
-        text = (
-            f"work is uneven: {who} {own[heaviest] / mean:.2f} times the mean work of the {len(numbers)} kinds of "
-            f"ranks, which costs about {comparison.price(cost)}."
-        )
-        named = tuple(comparison.digests[rank].rank for rank in ranks)
-        yield Finding("imbalance", text, named, cost, work.percent(cost))
+        cost = comparison.cost(float(own[heaviest] - mean))
+        if cost.time > max(LEAST * work.step_time, (IMBALANCE - 1) * mean):
+            ranks = np.flatnonzero(work.role == numbers[heaviest]).tolist()
+            facts = UnevenWork(comparison.numbers(ranks), float(own[heaviest] / mean), len(numbers), cost)
+            yield comparison.found("imbalance", facts, ranks, cost)
 
 
 def steps(comparison: Comparison) -> Iterator[Finding]:
     """Find steps that take longer on most ranks, and not because they wait for one rank."""
     work = comparison.work
-    if work.steps == [None] or len(work.steps) < 4:
+    if len(work.steps) < FEW_STEPS:
         return
     waiting = work.saved(np.maximum(work.excess, 0.0))
-    time = np.array([median(column) for column in work.total.T]) - waiting
+    time = _by_step(work.total) - waiting
     middle, spread = float(np.median(time)), sigma(time)
     slow = np.flatnonzero(time > max(OUTLYING_STEP * middle, middle + SIGNIFICANT * max(spread, LEAST_SPREAD * middle)))
     slow = slow[slow > 0] if len(slow) and time[0] == time.max() else slow  # the first step warms up
     if not len(slow) or len(slow) > len(time) // 2 or not middle > 0:
         return
-    cost = float((time[slow] - middle).sum()) / len(time)
     causes = {}
     for cause, parts in {**CAUSES, "communication": ("communication",)}.items():
-        values = np.array([median(column) for column in work.part(*parts).T])
-        values -= waiting if cause == "communication" else 0.0
+        values = _by_step(work.part(*parts)) - (waiting if cause == "communication" else 0.0)
         causes[cause] = float((values[slow] - np.median(values)).sum())
     cause = max(causes, key=lambda one: causes[one])
+    cost = comparison.cost(float((time[slow] - middle).sum()) / len(time))
     names = [str(work.steps[one]) for one in slow]
-    listed = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
-    text = (
-        f"{len(names)} of {len(time)} steps take up to {time[slow].max() / middle:.2f} times the median on most ranks "
-        f"({listed}), mostly {_STEP_CAUSES[cause]}: {comparison.price(cost)} on average."
-    )
-    yield Finding("step", text, (), cost, work.percent(cost), cause, {"steps": names})
+    facts = SlowSteps(names, len(time), cause, float(time[slow].max() / middle), cost)
+    yield comparison.found("step", facts, (), cost, cause)
 
 
-_STEP_CAUSES = {
-    "data": "waiting for data",
-    "host": "late launches",
-    "copy": "copies",
-    "other": "idle time",
-    "gpu": "time of kernels",
-    "communication": "communication",
-}
+def _by_step(values: Floats) -> Floats:
+    return np.array([median(column) for column in values.T])
 
 
 def memory(comparison: Comparison) -> Iterator[Finding]:
@@ -86,34 +70,23 @@ def memory(comparison: Comparison) -> Iterator[Finding]:
     peak = np.array([digest.memory_peak for digest in comparison.digests])
     others = median_of_others(peak[:, None], comparison.work.role)[:, 0]
     ratio = np.divide(peak, others, out=np.full(len(peak), np.nan), where=others > 0)
-    for rank in np.flatnonzero(np.nan_to_num(ratio) > MEMORY).tolist():
-        text = (
-            f"{comparison.place(rank)} allocates {bytes_text(float(peak[rank]))} at its peak, "
-            f"{ratio[rank]:.2f} times as much as the others."
-        )
-        named = (comparison.digests[rank].rank,)
-        yield Finding("memory", text, named, float("nan"), float("nan"), evidence={"ratio": float(ratio[rank])})
+    for rank in np.flatnonzero(ratio > MEMORY).tolist():
+        facts = LargeMemory(comparison.place(rank), float(peak[rank]), float(ratio[rank]))
+        yield comparison.found("memory", facts, [rank])
 
 
 def experts(comparison: Comparison) -> Iterator[Finding]:
     """Find ranks that send or receive more in all-to-alls than the other members of their group, as busy experts do."""
-    kind = KINDS.index("alltoall")
-    groups: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    groups: dict[tuple[str, str], dict[int, float]] = {}
     for rank, digest in enumerate(comparison.digests):
         calls = digest.calls
-        for number, key in enumerate(calls.groups):
-            sizes = calls.message_bytes[(calls.group == number) & (calls.kind == kind)]
-            if np.isfinite(sizes).any():
-                groups.setdefault(key, []).append((rank, float(np.nansum(sizes))))
-    for (name, _), members in groups.items():
-        sizes = np.array([size for _, size in members])
-        at = int(sizes.argmax())
-        ratio = float(sizes[at] / sizes.mean()) if sizes.mean() > 0 else 1.0
-        if len(members) > 1 and ratio > UNEVEN_EXPERTS:
-            rank = members[at][0]
-            text = (
-                f"{comparison.place(rank)} moves {ratio:.2f} times the mean bytes of its group {name} in all-to-alls: "
-                f"its experts get more tokens."
-            )
-            named = (comparison.digests[rank].rank,)
-            yield Finding("imbalance", text, named, float("nan"), float("nan"), "work", {"ratio": ratio})
+        chosen = (calls.kind == KINDS.index("alltoall")) & np.isfinite(calls.message_bytes)
+        sums = np.bincount(calls.group[chosen], calls.message_bytes[chosen], len(calls.groups))
+        for number in np.unique(calls.group[chosen]).tolist():
+            groups.setdefault(calls.groups[number], {})[rank] = float(sums[number])
+    for (name, _), sizes in groups.items():
+        rank = max(sizes, key=lambda one: sizes[one])
+        mean = sum(sizes.values()) / len(sizes)
+        if mean > 0 and sizes[rank] / mean > UNEVEN_EXPERTS:
+            facts = BusyExpert(comparison.place(rank), name, sizes[rank] / mean)
+            yield comparison.found("imbalance", facts, [rank], cause="work")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-import numpy as np
-
+from flopscope.ranks.comparison import Comparison, Finding
 from flopscope.ranks.digest import Digest, LastCall
-from flopscope.ranks.finding import Comparison, Finding
+from flopscope.sentences.ranks import Hang, Mismatched
 
 __all__ = ["last_calls_by_group", "mismatches", "missing"]
 
@@ -18,18 +16,11 @@ NUMBERS = re.compile(r"\d+")
 
 def mismatches(comparison: Comparison) -> Iterator[Finding]:
     """Find sequence numbers under which ranks called different collectives."""
-    matched = comparison.stragglers._matched
-    if not matched.mismatched:
-        return
-    first = matched.mismatches[0]
-    parts = [f"{comparison.numbers(ranks)}: {call}" for call, ranks in first.calls.items()]
-    count = matched.mismatched
-    text = (
-        f"{count:,} {'call does' if count == 1 else 'calls do'} not match across ranks; the first is number "
-        f"{first.number} of group {first.group} (ranks {'; ranks '.join(parts)})."
-    )
-    ranks = tuple(comparison.digests[rank].rank for members in first.calls.values() for rank in members)
-    yield Finding("mismatch", text, ranks, float("nan"), float("nan"))
+    matched = comparison.stragglers.matched
+    for first in matched.mismatches[:1]:
+        calls = [(*call, comparison.numbers(ranks)) for call, ranks in first.calls.items()]
+        facts = Mismatched(matched.mismatched, first.number, first.group, calls)
+        yield comparison.found("mismatch", facts, [rank for ranks in first.calls.values() for rank in ranks])
 
 
 def last_calls_by_group(digests: Sequence[Digest]) -> dict[tuple[str, str], dict[int, LastCall]]:
@@ -42,26 +33,10 @@ def last_calls_by_group(digests: Sequence[Digest]) -> dict[tuple[str, str], dict
             groups.setdefault((call.group, call.ranks), {})[place] = call
     for (name, ranks), members in groups.items():
         if "..." not in ranks:  # PyTorch shortens long lists
-            named = {places[rank] for rank in map(int, NUMBERS.findall(ranks)) if rank in places}
-            for place in named - set(members):
-                members[place] = LastCall(name, ranks, -1, "", 0, -1, -1, "", 0)
+            for rank in map(int, NUMBERS.findall(ranks)):
+                if rank in places:
+                    members.setdefault(places[rank], LastCall(name, ranks))
     return groups
-
-
-@dataclass(frozen=True)
-class _Absence:
-    """A call that members of a group never made, and that the others wait for."""
-
-    group: str
-    collective: str
-    number: int
-    absent: tuple[int, ...]
-    waiting: tuple[int, ...]
-    members: int
-    start: float
-    """When the first of the others called it, in µs on the clock of the first rank."""
-    last: int
-    """The last call of the first absent rank there; -1 for none."""
 
 
 def missing(comparison: Comparison) -> Iterator[Finding]:
@@ -69,49 +44,29 @@ def missing(comparison: Comparison) -> Iterator[Finding]:
 
     Of the calls that a rank did not make, the earliest is named. Ranks that did not come because they themselves wait
     for another rank are not named, unless all wait for each other."""
-    absences = list(_absences(comparison))
-    stuck = {rank for one in absences for rank in one.waiting}
-    roots = {rank for one in absences for rank in one.absent} - stuck
-    found: dict[tuple[int, ...], _Absence] = {}
-    for one in sorted(absences, key=lambda one: one.start):
-        absent = tuple(rank for rank in one.absent if rank in roots) if roots else one.absent
-        if absent:
-            found.setdefault(absent, one)
+    hangs = sorted(_hangs(comparison), key=lambda one: one[0])
+    stuck = {rank for _, _, _, waiting in hangs for rank in waiting}
+    roots = {rank for _, _, absent, _ in hangs for rank in absent} - stuck
     named: set[int] = set()
-    for absent, one in found.items():
-        if named >= set(absent):
-            continue
-        named |= set(absent)
-        last = f"number {one.last}" if one.last >= 0 else "not recorded"
-        text = (
-            f"{'rank' if len(absent) == 1 else 'ranks'} {comparison.numbers(absent)} did not join "
-            f"{one.collective} number {one.number} of group {one.group}: {len(one.waiting)} of its {one.members} "
-            f"ranks called it and its kernel never ended; the last call of rank "
-            f"{comparison.digests[absent[0]].rank} there is {last}."
-        )
-        ranks = tuple(comparison.digests[rank].rank for rank in absent)
-        evidence = {"group": one.group, "number": one.number, "waiting": len(one.waiting)}
-        yield Finding("missing", text, ranks, float("nan"), float("nan"), evidence=evidence)
+    for _, hang, absent, _ in hangs:
+        culprits = [rank for rank in absent if rank in roots or not roots]
+        if not named >= set(culprits):
+            named |= set(culprits)
+            facts = hang._replace(absent=comparison.numbers(culprits), last=absent[culprits[0]])
+            yield comparison.found("missing", facts, culprits)
 
 
-def _absences(comparison: Comparison) -> Iterator[_Absence]:
-    """Yield the first call of each group that some of its members did not make, if the others wait for it."""
-    found = comparison.stragglers
+def _hangs(comparison: Comparison) -> Iterator[tuple[float, Hang, dict[int, int], tuple[int, ...]]]:
+    """Yield the first call of each group that some of its members did not make, if the others wait for it: when the
+    first of these called it, the call, the last calls of the absent ranks, and the ranks that wait."""
     for (name, _), members in last_calls_by_group(comparison.digests).items():
         ran = max(call.ran for call in members.values())
-        waiting = {rank: call for rank, call in members.items() if call.waiting > ran}
-        if not waiting:
-            continue
-        number = min(call.waiting for call in waiting.values())
+        number = min((call.waiting for call in members.values() if call.waiting > ran), default=-1)
         # A call that ran had all its ranks: those without it recorded less.
-        absent = tuple(sorted(rank for rank, call in members.items() if ran <= call.called < number))
-        if not absent:
-            continue
-        first = {rank: call for rank, call in waiting.items() if call.waiting == number}
-        starts = [
-            float(found.on_first_clock(rank, np.array([call.waiting_start], np.int64))[0])
-            for rank, call in first.items()
-        ]
-        kind = next(iter(first.values())).waiting_collective
-        last = members[absent[0]].called
-        yield _Absence(name, kind, number, absent, tuple(first), len(members), min(starts), last)
+        absent = {rank: call.called for rank, call in sorted(members.items()) if ran <= call.called < number}
+        waiting = {rank: call for rank, call in members.items() if call.waiting == number}
+        if absent:
+            starts = [comparison.stragglers.on_first_clock(rank, one.waiting_start) for rank, one in waiting.items()]
+            kind = next(iter(waiting.values())).waiting_collective
+            hang = Hang((), kind, number, name, len(waiting), len(members), -1)
+            yield min(starts), hang, absent, tuple(waiting)

@@ -6,23 +6,25 @@ comes last and waits least, also where the ranks that it delayed delay others in
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from flopscope.answers.analysis import PARTS
-from flopscope.ranks.calls import Floats
+from flopscope.answers.analysis import PARTS, WORK_PARTS
 from flopscope.ranks.digest import Digest
-from flopscope.results.categories import category_of
+from flopscope.ranks.medians import Floats, median, median_of_others
+from flopscope.ranks.ops import Ops
 
-__all__ = ["KERNELS", "Work", "median_of_others"]
+__all__ = ["KERNELS", "Work"]
 
-KERNELS = ("ideal", "compute", "memory", "latency", "launch", "unmodelled", "copy")
+KERNELS = tuple(part for part in WORK_PARTS if part != "communication")
 """The parts in which a kernel or a copy ran."""
+AMOUNTS = {"FLOPs": "flops", "bytes": "bytes_total_moved"}
 Time = TypeVar("Time", float, Floats)
 IN_COMMON = 0.5  # of the ops of two ranks, below which they run different programs
 SHARE_OF_OPS = 0.5  # of the largest role, below which roles are too small to compare ranks in them
@@ -37,12 +39,8 @@ class Work:
     @cached_property
     def steps(self) -> list[str | None]:
         """Names of the steps that most ranks have, in their order; [None] if the program marked none."""
-        counts: dict[str, int] = {}
-        for digest in self.digests:
-            for name in dict.fromkeys(digest.step_names):
-                counts[name] = counts.get(name, 0) + 1
-        names = [name for name, count in counts.items() if 2 * count > len(self.digests)]
-        return list(names) if names else [None]
+        counts = Counter(name for digest in self.digests for name in digest.step_names)
+        return [name for name, count in counts.items() if 2 * count > len(self.digests)] or [None]
 
     @property
     def has_steps(self) -> bool:
@@ -57,20 +55,19 @@ class Work:
     @cached_property
     def parts(self) -> Floats:
         """µs by rank, step and part (total, then PARTS), means over the rank's devices; NaN where a rank lacks the
-        step."""
+        step. Steps of one name are one step: their times are added."""
         place = {name: number for number, name in enumerate(self.steps)}
         parts = np.full((len(self.digests), len(self.steps), 1 + len(PARTS)), np.nan)
-        for rank, digest in enumerate(self.digests):
+        for into, digest in zip(parts, self.digests, strict=True):
             columns = digest.accounting
             names = columns["step"]
-            devices = max(len(set(columns["device"]) - {None}), 1)
-            rows = [row for row, name in enumerate(names) if name is not None and name in place]
-            if self.steps == [None] and names:
-                rows = [len(names) - 1]
-            for row in rows:
-                values = [columns["total"][row], *(columns[part][row] for part in PARTS)]
-                into = parts[rank, place[names[row]] if self.steps != [None] else 0]
-                into[:] = np.nan_to_num(into) + np.array(values, np.float64) / devices
+            rows = (
+                [row for row, name in enumerate(names) if name in place] if self.has_steps else range(len(names))[-1:]
+            )
+            at = [place[names[row]] if self.has_steps else 0 for row in rows]
+            times = np.array([columns[name] for name in ("total", *PARTS)], np.float64)[:, rows]
+            into[at] = 0.0
+            np.add.at(into, at, times.T / max(len(set(columns["device"]) - {None}), 1))
         return parts
 
     @cached_property
@@ -98,6 +95,16 @@ class Work:
         excess: Floats = self.own - median_of_others(self.own, self.role)
         return excess
 
+    @cached_property
+    def typical_excess(self) -> Floats:
+        """Median excess of each rank."""
+        return np.array([median(steps) for steps in self.excess])
+
+    def others(self, rank: int) -> npt.NDArray[np.bool_]:
+        """Return which ranks are the others of its role."""
+        others: npt.NDArray[np.bool_] = (self.role == self.role[rank]) & (np.arange(len(self.role)) != rank)
+        return others
+
     def part(self, *names: str) -> Floats:
         """Return the µs of the parts by rank and step."""
         total: Floats = self.parts[:, :, [1 + PARTS.index(name) for name in names]].sum(axis=2)
@@ -118,32 +125,24 @@ class Work:
         return np.array([max(digest.steps, 1) if self.has_steps else 1 for digest in self.digests])
 
     @cached_property
-    def flops(self) -> Floats:
-        """FLOPs of known work per step, by rank; NaN where none is known."""
-        return self._sum("flops")
+    def ops(self) -> Ops:
+        """The ops of all ranks."""
+        return Ops(self.digests)
 
     @cached_property
-    def moved(self) -> Floats:
-        """Bytes of known work per step, by rank; NaN where none is known."""
-        return self._sum("bytes_total_moved")
-
-    def _sum(self, column: str) -> Floats:
-        sums = [digest.table[column] for digest in self.digests]
-        known = np.array([np.nansum(values) if np.isfinite(values).any() else np.nan for values in sums])
-        per_step: Floats = known / self.step_counts
-        return per_step
-
-    @cached_property
-    def ops(self) -> list[frozenset[str]]:
-        """Names of the ops with work on a device, those that communicate not among them, by rank."""
-        return [frozenset(_counts(digest)) for digest in self.digests]
+    def amounts(self) -> dict[str, Floats]:
+        """FLOPs and bytes of known work per step, by rank; NaN where none is known."""
+        return {name: self.ops.sums(column) / self.step_counts for name, column in AMOUNTS.items()}
 
     @cached_property
     def role(self) -> npt.NDArray[np.intp]:
         """A number of what each rank runs: ranks with the same ops, equally often, have the same. If that would leave
         most ranks alone, as where the ops depend on the data, ranks with most ops in common have the same."""
         numbers: dict[object, int] = {}
-        programs = [_program(*pair) for pair in zip(self.digests, self.step_counts.tolist(), strict=True)]
+        programs = [
+            frozenset((name, round(count / steps)) for name, count in calls.items())
+            for calls, steps in zip(self.ops.calls, self.step_counts.tolist(), strict=True)
+        ]
         roles = np.array([numbers.setdefault(program, len(numbers)) for program in programs], np.intp)
         sizes = np.bincount(roles)
         alone = int((sizes[roles] == 1).sum())
@@ -155,80 +154,9 @@ class Work:
         any."""
         first: list[frozenset[str]] = []
         numbers = []
-        for ops in self.ops:
+        for ops in map(frozenset, self.ops.calls):
             same = (place for place, one in enumerate(first) if len(one & ops) >= IN_COMMON * len(one | ops))
             numbers.append(next(same, len(first)))
             if numbers[-1] == len(first):
                 first.append(ops)
         return np.array(numbers, np.intp)
-
-    @cached_property
-    def slowness(self) -> Floats:
-        """The time of each rank's kernels over the median of the other ranks': the median over ops of one name and
-        shape, each weighted by its time; NaN without two ranks to compare."""
-        times: dict[object, list[tuple[int, float, float]]] = {}
-        for rank, digest in enumerate(self.digests):
-            table = digest.table
-            busy, median = table["device_busy_time"], table["time_median"]
-            for row in np.flatnonzero(np.nan_to_num(busy) > 0).tolist():
-                if _computes(table, row) and median[row] > 0:
-                    key = table["key"][row], table["input_shapes"][row], table["input_dtypes"][row]
-                    times.setdefault(key, []).append((rank, float(median[row]), float(busy[row])))
-        ratios: list[list[tuple[float, float]]] = [[] for _ in self.digests]
-        for found in times.values():
-            if len(found) > 1:
-                values = np.array([[one] for _, one, _ in found])
-                others = median_of_others(values, np.zeros(len(found), np.intp))
-                for (rank, one, weight), other in zip(found, others[:, 0].tolist(), strict=True):
-                    ratios[rank].append((one / other, weight))
-        return np.array([_weighted_median(pairs) for pairs in ratios])
-
-
-def _counts(digest: Digest) -> dict[str, int]:
-    table = digest.table
-    counts: dict[str, int] = {}
-    for row in np.flatnonzero(np.nan_to_num(table["device_busy_time"]) > 0).tolist():
-        if _computes(table, row):
-            counts[table["key"][row]] = counts.get(table["key"][row], 0) + int(table["count"][row])
-    return counts
-
-
-def _program(digest: Digest, steps: int) -> object:
-    return frozenset((key, round(count / steps)) for key, count in _counts(digest).items())
-
-
-def _computes(table: dict[str, Any], row: int) -> bool:
-    """Return whether the row is an op that does not communicate."""
-    if table["device_type"][row] != "cpu" or table["is_user_annotation"][row]:
-        return False
-    return category_of(table["key"][row]) != "communication"
-
-
-def _weighted_median(pairs: list[tuple[float, float]]) -> float:
-    if not pairs:
-        return float("nan")
-    values, weights = (np.array(part) for part in zip(*sorted(pairs), strict=True))
-    return float(values[np.searchsorted(np.cumsum(weights), 0.5 * weights.sum())])
-
-
-def median_of_others(values: Floats, role: npt.NDArray[np.intp]) -> Floats:
-    """Return for each rank and step the median over the other ranks of its role; NaN without any."""
-    result = np.full(values.shape, np.nan)
-    for number in np.unique(role):
-        members = np.flatnonzero(role == number)
-        if len(members) < 2:
-            continue
-        own = values[members]
-        order = np.argsort(own, axis=0, kind="stable")  # NaN last
-        ordered = np.take_along_axis(own, order, axis=0)
-        at = np.empty_like(order)
-        np.put_along_axis(at, order, np.broadcast_to(np.arange(len(members))[:, None], order.shape), axis=0)
-        present = ~np.isnan(own)
-        rest = present.sum(axis=0) - present
-        # The place of the own value among the sorted ones is skipped.
-        low, high = np.maximum((rest - 1) // 2, 0), np.maximum(rest // 2, 0)
-        low, high = low + (present & (low >= at)), high + (present & (high >= at))
-        most = len(members) - 1
-        low, high = (np.take_along_axis(ordered, np.minimum(place, most), axis=0) for place in (low, high))
-        result[members] = np.where(rest > 0, 0.5 * (low + high), np.nan)
-    return result

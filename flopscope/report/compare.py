@@ -14,7 +14,7 @@ from flopscope.report import overview
 from flopscope.report.encode import Columns
 from flopscope.report.page import Page
 from flopscope.report.profile import Profile
-from flopscope.views.waterfall import label_of
+from flopscope.support.parts import parts_of
 
 if TYPE_CHECKING:
     from flopscope.results.changes import Change
@@ -95,7 +95,7 @@ def _parts(comparison: Comparison) -> list[dict[str, Any]]:
     """Return the parts of the accounting that one of the runs has, with their times in both."""
     a, b = comparison.parts
     return [
-        {"name": name, "label": label_of(name, any(comparison.on_device)), "a": a[name], "b": b[name]}
+        {"name": name, "label": parts_of(any(comparison.on_device))[name].label, "a": a[name], "b": b[name]}
         for name in PARTS
         if a and b and (a[name] > 0 or b[name] > 0)
     ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from flopscope.answers.launches import skewed_clocks
 from flopscope.report.encode import Columns
+from flopscope.sentences.notes import skewed_clocks
 
 if TYPE_CHECKING:
     from flopscope.report.profile import Profile

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flopscope.answers.line_sections import GROUPS, WAITING, places_of, titles
 from flopscope.answers.lines import Line, place_text
 from flopscope.report.encode import Columns, cut
+from flopscope.sentences.lines import GROUPS, WAITING, places_of, titles
 from flopscope.support.hints import LINES_ALONE
 from flopscope.support.units import percent_text
 

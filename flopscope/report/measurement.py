@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flopscope.hardware.device import find_device
 from flopscope.report.encode import Columns
 from flopscope.report.page import Page
 
@@ -23,12 +22,8 @@ __all__ = ["measurement_page", "sweep_page", "times_page"]
 MOST_SAMPLES = 200_000
 
 
-def measurement_page(measurement: Measurement, title: str | None = None) -> Page:
-    """Return the page of the result of measure()."""
-    device = find_device(measurement.device)
-    known = {"measured": device.measured, "datasheet": device.datasheet_peaks}
-    is_here = device.name == measurement.device_name
-    peaks = {source: one for source, one in known.items() if one is not None and is_here}
+def measurement_page(measurement: Measurement, peaks: Mapping[str, Peaks], title: str | None = None) -> Page:
+    """Return the page of the result of measure(). peaks: those known of its device, by source."""
     page = Page(title or f"measure({measurement.name})", subtitle=_device(measurement), headline=measurement.verdict)
     columns = page.columns
     page.sections["measurement"] = {

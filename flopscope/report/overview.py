@@ -10,73 +10,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flopscope import _core
-from flopscope.answers.accounting import cause_text
 from flopscope.answers.analysis import PARTS
-from flopscope.answers.findings import plural
 from flopscope.report import hardware
 from flopscope.report.encode import Columns
 from flopscope.report.rows import tensor_text, why_unrated
 from flopscope.results.results import cpu_of, head_of
+from flopscope.sentences.accounting import cause_text
 from flopscope.sentences.words import gain_text, shown_as_sentence
 from flopscope.support.device_names import index_of
-from flopscope.support.units import percent_text, short_time_text
+from flopscope.support.parts import parts_of
+from flopscope.support.units import percent_text, plural, short_time_text
 from flopscope.views.entries import usual_order
 from flopscope.views.notes import footnotes
-from flopscope.views.waterfall import label_of
 
 if TYPE_CHECKING:
-    from flopscope.answers.advice import Advice
     from flopscope.report.profile import Profile
     from flopscope.results.table import EventTable
+    from flopscope.sentences.advice import Advice
 
-__all__ = ["PART_TEXTS", "headline_of", "lead_of", "missing", "section", "subtitle_of", "title_of"]
+__all__ = ["headline_of", "lead_of", "missing", "section", "subtitle_of", "title_of"]
 
-PART_TEXTS: Mapping[str, tuple[str, str]] = {  # of each part: what it is in a sentence, and what it means
-    "ideal": ("work at the device's limits", "The least time that the peaks allow for the work that ran."),
-    "compute": (
-        "compute-bound work beyond its limit",
-        "Time beyond the ideal of rows whose FLOPs at the peak rate take longest.",
-    ),
-    "memory": (
-        "memory-bound work beyond its limit",
-        "Time beyond the ideal of rows whose bytes at the peak bandwidth take longest.",
-    ),
-    "latency": (
-        "work that neither FLOPs nor bytes explain",
-        "Time beyond the ideal of rows that neither the FLOPs, nor the bytes, nor the launches explain.",
-    ),
-    "launch": (
-        "work as short as a launch",
-        "Time beyond the ideal of rows whose launches take little longer than an empty kernel.",
-    ),
-    "unmodelled": ("work that no rule models", "Time of work whose FLOPs and bytes, or whose peaks, are unknown."),
-    "communication": ("communication that nothing overlaps", "Collectives during which nothing computed."),
-    "copy": ("copies that nothing overlaps", "Copies and fills during which nothing else ran."),
-    "host": ("idle time because the host came late", "Idle, because the host launched the next work late."),
-    "sync": ("idle time after the host had waited", "Idle, shortly after the host had waited for the device."),
-    "data": ("idle time while data loaded", "Idle, while the program waited for a DataLoader."),
-    "recording": ("what the profiler itself did", "Idle, while the profiler itself worked: its buffers."),
-    "edges": (
-        "time before the first work and after the last",
-        "Before the first work and after the last one: start-up, loading libraries, the end of the program.",
-    ),
-    "other": ("idle time for another reason", "Idle for another or an unknown reason."),
-}
-_ON_CPU = {
-    "ideal": ("work at the CPU's limits", "The least time that the peaks allow for the work that ran."),
-    "launch": ("work as short as a call", "Time beyond the ideal of ops that take little longer than an empty call."),
-    "host": ("time in which no op ran", "Time in which no op ran on the CPU: Python, or code that was not recorded."),
-    "data": ("waiting for data", "No op ran, while the program waited for a DataLoader."),
-    "recording": ("what the profiler itself did", "No op ran, while the profiler itself worked: its buffers."),
-    "other": ("time in which no op ran, for another reason", "No op ran, for another or an unknown reason."),
-}
-_UNRATED = {
-    "unmodelled": (
-        "work without a limit to compare it with, as the peaks are unknown",
-        "Time of work whose least time is unknown, because the peaks are.",
-    )
-}
+_UNRATED = (
+    "work without a limit to compare it with, as the peaks are unknown",
+    "Time of work whose least time is unknown, because the peaks are.",
+)
 
 
 def section(source: Profile, columns: Columns) -> dict[str, Any]:
@@ -113,16 +70,9 @@ def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
     }
     texts = {name: columns.texts(found[name]) for name in TEXTS}
     whole, per = source.means
-    glosses = _core.part_glosses if source.main.analysis.on_device else _core.part_bare_glosses
-    means = dict(zip(PARTS, glosses, strict=True))
     parts = [
-        {
-            "name": name,
-            "label": _label(source, name),
-            "means": means[name],
-            "doc": _doc(source, name),
-        }
-        for name in PARTS
+        {"name": name, "label": row.label, "means": row.gloss, "doc": _doc(source, name)}
+        for name, row in parts_of(source.main.analysis.on_device).items()
     ]
     return {
         "count": len(found["total"]),
@@ -139,10 +89,6 @@ TEXTS = ("device", "step")
 MOST_LARGEST = 5
 
 
-def _label(source: Profile, part: str) -> str:
-    return label_of(part, source.main.analysis.on_device)
-
-
 def _doc(source: Profile, part: str) -> str:
     """Return what a part means, and the causes of its idle time."""
     analysis, text = source.main.analysis, _part_text(source, part)[1]
@@ -150,21 +96,19 @@ def _doc(source: Profile, part: str) -> str:
     return f"{text} Of it: {causes}." if causes else text
 
 
-_UNSHAPED = {
-    "unmodelled": (
-        "work of unknown FLOPs and bytes, as no input shapes were recorded",
-        "Time of work whose FLOPs and bytes are unknown, because the shapes of its inputs are.",
-    )
-}
+_UNSHAPED = (
+    "work of unknown FLOPs and bytes, as no input shapes were recorded",
+    "Time of work whose FLOPs and bytes are unknown, because the shapes of its inputs are.",
+)
 
 
 def _part_text(source: Profile, part: str) -> tuple[str, str]:
-    texts = PART_TEXTS if source.main.analysis.on_device else {**PART_TEXTS, **_ON_CPU}
-    if not source.main.analysis.peaks:
-        texts = {**texts, **_UNRATED}
-    if not source.core.has_shapes and source.main.analysis.has_namespaced_ops:
-        texts = {**texts, **_UNSHAPED}
-    return texts.get(part, (part, ""))
+    if part == "unmodelled" and not source.core.has_shapes and source.main.analysis.has_namespaced_ops:
+        return _UNSHAPED
+    if part == "unmodelled" and not source.main.analysis.peaks:
+        return _UNRATED
+    row = parts_of(source.main.analysis.on_device)[part]
+    return row.noun, row.meaning
 
 
 def _gpus(source: Profile) -> list[dict[str, Any]]:

@@ -16,6 +16,8 @@ from flopscope.report.encode import Columns, cut, json_text
 from flopscope.report.rows import REASONS
 from flopscope.support.files import replacing
 from flopscope.support.package import VERSION
+from flopscope.views.plots import BOUNDS
+from flopscope.views.thumbnail import OUTLINES
 
 __all__ = ["SCRIPTS", "SECTIONS", "Page", "write"]
 
@@ -76,6 +78,7 @@ SCRIPTS = (
 
 STYLES = (
     "style.css",
+    "facts.css",
     "parts.css",
     "overview.css",
     "ops.css",
@@ -108,7 +111,8 @@ class Page:
             "flopscope": VERSION,
             "made": self.made.isoformat(timespec="seconds"),
             "title": cut(self.title),
-            "bounds": _core.bounds(),
+            "bounds": {name: bound.meaning for name, bound in BOUNDS.items()},
+            "outlines": {name: OUTLINES[bound.marker] for name, bound in BOUNDS.items()},
             "reasons": REASONS,
             "categories": [
                 {"name": name, "series": series, "dark": dark} for name, series, dark, _ in _core.categories

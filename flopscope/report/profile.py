@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flopscope.answers.accounting import accounting_columns, joined_columns
-from flopscope.answers.advice import advise
 from flopscope.answers.analysis import analysis_of
 from flopscope.answers.lines import Lines, lines_of
 from flopscope.report import communication, launches, lines, memory, ops, overview, roofline, timeline
@@ -17,15 +16,16 @@ from flopscope.report.encode import Columns
 from flopscope.report.page import Page
 from flopscope.report.rows import encode_table, places_of_largest
 from flopscope.results.results import store_of
+from flopscope.views.advice import advise
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from flopscope._core import Store
-    from flopscope.answers.advice import AdviceTable
     from flopscope.answers.analysis import Analysis
     from flopscope.results.results import Results
     from flopscope.results.table import EventTable
+    from flopscope.views.advice import AdviceTable
 
 __all__ = ["Profile", "profile_page"]
 

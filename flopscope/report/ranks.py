@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from flopscope import _core
 from flopscope.answers.analysis import PARTS
 from flopscope.report.encode import Columns
 from flopscope.report.page import Page
 from flopscope.support.units import plural, short_time_text
-from flopscope.views.waterfall import LOOKS
 
 if TYPE_CHECKING:
     import pandas
@@ -139,7 +139,7 @@ def section(facts: RankFacts, columns: Columns) -> dict[str, Any]:
             for name, values in cells.items()
             if name == "total" or np.isfinite(values).any()
         },
-        "part_labels": {name: LOOKS[name][0] for name in PARTS},
+        "part_labels": {name: row.label for name, row in _core.parts.items()},
         "own": _numbers(facts.rank_rows, _OWN, columns),
         "waits": None if (rows := _by_rank(facts)) is None else _numbers(rows, _WAITS, columns),
         "tables": {name: table for name in _TABLES if (table := _table(facts, name, columns)) is not None},

@@ -18,7 +18,6 @@ from flopscope.report.encode import Columns, since
 from flopscope.results.process import base_time_of
 from flopscope.support.core_values import UNKNOWN_TIME, WORK
 from flopscope.support.kernel_names import short_names
-from flopscope.views.waterfall import label_of
 
 if TYPE_CHECKING:
     from flopscope._core import Store
@@ -75,7 +74,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
 def _idle_labels(on_device: bool) -> list[str]:
     """Return the labels of the causes of idle time. No launch is late in a program on a CPU."""
     labels = dict(zip(_core.idle_causes, _core.idle_labels, strict=True))
-    return list(labels.values() if on_device else (labels | {"host": label_of("host", False)}).values())
+    return list(labels.values() if on_device else (labels | {"host": _core.bare_parts["host"].label}).values())
 
 
 def rows_of(columns: Mapping[str, Any]) -> dict[Identity, int]:

@@ -44,7 +44,7 @@ COLUMNS = (
     Column(
         "bound",
         "",
-        "what bounds the row; " + "; ".join(f"{name}: {meaning}" for name, meaning in _core.bounds().items()),
+        "what bounds the row; " + "; ".join(f"{name}: {bound.meaning}" for name, bound in _core.bounds.items()),
     ),
     *_NUMBERS[_COUNTED:],
     Column("timing_source", "", 'source of the device times: "cupti", "event", "trace", or "cpu" for host times'),

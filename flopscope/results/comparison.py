@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
-from flopscope.hardware.device import STORED
-from flopscope.hardware.peaks import stated_peaks
-from flopscope.results.matching import ComparisonRow, Key, Side, matched, sum_of, total_of
-from flopscope.results.results import Results, usual_peaks_of
-from flopscope.results.table import EventTable
+from flopscope.results.changes import Change, Per, Scale
+from flopscope.results.matching import ComparisonRow, Side
 from flopscope.support import upward
 from flopscope.support.safe import printable, write_csv
 from flopscope.support.suggest import suggesting
@@ -20,12 +17,9 @@ from flopscope.support.suggest import suggesting
 if TYPE_CHECKING:
     import pandas
 
-    from flopscope.answers.analysis import Analysis
-    from flopscope.results.changes import Change, Per, Scale
-    from flopscope.results.replaced import Piece
-    from flopscope.results.verdict import Whole
+    from flopscope.results.results import Results
 
-__all__ = ["Comparison", "ComparisonRow", "Side", "compare"]
+__all__ = ["By", "Comparison", "ComparisonRow", "Side"]
 
 By = Literal["name", "shape"]
 
@@ -74,6 +68,8 @@ class Comparison:
     """The runs, None for tables and DataFrames."""
     peaks: str = "measured"
     """The base of the shares, as in compare()."""
+    total_change: Change = field(kw_only=True)
+    """The total as a change, of a step if ``per`` is "step"."""
 
     @property
     def slowdown_pct(self) -> float:
@@ -97,14 +93,7 @@ class Comparison:
 
         The stated work of a range is the work of its ops, so it counts only if the work of no op is known.
         """
-        return ComparisonRow("total", total_of(self._sides("a")), total_of(self._sides("b")))
-
-    @property
-    def total_change(self) -> Change:
-        """The total as a change, of a step if ``per`` is "step"."""
-        from flopscope.results.changes import Scale, total_of_changes
-
-        return total_of_changes(self.total, self.scale or Scale("run"))
+        return ComparisonRow("total", self.total_change.a, self.total_change.b)
 
     def unmatched(self, which: Literal["a", "b"]) -> list[ComparisonRow]:
         """Return the rows that only one run has."""
@@ -117,13 +106,8 @@ class Comparison:
         for row in self.rows:
             record: dict[str, Any] = {"name": row.name, "input_shapes": row.input_shapes}
             for column in ("key", "count", "time", "flops", "bytes", "pct_roofline"):
-                for which in "ab":
-                    value = getattr(getattr(row, which), column, None)
-                    record[f"{column}_{which}"] = None if isinstance(value, float) and math.isnan(value) else value
-            for column in ("ratio", "ratio_per_call"):
-                value = getattr(row, column)
-                record[column] = None if math.isnan(value) else value
-            records.append(record)
+                record |= {f"{column}_{which}": _known(getattr(getattr(row, which), column, None)) for which in "ab"}
+            records.append({**record, "ratio": _known(row.ratio), "ratio_per_call": _known(row.ratio_per_call)})
         return records
 
     def to_json(self) -> dict[str, Any]:
@@ -132,21 +116,14 @@ class Comparison:
         "per", "time", "unrecorded" and "slowdown_pct" as the attributes; "verdict", the sentences; "changes", a dict
         for each, with its times (µs), calls, cause and why; "rows" as to_dicts().
         """
-        changes = [
-            {
-                **{"name": change.name, "time_a": change.time_a, "time_b": change.time_b},
-                **{"calls_a": change.calls_a, "calls_b": change.calls_b, "cause": change.cause, "why": change.why},
-            }
-            for change in self.changes
-        ]
-        slower = self.slowdown_pct
+        names = ("name", "time_a", "time_b", "calls_a", "calls_b", "cause", "why")
         return {
             "per": self.per,
-            "time": [None if math.isnan(time) else time for time in self.time],
-            "unrecorded": [None if math.isnan(time) else time for time in self.unrecorded],
-            "slowdown_pct": None if math.isnan(slower) else slower,
+            "time": [*map(_known, self.time)],
+            "unrecorded": [*map(_known, self.unrecorded)],
+            "slowdown_pct": _known(self.slowdown_pct),
             "verdict": self.verdict,
-            "changes": changes,
+            "changes": [{name: getattr(change, name) for name in names} for change in self.changes],
             "rows": self.to_dicts(),
         }
 
@@ -196,218 +173,10 @@ class Comparison:
         names = printable(" and ".join(self.names))
         return f"<Comparison of {names}: {len(self)} rows, {alone[0]} only in a, {alone[1]} only in b>"
 
-    def _sides(self, which: str) -> list[Side]:
-        return [side for row in self.rows if (side := getattr(row, which)) is not None]
-
 
 _NUMBERS = ("count", "time", "flops", "bytes", "pct", "ratio")
 
 
-@suggesting
-def compare(
-    a: Results | EventTable | pandas.DataFrame,
-    b: Results | EventTable | pandas.DataFrame,
-    *,
-    by: By | None = None,
-    kind: Literal["op", "kernel"] = "op",
-    names: tuple[str, str] = ("a", "b"),
-    peaks: str | None = None,
-) -> Comparison:
-    """Compare two runs row by row: self times and their ratio, calls, FLOPs, bytes and share of the roofline.
-
-    a, b: a profile, a trace, the key_averages() of one, or a DataFrame of those.
-    by: match rows by "name", or by "shape": by name and input shapes. The default is "shape" if both runs have shapes.
-        Names match without their namespace, so that flopscope::add matches aten::add; ops whose work torch does under
-        another name match that name, such as "matmul" and "mm".
-    kind: "op" for ops and ranges, with the kernels that they launched; "kernel" for the work on devices.
-    names: names of the runs in the table.
-    peaks: base of the shares of profiles and traces, see key_averages(); tables and DataFrames keep their shares. The
-        default is "measured", or "datasheet" if one of the runs is a loaded trace.
-
-    Raises ValueError for by="shape" if a run has no shapes, and for unknown options.
-    """
-    if by not in (None, "name", "shape"):
-        raise ValueError(f'by must be "name", "shape" or None; got {by!r}')
-    if kind not in ("op", "kernel"):
-        raise ValueError(f'kind must be "op" or "kernel"; got {kind!r}')
-    if peaks not in (None, "measured", "datasheet", "none") and stated_peaks(str(peaks)) is None:
-        raise ValueError(f'peaks must be "measured", "datasheet", "none", rates or None; got {peaks!r}')
-    usual = {usual_peaks_of(run) for run in (a, b) if isinstance(run, Results)}
-    source = peaks or next((source for source in ("datasheet", STORED) if source in usual), "measured")
-    runs = [_Run.of(run, name, kind, source) for run, name in zip((a, b), names, strict=True)]
-    for run in runs:
-        if by == "shape" and not run.has_shapes:
-            raise ValueError(
-                f'by="shape": {printable(run.name)} has no input shapes; record them with record_shapes=True and group '
-                'by them, or compare by="name"'
-            )
-    chosen: By = by or ("shape" if all(run.has_shapes for run in runs) else "name")
-    rows = matched(*(run.sides(chosen) for run in runs))
-    rows.sort(key=lambda row: -max((side.time for side in (row.a, row.b) if side is not None), default=0.0))
-    on_device = runs[0].on_device, runs[1].on_device
-    comparison = Comparison(
-        rows,
-        names,
-        chosen,
-        on_device,
-        every_shape=by == "shape",
-        profiles=(runs[0].results, runs[1].results),
-        peaks=source,
-    )
-    return _judged(comparison, runs[0], runs[1], kind)
-
-
-def _judged(comparison: Comparison, a: _Run, b: _Run, kind: str) -> Comparison:
-    """Add what changed and the verdict."""
-    from flopscope.results import changes, verdict
-
-    scale = changes.scale_of(comparison.rows, (a.steps, b.steps))
-    analyses = a.analysis, b.analysis
-    found = _with_replacements(changes.changes_of(comparison.rows, scale), scale, comparison.rows, a, b, kind)
-    wholes = [verdict.whole_of(run, scale.per) if run is not None else None for run in analyses]
-    return replace(
-        comparison,
-        changes=found,
-        per=scale.per,
-        scale=scale,
-        time=(_time(wholes[0]), _time(wholes[1])),
-        parts=({} if wholes[0] is None else wholes[0].parts, {} if wholes[1] is None else wholes[1].parts),
-        unrecorded=verdict.unrecorded(wholes[0], wholes[1]),
-        verdict=verdict.sentences(found, scale, analyses),
-    )
-
-
-def _time(whole: Whole | None) -> float:
-    return math.nan if whole is None else whole.time
-
-
-def _with_replacements(
-    found: list[Change], scale: Scale, rows: list[ComparisonRow], a: _Run, b: _Run, kind: str
-) -> list[Change]:
-    """Join the changes of ops that replaced each other, which only profiles and traces show."""
-    from flopscope.results import changes, replaced, verdict
-
-    if a.analysis is None or b.analysis is None or {"only a", "only b"} - {change.cause for change in found}:
-        return found
-    names = [{side.key: row.name for row in rows if (side := getattr(row, which)) is not None} for which in ("a", "b")]
-    pieces = [
-        [replace(piece, name=keys.get(piece.name, piece.name)) for piece in run.pieces(kind == "kernel")]
-        for run, keys in zip((a, b), names, strict=True)
-    ]
-    launches = verdict.launch_text(a.analysis, b.analysis) if kind == "op" else ""
-    by_name = {change.name: change for change in found}
-    both = {change.name for change in found if change.matched}
-    fewer = {name for name in both if by_name[name].calls_b < by_name[name].calls_a}
-    if launches:
-        alone = [{change.name for change in found if change.cause == cause} for cause in ("only a", "only b")]
-        pairs = [(alone[0], alone[1])]
-    else:
-        pairs = replaced.replacements(pieces[0], pieces[1], both, fewer)
-    joined: set[str] = set()
-    groups = []
-    for old, new in pairs:
-        members = [sorted((by_name[n] for n in side if n in by_name), key=changes.order) for side in (old, new)]
-        if all(members):
-            groups.append(changes.replacement(members[0], members[1], scale, kind, launches))
-            joined |= old | new
-    return sorted([*groups, *(change for change in found if change.name not in joined)], key=changes.order)
-
-
-# The runs -------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Run:
-    """The rows of a run to compare, as dicts of the columns of a table."""
-
-    name: str
-    rows: Sequence[Mapping[str, Any]]
-    on_device: bool
-    has_shapes: bool
-    steps: int
-    """Their number, 0 if the program marked none."""
-    results: Results | None
-    analysis: Analysis | None
-
-    @classmethod
-    def of(cls, run: Any, name: str, kind: str, peaks: str) -> _Run:
-        results = run if isinstance(run, Results) else None
-        analysis = None
-        if results is not None:
-            run = results.key_averages(group_by_input_shape=True, peaks=peaks)
-            from flopscope.answers.analysis import analysis_of
-
-            analysis = analysis_of(results, "comparison", peaks)
-        rows: Sequence[Mapping[str, Any]]
-        if isinstance(run, EventTable):
-            names = ("key", "device_type", "is_user_annotation", "count", "input_shapes", "unit", *_READ)
-            rows = [
-                dict(zip(names, values, strict=True)) for values in zip(*(run.columns[n] for n in names), strict=True)
-            ]
-        elif hasattr(run, "to_dict") and hasattr(run, "columns"):
-            rows = _frame_rows(run, name)
-        else:
-            raise TypeError(f"{name} must be a profile, a trace, its key_averages() or a DataFrame of it, not {run!r}")
-        on_device = any(row["self_device_time_total"] > 0 for row in rows)
-        if kind == "op":
-            chosen = [r for r in rows if r["device_type"] == "cpu"]
-        else:
-            chosen = [r for r in rows if r["device_type"] != "cpu" and not r["is_user_annotation"]]
-        if analysis is not None:
-            steps = len(analysis.steps) if analysis.has_steps else 0
-        else:
-            steps = sum(int(r["count"]) for r in rows if r["key"] == STEPS and r["device_type"] == "cpu")
-        return cls(name, chosen, on_device, any(row["input_shapes"] for row in rows), steps, results, analysis)
-
-    def pieces(self, by_kernel: bool) -> list[Piece]:
-        """Return the device work of one step in the order of its launches."""
-        from flopscope.results.replaced import middle_step, pieces_of
-
-        if self.results is None or self.analysis is None or not self.analysis.steps:
-            return []
-        return pieces_of(Results.events(self.results), self.analysis.steps[middle_step(self.analysis)], by_kernel)
-
-    def sides(self, by: By) -> dict[Key, Side]:
-        """Return a side for each name, or name and shapes; rows with the same key are summed."""
-        groups: dict[Key, list[Side]] = {}
-        for row in self.rows:
-            shapes = [shape for shape in row["input_shapes"] if shape] if by == "shape" else []  # without scalars
-            groups.setdefault((row["key"], str(shapes)), []).append(self._side(row, shapes))
-        return {key: sum_of(key[0], sides) for key, sides in groups.items()}
-
-    def _side(self, row: Mapping[str, Any], shapes: list[Any]) -> Side:
-        time = row["self_device_time_total" if self.on_device else "self_cpu_time_total"]
-        flops, moved, share = (_number(row[name]) for name in ("flops", "bytes_total_moved", "pct_roofline"))
-        rated = _number(row["roofline_time"]) + _number(row["headroom"])
-        return Side(
-            row["key"],
-            int(row["count"]),
-            _number(time),
-            flops,
-            moved,
-            share,
-            shapes,
-            rated,
-            bool(row["is_user_annotation"]),
-            row["unit"] if isinstance(row["unit"], str) else None,
-        )
-
-
-STEPS = "ProfilerStep*"
-_READ = (
-    *("self_cpu_time_total", "self_device_time_total", "flops", "bytes_total_moved"),
-    *("pct_roofline", "roofline_time", "headroom"),
-)
-
-
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
-
-
-def _frame_rows(frame: Any, name: str) -> list[Mapping[str, Any]]:
-    missing = {"key", "count", *_READ} - set(frame.columns)
-    if missing:
-        what = printable(name)
-        raise ValueError(f"{what} is not a DataFrame of key_averages(): it has no columns {', '.join(sorted(missing))}")
-    usual = {"device_type": "cpu", "is_user_annotation": False, "input_shapes": [], "unit": None}
-    return [{**usual, **row} for row in frame.to_dict("records")]
+def _known(value: Any) -> Any:
+    """Return a value as JSON can hold it: None for NaN."""
+    return None if isinstance(value, float) and math.isnan(value) else value

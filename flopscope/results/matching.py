@@ -9,7 +9,7 @@ from typing import Any
 
 from flopscope.results.categories import known_sum, only_ranges_have_work, share_of_all
 
-__all__ = ["ComparisonRow", "Key", "Side", "bare", "matched", "ratio_of", "sum_of", "total_of"]
+__all__ = ["ComparisonRow", "Key", "Side", "bare", "matched", "ratio_of", "sum_of", "total_of", "unlike"]
 
 Key = tuple[str, str]  # name with namespace, shapes
 
@@ -74,10 +74,21 @@ class ComparisonRow:
         return ratio_of(self.a.time / self.a.count, self.b.time / self.b.count)
 
     @property
+    def differs(self) -> bool:
+        """Whether only one run has the row, or with other shapes."""
+        return not (self.a and self.b) or unlike(self.a.input_shapes, self.b.input_shapes)
+
+    @property
     def input_shapes(self) -> list[Any]:
         """The input shapes of both runs; [] if rows are matched by name."""
         side = self.a or self.b
         return side.input_shapes if side else []
+
+
+def unlike(a: list[Any], b: list[Any]) -> bool:
+    """Whether shapes differ, except that one call may list its output last, as ``mm.out`` does."""
+    common = min(len(a), len(b))
+    return a[:common] != b[:common] or (not common and a != b)
 
 
 def sum_of(name: str, sides: Iterable[Side]) -> Side:

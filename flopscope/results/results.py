@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     import pandas
 
     from flopscope._core import Store
-    from flopscope.answers.advice import AdviceTable
     from flopscope.hardware.energy import Energy
     from flopscope.hardware.peaks import Peaks
     from flopscope.results.events import EventList
+    from flopscope.views.advice import AdviceTable
     from flopscope.views.summary import Summary
 
 __all__ = ["Results", "cpu_of", "grouped", "head_of", "kept", "program_of", "store_of", "usual_peaks_of"]

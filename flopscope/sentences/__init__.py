@@ -1,6 +1,5 @@
-"""Sentences: each is the text of a record of facts, and is made from these alone.
+"""Sentences: each is made from a record of facts of flopscope.answers, and from nothing else.
 
-A rule of the advice checks its premises in what was recorded, collects the facts in a record of this package, and
-claims time. The record is a NamedTuple with an ``action``, the headline, and a ``reason``. Both are made from its
-fields alone, so a sentence cannot say more than its facts.
+A rule of the advice checks its premises in what was recorded, and collects the facts. The sentence is found by their
+type (advice.py) and cannot say more than they do. Notes, verdicts and the texts of tables stand here as well.
 """

@@ -1,77 +1,39 @@
-"""Collectives of one rank: the facts of a finding. Times are in µs, sizes in bytes."""
+"""Sentences about the collectives of one rank."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from flopscope.answers import facts
+from flopscope.sentences.words import Said
 from flopscope.support.units import bytes_text, plural, short_time_text
-
-__all__ = ["SMALL_MESSAGE", "ExposedTransfers", "WaitsForRanks"]
-
-SMALL_MESSAGE = 1 << 20
-"""Bytes: smaller messages are limited by the latency of the link (NCCL tests)."""
-
 
 OF_GRADIENTS = ("allreduce", "reducescatter")
 """Kinds of collectives that sum gradients over ranks."""
 
 
-class WaitsForRanks(NamedTuple):
-    """Time of collectives beyond what their bytes need."""
-
-    waited: float
-    per: str
-    calls: int
-    """Calls that waited, in all steps."""
-    collectives: int
-    steps: int
-
-    @property
-    def action(self) -> str:
-        return "Find out for which rank this one waits"
-
-    @property
-    def reason(self) -> str:
-        where = f"in {self.steps} steps" if self.steps > 1 else self.per
-        excess = f"{short_time_text(self.waited)} {self.per}" if self.steps > 1 else short_time_text(self.waited)
-        return (
-            f"{self.calls} of {plural(self.collectives, 'collective')} "
-            f"{where} took more than twice the time that so many bytes need at the best rate of the "
-            f"profile, {excess} in excess. One rank alone does not show who is late: look at all "
-            "ranks (flopscope ranks), and balance their data and work."
-        )
+def waits_for_ranks(of: facts.WaitsForRanks) -> Said:
+    where, excess = of.per, short_time_text(of.waited)
+    if of.steps > 1:
+        where, excess = f"in {of.steps} steps", f"{excess} {of.per}"
+    return Said(
+        "Find out for which rank this one waits",
+        f"{of.calls} of {plural(of.collectives, 'collective')} {where} took more than twice the time that so many "
+        f"bytes need at the best rate of the profile, {excess} in excess. One rank alone does not show who is late: "
+        "look at all ranks (flopscope ranks), and balance their data and work.",
+    )
 
 
-class ExposedTransfers(NamedTuple):
-    """Time that the bytes of collectives need while nothing computes."""
-
-    exposed: float
-    per: str
-    kind: str
-    """The kind of collective with the most of that time."""
-    message: float
-    """Median size of those."""
-    backward: bool
-    """Whether the profile has a backward pass."""
-    buckets: bool
-    """Whether DistributedDataParallel is in use."""
-
-    @property
-    def action(self) -> str:
-        return "Hide the collectives behind computation"
-
-    @property
-    def reason(self) -> str:
-        sums = self.kind.replace("_", "").lower() in OF_GRADIENTS
-        if self.message < SMALL_MESSAGE:
-            tip = f"gather small messages ({bytes_text(self.message)} at the median) into larger ones"
-        elif sums and self.buckets:
-            tip = "send less (a communication hook that compresses gradients), or accumulate gradients over batches"
-        elif sums and self.backward:
-            tip = "overlap them with the backward pass (DistributedDataParallel, FSDP prefetching)"
-        else:
-            tip = "start them before other computation, and wait where the result is needed (async_op=True)"
-        return (
-            f"{short_time_text(self.exposed)} {self.per} of transfers, most of them "
-            f"{self.kind}, overlap with no computation; {tip}."
-        )
+def exposed_transfers(of: facts.ExposedTransfers) -> Said:
+    sums = of.kind.replace("_", "").lower() in OF_GRADIENTS
+    if of.message < facts.SMALL_MESSAGE:
+        tip = f"gather small messages ({bytes_text(of.message)} at the median) into larger ones"
+    elif sums and of.buckets:
+        tip = "send less (a communication hook that compresses gradients), or accumulate gradients over batches"
+    elif sums and of.backward:
+        tip = "overlap them with the backward pass (DistributedDataParallel, FSDP prefetching)"
+    else:
+        tip = "start them before other computation, and wait where the result is needed (async_op=True)"
+    return Said(
+        "Hide the collectives behind computation",
+        f"{short_time_text(of.exposed)} {of.per} of transfers, most of them {of.kind}, overlap with no computation; "
+        f"{tip}.",
+    )

@@ -1,33 +1,28 @@
-"""Words that sentences share: lists, and what ops cost."""
+"""Words that sentences share: lists, verbs, and what ops cost."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple
 
-from flopscope.support.units import percent_text, short_time_text
+from flopscope.support.units import percent_text, plural, short_time_text
 
-__all__ = ["OP_WIDTH", "cost_text", "cut", "gain_text", "listed", "sentence", "shown_as_sentence"]
+__all__ = ["OP_WIDTH", "Said", "cost_text", "cut", "form", "gain_text", "listed", "more_ops", "shown_as_sentence"]
 
 PLAIN_WORD = re.compile(r"[a-z]+(?=[ ,']|$)")
 OP_WIDTH = 32
 """Longest name of an op in an action."""
 
 
-class Facts(Protocol):
-    """Facts of a finding. Its sentence is made from them alone: what to do, in a few words, and why."""
+class Said(NamedTuple):
+    """The sentence of a finding."""
 
-    @property
-    def action(self) -> str: ...
-    @property
-    def reason(self) -> str: ...
-
-
-def sentence(facts: Facts) -> str:
-    """Return the whole sentence of facts, what to do, a colon, and why."""
-    return f"{facts.action}: {facts.reason}"
+    action: str
+    """What to do, in a few words."""
+    reason: str
+    """Why, and how; what follows the action and a colon."""
 
 
 def shown_as_sentence(text: str) -> str:
@@ -51,6 +46,16 @@ def gain_text(rule: str, percent: float) -> str:
 def listed(names: Sequence[str]) -> str:
     """Return names as a list: "a", "a and b", "a, b and c"."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def more_ops(count: int) -> str:
+    """Return the sentence about the ops beside the one that is named; "" without any."""
+    return f" The same holds for {plural(count, 'more op')}." if count > 0 else ""
+
+
+def form(count: float, singular: str, several: str) -> str:
+    """Return the form of a word, or of several, for so many things: form(2, "comes", "come") is "come"."""
+    return singular if count == 1 else several
 
 
 def cut(name: str, width: int = 60) -> str:

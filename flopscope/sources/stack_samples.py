@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["StackSamples"]
 
+LAUNCHERS = ("program", "run")
+"""Modules of the command line whose frames, and the callers of these, do not belong to the program."""
+
 
 def _libraries() -> tuple[str, ...]:
     """Return the folders of Python's library and of installed packages, each with a trailing separator."""
@@ -76,8 +79,8 @@ class StackSamples:
             shutil.rmtree(self._folder, ignore_errors=True)  # those that still run see it, and stop to sample
             self._folder = ""
         own, folders = source_folders()
-        launchers = (f"{own}cli{os.sep}",)  # what ran before `flopscope run` called the program does not belong to it
-        self._sampler.pour(store, launchers, (own,), self._libraries, tuple(folders))
+        launchers = [f"{own}cli{os.sep}{name}.py" for name in LAUNCHERS]
+        self._sampler.pour(store, tuple(launchers), (own,), self._libraries, tuple(folders))
 
     # Forks: no thread of ours does anything at one, so that the child finds every lock open.
 

@@ -235,9 +235,9 @@ def _tensor(entry: Any, dtype: Any) -> tuple[list[int], str]:
     """Return the dims and the type of a tensor, or of its shape."""
     name = _dtype(getattr(entry, "dtype", dtype))
     dims = _dims(getattr(entry, "shape", entry))
-    if name not in _core.torch_dtypes:
-        raise ValueError(f"dtype must be one of {', '.join(_core.torch_dtypes)}, not {shown(name)}")
-    return dims, _core.torch_dtypes[name]
+    if name not in _core.dtypes:
+        raise ValueError(f"dtype must be one of {', '.join(_core.dtypes)}, not {shown(name)}")
+    return dims, _core.dtypes[name].kineto
 
 
 def _dims(shape: Any) -> list[int]:

@@ -370,7 +370,7 @@ def _default_sizes(subject: _Subject, dtypes: Sequence[str]) -> list[Size]:
 
 def _item_bytes(dtype: str) -> int:
     """Return the bytes per element of a dtype; 8 for one that only make() knows."""
-    return _core.torch_dtype_sizes.get(dtype, (8, ""))[0]
+    return _core.dtypes[dtype].bytes if dtype in _core.dtypes else 8
 
 
 def cache_sizes(device: Device) -> dict[str, float]:

@@ -41,9 +41,6 @@ WHOLE_WIDTH = 10**6
 
 EXPLAINED = ("launch", "latency", "inefficient")
 """Bounds whose names do not say what they are."""
-STYLES = dict.fromkeys(("memory", "cache"), "blue") | dict.fromkeys(("launch", "latency"), "magenta")
-STYLES |= {"compute": "cyan", "inefficient": "yellow"}
-"""Colours of bounds, as rich names them."""
 SHARE_STYLES = ((75.0, "green"), (40.0, "yellow"), (0.0, "red"))
 """Colours of shares of the roofline, from a share in percent on."""
 
@@ -249,7 +246,7 @@ def _line(cells: Iterable[str], columns: Sequence[FittedColumn]) -> str:
 
 def _style(column: FittedColumn, entry: Entry) -> str | None:
     if column.column.attribute == "bound":
-        return STYLES.get(entry.row.bound)
+        return _core.bounds[entry.row.bound].terminal or None
     if column.column.attribute == "pct_roofline":
         return next((style for least, style in SHARE_STYLES if entry.row.pct_roofline >= least), None)
     return None
@@ -353,7 +350,7 @@ def notes_of(
         yield " ".join(note.split()).replace("% Roofline:", "% roof:")
     for bound in EXPLAINED:
         if bound in words:
-            yield f"{bound}: {_core.bounds()[bound]}."
+            yield f"{bound}: {_core.bounds[bound].meaning}."
     coverage = table.coverage()
     if coverage.get("estimated"):
         return

@@ -54,7 +54,7 @@ def _cell(column: FittedColumn, i: int, entry: Entry, table: EventTable) -> str:
     if column.is_text:
         style = f' class="name" title="{markup(column.fit.cell(entry.row, table))}"'
     elif column.column.attribute == "bound":
-        style = f' title="{markup(_core.bounds()[entry.row.bound])}"'
+        style = f' title="{markup(_core.bounds[entry.row.bound].meaning)}"'
     elif column.fit.share is not None and shown not in NOTHING:
         share = min(max(100 * column.fit.share(entry.row, table), 0.0), 100.0)
         style = f' style="{BAR.format(share)}"' if share == share else ""

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flopscope import _core
+from flopscope.support.parts import parts_of
 from flopscope.support.safe import markup
 from flopscope.support.units import percent_text, short_time_text
 from flopscope.views.html import PIXELS, STYLE
 from flopscope.views.labels import shorten
-from flopscope.views.waterfall import LOOKS, PAPER, label_of
+from flopscope.views.waterfall import PAPER, look_of
 
 __all__ = ["Overview", "bar_html", "failure_html", "measurement_html", "overview_html"]
 
@@ -93,7 +94,7 @@ def failure_html(what: str, problem: BaseException) -> str:
 
 
 def _background(part: str) -> str:
-    _, colour, hatch = LOOKS[part]
+    _, colour, hatch = look_of(part, True)
     if not hatch:
         return colour
     return _HATCHES[hatch] + ("" if colour == PAPER else f", {colour}")
@@ -101,23 +102,23 @@ def _background(part: str) -> str:
 
 def bar_html(parts: Mapping[str, float], on_device: bool = True) -> str:
     """Return the accounting: a bar of segments, and a legend with times, shares and what the parts are."""
-    known = {part: us for part, us in parts.items() if us > 0 and part in LOOKS}
+    known = {part: us for part, us in parts.items() if us > 0 and part in _core.parts}
     total = sum(known.values())
     if not total > 0:
         return ""
     order = ["ideal", *(part for part in sorted(known, key=lambda part: -known[part]) if part != "ideal")]
     segments, entries, rest = [], [], 0.0
-    glosses = dict(zip(_core.parts, _core.part_glosses if on_device else _core.part_bare_glosses, strict=True))
+    rows = parts_of(on_device)
     for part in order:
         us = known.get(part, 0.0)
         if us < LEAST_SHARE * total:
             rest += us
             continue
-        text = f"{label_of(part, on_device)} {short_time_text(us)} {percent_text(100 * us / total)}"
+        text = f"{rows[part].label} {short_time_text(us)} {percent_text(100 * us / total)}"
         style = f"background: {_background(part)}"
         width = 100 * us / total
         segments.append(f'<span style="width: {width:.2f}%; {style}" title="{markup(text)}"></span>')
-        gloss = f' <small class="quiet">{markup(glosses[part])}</small>'
+        gloss = f' <small class="quiet">{markup(rows[part].gloss)}</small>'
         entries.append(f'<span><i style="{style}"></i>{markup(text)}{gloss}</span>')
     if rest > 0:
         entries.append(f"<span>others {short_time_text(rest)}</span>")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
+from flopscope import _core
 from flopscope.support import units
 from flopscope.views.labels import Box, Room, arrange, boxes_of, set_title, shorten, without_tex
 
@@ -20,15 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BOUNDS", "level_label", "levels_of", "matplotlib_axes", "plot_sweep", "require_matplotlib"]
 
-BOUNDS = {  # colour and marker
-    "launch": ("#CC79A7", "^"),
-    "cache": ("#009E73", "D"),
-    "memory": ("#0072B2", "o"),
-    "compute": ("#D55E00", "s"),
-    "inefficient": ("#8C510A", "<"),
-    "latency": ("#E69F00", "v"),
-    "unknown": ("#808080", "X"),
-}
+BOUNDS: Mapping[str, _core.Bound] = {name: _core.bounds[name] for name in sorted(_core.bounds, key="unknown".__eq__)}
+"""In the order of legends: the unknown bound is last."""
 LINES: tuple[Any, ...] = ("-", "--", ":", "-.")  # of dtypes
 PEAK_LINES: dict[str, tuple[str, Any]] = {"measured": ("#000000", "-"), "datasheet": ("#707070", (0, (5, 3)))}
 GREY = "#505050"
@@ -183,11 +177,11 @@ def _draw_lines(axes: Any, sweep: Sweep, value: str, scale: float) -> None:
     for number, (dtype, points) in enumerate(_by_dtype(sweep)):
         x, y = [xs[id(p)] for p in points], [scale * getattr(p.measurement, value) for p in points]
         axes.plot(x, y, LINES[number % len(LINES)], color=GREY, linewidth=1.3, label=dtype, zorder=2)
-        for bound, (colour, marker) in BOUNDS.items():
+        for bound, look in BOUNDS.items():
             at = [i for i, p in enumerate(points) if p.measurement and p.measurement.bound == bound]
             if at:
                 axes.scatter(
-                    [x[i] for i in at], [y[i] for i in at], s=POINT_AREA, color=colour, marker=marker, zorder=3
+                    [x[i] for i in at], [y[i] for i in at], s=POINT_AREA, color=look.light, marker=look.marker, zorder=3
                 )
     if all(math.isnan(getattr(m, value)) for m in sweep):
         hint = "unknown: pass flops=… and bytes=… to sweep()"
@@ -332,10 +326,10 @@ def _shade(axes: Any, sweep: Sweep) -> list[Box]:
         begin, end = edges[places[0]], edges[places[-1] + 1]
         if bound in ("", "unknown"):
             continue
-        axes.axvspan(begin, end, color=BOUNDS[bound][0], alpha=SHADE, linewidth=0, zorder=0)
+        axes.axvspan(begin, end, color=BOUNDS[bound].light, alpha=SHADE, linewidth=0, zorder=0)
         text = axes.annotate(bound, (math.sqrt(begin * end), 1), xycoords=("data", "axes fraction"), xytext=(0, -3),
                              textcoords="offset points", ha="center", va="top", fontsize=SMALL, gid="bound",
-                             color=BOUNDS[bound][0], in_layout=False, **PLAIN)  # fmt: skip
+                             color=BOUNDS[bound].light, in_layout=False, **PLAIN)  # fmt: skip
         edges_of = axes.transData.transform([(begin, 1), (end, 1)])[:, 0]
         if text.get_window_extent().width > edges_of[1] - edges_of[0]:
             text.remove()
@@ -400,8 +394,8 @@ def _legend(axes: Any, sweep: Sweep, room: Room) -> None:
         for number, (dtype, _) in enumerate(_by_dtype(sweep))
     ]
     handles += [
-        Line2D([], [], color=colour, marker=marker, linestyle="", label=bound_label(bound))
-        for bound, (colour, marker) in BOUNDS.items()
+        Line2D([], [], color=look.light, marker=look.marker, linestyle="", label=bound_label(bound))
+        for bound, look in BOUNDS.items()
         if bound in present
     ]
     columns = min(len(handles), 3)

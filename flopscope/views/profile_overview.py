@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.accounting import accounting_columns
-from flopscope.answers.advice import advise
 from flopscope.answers.analysis import PARTS, Analysis, analysis_of
 from flopscope.hardware.device import STORED
 from flopscope.results.results import program_of
 from flopscope.support.units import MISSING, bound_text, percent_text, prefixed_text, roofline_text, short_time_text
+from flopscope.views.advice import advise
 from flopscope.views.overview import Overview, failure_html, overview_html
 from flopscope.views.thumbnail import Mark, roofline_svg
 

@@ -6,21 +6,23 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from flopscope.answers.accounting import accounting_columns, accounting_lines, cause_text
-from flopscope.answers.advice import AdviceTable, advise, without_peaks
+from flopscope.answers.accounting import accounting_columns
 from flopscope.answers.analysis import PARTS, Analysis, analysis_of
 from flopscope.answers.collective_kinds import kinds_of
 from flopscope.answers.counted import Counted, used
-from flopscope.answers.launches import skewed_clocks
-from flopscope.answers.line_sections import host_lines, waiting_lines
 from flopscope.answers.lines import lines_of
 from flopscope.answers.step_kinds import first_apart
 from flopscope.results.frames import GPU_COLUMNS, Columns, device_of, microseconds, of_gpus, records
 from flopscope.results.results import cpu_of, store_of
+from flopscope.sentences.accounting import CAUSED, accounting_bars, accounting_head, cause_text
+from flopscope.sentences.counters import counter_rows
+from flopscope.sentences.lines import host_lines, waiting_lines
+from flopscope.sentences.notes import skewed_clocks, without_peaks
 from flopscope.support.columns import Rows
 from flopscope.support.hints import LINES_ALONE
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text, number_text, percent_text, short_time_text, tenths_text
+from flopscope.views.advice import AdviceTable, advise
 from flopscope.views.summary import Bars, Summary
 
 if TYPE_CHECKING:
@@ -73,18 +75,17 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
         return Summary(alone if sampled.lines else [*rest, *said], facts)
     steps = len(analysis.alike) if analysis.has_steps else 0
     hfu = counted.hfu(every)
-    columns = accounting_columns(analysis, alike=True)
-    causes = {part: analysis.causes_of(part) for part in ("host", "other")}
-    lines = accounting_lines(columns, steps, analysis.recording, hfu, causes, analysis.apart, analysis.on_device)
-    head = lines[: lines.index("")] if "" in lines else lines
-    per = {name: columns[name][-1] / max(steps, 1) for name in ("total", *PARTS)} if lines else {}
-    said = [f"{part}: {text}" for part in causes if lines and (text := cause_text(causes[part], per["total"]))]
-    bars = Bars([line.removeprefix("  ") for line in lines[len(head) + 1 :]], per, said, analysis.on_device)
-    where = [*waiting_lines(sampled, columns["total"][-1], steps, analysis.on_device), *host_lines(sampled)]
+    whole = {name: values[-1] for name, values in accounting_columns(analysis, alike=True).items()}
+    per = {name: whole[name] / max(steps, 1) for name in ("total", *PARTS)}
+    causes = {part: cause_text(analysis.causes_of(part), per["total"]) for part in CAUSED}
+    said = [f"{part}: {text}" for part, text in causes.items() if text]
+    bars = Bars(list(accounting_bars(analysis, whole)), per, said, analysis.on_device)
+    where = [*waiting_lines(sampled, whole["total"], steps, analysis.on_device), *host_lines(sampled)]
     first = [*busy, *without_peaks(analysis)]  # before all else, as the rest depends on it
-    if lines and columns["unmodelled"][-1] > MOSTLY * columns["total"][-1]:
+    if whole["unmodelled"] > MOSTLY * whole["total"]:
         first = [note for note in advice.notes if note == hints.advice] + first
     advice = AdviceTable(list(advice), analysis.has_steps, [note for note in advice.notes if note not in first])
+    head = accounting_head(analysis, whole, hfu)
     return Summary([*map(printable, first), *head, "", bars, "", "Advice", advice, "", *where, *rest], facts)
 
 
@@ -122,7 +123,7 @@ def _gpu_section(core: Store, gpu: Columns, whole: str) -> list[str | Rows]:
 
 
 def _counter_section(counted: Counted) -> list[str | Rows]:
-    rows = counted.section()
+    rows = counter_rows(counted)
     if not rows:
         return []
     return [

@@ -11,7 +11,7 @@ from flopscope.support.safe import markup
 from flopscope.views.labels import shorten
 from flopscope.views.plots import BOUNDS, bound_label
 
-__all__ = ["Mark", "roofline_svg", "strip_svg"]
+__all__ = ["OUTLINES", "Mark", "roofline_svg", "strip_svg"]
 
 MOST_MARKS = 60
 LONGEST = 60  # characters of a name in a tooltip
@@ -21,6 +21,20 @@ MOST_SAMPLES = 300
 FAR = 4.0
 LABEL_EM = 5.4  # px: the width of a character of a level's name
 FONT = 'font-size="10" fill="currentColor"'
+
+OUTLINES: Mapping[str, Sequence[tuple[float, float]]] = {
+    "o": (),
+    "s": ((-0.886, -0.886), (0.886, -0.886), (0.886, 0.886), (-0.886, 0.886)),
+    "D": ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
+    "^": ((0, -1.3), (1.43, 0.975), (-1.43, 0.975)),
+    "v": ((0, 1.3), (1.43, -0.975), (-1.43, -0.975)),
+    "<": ((-1.3, 0), (0.975, 1.43), (0.975, -1.43)),
+    "X": (
+        *((0.6, -1.24), (1.24, -0.6), (0.64, 0), (1.24, 0.6), (0.6, 1.24), (0, 0.64)),
+        *((-0.6, 1.24), (-1.24, 0.6), (-0.64, 0), (-1.24, -0.6), (-0.6, -1.24), (0, -0.64)),
+    ),
+}
+"""The corners of markers of radius 1, all of about the area of the circle, which has none."""
 
 
 @dataclass(frozen=True)
@@ -187,21 +201,17 @@ def _mark(frame: _Frame, mark: Mark, longest: float) -> str:
     """Return a mark: its shape and colour show the bound."""
     r = _radius(mark, longest)
     x, y = frame.x(mark.intensity), frame.y(mark.tera)
-    colour, shape = BOUNDS.get(mark.bound, BOUNDS["unknown"])
-    look = f'fill="{colour}" fill-opacity="0.9" stroke="Canvas" stroke-width="0.6"'
+    bound = BOUNDS.get(mark.bound, BOUNDS["unknown"])
+    look = f'fill="{bound.light}" fill-opacity="0.9" stroke="Canvas" stroke-width="0.6"'
     title = (
         f"<title>{markup(shorten(mark.name, LONGEST))}: {units.short_time_text(mark.us)}, "
         f"{units.flop_rate_text(mark.tera)}, {markup(bound_label(mark.bound))}</title>"
     )
-    if shape == "o":
+    outline = OUTLINES[bound.marker]
+    if not outline:
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}" {look}>{title}</circle>'
-    path = {
-        "s": f"M{x - r:.1f} {y - r:.1f}h{2 * r:.1f}v{2 * r:.1f}h{-2 * r:.1f}z",
-        "D": f"M{x:.1f} {y - r:.1f}l{r:.1f} {r:.1f}l{-r:.1f} {r:.1f}l{-r:.1f} {-r:.1f}z",
-        "^": f"M{x:.1f} {y - r:.1f}l{r:.1f} {2 * r:.1f}h{-2 * r:.1f}z",
-        "v": f"M{x:.1f} {y + r:.1f}l{r:.1f} {-2 * r:.1f}h{-2 * r:.1f}z",
-    }.get(shape, f"M{x - r:.1f} {y - r:.1f}h{2 * r:.1f}v{2 * r:.1f}h{-2 * r:.1f}z")
-    return f'<path d="{path}" {look}>{title}</path>'
+    path = "L".join(f"{x + r * a:.1f} {y + r * b:.1f}" for a, b in outline)
+    return f'<path d="M{path}Z" {look}>{title}</path>'
 
 
 def strip_svg(samples: Sequence[float], median: float, *, width: int = 460, height: int = 46) -> str:
@@ -244,5 +254,5 @@ def strip_svg(samples: Sequence[float], median: float, *, width: int = 460, heig
         'xmlns="http://www.w3.org/2000/svg" role="img" font-family="sans-serif"><title>Samples</title>'
         f'<path d="M{left} 24H{right}" stroke="currentColor" stroke-opacity="0.4"/>'
         f'<path d="{ticks}" stroke="currentColor" stroke-opacity="0.4"/>'
-        f'<path d="M{middle:.1f} 1v26" stroke="{BOUNDS["compute"][0]}" stroke-width="2"/>{labels}</svg>'
+        f'<path d="M{middle:.1f} 1v26" stroke="{BOUNDS["compute"].light}" stroke-width="2"/>{labels}</svg>'
     )

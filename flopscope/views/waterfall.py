@@ -5,56 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from flopscope import _core
 from flopscope.answers.accounting import accounting_columns
 from flopscope.answers.analysis import analysis_of
 from flopscope.results.results import program_of
+from flopscope.support.parts import parts_of
 from flopscope.support.safe import printable
 from flopscope.support.units import TIME_UNITS, percent_text, short_time_text
 from flopscope.views.labels import arrange, message, set_title, shorten, without_tex
-from flopscope.views.plots import BOUNDS, GREY, PLAIN, SMALL, matplotlib_axes, require_matplotlib
+from flopscope.views.plots import GREY, PLAIN, SMALL, matplotlib_axes, require_matplotlib
 
 if TYPE_CHECKING:
     from flopscope.results.results import Results
 
-__all__ = ["LOOKS", "label_of", "plot_accounting", "plot_waterfall"]
+__all__ = ["PAPER", "look_of", "plot_accounting", "plot_waterfall"]
 
 PAPER = "#f4f4f4"
-YELLOW = "#F0E442"
-LOOKS: Mapping[str, tuple[str, str, str]] = {  # of each part: label, colour, hatch
-    "compute": ("compute, beyond ideal", BOUNDS["compute"][0], ""),
-    "memory": ("memory, beyond ideal", BOUNDS["memory"][0], ""),
-    "latency": ("latency, beyond ideal", BOUNDS["latency"][0], ""),
-    "launch": ("launch, beyond ideal", BOUNDS["launch"][0], ""),
-    "unmodelled": ("unmodelled", BOUNDS["unknown"][0], ""),
-    "communication": ("communication", YELLOW, ""),
-    "copy": ("copies", YELLOW, "////"),
-    "host": ("idle: host late", PAPER, "////"),
-    "sync": ("idle: after a wait", PAPER, "\\\\\\\\"),
-    "data": ("idle: data loading", PAPER, "...."),
-    "recording": ("idle: the profiler works", PAPER, "++++"),
-    "edges": ("idle: before and after all work", PAPER, ""),
-    "other": ("idle: other", PAPER, "xxxx"),
-    "ideal": ("ideal", "#56B4E9", ""),
-}
-ON_CPU = {
-    "launch": "short calls, beyond ideal",
-    "host": "no op ran",
-    "data": "no op ran: data loading",
-    "recording": "no op ran: the profiler works",
-    "edges": "before and after all ops",
-    "other": "no op ran: other",
-}
-"""The labels that differ for a program on a CPU, where nothing is launched and no device waits for a host."""
 TOTAL = ("total", "#c4c4c4", "")
 ROW_HEIGHT = 0.34  # inches
 LABEL_GAP = 5  # points between a bar and its label
 LEAST_BARS = 0.3  # share of the axes' width that is left to the bars, whatever the labels need
 
 
-def label_of(part: str, on_device: bool) -> str:
-    """Return the label of a part of the accounting of a device, or of a program on a CPU."""
-    label = LOOKS[part][0] if part in LOOKS else part
-    return label if on_device else ON_CPU.get(part, label)
+Look = tuple[str, str, str]
+"""Label, colour and hatch of a bar."""
+
+
+def look_of(part: str, on_device: bool) -> Look:
+    """Return the look of a part of the accounting: causes of idleness have no colour, only a hatch."""
+    row = parts_of(on_device)[part]
+    return row.label, PAPER if part in _core.idle_parts else row.light, 4 * row.hatch
 
 
 def plot_accounting(results: Results, ax: Any, peaks: str | None) -> Any:
@@ -97,15 +77,15 @@ def plot_waterfall(
         return ax
     whole = {name: values[-1] for name, values in columns.items()}
     per = max(steps, 1)
-    lost = sorted((name for name in LOOKS if name != "ideal" and whole[name] > 0), key=lambda name: -whole[name])
+    looks = {name: look_of(name, whole["device"] != "cpu") for name in _core.parts}
+    ideal = looks.pop("ideal")
+    lost = sorted((name for name in looks if whole[name] > 0), key=lambda name: -whole[name])
     rows = [(TOTAL, 0.0, whole["total"] / per)]
     end = whole["total"]
     for name in lost:
-        rows.append(
-            ((label_of(name, whole["device"] != "cpu"), *LOOKS[name][1:]), (end - whole[name]) / per, whole[name] / per)
-        )
+        rows.append((looks[name], (end - whole[name]) / per, whole[name] / per))
         end -= whole[name]
-    rows.append((LOOKS["ideal"], 0.0, whole["ideal"] / per))
+    rows.append((ideal, 0.0, whole["ideal"] / per))
     if ax is None:
         ax = matplotlib_axes(figsize=(8, 1.2 + ROW_HEIGHT * len(rows)))
     labels = _draw_rows(ax, rows)
@@ -115,7 +95,7 @@ def plot_waterfall(
     return ax
 
 
-def _make_room(ax: Any, rows: Sequence[tuple[tuple[str, str, str], float, float]], labels: Sequence[Any]) -> None:
+def _make_room(ax: Any, rows: Sequence[tuple[Look, float, float]], labels: Sequence[Any]) -> None:
     """Extend the x axis so that every label ends within it, and shrink the text to the height of a row."""
     inside, pixels = ax.get_window_extent(), ax.figure.dpi / 72
     height = 0.9 * inside.height / pixels / len(rows)
@@ -129,7 +109,7 @@ def _make_room(ax: Any, rows: Sequence[tuple[tuple[str, str, str], float, float]
     ax.set_xlim(0, right * total)
 
 
-def _draw_rows(ax: Any, rows: Sequence[tuple[tuple[str, str, str], float, float]]) -> list[Any]:
+def _draw_rows(ax: Any, rows: Sequence[tuple[Look, float, float]]) -> list[Any]:
     """Draw the bars, and return their labels."""
     labels = []
     total = rows[0][2]

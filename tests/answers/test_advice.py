@@ -22,11 +22,12 @@ from helpers.faulty_programs import (
 from helpers.hand_traces import BF16, FLOAT, NCCL, PEAKS, Program, in_a_row
 
 import flopscope as fs
-from flopscope.answers.advice import Advice, AdviceTable
 from flopscope.answers.analysis import analysis_of
+from flopscope.answers.facts import Small
 from flopscope.answers.findings import Finding
 from flopscope.answers.rules import RULES
-from flopscope.sentences.compute import Small
+from flopscope.sentences.advice import Advice
+from flopscope.views.advice import AdviceTable
 
 # The rules ------------------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ from helpers.advice_cases import check, only, savings, told
 from helpers.faulty_programs import late, piecewise
 from helpers.hand_traces import Program
 
-from flopscope.answers.advice import _at
 from flopscope.answers.analysis import Analysis
+from flopscope.views.advice import _at
 
 
 def test_launches_are_counted_and_not_gaps() -> None:

@@ -18,10 +18,10 @@ from helpers.run_programs import environment, own, run, script
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.answers.line_sections import places_of
 from flopscope.answers.lines import Line, lines_of, place_text
 from flopscope.cli.program import main
 from flopscope.report.profile import profile_page
+from flopscope.sentences.lines import places_of
 from flopscope.sources.kineto_text import _with_additions
 
 SLACK = 0.08

@@ -232,7 +232,7 @@ def test_a_dtype_that_no_row_knows_leaves_the_change_unknown() -> None:
 def test_sizes_of_dtypes_are_torchs() -> None:
     torch = pytest.importorskip("torch")
     dtypes = {str(value).removeprefix("torch."): value for value in vars(torch).values() if type(value) is torch.dtype}
-    sizes = fs._core.torch_dtype_sizes
+    sizes = fs._core.dtypes
     assert {name: sizes[name][0] for name in dtypes} == {name: dtype.itemsize for name, dtype in dtypes.items()}
     for name, dtype in dtypes.items():
         floats = sizes[name][1] in ("float", "float8", "float4")

@@ -15,8 +15,9 @@ from helpers.run_programs import run, script
 
 import flopscope as fs
 from flopscope.answers.analysis import analysis_of
-from flopscope.answers.step_kinds import first_apart, notes_of
+from flopscope.answers.step_kinds import first_apart
 from flopscope.ranks.digest import digest_of
+from flopscope.sentences.notes import step_notes
 
 LENGTH = 1000
 
@@ -236,7 +237,7 @@ def test_first_steps_are_apart_if_no_other_step_is_like_them(times: list[float],
     ],
 )
 def test_long_steps_that_recur_regularly_are_no_outliers(times: list[float], noted: bool) -> None:
-    notes = notes_of([f"step {i}" for i in range(len(times))], times)
+    notes = list(step_notes([f"step {i}" for i in range(len(times))], times))
     assert bool(notes) == noted
     if noted:
         assert f"step {times.index(9)} (9.00us)" in notes[0] and "median step takes 1.00us" in notes[0]

@@ -119,7 +119,9 @@ def test_the_first_screen_has_the_headline_the_advice_and_the_largest_ops(open_r
     assert len(page.all("#overview .largest [role=listitem]")) == 5
     notes = "document.querySelectorAll('.parts [role=listitem] .note')"
     explained = page.run(f"return [...{notes}].map((one) => one.textContent)")
-    assert len(explained) == len(page.all(".parts .swatch")) and set(explained) <= set(_core.part_glosses)
+    assert len(explained) == len(page.all(".parts .swatch")) and set(explained) <= {
+        part.gloss for part in _core.parts.values()
+    }
     assert not re.search(r"\[\]|\*\d", page.text("main")), "shapes are written out"
 
 

@@ -87,7 +87,7 @@ def test_bench_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert rows["flopscope::add"]["bytes_total_moved"] == 2 * 3 * 4 * 32**2
     assert rows["flopscope::sum"]["bytes_written"] == 2 * 4
     assert rows["flopscope::ones"]["flops"] == 0 and rows["flopscope::sin"]["pct_roofline"] > 0
-    assert {row["bound"] for row in content["rows"]} <= set(fs._core.bounds())
+    assert {row["bound"] for row in content["rows"]} <= set(fs._core.bounds)
 
 
 def test_bench_writes_csv(tmp_path: Path) -> None:

@@ -33,15 +33,15 @@ def test_each_part_is_explained_within_80_columns(name: str, capsys: pytest.Capt
     assert main(["summary", str(FAULTS / f"{name}.json.gz")]) == 0
     text = capsys.readouterr().out.partition("\nAdvice")[0]
     parts = [line for line in text.splitlines() if line.split(" ", 3)[2:3] and line.split()[0] in PARTS]
-    glosses = dict(zip(_core.parts, _core.part_glosses, strict=True))
-    assert len(parts) > 3 and all(line.endswith(glosses[line.split()[0]]) and len(line) <= 80 for line in parts)
+    assert len(parts) > 3
+    assert all(line.endswith(_core.parts[line.split()[0]].gloss) and len(line) <= 80 for line in parts)
 
 
 def test_every_part_has_a_gloss_and_idle_time_has_a_part() -> None:
-    assert _core.parts == PARTS and set(_core.idle_parts) < set(PARTS)
-    for glosses in (_core.part_glosses, _core.part_bare_glosses):
-        assert len(glosses) == len(PARTS) and all(10 < len(gloss) <= 35 for gloss in glosses)
-    assert not any("host" in gloss or "device" in gloss for gloss in _core.part_bare_glosses)
+    assert tuple(_core.parts) == tuple(_core.bare_parts) == PARTS and set(_core.idle_parts) < set(PARTS)
+    for rows in (_core.parts, _core.bare_parts):
+        assert all(10 < len(part.gloss) <= 35 for part in rows.values())
+    assert not any("host" in part.gloss or "device" in part.gloss for part in _core.bare_parts.values())
 
 
 def test_json_holds_accounting_and_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

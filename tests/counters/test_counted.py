@@ -12,6 +12,7 @@ import pytest
 from helpers import DATA
 
 from flopscope import _core
+from flopscope.sentences.counters import counter_rows
 
 # Recorded on an H200 ------------------------------------------------------------------------------------------------
 
@@ -429,9 +430,9 @@ def test_the_summary_has_sums_over_the_program() -> None:
     )
     assert math.isnan(total.nvlink_bytes) and math.isnan(total.sm_active)
     assert math.isnan(counted.Counted(_core.Store()).hfu({"total": []}).percent)
-    header, row = counted.Counted(recording("h200_5us.npz")).section()
+    header, row = counter_rows(counted.Counted(recording("h200_5us.npz")))
     assert header[1] == "read" and row[0] == "cuda:0" and row[1].endswith("GiB")
-    assert counted.Counted(_core.Store()).section() == []
+    assert counter_rows(counted.Counted(_core.Store())) == []
 
 
 def test_sums_are_scaled_to_the_work_that_was_not_counted() -> None:
@@ -451,7 +452,7 @@ def test_sums_are_scaled_to_the_work_that_was_not_counted() -> None:
     (total,) = counted.Counted(store).totals()
     assert total.share == pytest.approx(len(busy_ns & counted_ns) / len(busy_ns)) and total.bytes_read == 100
     assert total.whole_read == pytest.approx(100 / total.share) and math.isnan(total.whole_written)
-    assert counted.Counted(store).section()[1][1] == f"{100 / total.share:.0f} B"
+    assert counter_rows(counted.Counted(store))[1][1] == f"{100 / total.share:.0f} B"
     without = _core.Store()
     without.add_samples(0, "dram_bytes_read", starts, ends, np.full(40, 2.5))
     (total,) = counted.Counted(without).totals()

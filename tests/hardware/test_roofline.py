@@ -136,18 +136,6 @@ def test_a_time_is_long_by_its_launches() -> None:
     assert _core.rate(roof, 1e5, 1e3, 5100.0, "cupti")["bound"] == "inefficient"
 
 
-def test_every_bound_has_a_meaning_a_colour_and_a_shape() -> None:
-    from flopscope.views.plots import BOUNDS
-
-    page = Path(fs.__file__).parent / "report" / "page"
-    styles = [(page / name).read_text(encoding="utf-8") for name in ("style.css", "sections.css", "canvas.css")]
-    rows = (page / "timeline_rows.js").read_text(encoding="utf-8")
-    assert _core.bounds().keys() == BOUNDS.keys() and all(_core.bounds().values())
-    for bound in _core.bounds():
-        assert all(f".bound-{bound} {{" in style for style in styles), bound
-        assert styles[0].count(f"--bound-{bound}: #") == 2 and f'"{bound}"' in rows, bound  # light and dark
-
-
 def test_as_an_op_grows_its_bound_changes_once() -> None:
     """With a fixed cost and a rate, the bound changes from latency to memory and never back."""
     bounds = []

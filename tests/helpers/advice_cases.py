@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 import flopscope as fs
-from flopscope.answers.advice import Advice, AdviceTable
 from flopscope.answers.analysis import analysis_of
 from flopscope.answers.rules import RULES
+from flopscope.sentences.advice import Advice
 from flopscope.support.safe import printable
+from flopscope.views.advice import AdviceTable
 from helpers import ROOT
 from helpers.hand_traces import Program
 

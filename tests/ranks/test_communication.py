@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flopscope import _core
-from flopscope.ranks.stragglers import stragglers
-from flopscope.results import communication, summary
+from flopscope import _core, stragglers
+from flopscope.results import frames
 from flopscope.results.results import Results
+from flopscope.views import summarize
 from flopscope.views.summary import Summary
 
 NAME = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -47,7 +47,7 @@ def test_recorded_arguments_give_sizes_and_bandwidths() -> None:
     _core._append(core, "kernel", "gemm", 31_000, 40_000, device=0)
     gather = arguments(name="_allgather_base", dtype="BFloat16", group="7", ranks="[0, 4]", group_size=4, sequence=12)
     nccl(core, 11_000, 100_000, {**gather, "in_elements": 250_000, "out_elements": 1_000_000})
-    frame = communication.collectives(core)
+    frame = frames.collectives(core)
     assert frame.to_dict("records") == [
         {
             "collective": "allgather",
@@ -76,7 +76,7 @@ def test_unrecorded_values_are_missing() -> None:
     _core._append(core, "op", "earlier", 5_000, 1_000)
     nccl(core, 7_000, 3_000, None)
     nccl(core, 17_000, 3_000, arguments(dtype="a new one", group_size=0))
-    frame = communication.collectives(core)
+    frame = frames.collectives(core)
     assert list(frame["collective"]) == ["allreduce"] * 2
     assert list(frame["start"]) == [2.0, 12.0]  # since the first event, because no window is set
     assert list(frame["group_size"].isna()) == list(frame["sequence"].isna()) == [True, True]
@@ -109,12 +109,12 @@ def test_numbers_match_a_timeline(seed: int) -> None:
             _core._append(core, event, kind, begin, length, device=0, stream=stream)
             computes[here] |= kind == "gemm"
 
-    frame = communication.collectives(core).sort_values(["start", "duration"], kind="stable")
+    frame = frames.collectives(core).sort_values(["start", "duration"], kind="stable")
     exposed = [np.sum(~computes[here]) / 1000 for here in sorted(calls, key=lambda here: (here.start, here.stop))]
     np.testing.assert_allclose(frame["exposed"], exposed)
 
     at_once = sum(line.astype(int) for line in busy.values())
-    rows = communication.stream_summary(core).set_index("stream")
+    rows = frames.stream_summary(core).set_index("stream")
     assert list(rows.index[:-1]) == list(streams) and math.isnan(rows.index.astype(float)[-1])
     for row, (working, communicating) in zip(
         rows.to_dict("records"),
@@ -131,11 +131,11 @@ def test_numbers_match_a_timeline(seed: int) -> None:
 
 def test_a_profile_without_communication_has_no_rows_and_no_section() -> None:
     core = _core.Store()
-    assert len(communication.collectives(core)) == len(communication.stream_summary(core)) == 0
+    assert len(frames.collectives(core)) == len(frames.stream_summary(core)) == 0
     _core._append(core, "kernel", "gemm", 0, 1_000, device=3)
-    assert len(communication.collectives(core)) == 0
-    assert communication.stream_summary(core)["exposed_pct"].isna().all()
-    assert "Communication" not in str(Summary(summary.details(core), {}))
+    assert len(frames.collectives(core)) == 0
+    assert frames.stream_summary(core)["exposed_pct"].isna().all()
+    assert "Communication" not in str(Summary(summarize.details(core), {}))
 
 
 def test_a_running_profile_is_an_error() -> None:
@@ -156,7 +156,7 @@ def test_the_summary_lists_bandwidths_and_exposed_times() -> None:
         nccl(core, start, duration, arguments(500_000))  # 2 MB: 50, 100 and 25 GB/s
     nccl(core, 300_000, 1_000, arguments(1000, name="_allgather_base"), device=127)
     nccl(core, 400_000, 1_000, None, device=127)
-    lines = str(Summary(summary.details(core), {})).splitlines()
+    lines = str(Summary(summarize.details(core), {})).splitlines()
     at = lines.index("Communication")
     assert [line.split() for line in lines[at + 2 : at + 5]] == [
         ["cuda:0", "allreduce", "3", "1.9", "MiB", "140us", "110us", "78.6%", "50.00", "100.0"],

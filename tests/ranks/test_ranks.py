@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -17,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import ROOT, TESTS
 
 import flopscope as fs
 from flopscope.ranks.calls import Calls, Group, match
-from flopscope.ranks.clocks import align, row_medians
+from flopscope.ranks.clocks import align
 from flopscope.ranks.digest import ROWS, digest_of, rank_of_name
 from flopscope.ranks.engine import (
     ATTEMPTS,
@@ -34,8 +36,9 @@ from flopscope.ranks.engine import (
     run_everywhere,
     workers_for,
 )
+from flopscope.ranks.medians import mean, median, median_of_others, row_medians, sigma
 from flopscope.ranks.notes import rank_notes
-from flopscope.ranks.work import median_of_others
+from flopscope.ranks.source import Digest, digests_of
 
 pytest.importorskip("dask")
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -59,7 +62,7 @@ def test_clocks_are_those_of_the_simulation(drift: float) -> None:
 
 def test_the_clocks_of_traces_are_found(slow: tuple[Path, Simulated], ranks: fs.Ranks) -> None:
     truth, found = slow[1], ranks.stragglers()
-    middle = found._clocks.middle + (found._matched.origins[0] - found._matched.origins.min()) / 1000 + 1e4
+    middle = found.clocks.middle + (found.matched.origins[0] - found.matched.origins.min()) / 1000 + 1e4
     expected = truth.offset + truth.drift * middle
     np.testing.assert_allclose(found.ranks["clock_offset"], expected - expected[0], atol=1.0)
 
@@ -121,6 +124,14 @@ def test_row_medians_ignore_missing_values() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         np.testing.assert_array_equal(row_medians(matrix), np.nanmedian(matrix, axis=1))
+
+
+def test_statistics_leave_out_what_is_unknown() -> None:
+    values = np.array([np.nan, 1.0, np.inf, 2.0, 6.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (mean(values), median(values), sigma(values)) == (3.0, 2.0, pytest.approx(1.4826))
+        assert all(np.isnan(one(values[:1])) and np.isnan(one(values[:0])) for one in (mean, median, sigma))
 
 
 def test_medians_of_others_are_those_of_a_plain_loop() -> None:
@@ -193,7 +204,7 @@ def test_different_calls_under_one_number_are_listed() -> None:
     matched = match([one, other])
     assert matched.mismatched == 1  # all-to-all may send more on one rank than on another
     assert matched.mismatches[0].number == 1
-    assert matched.mismatches[0].calls == {"allreduce of 8 bytes": [0], "allgather of 8 bytes": [1]}
+    assert matched.mismatches[0].calls == {("allreduce", 8.0): [0], ("allgather", 8.0): [1]}
     assert list(matched.matched) == [2, 2]
     (group,) = matched.groups
     assert isinstance(group, Group) and list(group.message_bytes) == [8, 16]
@@ -336,6 +347,44 @@ def test_nothing_to_read_is_an_error(wrong: Any) -> None:
         fs.load_ranks([__file__], workers=0)
     with pytest.raises(ValueError, match="no file could be read"):
         fs.load_ranks([__file__], workers=1)
+
+
+# Sources of digests ---------------------------------------------------------------------------------------------------
+
+
+def test_any_source_of_digests_makes_the_same_ranks(slow: tuple[Path, Simulated], ranks: fs.Ranks) -> None:
+    traces = {trace.rank: trace for trace in fs.load_traces(slow[0])}
+    digests = list(digests_of(traces))
+    assert [one.rank for one in digests if isinstance(one, Digest)] == list(range(8))
+    for source in (digests, iter(digests[::-1]), digests_of(traces), pickle.loads(pickle.dumps(digests))):
+        assert fs.Ranks(source).to_dict() == ranks.to_dict()
+    few = fs.stragglers(traces)
+    pd.testing.assert_frame_equal(few.ranks, ranks.stragglers().ranks)
+    pd.testing.assert_frame_equal(few.waits, ranks.stragglers().waits)
+
+
+def test_a_source_names_what_is_left_out(tmp_path: Path) -> None:
+    small_rank(tmp_path / "a.json", 3, 4)
+    digest = digest_of(fs.load_trace(tmp_path / "a.json"), "a.json", 0)
+    again = replace(digest, identity=replace(digest.identity, source="b.json"))
+    ranks = fs.Ranks([Failure("c.json", "no JSON"), digest, again])
+    assert len(ranks) == 1 and list(ranks.files["problem"].fillna("")) == [
+        "",
+        "no JSON",
+        "rank 3 was read from a.json already",
+    ]
+    with pytest.raises(ValueError, match=r"^none of the 2 files could be read: c.json \(no JSON\); d.json \(empty\)$"):
+        fs.Ranks([Failure("c.json", "no JSON"), Failure("d.json", "empty")])
+
+
+def test_a_rank_given_by_its_key_replaces_that_of_the_trace(tmp_path: Path) -> None:
+    small_rank(tmp_path / "rank9.json", 0, None)
+    trace = fs.load_trace(tmp_path / "rank9.json")
+    files = fs.Ranks(digests_of({0: trace, 5: trace})).files
+    assert list(files["rank"]) == [0, 5] and list(files["rank_from"]) == ["trace", "trace"]
+    trace.metadata["distributedInfo"] = {"rank": -1}
+    (failure,) = digests_of({0: trace})
+    assert isinstance(failure, Failure) and failure.source.endswith("rank9.json") and '"rank" is -1' in failure.reason
 
 
 # Workers --------------------------------------------------------------------------------------------------------------

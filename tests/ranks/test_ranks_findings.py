@@ -22,8 +22,22 @@ from helpers.ranks_cases import SMALL, edited, simulated
 from ranks import random_fault
 from ranks_simulator import Program, Simulated, write
 
-from flopscope.ranks.finding import ACTIONS, Finding
+from flopscope.ranks.comparison import Finding
 from flopscope.ranks.late import CAUSES
+from flopscope.sentences.ranks import (
+    ACTIONS,
+    RECORDING,
+    STEP,
+    Cost,
+    Hang,
+    Mismatched,
+    Place,
+    SlowLink,
+    SlowSteps,
+    Straggler,
+    UnevenWork,
+    action,
+)
 
 # What is slow ---------------------------------------------------------------------------------------------------------
 
@@ -157,11 +171,83 @@ def test_every_finding_says_what_to_do() -> None:
     kinds = ("straggler", "gpu", "link", "imbalance", "step", "memory", "missing", "mismatch")
     for kind in kinds:
         for cause in causes:
-            action = Finding(kind, "", (0,), 1.0, 1.0, cause).action
-            assert action[0].isupper() and action.endswith(".")
+            assert action(kind, cause)[0].isupper() and action(kind, cause).endswith(".")
     assert {kind for kind, _ in ACTIONS} == set(kinds) and {cause for _, cause in ACTIONS} <= set(causes)
     documented = str(Finding.__doc__) + str(fs.Ranks.findings.__doc__)
     assert all(f'"{kind}"' in documented for kind in kinds)
+
+
+STRAGGLER = Straggler(
+    places=[Place(3, None, 1)],
+    cause="gpu",
+    excess_us=20.0,
+    alone=Cost(20.0, 2.0, STEP),
+    cost=Cost(20.0, 2.0, STEP),
+    steps=4,
+    all_steps=4,
+    times_last=9,
+    collectives=10,
+    slowness=1.5,
+    more=(1.25, "FLOPs"),
+    time=30.0,
+    usual=10.0,
+)
+SEVERAL = STRAGGLER._replace(places=[Place(3, "b", 1), Place(4, "b", 2)])
+
+
+@pytest.mark.parametrize(
+    ("changes", "one", "more"),
+    [
+        ({}, "its kernels take 1.50 times as long as the same", "their kernels take 1.50 times as long as the same"),
+        ({"slowness": 1.0}, "its kernels take longer than", "their kernels take longer than"),
+        ({"cause": "kernels"}, "its kernels take 1.50 times as long as those", "their kernels take 1.50 times as long"),
+        ({"cause": "work"}, "it has more work, 1.25 times the FLOPs of", "they have more work, 1.25 times the FLOPs"),
+        ({"cause": "work", "more": None}, "it has more work, beyond that of", "they have more work, beyond that of"),
+        ({"cause": "data"}, "it waits for its data, 30.0us a step where", "they wait for their data, 30.0us a step"),
+        ({"cause": "host"}, "it launches late, 30.0us a step where others take 10.0us.", "they launch late, 30.0us"),
+        ({"cause": "copy"}, "it copies longer, 30.0us", "they copy longer, 30.0us"),
+        ({"cause": "other"}, "it is idle longer, 30.0us", "they are idle longer, 30.0us"),
+    ],
+)
+def test_a_sentence_is_singular_or_plural_throughout(changes: dict[str, Any], one: str, more: str) -> None:
+    text = STRAGGLER._replace(**changes).what
+    assert text.startswith("rank 3 (GPU 1) comes last in 90.0% of its collectives and costs 20.0us or 2.0% of a step: ")
+    assert text.partition(": ")[2].startswith(one)
+    text = SEVERAL._replace(**changes).what
+    assert text.startswith(
+        "host b (ranks 3 to 4) come last in 90.0% of their collectives and cost 20.0us or 2.0% of a "
+    )
+    assert text.partition(": ")[2].startswith(more)
+
+
+def test_a_sentence_says_no_more_than_its_facts() -> None:
+    hidden = STRAGGLER._replace(cost=Cost(1.0, 0.1, STEP), collectives=0, steps=1).what
+    start = (
+        "rank 3 (GPU 1) costs nothing while another rank is later, 20.0us or 2.0% of a step without that one in 1 of 4 "
+    )
+    assert hidden.startswith(start)
+    close = STRAGGLER._replace(cost=Cost(8.0, 1.5, RECORDING)).what
+    assert "8.00us or 1.5% of the recorded time, as another rank is almost as late, and 20.0us without" in close
+    assert SEVERAL._replace(places=[Place(one, "b", 0) for one in (1, 4, 5)]).what.startswith("host b (ranks 1, 4, 5) ")
+    cost = Cost(5.0, 1.0, STEP)
+    assert SlowSteps(["7"], 9, "host", 2.0, cost).what.startswith("1 of 9 steps takes up to 2.00 times")
+    assert SlowSteps(["7", "8"], 9, "host", 2.0, cost).what.startswith("2 of 9 steps take up to 2.00 times")
+    assert "rank 4 has 1.50 times" in UnevenWork((4,), 1.5, 2, cost).what
+    assert "ranks 1, 2, 3, 4, … have 1.50 times" in UnevenWork((1, 2, 3, 4, 5), 1.5, 2, cost).what
+    link = SlowLink(["a"], "allreduce", 2048.0, 2.0, 8, cost)
+    assert link.what.startswith(
+        "host a: allreduce of 2.0 KiB takes 2.00 times as long as in the other groups of 8 ranks"
+    )
+    assert link._replace(hosts=["a", "b"]).what.startswith("hosts a and b: ")
+    assert link._replace(hosts=["a", "b", "c", "d"]).what.startswith("a link of the 4 hosts a to d: ")
+    calls = [("allreduce", 8.0, (0, 1)), ("broadcast", 1e6, (2,))]
+    assert Mismatched(1, 5, "dp", calls).what == (
+        "1 call does not match across ranks; the first is number 5 of group dp (ranks 0, 1: allreduce of 8 bytes; "
+        "rank 2: broadcast of 1,000,000 bytes)."
+    )
+    hang = Hang((2, 3), "allreduce", 7, "dp", 1, 3, -1)
+    assert hang.what.startswith("ranks 2, 3 did not join allreduce number 7 of group dp: 1 of its 3 ranks called it")
+    assert hang.what.endswith("the last call of rank 2 there is not recorded.")
 
 
 def test_several_gpus_of_a_process_do_not_lengthen_its_steps(tmp_path: Path) -> None:

@@ -23,10 +23,12 @@ from helpers.ranks_cases import edited, simulated, small_rank
 from helpers.report_pages import PageRead
 from ranks_simulator import Simulated
 
+from flopscope.answers.analysis import PARTS
 from flopscope.cli.program import main
 from flopscope.ranks.digest import digest_of
 from flopscope.ranks.ranks import Ranks
 from flopscope.ranks.schema import SCHEMA
+from flopscope.support.units import short_time_text
 
 
 def test_rows_have_statistics_over_the_ranks(ranks: fs.Ranks, slow: tuple[Path, Simulated]) -> None:
@@ -72,6 +74,38 @@ def test_steps_are_the_accounting_of_each_rank(ranks: fs.Ranks, slow: tuple[Path
         np.testing.assert_allclose(mine["total"], expected["total"])
         np.testing.assert_allclose(mine["communication"], expected["communication"])
         np.testing.assert_allclose(mine["own"], expected["total"] - expected["communication"])
+
+
+def test_steps_of_one_name_are_one_step_everywhere(tmp_path: Path) -> None:
+    simulated(tmp_path / "run", dp=2, tp=1, slow_gpu={1: 1.3}, events=6000)
+
+    def again(_: int, trace: dict[str, Any]) -> None:
+        for event in trace["traceEvents"]:
+            if event["name"] == "ProfilerStep#2":
+                event["name"] = "ProfilerStep#1"
+
+    edited(tmp_path / "run", again)
+    expected = [trace.accounting().dropna(subset="step") for trace in fs.load_traces(tmp_path / "run")]
+    assert [list(frame["step"]).count("ProfilerStep#1") for frame in expected] == [2, 2]
+    sums = [frame.groupby("step")[["total", *PARTS]].sum() for frame in expected]
+    ranks = fs.load_ranks(tmp_path / "run", workers=1)
+    steps = ranks.steps().set_index("step")
+    ranks.write_report(tmp_path / "page.html")
+    page = PageRead(tmp_path / "page.html")
+    data = page.data["sections"]["ranks"]
+    count = len(sums[0])
+    assert data["steps"] == [f"ProfilerStep#{number}" for number in range(count + 1) if number != 2]
+    for rank, own in enumerate(sums):
+        for part in ("total", *PARTS):
+            np.testing.assert_allclose(steps[steps["rank"] == rank][part], own[part].reindex(data["steps"]))
+        shown = page.column(data["cells"]["total"]).reshape(2, count)[rank]
+        np.testing.assert_allclose(shown, own["total"].reindex(data["steps"]), rtol=1e-6)
+        assert page.column(data["time"])[rank] == pytest.approx(own["total"].mean())
+    middle = np.median([own["compute"].reindex(data["steps"]) for own in sums])
+    assert f"2 ranks, {count} steps; " in str(ranks) and set(ranks.ranks["steps"]) == {count}
+    assert re.search(rf"compute +{re.escape(short_time_text(middle))} ", str(ranks))
+    flops = fs.load_traces(tmp_path / "run")[0].key_averages(group_by_input_shape=True).to_pandas()["flops"]
+    assert ranks.ranks["flops"][0] == pytest.approx(flops.sum() / count)
 
 
 @pytest.mark.parametrize("by_group", [True, False])

@@ -19,8 +19,8 @@ import pytest
 from helpers.profiled import counts, table_of
 
 import flopscope as fs
-from flopscope import results
 from flopscope.hardware import capture
+from flopscope.support import upward
 
 CPU, CUDA = fs.ProfilerActivity.CPU, fs.ProfilerActivity.CUDA
 
@@ -168,10 +168,10 @@ RESULTS = [
     ("chrome_trace", "export", lambda it: it.export_chrome_trace("t.json", True, work=False), ("t.json", HEAD, None)),
     ("stacks", "export_stacks", lambda prof: prof.export_stacks("s"), ("s", "self_cpu_time_total")),
     ("stacks", "export_stacks", lambda prof: prof.export_stacks("s", metric="m"), ("s", "m")),
-    ("summary", "gpu_summary", lambda prof: prof.gpu_summary("ProfilerStep#3"), ("ProfilerStep#3",)),
-    ("summary", "gpu_summary", lambda prof: prof.gpu_summary(), (None,)),
-    ("summary", "step_breakdown", lambda prof: prof.step_breakdown(), ()),
-    ("summary", "launch_summary", lambda prof: prof.launch_summary(), ()),
+    ("frames", "gpu_summary", lambda prof: prof.gpu_summary("ProfilerStep#3"), ("ProfilerStep#3",)),
+    ("frames", "gpu_summary", lambda prof: prof.gpu_summary(), (None,)),
+    ("frames", "step_breakdown", lambda prof: prof.step_breakdown(), ()),
+    ("frames", "launch_summary", lambda prof: prof.launch_summary(), ()),
 ]  # fmt: skip
 
 
@@ -180,10 +180,7 @@ def test_results_are_of_the_recorded_cycle(
     module: str, function: str, ask: Any, arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[Any] = []
-    stand_in = types.ModuleType(module)
-    setattr(stand_in, function, lambda *args: calls.append(args) or "result")
-    monkeypatch.setitem(sys.modules, f"flopscope.results.{module}", stand_in)
-    monkeypatch.setattr(results, module, stand_in, raising=False)
+    monkeypatch.setattr(f"flopscope.results.{module}.{function}", lambda *args: calls.append(args) or "result")
     monkeypatch.setattr("flopscope.hardware.cpu.CPU.to_head", lambda cpu: "of the CPU")
     prof = fs.profile(custom_trace_id_callback=lambda: "id")
     prof.with_stack = True  # although no stacks are recorded
@@ -198,7 +195,7 @@ def test_results_are_of_the_recorded_cycle(
 def test_the_summary_is_returned_and_not_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("flopscope.rooms.summary", lambda results, peaks: f"{len(results)} events")
+    monkeypatch.setattr(upward.rooms, "summary", lambda results, peaks: f"{len(results)} events")
     with fs.profile() as prof:
         fs.ones(())
     assert prof.summary(peaks="none") == "1 events"

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import flopscope as fs
+from flopscope.sources.load import read
 
 torch = pytest.importorskip("torch")
 ft = pytest.importorskip("flopscope.torch")
@@ -380,7 +381,7 @@ def test_a_cpu_program_has_rates_if_the_trace_names_a_gpu(monkeypatch: pytest.Mo
     prof.export_chrome_trace(str(tmp_path / "t.json"))
     trace = json.loads((tmp_path / "t.json").read_text())
     text = json.dumps({**trace, "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}]}).encode()
-    monkeypatch.setattr(prof._finished("trace"), "read", lambda: fs.load_trace(text), raising=False)
+    monkeypatch.setattr(prof._finished("trace"), "read", lambda: read(text), raising=False)
     for used_cuda in (False, True):
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda used_cuda=used_cuda: used_cuda)
         monkeypatch.setattr(prof, "_traces", {})

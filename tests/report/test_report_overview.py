@@ -12,7 +12,7 @@ from helpers.hand_traces import Program
 from helpers.report_pages import PageRead, written
 
 import flopscope as fs
-from flopscope.report.overview import PART_TEXTS
+from flopscope import _core
 
 RECORDED = ROOT / "benchmarks" / "results" / "nvidia-h200"
 
@@ -26,7 +26,7 @@ def test_the_headline_names_the_largest_loss(tmp_path: Path) -> None:
     parts = {part["name"]: whole[part["name"]] for part in read.data["sections"]["overview"]["accounting"]["parts"]}
     lost = max((name for name in parts if name != "ideal"), key=parts.__getitem__)
     share = f"{100 * parts[lost] / whole['total']:.1f}%"
-    assert f"{share} of the step is {PART_TEXTS[lost][0]}" in read.text
+    assert f"{share} of the step is {_core.parts[lost].noun}" in read.text
 
 
 def test_the_headline_says_of_what_a_saving_is_a_share(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from flopscope.answers.analysis import PARTS
 from flopscope.answers.collective_kinds import kinds_of
 from flopscope.cli.program import main
 from flopscope.ranks.page import facts_of_ranks
-from flopscope.ranks.report import ranks_of, report_of_ranks
+from flopscope.ranks.report import report_of_ranks
+from flopscope.ranks.source import digests_of
 from flopscope.report import communication, compare, ranks
 from flopscope.report.encode import Columns
 from flopscope.report.measurement import measurement_page
@@ -263,7 +264,7 @@ def three() -> dict[int, fs.Trace]:
 
 
 def test_facts_are_those_of_each_rank(three: dict[int, fs.Trace]) -> None:
-    facts = facts_of_ranks(ranks_of(three))
+    facts = facts_of_ranks(fs.Ranks(digests_of(three)))
     assert facts.ranks == [0, 1, 2] and facts.devices == [H200["name"]] * 3
     assert facts.steps == [f"ProfilerStep#{i}" for i in range(3)]
     for place, number in enumerate(facts.ranks):

@@ -401,7 +401,7 @@ def test_workers_that_are_forked_while_torch_is_recorded_run(tmp_path: Path) -> 
 # Runs the command line as on a machine with a GPU, where torch's profiler must not initialize CUDA.
 WITH_GPU = """
 import sys
-from flopscope.sources import recording
+from flopscope.cli import recording
 recording.starts_cuda = lambda torch: True
 from flopscope.cli.program import main
 sys.exit(main(["run", "--no-report", "--no-summary", *sys.argv[1:]]))

@@ -19,9 +19,10 @@ from helpers import DATA, ROOT, TRACES
 from helpers.hand_traces import Program
 
 import flopscope as fs
+from flopscope.answers.replaced import Piece, replacements
 from flopscope.cli.program import main
-from flopscope.results.comparison import Comparison, compare
-from flopscope.results.replaced import Piece, replacements
+from flopscope.results.comparison import Comparison
+from flopscope.sentences.comparison import compare
 
 FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
 TEXTS = DATA / "compare"

@@ -21,12 +21,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import flopscope as fs
-from flopscope.answers.advice import advise
 from flopscope.answers.analysis import PARTS, analysis_of
 from flopscope.answers.recording import Recording
 from flopscope.answers.rules import RULES
 from flopscope.cli.program import main
 from flopscope.sources.load import NotATrace
+from flopscope.views.advice import advise
 
 Json = dict[str, Any]
 EXAMPLES = int(os.environ.get("FLOPSCOPE_TEST_EXAMPLES", "150"))

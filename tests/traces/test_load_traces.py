@@ -150,7 +150,7 @@ def test_compare_takes_a_folder_of_one_process(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_captures_are_read_once_for_all_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from flopscope.sources import find
+    from flopscope.results import find
 
     read, found = find.read_captures, []
 

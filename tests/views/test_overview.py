@@ -99,8 +99,7 @@ def test_the_overview_shows_what_the_tables_hold(path: Path) -> None:
     assert sum(widths) == pytest.approx(100 * shown / whole["total"], abs=0.1)
     rows = {row.key: row for row in trace.key_averages() if row.device_type == "cpu" and not row.is_user_annotation}
     longest = sorted(rows.values(), key=lambda row: -row.self_device_time_total)[:10]
-    glosses = dict(zip(_core.parts, _core.part_glosses, strict=True))
-    assert all(glosses[part] in page.text for part in parts_of(whole) if whole[part] > 0.01 * whole["total"])
+    assert all(_core.parts[part].gloss in page.text for part in parts_of(whole) if whole[part] > 0.01 * whole["total"])
     header, *body = page.cells
     assert header == ["op", "calls", "time", "share", "FLOP/s", "B/s", "% roofline", "bound"]
     longest = [row for row in longest if row.self_device_time_total > 0]
@@ -152,7 +151,7 @@ def test_no_peaks_are_measured_for_an_overview(monkeypatch: pytest.MonkeyPatch) 
     assert "peaks are measured" not in prof._repr_html_()
 
 
-@pytest.mark.parametrize("fails", ["_analysis", "key_averages"])
+@pytest.mark.parametrize("fails", ["_recorded", "key_averages"])
 def test_an_error_becomes_text(fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = fs.load_trace(TRACES[0])
 
@@ -285,5 +284,5 @@ def test_a_measurement_that_fails_to_format_does_not_raise(monkeypatch: pytest.M
     def fail(*arguments: Any) -> Callable[..., None]:
         raise ValueError("no")
 
-    monkeypatch.setattr(type(MEASURED), "_facts", fail)
+    monkeypatch.setattr(type(MEASURED), "facts", fail)
     assert "measurement of neg: no" in Page(MEASURED._repr_html_()).text

@@ -62,7 +62,7 @@ def legend(axes: Any) -> list[str]:
 def marks(axes: Any) -> list[tuple[float, float, str, float]]:
     """Return x, y, colour and area of each point."""
     return [
-        (float(x), float(y), to_hex(dots.get_facecolor()[0]).upper(), float(size))
+        (float(x), float(y), to_hex(dots.get_facecolor()[0]), float(size))
         for dots in axes.collections
         for (x, y), size in zip(dots.get_offsets(), np.resize(dots.get_sizes(), len(dots.get_offsets())), strict=True)
     ]
@@ -105,12 +105,12 @@ def test_three_axes_have_time_rate_and_share_over_the_working_set() -> None:
 
 def test_points_and_background_show_the_bound() -> None:
     axes = panels(swept("float32", "float64"))
-    assert legend(axes[0]) == ["float32", "float64", "launch-bound", "cache-bound", "memory-bound"]
+    assert legend(axes[0]) == ["float32", "float64", "memory-bound", "launch-bound", "cache-bound"]
     colours = {(x, colour) for x, _, colour, _ in marks(axes[1])}
-    assert colours == {(moved, BOUNDS[bound][0]) for moved, bound in zip(BYTES, IN_ORDER, strict=True)}
-    shades = {to_hex(p.get_facecolor()).upper(): p.get_x() for p in axes[0].patches if hasattr(p, "get_x")}
-    assert list(shades) == [BOUNDS[bound][0] for bound in ("launch", "cache", "memory")]
-    assert shades[BOUNDS["cache"][0]] == pytest.approx(math.sqrt(BYTES[1] * BYTES[2]))
+    assert colours == {(moved, BOUNDS[bound].light) for moved, bound in zip(BYTES, IN_ORDER, strict=True)}
+    shades = {to_hex(p.get_facecolor()): p.get_x() for p in axes[0].patches if hasattr(p, "get_x")}
+    assert list(shades) == [BOUNDS[bound].light for bound in ("launch", "cache", "memory")]
+    assert shades[BOUNDS["cache"].light] == pytest.approx(math.sqrt(BYTES[1] * BYTES[2]))
     assert {"launch", "cache", "memory"} <= set(texts(axes[2]))
 
 
@@ -121,7 +121,7 @@ def test_the_background_is_plain_where_dtypes_differ_in_their_bound() -> None:
         point(2, "float32", 1e6, 9, "cache"),
     ]
     axes = panels(Sweep("add", tuple(both), device.find_device("cpu")))
-    assert [to_hex(p.get_facecolor()).upper() for p in axes[0].patches] == [BOUNDS["cache"][0]]
+    assert [to_hex(p.get_facecolor()) for p in axes[0].patches] == [BOUNDS["cache"].light]
 
 
 def test_peaks_caches_and_the_least_time_are_lines_with_labels() -> None:
@@ -188,11 +188,11 @@ def test_points_show_intensity_and_rate_and_their_area_the_time() -> None:
     axes = roofline(table(*ROWS))
     assert axes.get_xscale() == axes.get_yscale() == "log" and axes.get_ylabel() == "TFLOP/s"
     points = {colour: (x, y, size) for x, y, colour, size in marks(axes)}
-    add, matmul = points[BOUNDS["memory"][0]], points[BOUNDS["compute"][0]]
+    add, matmul = points[BOUNDS["memory"].light], points[BOUNDS["compute"].light]
     assert add[:2] == pytest.approx((1 / 12, 1e6 / 100 / 1e6)) and matmul[:2] == pytest.approx((100, 3e8 / 400 / 1e6))
     assert len(marks(axes)) == 2 and add[2] < matmul[2]
     assert [text.get_text() for text in labels(axes)] == ["matmul", "add"]
-    assert legend(axes) == ["memory-bound", "compute-bound", "measured peaks"]
+    assert legend(axes) == ["compute-bound", "memory-bound", "measured peaks"]
 
 
 def test_ops_that_are_not_shown_are_counted_with_their_share_of_the_time() -> None:
@@ -299,7 +299,7 @@ def test_a_frame_needs_only_intensity_and_rate() -> None:
     )
     assert line(axes, "fp32 measured")[1] == pytest.approx([1.0, 1.0])
     bare = roofline(frame[["arithmetic_intensity", "tflops_per_s"]])
-    assert {colour for _, _, colour, _ in marks(bare)} == {BOUNDS["unknown"][0]} and "No roofs" in caption(bare)
+    assert {colour for _, _, colour, _ in marks(bare)} == {BOUNDS["unknown"].light} and "No roofs" in caption(bare)
     with pytest.raises(ValueError, match="no column tflops_per_s"):
         roofline(frame[["arithmetic_intensity"]])
     assert "Nothing to draw" in texts(roofline(frame[:0]))[0]

@@ -148,7 +148,7 @@ def test_rates_above_their_peak_are_marked_too() -> None:
 
 def test_the_tooltip_of_a_bound_says_what_it_means() -> None:
     page = make_table({**ADD, "bound": "inefficient"})._repr_html_()
-    assert f'title="{_core.bounds()["inefficient"]}"' in page
+    assert f'title="{_core.bounds["inefficient"].meaning}"' in page
 
 
 def test_devices_with_the_same_peaks_share_a_footnote() -> None:

@@ -15,7 +15,7 @@ import flopscope as fs
 from flopscope.answers.analysis import PARTS
 from flopscope.support.safe import printable
 from flopscope.views.plots import BOUNDS
-from flopscope.views.waterfall import LOOKS, plot_waterfall
+from flopscope.views.waterfall import look_of, plot_waterfall
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -81,12 +81,13 @@ def test_tiny_parts_are_not_called_nothing() -> None:
 
 
 def test_every_part_has_its_own_look_and_bounds_their_usual_colours() -> None:
-    assert set(LOOKS) == set(PARTS)
-    assert len({look[0] for look in LOOKS.values()}) == len({look[1:] for look in LOOKS.values()}) == len(PARTS)
-    for bound in ("compute", "memory", "latency", "launch"):
-        assert LOOKS[bound][1] == BOUNDS[bound][0]
+    for on_device in (True, False):
+        looks = {part: look_of(part, on_device) for part in PARTS}
+        assert len({look[0] for look in looks.values()}) == len({look[1:] for look in looks.values()}) == len(PARTS)
+        for bound in ("compute", "memory", "latency", "launch"):
+            assert looks[bound][1] == BOUNDS[bound].light
     axes = plot_waterfall(columns(ideal=10.0, memory=5.0), 1)
-    assert {to_hex(bar.get_facecolor()).upper() for bar in axes.patches} >= {BOUNDS["memory"][0], LOOKS["ideal"][1]}
+    assert {to_hex(bar.get_facecolor()) for bar in axes.patches} >= {BOUNDS["memory"].light, looks["ideal"][1]}
 
 
 @pytest.mark.parametrize("name", ["channels_last_before", "data_before", "graph_after"])

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "sources/cupti/abi.h"
+#include "base/search.h"
 #include "sources/cupti/watched.h"
 #include "store/event.h"
 
@@ -47,12 +48,8 @@ static bool may_own(const fs_store *store, uint32_t event)
  * ended; an op or a range before a Python call. */
 static uint32_t open_at(const fs_store *store, const uint32_t *events, uint32_t count, int64_t time)
 {
-    uint32_t low = 0, high = count, frame = FS_NONE;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (FS_EVENT_AT(store, events[middle], start) <= time) low = middle + 1;
-        else high = middle;
-    }
+    uint32_t frame = FS_NONE;
+    uint32_t low = FS_FIRST_NOT(i, 0, count, FS_EVENT_AT(store, events[i], start) <= time);
     if (low == 0) return FS_NONE;
     for (uint32_t at = events[low - 1]; at != FS_NONE; at = FS_EVENT_AT(store, at, parent)) {
         uint32_t index;

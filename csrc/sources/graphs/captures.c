@@ -10,6 +10,7 @@
 
 #include "base/interrupt.h"
 #include "base/list.h"
+#include "base/search.h"
 #include "base/sort.h"
 #include "store/event.h"
 #include "store/signature.h"
@@ -90,12 +91,7 @@ void fs_captures_sort(fs_captures *captures)
 
 const fs_known_node *fs_captures_find(const fs_captures *captures, uint64_t id)
 {
-    uint32_t low = 0, high = captures->known_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (captures->known[middle].id < id) low = middle + 1;
-        else high = middle;
-    }
+    uint32_t low = FS_FIRST_NOT(i, 0, captures->known_count, captures->known[i].id < id);
     return low < captures->known_count && captures->known[low].id == id ? &captures->known[low] : NULL;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/sort.h"
 
 enum { THREADS = 1 << FS_NODE_THREAD_BITS };
@@ -60,13 +61,7 @@ static int compare_ops(const void *left, const void *right)
 /* Return the number of ops that are not after the key. */
 static uint32_t ops_until(const linking *all, forward_op key)
 {
-    uint32_t low = 0, high = all->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (compare(&all->ops[middle], &key) <= 0) low = middle + 1;
-        else high = middle;
-    }
-    return low;
+    return FS_FIRST_NOT(i, 0, all->count, compare(&all->ops[i], &key) <= 0);
 }
 
 /* Return the op on a lane that made the node of a backward op, or FS_NONE. */

@@ -10,6 +10,7 @@
 #include "base/intern.h"
 #include "base/list.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "sources/kineto/overheads.h"
 #include "sources/kineto/owners.h"
 #include "store/overload.h"
@@ -54,12 +55,8 @@ static uint32_t innermost(const fs_join *join, fs_nest *nest, uint32_t host, boo
 /* Return the innermost host that encloses this one. Any host that ends later than it encloses this one too. */
 static uint32_t around(const fs_join *join, const fs_nest *nest, uint32_t host)
 {
-    uint32_t low = 0, high = nest->depth;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (fs_host_lies_in(&join->hosts[host], &join->hosts[nest->open[middle]], join->slack)) low = middle + 1;
-        else high = middle;
-    }
+    uint32_t low =
+        FS_FIRST_NOT(i, 0, nest->depth, fs_host_lies_in(&join->hosts[host], &join->hosts[nest->open[i]], join->slack));
     return low > 0 ? nest->open[low - 1] : FS_NONE;
 }
 

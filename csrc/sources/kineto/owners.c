@@ -11,6 +11,7 @@
 #include "base/interrupt.h"
 #include "base/list.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/sort.h"
 
 /* Records by id ---------------------------------------------------------------------------------------------------- */
@@ -256,12 +257,7 @@ static uint32_t innermost(const open_hosts *stack, const fs_host *call, int64_t 
 {
     fs_host span = *call;
     if (span.end == INT64_MAX) span.end = span.start; /* it has no duration */
-    uint32_t low = 0, high = stack->depth;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (stack->open[middle]->end >= span.end - slack) low = middle + 1;
-        else high = middle;
-    }
+    uint32_t low = FS_FIRST_NOT(i, 0, stack->depth, stack->open[i]->end >= span.end - slack);
     for (; low > 0; low--) {
         const fs_host *around = stack->open[low - 1];
         if (around->end >= span.end || fs_host_lies_in(&span, around, slack)) return around->record->index;

@@ -9,6 +9,7 @@
 #include "base/interrupt.h"
 #include "base/list.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "sources/graphs/replays.h"
 #include "store/event.h"
 
@@ -139,12 +140,8 @@ static uint32_t lane_of(const joining *all, const fs_graph_node *node)
 /* Find the innermost op around a time, else the innermost range. */
 static uint32_t owner_at(const joining *all, uint32_t lane, int64_t time)
 {
-    uint32_t low = all->firsts[lane], high = all->firsts[lane + 1], first = low, range = FS_NONE;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (FS_EVENT_AT(all->store, all->hosts[middle], start) <= time) low = middle + 1;
-        else high = middle;
-    }
+    uint32_t first = all->firsts[lane], range = FS_NONE;
+    uint32_t low = FS_FIRST_NOT(i, first, all->firsts[lane + 1], FS_EVENT_AT(all->store, all->hosts[i], start) <= time);
     uint32_t event = low > first ? all->hosts[low - 1] : FS_NONE, at;
     while (event != FS_NONE) {
         const fs_chunk *chunk = fs_event_chunk(all->store, event, &at);

@@ -10,6 +10,7 @@
 #include "base/interrupt.h"
 #include "base/list.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/sort.h"
 #include "store/api_calls.h"
 #include "store/collective.h"
@@ -212,12 +213,7 @@ static void list_launches(joining *all)
 
 static launching *launch_of(const joining *all, uint32_t event)
 {
-    uint32_t low = 0, high = all->launch_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (all->launches[middle].event < event) low = middle + 1;
-        else high = middle;
-    }
+    uint32_t low = FS_FIRST_NOT(i, 0, all->launch_count, all->launches[i].event < event);
     return low < all->launch_count && all->launches[low].event == event ? &all->launches[low] : NULL;
 }
 

@@ -209,7 +209,7 @@ fs_work fs_count_attention(const fs_aten_rule *rule, const fs_torch_call *call)
     double written = output + log_sum_exp_bytes(call, row, &of);
     part_sequences(call, row, &of);
     double flops = 2 * of.batch * of.heads * pairs_of(&of, mask_of(call, row)) * (of.size + of.value_size);
-    fs_work work = fs_sizes_work(flops, read, written, fs_products_unit(of.query->dtype));
+    fs_work work = fs_sizes_work(flops, read, written, fs_unit_of_product(of.query->dtype));
     work.at_most = of.bound;
     return work;
 }
@@ -229,8 +229,8 @@ fs_work fs_count_attention_backward(const fs_aten_rule *rule, const fs_torch_cal
     double written = (fs_sizes_elements(of.query) + fs_sizes_elements(of.key) + fs_sizes_elements(of.value)) * item;
     part_sequences(call, row, &of);
     double pairs = of.batch * of.heads * pairs_of(&of, mask_of(call, row));
-    fs_work work =
-        fs_sizes_work(2 * pairs * (3 * of.size + 2 * of.value_size), read, written, fs_products_unit(of.query->dtype));
+    fs_work work = fs_sizes_work(2 * pairs * (3 * of.size + 2 * of.value_size), read, written,
+                                 fs_unit_of_product(of.query->dtype));
     work.at_most = of.bound;
     return work;
 }

@@ -148,7 +148,7 @@ fs_work fs_count_convolution(const fs_aten_rule *rule, const fs_torch_call *call
     const fs_torch_tensor *added = row == FS_CONVOLUTION_ADD ? fs_sizes_tensor(call, 2) : NULL;
     if (added != NULL) read += fs_sizes_read(added);
     fs_work work = fs_sizes_work(flops_of(transposed ? fs_sizes_elements(input) : output, weight), read,
-                                 output * fs_sizes_item(input->dtype), fs_products_unit(input->dtype));
+                                 output * fs_sizes_item(input->dtype), fs_unit_of_product(input->dtype));
     if (isnan(output)) work.needs = FS_NEEDS_GRADIENT;
     return work;
 }
@@ -187,7 +187,7 @@ fs_work fs_count_convolution_backward(const fs_aten_rule *rule, const fs_torch_c
         written += fs_sizes_elements(weight) * item;
     }
     if (wanted[2]) written += channels_in(gradient, weight) * item;
-    fs_work work = fs_sizes_work((wanted[0] + wanted[1]) * flops, read, written, fs_products_unit(input->dtype));
+    fs_work work = fs_sizes_work((wanted[0] + wanted[1]) * flops, read, written, fs_unit_of_product(input->dtype));
     work.at_most = !known;
     return work;
 }
@@ -207,7 +207,7 @@ fs_work fs_count_convolution_part(const fs_aten_rule *rule, const fs_torch_call 
     bool transposed = flag != 0;
     double item = fs_sizes_item(input->dtype), read = fs_sizes_read(gradient);
     double flops = flops_of(fs_sizes_elements(transposed ? input : gradient), weight);
-    fs_unit_choice unit = fs_products_unit(input->dtype);
+    fs_unit_choice unit = fs_unit_of_product(input->dtype);
     switch (rule->option) {
     case FS_PART_INPUT:
         return fs_sizes_work(flops, read + fs_sizes_read(weight), fs_sizes_elements(input) * item, unit);
@@ -216,6 +216,6 @@ fs_work fs_count_convolution_part(const fs_aten_rule *rule, const fs_torch_call 
         return fs_sizes_work(flops, read, fs_sizes_elements(weight) * item, unit);
     default: /* the bias: a sum over all axes but the channels */
         return fs_sizes_work(fs_sizes_elements(gradient), read, channels_in(gradient, weight) * item,
-                             fs_sizes_unit(gradient->dtype));
+                             fs_unit_of_plain(gradient->dtype));
     }
 }

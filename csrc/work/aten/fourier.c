@@ -33,5 +33,5 @@ fs_work fs_count_fourier(const fs_aten_rule *rule, const fs_torch_call *call)
         written = (half ? elements / last * (floor(last / 2) + 1) : elements) * (rule->option == 1 ? 2 : 1) * item;
     }
     double flops = (rule->option == 0 ? 5 : 2.5) * elements * log2(fmax(points, 1));
-    return fs_sizes_work(flops, fs_sizes_read(input), written, fs_sizes_unit(input->dtype));
+    return fs_sizes_work(flops, fs_sizes_read(input), written, fs_unit_of_plain(input->dtype));
 }

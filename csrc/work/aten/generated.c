@@ -129,7 +129,7 @@ void fs_generated_flops(const char *name, const fs_torch_call *call, double poin
                                                                           : 2,
                                            0);
         work->flops = template_flops(words, call);
-        if (first != NULL) work->unit = fs_products_unit(first->dtype);
+        if (first != NULL) work->unit = fs_unit_of_product(first->dtype);
         work->flops_estimated = !isnan(work->flops);
         return;
     }
@@ -138,6 +138,6 @@ void fs_generated_flops(const char *name, const fs_torch_call *call, double poin
     double each = flops_of_words(words);
     if (isnan(each)) return;
     work->flops = has_floats(call) ? each * points : 0;
-    work->unit = fs_sizes_unit(FS_TORCH_FLOAT32);
+    work->unit = fs_unit_of_plain(FS_TORCH_FLOAT32);
     work->flops_estimated = each > 0;
 }

@@ -32,7 +32,7 @@ fs_work fs_count_gather(const fs_aten_rule *rule, const fs_torch_call *call)
     if (self == NULL || index == NULL) return fs_work_unknown;
     double elements = reached(rule, call, self, index);
     return fs_sizes_work(0, fmin(elements, fs_sizes_distinct(self)) * item_at(self) + fs_sizes_read(index),
-                         elements * item_at(self), fs_sizes_unit(self->dtype));
+                         elements * item_at(self), fs_unit_of_plain(self->dtype));
 }
 
 /* embedding(weight, indices): one row of the weight per index. */
@@ -43,7 +43,7 @@ fs_work fs_count_embedding(const fs_aten_rule *rule, const fs_torch_call *call)
     double elements = fs_sizes_elements(index) * (double)weight->shape[1];
     return fs_sizes_work(rule->flops,
                          fmin(elements, fs_sizes_distinct(weight)) * item_at(weight) + fs_sizes_read(index),
-                         elements * item_at(weight), fs_sizes_unit(weight->dtype));
+                         elements * item_at(weight), fs_unit_of_plain(weight->dtype));
 }
 
 /* backward(gradient, indices, …, rows of the weight at PLACE): each row of the gradient is added to a row of the
@@ -56,7 +56,7 @@ fs_work fs_count_embedding_backward(const fs_aten_rule *rule, const fs_torch_cal
     double rows = fs_sizes_number(fs_sizes_text(call, fs_option(rule, FS_PLACE)), NAN);
     return fs_sizes_work(fs_flops_of(rule->flops, added, gradient->dtype),
                          fs_sizes_read(gradient) + fs_sizes_read(index), fmin(added, rows * width) * item_at(gradient),
-                         fs_sizes_unit(gradient->dtype));
+                         fs_unit_of_plain(gradient->dtype));
 }
 
 /* embedding_bag(weight, indices, offsets, …, include last offset at PLACE): the rows of each bag are summed. */
@@ -69,7 +69,7 @@ fs_work fs_count_embedding_bag(const fs_aten_rule *rule, const fs_torch_call *ca
     if (fs_sizes_is_true(fs_sizes_text(call, fs_option(rule, FS_PLACE)))) bags--;
     double read = fmin(added, fs_sizes_distinct(weight)) * item_at(weight) + fs_sizes_read(index);
     return fs_sizes_work(fs_flops_of(rule->flops, added, weight->dtype), read + fs_sizes_read(offsets),
-                         bags * (double)weight->shape[1] * item_at(weight), fs_sizes_unit(weight->dtype));
+                         bags * (double)weight->shape[1] * item_at(weight), fs_unit_of_plain(weight->dtype));
 }
 
 /* scatter(self, …, index at PLACE, source or value after it): writes at the indices; an addition (`flops` each) also
@@ -88,7 +88,7 @@ fs_work fs_count_scatter(const fs_aten_rule *rule, const fs_torch_call *call)
         read += fs_sizes_read(self) - (rule->flops > 0 ? touched * item_at(self) : 0);
         written = fs_sizes_elements(self) * item_at(self);
     }
-    return fs_sizes_work(fs_flops_of(rule->flops, elements, self->dtype), read, written, fs_sizes_unit(self->dtype));
+    return fs_sizes_work(fs_flops_of(rule->flops, elements, self->dtype), read, written, fs_unit_of_plain(self->dtype));
 }
 
 /* Return the elements of the shape to which a list of indices broadcasts, if there is one index tensor for each axis of
@@ -125,7 +125,7 @@ fs_work fs_count_index(const fs_aten_rule *rule, const fs_torch_call *call)
     double elements = indexed(self, &call->arguments[1], &index_elements), item = item_at(self);
     if (isnan(elements)) return fs_of_launched(0, 1, 1, item, fs_sizes_read(self));
     double read = fmin(elements, fs_sizes_distinct(self)) * item + index_elements * fs_sizes_item(FS_TORCH_INT64);
-    return fs_at_most(fs_sizes_work(0, read, elements * item, fs_sizes_unit(self->dtype)));
+    return fs_at_most(fs_sizes_work(0, read, elements * item, fs_unit_of_plain(self->dtype)));
 }
 
 /* index_put(self, indices, values, accumulate): traces omit the sizes and types of a list of indices, so their bytes
@@ -140,7 +140,7 @@ fs_work fs_count_index_put(const fs_aten_rule *rule, const fs_torch_call *call)
         return fs_of_launched(fs_flops_of(adds, 1, self->dtype), adds, 1, item_at(self), NAN);
     double elements = fs_sizes_elements(values), bytes = fmin(elements, fs_sizes_elements(self)) * item_at(self);
     return fs_sizes_work(fs_flops_of(adds, elements, self->dtype), fs_sizes_read(values) + (adds ? bytes : 0), bytes,
-                         fs_sizes_unit(self->dtype));
+                         fs_unit_of_plain(self->dtype));
 }
 
 /* nll_loss_forward(self, target, weight, reduction, …): the element of each row selected by the target, summed. */
@@ -151,7 +151,7 @@ fs_work fs_count_nll(const fs_aten_rule *rule, const fs_torch_call *call)
     double picked = fs_sizes_elements(target), size = item_at(self);
     bool sums = fs_sizes_number(fs_sizes_text(call, 3), 1) != 0;
     return fs_sizes_work(fs_flops_of(rule->flops, picked, self->dtype), picked * size + fs_sizes_read(target),
-                         (sums ? 2 : picked + 1) * size, fs_sizes_unit(self->dtype));
+                         (sums ? 2 : picked + 1) * size, fs_unit_of_plain(self->dtype));
 }
 
 /* nll_loss_backward(gradient, self, target, …): one element per row; a separate op zeroes the rest. */
@@ -162,7 +162,7 @@ fs_work fs_count_nll_backward(const fs_aten_rule *rule, const fs_torch_call *cal
     if (gradient == NULL || self == NULL || target == NULL) return fs_work_unknown;
     double picked = fs_sizes_elements(target);
     return fs_sizes_work(fs_flops_of(rule->flops, picked, self->dtype), fs_sizes_read(gradient) + fs_sizes_read(target),
-                         picked * item_at(self), fs_sizes_unit(self->dtype));
+                         picked * item_at(self), fs_unit_of_plain(self->dtype));
 }
 
 /* topk(self, k, axis, …): k elements along an axis, by default the last; flags of the result. */
@@ -177,7 +177,7 @@ fs_work fs_count_pick(const fs_aten_rule *rule, const fs_torch_call *call)
     bool unrecorded = fs_sizes_is_unrecorded(call, 1);
     if (unrecorded) elements = fs_sizes_elements(self);
     double written = fs_result_bytes(rule, elements, fs_result_dtype(rule, self->dtype));
-    fs_work work = fs_sizes_work(rule->flops, fs_sizes_read(self), written, fs_sizes_unit(self->dtype));
+    fs_work work = fs_sizes_work(rule->flops, fs_sizes_read(self), written, fs_unit_of_plain(self->dtype));
     return unrecorded ? fs_at_most(work) : work;
 }
 
@@ -195,5 +195,5 @@ fs_work fs_count_range(const fs_aten_rule *rule, const fs_torch_call *call)
     if (numbered == 1) numbers[1] = numbers[0], numbers[0] = 0;
     double elements = ceil((numbers[1] - numbers[0]) / numbers[2]);
     if (isnan(elements)) return fs_of_launched(0, 0, 1, item_at(out), NAN); /* the trace records no numbers */
-    return fs_sizes_work(0, 0, elements * item_at(out), fs_sizes_unit(out->dtype));
+    return fs_sizes_work(0, 0, elements * item_at(out), fs_unit_of_plain(out->dtype));
 }

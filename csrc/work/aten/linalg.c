@@ -44,7 +44,7 @@ fs_work fs_count_factor(const fs_aten_rule *rule, const fs_torch_call *call)
         batch * (costs[row].written_mn * m * n + costs[row].written_n2 * n * n) + costs[row].written_nk * nk;
     double read = fs_sizes_read(a) + (right != NULL ? fs_sizes_read(right) : 0);
     return fs_sizes_work(fs_products_flops_each(a->dtype) / 2 * flops, read, elements * fs_sizes_item(a->dtype),
-                         fs_sizes_unit(a->dtype));
+                         fs_unit_of_plain(a->dtype));
 }
 
 static bool is_complex(unsigned dtype)
@@ -67,5 +67,5 @@ fs_work fs_count_spectrum(const fs_aten_rule *rule, const fs_torch_call *call)
     else vectors = full * (rows * rows + columns * columns) + (1 - full) * n * (rows + columns);
     if (rule->option == FS_SPECTRUM_GENERAL) item = real = 2 * real;
     return fs_sizes_work(NAN, fs_sizes_read(a), batch * (n * real + (wanted == 0 ? 0 : wanted * vectors * item)),
-                         fs_sizes_unit(a->dtype));
+                         fs_unit_of_plain(a->dtype));
 }

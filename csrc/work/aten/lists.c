@@ -52,8 +52,8 @@ static fs_work each_element(const fs_torch_call *call, double flops, unsigned fr
     list_sums first = sums_of(&call->arguments[0]);
     if (!isnan(first.bytes))
         return fs_sizes_work(fs_flops_of(flops, first.elements, first.dtype), bytes_of_lists(call, from, read),
-                             written * first.bytes, fs_sizes_unit(first.dtype));
-    fs_work work = fs_sizes_work(flops, read, written, fs_sizes_unit(FS_TORCH_FLOAT32));
+                             written * first.bytes, fs_unit_of_plain(first.dtype));
+    fs_work work = fs_sizes_work(flops, read, written, fs_unit_of_plain(FS_TORCH_FLOAT32));
     work.list_elements = first.elements;
     work.needs = FS_NEEDS_ELEMENTS;
     return work;
@@ -85,7 +85,7 @@ fs_work fs_count_join(const fs_aten_rule *rule, const fs_torch_call *call)
     unsigned dtype = out != NULL ? out->dtype : list.dtype;
     double written = list.elements * fs_sizes_item(dtype);
     if (isnan(written)) return work;
-    return fs_sizes_work(0, isnan(list.bytes) ? written : list.bytes, written, fs_sizes_unit(dtype));
+    return fs_sizes_work(0, isnan(list.bytes) ? written : list.bytes, written, fs_unit_of_plain(dtype));
 }
 
 /* block_diag(tensors): blocks on the diagonal of a matrix of zeros; numbers and vectors are matrices of one row. */
@@ -103,7 +103,7 @@ fs_work fs_count_block_diagonal(const fs_aten_rule *rule, const fs_torch_call *c
         rows += block.ndim > 1 ? (double)block.shape[0] : 1;
         columns += block.ndim > 0 ? (double)block.shape[block.ndim - 1] : 1;
     }
-    return fs_sizes_work(0, list.bytes, rows * columns * fs_sizes_item(list.dtype), fs_sizes_unit(list.dtype));
+    return fs_sizes_work(0, list.bytes, rows * columns * fs_sizes_item(list.dtype), fs_unit_of_plain(list.dtype));
 }
 
 /* _chunk_cat(tensors, axis, chunks, out): each tensor in chunks, padded to equal size. Where the dtype of the list is
@@ -116,7 +116,7 @@ fs_work fs_count_chunk_cat(const fs_aten_rule *rule, const fs_torch_call *call)
     list_sums list = sums_of(&call->arguments[0]);
     double item = fs_sizes_item(out->dtype), read = isnan(list.bytes) ? list.elements * item : list.bytes;
     if (isnan(read)) read = fs_sizes_read(out);
-    return fs_at_most(fs_sizes_work(0, read, fs_sizes_elements(out) * item, fs_sizes_unit(out->dtype)));
+    return fs_at_most(fs_sizes_work(0, read, fs_sizes_elements(out) * item, fs_unit_of_plain(out->dtype)));
 }
 
 /* The fused optimizers, counted as the sum of the unfused operations on an element. */

@@ -1,32 +1,10 @@
-/* The units of multiply-adds by dtype, preferred and fallback. An argument that the call does not have is `absent`; one
- * that the trace did not record is NaN, and the callers must not confuse the two. */
+/* An argument that the call does not have is `absent`; one that the trace did not record is NaN, and the callers must
+ * not confuse the two. */
 #include "work/aten/multiply.h"
 
 #include <math.h>
 
 #include "work/aten/sizes.h"
-
-fs_unit_choice fs_products_unit(unsigned dtype)
-{
-    static const struct {
-        bool here;
-        fs_unit_choice choice;
-    } units[FS_TORCH_DTYPE_COUNT + 1] = {
-        [FS_TORCH_FLOAT64] = {true, {FS_UNIT_FP64_TENSOR, FS_UNIT_FP64}},
-        [FS_TORCH_COMPLEX128] = {true, {FS_UNIT_FP64_TENSOR, FS_UNIT_FP64}},
-        [FS_TORCH_FLOAT32] = {true, {FS_UNIT_FP32, FS_UNIT_FP32}},
-        [FS_TORCH_COMPLEX64] = {true, {FS_UNIT_FP32, FS_UNIT_FP32}},
-        [FS_TORCH_FLOAT16] = {true, {FS_UNIT_FP16_TENSOR, FS_UNIT_FP32}},
-        [FS_TORCH_BFLOAT16] = {true, {FS_UNIT_BF16_TENSOR, FS_UNIT_FP32}},
-        [FS_TORCH_FLOAT8_E4M3FN] = {true, {FS_UNIT_FP8_TENSOR, FS_UNIT_FP8_TENSOR}},
-        [FS_TORCH_FLOAT8_E5M2] = {true, {FS_UNIT_FP8_TENSOR, FS_UNIT_FP8_TENSOR}},
-        [FS_TORCH_FLOAT8_E4M3FNUZ] = {true, {FS_UNIT_FP8_TENSOR, FS_UNIT_FP8_TENSOR}},
-        [FS_TORCH_FLOAT8_E5M2FNUZ] = {true, {FS_UNIT_FP8_TENSOR, FS_UNIT_FP8_TENSOR}},
-        [FS_TORCH_INT8] = {true, {FS_UNIT_INT8_TENSOR, FS_UNIT_INT8_TENSOR}},
-        [FS_TORCH_UINT8] = {true, {FS_UNIT_INT8_TENSOR, FS_UNIT_INT8_TENSOR}},
-    };
-    return units[dtype].here ? units[dtype].choice : (fs_unit_choice){FS_UNIT_NONE, FS_UNIT_NONE};
-}
 
 double fs_products_flops_each(unsigned dtype)
 {

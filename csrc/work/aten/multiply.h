@@ -5,10 +5,6 @@
 
 #include "work/aten/aten.h"
 
-/* Return the unit that multiplies numbers of a dtype: tensor cores if they support it. float32 may run as TF32, which
- * only the executed kernels reveal. */
-fs_unit_choice fs_products_unit(unsigned dtype);
-
 /* Return the FLOPs of a multiply-add; a complex one takes four real ones. */
 double fs_products_flops_each(unsigned dtype);
 

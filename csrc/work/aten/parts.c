@@ -47,7 +47,7 @@ fs_work fs_count_triangle(const fs_aten_rule *rule, const fs_torch_call *call)
     double diagonal = call->count > 1 ? fs_sizes_number(fs_sizes_text(call, 1), NAN) : 0;
     double item = fs_sizes_item(self->dtype), all = fs_sizes_elements(self) * item;
     double part = rows * columns > 0 ? kept(rule, rows, columns, diagonal) / (rows * columns) : 0;
-    fs_unit_choice unit = fs_sizes_unit(self->dtype);
+    fs_unit_choice unit = fs_unit_of_plain(self->dtype);
     if (isnan(part)) return fs_at_most(fs_sizes_work(0, all, all, unit));
     if (fs_is_in_place(rule)) return fs_sizes_work(0, 0, all * (1 - part), unit);
     return fs_sizes_work(0, all * part, all, unit);
@@ -60,7 +60,7 @@ fs_work fs_count_triangle_indices(const fs_aten_rule *rule, const fs_torch_call 
     double diagonal = call->count > 2 ? fs_sizes_number(fs_sizes_text(call, 2), NAN) : 0;
     unsigned dtype = fs_sizes_dtype_of(fs_sizes_text(call, 3));
     if (dtype == FS_TORCH_DTYPE_NONE) dtype = FS_TORCH_INT64;
-    return fs_sizes_work(0, 0, 2 * kept(rule, rows, columns, diagonal) * fs_sizes_item(dtype), fs_sizes_unit(dtype));
+    return fs_sizes_work(0, 0, 2 * kept(rule, rows, columns, diagonal) * fs_sizes_item(dtype), fs_unit_of_plain(dtype));
 }
 
 /* histc(self, bins at PLACE). */
@@ -69,7 +69,7 @@ fs_work fs_count_histogram(const fs_aten_rule *rule, const fs_torch_call *call)
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
     if (self == NULL) return fs_work_unknown;
     double bins = fs_sizes_number(fs_sizes_text(call, fs_option(rule, FS_PLACE)), NAN);
-    return fs_sizes_work(0, fs_sizes_read(self), bins * fs_sizes_item(self->dtype), fs_sizes_unit(self->dtype));
+    return fs_sizes_work(0, fs_sizes_read(self), bins * fs_sizes_item(self->dtype), fs_unit_of_plain(self->dtype));
 }
 
 /* nonzero(self): for each nonzero element, one number per axis. With PLACE, the number of those elements is the
@@ -81,7 +81,7 @@ fs_work fs_count_nonzero(const fs_aten_rule *rule, const fs_torch_call *call)
     if (self == NULL) return fs_work_unknown;
     double found = place > 0 ? fs_sizes_number(fs_sizes_text(call, place), NAN) : fs_sizes_elements(self);
     fs_work work = fs_sizes_work(0, fs_sizes_read(self), found * self->ndim * fs_sizes_item(FS_TORCH_INT64),
-                                 fs_sizes_unit(self->dtype));
+                                 fs_unit_of_plain(self->dtype));
     return place > 0 ? work : fs_at_most(work);
 }
 
@@ -91,7 +91,7 @@ fs_work fs_count_select(const fs_aten_rule *rule, const fs_torch_call *call)
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0), *mask = fs_sizes_tensor(call, 1);
     if (self == NULL || mask == NULL) return fs_work_unknown;
     fs_work work = fs_count_pointwise(rule, call);
-    return fs_at_most(fs_sizes_work(0, work.bytes_read, work.bytes_written, fs_sizes_unit(self->dtype)));
+    return fs_at_most(fs_sizes_work(0, work.bytes_read, work.bytes_written, fs_unit_of_plain(self->dtype)));
 }
 
 /* unique(self, …): at most all elements, and for each of the ARGUMENTS flags from PLACE on that is set, an int64 per
@@ -105,7 +105,7 @@ fs_work fs_count_unique(const fs_aten_rule *rule, const fs_torch_call *call)
     for (unsigned i = first; i < first + count; i++)
         if (fs_sizes_is_true(fs_sizes_text(call, i))) each += fs_sizes_item(FS_TORCH_INT64);
     double written = fs_sizes_elements(self) * each;
-    return fs_at_most(fs_sizes_work(0, fs_sizes_read(self), written, fs_sizes_unit(self->dtype)));
+    return fs_at_most(fs_sizes_work(0, fs_sizes_read(self), written, fs_unit_of_plain(self->dtype)));
 }
 
 /* repeat_interleave(repeats, output size), the form that launches: it reads the repeats and their sums. */
@@ -115,7 +115,7 @@ fs_work fs_count_repeat(const fs_aten_rule *rule, const fs_torch_call *call)
     if (repeats == NULL || call->count != 2 || fs_sizes_tensor(call, 1) != NULL) return fs_count_moves(rule, call);
     double elements = fs_sizes_number(fs_sizes_text(call, 1), NAN);
     fs_work work = fs_sizes_work(0, 2 * fs_sizes_read(repeats), elements * fs_sizes_item(repeats->dtype),
-                                 fs_sizes_unit(repeats->dtype));
+                                 fs_unit_of_plain(repeats->dtype));
     work.apart = true;
     return work;
 }
@@ -130,7 +130,7 @@ fs_work fs_count_narrow(const fs_aten_rule *rule, const fs_torch_call *call)
     if (axis < 0) axis += self->ndim;
     if (!(axis >= 0 && axis < self->ndim) || self->shape[(int)axis] == 0) return fs_work_unknown;
     double bytes = fs_sizes_elements(self) / (double)self->shape[(int)axis] * length * fs_sizes_item(self->dtype);
-    return fs_sizes_work(0, bytes, bytes, fs_sizes_unit(self->dtype));
+    return fs_sizes_work(0, bytes, bytes, fs_unit_of_plain(self->dtype));
 }
 
 /* permute_2D_sparse_data(permutation, lengths [features, batch], values, weights, sum of lengths): reorders features,
@@ -146,7 +146,7 @@ fs_work fs_count_permute(const fs_aten_rule *rule, const fs_torch_call *call)
     double count = isnan(sum) ? fs_sizes_elements(values) : sum;
     double permuted = fs_sizes_elements(permutation) * (double)lengths->shape[1] * fs_sizes_item(lengths->dtype);
     double read = fs_sizes_read(permutation) + fs_sizes_read(lengths) + fmin(count, fs_sizes_elements(values)) * each;
-    fs_work work = fs_sizes_work(0, read, permuted + count * each, fs_sizes_unit(FS_TORCH_DTYPE_NONE));
+    fs_work work = fs_sizes_work(0, read, permuted + count * each, fs_unit_of_plain(FS_TORCH_DTYPE_NONE));
     return isnan(sum) ? fs_at_most(work) : work;
 }
 
@@ -158,7 +158,7 @@ fs_work fs_count_blocks(const fs_aten_rule *rule, const fs_torch_call *call)
     if (self == NULL || !(block >= 1)) return fs_work_unknown;
     double elements = fs_sizes_elements(self);
     return fs_sizes_work(fs_flops_of(rule->flops, elements, self->dtype), fs_sizes_read(self),
-                         elements + elements / block, fs_sizes_unit(self->dtype));
+                         elements + elements / block, fs_unit_of_plain(self->dtype));
 }
 
 /* Reordering of scales for tensor cores, in padded tiles of 128 rows and 4 columns (cuBLAS, "1D block scaling factors
@@ -174,7 +174,7 @@ fs_work fs_count_swizzle(const fs_aten_rule *rule, const fs_torch_call *call)
     const fs_torch_tensor *offsets = place > 0 ? fs_sizes_tensor(call, place) : NULL;
     double tiles = ceil(rows / 128) + (offsets != NULL ? fs_sizes_elements(offsets) : 0);
     double written = fs_sizes_elements(scales) / (rows * columns) * tiles * 128 * ceil(columns / 4) * 4;
-    fs_work work =
-        fs_sizes_work(0, fs_sizes_read(scales), written * fs_sizes_item(scales->dtype), fs_sizes_unit(scales->dtype));
+    fs_work work = fs_sizes_work(0, fs_sizes_read(scales), written * fs_sizes_item(scales->dtype),
+                                 fs_unit_of_plain(scales->dtype));
     return place > 0 ? fs_at_most(work) : work;
 }

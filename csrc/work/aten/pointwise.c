@@ -73,7 +73,7 @@ fs_work fs_at_most(fs_work work)
 
 fs_work fs_of_launched(double flops, double read, double written, double item, double most_read)
 {
-    fs_work work = fs_sizes_work(flops, read, written, fs_sizes_unit(FS_TORCH_DTYPE_NONE));
+    fs_work work = fs_sizes_work(flops, read, written, fs_unit_of_plain(FS_TORCH_DTYPE_NONE));
     work.needs = FS_NEEDS_ELEMENTS;
     work.item = item;
     work.most_read = most_read;
@@ -232,7 +232,7 @@ fs_work fs_count_pointwise(const fs_aten_rule *rule, const fs_torch_call *call)
     if (fs_is_in_place(rule) && self != NULL) written = fs_sizes_distinct(self);
     fs_work work =
         fs_sizes_work(fs_flops_of(rule->flops, found.elements, found.dtype), read_inputs(rule, call, found.elements),
-                      fs_result_bytes(rule, written, found.dtype), fs_sizes_unit(found.dtype));
+                      fs_result_bytes(rule, written, found.dtype), fs_unit_of_plain(found.dtype));
     return found.widest ? fs_at_most(work) : work;
 }
 
@@ -246,14 +246,14 @@ fs_aten_rule fs_aten_backward(const fs_aten_rule *rule)
 fs_work fs_count_view(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     (void)rule, (void)call;
-    return fs_sizes_work(0, 0, 0, fs_sizes_unit(FS_TORCH_DTYPE_NONE));
+    return fs_sizes_work(0, 0, 0, fs_unit_of_plain(FS_TORCH_DTYPE_NONE));
 }
 
 /* Data movement of a size that no argument gives: elements selected by a mask or by indices. */
 fs_work fs_count_moves(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     (void)rule, (void)call;
-    return fs_sizes_work(0, NAN, NAN, fs_sizes_unit(FS_TORCH_DTYPE_NONE));
+    return fs_sizes_work(0, NAN, NAN, fs_unit_of_plain(FS_TORCH_DTYPE_NONE));
 }
 
 /* One half of an axis times a function of the other half. */
@@ -263,7 +263,7 @@ fs_work fs_count_glu(const fs_aten_rule *rule, const fs_torch_call *call)
     if (self == NULL) return fs_work_unknown;
     double elements = fs_sizes_elements(self) / 2;
     return fs_sizes_work(fs_flops_of(rule->flops, elements, self->dtype), fs_sizes_read(self),
-                         elements * fs_sizes_item(self->dtype), fs_sizes_unit(self->dtype));
+                         elements * fs_sizes_item(self->dtype), fs_unit_of_plain(self->dtype));
 }
 
 /* The gradient of glu, for both halves. */
@@ -273,7 +273,7 @@ fs_work fs_count_glu_backward(const fs_aten_rule *rule, const fs_torch_call *cal
     if (gradient == NULL || self == NULL) return fs_work_unknown;
     double elements = fs_sizes_elements(self);
     return fs_sizes_work(fs_flops_of(rule->flops, elements, self->dtype), fs_sizes_read(gradient) + fs_sizes_read(self),
-                         elements * fs_sizes_item(self->dtype), fs_sizes_unit(self->dtype));
+                         elements * fs_sizes_item(self->dtype), fs_unit_of_plain(self->dtype));
 }
 
 /* Pointwise, followed by a sum unless the reduction at PLACE is 0 (none); PLACE 0: always. */

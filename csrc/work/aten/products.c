@@ -83,7 +83,7 @@ static fs_work product(const fs_aten_rule *rule, const fs_torch_call *call, bool
     double written = (summed ? 1 : of.batch) * of.m * of.n * fs_sizes_item(dtype);
     double read = fs_sizes_read(a) + fs_sizes_read(b) + added_bytes(call, rule->option);
     return fs_sizes_work(fs_products_flops_each(a->dtype) * of.batch * of.m * of.n * of.k, read, written,
-                         fs_products_unit(a->dtype));
+                         fs_unit_of_product(a->dtype));
 }
 
 fs_work fs_count_product(const fs_aten_rule *rule, const fs_torch_call *call)
@@ -107,7 +107,7 @@ fs_work fs_count_vectors(const fs_aten_rule *rule, const fs_torch_call *call)
     const fs_torch_tensor *b = fs_sizes_tensor(call, (unsigned)rule->option + 1);
     if (a == NULL || b == NULL) return fs_work_unknown;
     return fs_sizes_work(fs_products_flops_each(a->dtype) * fs_sizes_elements(a), fs_sizes_read(a) + fs_sizes_read(b),
-                         fs_sizes_item(a->dtype), fs_sizes_unit(a->dtype));
+                         fs_sizes_item(a->dtype), fs_unit_of_plain(a->dtype));
 }
 
 /* One multiplication each; with an addend, a multiply-add. */
@@ -119,7 +119,7 @@ fs_work fs_count_outer(const fs_aten_rule *rule, const fs_torch_call *call)
     double elements = fs_sizes_elements(a) * fs_sizes_elements(b);
     double read = fs_sizes_read(a) + fs_sizes_read(b) + added_bytes(call, rule->option);
     return fs_sizes_work((rule->option > 0 ? 1 : 0.5) * fs_products_flops_each(a->dtype) * elements, read,
-                         elements * fs_sizes_item(a->dtype), fs_sizes_unit(a->dtype));
+                         elements * fs_sizes_item(a->dtype), fs_unit_of_plain(a->dtype));
 }
 
 fs_work fs_count_linear(const fs_aten_rule *rule, const fs_torch_call *call)
@@ -133,7 +133,7 @@ fs_work fs_count_linear(const fs_aten_rule *rule, const fs_torch_call *call)
     double rows = fs_sizes_elements(input) / k;
     double read = fs_sizes_read(input) + fs_sizes_read(weight) + (bias != NULL ? fs_sizes_read(bias) : 0);
     return fs_sizes_work(fs_products_flops_each(input->dtype) * rows * k * n, read,
-                         rows * n * fs_sizes_item(input->dtype), fs_products_unit(input->dtype));
+                         rows * n * fs_sizes_item(input->dtype), fs_unit_of_product(input->dtype));
 }
 
 /* Without a recorded dtype, the result has that of the first matrix. */
@@ -146,7 +146,7 @@ fs_work fs_count_scaled(const fs_aten_rule *rule, const fs_torch_call *call)
     double packed = fs_torch_dtypes[a->dtype].kind == FS_TORCH_FLOAT4 ? 2 : 1; /* elements per byte */
     double read = fs_sizes_read(a) + fs_sizes_read(b) + fs_products_read(call, 2, call->count);
     double written = of.m * of.n * fs_sizes_item(result_dtype(call, 2, 0, a->dtype));
-    return fs_sizes_work(2 * of.m * of.n * of.k * packed, read, written, fs_products_unit(a->dtype));
+    return fs_sizes_work(2 * of.m * of.n * of.k * packed, read, written, fs_unit_of_product(a->dtype));
 }
 
 /* The offsets divide the rows of a matrix, its columns, or the summed axis. If they divide one matrix of both, only the
@@ -162,7 +162,7 @@ fs_work fs_count_grouped(const fs_aten_rule *rule, const fs_torch_call *call)
     else if (a->ndim == 2 && b->ndim == 2) groups = offsets != NULL ? fs_sizes_elements(offsets) : NAN;
     double read = fs_sizes_read(a) + fs_sizes_read(b) + fs_products_read(call, 2, call->count);
     double written = groups * m * n * fs_sizes_item(result_dtype(call, 2, 0, a->dtype));
-    fs_work work = fs_sizes_work(2 * batch * m * n * k, read, written, fs_products_unit(a->dtype));
+    fs_work work = fs_sizes_work(2 * batch * m * n * k, read, written, fs_unit_of_product(a->dtype));
     work.at_most = a->ndim != 3 || b->ndim != 3;
     return work;
 }
@@ -176,7 +176,7 @@ fs_work fs_count_packed(const fs_aten_rule *rule, const fs_torch_call *call)
     double outputs = (double)scales->shape[scales->ndim > 1], inputs = size_from_end(input, 1);
     double rows = inputs > 0 ? fs_sizes_elements(input) / inputs : 0;
     return fs_sizes_work(2 * rows * inputs * outputs, fs_products_read(call, 0, call->count),
-                         rows * outputs * fs_sizes_item(input->dtype), fs_products_unit(input->dtype));
+                         rows * outputs * fs_sizes_item(input->dtype), fs_unit_of_product(input->dtype));
 }
 
 /* A subtraction, a function and an addition for each element of each pair of rows. */
@@ -187,5 +187,5 @@ fs_work fs_count_distances(const fs_aten_rule *rule, const fs_torch_call *call)
     double rows = size_from_end(a, 2), width = size_from_end(a, 1);
     double pairs = rule->option == 0 ? batches(a, b) * rows * size_from_end(b, 2) : rows * (rows - 1) / 2;
     double read = fs_sizes_read(a) + (a == b ? 0 : fs_sizes_read(b));
-    return fs_sizes_work(3 * pairs * width, read, pairs * fs_sizes_item(a->dtype), fs_sizes_unit(a->dtype));
+    return fs_sizes_work(3 * pairs * width, read, pairs * fs_sizes_item(a->dtype), fs_unit_of_plain(a->dtype));
 }

@@ -73,7 +73,7 @@ fs_work fs_count_rnn(const fs_aten_rule *rule, const fs_torch_call *call)
     double flops = 2 * steps * multiplied(call, row, width, &state);
     double output = steps * state * fs_sizes_item(input->dtype), states = fs_products_read(call, hidden, hidden + 2);
     double read = fs_sizes_read(input) + weight_bytes(call, row, input->dtype) + states;
-    fs_unit_choice unit = fs_products_unit(input->dtype);
+    fs_unit_choice unit = fs_unit_of_product(input->dtype);
     if (backward) return fs_sizes_work(2 * flops, read + 2 * output, read, unit);
     return fs_sizes_work(flops, read, output + states, unit);
 }
@@ -90,7 +90,7 @@ fs_work fs_count_rnn_layer(const fs_aten_rule *rule, const fs_torch_call *call)
     double steps = fs_sizes_elements(input) / (double)weight->shape[1];
     double flops = 2 * steps * (fs_sizes_elements(weight) + fs_sizes_elements(recurrent));
     double output = steps * (double)recurrent->shape[1] * fs_sizes_item(input->dtype);
-    fs_unit_choice unit = fs_products_unit(input->dtype);
+    fs_unit_choice unit = fs_unit_of_product(input->dtype);
     if (rule->option == 1)
         return fs_sizes_work(2 * flops, fs_products_read(call, 0, call->count), fs_products_read(call, 0, GIVEN), unit);
     return fs_sizes_work(flops, fs_products_read(call, 0, GIVEN), output + fs_products_read(call, 5, GIVEN), unit);
@@ -108,5 +108,5 @@ fs_work fs_count_cell(const fs_aten_rule *rule, const fs_torch_call *call)
     double elements = fs_sizes_elements(state);
     return fs_sizes_work((cells[row].flops + biases * cells[row].flops_each_bias) * elements,
                          fs_products_read(call, 0, call->count),
-                         cells[row].written * elements * fs_sizes_item(state->dtype), fs_sizes_unit(state->dtype));
+                         cells[row].written * elements * fs_sizes_item(state->dtype), fs_unit_of_plain(state->dtype));
 }

@@ -62,7 +62,7 @@ fs_work fs_count_reduce(const fs_aten_rule *rule, const fs_torch_call *call)
     unsigned dtype = reduced_dtype(rule, call, all);
     double written = all && fs_has(rule, FS_AND_INDICES) ? fs_sizes_item(dtype) : fs_result_bytes(rule, left, dtype);
     fs_work work = fs_sizes_work(fs_flops_of(rule->flops, fs_sizes_elements(self), dtype), fs_sizes_read(self), written,
-                                 fs_sizes_unit(self->dtype));
+                                 fs_unit_of_plain(self->dtype));
     return unrecorded ? fs_at_most(work) : work;
 }
 
@@ -146,7 +146,8 @@ fs_work fs_count_norm(const fs_aten_rule *rule, const fs_torch_call *call)
     double written = fs_has(rule, FS_WRITES_FIRST) ? 0 : result; /* the statistics only */
     if (trains)
         written += running + layout->written * statistics_of(layout, input, call) * statistic_size(input->dtype);
-    fs_work work = fs_sizes_work(fs_flops_of(each, elements, input->dtype), read, written, fs_sizes_unit(input->dtype));
+    fs_work work =
+        fs_sizes_work(fs_flops_of(each, elements, input->dtype), read, written, fs_unit_of_plain(input->dtype));
     unrecorded = unrecorded || (layout->over == OVER_GROUPS && fs_sizes_is_unrecorded(call, layout->shape));
     return unrecorded ? fs_at_most(work) : work;
 }
@@ -198,5 +199,5 @@ fs_work fs_count_norm_backward(const fs_aten_rule *rule, const fs_torch_call *ca
     double read = fs_sizes_read(gradient) + fs_sizes_read(input) + weight;
     for (unsigned i = 0; i < layout->statistic_count; i++) read += bytes_at(call, layout->statistics + i);
     double written = wants[0] * elements * size + (wants[1] + (layout->centred && wants[2])) * weight;
-    return fs_sizes_work(fs_flops_of(each, elements, input->dtype), read, written, fs_sizes_unit(input->dtype));
+    return fs_sizes_work(fs_flops_of(each, elements, input->dtype), read, written, fs_unit_of_plain(input->dtype));
 }

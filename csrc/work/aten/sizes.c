@@ -85,54 +85,12 @@ bool fs_sizes_is_true(const char *text)
 
 fs_torch_dtype fs_sizes_dtype_of(const char *text)
 {
-    static const uint8_t dtypes[] = {
-        [0] = FS_TORCH_UINT8,
-        [1] = FS_TORCH_INT8,
-        [2] = FS_TORCH_INT16,
-        [3] = FS_TORCH_INT32,
-        [4] = FS_TORCH_INT64,
-        [5] = FS_TORCH_FLOAT16,
-        [6] = FS_TORCH_FLOAT32,
-        [7] = FS_TORCH_FLOAT64,
-        [8] = FS_TORCH_COMPLEX32,
-        [9] = FS_TORCH_COMPLEX64,
-        [10] = FS_TORCH_COMPLEX128,
-        [11] = FS_TORCH_BOOL,
-        [12] = FS_TORCH_QINT8,
-        [13] = FS_TORCH_QUINT8,
-        [14] = FS_TORCH_QINT32,
-        [15] = FS_TORCH_BFLOAT16,
-        [16] = FS_TORCH_DTYPE_NONE,
-        [17] = FS_TORCH_DTYPE_NONE,
-        [18] = FS_TORCH_BITS8,
-        [19] = FS_TORCH_DTYPE_NONE,
-        [20] = FS_TORCH_DTYPE_NONE,
-        [21] = FS_TORCH_BITS8,
-        [22] = FS_TORCH_BITS16,
-        [23] = FS_TORCH_FLOAT8_E5M2,
-        [24] = FS_TORCH_FLOAT8_E4M3FN,
-        [25] = FS_TORCH_FLOAT8_E5M2FNUZ,
-        [26] = FS_TORCH_FLOAT8_E4M3FNUZ,
-        [27] = FS_TORCH_UINT16,
-        [28] = FS_TORCH_UINT32,
-        [29] = FS_TORCH_UINT64,
-    };
-    double code = fs_sizes_number(text, -1);
-    if (code >= 0 && code < (double)sizeof dtypes) return (fs_torch_dtype)dtypes[(int)code];
-    if (code == 44) return FS_TORCH_FLOAT8_E8M0FNU;
-    return code == 45 ? FS_TORCH_FLOAT4_E2M1FN_X2 : FS_TORCH_DTYPE_NONE;
+    return fs_torch_dtype_numbered(fs_sizes_number(text, -1));
 }
 
 bool fs_sizes_is_float(unsigned dtype)
 {
     return dtype < FS_TORCH_DTYPE_COUNT && fs_torch_dtypes[dtype].kind != FS_TORCH_INTEGER;
-}
-
-fs_unit_choice fs_sizes_unit(unsigned dtype)
-{
-    bool wide = dtype == FS_TORCH_FLOAT64 || dtype == FS_TORCH_COMPLEX128;
-    fs_dtype computed = fs_sizes_is_float(dtype) ? wide ? FS_FLOAT64 : FS_FLOAT32 : FS_INT64;
-    return fs_unit_choose(computed, false, false, FS_CUDA);
 }
 
 fs_work fs_sizes_work(double flops, double bytes_read, double bytes_written, fs_unit_choice unit)

@@ -42,9 +42,6 @@ fs_torch_dtype fs_sizes_dtype_of(const char *text);
 
 bool fs_sizes_is_float(unsigned dtype); /* including complex and 8-bit floats */
 
-/* Return the unit for pointwise work of a dtype: float32 for narrower floats, none for integers. */
-fs_unit_choice fs_sizes_unit(unsigned dtype);
-
 /* Build work, filling in the sum of both directions. */
 fs_work fs_sizes_work(double flops, double bytes_read, double bytes_written, fs_unit_choice unit);
 

@@ -60,7 +60,7 @@ static fs_work pooled(const fs_aten_rule *rule, const fs_torch_call *call, const
     if (isnan(elements) && call->output != NULL) elements = fs_sizes_elements(call->output);
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): every caller checks self */
     fs_work work = fs_sizes_work(fs_flops_of(1, flops, self->dtype), fs_sizes_read(self),
-                                 fs_result_bytes(rule, elements, self->dtype), fs_sizes_unit(self->dtype));
+                                 fs_result_bytes(rule, elements, self->dtype), fs_unit_of_plain(self->dtype));
     if (isnan(elements)) work.needs = FS_NEEDS_GRADIENT;
     return work;
 }
@@ -126,7 +126,7 @@ fs_work fs_count_spread(const fs_aten_rule *rule, const fs_torch_call *call)
         break;
     }
     return fs_sizes_work(fs_flops_of(rule->flops, flops, self->dtype), read,
-                         fs_sizes_elements(self) * fs_sizes_item(self->dtype), fs_sizes_unit(self->dtype));
+                         fs_sizes_elements(self) * fs_sizes_item(self->dtype), fs_unit_of_plain(self->dtype));
 }
 
 /* resize(self, output size, …): `flops` per element of the result; none for nearest neighbors. */
@@ -146,7 +146,7 @@ fs_work fs_count_resize(const fs_aten_rule *rule, const fs_torch_call *call)
     for (int d = 0; scaled && d < count; d++) result[d] = floor(result[d] * sizes[d]);
     double elements = planes_of(self, count) * product(result, count);
     return fs_sizes_work(fs_flops_of(rule->flops, elements, self->dtype), fs_sizes_read(self),
-                         elements * fs_sizes_item(self->dtype), fs_sizes_unit(self->dtype));
+                         elements * fs_sizes_item(self->dtype), fs_unit_of_plain(self->dtype));
 }
 
 /* backward(gradient, output size, input size, …): `flops` per element of the gradient. */
@@ -159,7 +159,7 @@ fs_work fs_count_resize_backward(const fs_aten_rule *rule, const fs_torch_call *
     if (gradient == NULL || count < 1) return fs_work_unknown;
     return fs_sizes_work(fs_flops_of(rule->flops, fs_sizes_elements(gradient), gradient->dtype),
                          fs_sizes_read(gradient), product(sizes, count) * fs_sizes_item(gradient->dtype),
-                         fs_sizes_unit(gradient->dtype));
+                         fs_unit_of_plain(gradient->dtype));
 }
 
 /* pad(self, widths, …): before and after each axis, from the last axis on. */
@@ -176,7 +176,7 @@ fs_work fs_count_pad(const fs_aten_rule *rule, const fs_torch_call *call)
         elements *= at + 1 < count ? size + widths[at] + widths[at + 1] : size;
     }
     return fs_sizes_work(rule->flops, fs_sizes_read(self), elements * fs_sizes_item(self->dtype),
-                         fs_sizes_unit(self->dtype));
+                         fs_unit_of_plain(self->dtype));
 }
 
 /* sample(input, grid, mode, …), with a grid of shape (N, *space, dimensions): `flops` per element of the result for the
@@ -197,7 +197,7 @@ fs_work fs_count_grid_sample(const fs_aten_rule *rule, const fs_torch_call *call
     if (input == NULL || grid == NULL) return fs_work_unknown;
     double each, elements = sampled(rule, call, input, grid, &each);
     return fs_sizes_work(fs_flops_of(each, elements, input->dtype), fs_sizes_read(input) + fs_sizes_read(grid),
-                         elements * fs_sizes_item(input->dtype), fs_sizes_unit(input->dtype));
+                         elements * fs_sizes_item(input->dtype), fs_unit_of_plain(input->dtype));
 }
 
 /* backward(gradient, input, grid, …): the gradients of both. */
@@ -209,7 +209,7 @@ fs_work fs_count_grid_sample_backward(const fs_aten_rule *rule, const fs_torch_c
     double each, elements = sampled(rule, call, input, grid, &each);
     double both = fs_sizes_read(input) + fs_sizes_read(grid);
     return fs_sizes_work(fs_flops_of(2 * each, elements, input->dtype), fs_sizes_read(gradient) + both, both,
-                         fs_sizes_unit(input->dtype));
+                         fs_unit_of_plain(input->dtype));
 }
 
 /* unfold(self, kernel, dilation, padding, stride): copies the windows of the last two dimensions. */
@@ -225,7 +225,7 @@ fs_work fs_count_unfold(const fs_aten_rule *rule, const fs_torch_call *call)
     double elements = planes_of(self, 2) * product(kernel, 2);
     for (int i = 0; i < 2; i++) elements *= positions(sizes[i], kernel[i], stride[i], padding[i], dilation[i], false);
     return fs_sizes_work(rule->flops, fs_sizes_read(self), elements * fs_sizes_item(self->dtype),
-                         fs_sizes_unit(self->dtype));
+                         fs_unit_of_plain(self->dtype));
 }
 
 /* fold(self, output size, kernel, …): columns (N, C kernel, positions) summed into an image, one FLOP each. */
@@ -238,5 +238,5 @@ fs_work fs_count_fold(const fs_aten_rule *rule, const fs_torch_call *call)
     numbers_at(call, 2, 2, NAN, kernel);
     double elements = planes_of(self, 1) / product(kernel, 2) * product(size, 2);
     return fs_sizes_work(fs_flops_of(rule->flops, fs_sizes_elements(self), self->dtype), fs_sizes_read(self),
-                         elements * fs_sizes_item(self->dtype), fs_sizes_unit(self->dtype));
+                         elements * fs_sizes_item(self->dtype), fs_unit_of_plain(self->dtype));
 }

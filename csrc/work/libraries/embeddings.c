@@ -84,7 +84,7 @@ fs_work fs_count_embedding_bags(const fs_aten_rule *rule, const fs_torch_call *c
     double written = of.pooled ? of.batch * of.total : of.count * most;
     double flops = of.pooled ? rule->flops * of.count * width : 0;
     written *= fs_schema_place(&schema, "output") >= 0 ? item_of_output(fs_schema_number(&schema, call, "output")) : 4;
-    fs_work work = fs_sizes_work(flops, read, written, fs_sizes_unit(FS_TORCH_FLOAT32));
+    fs_work work = fs_sizes_work(flops, read, written, fs_unit_of_plain(FS_TORCH_FLOAT32));
     work.at_most = most * of.tables != of.total || isnan(fs_schema_number(&schema, call, rows ? "D" : "max_D"));
     return work;
 }
@@ -101,7 +101,7 @@ fs_work fs_count_embedding_bags_backward(const fs_aten_rule *rule, const fs_torc
     double read = fs_sizes_read(call->output) + given_indices(&of);
     bool dense = of_number == 0;
     fs_work work = fs_sizes_work(rule->flops * of.count * width, read + (dense ? 0 : updated),
-                                 dense ? of.count * width * item : updated, fs_sizes_unit(FS_TORCH_FLOAT32));
+                                 dense ? of.count * width * item : updated, fs_unit_of_plain(FS_TORCH_FLOAT32));
     work.at_most = true;
     work.apart = dense; /* an op inside fills the gradient with zeros */
     return work;
@@ -169,7 +169,7 @@ fs_work fs_count_quantized_bags(const fs_aten_rule *rule, const fs_torch_call *c
     double written = of.pooled ? of.batch * of.total : of.count * widest;
     double flops = of.pooled ? rule->flops * (weights != NULL ? 2 : 1) * of.count * width : 0;
     written *= item_of_output(fs_schema_number(&schema, call, "output"));
-    fs_work work = fs_sizes_work(flops, read, written, fs_sizes_unit(FS_TORCH_FLOAT32));
+    fs_work work = fs_sizes_work(flops, read, written, fs_unit_of_plain(FS_TORCH_FLOAT32));
     work.at_most = types > 1 || widest * of.tables != of.total;
     return work;
 }

@@ -46,8 +46,8 @@ fs_work fs_count_each(const fs_aten_rule *rule, const fs_torch_call *call)
         if (counts && fs_schema_tensor_at(call, i) != NULL) elements += fs_sizes_elements(fs_schema_tensor_at(call, i));
     }
     if (rule->option == FS_NO_ELEMENTS || rule->flops == 0)
-        return with_traffic(0, fs_schema_traffic(&schema, call), fs_sizes_unit(FS_TORCH_DTYPE_NONE));
-    return with_traffic(rule->flops * elements, fs_schema_traffic(&schema, call), fs_sizes_unit(float_dtype(call)));
+        return with_traffic(0, fs_schema_traffic(&schema, call), fs_unit_of_plain(FS_TORCH_DTYPE_NONE));
+    return with_traffic(rule->flops * elements, fs_schema_traffic(&schema, call), fs_unit_of_plain(float_dtype(call)));
 }
 
 /* FLOPs by the size after "=". */
@@ -64,7 +64,7 @@ fs_work fs_count_formula(const fs_aten_rule *rule, const fs_torch_call *call)
             dtype = fs_schema_tensor(&schema, call, factors[i])->dtype;
     if (dtype == FS_TORCH_DTYPE_NONE) flops = 0;
     if ((rule->option & FS_FOUR_BITS) != 0) dtype = FS_TORCH_DTYPE_NONE;
-    fs_unit_choice unit = (rule->option & FS_ON_PRODUCTS) != 0 ? fs_products_unit(dtype) : fs_sizes_unit(dtype);
+    fs_unit_choice unit = (rule->option & FS_ON_PRODUCTS) != 0 ? fs_unit_of_product(dtype) : fs_unit_of_plain(dtype);
     fs_work work = with_traffic(flops, fs_schema_traffic(&schema, call), unit);
     work.at_most = (rule->option & FS_BOUND) != 0;
     work.between = (rule->option & FS_EXCHANGE) != 0;
@@ -75,7 +75,7 @@ fs_work fs_count_formula(const fs_aten_rule *rule, const fs_torch_call *call)
 fs_work fs_count_exchanged(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     fs_schema schema = fs_schema_of(rule->arguments);
-    fs_work work = with_traffic(NAN, fs_schema_traffic(&schema, call), fs_sizes_unit(FS_TORCH_DTYPE_NONE));
+    fs_work work = with_traffic(NAN, fs_schema_traffic(&schema, call), fs_unit_of_plain(FS_TORCH_DTYPE_NONE));
     work.between = true;
     return work;
 }
@@ -124,7 +124,7 @@ fs_work fs_count_matrix(const fs_aten_rule *rule, const fs_torch_call *call)
     traffic.read += fs_sizes_read(x) + fs_sizes_read(w);
     if (out == NULL) traffic.written += rows * n * fs_sizes_item(result_dtype(rule, &schema, call, x->dtype));
     unsigned unit = packed == 2 ? (unsigned)FS_TORCH_DTYPE_NONE : x->dtype; /* two numbers a byte: 4 bits each */
-    return with_traffic(2 * rows * n * k * packed, traffic, fs_products_unit(unit));
+    return with_traffic(2 * rows * n * k * packed, traffic, fs_unit_of_product(unit));
 }
 
 /* Return N of x [.., K] and its weight, found as the option says (fs_packed_width); NaN if they do not fit. */
@@ -166,7 +166,7 @@ fs_work fs_count_packed_product(const fs_aten_rule *rule, const fs_torch_call *c
     fs_traffic traffic = fs_schema_traffic(&schema, call);
     traffic.read += fs_sizes_read(x);
     traffic.written += m * n * fs_sizes_item(out != NULL ? out->dtype : result_dtype(rule, &schema, call, wide));
-    return with_traffic(2 * m * n * k, traffic, fs_products_unit(x->dtype));
+    return with_traffic(2 * m * n * k, traffic, fs_unit_of_product(x->dtype));
 }
 
 /* Each row is multiplied with one matrix of a group. Which rows are used at all is in the sizes: an upper bound. */
@@ -182,7 +182,7 @@ fs_work fs_count_grouped_rows(const fs_aten_rule *rule, const fs_torch_call *cal
     fs_traffic traffic = fs_schema_traffic(&schema, call);
     traffic.read += fs_sizes_read(x) + fs_sizes_read(w);
     traffic.written += rows * n * fs_sizes_item(result_dtype(rule, &schema, call, x->dtype));
-    fs_work work = with_traffic(2 * rows * n * k, traffic, fs_products_unit(x->dtype));
+    fs_work work = with_traffic(2 * rows * n * k, traffic, fs_unit_of_product(x->dtype));
     return rule->option == FS_GIVES_HALF ? bounded(work) : work;
 }
 
@@ -203,7 +203,7 @@ fs_work fs_count_grouped_linear(const fs_aten_rule *rule, const fs_torch_call *c
            read = fs_sizes_read(x) + weights;
     bool gradient = (rule->option & FS_OF_GRADIENT) != 0;
     return fs_sizes_work(rule->flops * fs_sizes_elements(x) * n, gradient ? read + results : read,
-                         gradient ? read : results, fs_products_unit(x->dtype));
+                         gradient ? read : results, fs_unit_of_product(x->dtype));
 }
 
 /* The sum over the pairs of two lists, x [M, K] and w. */
@@ -228,7 +228,7 @@ fs_work fs_count_products_of_lists(const fs_aten_rule *rule, const fs_torch_call
     }
     fs_traffic traffic = fs_schema_traffic(&schema, call);
     traffic.written += results * fs_sizes_item(result_dtype(rule, &schema, call, dtype));
-    return with_traffic(flops, traffic, fs_products_unit(dtype));
+    return with_traffic(flops, traffic, fs_unit_of_product(dtype));
 }
 
 /* The rows between two numbers of indptr [.., S + 1] become one of the result, along the last axis of indptr. An upper
@@ -245,7 +245,7 @@ fs_work fs_count_segments(const fs_aten_rule *rule, const fs_torch_call *call)
     fs_traffic traffic = fs_schema_traffic(&schema, call);
     traffic.written +=
         results * (fs_sizes_item(src->dtype) + ((rule->option & FS_WITH_PLACES) != 0 ? sizeof(int64_t) : 0));
-    return bounded(with_traffic(fs_sizes_elements(src), traffic, fs_sizes_unit(src->dtype)));
+    return bounded(with_traffic(fs_sizes_elements(src), traffic, fs_unit_of_plain(src->dtype)));
 }
 
 /* Gate, up and down projections of k experts per token: 2 T k (2 I H + I H). At most as many experts' weights are read
@@ -268,7 +268,7 @@ fs_work fs_count_experts(const fs_aten_rule *rule, const fs_torch_call *call)
     fs_traffic traffic = fs_schema_traffic(&schema, call);
     traffic.read += fs_sizes_read(x) + used * (fs_sizes_read(w1) + fs_sizes_read(w2));
     traffic.written += fs_sizes_elements(x) * fs_sizes_item(x->dtype);
-    fs_work work = with_traffic(2 * tokens * chosen * hidden * (up + inner), traffic, fs_products_unit(factors));
+    fs_work work = with_traffic(2 * tokens * chosen * hidden * (up + inner), traffic, fs_unit_of_product(factors));
     work.at_most = used < 1 || tokens * chosen < 8 * experts; /* beyond that all experts are used, but for chance */
     return work;
 }
@@ -287,14 +287,14 @@ fs_work fs_count_expert_rows(const fs_aten_rule *rule, const fs_torch_call *call
     fs_traffic traffic = fs_schema_traffic(&schema, call);
     traffic.read += fs_sizes_read(x) + fs_sizes_read(w1) + fs_sizes_read(w2);
     traffic.written += rows * hidden * fs_sizes_item(w1->dtype);
-    return bounded(with_traffic(2 * rows * hidden * (up + inner), traffic, fs_products_unit(x->dtype)));
+    return bounded(with_traffic(2 * rows * hidden * (up + inner), traffic, fs_unit_of_product(x->dtype)));
 }
 
 /* The weights are hidden: tokens in and out are a lower bound, unless the kernels tell (kernels.h). */
 fs_work fs_count_hidden_experts(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     fs_schema schema = fs_schema_of(rule->arguments);
-    fs_work work = bounded(with_traffic(NAN, fs_schema_traffic(&schema, call), fs_sizes_unit(FS_TORCH_DTYPE_NONE)));
+    fs_work work = bounded(with_traffic(NAN, fs_schema_traffic(&schema, call), fs_unit_of_plain(FS_TORCH_DTYPE_NONE)));
     work.needs = FS_NEEDS_KERNELS;
     return work;
 }
@@ -378,7 +378,7 @@ fs_work fs_count_attend_cached(const fs_aten_rule *rule, const fs_torch_call *ca
         pairs = sums.products - (sums.squares - sums.queries) / 2;
     }
     traffic.read += fs_sizes_read(q) + 2 * keys * row;
-    fs_work work = with_traffic(4 * width * pairs, traffic, fs_products_unit(q->dtype));
+    fs_work work = with_traffic(4 * width * pairs, traffic, fs_unit_of_product(q->dtype));
     if (call->annotation == NULL) work.needs = FS_NEEDS_ANNOTATION;
     return bounded(work);
 }
@@ -396,7 +396,7 @@ static fs_work spread(const fs_aten_rule *rule, const fs_schema *schema, const f
     double touched = (isnan(samples) ? image : fmin(image, 4 * samples)) * fs_sizes_item(grad->dtype);
     traffic.read += touched;
     traffic.written += touched;
-    fs_work work = bounded(with_traffic(rule->flops * samples, traffic, fs_sizes_unit(grad->dtype)));
+    fs_work work = bounded(with_traffic(rule->flops * samples, traffic, fs_unit_of_plain(grad->dtype)));
     work.apart = true;
     return work;
 }
@@ -419,7 +419,7 @@ fs_work fs_count_sampled(const fs_aten_rule *rule, const fs_torch_call *call)
     double item = fs_sizes_item(input->dtype), touched = 4 * results * points * item;
     traffic.read += isnan(touched) ? fs_sizes_read(input) : fmin(fs_sizes_read(input), touched);
     traffic.written += results * (item + ((rule->option & FS_WITH_PLACES) != 0 ? sizeof(int32_t) : 0));
-    return bounded(with_traffic(rule->flops * results * points, traffic, fs_sizes_unit(input->dtype)));
+    return bounded(with_traffic(rule->flops * results * points, traffic, fs_unit_of_plain(input->dtype)));
 }
 
 /* State spaces ----------------------------------------------------------------------------------------------------- */
@@ -434,7 +434,7 @@ fs_work fs_count_convolved(const fs_aten_rule *rule, const fs_torch_call *call)
     if (!has_channels) return fs_work_unknown;
     fs_traffic traffic = fs_schema_traffic(&schema, call);
     traffic.read += fs_sizes_read(x) + fs_sizes_read(w);
-    return with_traffic(rule->flops * fs_sizes_elements(x) * (double)w->shape[1], traffic, fs_sizes_unit(x->dtype));
+    return with_traffic(rule->flops * fs_sizes_elements(x) * (double)w->shape[1], traffic, fs_unit_of_plain(x->dtype));
 }
 
 fs_work fs_count_scanned(const fs_aten_rule *rule, const fs_torch_call *call)
@@ -443,5 +443,5 @@ fs_work fs_count_scanned(const fs_aten_rule *rule, const fs_torch_call *call)
     const fs_torch_tensor *u = fs_schema_tensor(&schema, call, "u"), *a = fs_schema_tensor(&schema, call, "A");
     if (u == NULL || a == NULL || a->ndim != 2) return fs_work_unknown;
     return with_traffic(rule->flops * fs_sizes_elements(u) * (double)a->shape[1], fs_schema_traffic(&schema, call),
-                        fs_sizes_unit(u->dtype));
+                        fs_unit_of_plain(u->dtype));
 }

@@ -11,34 +11,11 @@ Object.assign(flopscope.Roofline.prototype, {
         return node;
     },
 
-    /* The outline of a mark; each bound has a shape of its own, all of the same area. */
+    /* The outline of a mark; each bound has a shape of its own, all of about the same area. */
     shape(bound, x, y, r) {
-        const s = r * 0.886,
-            t = r * 1.3;
-        const path = (...points) =>
-            `M${points.map(([a, b]) => `${(x + a).toFixed(1)} ${(y + b).toFixed(1)}`).join("L")}Z`;
-        if (bound === "compute") return path([-s, -s], [s, -s], [s, s], [-s, s]);
-        if (bound === "cache") return path([0, -t], [t, 0], [0, t], [-t, 0]);
-        if (bound === "launch") return path([0, -t], [t * 1.1, t * 0.75], [-t * 1.1, t * 0.75]);
-        if (bound === "inefficient") return path([-t, 0], [t * 0.75, t * 1.1], [t * 0.75, -t * 1.1]);
-        if (bound === "latency") return path([0, t], [t * 1.1, -t * 0.75], [-t * 1.1, -t * 0.75]);
-        if (bound === "memory") return `M${x - r} ${y}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0Z`;
-        const a = t * 0.35,
-            b = t;
-        return path(
-            [-a, -b],
-            [a, -b],
-            [a, -a],
-            [b, -a],
-            [b, a],
-            [a, a],
-            [a, b],
-            [-a, b],
-            [-a, a],
-            [-b, a],
-            [-b, -a],
-            [-a, -a],
-        );
+        const corners = flopscope.page.data.outlines[bound];
+        if (!corners.length) return `M${x - r} ${y}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0Z`;
+        return `M${corners.map(([a, b]) => `${(x + r * a).toFixed(1)} ${(y + r * b).toFixed(1)}`).join("L")}Z`;
     },
 
     render() {
@@ -291,7 +268,7 @@ Object.assign(flopscope.Roofline.prototype, {
     sayLegend() {
         const el = flopscope.element,
             present = [...new Set(this.marks.map((mark) => mark.bound))];
-        const order = flopscope.timelineColors.BOUNDS;
+        const order = Object.keys(flopscope.page.bounds);
         this.legend.replaceChildren(
             ...order
                 .filter((bound) => present.includes(bound))

@@ -297,9 +297,9 @@ flopscope.TimelineView = class {
             );
             items.push(
                 "Bound of the op:",
-                ...colors.BOUNDS.filter((bound) => seen.has(bound)).map((bound) =>
-                    swatch(colors.boundColor(bound), bound, this.page.bounds[bound]),
-                ),
+                ...Object.entries(this.page.bounds)
+                    .filter(([bound]) => seen.has(bound))
+                    .map(([bound, meaning]) => swatch(colors.boundColor(bound), bound, meaning)),
             );
         } else if (this.mode === "category") {
             items.push(

@@ -149,19 +149,16 @@ flopscope.timelineColors = (() => {
         ["category", "category"],
         ["name", "name"],
     ];
-    const BOUNDS = ["compute", "memory", "inefficient", "latency", "launch", "cache", "unknown"];
     const SERIES = 7;
     const { named, pixel, mix, css, bright } = flopscope.colors;
 
-    const boundColor = (bound) => named(`bound-${BOUNDS.includes(bound) ? bound : "unknown"}`);
-    const idleColor = (part) => named(`idle-${part}`);
+    const boundColor = (bound) => named(`bound-${bound in flopscope.page.bounds ? bound : "unknown"}`);
+    const idleColor = (part) => named(`part-${part}`);
     const series = (number) => named(`series-${(number % SERIES) + 1}`);
 
     /* category: an entry of the page's list, or undefined for one that it lacks. */
     function categoryColor(category, ink) {
-        return category && category.series
-            ? mix(named(`series-${category.series}`), ink, category.dark)
-            : boundColor("unknown");
+        return category ? mix(named(`series-${category.series}`), ink, category.dark) : boundColor("unknown");
     }
 
     function hash(text) {
@@ -178,5 +175,5 @@ flopscope.timelineColors = (() => {
         return shade === 0 ? color : mix(color, shade === 1 ? paper : ink, 0.35);
     }
 
-    return { MODES, BOUNDS, boundColor, categoryColor, idleColor, nameColor, pixel, mix, css, bright, named };
+    return { MODES, boundColor, categoryColor, idleColor, nameColor, pixel, mix, css, bright, named };
 })();

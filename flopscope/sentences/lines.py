@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from flopscope.answers.lines import Group, Line, Lines, function_text, place_text
 from flopscope.support.columns import Rows
-from flopscope.support.units import percent_text, short_time_text
+from flopscope.support.units import percent_text, plural, short_time_text
 
 __all__ = ["GROUPS", "WAITING", "Place", "host_lines", "places_of", "waiting_lines"]
 
@@ -19,8 +20,6 @@ MOSTLY = 0.5
 LINE_WIDTH, INSIDE_WIDTH = 34, 25
 FEWEST = 0.05
 """Share of a step from which the lines that the device waited for are shown."""
-
-
 WAITING = ("host", "sync")
 """Parts of the accounting in which the device waited for what the host does."""
 
@@ -39,33 +38,20 @@ class Place(NamedTuple):
 
 def places_of(lines: Sequence[Line], time: Callable[[Line], float]) -> list[Place]:
     """Return the lines with the most of a time; what is below LEAST percent, or beyond the first few, is left out."""
-    sums: dict[str, dict[str, float]] = {}
+    sums: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for one in lines:
-        inside = sums.setdefault(one.line, {})
-        inside[one.inside] = inside.get(one.inside, 0.0) + time(one)
+        sums[one.line][one.inside] += time(one)
     total = sum(sum(inside.values()) for inside in sums.values())
-    if total <= 0:
-        return []
     found = []
-    for line, inside in sums.items():
-        whole = sum(inside.values())
-        named = next((name for name, most in map(_most, (inside, _functions(inside))) if most > MOSTLY * whole), "")
+    for line, inside in sums.items() if total > 0 else ():
+        whole, functions = sum(inside.values()), defaultdict[str, float](float)
+        for name, most in inside.items():
+            functions[function_text(name)] += most
+        largest = [max(times.items(), key=lambda one: one[1]) for times in (inside, functions)]
+        named = next((name for name, most in largest if most > MOSTLY * whole), "")
         found.append(Place(place_text(line), _called(named), whole, 100 * whole / total))
     found.sort(key=lambda one: -one.time)
     return [one for one in found[:SHOWN] if one.share >= LEAST]
-
-
-def _most(times: Mapping[str, float]) -> tuple[str, float]:
-    return max(times.items(), key=lambda one: one[1])
-
-
-def _functions(lines: Mapping[str, float]) -> dict[str, float]:
-    """Return the times by function of what a line called: file and function, without the number."""
-    sums: dict[str, float] = {}
-    for line, time in lines.items():
-        function = function_text(line)
-        sums[function] = sums.get(function, 0.0) + time
-    return sums
 
 
 def _called(name: str) -> str:
@@ -102,11 +88,11 @@ def waiting_lines(found: Lines, total: float, steps: int, on_device: bool) -> li
     places = places_of(found.lines, waited)
     if not places or whole < FEWEST * total:
         return []
-    time = f"{short_time_text(whole / max(steps, 1))}{' a step' if steps else ''}, sampled"
-    what = (
-        "What the host was in while the device waited for it" if on_device else "Where the program was while no op ran"
-    )
-    return [f"{what}, by line: {time}", _rows(places, 1 / max(steps, 1)), ""]
+    time = f"{short_time_text(whole / max(steps, 1))}{' a step' if steps else ''}"
+    what = "Where the program was while no op ran"
+    if on_device:
+        what = "What the host was in while the device waited for it"
+    return [f"{what}, by line: {time}, sampled", _rows(places, 1 / max(steps, 1)), ""]
 
 
 def _rows(places: Sequence[Place], scale: float) -> Rows:
@@ -140,19 +126,16 @@ def _of_main(group: Group) -> str:
     return f"the main thread, {short_time_text(group.lasted)}, {share} of it on a CPU"
 
 
-def _of_threads(group: Group) -> str:
-    count = f"{group.threads} other thread{'s' if group.threads != 1 else ''}"
-    return f"{count}, {short_time_text(group.cpu)} of CPU time"
-
-
-def _of_children(group: Group) -> str:
-    count = f"{group.processes} child process{'es' if group.processes != 1 else ''}"
+def _of_others(count: str, group: Group) -> str:
     return f"{count}, {short_time_text(group.cpu)} of CPU time"
 
 
 GROUPS: Mapping[str, tuple[Callable[[Group], str], Callable[[Line], float]]] = {
     "main": (_of_main, lambda line: line.time),
-    "threads": (_of_threads, lambda line: line.cpu),
-    "processes": (_of_children, lambda line: line.cpu),
+    "threads": (lambda one: _of_others(plural(one.threads, "other thread"), one), lambda line: line.cpu),
+    "processes": (
+        lambda one: _of_others(plural(one.processes, "child process", "child processes"), one),
+        lambda line: line.cpu,
+    ),
 }
 """Title of each group, and the time by which its lines are listed."""

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import Any
 
+import numpy as np
+
+from flopscope.answers.analysis import Analysis, Step
 from flopscope.results.categories import OTHER, category_of
-from flopscope.support.core_values import UNKNOWN_TIME, WORK
-
-if TYPE_CHECKING:
-    from flopscope.answers.analysis import Analysis, Step
-    from flopscope.results.categories import OTHER, category_of
-from flopscope.results.events import EventList
+from flopscope.support.core_values import WORK
 
 __all__ = ["Piece", "middle_step", "pieces_of", "replacements"]
 
@@ -47,50 +46,43 @@ def middle_step(analysis: Analysis) -> int:
     return order[(len(order) - 1) // 2]
 
 
-def pieces_of(events: EventList, step: Step, by_kernel: bool) -> list[Piece]:
+def pieces_of(analysis: Analysis, step: Step, by_kernel: bool) -> list[Piece]:
     """Return the device work launched in a step, in the order of the launches."""
-    columns, kinds = events._columns, events._kinds
-    kind, launcher, start, parent = (columns[name].tolist() for name in ("kind", "launcher", "start", "parent"))
-    names = columns["name"].tolist()
-    work = {number for number, name in enumerate(kinds) if name in WORK}
-    memory: dict[int, tuple[str, ...]] = {-1: ()}
+    columns, names, kinds, _ = analysis.events
+    is_work = np.isin(columns["kind"], [kinds.index(kind) for kind in WORK]) & (columns["launcher"] >= 0)
+    work = np.flatnonzero(is_work)
+    launched = columns["start"][columns["launcher"][work]]
+    begin, end = _span(analysis, step)
+    inside = (launched >= begin) & (launched < end)
+    work, launched = work[inside], launched[inside]
+    order = np.lexsort((columns["start"][work], launched))[:MOST_PIECES]
+    steps = columns["kind"] == kinds.index("step")
 
     def name_of(event: int) -> str:
-        if kinds[kind[event]] == "step":
-            return STEP
-        return events._names[names[event]] if names[event] >= 0 else ""
+        number = columns["name"][event]
+        return STEP if steps[event] else names[number] if number >= 0 else ""
 
+    @cache
     def around(event: int) -> tuple[str, ...]:
-        path = []
-        while event not in memory:
-            path.append(event)
-            event = parent[event]
-        for inner in reversed(path):
-            outer, name = memory[event], name_of(inner)
-            named = (kinds[kind[inner]] == "range" and not name.startswith(OWN_RANGES)) or name.startswith(MODULE)
-            memory[inner] = (*outer, name) if named else outer
-            event = inner
-        return memory[event]
+        outward = analysis.enclosing(event)
+        return tuple(name for kind, name in reversed(outward) if _is_part(kind, name))
 
-    begin, end = _span(events, step, columns, names, kind, kinds)
-    found = [
-        (start[launcher[i]], start[i], i)
-        for i in range(len(kind))
-        if kind[i] in work and launcher[i] >= 0 and begin <= start[launcher[i]] < end
-    ]
-    return [
-        Piece(name_of(i if by_kernel else launcher[i]), around(launcher[i])) for *_, i in sorted(found)[:MOST_PIECES]
-    ]
+    pairs = ((event, int(columns["launcher"][event])) for event in work[order].tolist())
+    return [Piece(name_of(event if by_kernel else launcher), around(launcher)) for event, launcher in pairs]
 
 
-def _span(
-    events: EventList, step: Step, columns: Mapping[str, Any], names: list[int], kind: list[int], kinds: Sequence[str]
-) -> tuple[float, float]:
+def _is_part(kind: str, name: str) -> bool:
+    """Return whether what encloses a launch names a part of the program."""
+    return (kind == "range" and not name.startswith(OWN_RANGES)) or name.startswith(MODULE)
+
+
+def _span(analysis: Analysis, step: Step) -> tuple[float, float]:
     """Return when the step began and ended on the host, in ns; of a profile without steps, always."""
-    for i in range(len(kind)):
-        if kinds[kind[i]] == "step" and not columns["on_device"][i] and events._names[names[i]] == step.name:
-            begin, duration = int(columns["start"][i]), int(columns["duration"][i])
-            return begin, math.inf if duration == UNKNOWN_TIME else begin + duration
+    columns, names, kinds, unknown = analysis.events
+    for event in np.flatnonzero((columns["kind"] == kinds.index("step")) & (columns["on_device"] == 0)).tolist():
+        if names[columns["name"][event]] == step.name:
+            begin, duration = int(columns["start"][event]), int(columns["duration"][event])
+            return begin, math.inf if duration == unknown else begin + duration
     return -math.inf, math.inf
 
 
@@ -141,16 +133,13 @@ def _join_rest(groups: _Groups, a: Sequence[Piece], b: Sequence[Piece], shared: 
         for piece in pieces
         if piece.name not in matched
     }
-    paired = {("a" if side == 0 else "b", name) for pair in groups.pairs() for side in (0, 1) for name in pair[side]}
     for number in (0, 1):
+        paired = {(run, name) for pair in groups.pairs() for run, side in zip("ab", pair, strict=True) for name in side}
         for item in sorted(alone.keys() - paired):
             at = alone[item][number]
             other = [one for one in alone if one[0] != item[0] and alone[one][number] == at]
             if at and other:
                 groups.join(item, min(other, key=lambda one: (one not in paired, one)))
-        paired = {
-            ("a" if side == 0 else "b", name) for pair in groups.pairs() for side in (0, 1) for name in pair[side]
-        }
 
 
 def _kind(name: str) -> str:

@@ -1,0 +1,150 @@
+"""Notes on a profile: numbers that mislead, what could not be judged, and which recording option would help."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flopscope.answers.analysis import Analysis
+from flopscope.answers.counter_rules import cached
+from flopscope.answers.facts import FirstUse
+from flopscope.answers.launch_rules import pauses
+from flopscope.answers.memory_rules import unordered
+from flopscope.answers.step_kinds import first_apart, heavy_steps
+from flopscope.sentences.words import more_ops
+from flopscope.support.hints import HINTS, ON_CPU_WITHOUT_OPS, WITHOUT_OPS
+from flopscope.support.units import percent_text, plural, short_time_text
+
+if TYPE_CHECKING:
+    from flopscope._core import Store
+
+__all__ = ["notes_of", "skewed_clocks", "step_notes", "without_peaks"]
+
+NAMES_SHOWN = 3
+
+
+def notes_of(analysis: Analysis) -> list[str]:
+    """Return all notes."""
+    notes: list[str] = []
+    if analysis.has_steps:
+        notes += step_notes([step.name or "" for step in analysis.steps], [step.time for step in analysis.steps])
+    return [*notes, *_cached(analysis), *_paused(analysis), *_unordered(analysis), *missing(analysis)]
+
+
+def step_notes(names: Sequence[str], times: Sequence[float]) -> Iterator[str]:
+    """Yield which steps are left out of the means, and which long ones weigh heavily in them. Times in µs."""
+    apart = first_apart(times)
+    first, later, names = names[:apart], times[apart:], names[apart:]
+    median = statistics.median(later)
+    if first:
+        ratio = f"{max(times[:apart]) / median:.3g} times as long as the median of the others"
+        took = f"{first[0]} took {ratio} and is"
+        if apart > 1:
+            took = f"{first[0]} to {first[-1]} took up to {ratio} and are"
+        yield f"Times of a step are means of {plural(len(later), 'step')}: {took} left out."
+    if heavy := heavy_steps(later):
+        share = 100 * sum(later[place] for place in heavy) / max(sum(later), 1.0)
+        named = ", ".join(f"{names[place]} ({short_time_text(later[place])})" for place in heavy[:2])
+        yield (
+            f"Times of a step are means, {percent_text(share)} of them from {plural(len(heavy), 'long step')}: "
+            f"{named}{'…' if len(heavy) > 2 else ''}; the median step takes {short_time_text(median)}. A schedule or "
+            "flopscope run --steps records steps of one kind."
+        )
+
+
+def _cached(analysis: Analysis) -> Iterator[str]:
+    of = cached(analysis)
+    if of is None:
+        return
+    bound = "the L2 or latency bounds it"
+    if of.computes:
+        bound = f"its FLOPs bound it, at {of.compute:.0f} % of their peak"
+    elif of.l2_rate > 0:
+        bound = f"the L2 bounds it, which served {of.l2_rate / 1e6:.1f} TB/s"
+    yield (
+        f"Cache hits: {of.op} moved {of.ratio:.2f} × the bytes of its model, by the GPU's counters, because the L2 "
+        f"cache had the rest. Its {of.memory:.0f} % of the memory's bandwidth therefore says nothing: the memory was "
+        f"at {of.memory * of.ratio:.0f} %, and {bound}.{more_ops(of.ops - 1)}"
+    )
+
+
+def _paused(analysis: Analysis) -> Iterator[str]:
+    of, hints = pauses(analysis), analysis.facts.hints
+    if of is None:
+        return
+    if isinstance(of, FirstUse):
+        yield (
+            "Most of what was recorded ran for the first time, which is slower than later times: record the program "
+            f"after it has warmed up ({hints.steps})."
+        )
+        return
+    what = f"what the host did then was not recorded ({hints.options['stacks']} records it)"
+    if of.times:
+        what = "the host was in " + ", ".join(f"{name} ({short_time_text(time)})" for name, time in of.times)
+    yield f"The device idles {short_time_text(of.idle)} {of.per} in long pauses between launches: {what}."
+
+
+def _unordered(analysis: Analysis) -> Iterator[str]:
+    if time := unordered(analysis):
+        yield (
+            f"Copies of {short_time_text(time)} {analysis.per} may reorder elements, which cannot be judged without "
+            "their strides: newer versions of torch record these with record_shapes=True."
+        )
+
+
+def without_peaks(analysis: Analysis) -> list[str]:
+    """Return why the peaks of devices are unknown whose work is known, and what to do."""
+    unseen = not analysis.on_device and analysis.facts.device_unseen
+    unknown = analysis.facts.unknown_peaks if any(analysis.known_work) and not unseen else {}
+    return [f"The work on {device} has no limits, as its peaks are unknown: {why}." for device, why in unknown.items()]
+
+
+def _without_unit(analysis: Analysis) -> str:
+    """Return the names of the first ranges whose FLOPs the program stated without a unit, "" for none."""
+    names = ("key", "is_user_annotation", "flops", "unit")
+    rows = zip(*(analysis.columns[name] for name in names), strict=True)
+    found = list(dict.fromkeys(key for key, is_range, flops, unit in rows if is_range and flops > 0 and not unit))
+    more = len(found) - NAMES_SHOWN
+    return ", ".join(found[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def missing(analysis: Analysis) -> list[str]:
+    """Return what could not be judged, and which recording option would bring it."""
+    notes = [text for text in (analysis.facts.hints.busy, *analysis.facts.hints.said) if text]
+    hints, unseen = analysis.facts.hints, not analysis.on_device and analysis.facts.device_unseen
+    unknown = any(op.part == "unmodelled" for op in analysis.ops)
+    has_ops = any("::" in op.key for op in analysis.ops if op.row >= 0)
+    if unknown and not analysis.has_shapes:
+        foreign = not (has_ops or analysis.on_device or analysis.uses_torch) and hints == HINTS
+        without = ON_CPU_WITHOUT_OPS if foreign else WITHOUT_OPS.advice
+        if not (foreign and any(analysis.known_work)):
+            notes.append(hints.advice if has_ops or hints != HINTS else without)
+    elif unknown and (lost := analysis.graphs.get("works", 0) - analysis.graphs.get("matched", 0)):
+        notes.append(
+            f"The work of {plural(lost, 'kernel or copy', 'kernels and copies')} of replayed graphs is unknown, as the "
+            f"capture was not recorded. {hints.graphs}"
+        )
+    if unitless := _without_unit(analysis):
+        notes.append(f"The FLOPs stated for {unitless} have no compute unit, so their limit is unknown: pass unit=.")
+    if unseen:
+        notes.append("The program used a GPU, but no activity of it was recorded: profile with ProfilerActivity.CUDA.")
+    if analysis.steps and not analysis.has_steps:
+        notes.append(f"The profile has no steps, so times are those of the whole profile: {hints.steps}.")
+    notes += without_peaks(analysis)
+    if analysis.facts.dropped:
+        notes.append(f"{analysis.facts.dropped} records were lost: times and counts are too low.")
+    return notes
+
+
+def skewed_clocks(core: Store, launches: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """Yield a warning for each device of a launch summary of a store that has impossible delays."""
+    counts = zip(*(launches[name] for name in ("device", "negative_delays", "launches", "delay_min")), strict=True)
+    for device, negative, all_of_them, least in counts:
+        if negative:
+            yield (
+                f"{core.device_name(device)}: {negative:.0f} of {all_of_them:.0f} launches have a negative delay: "
+                f"their kernel started before their call, by up to {short_time_text(-least)}. The clocks of host and "
+                "device disagree by about that or more, and all delays, queues and late launches here are off by as "
+                "much."
+            )

@@ -1,0 +1,104 @@
+"""What the page has of the core's tables: its style sheet, its outlines of bounds, its parts and categories."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+
+import pytest
+from helpers import ROOT
+
+from flopscope import _core
+from flopscope.report.page import STYLES
+from flopscope.views.plots import BOUNDS
+from flopscope.views.thumbnail import OUTLINES
+
+sys.path.insert(0, str(ROOT / "tools"))
+PAGE = ROOT / "flopscope" / "report" / "page"
+
+
+def test_the_style_sheet_is_what_the_generator_writes() -> None:
+    import make_facts
+
+    assert make_facts.SHEET.read_text(encoding="utf-8") == make_facts.sheet(), "run python tools/make_facts.py"
+
+
+def styles() -> str:
+    return "".join((PAGE / name).read_text(encoding="utf-8") for name in STYLES)
+
+
+def test_every_part_bound_and_series_has_colours_and_a_class_once() -> None:
+    text, dark = styles(), r':root\[data-colors="dark"\] \{[^}]*'
+    parts = "ideal compute memory latency launch unmodelled communication copy host sync data recording edges other"
+    bounds = "unknown compute memory launch latency inefficient cache"
+    names = [f"part-{name}" for name in parts.split()] + [f"bound-{name}" for name in bounds.split()]
+    for name in [*names, *(f"series-{number}" for number in range(1, 8))]:
+        assert len(re.findall(rf"--{name}: #[0-9a-f]{{6}};", text)) == 2, name
+        assert re.search(rf"{dark}--{name}: #", text), name
+        assert len(re.findall(rf"^\.{name} \{{\n    background:", text, re.M)) == 1, name
+    used = {name for name in re.findall(r"var\(--((?:part|bound|series|idle)-[\w-]+)\)", text)}
+    assert used <= {*names, *(f"series-{number}" for number in range(1, 8))}
+
+
+def luminance(colour: str) -> float:
+    """Return the relative luminance of WCAG 2."""
+    values = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in values]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a: str, b: str) -> float:
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_ideal_is_told_from_what_stands_beside_it(dark: bool) -> None:
+    colour = {name: part.dark if dark else part.light for name, part in _core.parts.items()}
+    assert contrast(colour["ideal"], colour["memory"]) >= 2
+    assert all(contrast(bound.dark, "#121518") >= 3 for bound in _core.bounds.values())
+
+
+def test_parts_that_follow_from_bounds_have_their_colour() -> None:
+    for name, bound in _core.bounds.items():
+        if bound.part == name:
+            assert (bound.light, bound.dark) == (_core.parts[name].light, _core.parts[name].dark)
+    assert {bound.part for bound in _core.bounds.values()} <= {"", *_core.parts}
+    assert [name for name, bound in _core.bounds.items() if not bound.part] == ["inefficient"]
+
+
+def test_texts_of_parts_are_of_a_device_or_of_none() -> None:
+    assert list(_core.parts) == list(_core.bare_parts)
+    assert all(len(part.gloss) <= 35 for rows in (_core.parts, _core.bare_parts) for part in rows.values())
+    idle = set(_core.idle_parts)
+    assert {name for name, part in _core.parts.items() if part.change} == idle
+    assert {name for name, part in _core.bare_parts.items() if part.change} == {"host", "data", "edges"}
+    assert not any("device" in part.label + part.gloss + part.change for part in _core.bare_parts.values())
+
+
+def test_markers_differ_and_have_outlines_of_one_area() -> None:
+    markers = [bound.marker for bound in BOUNDS.values()]
+    assert len(set(markers)) == len(markers) == len(_core.bounds) and set(markers) == set(OUTLINES)
+    assert list(BOUNDS)[-1] == "unknown"
+    for marker, corners in OUTLINES.items():
+        following = [*corners[1:], *corners[:1]]
+        area = abs(sum(a * d - b * c for (a, b), (c, d) in zip(corners, following, strict=True))) / 2
+        assert not corners or area == pytest.approx(math.pi, rel=0.25), marker
+
+
+def test_markers_are_matplotlibs() -> None:
+    lines = pytest.importorskip("matplotlib.lines")
+    assert all(bound.marker in lines.Line2D.filled_markers for bound in _core.bounds.values())
+
+
+def test_every_bound_and_part_has_its_texts() -> None:
+    assert all(bound.meaning for bound in _core.bounds.values())
+    for part in (*_core.parts.values(), *_core.bare_parts.values()):
+        assert part.label and part.gloss and part.noun and part.meaning.endswith(".")
+
+
+def test_categories_are_drawn_in_the_colour_of_a_series() -> None:
+    assert all(1 <= series <= len(_core.series) and 0 <= dark < 1 for _, series, dark, _ in _core.categories)
+    looks = [(series, dark) for _, series, dark, _ in _core.categories]
+    assert len(set(looks)) == len(looks)
