@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "accounting/idle.h"
+#include "accounting/cell_parts.h"
 #include "accounting/pieces.h"
 #include "accounting/sums.h"
 #include "base/interrupt.h"
@@ -375,6 +376,7 @@ static fs_status build(fs_accounting *accounting, const fs_store *store, const f
     fs_idle_take_spans(&all->idle, accounting);
     accounting->launch_median = all->host.launch_median;
     fs_sums_take(&all->sums, accounting);
+    FS_TRY_GOTO(status, fs_cell_parts_find(accounting, table, err), done);
 done:
     fs_api_calls_clear(&all->calls);
     fs_names_clear(&all->names);

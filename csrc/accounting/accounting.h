@@ -87,6 +87,8 @@ extern const char *const fs_idle_cause_labels[FS_IDLE_CAUSE_COUNT];
     X(int64_t, class, "an fs_work_class")                                                        \
     X(int64_t, row, "of the op whose work it is, or of the innermost op around it")              \
     X(int64_t, kernel, "row of the kernel, copy or fill")                                        \
+    X(int64_t, part, "an FS_PART_…, to which the time beyond `ideal` belongs")                   \
+    X(int64_t, op, "number of its device, row (of work without an op: its kernel) and part")     \
     X(int64_t, blocks, "of the grid of the first kernel; 0: unknown")                            \
     X(int64_t, resident, "blocks of it that the device can hold at once; 0: unknown")            \
     X(int64_t, event, "the first piece of work")                                                 \
@@ -106,6 +108,7 @@ extern const char *const fs_idle_cause_labels[FS_IDLE_CAUSE_COUNT];
     X(int64_t, device, "-1: the CPU")                                                   \
     X(int64_t, step, "index of the step")                                               \
     X(int64_t, cause, "an fs_idle_cause")                                               \
+    X(int64_t, part, "an FS_PART_…, that of the cause")                                 \
     X(int64_t, row, "of the work that ended the idle time")                             \
     X(int64_t, wait, "event: the first wait of the host, if that was the cause; or -1") \
     X(int64_t, event, "the first piece of work that ended such idle time; or -1")       \

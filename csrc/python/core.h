@@ -112,6 +112,7 @@ int fs_add_device(PyObject *module);
 int fs_add_facts(PyObject *module);
 int fs_add_work(PyObject *module);
 int fs_add_measure(PyObject *module);
+int fs_add_group_sums(PyObject *module);
 int fs_add_roofline(PyObject *module);
 int fs_add_numpy(PyObject *module); /* also registers NumPy's BLAS with the CPU backend */
 

@@ -1,53 +1,20 @@
 /* The accounting of a table's time as dicts of NumPy arrays, and what is asked of single events beside it. */
-#include <stddef.h>
 #include <string.h>
 
 #include "accounting/accounting.h"
+#include "python/arrays.h"
 #include "python/store_type.h"
 #include "store/event.h"
 #include "store/torch_signature.h"
 
-typedef struct {
-    const char *name;
-    size_t offset;
-    bool integer;
-} field;
-
-#define CELL_FIELD(type, name, prose) {#name, offsetof(fs_cell, name), _Generic((type)0, int64_t: true, double: false)},
-#define GAP_FIELD(type, name, prose) {#name, offsetof(fs_gap, name), true},
-#define PAIR_FIELD(type, name, prose) {#name, offsetof(fs_pair, name), true},
-#define LAUNCHED_FIELD(type, name, prose) {#name, offsetof(fs_launched, name), true},
-static const field cell_fields[] = {FS_CELL_LIST(CELL_FIELD)};
-static const field gap_fields[] = {FS_GAP_LIST(GAP_FIELD)};
-static const field pair_fields[] = {FS_PAIR_LIST(PAIR_FIELD)};
-static const field launched_fields[] = {FS_LAUNCHED_LIST(LAUNCHED_FIELD)};
-
-static PyObject *array_of(const void *rows, uint32_t count, size_t row_size, const field *of)
-{
-    union {
-        int64_t whole;
-        double real;
-    } *values = PyMem_Malloc((count + (size_t)1) * sizeof *values);
-    if (values == NULL) return PyErr_NoMemory();
-    for (uint32_t i = 0; i < count; i++) {
-        memcpy(&values[i], (const char *)rows + i * row_size + of->offset, sizeof *values);
-    }
-    PyObject *array =
-        of->integer ? fs_array_of_int64(&values->whole, count) : fs_array_of_doubles(&values->real, count);
-    PyMem_Free(values);
-    return array;
-}
-
-static PyObject *arrays_of(const void *rows, uint32_t count, size_t row_size, const field *fields, size_t field_count)
-{
-    PyObject *result = PyDict_New();
-    for (size_t i = 0; result != NULL && i < field_count; i++) {
-        if (!fs_put_column(result, fields[i].name, array_of(rows, count, row_size, &fields[i]))) Py_CLEAR(result);
-    }
-    return result;
-}
-
-#define ARRAYS(rows, count, fields) arrays_of(rows, count, sizeof *(rows), fields, sizeof(fields) / sizeof *(fields))
+#define CELL_FIELD(type, name, prose) FS_ARRAY_FIELD(fs_cell, type, name)
+#define GAP_FIELD(type, name, prose) FS_ARRAY_FIELD(fs_gap, type, name)
+#define PAIR_FIELD(type, name, prose) FS_ARRAY_FIELD(fs_pair, type, name)
+#define LAUNCHED_FIELD(type, name, prose) FS_ARRAY_FIELD(fs_launched, type, name)
+static const fs_array_field cell_fields[] = {FS_CELL_LIST(CELL_FIELD)};
+static const fs_array_field gap_fields[] = {FS_GAP_LIST(GAP_FIELD)};
+static const fs_array_field pair_fields[] = {FS_PAIR_LIST(PAIR_FIELD)};
+static const fs_array_field launched_fields[] = {FS_LAUNCHED_LIST(LAUNCHED_FIELD)};
 
 static PyObject *step_tuple(const fs_store *store, const fs_step *step, const fs_host_step *host)
 {
@@ -183,10 +150,10 @@ PyObject *fs_accounting_object(const fs_store *store, const fs_accounting *accou
         fs_put_column(result, "sm_counts", facts_of(store, accounting, sm_count_of)) &&
         fs_put_column(result, "capabilities", facts_of(store, accounting, capability_of)) &&
         fs_put_column(result, "launch_median", PyFloat_FromDouble(accounting->launch_median / 1000)) &&
-        fs_put_column(result, "cells", ARRAYS(accounting->cells, accounting->cell_count, cell_fields)) &&
-        fs_put_column(result, "gaps", ARRAYS(accounting->gaps, accounting->gap_count, gap_fields)) &&
-        fs_put_column(result, "pairs", ARRAYS(accounting->pairs, accounting->pair_count, pair_fields)) &&
-        fs_put_column(result, "launched", ARRAYS(accounting->launched, accounting->launched_count, launched_fields));
+        fs_put_column(result, "cells", FS_ARRAYS(accounting->cells, accounting->cell_count, cell_fields)) &&
+        fs_put_column(result, "gaps", FS_ARRAYS(accounting->gaps, accounting->gap_count, gap_fields)) &&
+        fs_put_column(result, "pairs", FS_ARRAYS(accounting->pairs, accounting->pair_count, pair_fields)) &&
+        fs_put_column(result, "launched", FS_ARRAYS(accounting->launched, accounting->launched_count, launched_fields));
     if (!good) Py_CLEAR(result);
     return result;
 }

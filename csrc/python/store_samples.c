@@ -1,21 +1,8 @@
 /* Store's counter samples as arrays. */
 #include "python/store_samples.h"
 
-#include <string.h>
-
+#include "python/arrays.h"
 #include "store/samples.h"
-
-/* Take a buffer of 8-byte numbers: integers or doubles. */
-static bool take_numbers(PyObject *object, Py_buffer *view, bool integers, const char *name)
-{
-    if (PyObject_GetBuffer(object, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0) return false;
-    const char *format = view->format != NULL ? view->format : "B";
-    bool fits = integers ? strcmp(format, "l") == 0 || strcmp(format, "q") == 0 : strcmp(format, "d") == 0;
-    if (fits && view->itemsize == 8 && view->ndim == 1) return true;
-    PyErr_Format(PyExc_TypeError, "%s must be a one-dimensional array of %s", name, integers ? "int64" : "float64");
-    PyBuffer_Release(view);
-    return false;
-}
 
 static PyObject *append(fs_store_object *self, int device, const char *metric, const Py_buffer views[3])
 {
@@ -44,7 +31,7 @@ PyObject *fs_store_object_add_samples(PyObject *object, PyObject *args)
     const char *metric;
     int device, taken = 0;
     if (!PyArg_ParseTuple(args, "isOOO:add_samples", &device, &metric, &arrays[0], &arrays[1], &arrays[2])) return NULL;
-    while (taken < 3 && take_numbers(arrays[taken], &views[taken], taken < 2, names[taken])) taken++;
+    while (taken < 3 && fs_take_numbers(arrays[taken], &views[taken], taken < 2, 1, names[taken])) taken++;
     /* Acquiring a buffer may run Python code that uses the store. */
     bool may = taken == 3 && fs_store_object_is_stopped(self, "samples") && fs_store_object_may_change(self);
     PyObject *result = may ? append(self, device, metric, views) : NULL;

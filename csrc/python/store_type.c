@@ -100,6 +100,9 @@ static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what
     X(memory, "memory")                 \
     X(samples, "counter samples")       \
     X(lines, "lines")                   \
+    X(named_calls, "calls")             \
+    X(late_within, "late launches")     \
+    X(late_spent, "late launches")      \
     X(trace_frames, "stacks")           \
     X(trace_samples, "counter samples") \
     X(write_trace, "trace")
@@ -329,6 +332,15 @@ static PyMethodDef methods[] = {
      "write_trace($self, write, version, members='', peaks=None, /)\n--\n\n"
      "Call write(bytes) with the pieces of a Chrome trace; how many events without a time it leaves out. peaks: as for "
      "table(); None: no work and no rates of events."},
+    {"named_calls", reading_named_calls, METH_VARARGS,
+     "named_calls($self, names, on_device, /)\n--\n\nReturn the host's events of some names, in order of start: "
+     "csrc/accounting/late.h. names: a byte for each name, 0 to leave its events out."},
+    {"late_within", reading_late_within, METH_VARARGS,
+     "late_within($self, first_step, names, /)\n--\n\nReturn the idle time before late launches in which calls of "
+     "some names ran, by the name of the op that launched."},
+    {"late_spent", reading_late_spent, METH_VARARGS,
+     "late_spent($self, first_step, least, ops, other, /)\n--\n\nReturn what the host was in during idle times of more "
+     "than `least` ns before late launches of some ops. ops has one byte more: of launches outside of ops."},
     {"lines", reading_lines, METH_VARARGS,
      "lines($self, first_step=0, /)\n--\n\nWhere the sampled threads were, by line of the program and innermost line: "
      "columns of \"group\", \"line\", \"inside\",\n\"time\" and \"cpu\" (ns), \"idle\" (by cause: ns in which a "

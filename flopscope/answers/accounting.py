@@ -60,8 +60,8 @@ def part_times(analysis: Analysis) -> npt.NDArray[np.int64]:
     where = analysis.places(cells)
     ideal = analysis.cell_ideals()
     np.add.at(parts[..., PARTS.index("ideal")], (where, cells["step"]), ideal)
-    np.add.at(parts, (where, cells["step"], analysis.cell_parts()), cells["exclusive"] - ideal)
-    np.add.at(parts, (analysis.places(gaps), gaps["step"], analysis.gap_parts()), gaps["time"])
+    np.add.at(parts, (where, cells["step"], cells["part"]), cells["exclusive"] - ideal)
+    np.add.at(parts, (analysis.places(gaps), gaps["step"], gaps["part"]), gaps["time"])
     return parts
 
 

@@ -7,8 +7,7 @@ of the profile if it has no steps.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from flopscope._core import Store
     from flopscope.hardware.peaks import Peaks
 
-__all__ = ["Analysis", "Gap", "Kernel", "Op", "Step", "analysis_of", "place_of"]
+__all__ = ["Analysis", "Gap", "Kernel", "Op", "Step", "analysis_of"]
 
 AUTOGRAD = "autograd::engine::evaluate_function: "
 CLASSES, CAUSES = _core.work_classes, _core.idle_causes
@@ -35,25 +34,36 @@ IDLE_PARTS = _core.idle_parts
 """The part of the accounting to which each cause of idleness belongs."""
 PARTS = tuple(_core.parts)
 WORK_PARTS = tuple(part for part in PARTS if part not in IDLE_PARTS)
-COPIED = ("cast", "casts", "reordered", "reorders")
+_OF_OP = ("device", "row", "kernel", "part", "event", "op")
 MOST_DESCRIBED = 1_000_000
 """Events of a profile up to which every call is looked at, and not a sample of them."""
 ROUNDING = 1e-9
 """Share of a time below which a difference is the rounding error of sums."""
 
 
-def _beyond(bound: str, flops: float, bandwidth: float) -> str:
-    """Return the part of the time beyond the ideal of a row, by its bound and its shares of the peaks."""
-    larger = "compute" if flops > bandwidth or math.isnan(bandwidth) else "memory"
-    return _core.bounds[bound].part or larger
+def _numbered(*keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Number what is alike in all keys. Return the first place of each number, ascending, and the number by place."""
+    whole = np.zeros(len(keys[0]), dtype=np.int64)
+    for key in keys:
+        alike = np.unique(key, return_inverse=True)[1]
+        whole = whole * (1 + alike.max(initial=0)) + alike
+    first, numbers = np.unique(whole, return_index=True, return_inverse=True)[1:]
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[numbers]
 
 
-Place = tuple[int, int, int]
+def _rows(cells: Mapping[str, Any], places: npt.NDArray[np.intp], names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield the values of these columns at each place."""
+    columns = (cells[name][places].tolist() for name in names)
+    return (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
 
 
-def place_of(device: int, row: int, kernel: int, part: int) -> Place:
-    """Return what makes one Op of cells: device, row (of work without an op that of its kernel) and part."""
-    return device, row if row >= 0 else -2 - kernel, part
+def _sums(
+    cells: Mapping[str, Any], numbers: npt.NDArray[np.intp], scales: Mapping[str, float]
+) -> Iterator[dict[str, Any]]:
+    """Yield the sums of the columns by number, multiplied by their scales."""
+    columns = {name: np.bincount(numbers, cells[name]) * by for name, by in scales.items()}
+    return _rows(columns, np.arange(numbers.max(initial=-1) + 1), tuple(scales))
 
 
 class Step(NamedTuple):
@@ -124,8 +134,8 @@ class Op:
     reorders: float = 0.0
     """Number of them per step."""
     kernels: list[Kernel] = field(default_factory=list)
-    place: Place = (-1, -1, -1)
-    """As place_of() gives it."""
+    number: int = -1
+    """That of its cells."""
     category: str = "other"
     """One of _core.categories: of the op or, where it is unknown, of its kernel."""
 
@@ -148,6 +158,8 @@ class Gap:
     time: float
     count: float
     """Per step."""
+    number: int = -1
+    """That of its idle times in gap_numbers."""
 
 
 class Analysis:
@@ -249,27 +261,6 @@ class Analysis:
         """µs of a step, or of the profile; summed over the devices if there are several."""
         return self.scale * sum(step.end - step.begin for step in self.alike) * max(len(self.devices), 1)
 
-    @cached_property
-    def _row_parts(self) -> npt.NDArray[np.int64]:
-        """For each row the index in PARTS of the time beyond its ideal time; the last entry is that of no row."""
-        terms = zip(*(self.columns[name] for name in ("bound", "pct_peak_flops", "pct_peak_bandwidth")), strict=True)
-        places = [PARTS.index(_beyond(*term)) for term in terms]
-        return np.array([*places, PARTS.index("unmodelled")], dtype=np.int64)
-
-    def cell_parts(self) -> npt.NDArray[np.int64]:
-        """Return for each cell the index in PARTS of the time beyond its ideal time."""
-        parts: npt.NDArray[np.int64] = self._row_parts[self.cells["row"]]  # row -1 is the last entry
-        parts[self.cells["ideal"] < 0] = PARTS.index("unmodelled")
-        for number, name in enumerate(CLASSES):
-            if name != "computation":
-                parts[self.cells["class"] == number] = PARTS.index(name)
-        return parts
-
-    def gap_parts(self) -> npt.NDArray[np.int64]:
-        """Return for each idle time the index of its part in PARTS."""
-        by_cause = np.array([PARTS.index(part) for part in IDLE_PARTS], dtype=np.int64)
-        return np.asarray(by_cause[self.gap_cells["cause"]], dtype=np.int64)
-
     def cell_ideals(self) -> npt.NDArray[np.int64]:
         """Return the ideal time of each cell in ns: 0 for communication, copies and unknown work."""
         return np.asarray(np.where(self.cells["class"] == 0, np.maximum(self.cells["ideal"], 0), 0), dtype=np.int64)
@@ -291,68 +282,56 @@ class Analysis:
 
     def _ops_of(self, alike: npt.NDArray[np.bool_]) -> list[Op]:
         """Return the ops of the cells of a mask."""
-        cells, scale = self.cells, self.scale
-        parts, ideals = self.cell_parts()[alike].tolist(), self.cell_ideals()[alike].tolist()
-        names = ("device", "row", "kernel", "blocks", "resident", "event", "owner", "count", "exclusive")
-        columns = [cells[name][alike].tolist() for name in (*names, *COPIED, "compute", "memory")]
-        ops: dict[Place, Op] = {}
-        kernels: dict[tuple[Place, int], Kernel] = {}
-        rows = zip(*columns, parts, ideals, strict=True)
-        for device, row, kernel, blocks, resident, event, owner, count, time, *work, part, ideal in rows:
-            cast, casts, reordered, reorders, compute, memory = work
-            place = place_of(device, row, kernel, part)
-            op = ops.get(place)
-            if op is None:
-                op = ops[place] = self._op(row, kernel, device, PARTS[part], owner if owner >= 0 else event)
-                op.place = place
-            op.count += count * 1000 * scale
-            op.time += scale * time
-            op.ideal += scale * ideal
-            op.compute += compute * scale
-            op.memory += memory * scale
-            op.cast += cast * scale
-            op.casts += casts / self.step_count
-            op.reordered += reordered * scale
-            op.reorders += reorders / self.step_count
-            one = kernels.get((place, kernel))
-            if one is None:
-                one = kernels[place, kernel] = Kernel(self._key(kernel), blocks=blocks, resident=resident)
-                op.kernels.append(one)
-            one.count += count * 1000 * scale
-            one.time += scale * time
-        for op in ops.values():
+        scale, per_step = self.scale, 1 / self.step_count
+        cells = {name: values[alike] for name, values in self.cells.items()}
+        cells["event"] = np.where(cells["owner"] >= 0, cells["owner"], cells["event"])
+        cells |= {"time": cells["exclusive"], "ideal": self.cell_ideals()[alike]}
+        scales = {"count": 1000 * scale, **dict.fromkeys(("time", "ideal", "compute", "memory", "cast"), scale)}
+        scales |= {"casts": per_step, "reordered": scale, "reorders": per_step}
+        first, op_of = _numbered(cells["op"])
+        sums = _sums(cells, op_of, scales)
+        ops = list(map(self._op, _rows(cells, first, _OF_OP), sums))
+        first, kernel_of = _numbered(cells["op"], cells["kernel"])
+        sums = _sums(cells, kernel_of, {name: scales[name] for name in ("count", "time")})
+        grids = _rows(cells, first, ("blocks", "resident"))
+        for place, values, grid in zip(first.tolist(), sums, grids, strict=True):
+            ops[op_of[place]].kernels.append(Kernel(self._key(cells["kernel"][place]), **values, **grid))
+        for op in ops:
             op.kernels.sort(key=lambda one: -one.time)
-        return sorted(ops.values(), key=lambda op: -op.time)
+        return sorted(ops, key=lambda op: -op.time)
 
     def _key(self, row: int) -> str:
         return str(self.columns["key"][row]) if row >= 0 else ""
 
-    def _op(self, row: int, kernel: int, device: int, part: str, event: int) -> Op:
+    def _op(self, cell: Mapping[str, Any], sums: Mapping[str, Any]) -> Op:
+        row, key = cell["row"], self._key(cell["row"] if cell["row"] >= 0 else cell["kernel"])
+        where = cell["device"], PARTS[cell["part"]], cell["event"]
         if row < 0:
-            name = self._key(kernel)
-            category = _core.category_of(name, device >= 0)
-            return Op(row, name, [], [], None, device, part, event, category=category)
-        columns = self.columns
-        calls = int(columns["count"][row]) / self.step_count
-        shapes, dtypes = columns["input_shapes"][row], columns["input_dtypes"][row]
-        unit, category = columns["unit"][row], columns["category"][row]
-        return Op(row, self._key(row), shapes, dtypes, unit, device, part, event, calls, category=category)
+            category = _core.category_of(key, cell["device"] >= 0)
+            return Op(row, key, [], [], None, *where, category=category, number=cell["op"], **sums)
+        names = ("count", "input_shapes", "input_dtypes", "unit", "category")
+        count, shapes, dtypes, unit, category = (self.columns[name][row] for name in names)
+        calls = int(count) / self.step_count
+        return Op(row, key, shapes, dtypes, unit, *where, calls, category=category, number=cell["op"], **sums)
+
+    @cached_property
+    def gap_numbers(self) -> npt.NDArray[np.intp]:
+        """For each idle time its number: of its cause, row and the op that waited, whose waits in steps are alike."""
+        names: dict[str, int] = {}
+        cells, (first, of) = self.gap_cells, _numbered(self.gap_cells["wait"])
+        waits = cells["wait"][first].tolist()
+        ops = [-1 if wait < 0 else names.setdefault(self.op_around(wait), len(names)) for wait in waits]
+        return _numbered(cells["cause"], cells["row"], np.array(ops, dtype=np.int64)[of])[1]
 
     @cached_property
     def gaps(self) -> list[Gap]:
         """The idle times, longest first."""
-        cells = self.gap_cells
-        alike = cells["step"] >= self.apart
-        sums: dict[tuple[int, int, int], list[float]] = {}
-        names = ("cause", "row", "wait", "event", "time", "count")
-        waits: dict[str, int] = {}
-        for cause, row, wait, event, time, count in zip(*(cells[name][alike].tolist() for name in names), strict=True):
-            if wait >= 0:  # waits of one op in several steps are one entry
-                wait = waits.setdefault(self.op_around(wait), wait)
-            entry = sums.setdefault((cause, row, wait), [event, 0.0, 0.0])
-            entry[1] += self.scale * time
-            entry[2] += count * 1000 * self.scale
-        found = (Gap(CAUSES[c], row, wait, int(s[0]), s[1], s[2]) for (c, row, wait), s in sums.items())
+        alike = self.gap_cells["step"] >= self.apart
+        cells = {"number": self.gap_numbers[alike], **{name: of[alike] for name, of in self.gap_cells.items()}}
+        first, of = _numbered(cells["number"])
+        sums = _sums(cells, of, {"time": self.scale, "count": 1000 * self.scale})
+        rows = _rows(cells, first, ("cause", "row", "wait", "event", "number"))
+        found = (Gap(CAUSES[row.pop("cause")], **row, **one) for row, one in zip(rows, sums, strict=True))
         return sorted(found, key=lambda gap: -gap.time)
 
     @cached_property
@@ -381,17 +360,12 @@ class Analysis:
         """Return (kind, name) of an event and of those around it, innermost first."""
         return self.core.enclosing(event) if event >= 0 else []
 
-    @cached_property
-    def _named(self) -> tuple[npt.NDArray[np.int64], Mapping[str, int]]:
-        """The name of each event, and the number of each name."""
-        columns, names, *_ = self.core.events()
-        return columns["name"], {name: number for number, name in enumerate(names)}
-
     def described(self, name: str) -> Sequence[tuple[int, Sequence[Any]]]:
         """Return (event, recorded arguments) of the calls of an op of that name, of many an even sample."""
         if name not in self._described:
-            column, numbers = self._named
-            events = np.flatnonzero(column == numbers.get(name, -1))[:: 1 + len(column) // MOST_DESCRIBED].tolist()
+            columns, texts, *_ = self.events
+            of_name = columns["name"] == (texts.index(name) if name in texts else -2)
+            events = np.flatnonzero(of_name)[:: 1 + len(of_name) // MOST_DESCRIBED].tolist()
             pairs = ((event, self.core.arguments(event)) for event in events)
             self._described[name] = [(event, given) for event, given in pairs if given]
         return self._described[name]

@@ -42,12 +42,12 @@ class Change:
 
     def factors(self, analysis: Analysis) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return the new least time over the old one for the FLOPs and for the bytes of each cell; NaN: unknown."""
-        ops = {(op.device, op.row): op for op in analysis.all_ops}
         tf32 = any(op.unit == "tf32_tensor" for op in analysis.all_ops)
-        found = {place: self._factors_of(analysis, op, tf32) for place, op in ops.items()}
-        places = zip(analysis.cells["device"].tolist(), analysis.cells["row"].tolist(), strict=True)
-        both = np.array([found[place] for place in places], dtype=np.float64).reshape(-1, 2)
-        return both[:, 0], both[:, 1]
+        numbers = analysis.cells["op"]
+        both = np.ones((1 + numbers.max(initial=-1), 2))
+        for op in analysis.all_ops:
+            both[op.number] = self._factors_of(analysis, op, tf32)
+        return both[numbers, 0], both[numbers, 1]
 
     def _factors_of(self, analysis: Analysis, op: Op, tf32: bool) -> tuple[float, float]:
         name = analysis.core.device_name(op.device)

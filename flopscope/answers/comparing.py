@@ -14,7 +14,7 @@ from flopscope.answers.verdict import Verdict, Whole, launches_of, unrecorded, v
 from flopscope.hardware.device import STORED
 from flopscope.results.changes import Change, Scale
 from flopscope.results.comparison import By, Comparison
-from flopscope.results.matching import ComparisonRow, Key, Side, matched, sum_of, total_of
+from flopscope.results.matching import ComparisonRow, Key, Side, matched, sums_of, total_of
 from flopscope.results.results import Results, usual_peaks_of
 from flopscope.results.table import EventTable
 from flopscope.support.safe import printable
@@ -151,7 +151,7 @@ class Run:
         for row in self.rows:
             shapes = [shape for shape in row["input_shapes"] if shape] if by == "shape" else []  # without scalars
             groups.setdefault((row["key"], str(shapes)), []).append(self._side(row, shapes))
-        return {key: sum_of(key[0], sides) for key, sides in groups.items()}
+        return sums_of(groups)
 
     def _side(self, row: Mapping[str, Any], shapes: list[Any]) -> Side:
         time = row["self_device_time_total" if self.on_device else "self_cpu_time_total"]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from flopscope.answers.accounting import part_columns
 from flopscope.answers.advice import Pools
-from flopscope.answers.analysis import CAUSES, PARTS, ROUNDING, Analysis, Op, place_of
+from flopscope.answers.analysis import CAUSES, PARTS, ROUNDING, Analysis, Op
 from flopscope.answers.changes import Change, change_of, checked_rules
 from flopscope.answers.rules import RULES
 from flopscope.support.safe import shown
@@ -108,7 +108,7 @@ class Model:
         cells, gaps = analysis.cells, analysis.gap_cells
         self.time = np.asarray(cells["exclusive"], dtype=np.float64)
         self.ideal = analysis.cell_ideals().astype(np.float64)
-        self.part = analysis.cell_parts().copy()
+        self.part = np.array(cells["part"])
         self.compute = np.array(cells["compute"], dtype=np.float64)
         self.memory = np.array(cells["memory"], dtype=np.float64)
         by_cause = np.array([analysis.unobserved_share(cause) for cause in CAUSES])
@@ -140,33 +140,22 @@ class Model:
 
     def _keep_ops(self, left: Mapping[int, Sequence[float]]) -> None:
         """Shrink the cells of each op to the time and the ideal time that are left of it."""
-        shares = {}
+        numbers = self.analysis.cells["op"]
+        kept = np.ones((1 + numbers.max(initial=-1), 2))  # of ops that only steps apart have: all
         for op in self.analysis.ops:
             time, ideal = left[id(op)]
-            shares[op.place] = (_ratio(time, op.time), _ratio(ideal, op.ideal))
-        every = (1.0, 1.0)  # of ops that only steps apart have
-        cells = self.analysis.cells
-        names = (cells["device"].tolist(), cells["row"].tolist(), cells["kernel"].tolist(), self.part.tolist())
-        places = (place_of(*place) for place in zip(*names, strict=True))
-        kept = np.array([shares.get(place, every) for place in places]).reshape(-1, 2)
+            kept[op.number] = _ratio(time, op.time), _ratio(ideal, op.ideal)
+        kept = kept[numbers]
         self.time = self.time * kept[:, 0]
         self.ideal = np.minimum(self.ideal * kept[:, 1], self.time)
 
     def _keep_idle(self, left: Mapping[int, float]) -> None:
         """Shrink the idle times to what is left of each, as without recording."""
-        analysis, names = self.analysis, dict[int, str]()
-
-        def key(cause: str, row: int, wait: int) -> tuple[str, int, str]:
-            if wait >= 0 and wait not in names:
-                names[wait] = analysis.op_around(wait)
-            return cause, row, names.get(wait, "")
-
-        shares = {}
-        for gap in analysis.gaps:
-            shares[key(gap.cause, gap.row, gap.wait)] = _ratio(left[id(gap)], analysis.gap_unobserved(gap))
-        columns = (analysis.gap_cells[name].tolist() for name in ("cause", "row", "wait"))
-        places = [key(CAUSES[cause], row, wait) for cause, row, wait in zip(*columns, strict=True)]
-        self.idle = self.idle * np.array([shares.get(place, 1.0) for place in places])
+        numbers = self.analysis.gap_numbers
+        kept = np.ones(1 + numbers.max(initial=-1))
+        for gap in self.analysis.gaps:
+            kept[gap.number] = _ratio(left[id(gap)], self.analysis.gap_unobserved(gap))
+        self.idle = self.idle * kept[numbers]
 
     # Peaks, dtypes, devices -----------------------------------------------------------------------------------------
 
@@ -217,7 +206,7 @@ class Model:
         before = self._sum(np.asarray(analysis.cells["exclusive"], dtype=np.float64))[..., 0]
         parts = self._sum(self.ideal) + self._sum(self.time - self.ideal, self.part)
         saved = before - parts.sum(axis=-1)
-        np.add.at(parts, (analysis.places(gaps), gaps["step"], analysis.gap_parts()), self.idle)
+        np.add.at(parts, (analysis.places(gaps), gaps["step"], gaps["part"]), self.idle)
         if analysis.on_device:
             alike = np.s_[:, analysis.apart :]  # the host's time is known per step of these
             self._wait_for_host(parts[alike], saved[alike], host_us_per_launch)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from flopscope.pictures.scene import Point, Scene, peaks_wanted, scene_of
+from flopscope.pictures.scene import Scene, peaks_wanted, scene_of
 from flopscope.support.suggest import suggesting
 from flopscope.support.units import short_time_text
 from flopscope.views.labels import Room, arrange, boxes_of, message, nearest, set_title, shorten, without_tex
@@ -20,13 +20,13 @@ from flopscope.views.plots import (
     PEAK_LINES,
     PLAIN,
     SMALL,
+    bound_handles,
     bound_label,
     draw_legend,
-    level_label,
-    levels_of,
     matplotlib_axes,
     require_matplotlib,
 )
+from flopscope.views.roofs import Point, level_label, memory_of, roofs_of
 
 if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
@@ -83,7 +83,7 @@ def roofline(
     if ax is None:
         ax = matplotlib_axes(figsize=(9, 6.2))
     scale, unit = scene.scale
-    shown = sorted((point for point in scene.points if point.on_picture), key=lambda point: -point.us)
+    shown = sorted((point for point in scene.points if point.is_drawn), key=lambda point: -point.us)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlabel("arithmetic intensity (FLOP/B)", **PLAIN)
@@ -99,7 +99,8 @@ def roofline(
     inside = [mark for mark in marks if mark.within(ax)]
     chosen = inside[:top] if labels else []
     if not inside:
-        message(ax, _why_empty(scene), fontsize=9, color="#505050", **PLAIN)
+        why = "no op has both known FLOPs and known bytes above 0" if scene.points else "no op has time on this device"
+        message(ax, f"Nothing to draw: {why}", fontsize=9, color="#505050", **PLAIN)
     # The caption and the title change the layout, and so what fits; a label without room adds a line to the caption.
     caption = _draw_caption(ax, scene, outside, 0)
     set_title(ax, _title(scene), fontsize=11, **PLAIN)
@@ -135,25 +136,15 @@ class Roof:
 
 def _roofs(scene: Scene, scale: float) -> list[Roof]:
     """Return the level roofs in descending order, and the sloped one."""
-    memory = {source: peaks.bandwidth for source, peaks in scene.peaks.items() if peaks.bandwidth}
+    memory = memory_of(scene.peaks)
     roofs = [
-        Roof(name, rates, {s: rate / memory[s] for s, rate in rates.items() if s in memory}, False, scale)
-        for name, rates in levels_of(scene.peaks, (point.unit for point in scene.points)) or _any_level(scene)
+        Roof(name, rates, ridges, False, scale)
+        for name, rates, ridges in roofs_of(scene.peaks, (point.unit for point in scene.points))
     ]
     if memory:
         ends = {s: max((roof.rates[s] for roof in roofs if s in roof.rates), default=math.nan) for s in memory}
         roofs.append(Roof("memory", memory, {s: ends[s] / memory[s] for s in memory}, True, scale))
     return roofs
-
-
-def _any_level(scene: Scene) -> list[tuple[str, dict[str, float]]]:
-    """Return the level of fp32, or of another unit, for points of unknown units."""
-    known = [unit for peaks in scene.peaks.values() for unit in peaks.flops]
-    unit = "fp32" if "fp32" in known else next(iter(known), None)
-    rates = {
-        source: peaks.flops[unit] for source, peaks in scene.peaks.items() if unit is not None and unit in peaks.flops
-    }
-    return [(str(unit), rates)] if rates else []
 
 
 # Drawing --------------------------------------------------------------------------------------------------------------
@@ -189,12 +180,6 @@ def _title(scene: Scene) -> str:
     where = shorten(scene.title, 80)
     parts = ["Roofline", *([f"of {of}"] if of else []), *([f"{'on' if of else 'of'} {where}"] if where else [])]
     return " ".join(parts) + (f" ({' and '.join(scene.peaks)} peaks)" if scene.peaks else "")
-
-
-def _why_empty(scene: Scene) -> str:
-    if not scene.points:
-        return "Nothing to draw: no op has time on this device"
-    return "Nothing to draw: no op has both known FLOPs and known bytes above 0"
 
 
 def _set_limits(ax: Any, marks: list[Mark], roofs: list[Roof], by_time: bool) -> None:
@@ -254,39 +239,25 @@ def _place_roof_label(ax: Any, room: Room, roof: Roof) -> None:
         if not roof.is_memory
         else ax.text(end, height * end, roof.label, ha="right", **look)
     )
-    tried: list[tuple[float, str]] = [(slide, side) for side in ("bottom", "top") for slide in SLIDES]
-    boxes = []
-    for slide, side in tried:
-        _move_roof_label(text, roof, height, begin, end, slide, side)
-        boxes.append(boxes_of(text))
-    best = room.first(boxes)
-    if best is None:
-        text.remove()
-        return
-    _move_roof_label(text, roof, height, begin, end, *tried[best])
-    room.take(boxes[best])
 
+    def move(place: tuple[float, str]) -> None:
+        slide, side = place
+        x = math.exp(math.log(end) - slide * (math.log(end) - math.log(begin)))
+        text.set_va(side)
+        if roof.is_memory:
+            text.set_position((x / 1.3, (1.12 if side == "bottom" else 1 / 1.12) * x / 1.3 * height))
+        else:
+            text.xy = (x, height)
+            text.xyann = (-4, 2 if side == "bottom" else -3)
 
-def _move_roof_label(text: Any, roof: Roof, height: float, begin: float, end: float, slide: float, side: str) -> None:
-    x = math.exp(math.log(end) - slide * (math.log(end) - math.log(begin)))
-    text.set_va(side)
-    if roof.is_memory:
-        text.set_position((x / 1.3, (1.12 if side == "bottom" else 1 / 1.12) * x / 1.3 * height))
-    else:
-        text.xy = (x, height)
-        text.xyann = (-4, 2 if side == "bottom" else -3)
+    room.settle(text, [(slide, side) for side in ("bottom", "top") for slide in SLIDES], move)
 
 
 def _legends(marks: list[Mark], scene: Scene) -> list[tuple[list[Any], str, tuple[str, ...]]]:
     """Return the legends: handles, title and places. One of bounds and peaks, one of areas."""
     from matplotlib.lines import Line2D
 
-    handles = [
-        Line2D([], [], color=row.light, marker=row.marker, linestyle="", label=bound_label(bound))
-        for bound, row in BOUNDS.items()
-        if any(mark.point.bound == bound for mark in marks)
-    ]
-    handles += [
+    handles = bound_handles({mark.point.bound for mark in marks}) + [
         Line2D([], [], color=colour, linestyle=style, label=f"{source} peaks")
         for source, (colour, style) in PEAK_LINES.items()
         if source in scene.peaks
@@ -313,18 +284,12 @@ def _place_legend(ax: Any, room: Room, handles: list[Any], title: str, places: t
         boxes.append(boxes_of(draw_legend(ax, handles, loc=place, **options)))
     best = room.first(boxes)
     if best is None:
-        best = min(range(len(boxes)), key=lambda i: (_marks_under(room, boxes[i][0]), i))
+        best = min(range(len(boxes)), key=lambda i: (room.covered(boxes[i][0]), i))
     legend = draw_legend(ax, handles, loc=places[best], **options)
     legend.set_in_layout(False)
     if previous is not None:
         ax.add_artist(previous)
     room.take(boxes[best])
-
-
-def _marks_under(room: Room, box: Any) -> int:
-    return sum(
-        box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3] for other in room.taken
-    )
 
 
 def _place(ax: Any, marks: list[Mark], chosen: list[Mark], roofs: list[Roof], lines: list[Any], scene: Scene) -> int:
@@ -370,7 +335,7 @@ def _draw_caption(ax: Any, scene: Scene, outside: list[Point], unlabelled: int) 
     """Draw the caption, which lists what is not shown."""
     total = sum(point.us for point in scene.points) or 1.0
     without = [point for point in scene.points if point.intensity == 0 or point.tera == 0]
-    unknown = [point for point in scene.points if not point.on_picture and point not in without]
+    unknown = [point for point in scene.points if not point.is_drawn and point not in without]
     groups = [(without, "without FLOPs"), (unknown, "of unknown work"), (outside, "beyond the axes")]
     counts = [_counted(points, what, total) for points, what in groups]
     lines = [f"Not shown: {line}" for line in (*counts, *scene.notes) if line]

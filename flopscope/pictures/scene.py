@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from flopscope.hardware.device import find_device, known_peaks
+from flopscope.views.roofs import Point, points_of
 
 if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
@@ -13,30 +15,9 @@ if TYPE_CHECKING:
     from flopscope.timing.measurement import Measurement
     from flopscope.timing.sweep import Sweep
 
-__all__ = ["Point", "Scene", "peaks_wanted", "scene_of"]
+__all__ = ["Scene", "peaks_wanted", "scene_of"]
 
 SOURCES = ("measured", "datasheet")
-
-
-@dataclass(frozen=True)
-class Point:
-    """The point of one op."""
-
-    name: str
-    us: float
-    """Time of all calls in µs."""
-    intensity: float
-    """FLOP/B; NaN where the work is unknown."""
-    tera: float
-    """TFLOP/s."""
-    bound: str
-    unit: str | None
-    """Compute unit that executed the FLOPs; None where it is unknown."""
-
-    @property
-    def on_picture(self) -> bool:
-        """Whether the point can be drawn on log axes."""
-        return self.intensity > 0 and self.tera > 0 and math.isfinite(self.intensity * self.tera)
 
 
 @dataclass(frozen=True)
@@ -65,7 +46,7 @@ class Scene:
     def scale(self) -> tuple[float, str]:
         """The factor from TFLOP/s to the unit of the axis, and that unit."""
         tops = [max(peaks.flops.values(), default=0.0) / 1e12 for peaks in self.peaks.values()]
-        small = max([*tops, *(point.tera for point in self.points if point.on_picture)], default=1.0) < 1
+        small = max([*tops, *(point.tera for point in self.points if point.is_drawn)], default=1.0) < 1
         return (1000.0, "GFLOP/s") if small else (1.0, "TFLOP/s")
 
 
@@ -110,8 +91,6 @@ def _known_peaks(
     rated: Mapping[str, Peaks] | None = None,
 ) -> dict[str, Peaks]:
     """Return the peaks from the caller, or those known for this device, which may be one of another machine."""
-    from flopscope.hardware.device import known_peaks
-
     sources, passed = peaks
     return passed or known_peaks(device, model, sources, rated)
 
@@ -121,12 +100,7 @@ def _scene_of_table(table: EventTable, device: str | None, peaks: Any) -> Scene:
     usual = f"{table.device_type}:0" if table.has_device else "cpu"
     named = device or next((name for name in known if name != "cpu"), usual)
     on_device = named != "cpu"
-    rows = [(row, row._own_time(on_device)) for row in table if row.device_type == "cpu" and row.key != "[memory]"]
-    points = [
-        Point(row.key, us, row.arithmetic_intensity, row.tflops_per_s, row.bound, row.unit)
-        for row, us in rows
-        if us > 0
-    ]
+    points = points_of(table, on_device)
     model = known.get(named, {}).get("name", "")
     notes = _without_op(table, points, on_device)
     return Scene(
@@ -201,12 +175,7 @@ def _scene_of_frame(frame: Any, device: str | None, peaks: Any) -> Scene:
         strict=True,
     )
     points = [Point(*value) for value in values]
-    named = device or "cpu"
-    model = _model_here(named) if device else ""
-    return Scene(points, device or "", model, _known_peaks(named, model, peaks) if device else peaks[1])
-
-
-def _model_here(device: str) -> str:
-    from flopscope.hardware.device import find_device
-
-    return find_device(device).name
+    if not device:
+        return Scene(points, "", "", peaks[1])
+    model = find_device(device).name
+    return Scene(points, device, model, _known_peaks(device, model, peaks))

@@ -11,15 +11,14 @@ import numpy as np
 from flopscope.answers.accounting import accounting_columns, part_times
 from flopscope.answers.analysis import PARTS
 from flopscope.report import overview
-from flopscope.report.encode import Columns
+from flopscope.report.encode import Columns, sentence
 from flopscope.report.page import Page
-from flopscope.report.profile import Profile
+from flopscope.report.profile import Profile, steps_text
 from flopscope.support.parts import parts_of
 
 if TYPE_CHECKING:
     from flopscope.results.changes import Change
     from flopscope.results.comparison import Comparison
-    from flopscope.results.matching import Side
 
 __all__ = ["compare_page", "section"]
 
@@ -53,7 +52,7 @@ def section(comparison: Comparison, columns: Columns) -> dict[str, Any]:
         "time": list(comparison.time),
         "unrecorded": list(comparison.unrecorded),
         "slowdown_pct": comparison.slowdown_pct,
-        "verdict": list(comparison.verdict),
+        "verdict": [*map(sentence, comparison.verdict)],
         "parts": _parts(comparison),
         "steps": [None if profile is None else _steps(profile, columns) for profile in profiles],
         "total": _row(comparison.total_change),
@@ -79,8 +78,8 @@ def _overview(comparison: Comparison, which: int, profile: Profile, columns: Col
         places = range(middle, len(analysis.steps) * len(analysis.devices), len(analysis.steps))
         shares = {name: math.fsum(found[name][place] for place in places) / len(places) for name in ("mfu", "mbu")}
         whole = {**content["accounting"]["whole"], "total": comparison.time[which], **parts, **shares}
-        of = f"median of {profile.steps} steps" if profile.steps > 1 else "the only one"
-        content["accounting"] = {**content["accounting"], "whole": whole, "per": 1, "of": of, "devices": 1}
+        of = steps_text("median", str(profile.steps), profile.steps)
+        content["accounting"] = {**content["accounting"], "whole": whole, "per": 1, **of, "devices": 1}
         content["recording"] = {**content["recording"], "unobserved": comparison.unrecorded[which]}
     return content
 
@@ -118,17 +117,13 @@ def _steps(profile: Profile, columns: Columns) -> dict[str, Any] | None:
 def _row(change: Change) -> dict[str, float]:
     """Return the numbers of a change; those of a run that has no part in it are unknown."""
     a, b = change.a, change.b
-    times = (change.time_a if a else math.nan, change.time_b if b else math.nan)
-    row = {"time_a": times[0], "time_b": times[1], "difference": change.time_b - change.time_a}
+    row = {"difference": change.time_b - change.time_a}
     row["ratio"] = change.time_a / change.time_b if a and b and change.time_b else math.nan
-    row["calls_a"], row["calls_b"] = (change.calls_a if a else math.nan, change.calls_b if b else math.nan)
     for which, side in (("a", a), ("b", b)):
-        row |= {f"{name}_{which}": _value(side, name) for name in SIDE}
+        known = {name: getattr(change, f"{name}_{which}") for name in ("time", "calls")}
+        known |= {name: float(getattr(side, name)) for name in SIDE if side}
+        row |= {f"{name}_{which}": known[name] if side else math.nan for name in ("time", "calls", *SIDE)}
     return row
-
-
-def _value(side: Side | None, name: str) -> float:
-    return math.nan if side is None else float(getattr(side, name))
 
 
 def _changes(changes: Sequence[Change], columns: Columns) -> dict[str, Any]:
@@ -139,18 +134,15 @@ def _changes(changes: Sequence[Change], columns: Columns) -> dict[str, Any]:
         rows.append((change, -1))
         rows += [(part, place) for part in change.parts]
     shown = rows[:MOST_ROWS]
-    numbers: Mapping[str, list[float]] = {name: [] for name in _row(rows[0][0])} if rows else {}
-    for change, _ in shown:
-        for name, value in _row(change).items():
-            numbers[name].append(value)
+    numbers = [_row(change) for change, _ in shown]
     return {
         "count": len(shown),
         "left_out": len(rows) - len(shown),
         "parent": columns.add(np.array([parent for _, parent in shown], dtype=np.int64)),
         "name": columns.texts(change.name for change, _ in shown),
         "cause": columns.texts(change.cause for change, _ in shown),
-        "why": columns.texts(change.why for change, _ in shown),
+        "why": columns.texts(sentence(change.why) for change, _ in shown),
         "unit_a": columns.texts(change.a.unit if change.a else None for change, _ in shown),
         "unit_b": columns.texts(change.b.unit if change.b else None for change, _ in shown),
-        "numbers": {name: columns.add(np.array(values, dtype=np.float64)) for name, values in numbers.items()},
+        "numbers": {name: columns.numbers(one[name] for one in numbers) for name in (numbers or [{}])[0]},
     }

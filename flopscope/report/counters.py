@@ -99,9 +99,9 @@ def _track(
         "device": device,
         "name": columns.text(name),
         "label": columns.text(_LABELS.get(name, name)),
-        "unit": columns.text(_rate_unit(unit) if kind == "amount" else unit),
+        "unit": columns.text({"bytes": "GB/s"}.get(unit, f"G{unit}/s") if kind == "amount" else unit),
         "samples": len(joined.start),
-        "top": _top(kind, kept),
+        "top": max(float(kept.high.max(initial=0.0)), 100.0 if kind == "share" else 0.0),  # of the axis from 0
         "start": columns.add(np.diff(kept.start, prepend=kept.start[:1] * 0).astype(np.float64)),
         "duration": columns.add(kept.duration.astype(np.float64)),
         "mean": columns.add(_short(kept.mean)),
@@ -114,17 +114,6 @@ def _short(values: _Floats) -> npt.NDArray[Any]:
     """Return values in 32 bits, if these hold them."""
     limit = float(np.finfo(np.float32).max)
     return values.astype(np.float32) if float(np.abs(values).max(initial=0.0)) < limit else values
-
-
-def _rate_unit(unit: str) -> str:
-    """Return the unit of an amount per ns."""
-    return {"bytes": "GB/s"}.get(unit, f"G{unit}/s")
-
-
-def _top(kind: str, buckets: _Buckets) -> float:
-    """Return the end of the axis, which begins at 0: of shares 100 %, otherwise the largest value."""
-    largest = float(buckets.high.max()) if len(buckets.high) else 0.0
-    return max(largest, 100.0 if kind == "share" else 0.0)
 
 
 def bucketed(samples: _Buckets, most: int = MOST_BUCKETS) -> _Buckets:

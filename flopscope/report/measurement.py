@@ -6,9 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from flopscope.report.encode import Columns
+from flopscope.report.encode import Columns, sentence
 from flopscope.report.page import Page
 
 if TYPE_CHECKING:
@@ -24,13 +22,14 @@ MOST_SAMPLES = 200_000
 
 def measurement_page(measurement: Measurement, peaks: Mapping[str, Peaks], title: str | None = None) -> Page:
     """Return the page of the result of measure(). peaks: those known of its device, by source."""
-    page = Page(title or f"measure({measurement.name})", subtitle=_device(measurement), headline=measurement.verdict)
+    page = Page(title or f"measure({measurement.name})", headline=measurement.verdict)
+    page.subtitle = ", ".join(dict.fromkeys((measurement.device, measurement.device_name)))
     columns = page.columns
     page.sections["measurement"] = {
         "kind": "measurement",
         "verdict": measurement.verdict,
-        "facts": [*measurement.facts().items()],
-        "notes": [*measurement.notes, *([measurement.why_unknown] if measurement.why_unknown else [])],
+        "facts": [[name, sentence(text)] for name, text in measurement.facts().items()],
+        "notes": [*map(sentence, filter(None, [*measurement.notes, measurement.why_unknown]))],
         "samples": _samples(measurement, columns),
         "statistics": {name: getattr(measurement, name) for name in _STATISTICS},
         "ci": list(measurement.ci),
@@ -48,17 +47,13 @@ _STATISTICS = (
 )
 
 
-def _device(measurement: Measurement) -> str:
-    return ", ".join(dict.fromkeys((measurement.device, measurement.device_name)))
-
-
 def _samples(measurement: Measurement, columns: Columns) -> dict[str, Any]:
     shown = slice(0, MOST_SAMPLES)
     clocks = measurement.clocks if len(measurement.clocks) == len(measurement.samples) else ()
     return {
         "count": len(measurement.samples),
-        "time": columns.add(np.array(measurement.samples[shown], dtype=np.float64)),
-        "clock": columns.add(np.array(clocks[shown], dtype=np.float64)) if clocks else None,
+        "time": columns.numbers(measurement.samples[shown]),
+        "clock": columns.numbers(clocks[shown]) if clocks else None,
     }
 
 
@@ -67,10 +62,8 @@ def _roofline(
 ) -> dict[str, Any] | None:
     """Return marks and roofs; None without either: the work or the peaks are unknown, or there are no FLOPs."""
     marks = [
-        {
-            **{"name": name, "time": m.median, "intensity": m.arithmetic_intensity, "flops": 1e12 * m.tflops_per_s},
-            **{"bound": m.bound, "unit": m.unit, "pct_roofline": m.pct_roofline},
-        }
+        {"name": name, "time": m.median, "intensity": m.arithmetic_intensity, "flops": 1e12 * m.tflops_per_s}
+        | {"bound": m.bound, "unit": m.unit, "pct_roofline": m.pct_roofline}
         for m, name in zip(measurements, names, strict=True)
         if m.arithmetic_intensity > 0 and m.tflops_per_s > 0 and math.isfinite(m.arithmetic_intensity)
     ]
@@ -105,8 +98,8 @@ def times_page(times: TimesCompared, title: str | None = None) -> Page:
         "names": [times.f_name, times.g_name],
         "timing_source": times.timing_source,
         "device": times.device,
-        "notes": list(times.notes),
-        "ratios": page.columns.add(np.array(times.ratios[:MOST_SAMPLES], dtype=np.float64)),
+        "notes": [*map(sentence, times.notes)],
+        "ratios": page.columns.numbers(times.ratios[:MOST_SAMPLES]),
     }
     return page
 
@@ -134,10 +127,10 @@ def sweep_page(sweep: Sweep, title: str | None = None) -> Page:
             "shape": columns.texts(point.shape or str(point.size) for point in sweep.points),
             **{name: columns.texts(record[name] for record in records) for name in ("unit", "bound", "note")},
         },
-        "numbers": {name: columns.add(_numbers(record[name] for record in records)) for name in _SWEPT},
+        "numbers": {name: columns.numbers(record[name] for record in records) for name in _SWEPT},
         "roofline": _roofline(
             [point.measurement for point in measured if point.measurement is not None],
-            [_name(point) for point in measured],
+            [f"{point.shape or point.size} {point.dtype}" for point in measured],
             sweep.peaks,
         ),
         "notes": [] if sweep.peaks else ["The peaks are unknown, so there is no roofline."],
@@ -157,11 +150,3 @@ _SWEPT = (
     *("elements", "working_set_bytes", "median", "ci_low", "ci_high", "min", "n", "flops", "bytes_total_moved"),
     *("gbytes_per_s", "tflops_per_s", "arithmetic_intensity", "pct_roofline", "roofline_time", "headroom"),
 )
-
-
-def _numbers(values: Any) -> Any:
-    return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
-
-
-def _name(point: SweepPoint) -> str:
-    return f"{point.shape or point.size} {point.dtype}"

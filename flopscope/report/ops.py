@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flopscope.report.encode import Columns
-from flopscope.report.rows import encode_table, own_times, places_of_largest, tensor_text
+from flopscope.report.rows import encode_table, longest_first, places_of_largest, tensor_text
 from flopscope.results.kinds import NO_MODULE
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from flopscope.report.profile import Profile
     from flopscope.results.table import EventTable
 
@@ -34,25 +35,23 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
     """Return the groupings of the rows. That by shape is the table of the page itself."""
     rows = source.rows
     names, names_left = _largest(source.names)
-    name_of = _name_of(names)
+    name_of = {identity: place for place, identity in enumerate(_identities(names))}
     named = [name_of.get(identity, -1) for identity in _identities(rows)]
-    shapes = _below(named, len(names), own_times(rows), "shape", columns)
+    by_shape = source.has_shape_rows
+    shapes = _below(named, len(names), longest_first(rows), "shape", columns) if by_shape else None
     groupings = [
-        _grouping("name", "Name", names, columns, children=shapes),
+        {**_grouping("name", "Name", names, columns, children=shapes), "left_out": names_left},
         {
             "id": "shape",
-            "title": "Name and shape" if source.has_shape_rows else "Name",
+            "title": "Name and shape" if by_shape else "Name",
             "table": None,
             "names": columns.add(np.array(named, dtype=np.int64)),
+            "hidden": not by_shape,
         },
     ]
-    groupings[0]["left_out"] = names_left
-    if not source.has_shape_rows:
-        groupings[0]["children"] = None
-        groupings[1]["hidden"] = True
     for word, (words, title) in _FLAT.items():
         table = source.table(words) if _is_told(source, word) else None
-        if table is not None and _tells(table, word):
+        if table is not None and any(_values(table, word)):
             groupings.append(
                 {**_named(word, title, table, columns, name_of), **_searched(source, words, word, table, columns)}
             )
@@ -62,7 +61,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
     inside = [
         of.get(word, -1) if host == "cpu" else -1 for word, host in zip(names.columns["category"], hosts, strict=True)
     ]
-    children = _below(inside, len(category), own_times(names), "name", columns)
+    children = _below(inside, len(category), longest_first(names), "name", columns)
     groupings.append(_grouping("category", "Category", category, columns, children=children))
     groupings += _modules(source, columns, name_of)
     return {"groupings": groupings, "most_rows": MOST_ROWS, **_default(source)}
@@ -74,11 +73,6 @@ def _is_told(source: Profile, word: str) -> bool:
         return source.has_marks
     streams = source.core.stream_summary()["stream"] if word == "stream" else ()
     return word != "stream" or sum(stream is not None for stream in streams) > 1
-
-
-def _tells(table: EventTable, word: str) -> bool:
-    """Return whether a grouping has anything to show: one stack or stream at least."""
-    return any(_values(table, word))
 
 
 def _values(table: EventTable, word: str) -> Sequence[Any]:
@@ -131,7 +125,7 @@ def _modules(source: Profile, columns: Columns, name_of: Mapping[Any, int]) -> l
         of.get(path or NO_MODULE, -1) if host == "cpu" else -1
         for path, host in zip(inner._groups["module"], hosts, strict=True)
     ]
-    children = _below(inside, len(tree), own_times(inner), "name and module", columns)
+    children = _below(inside, len(tree), longest_first(inner), "name and module", columns)
     return [
         {
             **_grouping("module", "Module", tree, columns, children=children),
@@ -164,27 +158,17 @@ def _identities(table: EventTable) -> Iterable[tuple[str, str, bool]]:
     return zip(table.columns["key"], table.columns["device_type"], table.columns["is_user_annotation"], strict=True)
 
 
-def _name_of(names: EventTable) -> dict[tuple[str, str, bool], int]:
-    return {identity: place for place, identity in enumerate(_identities(names))}
-
-
 def _below(
-    around: Sequence[int], count: int, times: Sequence[tuple[float, float]], of: str, columns: Columns
+    around: Sequence[int], count: int, longest: npt.NDArray[np.int64], of: str, columns: Columns
 ) -> dict[str, Any]:
     """Return the rows of another grouping that stand below each of ``count`` rows, longest first.
 
-    around: for each row of the other grouping, the row that it stands below, or -1.
+    around: for each row of the other grouping, the row that it stands below, or -1. longest: those rows by their time.
     """
-    lists: list[list[int]] = [[] for _ in range(count)]
-    for row in sorted(range(len(around)), key=lambda row: times[row], reverse=True):
-        if around[row] >= 0:
-            lists[around[row]].append(row)
-    begin = [0, *accumulate(map(len, lists))]
-    return {
-        "of": of,
-        "begin": columns.add(np.array(begin, dtype=np.int64)),
-        "rows": columns.add(np.array([row for rows in lists for row in rows], dtype=np.int64)),
-    }
+    above = np.asarray(around, dtype=np.int64)[longest]
+    order = np.argsort(above, kind="stable")
+    begin = np.searchsorted(above[order], np.arange(count + 1))
+    return {"of": of, "begin": columns.add(begin - begin[0]), "rows": columns.add(longest[order[begin[0] :]])}
 
 
 def _largest(table: EventTable) -> tuple[EventTable, dict[str, Any] | None]:
@@ -192,6 +176,7 @@ def _largest(table: EventTable) -> tuple[EventTable, dict[str, Any] | None]:
     kept = places_of_largest(table, MOST_ROWS)
     if kept is None:
         return table, None
-    times = own_times(table)
-    device, host = (sum(row[k] for row in times) - sum(times[i][k] for i in kept) for k in (0, 1))
-    return table._select(kept), {"rows": len(table) - len(kept), "device_time": device, "host_time": host}
+    shown = table._select(kept)
+    names = {"device_time": "self_device_time_total", "host_time": "self_cpu_time_total"}
+    times = {time: sum(table.columns[name]) - sum(shown.columns[name]) for time, name in names.items()}
+    return shown, {"rows": len(table) - len(kept), **times}

@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from flopscope.answers.analysis import PARTS
 from flopscope.report import hardware
-from flopscope.report.encode import Columns
+from flopscope.report.encode import Columns, sentence
 from flopscope.report.rows import tensor_text, why_unrated
+from flopscope.results.frames import records
 from flopscope.results.results import cpu_of, head_of
 from flopscope.sentences.accounting import cause_text
 from flopscope.sentences.words import gain_text, shown_as_sentence
@@ -49,14 +48,14 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
             "unobserved": source.main.analysis.unobserved or None,
         },
         "advice": [_advice(row, where) for row in source.advice],
-        "unjudged": list(source.advice.notes),
+        "unjudged": [*map(sentence, source.advice.notes)],
         "largest": _largest(source, where),
-        "gpus": _gpus(source),
+        "gpus": records(source.main.core.gpu_summary()),
         "coverage": hardware.coverage(source.rows.coverage(), where.of_name),
         "graphs": hardware.graphs(source),
         "counted": hardware.counted(source),
         "missing": list(missing(source)),
-        "notes": list(notes(source)),
+        "notes": [*map(sentence, notes(source))],
     }
 
 
@@ -65,9 +64,7 @@ def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
     found = source.accounting
     if not found["total"] or not found["total"][-1] > 0:
         return None
-    numbers = {
-        name: columns.add(np.array(values, dtype=np.float64)) for name, values in found.items() if name not in TEXTS
-    }
+    numbers = {name: columns.numbers(values) for name, values in found.items() if name not in TEXTS}
     texts = {name: columns.texts(found[name]) for name in TEXTS}
     whole, per = source.means
     parts = [
@@ -80,7 +77,7 @@ def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
         "whole": whole,
         "parts": parts,
         "per": per,
-        "of": source.mean_text,
+        **source.mean_text,
         "devices": len(source.main.analysis.devices),
     }
 
@@ -111,18 +108,12 @@ def _part_text(source: Profile, part: str) -> tuple[str, str]:
     return row.noun, row.meaning
 
 
-def _gpus(source: Profile) -> list[dict[str, Any]]:
-    columns = source.main.core.gpu_summary()
-    names = tuple(columns)
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-
-
 def _advice(row: Advice, where: _Places) -> dict[str, Any]:
     evidence = [{**entry, "row": where.of_evidence(entry)} for entry in row.evidence]
     for entry in evidence:
         entry["shapes"] = tensor_text([shape for shape in entry["shapes"] if shape])
         entry["dtypes"] = ", ".join(dict.fromkeys(dtype for dtype in entry["dtypes"] if dtype not in ("", "Scalar")))
-    return {**row._asdict(), "reason": row.reason, "evidence": evidence}
+    return {**row._asdict(), "reason": sentence(row.reason), "evidence": evidence}
 
 
 def _largest(source: Profile, where: _Places) -> dict[str, Any]:
@@ -223,7 +214,7 @@ def lead_of(source: Profile) -> str:
     (whole, per), analysis = source.means, source.main.analysis
     devices = len(set(columns["device"][:-1]))
     taken = f"{short_time_text(whole['total'] / per)}{f', summed over {devices} devices' if devices > 1 else ''}"
-    sentences = [f"A step takes {taken} ({source.mean_text})." if source.steps else f"The profile takes {taken}."]
+    sentences = [f"A step takes {taken} ({source.mean_text['of']})." if source.steps else f"The profile takes {taken}."]
     if len(source.advice):
         first, lost = source.advice[0], _largest_part(source)
         base = f" of {short_time_text(analysis.unobserved)} without recording" if analysis.is_delayed else ""
@@ -340,7 +331,8 @@ def missing(source: Profile) -> Iterator[dict[str, Any]]:
     )  # fmt: skip
     for what, present, brings, option in found:
         present = None if present is None else bool(present)
-        yield {"what": what, "present": present, "brings": brings, "option": option}
+        is_code = any(mark in option for mark in ("=", "(", "--"))
+        yield {"what": what, "present": present, "brings": brings, "option": option, "is_code": is_code}
 
 
 def notes(source: Profile) -> Iterator[str]:

@@ -12,7 +12,7 @@ from importlib import resources
 from typing import Any
 
 from flopscope import _core
-from flopscope.report.encode import Columns, cut, json_text
+from flopscope.report.encode import Columns, cut, json_text, sentence
 from flopscope.report.rows import REASONS
 from flopscope.support.files import replacing
 from flopscope.support.package import VERSION
@@ -144,14 +144,12 @@ def render(page: Page) -> Iterator[str]:
     template = _template()
     from markupsafe import Markup  # of Jinja2
 
-    style = _style()
-    early = _source("theme.js")
-    script = _script()
+    style, early, script = _joined((*STYLES, "print.css")), _source("theme.js"), _joined((*SCRIPTS, "start.js"))
     yield from template.generate(
         title=cut(page.title),
         subtitle=cut(page.subtitle),
-        headline=cut(page.headline),
-        lead=cut(page.lead),
+        headline=sentence(cut(page.headline)),
+        lead=sentence(cut(page.lead)),
         version=VERSION,
         made=page.made.strftime("%Y-%m-%d %H:%M UTC"),
         policy=_policy(style, early, script),
@@ -179,13 +177,8 @@ def _source(name: str) -> str:
 
 
 @cache
-def _script() -> str:
-    return "\n".join(_source(name) for name in (*SCRIPTS, "start.js"))
-
-
-@cache
-def _style() -> str:
-    return "\n".join(_source(name) for name in (*STYLES, "print.css"))
+def _joined(names: tuple[str, ...]) -> str:
+    return "\n".join(map(_source, names))
 
 
 def _policy(style: str, *scripts: str) -> str:

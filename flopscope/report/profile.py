@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from flopscope.results.table import EventTable
     from flopscope.views.advice import AdviceTable
 
-__all__ = ["Profile", "profile_page"]
+__all__ = ["Profile", "profile_page", "steps_text"]
 
 
 MOST_ROWS = 50_000
@@ -74,12 +74,10 @@ class Profile:
         return {name: values[-1] for name, values in columns.items()}, alike
 
     @property
-    def mean_text(self) -> str:
-        """The number of steps behind ``means``, as text; "" without steps."""
+    def mean_text(self) -> dict[str, str]:
+        """The number of steps behind ``means``; see steps_text()."""
         (_, alike), steps = self.means, self.steps
-        if steps < 2:
-            return "the only one" if steps else ""
-        return f"mean of {alike} of {steps} steps" if alike < steps else f"mean of {steps} steps"
+        return steps_text("mean", f"{alike} of {steps}" if alike < steps else str(steps), steps)
 
     @property
     def steps(self) -> int:
@@ -168,6 +166,13 @@ class Profile:
             except ValueError:
                 self._tables[key] = None
         return self._tables[key]
+
+
+def steps_text(what: str, counted: str, steps: int) -> dict[str, str]:
+    """Return which steps a time is of, "of" in a sentence and "of_short" beside the word step; "" without steps."""
+    if steps < 2:
+        return dict.fromkeys(("of", "of_short"), "the only one" if steps else "")
+    return {"of": f"{what} of {counted} steps", "of_short": f"{what} of {counted}"}
 
 
 SECTIONS: dict[str, Callable[[Profile, Columns], dict[str, Any] | None]] = {

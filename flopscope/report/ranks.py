@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from flopscope import _core
 from flopscope.answers.analysis import PARTS
-from flopscope.report.encode import Columns
+from flopscope.report.encode import Columns, sentence
 from flopscope.report.page import Page
 from flopscope.support.units import plural, short_time_text
 
@@ -143,13 +143,17 @@ def section(facts: RankFacts, columns: Columns) -> dict[str, Any]:
         "own": _numbers(facts.rank_rows, _OWN, columns),
         "waits": None if (rows := _by_rank(facts)) is None else _numbers(rows, _WAITS, columns),
         "tables": {name: table for name in _TABLES if (table := _table(facts, name, columns)) is not None},
-        "why": facts.why,
+        "why": sentence(facts.why),
         "findings": [
-            {"what": one.what, "action": one.action, "place": place.get(next(iter(one.ranks), -1), -1)}
+            {
+                "what": sentence(one.what),
+                "action": sentence(one.action),
+                "place": place.get(next(iter(one.ranks), -1), -1),
+            }
             for one in facts.findings[:MOST_FINDINGS]
         ],
         "findings_left_out": max(len(facts.findings) - MOST_FINDINGS, 0),
-        "notes": list(facts.notes),
+        "notes": [*map(sentence, facts.notes)],
     }
 
 

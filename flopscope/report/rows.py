@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from itertools import accumulate, groupby
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flopscope.report.encode import Columns
 from flopscope.results.kinds import kind_of
-from flopscope.support.safe import printable
 from flopscope.support.units import plural
-from flopscope.views.columns import COLUMNS as SEEN
+from flopscope.views.columns import SEEN, shapes_text
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from flopscope.results.table import EventTable
 
-__all__ = ["REASONS", "encode_table", "own_times", "places_of_largest", "tensor_text", "why_unrated"]
+__all__ = ["REASONS", "encode_table", "longest_first", "places_of_largest", "tensor_text", "why_unrated"]
 
 KINDS = ("op", "kernel", "range")
 _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (  # of columns, in the order of the page
@@ -45,16 +45,12 @@ _MORE = {"input_shapes": "; others are arguments without dimensions, such as num
 """What the page adds to the description of a column."""
 
 
-def group_of(name: str) -> str:
-    """Return the title of the group of columns that a column belongs to."""
-    return next((title for title, names in _GROUPS if name in names), OTHERS)
+_GROUP_OF = {name: title for title, names in _GROUPS for name in names}
 
 
 def header_of(name: str) -> str:
     """Return the header of a column: that of printed tables, or its name in words."""
-    seen = next(
-        (c.fit.header for c in SEEN if c.attribute == name and c.fit is not None and "%" not in c.fit.header), None
-    )
+    seen = next((c.fitted_header for c in SEEN if c.attribute == name and "%" not in c.fitted_header), None)
     special = {
         "pct_roofline": "% roof",
         "flops_total": "FLOPs total",
@@ -77,20 +73,9 @@ def tensor_text(shapes: Sequence[Any]) -> str:
     Three and more equal ones in a row are written once, ``64x32 (4 times)``, and a list of tensors is in brackets.
     Arguments without dimensions are counted: numbers, flags, what was not given, lists whose sizes were not recorded.
     """
-    texts = [_shape_text(shape) for shape in shapes if shape not in ((), [])]
-    runs = ((text, len([*run])) for text, run in groupby(texts))
-    parts = [f"{text} ({n} times)" if n > 2 else " ".join([text] * n) for text, n in runs]
-    others = len(shapes) - len(texts)
-    rest = [plural(others, "other" if texts else "argument")] if others else []
-    return ", ".join([*filter(None, [" ".join(parts)]), *rest])
-
-
-def _shape_text(shape: Any) -> str:
-    if not isinstance(shape, list | tuple):
-        return printable(str(shape))
-    if any(isinstance(part, list | tuple) for part in shape):
-        return f"({tensor_text(shape)})"
-    return "x".join(printable(str(part)) for part in shape)
+    text = shapes_text(shapes, "{text} ({count} times)", tensor_text)
+    others = sum(shape in ((), []) for shape in shapes)
+    return ", ".join(filter(None, [text, plural(others, "other" if text else "argument") if others else ""]))
 
 
 REASONS = (  # why the limit of a row is unknown: a few words, and a sentence
@@ -107,36 +92,24 @@ REASONS = (  # why the limit of a row is unknown: a few words, and a sentence
 )
 
 
-def why_unrated(table: EventTable) -> list[int]:
+def why_unrated(table: EventTable) -> npt.NDArray[np.int64]:
     """Return for each row the index in REASONS of why its limit is unknown; 0: it is known."""
-    has_device, has_shapes = table.has_device, table.facts.has_shapes
-    has_peaks = bool(table.peaks)
-    rows = zip(*(table.columns[name] for name in _REASONED), strict=True)
-    return [_why(row, has_device, has_shapes, has_peaks) for row in rows]
+    names = ("headroom", "self_device_time_total", "bytes_total_moved", "flops", "flops_total")
+    headroom, device_time, moved, flops, flops_total = (np.asarray(table.columns[name], float) for name in names)
+    without_work = (moved == 0) & (flops == 0)
+    rules = (  # the first that holds
+        (~np.isnan(headroom), np.where(without_work, 4, 0)),
+        (np.asarray(table.columns["is_user_annotation"], bool), 2),
+        (np.asarray(table.columns["device_type"]) != "cpu", 1),
+        ((device_time == 0) & table.has_device, 3),
+        (np.isnan(moved) & ~np.isnan(flops_total), 5),
+        (np.isnan(moved), 7 if table.facts.has_shapes else 6),
+        (without_work, 4),
+    )
+    return np.select([rule for rule, _ in rules], [why for _, why in rules], 9 if table.peaks else 8)
 
 
-def _why(row: Sequence[Any], has_device: bool, has_shapes: bool, has_peaks: bool) -> int:
-    """Return the place in REASONS for the values of a row, of the columns _REASONED."""
-    headroom, device_type, is_range, device_time, moved, flops, flops_total = row
-    if headroom == headroom:  # known
-        return 4 if moved == flops == 0 else 0
-    if device_type != "cpu" or is_range:
-        return 2 if is_range else 1
-    if has_device and not device_time:
-        return 3
-    if math.isnan(moved):
-        if not math.isnan(flops_total):
-            return 5
-        return 7 if has_shapes else 6
-    if moved == flops == 0:
-        return 4
-    return 9 if has_peaks else 8
-
-
-_REASONED = (
-    *("headroom", "device_type", "is_user_annotation", "self_device_time_total"),
-    *("bytes_total_moved", "flops", "flops_total"),
-)
+_NUMBERS = {"int64": np.int64, "float64": np.float64, "bool": np.bool_}
 
 
 def encode_table(table: EventTable, columns: Columns) -> dict[str, Any]:
@@ -151,13 +124,17 @@ def encode_table(table: EventTable, columns: Columns) -> dict[str, Any]:
                     "unit": column.unit,
                     "doc": f"{column.doc}{_MORE.get(column.name, '')}",
                     "type": "number" if column.type in ("int64", "float64") else "text",
-                    "group": group_of(column.name),
+                    "group": _GROUP_OF.get(column.name, OTHERS),
                 }
             )
-        encoded[column.name] = _encode(column.name, column.type, values, columns)
+        if column.type in _NUMBERS:
+            encoded[column.name] = columns.add(np.asarray(values, dtype=_NUMBERS[column.type]))
+        else:
+            texts = (_joined(column.name, value) for value in values) if column.type == "texts" else values
+            encoded[column.name] = columns.texts(texts)
     kinds = map(kind_of, table.columns["device_type"], table.columns["is_user_annotation"])
-    encoded["kind"] = columns.add(np.array([KINDS.index(kind) for kind in kinds], dtype=np.int64))
-    encoded["why"] = columns.add(np.array(why_unrated(table), dtype=np.int64))
+    encoded["kind"] = columns.add([KINDS.index(kind) for kind in kinds])
+    encoded["why"] = columns.add(why_unrated(table))
     return {
         "count": len(table),
         "described": described,
@@ -170,14 +147,6 @@ def encode_table(table: EventTable, columns: Columns) -> dict[str, Any]:
         },
         "has_device": table.has_device,
     }
-
-
-def _encode(name: str, type: str, values: Any, columns: Columns) -> dict[str, Any]:
-    if type == "text":
-        return columns.texts(values)
-    if type == "texts":
-        return columns.texts(_joined(name, value) for value in values)
-    return columns.add(np.asarray(values, dtype={"int64": np.int64, "float64": np.float64, "bool": np.bool_}[type]))
 
 
 def _joined(name: str, values: Sequence[Any]) -> str:
@@ -194,22 +163,18 @@ def _kernels(table: EventTable, columns: Columns) -> dict[str, Any] | None:
         return None
     flat = [kernel for kernels in listed for kernel in sorted(kernels, key=lambda one: -one[2])]
     return {
-        "begin": columns.add(np.array([0, *accumulate(map(len, listed))], dtype=np.int64)),
+        "begin": columns.add([0, *accumulate(map(len, listed))]),
         "name": columns.texts(name for name, _, _ in flat),
         "count": columns.add(np.array([count for _, count, _ in flat], dtype=np.int64)),
-        "time": columns.add(np.array([time for _, _, time in flat], dtype=np.float64)),
+        "time": columns.numbers(time for _, _, time in flat),
     }
 
 
-def own_times(table: EventTable) -> Sequence[tuple[float, float]]:
-    """Return for each row its own device time and host time in µs, by which rows are ordered."""
-    columns = table.columns
-    return list(zip(columns["self_device_time_total"], columns["self_cpu_time_total"], strict=True))
+def longest_first(table: EventTable) -> npt.NDArray[np.int64]:
+    """Return the places of the rows in the order of their own device time, then their host time, the longest first."""
+    return np.lexsort([-np.asarray(table.columns[name]) for name in ("self_cpu_time_total", "self_device_time_total")])
 
 
 def places_of_largest(table: EventTable, most: int) -> list[int] | None:
     """Return which rows have the most time, ``most`` of them, in their order; None if there are no more than that."""
-    if len(table) <= most:
-        return None
-    times = own_times(table)
-    return sorted(sorted(range(len(table)), key=lambda i: times[i], reverse=True)[:most])
+    return sorted(longest_first(table)[:most].tolist()) if len(table) > most else None

@@ -87,29 +87,35 @@ def rows_of(columns: Mapping[str, Any]) -> dict[Identity, int]:
 def timeline_of(parts: Sequence[Part], columns: Columns, limit: int = MOST_BLOCKS) -> dict[str, Any] | None:
     """Return the timeline of one or several processes, of at most about ``limit`` blocks; None if there is no block."""
     each = max(limit // max(len(parts), 1), 1)
-    found = [_laid_out(part, each) for part in parts]
+    found = [_LaidOut(part, part.core.timeline(part.by_shape, 0, (), each)) for part in parts]
     left_out = _leave_out(found)
     if not any(len(one.start) for one in found):
         return None
     origin = min(one.origin for one in found if len(one.start))
     start = np.concatenate([since(one.start, origin) for one in found])
-    duration = np.concatenate([one.duration for one in found])
+    joined = {name: np.concatenate([one.column(name) for one in found]) for name in ("duration", "bytes")}
     lanes = _lanes(found, columns)
     labels, names_left_out = _labels(found, columns)
     firsts = np.cumsum([0, *(lane["count"] for lane in lanes)])[:-1]
+    firsts = firsts[firsts < len(start)]
+    steps = np.diff(start, prepend=start[:1] * 0)  # times ascend in a lane
+    steps[firsts] = start[firsts]
+    moving = np.flatnonzero(joined["bytes"])
     merged = any(one.facts["merged_ns"] for one in found)
+    if merged:
+        joined |= {name: np.concatenate([one.column(name) for one in found]) for name in ("count", "busy")}
     return {
         "lanes": lanes,
         "idle_labels": _idle_labels(any(one.part.core.devices - {"cpu"} for one in found)),
         "idle_parts": list(_core.idle_parts),
-        "start": _differences(start, firsts, columns),
-        "duration": _amounts(duration, columns),
+        "start": _amounts(steps, columns),
+        "duration": _amounts(joined["duration"], columns),
         **labels,
         "row": columns.add(np.concatenate([one.rows() for one in found])),
-        "link": columns.add(_link_differences([one.links() for one in found])),
-        "bytes": _sparse(np.concatenate([one.column("bytes") for one in found]), columns),
-        "count": columns.add(np.concatenate([one.column("count") for one in found])) if merged else None,
-        "busy": _amounts(np.concatenate([one.column("busy") for one in found]), columns) if merged else None,
+        "link": columns.add(_links(found)),
+        "bytes": {"places": columns.add(moving), "values": columns.numbers(joined["bytes"][moving])},
+        "count": columns.add(joined["count"]) if merged else None,
+        "busy": _amounts(joined["busy"], columns) if merged else None,
         "steps": _steps(found, origin, columns),
         "counters": counters.tracks(
             ((one.part.title if len(found) > 1 else "", one.part.core, one.part.shift) for one in found),
@@ -188,10 +194,6 @@ class _LaidOut:
         return new[links]
 
 
-def _laid_out(part: Part, limit: int) -> _LaidOut:
-    return _LaidOut(part, part.core.timeline(part.by_shape, 0, (), limit))
-
-
 def _leave_out(found: Sequence[_LaidOut]) -> dict[str, int]:
     """Leave out the places with the fewest events past MOST_PLACES. Return what is left out: places and events."""
     counts: dict[Any, int] = {}
@@ -223,14 +225,6 @@ def _lanes(found: Sequence[_LaidOut], columns: Columns) -> list[dict[str, Any]]:
     ]
 
 
-def _differences(times: npt.NDArray[Any], firsts: npt.NDArray[Any], columns: Columns) -> dict[str, Any]:
-    """Encode ascending times as differences to the one before in the lane."""
-    steps = np.diff(times, prepend=times[:1] * 0)
-    starts = firsts[firsts < len(times)]
-    steps[starts] = times[starts]
-    return _amounts(steps, columns)
-
-
 def _amounts(values: npt.NDArray[Any], columns: Columns) -> dict[str, Any]:
     """Encode amounts in 32 bits; those that do not fit are listed apart."""
     large = np.flatnonzero((values < 0) | (values >= LARGE))
@@ -243,19 +237,13 @@ def _amounts(values: npt.NDArray[Any], columns: Columns) -> dict[str, Any]:
     }
 
 
-def _sparse(values: npt.NDArray[np.int64], columns: Columns) -> dict[str, Any]:
-    places = np.flatnonzero(values)
-    return {"places": columns.add(places), "values": columns.add(values[places].astype(np.float64))}
-
-
-def _link_differences(links: Sequence[npt.NDArray[np.uint32]]) -> npt.NDArray[np.uint32]:
-    """Encode links as differences between neighbours, modulo 2^32: launches and their work advance together."""
-    base, moved = 0, []
-    for one in links:
-        moved.append(np.where(one > 0, one + np.uint32(base), np.uint32(0)))
-        base += len(one)
-    joined = np.concatenate(moved)
-    return np.asarray(joined - np.concatenate([np.zeros(1, np.uint32), joined[:-1]]), dtype=np.uint32)
+def _links(found: Sequence[_LaidOut]) -> npt.NDArray[np.uint32]:
+    """Return the linked blocks plus 1, 0 for none, as differences between neighbours, modulo 2^32: launches and their
+    work advance together."""
+    bases = np.cumsum([0, *(len(one.start) for one in found)]).astype(np.uint32)
+    links = [one.links() for one in found]
+    joined = np.concatenate([np.where(own > 0, own + base, 0) for own, base in zip(links, bases, strict=False)])
+    return np.asarray(np.diff(joined, prepend=joined[:1] * 0), dtype=np.uint32)
 
 
 def _labels(found: Sequence[_LaidOut], columns: Columns) -> tuple[dict[str, Any], int]:
@@ -338,6 +326,6 @@ def _steps(found: Sequence[_LaidOut], origin: int, columns: Columns) -> dict[str
     shift = steps.part.shift - origin if steps is not None else 0
     return {
         "name": columns.texts(name for name, _, _ in listed),
-        "begin": columns.add(np.array([begin + shift for _, begin, _ in listed], dtype=np.float64)),
-        "end": columns.add(np.array([end + shift for _, _, end in listed], dtype=np.float64)),
+        "begin": columns.numbers(begin + shift for _, begin, _ in listed),
+        "end": columns.numbers(end + shift for _, _, end in listed),
     }

@@ -1,12 +1,12 @@
-"""Sums of the rows of a table by the category of their ops: matrix product, attention, convolution, …
+"""Sums of the rows of a table by group; by the category of their ops: matrix product, attention, convolution, …
 
-The core assigns the categories: csrc/work/category.h.
+The core assigns the categories (csrc/work/category.h) and sums the rows (csrc/table/group_sums.h).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flopscope import _core
@@ -15,17 +15,21 @@ from flopscope.results.kinds import NO_OP
 if TYPE_CHECKING:
     from flopscope.results.table import EventTable
 
-    _Lists = Mapping[str, list[Any]]
-
-__all__ = ["CATEGORIES", "OTHER", "by_category", "category_of", "sum_rows", "total_of_rows"]
+__all__ = [
+    "CATEGORIES",
+    "OTHER",
+    "by_category",
+    "category_of",
+    "rows_of_groups",
+    "sum_rows",
+    "sums_of_groups",
+    "total_of_rows",
+]
 
 CATEGORIES: tuple[str, ...] = tuple(name for name, *_ in _core.categories)
 """The names, in the order of legends; what each holds: csrc/work/category.h."""
 OTHER = "other"
 category_of = _core.category_of
-_OWN = ("self_cpu_time_total", "self_device_time_total", "self_cpu_memory_usage", "self_device_memory_usage")
-_WORK = ("flops", "bytes_read", "bytes_written", "bytes_total_moved")
-_BUSY = "device_busy_time"
 
 
 def by_category(table: EventTable) -> EventTable:
@@ -48,115 +52,60 @@ def total_of_rows(table: EventTable) -> dict[str, Any]:
     Device times and their totals are those of device rows, if there are any: torch adds those of their launchers too.
     """
     columns = table.columns
-    host = _host_rows(table)
-    is_host = set(host)
-    total = _summed(columns, host, table.has_device, _use_ranges(columns, host))
-    total |= {"key": "Total", "count": sum(columns["count"])}
-    for column in ("cpu_time_total", "cpu_memory_usage", "device_memory_usage"):
-        total[column] = sum(_picked(columns, column, host))
-    ranges = columns["is_user_annotation"]  # they enclose the other work of devices
-    works = [row for row in range(len(table)) if row not in is_host and not ranges[row]]
-    for column in ("self_device_time_total", "device_time_total"):
-        total[column] = sum(_picked(columns, column, works or host))
-    return total
+    host = [device == "cpu" for device in columns["device_type"]]
+    ranges = columns["is_user_annotation"]  # on devices, they enclose the other work
+    works = [not (is_host or is_range) for is_host, is_range in zip(host, ranges, strict=True)]
+    total = rows_of_groups(table, [is_host - 1 for is_host in host])[0]
+    if any(works):
+        device = rows_of_groups(table, [is_work - 1 for is_work in works])[0]
+        total |= {name: device[name] for name in ("self_device_time_total", "device_time_total")}
+    return {**total, "key": "Total", "count": sum(columns["count"])}
 
 
-def sum_rows(table: EventTable, keys: Sequence[Any]) -> dict[Any, dict[str, Any]]:
+def sum_rows(table: EventTable, keys: Sequence[Hashable]) -> dict[Any, dict[str, Any]]:
     """Return the sum of the host's rows for each key, and for the key None the device time that belongs to no op.
 
     keys: one for each row of the table. The sums are as in by_category(); columns that are omitted are unknown.
     """
-    columns = table.columns
-    host = _host_rows(table)
-    use_ranges = _use_ranges(columns, host)
-    groups: dict[Any, list[int]] = {}
-    for row in host:
-        groups.setdefault(keys[row], []).append(row)
-    summed = {key: _summed(columns, rows, table.has_device, use_ranges) for key, rows in groups.items()}
-    left = table.self_device_time_total - math.fsum(row["self_device_time_total"] for row in summed.values())
-    if left > 0.001 * max(1, sum(row["count"] for row in summed.values())):  # more than the ns that rounding loses
-        summed[None] = _summed(columns, [], True, use_ranges) | {
-            "device_type": table.device_type,
-            "self_device_time_total": left,
-        }
-        summed[None] |= {"device_time_total": left, _BUSY: left}
-    return summed
+    groups: dict[Hashable, int] = {}
+    devices = zip(keys, table.columns["device_type"], strict=True)
+    numbers = [groups.setdefault(key, len(groups)) if device == "cpu" else -1 for key, device in devices]
+    return dict(zip([*groups, None], rows_of_groups(table, numbers, [-1] * len(groups)), strict=False))
 
 
-def _host_rows(table: EventTable) -> list[int]:
-    return [row for row, device in enumerate(table.columns["device_type"]) if device == "cpu"]
+def rows_of_groups(
+    table: EventTable, groups: Sequence[int], parents: Sequence[int] | None = None
+) -> list[dict[str, Any]]:
+    """Return sums_of_groups() of a table as rows, and one more for the device time of no group, if there is any."""
+    device_time = math.nan if parents is None else table.self_device_time_total
+    sums = sums_of_groups(table._sources, groups, parents, table.has_device, device_time)
+    sources = table.columns["timing_source"]
+    sums["timing_source"] = [sources[row] if row >= 0 else "trace" for row in sums["first"]]
+    rows = [dict(zip(sums, values, strict=True)) for values in zip(*sums.values(), strict=True)]
+    if parents is not None and len(rows) > len(parents):
+        rows[-1]["device_type"] = table.device_type
+    return rows
 
 
-def _use_ranges(columns: _Lists, rows: Sequence[int]) -> bool:
-    names = ("is_user_annotation", "flops", "bytes_total_moved")
-    return only_ranges_have_work(zip(*(_picked(columns, name, rows) for name in names), strict=True))
+def sums_of_groups(
+    columns: Mapping[str, Any],
+    groups: Sequence[int],
+    parents: Sequence[int] | None = None,
+    on_device: bool = False,
+    device_time: float = math.nan,
+) -> dict[str, list[Any]]:
+    """Return the columns of the sums of each group, as csrc/table/group_sums.h lists them; a column may be absent.
 
-
-def _picked(columns: _Lists, name: str, rows: Sequence[int]) -> list[Any]:
-    values = columns[name]
-    return [values[row] for row in rows]
-
-
-def only_ranges_have_work(parts: Iterable[tuple[bool, float, float]]) -> bool:
-    """Return whether no op's work is known, so that the work stated for ranges counts.
-
-    parts: for each row, whether it is a range, its FLOPs and its bytes.
+    groups: of each row; -1 for none. parents: of each group, the one around it, before it, or -1; None: there is one
+    group. device_time: that of the whole profile; what the groups leave of it is one more sum.
     """
-    return all(is_range or (math.isnan(flops) and math.isnan(moved)) for is_range, flops, moved in parts)
+    import numpy as np
 
-
-def _summed(columns: _Lists, rows: list[int], on_device: bool, use_ranges: bool) -> dict[str, Any]:
-    """Return the sum of rows; omitted columns are unknown. use_ranges: include the work stated for ranges."""
-    total: dict[str, Any] = {"count": sum(_picked(columns, "count", rows))}
-    for column in _OWN:
-        total[column] = sum(_picked(columns, column, rows))
-        total[column.removeprefix("self_")] = total[column]
-    ranges = columns["is_user_annotation"]
-    rows = [row for row in rows if use_ranges or not ranges[row]]
-    total[_BUSY] = sum(_picked(columns, _BUSY, rows))
-    for column in _WORK:
-        total[column] = known_sum(_picked(columns, column, rows))
-    total["flops_total"] = total["flops"]
-    times = _rated_times(columns, rows, on_device)
-    total["tflops_per_s"] = _rate(columns, rows, "flops", "tflops_per_s", 1e6, times)
-    total["gbytes_per_s"] = _rate(columns, rows, "bytes_total_moved", "gbytes_per_s", 1e3, times)
-    if total["bytes_total_moved"]:
-        total["arithmetic_intensity"] = total["flops"] / total["bytes_total_moved"]
-    terms = [_picked(columns, column, rows) for column in ("roofline_time", "headroom")]
-    total["roofline_time"], total["headroom"] = map(known_sum, terms)
-    limits = [least + beyond for least, beyond in zip(*terms, strict=True)]
-    for column in ("pct_peak_flops", "pct_peak_bandwidth", "pct_roofline"):
-        total[column] = share_of_all(zip(_picked(columns, column, rows), limits, strict=True))
-    total["timing_source"] = columns["timing_source"][rows[0]] if rows else "trace"
-    return total
-
-
-def _rate(columns: _Lists, rows: Sequence[int], work: str, rate: str, per_us: float, times: Sequence[float]) -> float:
-    """Return the work of the rows with a known rate per time that it took, in units of ``per_us`` per µs."""
-    parts = zip(_picked(columns, work, rows), _picked(columns, rate, rows), times, strict=True)
-    timed = [(done, time) for done, per_time, time in parts if time > 0 and not math.isnan(per_time)]
-    if not timed:
-        return math.nan
-    return math.fsum(done for done, _ in timed) / math.fsum(time for _, time in timed) / per_us
-
-
-def _rated_times(columns: _Lists, rows: Sequence[int], on_device: bool) -> list[float]:
-    """Return the µs that each row's rates refer to: for a range with stated work, its whole duration."""
-    if on_device:
-        return _picked(columns, _BUSY, rows)
-    names = ("is_user_annotation", "cpu_time_total", "self_cpu_time_total")
-    parts = zip(*(_picked(columns, name, rows) for name in names), strict=True)
-    return [whole if is_range else own for is_range, whole, own in parts]
-
-
-def known_sum(values: Iterable[float]) -> float:
-    """Return the sum of the values that are not NaN, or NaN if there are none."""
-    known = [value for value in values if value == value]  # not NaN
-    return math.fsum(known) if known else math.nan
-
-
-def share_of_all(parts: Iterable[tuple[float, float]]) -> float:
-    """Return the mean of (share, time) pairs, weighted by time, or NaN if no pair is known."""
-    known = [(share, time) for share, time in parts if share + time == share + time]
-    total = math.fsum(time for _, time in known)
-    return math.fsum(share * time for share, time in known) / total if total > 0 else math.nan
+    unknown = np.zeros(len(groups), np.int64), np.full(len(groups), np.nan)
+    integers, numbers = (
+        np.array([columns.get(name, absent) for name in names], dtype=absent.dtype)
+        for names, absent in zip(_core.summed_columns, unknown, strict=True)
+    )
+    around = None if parents is None else np.array(parents, dtype=np.int64)
+    sums = _core.sum_rows(integers, numbers, np.array(groups, dtype=np.int64), around, on_device, device_time)
+    return {name: values.tolist() for name, values in sums.items()}

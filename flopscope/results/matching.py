@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from flopscope.results.categories import known_sum, only_ranges_have_work, share_of_all
+from flopscope.results.categories import sums_of_groups
 
-__all__ = ["ComparisonRow", "Key", "Side", "bare", "matched", "ratio_of", "sum_of", "total_of", "unlike"]
+__all__ = ["ComparisonRow", "Key", "Side", "bare", "matched", "ratio_of", "sum_of", "sums_of", "total_of", "unlike"]
 
 Key = tuple[str, str]  # name with namespace, shapes
 
@@ -91,33 +91,45 @@ def unlike(a: list[Any], b: list[Any]) -> bool:
     return a[:common] != b[:common] or (not common and a != b)
 
 
-def sum_of(name: str, sides: Iterable[Side]) -> Side:
+def sum_of(name: str, sides: Sequence[Side]) -> Side:
     """Return the sum of several sides."""
-    parts = list(sides)
-    return Side(
-        name,
-        sum(side.count for side in parts),
-        math.fsum(side.time for side in parts),
-        known_sum(side.flops for side in parts),
-        known_sum(side.bytes for side in parts),
-        share_of_all((side.pct_roofline, side.rated_time) for side in parts),
-        parts[0].input_shapes if parts else [],
-        known_sum(side.rated_time for side in parts),
-        any(side.is_range for side in parts),
-        max(((side.time, side.unit) for side in parts if side.unit), default=(0.0, None))[1],
-    )
+    return sums_of({(name, ""): sides})[name, ""]
 
 
-def total_of(sides: Iterable[Side]) -> Side:
+def total_of(sides: Sequence[Side]) -> Side:
     """Return the sum of all sides of a run."""
-    parts = list(sides)
-    if not only_ranges_have_work((side.is_range, side.flops, side.bytes) for side in parts):
-        nan = math.nan
-        parts = [
-            replace(side, flops=nan, bytes=nan, pct_roofline=nan, rated_time=nan) if side.is_range else side
-            for side in parts
-        ]
-    return sum_of("total", parts)
+    return sums_of({("total", ""): sides}, whole=True)["total", ""]
+
+
+_SUMMED = {
+    "count": "count",
+    "time": "self_cpu_time_total",
+    "flops": "flops",
+    "bytes": "bytes_total_moved",
+    "pct_roofline": "pct_roofline",
+    "rated_time": "roofline_time",
+}
+"""The values of sides, and the columns of tables that are summed in the same way."""
+
+
+def sums_of(groups: Mapping[Key, Sequence[Side]], whole: bool = False) -> dict[Key, Side]:
+    """Return the sum of each group of sides. whole: the sides are all of a run, so ranges have no work if ops have."""
+    parts = [side for sides in groups.values() for side in sides]
+    numbers = [number for number, sides in enumerate(groups.values()) for _ in sides]
+    columns: dict[str, list[Any]] = {name: [getattr(side, of) for side in parts] for of, name in _SUMMED.items()}
+    columns["headroom"] = [0.0] * len(parts)  # rated_time is roofline_time + headroom
+    columns["is_user_annotation"] = [whole and side.is_range for side in parts]
+    sums = sums_of_groups(columns, numbers, [-1] * len(groups))
+    return {
+        key: Side(
+            key[0],
+            **{of: sums[name][number] for of, name in _SUMMED.items()},
+            input_shapes=sides[0].input_shapes if sides else [],
+            is_range=any(side.is_range for side in sides),
+            unit=max(((side.time, side.unit) for side in sides if side.unit), default=(0.0, None))[1],
+        )
+        for number, (key, sides) in enumerate(groups.items())
+    }
 
 
 def ratio_of(a: float, b: float) -> float:

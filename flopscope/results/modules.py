@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from flopscope.results.categories import known_sum, share_of_all, sum_rows
+from flopscope.results.categories import rows_of_groups
 from flopscope.results.kinds import NO_MODULE, NO_OP
 from flopscope.results.table import EventTable
 from flopscope.support import upward
@@ -16,12 +15,6 @@ __all__ = ["NO_MODULE", "ModuleTable", "Tree", "by_module"]
 
 PREFIX = "nn.Module: "
 MOST_PATH = 4096  # characters of a path to which a name is added
-_TOTALS = {
-    "cpu_time_total": "self_cpu_time_total",
-    "device_time_total": "self_device_time_total",
-    "cpu_memory_usage": "self_cpu_memory_usage",
-    "device_memory_usage": "self_device_memory_usage",
-}
 
 
 class Tree:
@@ -115,73 +108,23 @@ class ModuleTable(EventTable):
 
 def by_module(table: EventTable, modules: Sequence[int | None], tree: Tree) -> ModuleTable:
     """Return one row per module, of a table whose rows are separated by these modules."""
-    summed = sum_rows(table, [-1 if module is None else module for module in modules])
-    used = _with_parents((i for i, calls in enumerate(tree.calls) if calls or i in summed), tree)
-    order = [module for module in tree.in_order() if module in used]
-    rows = [dict(summed.get(module, _EMPTY)) for module in order]
-    totals = {module: _Total() for module in order}
-    for module, row in zip(reversed(order), reversed(rows), strict=True):
-        totals[module].add(row)
-        totals[module].finish(row)
-        if tree.parents[module] in totals:
-            totals[tree.parents[module]].add_total(totals[module])
-    groups: dict[str, list[Any]] = {
-        "module": [tree.paths[module] for module in order],
-        "module_depth": [tree.depths[module] for module in order],
-        "module_calls": [tree.calls[module] for module in order],
-        "pct_roofline_total": [totals[module].share() for module in order],
+    outside, hosts = len(tree.names), [device == "cpu" for device in table.columns["device_type"]]
+    found = zip(modules, hosts, strict=True)
+    groups = [-1 if not is_host else outside if module is None else module for module, is_host in found]
+    rows = rows_of_groups(table, groups, [*tree.parents, -1])
+    used = [row["rows"] > 0 or calls > 0 for row, calls in zip(rows, (*tree.calls, 0), strict=False)]
+    for module in reversed(range(outside)):
+        if used[module] and tree.parents[module] >= 0:
+            used[tree.parents[module]] = True
+    order = [module for module in tree.in_order() if used[module]]
+    order += [group for group in range(outside, len(rows)) if group > outside or used[group]]
+    labels: dict[str, list[Any]] = {
+        "key": [*tree.names, NO_MODULE, NO_OP],
+        "module": [*tree.paths, NO_MODULE, NO_OP],
+        "module_depth": [*tree.depths, 0, 0],
+        "module_calls": [*tree.calls, 0, 0],
+        "pct_roofline_total": [row["pct_roofline_total"] for row in rows],
     }
-    for row, module in zip(rows, order, strict=True):
-        row["key"] = tree.names[module]
-    for key, name in ((-1, NO_MODULE), (None, NO_OP)):
-        if key in summed:
-            rows.append({**summed[key], "key": name})
-            for column, value in zip(groups, (name, 0, 0, summed[key].get("pct_roofline", math.nan)), strict=True):
-                groups[column].append(value)
-    plain = table.with_rows(rows)
-    return ModuleTable(plain._sources, plain.facts, groups=groups)
-
-
-def _with_parents(modules: Iterable[int], tree: Tree) -> set[int]:
-    """Return the modules of a list and those around them."""
-    found: set[int] = set()
-    for module in modules:
-        while module >= 0 and module not in found:
-            found.add(module)
-            module = tree.parents[module]
-    return found
-
-
-_EMPTY: Mapping[str, Any] = {own: 0 for own in _TOTALS.values()}
-
-
-class _Total:
-    """What a module takes with its submodules."""
-
-    def __init__(self) -> None:
-        self.sums = dict.fromkeys(_TOTALS, 0.0)
-        self.flops = math.nan
-        self.shares: list[tuple[float, float]] = []
-
-    def add(self, row: Mapping[str, Any]) -> None:
-        for total, own in _TOTALS.items():
-            self.sums[total] += row.get(own, 0)
-        self.flops = known_sum((self.flops, row.get("flops", math.nan)))
-        time = row.get("roofline_time", math.nan) + row.get("headroom", math.nan)
-        self.shares.append((row.get("pct_roofline", math.nan), time))
-
-    def add_total(self, other: _Total) -> None:
-        for total in _TOTALS:
-            self.sums[total] += other.sums[total]
-        self.flops = known_sum((self.flops, other.flops))
-        time = math.fsum(time for share, time in other.shares if not math.isnan(share + time))
-        self.shares.append((other.share(), time))
-
-    def share(self) -> float:
-        return share_of_all(self.shares)
-
-    def finish(self, row: dict[str, Any]) -> None:
-        """Set the totals of a row. Memory stays a whole number."""
-        for total, value in self.sums.items():
-            row[total] = int(value) if total.endswith("usage") else value
-        row["flops_total"] = self.flops
+    names, *columns = ([values[group] for group in order] for values in labels.values())
+    plain = table.with_rows({**rows[group], "key": name} for group, name in zip(order, names, strict=True))
+    return ModuleTable(plain._sources, plain.facts, groups=dict(zip(list(labels)[1:], columns, strict=True)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope import _core
 from flopscope.support import units
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLUMNS",
-    "Fit",
     "ViewColumn",
     "attribute_of",
     "columns_of",
@@ -33,43 +32,116 @@ WIDTH = 12  # of torch.profiler's columns
 REPEATS = 3  # equal shapes in a row that are written once
 
 
-@dataclass(frozen=True)
-class Fit:
-    """How fitted text and HTML show a column.
+def shapes_text(
+    shapes: Sequence[Any],
+    repeated: str = "{count} × {text}",
+    nested: Callable[[Sequence[Any]], str] | None = None,
+) -> str:
+    """Return the shapes of tensors as ``64x32 32x16``, equal ones as ``4 × 64x32``, and a list of them in brackets.
 
-    importance: 1 for the columns that stay longest; the column with the largest number is left out first.
-    cell: the text for a row; one of ``NOTHING`` if it is empty or zero.
-    share: the length of a bar in HTML, 0 to 1; None for no bar.
-    on_host: the importance in a table without device times, if it differs.
-    zero_tells: whether a column of zeros is shown.
+    Arguments without dimensions, such as numbers and flags, are left out. repeated: how equal shapes are written;
+    nested: writes the shapes in a list, None for this function.
     """
+    texts = [_shape_text(shape, nested or shapes_text) for shape in shapes if shape not in ((), [])]
+    runs = [(text, len([*equal])) for text, equal in groupby(texts)]
+    return " ".join(
+        repeated.format(text=text, count=count) if count >= REPEATS else " ".join([text] * count)
+        for text, count in runs
+    )
 
-    header: str
-    importance: int
-    cell: Callable[[EventRow, EventTable], str]
-    share: Callable[[EventRow, EventTable], float] | None = None
-    on_host: int | None = None
-    zero_tells: bool = False
+
+def _shape_text(shape: Any, nested: Callable[[Sequence[Any]], str]) -> str:
+    if not isinstance(shape, list | tuple):
+        return printable(str(shape))
+    if any(isinstance(part, list | tuple) for part in shape):
+        return f"({nested(shape)})"
+    return "x".join(printable(str(part)) for part in shape)
+
+
+class Texts(NamedTuple):
+    """How the values of a column are written. The functions take a value, its row and, beyond these:"""
+
+    torch: Callable[[Any, EventRow, Layout], str]
+    """In torch's layout: the layout."""
+    fitted: Callable[[Any, EventRow, EventTable], str]
+    """In fitted text and HTML: the table."""
+    share: Callable[[Any, EventTable], float] | None = None
+    """The length of a bar in HTML, 0 to 1; None for no bar. It takes no row."""
+
+
+def _texts(text: Callable[[Any], str]) -> Texts:
+    """Return how values are written that have one text everywhere."""
+    return Texts(lambda value, row, at: text(value), lambda value, row, table: text(value))
+
+
+def _part_of(whole: str) -> Texts:
+    """Return how parts of a total of the table are written."""
+
+    def share(value: float, table: EventTable) -> float:
+        total = getattr(table, whole)
+        return value / total if total else 0.0
+
+    return Texts(
+        lambda value, row, at: units.share_text(value, getattr(at.table, whole)),
+        lambda value, row, table: units.percent_text(100 * share(value, table)),
+        share,
+    )
+
+
+def _rate(scale: float, share: str) -> Texts:
+    """Return how rates are written, with a mark where their share of the peak, an attribute of the row, is above it."""
+
+    def text(value: float, row: EventRow, of: object) -> str:
+        return units.marked(units.prefixed_text(value * scale), getattr(row, share))
+
+    return Texts(text, text)
+
+
+_CPU, _CUDA = "self_cpu_time_total", "self_device_time_total"
+TIME = Texts(lambda value, row, at: at.time(value), lambda value, row, table: units.short_time_text(value))
+NAME = Texts(lambda value, row, at: at.name(value), lambda value, row, table: printable(value))
+MEMORY, WHOLE, PERCENT = _texts(units.memory_text), _texts(str), _texts(units.percent_text)
+OF_CPU, OF_CUDA = _part_of(_CPU), _part_of(_CUDA)
 
 
 @dataclass(frozen=True)
 class ViewColumn:
-    """A column: its header, the attribute of rows that it shows, and its cells in torch's layout.
+    """A column: its header, the attribute of rows that it shows, and how.
 
+    importance: 1 for the columns that stay longest in fitted text; the column with the largest number is left out
+        first. 0: only torch's layout has the column.
+    brief: the header of fitted text and HTML, if it differs.
     shown: the key of Layout.shown that enables it in torch's layout; "fitted" if that layout does not have it.
     width: in torch's layout: characters, or a key of Layout.widths.
     more: further lines of a cell of torch's layout, which are printed below the row.
-    fit: None if only torch's layout has the column.
+    on_host: the importance in a table without device times, if it differs.
+    zero_tells: whether fitted text shows a column of zeros.
     """
 
     header: str
     attribute: str
-    cell: Callable[[EventRow, Layout], str]
+    texts: Texts
+    importance: int = 0
+    brief: str = ""
     shown: str = "always"
     width: int | str = WIDTH
     align: str = ">"
     more: Callable[[EventRow, Layout], list[str]] | None = None
-    fit: Fit | None = None
+    on_host: int | None = None
+    zero_tells: bool = False
+
+    @property
+    def fitted_header(self) -> str:
+        """The header of fitted text and HTML."""
+        return self.brief or self.header
+
+    def cell(self, row: EventRow, at: Layout) -> str:
+        """Return the cell of a row in torch's layout."""
+        return self.texts.torch(getattr(row, self.attribute), row, at)
+
+    def fitted(self, row: EventRow, table: EventTable) -> str:
+        """Return the cell of a row in fitted text and HTML; one of ``NOTHING`` if it is empty or zero."""
+        return self.texts.fitted(getattr(row, self.attribute), row, table)
 
 
 MISSING = frozenset({"", units.MISSING})
@@ -79,261 +151,56 @@ NOTHING = frozenset({*MISSING, "0", "0 B", "0.0%", "NaN"})
 
 def tells(column: ViewColumn, cells: Iterable[str]) -> bool:
     """Return whether a column with these cells has something to show."""
-    nothing = MISSING if column.fit is not None and column.fit.zero_tells else NOTHING
-    return not nothing.issuperset(cells)
+    return not (MISSING if column.zero_tells else NOTHING).issuperset(cells)
 
 
-def shapes_text(shapes: Sequence[Any]) -> str:
-    """Return the shapes of tensors as ``64x32 32x16``, equal ones as ``4 × 64x32``, and a list of them in brackets.
-
-    Arguments without dimensions, such as numbers and flags, are left out.
-    """
-    texts = [_shape_text(shape) for shape in shapes if shape not in ((), [])]
-    runs = [(text, len([*equal])) for text, equal in groupby(texts)]
-    return " ".join(f"{n} × {text}" if n >= REPEATS else " ".join([text] * n) for text, n in runs)
+_GROUP = Texts(lambda value, row, at: at.group(value), NAME.fitted)
+_SHAPES = Texts(lambda value, row, at: str(value)[: at.widths["shapes"]], lambda value, row, table: shapes_text(value))
+_STACK = Texts(lambda value, row, at: at.source(value[0]) if value else "", lambda value, row, table: "")
+_INTENSITY = _texts(lambda value: units.significant_text(value, 3))
+_COUNTED_RATE = _texts(lambda value: units.prefixed_text(value * 1e9))
+_ROOFLINE = _texts(units.roofline_text)._replace(share=lambda value, table: value / 100)
 
 
-def _shape_text(shape: Any) -> str:
-    if not isinstance(shape, list | tuple):
-        return printable(str(shape))
-    if any(isinstance(part, list | tuple) for part in shape):
-        return f"({shapes_text(shape)})"
-    return "x".join(printable(str(part)) for part in shape)
+def _frames(row: EventRow, at: Layout) -> list[str]:
+    return [*map(at.source, row.stack[1:]), ""]
 
-
-def _part(value: float, whole: float) -> float:
-    return value / whole if whole else 0.0
-
-
-def _time(name: str) -> Callable[[EventRow, EventTable], str]:
-    return lambda r, t: units.short_time_text(getattr(r, name))
-
-
-def _percent(name: str, whole: str) -> Callable[[EventRow, EventTable], str]:
-    return lambda r, t: units.percent_text(100 * _part(getattr(r, name), getattr(t, whole)))
-
-
-def _memory(name: str) -> Callable[[EventRow, EventTable], str]:
-    return lambda r, t: units.memory_text(getattr(r, name))
-
-
-def _flop_rate(row: EventRow) -> str:
-    return units.marked(units.prefixed_text(row.tflops_per_s * 1e12), row.pct_peak_flops)
-
-
-def _byte_rate(row: EventRow) -> str:
-    return units.marked(units.prefixed_text(row.gbytes_per_s * 1e9), row.pct_peak_bandwidth)
-
-
-_CPU, _CUDA = "self_cpu_time_total", "self_device_time_total"
 
 COLUMNS = [
-    ViewColumn(
-        "Name", "key", lambda r, at: at.name(r.key), width="name", fit=Fit("Name", 1, lambda r, t: printable(r.key))
-    ),
-    ViewColumn(
-        "Group",
-        "group",
-        lambda r, at: at.group(r.group),
-        "group",
-        "group",
-        align="<",
-        fit=Fit("Group", 1, lambda r, t: printable(r.group)),
-    ),
-    ViewColumn("Rank", "rank", lambda r, at: str(r.rank), "rank", 4, fit=Fit("Rank", 1, lambda r, t: str(r.rank))),
-    ViewColumn(
-        "Overload Name",
-        "overload_name",
-        lambda r, at: at.name(r.overload_name),
-        "overload",
-        "name",
-        fit=Fit("Overload", 14, lambda r, t: printable(r.overload_name)),
-    ),
-    ViewColumn(
-        "Self CPU %",
-        _CPU,
-        lambda r, at: units.share_text(r.self_cpu_time_total, at.table.self_cpu_time_total),
-        fit=Fit("CPU %", 12, _percent(_CPU, _CPU), lambda r, t: _part(r.self_cpu_time_total, t.self_cpu_time_total), 6),
-    ),
-    ViewColumn(
-        "Self CPU", _CPU, lambda r, at: at.time(r.self_cpu_time_total), fit=Fit("Self CPU", 11, _time(_CPU), on_host=2)
-    ),
-    ViewColumn(
-        "CPU total %", "cpu_time_total", lambda r, at: units.share_text(r.cpu_time_total, at.table.self_cpu_time_total)
-    ),
-    ViewColumn(
-        "CPU total",
-        "cpu_time_total",
-        lambda r, at: at.time(r.cpu_time_total),
-        fit=Fit("CPU total", 16, _time("cpu_time_total")),
-    ),
-    ViewColumn(
-        "CPU time avg", "cpu_time", lambda r, at: at.time(r.cpu_time), fit=Fit("CPU avg", 20, _time("cpu_time"))
-    ),
-    ViewColumn(
-        "Self CUDA",
-        _CUDA,
-        lambda r, at: at.time(r.self_device_time_total),
-        "device",
-        fit=Fit("Self CUDA", 2, _time(_CUDA)),
-    ),
-    ViewColumn(
-        "Self CUDA %",
-        _CUDA,
-        lambda r, at: units.share_text(r.self_device_time_total, at.table.self_device_time_total),
-        "device",
-        fit=Fit(
-            "CUDA %", 7, _percent(_CUDA, _CUDA), lambda r, t: _part(r.self_device_time_total, t.self_device_time_total)
-        ),
-    ),
-    ViewColumn(
-        "CUDA total",
-        "device_time_total",
-        lambda r, at: at.time(r.device_time_total),
-        "device",
-        fit=Fit("CUDA total", 17, _time("device_time_total")),
-    ),
-    ViewColumn(
-        "CUDA time avg",
-        "device_time",
-        lambda r, at: at.time(r.device_time),
-        "device",
-        fit=Fit("CUDA avg", 19, _time("device_time")),
-    ),
-    ViewColumn(
-        "CPU Mem",
-        "cpu_memory_usage",
-        lambda r, at: units.memory_text(r.cpu_memory_usage),
-        "memory",
-        fit=Fit("CPU mem", 21, _memory("cpu_memory_usage")),
-    ),
-    ViewColumn(
-        "Self CPU Mem",
-        "self_cpu_memory_usage",
-        lambda r, at: units.memory_text(r.self_cpu_memory_usage),
-        "memory",
-        fit=Fit("Self CPU mem", 18, _memory("self_cpu_memory_usage")),
-    ),
-    ViewColumn(
-        "CUDA Mem",
-        "device_memory_usage",
-        lambda r, at: units.memory_text(r.device_memory_usage),
-        "device memory",
-        fit=Fit("CUDA mem", 22, _memory("device_memory_usage")),
-    ),
-    ViewColumn(
-        "Self CUDA Mem",
-        "self_device_memory_usage",
-        lambda r, at: units.memory_text(r.self_device_memory_usage),
-        "device memory",
-        fit=Fit("Self CUDA mem", 15, _memory("self_device_memory_usage")),
-    ),
-    ViewColumn("# of Calls", "count", lambda r, at: str(r.count), fit=Fit("Calls", 6, lambda r, t: str(r.count))),
-    ViewColumn(
-        "Input Shapes",
-        "input_shapes",
-        lambda r, at: str(r.input_shapes)[: at.widths["shapes"]],
-        "shapes",
-        "shapes",
-        fit=Fit("Input shapes", 1, lambda r, t: shapes_text(r.input_shapes)),
-    ),
-    ViewColumn(
-        "Source Location",
-        "stack",
-        lambda r, at: at.source(r.stack[0]) if r.stack else "",
-        "source",
-        "source",
-        align="<",
-        more=lambda r, at: [*map(at.source, r.stack[1:]), ""],
-    ),
-    ViewColumn(
-        "FLOPs",
-        "flops",
-        lambda r, at: units.count_text(r.flops),
-        "roofline",
-        8,
-        fit=Fit("FLOPs", 13, lambda r, t: units.count_text(r.flops)),
-    ),
-    ViewColumn(
-        "Bytes",
-        "bytes_total_moved",
-        lambda r, at: units.bytes_text(r.bytes_total_moved),
-        "roofline",
-        10,
-        fit=Fit("Bytes", 13, lambda r, t: units.bytes_text(r.bytes_total_moved)),
-    ),
-    ViewColumn(
-        "FLOP/s",
-        "tflops_per_s",
-        lambda r, at: _flop_rate(r),
-        "roofline",
-        7,
-        fit=Fit("FLOP/s", 8, lambda r, t: _flop_rate(r)),
-    ),
-    ViewColumn(
-        "B/s",
-        "gbytes_per_s",
-        lambda r, at: _byte_rate(r),
-        "roofline",
-        7,
-        fit=Fit("B/s", 9, lambda r, t: _byte_rate(r)),
-    ),
-    ViewColumn(
-        "FLOP/B",
-        "arithmetic_intensity",
-        lambda r, at: units.significant_text(r.arithmetic_intensity, 3),
-        "roofline",
-        7,
-        fit=Fit("FLOP/B", 10, lambda r, t: units.significant_text(r.arithmetic_intensity, 3)),
-    ),
-    ViewColumn("Headroom", "headroom", lambda r, at: "", "fitted", fit=Fit("Headroom", 5, _time("headroom"))),
-    ViewColumn(
-        "% Roofline",
-        "pct_roofline",
-        lambda r, at: units.roofline_text(r.pct_roofline),
-        "roofline",
-        10,
-        fit=Fit(
-            "% roof",
-            3,
-            lambda r, t: units.roofline_text(r.pct_roofline),
-            lambda r, t: r.pct_roofline / 100,
-            zero_tells=True,
-        ),
-    ),
-    ViewColumn(
-        "Bound",
-        "bound",
-        lambda r, at: units.bound_text(r.bound),
-        "roofline",
-        7,
-        fit=Fit("Bound", 4, lambda r, t: units.bound_text(r.bound)),
-    ),
-    ViewColumn(
-        "DRAM B/s",
-        "dram_gbytes_per_s",
-        lambda r, at: units.prefixed_text(r.dram_gbytes_per_s * 1e9),
-        "counted",
-        9,
-        fit=Fit("DRAM B/s", 9, lambda r, t: units.prefixed_text(r.dram_gbytes_per_s * 1e9)),
-    ),
-    ViewColumn(
-        "Traffic",
-        "traffic_ratio",
-        lambda r, at: units.ratio_text(r.traffic_ratio),
-        "counted",
-        7,
-        fit=Fit("Traffic", 6, lambda r, t: units.ratio_text(r.traffic_ratio)),
-    ),
-    ViewColumn(
-        "Tensor %",
-        "tensor_active",
-        lambda r, at: units.percent_text(r.tensor_active),
-        "counted",
-        8,
-        fit=Fit("Tensor", 9, lambda r, t: units.percent_text(r.tensor_active)),
-    ),
+    ViewColumn("Name", "key", NAME, 1, width="name"),
+    ViewColumn("Group", "group", _GROUP, 1, shown="group", width="group", align="<"),
+    ViewColumn("Rank", "rank", WHOLE, 1, shown="rank", width=4),
+    ViewColumn("Overload Name", "overload_name", NAME, 14, "Overload", "overload", "name"),
+    ViewColumn("Self CPU %", _CPU, OF_CPU, 12, "CPU %", on_host=6),
+    ViewColumn("Self CPU", _CPU, TIME, 11, on_host=2),
+    ViewColumn("CPU total %", "cpu_time_total", OF_CPU),
+    ViewColumn("CPU total", "cpu_time_total", TIME, 16),
+    ViewColumn("CPU time avg", "cpu_time", TIME, 20, "CPU avg"),
+    ViewColumn("Self CUDA", _CUDA, TIME, 2, shown="device"),
+    ViewColumn("Self CUDA %", _CUDA, OF_CUDA, 7, "CUDA %", "device"),
+    ViewColumn("CUDA total", "device_time_total", TIME, 17, shown="device"),
+    ViewColumn("CUDA time avg", "device_time", TIME, 19, "CUDA avg", "device"),
+    ViewColumn("CPU Mem", "cpu_memory_usage", MEMORY, 21, "CPU mem", "memory"),
+    ViewColumn("Self CPU Mem", "self_cpu_memory_usage", MEMORY, 18, "Self CPU mem", "memory"),
+    ViewColumn("CUDA Mem", "device_memory_usage", MEMORY, 22, "CUDA mem", "device memory"),
+    ViewColumn("Self CUDA Mem", "self_device_memory_usage", MEMORY, 15, "Self CUDA mem", "device memory"),
+    ViewColumn("# of Calls", "count", WHOLE, 6, "Calls"),
+    ViewColumn("Input Shapes", "input_shapes", _SHAPES, 1, "Input shapes", "shapes", "shapes"),
+    ViewColumn("Source Location", "stack", _STACK, shown="source", width="source", align="<", more=_frames),
+    ViewColumn("FLOPs", "flops", _texts(units.count_text), 13, shown="roofline", width=8),
+    ViewColumn("Bytes", "bytes_total_moved", _texts(units.bytes_text), 13, shown="roofline", width=10),
+    ViewColumn("FLOP/s", "tflops_per_s", _rate(1e12, "pct_peak_flops"), 8, shown="roofline", width=7),
+    ViewColumn("B/s", "gbytes_per_s", _rate(1e9, "pct_peak_bandwidth"), 9, shown="roofline", width=7),
+    ViewColumn("FLOP/B", "arithmetic_intensity", _INTENSITY, 10, shown="roofline", width=7),
+    ViewColumn("Headroom", "headroom", TIME, 5, shown="fitted"),
+    ViewColumn("% Roofline", "pct_roofline", _ROOFLINE, 3, "% roof", "roofline", 10, zero_tells=True),
+    ViewColumn("Bound", "bound", _texts(units.bound_text), 4, shown="roofline", width=7),
+    ViewColumn("DRAM B/s", "dram_gbytes_per_s", _COUNTED_RATE, 9, shown="counted", width=9),
+    ViewColumn("Traffic", "traffic_ratio", _texts(units.ratio_text), 6, shown="counted", width=7),
+    ViewColumn("Tensor %", "tensor_active", PERCENT, 9, "Tensor", "counted", 8),
 ]
+SEEN = [column for column in COLUMNS if column.importance]
+"""The columns of fitted text and HTML."""
 
 
 def columns_of(device_type: str, columns: Sequence[ViewColumn]) -> list[ViewColumn]:
@@ -342,15 +209,12 @@ def columns_of(device_type: str, columns: Sequence[ViewColumn]) -> list[ViewColu
     def named(header: str) -> str:
         return header.replace("CUDA", device_type.upper())
 
-    return [
-        replace(one, header=named(one.header), fit=one.fit and replace(one.fit, header=named(one.fit.header)))
-        for one in columns
-    ]
+    return [replace(one, header=named(one.header), brief=named(one.brief)) for one in columns]
 
 
 def _names() -> Iterable[tuple[str, ViewColumn]]:
     for column in COLUMNS:
-        for name in (column.header, *([column.fit.header] if column.fit else []), column.attribute):
+        for name in (column.header, column.fitted_header, column.attribute):
             yield name, column
 
 
@@ -372,7 +236,7 @@ def attribute_of(name: object, attributes: Iterable[str]) -> str | None:
 
 def headers_of(attributes: Sequence[str]) -> list[str]:
     """Return the headers of fitted text that show one of these attributes."""
-    return [column.fit.header for column in COLUMNS if column.fit is not None and column.attribute in attributes]
+    return [column.fitted_header for column in SEEN if column.attribute in attributes]
 
 
 def sort_key(name: object, attributes: Sequence[str]) -> str:
@@ -388,7 +252,7 @@ def sort_key(name: object, attributes: Sequence[str]) -> str:
 
 def find_columns(names: Iterable[str]) -> list[ViewColumn]:
     """Return the columns of fitted text that headers or attributes name. ValueError for an unknown one."""
-    shown = [(text, column) for text, column in _names() if column.fit is not None]
+    shown = [(text, column) for text, column in _names() if column.importance]
     known: dict[str, ViewColumn] = {}
     for text, column in shown:
         known.setdefault(_plain(text), column)
@@ -396,7 +260,7 @@ def find_columns(names: Iterable[str]) -> list[ViewColumn]:
     for name in names:
         if _plain(name) not in known:
             hint = did_you_mean(name, [text for text, _ in shown])
-            all_names = ", ".join(column.fit.header for column in COLUMNS if column.fit)
+            all_names = ", ".join(column.fitted_header for column in SEEN)
             raise ValueError(f"there is no column {name!r}{hint or f'; choose from {all_names}'}")
         if known[_plain(name)] not in chosen:
             chosen.append(known[_plain(name)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flopscope.support import units
@@ -18,22 +17,12 @@ from flopscope.views.html import STYLE
 if TYPE_CHECKING:
     from flopscope.results.changes import Change
     from flopscope.results.comparison import Comparison
-    from flopscope.results.matching import Side
 
 LEAST_NAME, LEAST_WHY = 16, 12
 HTML_ROWS = 50
 PARTS_SHOWN = 3
 """Shapes shown below a name, unless all rows are."""
 INDENT = "  "
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of the table: its header and the cell of a change. ``wide``: shown only in wide tables."""
-
-    header: str
-    cell: Callable[[Change], str]
-    wide: bool = False
 
 
 def _calls(change: Change) -> str:
@@ -51,27 +40,32 @@ def _ratio(change: Change) -> str:
     return units.ratio_text(change.time_a / change.time_b if change.time_a and change.time_b else math.nan)
 
 
-def _of(which: str, text: Callable[[Side], str]) -> Callable[[Change], str]:
+def _of(which: str, name: str, text: Callable[[float], str]) -> Callable[[Change], str]:
+    """Return the cell of a number of one side of a change."""
+
     def cell(change: Change) -> str:
         side = getattr(change, which)
-        return "" if side is None else text(side)
+        return "" if side is None else text(getattr(side, name))
 
     return cell
 
 
-WORK: tuple[tuple[str, Callable[[Side], str]], ...] = (
-    ("FLOPs", lambda side: units.count_text(side.flops)),
-    ("Bytes", lambda side: units.bytes_text(side.bytes)),
-    ("Roof", lambda side: units.roofline_text(side.pct_roofline)),
+Columns = tuple[tuple[str, Callable[["Change"], str]], ...]
+"""Headers and cells of columns."""
+COLUMNS: Columns = (
+    ("a", lambda change: units.short_time_text(change.time_a) if change.a else ""),
+    ("b", lambda change: units.short_time_text(change.time_b) if change.b else ""),
+    ("b - a", _difference),
+    ("a / b", _ratio),
+    ("Calls", _calls),
 )
-COLUMNS = (
-    Column("a", lambda change: units.short_time_text(change.time_a) if change.a else ""),
-    Column("b", lambda change: units.short_time_text(change.time_b) if change.b else ""),
-    Column("b - a", _difference),
-    Column("a / b", _ratio),
-    Column("Calls", _calls),
-    *(Column(f"{name} {which}", _of(which, text), wide=True) for name, text in WORK for which in "ab"),
+WORK = (
+    ("FLOPs", "flops", units.count_text),
+    ("Bytes", "bytes", units.bytes_text),
+    ("Roof", "pct_roofline", units.roofline_text),
 )
+WIDE: Columns = tuple((f"{title} {which}", _of(which, name, text)) for title, name, text in WORK for which in "ab")
+"""The columns that only wide tables have."""
 PER = {"step": "Times and calls are those of a step.", "call": "Times are those of a call.", "run": ""}
 
 
@@ -105,11 +99,7 @@ def _alone(comparison: Comparison) -> Iterator[str]:
             times = [change.time_a + change.time_b for change in alone]
             names = [f"{change.name} {units.short_time_text(t)}" for change, t in zip(alone, times, strict=True)]
             total = "" if comparison.per == "call" else f", {units.short_time_text(math.fsum(times))}"
-            yield printable(f"Only in {which}: {_plural(len(alone), 'name')}{total}: {', '.join(names)}")
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+            yield printable(f"Only in {which}: {len(alone)} name{'s' * (len(alone) != 1)}{total}: {', '.join(names)}")
 
 
 def _footer(comparison: Comparison, shown: int, wide: bool) -> list[str]:
@@ -127,13 +117,14 @@ def _cells(
 ) -> tuple[list[str], list[list[str]], list[str]]:
     """Return the names, the columns of numbers and the reasons, each with its header and without the total."""
     names = ["Name", *(printable(INDENT * depth + change.name) for depth, change in rows)]
-    columns = [[c.header, *(c.cell(change) for _, change in rows)] for c in COLUMNS if wide or not c.wide]
+    shown = COLUMNS + WIDE if wide else COLUMNS
+    columns = [[header, *(cell(change) for _, change in rows)] for header, cell in shown]
     whys = ["Why", *(printable(f"{change.cause}: {change.why}" if change.why else change.cause) for _, change in rows)]
     if comparison.per != "call":
         total = comparison.total_change
         names.append("total")
-        for column, content in zip((c for c in COLUMNS if wide or not c.wide), columns, strict=True):
-            content.append(column.cell(total) if column.header != "Calls" else "")
+        for (header, cell), content in zip(shown, columns, strict=True):
+            content.append(cell(total) if header != "Calls" else "")
         whys.append("")
     return names, columns, whys
 

@@ -17,7 +17,7 @@ from flopscope.support.cutting import cut_apart, cut_middle
 from flopscope.support.kernel_names import short_names
 from flopscope.support.messages import Messages
 from flopscope.support.safe import printable
-from flopscope.views.columns import COLUMNS, NOTHING, Fit, ViewColumn, columns_of, find_columns, tells
+from flopscope.views.columns import NOTHING, SEEN, ViewColumn, columns_of, find_columns, tells
 from flopscope.views.entries import Entry, Listing, list_entries
 from flopscope.views.notes import footnotes
 
@@ -102,33 +102,22 @@ class FittedText:
         Console(file=sys.stdout, highlight=False).print(text, soft_wrap=True)
 
 
-@dataclass(frozen=True)
-class FittedColumn:
-    """A column that fits: what it shows, its width, and its text for each entry."""
-
-    column: ViewColumn
-    width: int
-    cells: list[str]
-
-    @property
-    def fit(self) -> Fit:
-        """How the column is shown."""
-        assert self.column.fit is not None
-        return self.column.fit
-
-    @property
-    def is_text(self) -> bool:
-        """Whether the cells are names or shapes, which are cut and aligned to the left."""
-        return self.column.attribute in TEXTS
-
-
 TEXTS = ("key", "group", "input_shapes")
 
 
-def _importance(column: ViewColumn, table: EventTable) -> int:
-    assert column.fit is not None
-    fit = column.fit
-    return fit.importance if table.has_device or fit.on_host is None else fit.on_host
+class FittedColumn:
+    """A column of a table that is fitted: what it shows, its text for each entry, and its width."""
+
+    def __init__(self, column: ViewColumn, cells: list[str]) -> None:
+        self.column, self.cells = column, cells
+        self.width = max([len(column.fitted_header), *map(len, cells)])
+        self.is_text = column.attribute in TEXTS
+        """Whether the cells are names or shapes, which are cut and aligned to the left."""
+
+    def cut(self, width: int) -> None:
+        """Shorten the cells to this width."""
+        short = cut_apart(self.cells, width)
+        self.cells, self.width = [short[text] for text in self.cells], width
 
 
 def fit_columns(
@@ -138,64 +127,56 @@ def fit_columns(
 
     width: 0 for all columns in full. names: the columns to show, None for those that fit.
     """
-    if names is None:
-        found = [column for column in COLUMNS if column.fit is not None]
-    else:
-        found = find_columns(["Name", *names])
-    found = columns_of(table.device_type, found)
-    cells = {column.header: [_cell(column.fit, e, table) for e in entries] for column in found if column.fit}
+    found = columns_of(table.device_type, SEEN if names is None else find_columns(["Name", *names]))
+    cells = {column.header: [_cell(column, e, table) for e in entries] for column in found}
     short = short_names(c for e, c in zip(entries, cells["Name"], strict=True) if width and e.row.device_type != "cpu")
     cells["Name"] = [INDENT * e.depth + short.get(c, c) for e, c in zip(entries, cells["Name"], strict=True)]
     if names is None:
-        found = [c for c in found if _is_wanted(c, cells[c.header], table)]
-    chosen = _chosen(found, cells, table, width) if names is None and width else found
-    fixed = sum(len(GAP) + _natural(c, cells) for c in chosen if c.attribute not in TEXTS)
-    texts = [c for c in chosen if c.attribute in TEXTS]
-    room = (width or WHOLE_WIDTH) - fixed + len(GAP)
-    widths = _shared([_natural(c, cells) for c in texts], room - len(GAP) * len(texts))
-    by_header = {c.header: w for c, w in zip(texts, widths, strict=True)}
-    fitted = [_cut(c, by_header.get(c.header, _natural(c, cells)), cells[c.header]) for c in chosen]
-    fitted.sort(key=lambda one: not one.is_text and one.column.attribute != "rank")
-    return fitted
+        found = [column for column in found if _is_wanted(column, cells[column.header], table)]
+    fitted = [FittedColumn(column, cells[column.header]) for column in found]
+    if names is None and width:
+        fitted = _chosen(fitted, table, width)
+    texts = [one for one in fitted if one.is_text]
+    fixed = sum(one.width for one in fitted if not one.is_text) + len(GAP) * (len(fitted) - 1)
+    shared = _shared([one.width for one in texts], (width or WHOLE_WIDTH) - fixed)
+    for one, room in zip(texts, shared, strict=True):
+        one.cut(room)
+    return sorted(fitted, key=lambda one: not one.is_text and one.column.attribute != "rank")
 
 
 def _is_wanted(column: ViewColumn, cells: Iterable[str], table: EventTable) -> bool:
+    """Return whether a column that was not asked for has anything to show."""
     if column.attribute == "rank":  # also if all rows are of rank 0
         return table.ranks is not None
     return column.header == "Name" or tells(column, cells)
 
 
-def _cell(fit: Fit, entry: Entry, table: EventTable) -> str:
-    cell = fit.cell(entry.row, table)
+def _cell(column: ViewColumn, entry: Entry, table: EventTable) -> str:
+    cell = column.fitted(entry.row, table)
     bare = entry.depth or entry.row.key == NO_OP  # most columns do not apply to kernels
     return "" if bare and cell in NOTHING else cell
 
 
-def _natural(column: ViewColumn, cells: dict[str, list[str]]) -> int:
-    assert column.fit is not None
-    return max([len(column.fit.header), *map(len, cells[column.header])])
-
-
-def _chosen(
-    found: Sequence[ViewColumn], cells: dict[str, list[str]], table: EventTable, width: int
-) -> list[ViewColumn]:
+def _chosen(found: Sequence[FittedColumn], table: EventTable, width: int) -> list[FittedColumn]:
     """Return the columns that fit beside names of a reasonable width, in the order of COLUMNS."""
-    share = TEXT_SHARES[sum(column.attribute in TEXTS for column in found)]
-    kept: list[ViewColumn] = []
+
+    def importance(one: FittedColumn) -> int:
+        on_host = None if table.has_device else one.column.on_host
+        return one.column.importance if on_host is None else on_host
+
+    share = TEXT_SHARES[sum(one.is_text for one in found)]
+    kept: list[FittedColumn] = []
     used = 0
-    for column in sorted(found, key=lambda c: _importance(c, table)):
-        natural = _natural(column, cells)
-        if column.attribute in TEXTS:
-            natural = min(natural, max(LEAST_NAME, int(width * share)))
-        same = any(cells[column.header] == cells[other.header] for other in kept if other.attribute not in TEXTS)
-        must = _importance(column, table) == 1
-        if same and not must:
-            continue
-        if not must and used + natural > width:
-            break
-        kept.append(column)
-        used += natural + len(GAP)
-    return [column for column in found if column in kept]
+    for one in sorted(found, key=importance):
+        needed = min(one.width, max(LEAST_NAME, int(width * share))) if one.is_text else one.width
+        if importance(one) > 1:
+            if any(one.cells == other.cells for other in kept if not other.is_text):
+                continue
+            if used + needed > width:
+                break
+        kept.append(one)
+        used += needed + len(GAP)
+    return [one for one in found if one in kept]
 
 
 def _shared(natural: Sequence[int], room: int) -> list[int]:
@@ -208,30 +189,21 @@ def _shared(natural: Sequence[int], room: int) -> list[int]:
     return widths
 
 
-def _cut(column: ViewColumn, width: int, texts: list[str]) -> FittedColumn:
-    if column.attribute not in TEXTS:
-        return FittedColumn(column, width, texts)
-    short = cut_apart(texts, width)
-    return FittedColumn(column, width, [short[text] for text in texts])
-
-
 def _block(
     entries: Sequence[Entry], table: EventTable, width: int, names: Iterable[str] | None, first: int
 ) -> tuple[list[str], list[Span]]:
     """Return the lines of a table and their colours; ``first`` is the number of lines before it."""
     columns = fit_columns(entries, table, width, names)
-    lines = [_line([c.fit.header for c in columns], columns), dashes(c.width for c in columns)]
+    lines = [_line([c.column.fitted_header for c in columns], columns), dashes(c.width for c in columns)]
     spans: list[Span] = []
     for i, entry in enumerate(entries):
         line = _line([c.cells[i] for c in columns], columns)
         at = 0
         for column in columns:
-            style = _style(column, entry)
-            if style and column.cells[i] not in NOTHING:
-                spans.append(
-                    Span(first + len(lines), at + column.width - len(column.cells[i]), at + column.width, style)
-                )
             at += column.width + len(GAP)
+            style, shown = _style(column, entry), column.cells[i]
+            if style and shown not in NOTHING:
+                spans.append(Span(first + len(lines), at - len(GAP) - len(shown), at - len(GAP), style))
         lines.append(line)
         for frame in entry.row.stack if not entry.row.is_user_annotation else ():
             shown = f"{STACK_INDENT}{printable(frame)}"
@@ -308,15 +280,11 @@ def wrapped(sentences: Iterable[str], width: int) -> list[str]:
 
 def range_columns(entries: Sequence[Entry], table: EventTable) -> list[str]:
     """Return the columns of RANGE_COLUMNS that are not empty for ranges."""
-    return [header for header in RANGE_COLUMNS if _tells(header, entries, table)]
-
-
-def _tells(header: str, entries: Sequence[Entry], table: EventTable) -> bool:
-    if header == "Rank":
-        return table.ranks is not None
-    (column,) = find_columns([header])
-    fit = column.fit
-    return fit is not None and (header == "Name" or tells(column, (fit.cell(entry.row, table) for entry in entries)))
+    return [
+        column.fitted_header
+        for column in find_columns(RANGE_COLUMNS)
+        if _is_wanted(column, (column.fitted(entry.row, table) for entry in entries), table)
+    ]
 
 
 def notes_of(
@@ -363,9 +331,6 @@ def notes_of(
 
 
 def _has_both(listing: Listing) -> bool:
-    kinds = {(e.row.device_type == "cpu", e.row.is_user_annotation) for e in listing.entries if _took_time(e)}
+    rows = [entry.row for entry in listing.entries if entry.row.self_device_time_total > 0]
+    kinds = {(row.device_type == "cpu", row.is_user_annotation) for row in rows}
     return {(True, False), (False, False)} <= kinds
-
-
-def _took_time(entry: Entry) -> bool:
-    return bool(entry.row.self_device_time_total > 0)

@@ -45,18 +45,18 @@ BAR = "background: linear-gradient(to right, color-mix(in srgb, currentColor 18%
 
 def _header(column: FittedColumn) -> str:
     style = ' class="name"' if column.is_text else ""
-    return f'<th{style} title="{markup(column.column.header)}">{markup(column.fit.header)}</th>'
+    return f'<th{style} title="{markup(column.column.header)}">{markup(column.column.fitted_header)}</th>'
 
 
 def _cell(column: FittedColumn, i: int, entry: Entry, table: EventTable) -> str:
-    shown = column.cells[i]
+    shown, share_of = column.cells[i], column.column.texts.share
     style = ""
     if column.is_text:
-        style = f' class="name" title="{markup(column.fit.cell(entry.row, table))}"'
+        style = f' class="name" title="{markup(column.column.fitted(entry.row, table))}"'
     elif column.column.attribute == "bound":
         style = f' title="{markup(_core.bounds[entry.row.bound].meaning)}"'
-    elif column.fit.share is not None and shown not in NOTHING:
-        share = min(max(100 * column.fit.share(entry.row, table), 0.0), 100.0)
+    elif share_of is not None and shown not in NOTHING:
+        share = min(max(100 * share_of(getattr(entry.row, column.column.attribute), table), 0.0), 100.0)
         style = f' style="{BAR.format(share)}"' if share == share else ""
     below = ""
     if column.column.attribute == "key" and entry.row.stack:

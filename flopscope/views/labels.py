@@ -151,6 +151,24 @@ class Room:
         least = min(costs, default=math.inf)
         return None if math.isinf(least) else costs.index(least)
 
+    def covered(self, box: Box) -> int:
+        """Return how many of the taken boxes a box covers."""
+        x0, y0, x1, y1 = box
+        return sum(x0 < other[2] and other[0] < x1 and y0 < other[3] and other[1] < y1 for other in self.taken)
+
+    def settle(self, text: Any, places: Sequence[_T], move: Callable[[_T], None]) -> None:
+        """Move a text to the first of the best places and take its room; remove it if it covers something in all."""
+        boxes = []
+        for place in places:
+            move(place)
+            boxes.append(boxes_of(text))
+        best = self.first(boxes)
+        if best is None:
+            text.remove()
+            return
+        move(places[best])
+        self.take(boxes[best])
+
     def around(self, x: float, y: float, radius: float, size: tuple[float, float]) -> tuple[Box, bool] | None:
         """Return the box for a text of that size beside a mark, and whether it needs a leader; None: no room.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from flopscope.support.safe import printable
@@ -47,14 +47,10 @@ def footnotes(
     if table.lacks_shapes:
         yield table.hints.shapes
     elif coverage["unmodelled"]:
-        listed = [f"{name(op)} {time(spent)}" for op, spent in coverage["unmodelled"][:UNMODELLED_SHOWN]]
-        more = len(coverage["unmodelled"]) - UNMODELLED_SHOWN
-        yield f"Not modelled: {', '.join(listed)}{f' and {more} more' if more > 0 else ''}."
+        yield f"Not modelled: {_first([f'{name(op)} {time(spent)}' for op, spent in coverage['unmodelled']])}."
     if coverage.get("estimated"):
-        names = [name(op) for op, _ in coverage["estimated"]]
-        more = len(names) - UNMODELLED_SHOWN
-        rest = f" and {more} more" if more > 0 else ""
-        yield f"Only bounds or estimates are known for the work of {', '.join(names[:UNMODELLED_SHOWN])}{rest}."
+        names = _first([name(op) for op, _ in coverage["estimated"]])
+        yield f"Only bounds or estimates are known for the work of {names}."
     if coverage.get("estimated_flops"):
         yield "The FLOPs of generated kernels are estimated from the ops in their names."
     misfits = coverage.get("misfits", {})
@@ -77,14 +73,18 @@ def footnotes(
         device: f"{peaks['source']} peaks of {printable(peaks['name'])}" for device, peaks in table.peaks.items()
     }
     if unitless := [name(row.key) for row in rows if _lacks_unit(row)] if table.peaks else []:
-        more = len(unitless) - UNMODELLED_SHOWN
-        shown = ", ".join(unitless[:UNMODELLED_SHOWN]) + (f" and {more} more" if more > 0 else "")
-        yield f"% Roofline: unknown for {shown}, whose FLOPs are stated without a compute unit; pass unit=."
+        yield f"% Roofline: unknown for {_first(unitless)}, whose FLOPs are stated without a compute unit; pass unit=."
     for peaks, devices in _group_devices(descriptions):
         yield f"% Roofline: of the {peaks} ({devices})."
     if any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows):
         for reason, devices in _group_devices(table.unknown_peaks):
             yield f"% Roofline: unknown on {devices}: {printable(reason)}."
+
+
+def _first(texts: Sequence[str]) -> str:
+    """Return the first texts as a list, and how many more there are."""
+    more = len(texts) - UNMODELLED_SHOWN
+    return ", ".join(texts[:UNMODELLED_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _lacks_unit(row: EventRow) -> bool:

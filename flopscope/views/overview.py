@@ -1,10 +1,9 @@
-"""The overview of a profile and of a measurement in a notebook: HTML without scripts, in the page's colours."""
+"""The overview of a profile in a notebook: HTML without scripts, in the page's colours."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from flopscope import _core
 from flopscope.support.parts import parts_of
@@ -14,7 +13,7 @@ from flopscope.views.html import PIXELS, STYLE
 from flopscope.views.labels import shorten
 from flopscope.views.waterfall import PAPER, look_of
 
-__all__ = ["Overview", "bar_html", "failure_html", "measurement_html", "overview_html"]
+__all__ = ["OVERVIEW_STYLE", "bar_html", "failure_html", "overview_html", "quiet_html"]
 
 LEAST_SHARE = 0.004  # of the bar: smaller parts are summed up
 LONGEST_ADVICE = 220
@@ -37,7 +36,6 @@ OVERVIEW_STYLE = f"""
 .flopscope-overview .flopscope .name {{max-width: 22em}}
 .flopscope-overview .flopscope .bound {{text-align: left}}
 """
-FACTS_STYLE = ".flopscope-overview td.name {white-space: normal; max-width: none}"
 # Hatches as in the waterfall: the parts in which the device idles have no colour of their own.
 _LINE = "color-mix(in srgb, currentColor 55%, transparent)"
 _HATCHES = {
@@ -51,40 +49,39 @@ _HATCHES = {
 }
 
 
-@dataclass(frozen=True)
-class Overview:
-    """What the overview shows. All texts are escaped by overview_html()."""
+def overview_html(
+    head: Sequence[str],
+    parts: Mapping[str, float],
+    advice: Sequence[tuple[str, str, str]],
+    picture: str,
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    notes: Sequence[str],
+    on_device: bool = True,
+) -> str:
+    """Return the overview of a profile as a fragment of HTML that is at most PIXELS wide, with all texts escaped.
 
-    head: Sequence[str]
-    """Device, program, steps, time, MFU."""
-    parts: Mapping[str, float] = field(default_factory=dict)
-    """The accounting: µs (per step) by part."""
-    advice: Sequence[tuple[str, str, str]] = ()
-    """What to change, gain and why."""
-    picture: str = ""
-    """An ``<svg>`` element."""
-    headers: Sequence[str] = ()
-    """Headers of the table. The first column is a name, the last a word."""
-    rows: Sequence[Sequence[str]] = ()
-    notes: Sequence[str] = ()
-    on_device: bool = True
-    """Whether the parts are those of a device, or of a program on a CPU."""
-
-
-def overview_html(view: Overview) -> str:
-    """Return the overview as a fragment of HTML that is at most PIXELS wide."""
-    head = " · ".join(markup(shorten(text, 90)) for text in view.head if text)
-    sides = _advice(view.advice) + view.picture
-    parts = [
+    head: device, program, steps, time, MFU. parts: the accounting in µs (per step). advice: what to change, gain and
+    why. picture: an ``<svg>`` element. headers, rows: of the table, whose first column is a name and whose last one is
+    a word. on_device: whether the parts are those of a device, or of a program on a CPU.
+    """
+    title = " · ".join(markup(shorten(text, 90)) for text in head if text)
+    sides = _advice(advice) + picture
+    shown = [
         f"<style>{STYLE}{OVERVIEW_STYLE}</style>",
-        f'<div class="flopscope-overview"><div class="head">{head}</div>',
-        bar_html(view.parts, view.on_device),
+        f'<div class="flopscope-overview"><div class="head">{title}</div>',
+        bar_html(parts, on_device),
         f'<div class="sides">{sides}</div>' if sides else "",
-        _table(view.headers, view.rows),
-        *(f'<div class="quiet">{markup(shorten(note, 300))}</div>' for note in view.notes),
+        _table(headers, rows),
+        *map(quiet_html, notes),
         "</div>",
     ]
-    return "\n".join(part for part in parts if part)
+    return "\n".join(part for part in shown if part)
+
+
+def quiet_html(note: str) -> str:
+    """Return a note in a paragraph of its own."""
+    return f'<div class="quiet">{markup(shorten(note, 300))}</div>'
 
 
 def failure_html(what: str, problem: BaseException) -> str:
@@ -141,38 +138,11 @@ def _advice(advice: Sequence[tuple[str, str, str]]) -> str:
 def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     if not rows:
         return ""
-    last = len(headers) - 1
 
-    def cells(tag: str, texts: Sequence[str]) -> str:
-        return "".join(
-            f"<{tag}{_class(i, last)}{_tooltip(text) if i == 0 else ''}>{markup(shorten(text, 60))}</{tag}>"
-            for i, text in enumerate(texts)
-        )
+    def line(tag: str, texts: Sequence[str]) -> str:
+        looks = [f' class="name" title="{markup(shorten(texts[0], 200))}"', *[""] * (len(texts) - 2), ' class="bound"']
+        cells = zip(looks, texts, strict=True)
+        return f"<tr>{''.join(f'<{tag}{look}>{markup(shorten(text, 60))}</{tag}>' for look, text in cells)}</tr>"
 
-    body = "\n".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return f'<table class="flopscope"><thead><tr>{cells("th", headers)}</tr></thead>\n<tbody>\n{body}\n</tbody></table>'
-
-
-def _class(i: int, last: int) -> str:
-    return ' class="name"' if i == 0 else ' class="bound"' if i == last else ""
-
-
-def _tooltip(text: str) -> str:
-    return f' title="{markup(shorten(text, 200))}"'
-
-
-def measurement_html(
-    verdict: str, facts: Mapping[str, str], notes: Sequence[str], pictures: Sequence[str], strip: str
-) -> str:
-    """Return a measurement: its verdict, the samples, a roofline with its one mark, and its facts."""
-    rows = "".join(
-        f'<tr><td class="name">{markup(shorten(name, 60))}</td><td class="name">{markup(shorten(text, 200))}</td></tr>'
-        for name, text in facts.items()
-    )
-    table = f'<table class="flopscope"><tbody>{rows}</tbody></table>'
-    more = "".join(f'<div class="quiet">{markup(shorten(note, 300))}</div>' for note in notes)
-    return (
-        f"<style>{STYLE}{OVERVIEW_STYLE}\n{FACTS_STYLE}</style>\n"
-        f'<div class="flopscope-overview"><div class="head">{markup(shorten(verdict, 400))}</div>\n{strip}\n'
-        f'<div class="sides"><div>{table}</div>{"".join(pictures)}</div>\n{more}</div>'
-    )
+    body = "\n".join(line("td", row) for row in rows)
+    return f'<table class="flopscope"><thead>{line("th", headers)}</thead>\n<tbody>\n{body}\n</tbody></table>'

@@ -7,19 +7,19 @@ distinguish; each has its own marker, so that the plots can also be printed in g
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 from flopscope import _core
 from flopscope.support import units
 from flopscope.views.labels import Box, Room, arrange, boxes_of, set_title, shorten, without_tex
+from flopscope.views.roofs import level_label, levels_of, memory_of
 
 if TYPE_CHECKING:
-    from flopscope.hardware.peaks import Peaks
     from flopscope.timing.sweep import Sweep, SweepPoint
 
-__all__ = ["BOUNDS", "level_label", "levels_of", "matplotlib_axes", "plot_sweep", "require_matplotlib"]
+__all__ = ["BOUNDS", "matplotlib_axes", "plot_sweep", "require_matplotlib"]
 
 BOUNDS: Mapping[str, _core.Bound] = {name: _core.bounds[name] for name in sorted(_core.bounds, key="unknown".__eq__)}
 """In the order of legends: the unknown bound is last."""
@@ -77,7 +77,9 @@ def plot_sweep(sweep: Sweep, ax: Any = None) -> Any:
     rate_axes.set_ylabel(rate_name, **PLAIN)
     share_axes.set_ylabel("% of the roofline", **PLAIN)
     share_axes.set_xlabel(at, **PLAIN)
-    _widen(axes)
+    low, high = axes[0].get_xlim()
+    for axes_of in axes:
+        axes_of.set_xlim(low / 1.4, high * 1.4)  # room for labels and shades
     for axes_of in (rate_axes, share_axes):
         _scale(axes_of)
     levels = {
@@ -87,7 +89,10 @@ def plot_sweep(sweep: Sweep, ax: Any = None) -> Any:
     }
     set_title(time_axes, _title(sweep), fontsize=11, **PLAIN)
     if unit == "B":
-        _tick_bytes(share_axes)
+        from matplotlib.ticker import FuncFormatter, LogLocator
+
+        share_axes.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
+        share_axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _bytes_label(x)))
     arrange(time_axes)
     for axes_of in axes:
         _raise_top(axes_of, 1)
@@ -188,13 +193,6 @@ def _draw_lines(axes: Any, sweep: Sweep, value: str, scale: float) -> None:
         axes.text(0.5, 0.5, hint, transform=axes.transAxes, ha="center", va="center", color=GREY, **PLAIN)
 
 
-def _widen(axes: Any) -> None:
-    """Widen the x axis to make room for labels and shades."""
-    low, high = axes[0].get_xlim()
-    for axes_of in axes:
-        axes_of.set_xlim(low / 1.4, high * 1.4)
-
-
 def _scale(axes: Any) -> None:
     """Choose a logarithmic y axis for values that differ by more than a decade and a half."""
     values = [float(y) for dots in axes.collections for _, y in dots.get_offsets() if y > 0]
@@ -210,14 +208,10 @@ def _raise_top(axes: Any, lines: float) -> None:
     low, high = axes.get_ylim()
     height = axes.get_window_extent().height
     share = min(lines * 1.7 * SMALL * axes.figure.dpi / 72 / height, 0.6) if height > 0 else 0.0
-    axes.set_ylim(top=_above(axes, low, high, share))
-
-
-def _above(axes: Any, low: float, high: float, share: float) -> float:
-    """Return the top of an axis in which the part above ``high`` is that share of it."""
     if axes.get_yscale() == "log":
-        return float(low * (high / low) ** (1 / (1 - share)))
-    return low + (high - low) / (1 - share)
+        axes.set_ylim(top=float(low * (high / low) ** (1 / (1 - share))))
+    else:
+        axes.set_ylim(top=low + (high - low) / (1 - share))
 
 
 def _draw_floor(axes: Any, sweep: Sweep) -> list[tuple[Any, str]]:
@@ -235,7 +229,7 @@ def _draw_rates(axes: Any, sweep: Sweep, by_compute: bool, scale: float) -> list
     if by_compute:
         levels, what, size = levels_of(sweep.peaks, (m.unit for m in sweep)), "FLOP", scale / 1e12
     else:
-        memory = {source: peaks.bandwidth for source, peaks in sweep.peaks.items() if peaks.bandwidth}
+        memory = memory_of(sweep.peaks)
         levels, what, size = [("memory", memory)] if memory else [], "B", 1e-9
     drawn = []
     for name, rates_of in levels:
@@ -244,36 +238,6 @@ def _draw_rates(axes: Any, sweep: Sweep, by_compute: bool, scale: float) -> list
             text = "" if source == lowest and others else level_label(name, rates_of, what)
             drawn.append(_draw_level(axes, size * rates_of[source], text, source))
     return drawn
-
-
-def levels_of(peaks: Mapping[str, Peaks], used: Iterable[str | None]) -> list[tuple[str, dict[str, float]]]:
-    """Return the used compute units with their peaks in FLOP/s by source, highest first.
-
-    Units with equal peaks share a level.
-    """
-    alike: dict[tuple[tuple[str, float], ...], list[str]] = {}
-    for unit in dict.fromkeys(one for one in used if one is not None):
-        tops = tuple((source, known.flops[unit]) for source, known in peaks.items() if unit in known.flops)
-        if tops:
-            alike.setdefault(tops, []).append(unit)
-    levels = [(_units_name(group), dict(tops)) for tops, group in alike.items()]
-    return sorted(levels, key=lambda level: -max(level[1].values()))
-
-
-def _units_name(group: Sequence[str]) -> str:
-    """Join the names of units, as in "fp16/bf16_tensor"."""
-    tensor = "_tensor" if all(unit.endswith("_tensor") for unit in group) else ""
-    return "/".join(unit.removesuffix(tensor) for unit in group) + tensor
-
-
-def level_label(name: str, rates: Mapping[str, float], what: str) -> str:
-    """Return the label of a level, such as "fp32: 65.2 TFLOP/s measured, 66.9 datasheet"."""
-    texts = {source: units.si_text(rate, f"{what}/s", 3, "PTGM ") for source, rate in rates.items()}
-    prefixes = {text.partition(" ")[2] for text in texts.values()}
-    labels = [f"{text} {source}" for source, text in texts.items()]
-    if len(prefixes) == 1:  # give the unit once
-        labels[1:] = [f"{text.partition(' ')[0]} {source}" for source, text in list(texts.items())[1:]]
-    return f"{shorten(name, 40)}: {', '.join(labels)}"
 
 
 def _draw_level(axes: Any, y: float, label: str, source: str) -> tuple[Any, str]:
@@ -298,16 +262,13 @@ def _place_level(axes: Any, room: Room, line: Any, label: str) -> None:
         label, (0, y), xytext=(4, 3), color=line.get_color(), va="bottom", gid="level", **look, **PLAIN
     )
     box, inside = text.get_window_extent(), axes.get_window_extent()
-    slack = max(inside.width - 1.04 * box.width - 8 * axes.figure.dpi / 72, 0)
-    drop = box.height + 6 * axes.figure.dpi / 72
-    tried = [(slack * part, -drop * below) for below in (0, 1) for part in SLIDES]
-    best = room.first([[(box.x0 + dx, box.y0 + dy, box.x1 + dx, box.y1 + dy)] for dx, dy in tried])
-    if best is None:
-        text.remove()
-        return
-    dx, dy = tried[best]
-    text.xyann = 4 + dx * 72 / axes.figure.dpi, 3 + dy * 72 / axes.figure.dpi
-    room.take([(box.x0 + dx, box.y0 + dy, box.x1 + dx, box.y1 + dy)])
+    point = 72 / axes.figure.dpi
+    slack = max(inside.width - 1.04 * box.width - 8 / point, 0)
+
+    def move(place: tuple[float, int]) -> None:
+        text.xyann = 4 + slack * place[0] * point, 3 - (box.height + 6 / point) * place[1] * point
+
+    room.settle(text, [(slide, below) for below in (0, 1) for slide in SLIDES], move)
 
 
 def _shade(axes: Any, sweep: Sweep) -> list[Box]:
@@ -341,43 +302,25 @@ def _shade(axes: Any, sweep: Sweep) -> list[Box]:
 def _draw_caches(axes: Any, sweep: Sweep, room: Room | None) -> None:
     """Draw the sizes of the caches; with room, label them."""
     low, high = axes.get_xlim()
+    look = {"textcoords": "offset points", "fontsize": SMALL, "color": GREY, "in_layout": False, "gid": "cache"}
+    places = [(at, side) for side in ("right", "left") for at in (0.0, 1.0, 0.5, 0.25, 0.75)]
     for name, size in sweep.caches.items():
         if not low < size < high:
             continue
         axes.axvline(size, color=GREY, linewidth=1, linestyle=(0, (1, 2)), zorder=1)
-        if room is not None:
-            _place_cache(axes, room, size, shorten(f"{name} {_bytes_label(size)}", 40))
+        if room is None:
+            continue
+        label, at_base = shorten(f"{name} {_bytes_label(size)}", 40), ("data", "axes fraction")
+        text = axes.annotate(label, (size, 0), (-2, 0), xycoords=at_base, rotation=90, **look, **PLAIN)
 
+        def move(place: tuple[float, str], text: Any = text, size: float = size) -> None:
+            at, side = place
+            text.xy = (size, at)
+            text.xyann = (-2 if side == "right" else 2, 4 - 8 * at)
+            text.set_ha(side)
+            text.set_va("bottom" if at == 0 else "top" if at == 1 else "center")
 
-def _place_cache(axes: Any, room: Room, size: float, label: str) -> None:
-    look = {"textcoords": "offset points", "fontsize": SMALL, "color": GREY, "in_layout": False, "gid": "cache"}
-    tried = [(at, side) for side in ("right", "left") for at in (0.0, 1.0, 0.5, 0.25, 0.75)]
-    text = axes.annotate(label, (size, 0), xycoords=("data", "axes fraction"), xytext=(-2, 0), rotation=90,
-                         **look, **PLAIN)  # fmt: skip
-
-    def move(at: float, side: str) -> None:
-        text.xy = (size, at)
-        text.xyann = (-2 if side == "right" else 2, 4 - 8 * at)
-        text.set_ha(side)
-        text.set_va("bottom" if at == 0 else "top" if at == 1 else "center")
-
-    boxes = []
-    for at, side in tried:
-        move(at, side)
-        boxes.append(boxes_of(text))
-    best = room.first(boxes)
-    if best is None:
-        text.remove()
-        return
-    move(*tried[best])
-    room.take(boxes[best])
-
-
-def _tick_bytes(axes: Any) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator
-
-    axes.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _bytes_label(x)))
+        room.settle(text, places, move)
 
 
 def _bytes_label(nbytes: float) -> str:
@@ -388,16 +331,11 @@ def _legend(axes: Any, sweep: Sweep, room: Room) -> None:
     """Draw the legend: dtypes by line style, bounds by marker. Where it would cover points, the axis is extended."""
     from matplotlib.lines import Line2D
 
-    present = {m.bound for m in sweep}
     handles = [
         Line2D([], [], color=GREY, linestyle=LINES[number % len(LINES)], label=shorten(dtype, 30))
         for number, (dtype, _) in enumerate(_by_dtype(sweep))
     ]
-    handles += [
-        Line2D([], [], color=look.light, marker=look.marker, linestyle="", label=bound_label(bound))
-        for bound, look in BOUNDS.items()
-        if bound in present
-    ]
+    handles += bound_handles({m.bound for m in sweep})
     columns = min(len(handles), 3)
     places = [("upper left", (0, 0.93)), ("lower right", (1, 0)), ("lower left", (0, 0)), ("upper right", (1, 0.93))]
     boxes = []
@@ -424,6 +362,17 @@ def draw_legend(axes: Any, handles: Sequence[Any], **place: Any) -> Any:
     for text in (legend.get_title(), *legend.get_texts()):
         text.set(**PLAIN)
     return legend
+
+
+def bound_handles(present: Collection[str]) -> list[Any]:
+    """Return the handles of a legend of these bounds."""
+    from matplotlib.lines import Line2D
+
+    return [
+        Line2D([], [], color=look.light, marker=look.marker, linestyle="", label=bound_label(bound))
+        for bound, look in BOUNDS.items()
+        if bound in present
+    ]
 
 
 def bound_label(bound: str) -> str:

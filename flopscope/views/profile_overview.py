@@ -12,8 +12,9 @@ from flopscope.hardware.device import STORED
 from flopscope.results.results import program_of
 from flopscope.support.units import MISSING, bound_text, percent_text, prefixed_text, roofline_text, short_time_text
 from flopscope.views.advice import advise
-from flopscope.views.overview import Overview, failure_html, overview_html
-from flopscope.views.thumbnail import Mark, roofline_svg
+from flopscope.views.overview import failure_html, overview_html
+from flopscope.views.roofs import Point, timed_ops
+from flopscope.views.thumbnail import roofline_svg
 
 if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
@@ -29,7 +30,7 @@ OPS_SHOWN, ADVICE_SHOWN = 10, 3
 def html(profile: Results) -> str:
     """Return the overview as HTML. It never raises: what prevents it is its text."""
     try:
-        return overview_html(_overview(profile))
+        return _overview(profile)
     except Exception as problem:
         try:
             return failure_html(repr(profile), problem)
@@ -37,7 +38,7 @@ def html(profile: Results) -> str:
             return failure_html(type(profile).__name__, problem)
 
 
-def _overview(profile: Results) -> Any:
+def _overview(profile: Results) -> str:
     analysis = analysis_of(profile, "overview", STORED)
     table = profile.key_averages(peaks=STORED)
     parts, whole = _accounting(analysis)
@@ -57,7 +58,9 @@ def _overview(profile: Results) -> Any:
         notes.append(f"{len(advice) - ADVICE_SHOWN} more pieces of advice: advice().")
     notes += getattr(advice, "notes", [])
     headers = ("op", "calls", "time", "share", "FLOP/s", "B/s", "% roofline", "bound")
-    return Overview(_head(profile, analysis, whole), parts, shown, picture, headers, rows, notes, analysis.on_device)
+    return overview_html(
+        _head(profile, analysis, whole), parts, shown, picture, headers, rows, notes, analysis.on_device
+    )
 
 
 def _accounting(analysis: Analysis) -> tuple[dict[str, float], dict[str, Any]]:
@@ -91,16 +94,12 @@ def _head(profile: Results, analysis: Analysis, whole: dict[str, Any]) -> list[s
 def _ops(table: EventTable, peaks: Mapping[str, Peaks]) -> tuple[list[list[str]], str]:
     """Return the rows of the ops with the longest times, and the roofline of all."""
     on_device = table.has_device
-    timed = [
-        (row._own_time(on_device), row)
-        for row in table
-        if row.device_type == "cpu" and row.key != "[memory]" and not row.is_user_annotation
-    ]
-    timed = sorted((pair for pair in timed if pair[0] > 0), key=lambda pair: -pair[0])
+    timed = [(us, row) for _, row, us in timed_ops(table, on_device) if not row.is_user_annotation]
+    timed.sort(key=lambda pair: -pair[0])
     total = table.self_device_time_total if on_device else sum(us for us, _ in timed)
     rows = [_cells(row, us, total) for us, row in timed[:OPS_SHOWN]]
-    marks = [Mark(row.key, us, row.arithmetic_intensity, row.tflops_per_s, row.bound) for us, row in timed]
-    drawn: list[Mark] = [mark for mark in marks if mark.is_drawn]
+    points = [Point(row.key, us, row.arithmetic_intensity, row.tflops_per_s, row.bound) for us, row in timed]
+    drawn = [point for point in points if point.is_drawn]
     if not drawn:
         return rows, ""
     bandwidth, levels = math.nan, dict[str, float]()

@@ -34,16 +34,13 @@ def sweep_text(sweep: Sweep) -> str:
 def sweep_html(sweep: Sweep) -> str:
     """Return the sweep as a fragment of HTML with all text escaped."""
     head = "".join(f"<th>{markup(header)}</th>" for header in HEADERS)
-    body = "\n".join(_html_row(point) for point in sweep.points)
+    rows = ("".join(f"<td>{markup(cell)}</td>" for cell in _cells(point)) for point in sweep.points)
+    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
     caption = "<br>".join(markup(line) for line in (_title(sweep), *_footnotes(sweep)))
     return (
         f'<style>{STYLE}</style>\n<table class="flopscope">\n<caption>{caption}</caption>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
     )
-
-
-def _html_row(point: SweepPoint) -> str:
-    return f"<tr>{''.join(f'<td>{markup(cell)}</td>' for cell in _cells(point))}</tr>"
 
 
 def _cells(point: SweepPoint) -> list[str]:

@@ -10,8 +10,9 @@ from flopscope.support import units
 from flopscope.support.safe import markup
 from flopscope.views.labels import shorten
 from flopscope.views.plots import BOUNDS, bound_label
+from flopscope.views.roofs import Point
 
-__all__ = ["OUTLINES", "Mark", "roofline_svg", "strip_svg"]
+__all__ = ["OUTLINES", "roofline_svg", "strip_svg"]
 
 MOST_MARKS = 60
 LONGEST = 60  # characters of a name in a tooltip
@@ -37,24 +38,8 @@ OUTLINES: Mapping[str, Sequence[tuple[float, float]]] = {
 """The corners of markers of radius 1, all of about the area of the circle, which has none."""
 
 
-@dataclass(frozen=True)
-class Mark:
-    """One op: its time in µs, its intensity in FLOP/B, its rate in TFLOP/s and its bound."""
-
-    name: str
-    us: float
-    intensity: float
-    tera: float
-    bound: str
-
-    @property
-    def is_drawn(self) -> bool:
-        """Whether it has a place on log axes."""
-        return 0 < self.intensity < math.inf and 0 < self.tera < math.inf
-
-
 def roofline_svg(
-    marks: Sequence[Mark],
+    marks: Sequence[Point],
     bandwidth: float = math.nan,
     levels: Mapping[str, float] | None = None,
     *,
@@ -79,7 +64,7 @@ def roofline_svg(
     parts += [_mark(frame, mark, longest) for mark in drawn]
     if not drawn:
         x, y = (frame.left + frame.right) / 2, (frame.top + frame.bottom) / 2
-        parts.append(f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="middle" {FONT}>no op of known work</text>')
+        parts.append(_text(x, y, "middle", "no op of known work"))
     return "".join([*parts, "</svg>"])
 
 
@@ -113,22 +98,20 @@ class _Frame:
         for power in _decades(self.x0, self.x1):
             x = self.x(10.0**power)
             parts.append(f'<line x1="{x:.1f}" y1="{self.top:.1f}" x2="{x:.1f}" y2="{self.bottom:.1f}" {line}/>')
-            parts.append(
-                f'<text x="{x:.1f}" y="{self.bottom + 12:.1f}" text-anchor="middle" {FONT}>{_tick(power)}</text>'
-            )
+            parts.append(_text(x, self.bottom + 12, "middle", _tick(power)))
         for power in _decades(self.y0, self.y1):
             y = self.y(10.0**power)
             parts.append(f'<line x1="{self.left:.1f}" y1="{y:.1f}" x2="{self.right:.1f}" y2="{y:.1f}" {line}/>')
-            parts.append(
-                f'<text x="{self.left - 4:.1f}" y="{y + 3:.1f}" text-anchor="end" {FONT}>{_tick(power)}</text>'
-            )
-        middle = (self.left + self.right) / 2
-        parts.append(f'<text x="{middle:.1f}" y="{self.bottom + 25:.1f}" text-anchor="middle" {FONT}>FLOP/B</text>')
-        parts.append(f'<text x="2" y="{self.top - 5:.1f}" {FONT}>TFLOP/s</text>')
-        return parts
+            parts.append(_text(self.left - 4, y + 3, "end", _tick(power)))
+        parts.append(_text((self.left + self.right) / 2, self.bottom + 25, "middle", "FLOP/B"))
+        return [*parts, _text(2, self.top - 5, "start", "TFLOP/s")]
 
 
-def _frame(marks: Sequence[Mark], slope: float, peaks: Mapping[str, float], width: int, height: int) -> _Frame:
+def _text(x: float, y: float, anchor: str, text: str, look: str = FONT) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {look}>{text}</text>'
+
+
+def _frame(marks: Sequence[Point], slope: float, peaks: Mapping[str, float], width: int, height: int) -> _Frame:
     """Choose limits that show the marks, the levels and where they meet the slope."""
     ridges = [] if math.isnan(slope) else [level / slope for level in peaks.values()]
     xs = [mark.intensity for mark in marks] + ridges or [1.0]
@@ -177,10 +160,7 @@ def _roofs(
         places = [(frame.right - 3, y - 3, "end"), (ridge + 5, y - 3, "start"), (ridge - 3, y - 3, "end")]
         free = [place for place in places if not any(_meets(place, wide, disc) for disc in discs)]
         at, base, anchor = (free or places)[0]
-        parts.append(
-            f'<text x="{at:.1f}" y="{base:.1f}" text-anchor="{anchor}" font-size="9" fill="currentColor" '
-            f'fill-opacity="0.8">{label}</text>'
-        )
+        parts.append(_text(at, base, anchor, label, 'font-size="9" fill="currentColor" fill-opacity="0.8"'))
     return parts
 
 
@@ -192,12 +172,12 @@ def _meets(place: tuple[float, float, str], wide: float, disc: tuple[float, floa
     return math.hypot(x - min(max(x, left), left + wide), y - min(max(y, base - 8), base + 2)) < radius
 
 
-def _radius(mark: Mark, longest: float) -> float:
+def _radius(mark: Point, longest: float) -> float:
     share = mark.us / longest if longest > 0 else 0.0
     return max(LARGEST * math.sqrt(max(share, 0.0)), SMALLEST) if share == share else SMALLEST
 
 
-def _mark(frame: _Frame, mark: Mark, longest: float) -> str:
+def _mark(frame: _Frame, mark: Point, longest: float) -> str:
     """Return a mark: its shape and colour show the bound."""
     r = _radius(mark, longest)
     x, y = frame.x(mark.intensity), frame.y(mark.tera)
@@ -240,15 +220,12 @@ def strip_svg(samples: Sequence[float], median: float, *, width: int = 460, heig
     middle = x(min(max(median, low), high)) if math.isfinite(median) else (left + right) / 2
     beyond = f" (5 % up to {units.long_time_text(largest)})" if largest > high else ""
     texts = [(left, "start", low, ""), (right, "end", high, beyond)] if high > low else []
+    if 0.25 * width < middle < (0.4 if beyond else 0.75) * width:
+        texts.append((middle, "middle", median, ""))
     labels = "".join(
-        f'<text x="{at:.1f}" y="{height - 6}" text-anchor="{anchor}" {FONT}>{units.long_time_text(value)}{more}</text>'
+        _text(at, height - 6, anchor, f"{'median ' * (anchor == 'middle')}{units.long_time_text(value)}{more}")
         for at, anchor, value, more in texts
     )
-    if 0.25 * width < middle < (0.4 if beyond else 0.75) * width:
-        labels += (
-            f'<text x="{middle:.1f}" y="{height - 6}" text-anchor="middle" {FONT}>'
-            f"median {units.long_time_text(median)}</text>"
-        )
     return (
         f'<svg class="flopscope-strip" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         'xmlns="http://www.w3.org/2000/svg" role="img" font-family="sans-serif"><title>Samples</title>'

@@ -305,12 +305,12 @@ def unknown_measurement(path: Path) -> None:
         **{"gbytes_per_s": nan, "arithmetic_intensity": nan, "pct_peak_flops": nan, "pct_peak_bandwidth": nan},
         **{"pct_roofline": nan, "bound": "unknown", "samples": (5.0,)},
     )
-    write(path, measurement_page(measurement, {}))
+    write(path, measurement_page(measurement, peaks={}))
 
 
 def _measurement(path: Path) -> None:
     peaks = {"datasheet": Peaks("datasheet", {"bf16_tensor": 989e12}, 4.8e12)}
-    write(path, measurement_page(_measured(190.0, 0.01), peaks))
+    write(path, measurement_page(_measured(190.0, 0.01), peaks=peaks))
 
 
 def _times(path: Path) -> None:

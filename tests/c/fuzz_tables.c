@@ -4,8 +4,10 @@
  *
  * test_fuzz_tables.c runs it over its corpora without libFuzzer. */
 #include <math.h>
+#include <string.h>
 
 #include "accounting/accounting.h"
+#include "accounting/late.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "summaries/collectives.h"
@@ -139,6 +141,31 @@ static fs_status account_for(const fs_store *store, bool brief)
     fs_free(parts);
     fs_accounting_clear(&found);
     fs_table_destroy(table);
+    return status;
+}
+
+/* What the host did while devices idled: of all names, so that every event counts. */
+static fs_status look_at_late_times(const fs_store *store)
+{
+    uint32_t names = fs_store_name_count(store);
+    fs_named_calls calls = {0};
+    fs_late_sums within = {0}, spent = {0};
+    uint8_t *all = fs_malloc(2 * (names + (size_t)1));
+    if (all == NULL) return FS_OUT_OF_MEMORY;
+    memset(all, 1, names + (size_t)1);
+    memset(all + names + 1, 0, names + (size_t)1);
+    fs_late_request request = {.ops = all, .other = all + names + 1};
+    fs_status status = fs_named_calls_find(&calls, store, all, true, &fuzz_error);
+    if (status == FS_OK) status = fs_late_within(&within, store, 0, all, &fuzz_error);
+    if (status == FS_OK) status = fs_late_spent(&spent, store, &request, &fuzz_error);
+    for (uint32_t i = 0; status == FS_OK && i < calls.count; i++)
+        FUZZ_CHECK(calls.items[i].idle >= 0 && calls.items[i].duration >= 0, "call %u", i);
+    for (uint32_t i = 0; status == FS_OK && i < spent.count; i++)
+        FUZZ_CHECK(spent.items[i].time > 0 && spent.items[i].count > 0, "sum %u", i);
+    fs_free(calls.items);
+    fs_free(within.items);
+    fs_free(spent.items);
+    fs_free(all);
     return status;
 }
 
@@ -374,7 +401,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_set_up();
     if (fuzz_load(&text, FUZZ_WHOLE, &store, &report, &fuzz_error) != FS_OK) return 0;
     if (build_tables(store, &calls) == FS_OK && account_for(store, false) == FS_OK &&
-        account_for(store, true) == FS_OK && draw_timeline(store) == FS_OK && summarize(store) == FS_OK) {
+        account_for(store, true) == FS_OK && draw_timeline(store) == FS_OK && look_at_late_times(store) == FS_OK &&
+        summarize(store) == FS_OK) {
         FS_IGNORE(write_and_reload(store, report.base));
     }
     fs_store_destroy(store);

@@ -55,6 +55,30 @@ static void test_work_is_cut_at_the_steps(void)
 
 /* The work of an op of 4 x 1024 float32 sums is 4096 FLOPs and 49152 bytes: 4096 ns at 1e9 FLOP/s. Kernels without an
  * owner have the same share of ideal time. */
+/* Cells are of one op if device, row or kernel, and part are the same; parts follow from classes, bounds and causes. */
+static void check_parts(const account *of)
+{
+    static const char *const by_class[] = {"", "communication", "copy"};
+    for (uint32_t i = 0; i < of->found.gap_count; i++) {
+        const fs_gap *gap = &of->found.gaps[i];
+        CHECK(strcmp(fs_parts[gap->part].name, fs_idle_cause_parts[gap->cause]) == 0);
+    }
+    for (uint32_t i = 0; i < of->found.cell_count; i++) {
+        const fs_cell *cell = &of->found.cells[i];
+        const char *part = fs_parts[cell->part].name;
+        const char *bound = cell->row >= 0 ? fs_bounds[of->table->rows[cell->row].bound].name : "unknown";
+        if (cell->class > 0) CHECK(strcmp(part, by_class[cell->class]) == 0);
+        else if (cell->ideal < 0 || strcmp(bound, "unknown") == 0) CHECK(strcmp(part, "unmodelled") == 0);
+        else if (strcmp(bound, "inefficient") != 0) CHECK(strcmp(part, strcmp(bound, "cache") ? bound : "memory") == 0);
+        for (uint32_t j = 0; j < of->found.cell_count; j++) {
+            const fs_cell *other = &of->found.cells[j];
+            bool same = cell->device == other->device && cell->row == other->row && cell->part == other->part &&
+                        (cell->row >= 0 || cell->kernel == other->kernel);
+            CHECK((cell->op == other->op) == same && cell->op <= i);
+        }
+    }
+}
+
 static void test_ideal_time_is_spent_once_and_within_the_exclusive_time(void)
 {
     fs_peaks cuda = peaks(1e9, 1e15, 1);
@@ -65,6 +89,7 @@ static void test_ideal_time_is_spent_once_and_within_the_exclusive_time(void)
     work(FS_EVENT_KERNEL, "unknown", 0, 8, FS_NONE, FS_NONE, 5000, 20000);
     account of = take_account((fs_table_options){.cuda_peaks[0] = &cuda});
     check_sums(&of);
+    check_parts(&of);
     CHECK(SUM_CELLS(of, ideal, "add", 0) == 4096 + 409, "%lld", (long long)SUM_CELLS(of, ideal, "add", 0));
     CHECK(SUM_CELLS(of, exclusive, "add", 0) == 11000 && SUM_CELLS(of, count, "add", 0) == 2);
     CHECK(SUM_CELLS(of, ideal, "unknown", 0) == -1 && SUM_CELLS(of, exclusive, "unknown", 0) == 8000);
@@ -124,6 +149,7 @@ static void test_random_works_against_moments(void)
         }
         account of = take_account((fs_table_options){0});
         check_sums(&of);
+        check_parts(&of);
         for (int i = 0; i < WORKS; i++) {
             CHECK(SUM_CELLS(of, exclusive, works[i].name, -1) == owned[i], "round %d: %s has %lld, not %lld ns", round,
                   works[i].name, (long long)SUM_CELLS(of, exclusive, works[i].name, -1), (long long)owned[i]);

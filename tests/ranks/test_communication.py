@@ -142,7 +142,7 @@ def test_a_running_profile_is_an_error() -> None:
     core = _core.Profiler()
     core.start()
     try:
-        for ask in (communication.collectives, communication.stream_summary):
+        for ask in (frames.collectives, frames.stream_summary):
             with pytest.raises(RuntimeError, match="still running"):
                 ask(core.store)
     finally:

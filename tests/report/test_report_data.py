@@ -14,7 +14,7 @@ from helpers.report_pages import PageRead
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flopscope.report.encode import Columns, json_text
+from flopscope.report.encode import Columns, json_text, sentence
 
 
 def read_back(columns: Columns, references: list[dict[str, Any]], tmp_path: Path) -> list[np.ndarray[Any, Any]]:
@@ -69,3 +69,24 @@ def test_json_is_inert(content: Any) -> None:
         assert json.loads(text) == content
     if isinstance(content, float):
         assert json.loads(text) == (content if math.isfinite(content) else None)
+
+
+def test_numbers_are_floats_and_none_is_unknown(tmp_path: Path) -> None:
+    columns = Columns()
+    given = [columns.numbers(iter([1, None, 2.5])), columns.numbers(np.array([3, 4])), columns.numbers([])]
+    mixed, whole, empty = read_back(columns, given, tmp_path)
+    assert np.array_equal(mixed, [1.0, np.nan, 2.5], equal_nan=True)
+    assert whole.dtype == "f8" and whole.tolist() == [3.0, 4.0] and not len(empty)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("A step takes 4.46ms, 12us of it idle.", "A step takes 4.46\u202fms, 12\u202fµs of it idle."),
+        ("1,200ns (0.5s)", "1,200\u202fns (0.5\u202fs)"),
+        ("Of 73 % the rest is 5 % of 2", "Of 73% the rest is 5% of 2"),
+        ("sm90s v1.2ms x12us 12use 3 ms", "sm90s v1.2ms x12us 12use 3 ms"),  # names, and what is spaced already
+    ],
+)
+def test_sentences_have_times_and_shares_as_the_page_writes_them(text: str, shown: str) -> None:
+    assert sentence(text) == shown

@@ -37,10 +37,10 @@ def test_the_headline_says_of_what_a_saving_is_a_share(tmp_path: Path) -> None:
         whole, steps = overview["accounting"]["whole"], overview["accounting"]["per"]
         base = 100 * first["saving_us"] / first["saving_pct"]  # µs of a step
         assert overview["recording"]["is_delayed"] == (base < 0.99 * whole["total"] / steps)
-        found = re.search(r"saves about [0-9.]+(?:ms|us)(?: of ([0-9.]+)(ms|us) without recording)?\.", read.text)
+        found = re.search(r"saves about [0-9.]+\s(?:ms|µs)(?: of ([0-9.]+)\s(ms|µs) without recording)?\.", read.text)
         assert found is not None and (found[1] is not None) == overview["recording"]["is_delayed"]
         if found[1]:
-            assert math.isclose(float(found[1]) * {"ms": 1e3, "us": 1}[found[2]], base, rel_tol=5e-3)
+            assert math.isclose(float(found[1]) * {"ms": 1e3, "µs": 1}[found[2]], base, rel_tol=5e-3)
 
 
 def test_several_devices_and_unmodelled_work_are_told_in_the_headline(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_several_devices_and_unmodelled_work_are_told_in_the_headline(tmp_path: 
     program.run("my::own_op", 15, 930, 500, [1024, 1024])
     trace = program.load()
     read = written(trace, tmp_path)
-    assert "the modelled work takes" in read.text and re.search(r"takes [0-9.]+m?s, summed over 2 devices", read.text)
+    assert "the modelled work takes" in read.text and re.search(r"takes [0-9.]+\sms, summed over 2 devices", read.text)
     assert ", summed over 2 devices" in " ".join(str(trace.summary()).split())
 
 
@@ -118,15 +118,16 @@ def test_a_page_has_one_time_of_a_step_and_says_which(tmp_path: Path) -> None:
         program.step(step, begin, time)
         program.run("aten::mul", begin + 5, begin + 20, time - 100, [1024, 1024], [1024, 1024])
     read = written(program.load(), tmp_path)
-    assert "A step takes 800us (mean of 3 steps)." in read.text
-    assert read.data["sections"]["overview"]["accounting"]["of"] == "mean of 3 steps"
+    assert "A step takes 800\u202fµs (mean of 3 steps)." in read.text
+    found = read.data["sections"]["overview"]["accounting"]
+    assert (found["of"], found["of_short"]) == ("mean of 3 steps", "mean of 3")
     fs.compare(program.load(), program.load()).write_report(tmp_path / "compare.html")
     compare = PageRead(tmp_path / "compare.html")
     section = compare.data["sections"]["compare"]
     assert section["time"] == [800.0, 800.0] and "the time of a step is the median" in compare.text
     for overview in section["overviews"]:
         found = overview["accounting"]
-        assert found["of"] == "median of 3 steps"
+        assert (found["of"], found["of_short"]) == ("median of 3 steps", "median of 3")
         assert math.isclose(found["whole"]["total"] / found["per"], 800.0)
         assert math.isclose(sum(found["whole"][part["name"]] for part in found["parts"]), 800.0)
 
@@ -151,6 +152,7 @@ def test_what_was_not_recorded_is_named_with_its_option(tmp_path: Path) -> None:
         "Peaks": True, "Counters": False,
     }  # fmt: skip
     assert missing["Input shapes"]["option"] == "record_shapes=True"
+    assert [name for name, one in missing.items() if not one["is_code"]] == ["Device work", "Peaks"]
     assert missing["Memory"]["option"] == "profile_memory=True" and missing["Stacks"]["option"] == "with_stack=True"
 
 

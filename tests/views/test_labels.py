@@ -18,7 +18,7 @@ import flopscope as fs
 from flopscope.hardware import device
 from flopscope.pictures.roofline import roofline
 from flopscope.support.safe import printable
-from flopscope.views.labels import boxes_of
+from flopscope.views.labels import Room, boxes_of
 from flopscope.views.waterfall import plot_waterfall
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -254,3 +254,22 @@ def test_a_program_of_one_op_is_drawn() -> None:
     program = hand_traces.Program()
     program.run("aten::mm", 0, 20, 40, [512, 512], [512, 512])
     check_figure(roofline(program.load().key_averages()).figure)
+
+
+def test_a_text_settles_where_it_covers_nothing_or_goes() -> None:
+    figure, axes = pyplot.subplots()
+    text = axes.text(0.5, 0.5, "here", transform=axes.transAxes)
+    room, inside = Room(axes), axes.get_window_extent()
+    room.take([(inside.x0, inside.y0, inside.x1, (inside.y0 + inside.y1) / 2)])  # the lower half
+    places = [(0.5, 0.2), (0.5, 0.8), (0.1, 0.9)]
+
+    def move(place: tuple[float, float]) -> None:
+        text.set_position(place)
+
+    room.settle(text, places, move)
+    box = text.get_window_extent()
+    assert text.get_position() == (0.5, 0.8) and room.taken[-1] == (box.x0, box.y0, box.x1, box.y1)
+    assert room.covered((inside.x0, inside.y0, inside.x1, inside.y1)) == 2 and room.covered(room.taken[-1]) == 1
+    room.settle(text, places[:2], move)  # both are taken now
+    assert text not in axes.texts
+    pyplot.close(figure)

@@ -18,8 +18,10 @@ from helpers.fake_sweep import measurement
 import flopscope as fs
 from flopscope import _core
 from flopscope.support.units import percent_text, roofline_text, short_time_text
-from flopscope.views.overview import Overview, overview_html
-from flopscope.views.thumbnail import Mark, roofline_svg, strip_svg
+from flopscope.views import profile_overview
+from flopscope.views.overview import overview_html
+from flopscope.views.roofs import Point
+from flopscope.views.thumbnail import roofline_svg, strip_svg
 
 TRACES = sorted((DATA / "traces").glob("*.json.gz"))
 VOID = {"br", "meta"}
@@ -151,14 +153,14 @@ def test_no_peaks_are_measured_for_an_overview(monkeypatch: pytest.MonkeyPatch) 
     assert "peaks are measured" not in prof._repr_html_()
 
 
-@pytest.mark.parametrize("fails", ["_recorded", "key_averages"])
+@pytest.mark.parametrize("fails", ["analysis_of", "key_averages"])
 def test_an_error_becomes_text(fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = fs.load_trace(TRACES[0])
 
     def fail(*arguments: Any, **options: Any) -> None:
         raise KeyError("<b>broken</b>")
 
-    monkeypatch.setattr(trace, fails, fail)
+    monkeypatch.setattr(profile_overview if fails == "analysis_of" else trace, fails, fail)
     assert "<b>broken</b>" in Page(trace._repr_html_()).text
 
 
@@ -171,8 +173,7 @@ def test_hostile_names_are_escaped(name: str) -> None:
     trace.source = f"/somewhere/{name}"
     page = Page(trace._repr_html_())
     assert "script" not in page.tags and len(page.text) < 20_000 and "\x1b" not in page.text
-    whole = Overview([name], {"ideal": 1.0}, [(name, name, name)], "", (name, name), [(name, name)], [name])
-    page = Page(overview_html(whole))
+    page = Page(overview_html([name], {"ideal": 1.0}, [(name, name, name)], "", (name, name), [(name, name)], [name]))
     assert "script" not in page.tags and len(page.text) < 5_000 and "\u202e" not in page.text
     assert "script" not in Page(replace(MEASURED, name=name, notes=(name,), device_name=name)._repr_html_()).tags
 
@@ -182,9 +183,9 @@ def test_hostile_names_are_escaped(name: str) -> None:
 
 def test_marks_lie_where_their_logarithms_are() -> None:
     marks = [
-        Mark("a", 100.0, 1.0, 0.1, "memory"),
-        Mark("b", 25.0, 10.0, 1.0, "memory"),
-        Mark("c", 1.0, 100.0, 10.0, "memory"),
+        Point("a", 100.0, 1.0, 0.1, "memory"),
+        Point("b", 25.0, 10.0, 1.0, "memory"),
+        Point("c", 1.0, 100.0, 10.0, "memory"),
     ]
     svg = svg_of(roofline_svg(marks, 1e12, {"fp32": 50e12}))
     circles = [one for one in svg if local(one) == "circle"]
@@ -206,8 +207,8 @@ def test_marks_lie_where_their_logarithms_are() -> None:
 def test_the_name_of_a_roof_covers_no_mark() -> None:
     def box(*intensities: float) -> tuple[float, float]:
         """Return from where to where the name reaches; it must lie above its roof and cover no mark."""
-        marks = [Mark("a", 100.0, one, 49.0, "memory") for one in intensities]
-        svg = svg_of(roofline_svg([Mark("far", 1.0, 0.1, 0.01, "memory"), *marks], 1e12, {"bf16_tensor": 50e12}))
+        marks = [Point("a", 100.0, one, 49.0, "memory") for one in intensities]
+        svg = svg_of(roofline_svg([Point("far", 1.0, 0.1, 0.01, "memory"), *marks], 1e12, {"bf16_tensor": 50e12}))
         (name,) = [one for one in svg if local(one) == "text" and one.text == "bf16_tensor"]
         x, wide = float(name.attrib["x"]), 9 * 0.6 * len("bf16_tensor")
         left = x - wide if name.attrib["text-anchor"] == "end" else x
@@ -221,14 +222,14 @@ def test_the_name_of_a_roof_covers_no_mark() -> None:
 
 
 def test_pictures_remain_small_and_valid() -> None:
-    many = [Mark("n" * 500 + "<&>", 10.0 + i, 10.0 ** (i % 5), 10.0 ** (i % 4), "latency") for i in range(5000)]
+    many = [Point("n" * 500 + "<&>", 10.0 + i, 10.0 ** (i % 5), 10.0 ** (i % 4), "latency") for i in range(5000)]
     assert len([one for one in svg_of(roofline_svg(many, 1e12, {"fp32": 1e13})) if local(one) == "path"]) == 62
-    unknown = [Mark("x", math.nan, math.nan, 1.0, "memory"), Mark("y", 1.0, 1.0, math.inf, "what")]
+    unknown = [Point("x", math.nan, math.nan, 1.0, "memory"), Point("y", 1.0, 1.0, math.inf, "what")]
     for marks in ([], unknown):
         svg = svg_of(roofline_svg(marks, math.nan, {"fp32": math.nan}))
         assert any(one.text == "no op of known work" for one in svg)
-    svg_of(roofline_svg([Mark("x", math.nan, 1.0, 1.0, "what")], math.inf, {"fp32": 0.0}))
-    svg_of(roofline_svg([Mark("x", 1.0, 1e-300, 1e300, "cache")], 1e12, {"fp32": 1e13}))
+    svg_of(roofline_svg([Point("x", math.nan, 1.0, 1.0, "what")], math.inf, {"fp32": 0.0}))
+    svg_of(roofline_svg([Point("x", 1.0, 1e-300, 1e300, "cache")], 1e12, {"fp32": 1e13}))
 
 
 # Measurements ---------------------------------------------------------------------------------------------------------

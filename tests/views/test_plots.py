@@ -21,7 +21,8 @@ from flopscope.hardware.peaks import Peaks
 from flopscope.pictures.roofline import roofline
 from flopscope.support.safe import printable
 from flopscope.timing.sweep import Sweep, SweepPoint
-from flopscope.views.plots import BOUNDS, level_label, levels_of
+from flopscope.views.plots import BOUNDS
+from flopscope.views.roofs import level_label, levels_of
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

@@ -211,7 +211,7 @@
             [
                 `${text(name, i)}: ${format.time(numbers.time_a[i])} → ${format.time(numbers.time_b[i])} ` +
                     `(${signed(numbers.difference[i])})`,
-                `${text(cause, i)}${text(why, i) ? `: ${format.sentence(text(why, i))}` : ""}`,
+                `${text(cause, i)}${text(why, i) ? `: ${text(why, i)}` : ""}`,
             ].join("; ");
         flopscope.list(element, {
             select: (i) => {
@@ -246,7 +246,7 @@
                 number("Calls a", "calls_a", calls, { width: 76 }),
                 number("Calls b", "calls_b", calls, { width: 76 }),
                 { title: "Cause", width: 86, left: true, text: (i) => text(cause, i) },
-                { title: "Why", width: 320, left: true, text: (i) => format.sentence(text(why, i)) },
+                { title: "Why", width: 320, left: true, text: (i) => text(why, i) },
                 number("Roof a", "pct_roofline_a", format.percent, { doc: "Of the roofline." }),
                 number("Roof b", "pct_roofline_b", format.percent, { doc: "Of the roofline." }),
                 ...of("FLOPs", "flops", format.flops),
@@ -294,7 +294,7 @@
         async mount(element, data, page) {
             element.append(tiles(data));
             for (const text of data.verdict.slice(1)) {
-                element.append(el("p", { class: "sentence", text: flopscope.format.sentence(text) }));
+                element.append(el("p", { class: "sentence", text }));
             }
             if (data.parts.length) {
                 const what = data.per === "step" ? "the step with the median time of each run" : "the whole runs";

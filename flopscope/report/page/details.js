@@ -68,8 +68,7 @@ flopscope.details = {
                         "p",
                         {},
                         el("a", { href: "#overview", text: `${number}. ${one.action}` }),
-                        ` saves about ${format.time(one.saving_us)} (${format.percent(one.saving_pct)}): ` +
-                            `${format.sentence(one.reason)}`,
+                        ` saves about ${format.time(one.saving_us)} (${format.percent(one.saving_pct)}): ${one.reason}`,
                     ),
                 ),
             );

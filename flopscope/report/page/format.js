@@ -106,15 +106,6 @@ flopscope.format = (() => {
             value === 1 ? singular : several || `${singular}s`
         }`;
 
-    /* A sentence of flopscope's texts ("4.46ms", "12us", "73 %") with its times and shares as the page writes them. */
-    const sentence = (text) =>
-        text
-            .replace(
-                /(^|[^\w.:])(\d[\d,]*(?:\.\d+)?)(ns|us|ms|s)(?!\w)/g,
-                (_, before, value, of) => `${before}${value}${SPACE}${of === "us" ? "µs" : of}`,
-            )
-            .replace(/(\d) %/g, "$1%");
-
     return {
         MISSING,
         SPACE,
@@ -133,6 +124,5 @@ flopscope.format = (() => {
         intensity,
         unit,
         plural,
-        sentence,
     };
 })();

@@ -113,11 +113,12 @@
     function inOrder(parent, values, options) {
         const { domain, beyond } = rangeOf(values);
         const step = Math.max(1, Math.ceil(values.length / MOST_DOTS));
-        const left = step > 1 ? `; every ${step}th is drawn` : "";
         parent.append(
             flopscope.draw.heading(
                 options.title,
-                `${beyond ? `not drawn: ${beyond} far away` : ""}${left}`.replace(/^; /, ""),
+                [beyond && `not drawn: ${beyond} far away`, step > 1 && `every ${step}th is drawn`]
+                    .filter(Boolean)
+                    .join("; "),
             ),
         );
         flopscope.chart(parent, {
@@ -225,10 +226,7 @@
         el(
             "dl",
             { class: "facts" },
-            entries.flatMap(([name, text]) => [
-                el("dt", { text: name }),
-                el("dd", { text: flopscope.format.sentence(text) }),
-            ]),
+            entries.flatMap(([name, text]) => [el("dt", { text: name }), el("dd", { text })]),
         );
 
     const notesOf = (notes) =>
@@ -238,7 +236,7 @@
                   el(
                       "ul",
                       { class: "notes" },
-                      notes.map((text) => el("li", { text: flopscope.format.sentence(text) })),
+                      notes.map((text) => el("li", { text })),
                   ),
               ]
             : [];

@@ -201,7 +201,7 @@ flopscope.overview = {
                 }),
             ),
             draw.track(draw.bar(row.saving_pct / Math.max(most, 1e-9), "gain")),
-            el("p", { text: format.sentence(row.reason) }),
+            el("p", { text: row.reason }),
             row.where && el("p", { class: "where cut mono", title: row.where, text: `at ${row.where}` }),
             evidence,
         );
@@ -262,7 +262,7 @@ flopscope.overview = {
                 .join(", ");
             tiles.push(
                 draw.tile(
-                    `${data.steps ? "Step" : "Time"}${of ? `, ${of.replace(/ steps$/, "")}` : ""}${several}`,
+                    `${data.steps ? "Step" : "Time"}${of ? `, ${data.accounting.of_short}` : ""}${several}`,
                     format.time(whole.total / per),
                     means ? `${means}.` : "From the first event to the last.",
                 ),
@@ -359,7 +359,7 @@ flopscope.section("overview", {
     title: "Overview",
     early: true,
     async mount(body, data, page, name) {
-        const { element: el, format, draw, overview } = flopscope;
+        const { element: el, draw, overview } = flopscope;
         const append = (...children) => body.append(...children.filter(Boolean));
         append(overview.tiles(data));
         const first = el("div", {}),
@@ -375,7 +375,7 @@ flopscope.section("overview", {
         else {
             first.append(
                 el("p", { class: "empty", text: "Nothing was found that saves at least 1% of the time." }),
-                ...data.unjudged.map((text) => el("p", { class: "notice", text: format.sentence(text) })),
+                ...data.unjudged.map((text) => el("p", { class: "notice", text })),
             );
         }
         if (data.largest.rows.length) {
@@ -429,7 +429,7 @@ flopscope.section("overview", {
                                     "span",
                                     {},
                                     `${one.brings}: `,
-                                    el(/[=(]|--/.test(one.option) ? "code" : "span", { text: one.option }),
+                                    el(one.is_code ? "code" : "span", { text: one.option }),
                                 ),
                     ),
                 ),
@@ -442,7 +442,7 @@ flopscope.section("overview", {
                 el(
                     "ul",
                     { class: "notes" },
-                    data.notes.map((text) => el("li", { text: format.sentence(text) })),
+                    data.notes.map((text) => el("li", { text })),
                 ),
             );
         }

@@ -205,7 +205,7 @@
                           el(
                               "li",
                               {},
-                              format.sentence(one.what),
+                              one.what,
                               " ",
                               el("span", { class: "note", text: one.action }),
                               " ",
@@ -260,12 +260,7 @@
             };
             if (data.findings.length) {
                 element.append(
-                    el(
-                        "p",
-                        { class: "todo" },
-                        el("strong", { text: "What to do: " }),
-                        format.sentence(data.findings[0].action),
-                    ),
+                    el("p", { class: "todo" }, el("strong", { text: "What to do: " }), data.findings[0].action),
                 );
             }
             const [title, parts] = [el("div", {}), el("div", {})];
@@ -296,7 +291,7 @@
                     el(
                         "ul",
                         { class: "notes" },
-                        notes.map((text) => el("li", { text: format.sentence(text) })),
+                        notes.map((text) => el("li", { text })),
                     ),
                 );
             }

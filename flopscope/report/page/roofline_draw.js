@@ -77,12 +77,12 @@ Object.assign(flopscope.Roofline.prototype, {
             { left, right, top, bottom } = this.box,
             group = svg("g", { class: "roofline-grid" });
         const scale = this.whole.y1 < 12.3 ? [9, "GFLOP/s"] : [12, "TFLOP/s"];
-        const text = (power) =>
+        const text = (power, digit) =>
             power >= -3 && power <= 5
                 ? power < 0
-                    ? (10 ** power).toFixed(-power)
-                    : (10 ** power).toLocaleString("en-US")
-                : `1e${power}`;
+                    ? (digit * 10 ** power).toFixed(-power)
+                    : (digit * 10 ** power).toLocaleString("en-US")
+                : `${digit}e${power}`;
         const ticks = (low, high, draw) => {
             const many = high - low > 1.2;
             for (let power = Math.floor(low); power <= high; power++) {
@@ -92,11 +92,7 @@ Object.assign(flopscope.Roofline.prototype, {
                         draw(
                             at,
                             digit === 1,
-                            digit === 1
-                                ? text
-                                : !many && (digit === 2 || digit === 5)
-                                  ? (p) => text(p).replace("1", String(digit))
-                                  : null,
+                            digit === 1 || (!many && (digit === 2 || digit === 5)) ? (p) => text(p, digit) : null,
                             power,
                         );
                     }

@@ -14,9 +14,6 @@ flopscope.start = async function () {
             );
         return;
     }
-    for (const text of document.querySelectorAll(".headline, .lead")) {
-        text.textContent = flopscope.format.sentence(text.textContent);
-    }
     const page = new flopscope.Page(JSON.parse(document.getElementById("data").textContent));
     flopscope.page = page;
     const root = document.documentElement;

@@ -1,0 +1,34 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { load } from "./load.mjs";
+
+const flopscope = load(["format.js", "overview.js"]);
+flopscope.draw = { tile: (title, value, doc) => ({ title, value, doc }) };
+flopscope.element = (tag, properties, children) => children;
+
+/* The first tile of an overview whose profile took 300 ms in 3 steps, or as `accounting` has it. */
+function time(accounting, steps) {
+    const whole = { total: 3e5, ideal: 0, mfu: null, mbu: null };
+    const data = {
+        steps,
+        accounting: { whole, per: 3, devices: 1, ...accounting },
+        recording: { is_delayed: false },
+        counted: { hfu: null },
+        coverage: { bytes: 1, flops: 1 },
+    };
+    return flopscope.overview.tiles(data)[0];
+}
+
+test("the tile of the time says which steps it is of", () => {
+    const tile = time({ of: "mean of 3 of 5 steps", of_short: "mean of 3 of 5" }, 5);
+    assert.equal(tile.title, "Step, mean of 3 of 5");
+    assert.equal(tile.value, `100${flopscope.format.SPACE}ms`);
+    assert.equal(tile.doc, "Mean of 3 of 5 steps.");
+});
+
+test("without steps it is the time of all devices", () => {
+    const tile = time({ of: "", of_short: "", devices: 2, per: 1 }, 0);
+    assert.equal(tile.title, "Time, 2 devices");
+    assert.equal(tile.doc, "summed over the devices.");
+    assert.equal(time({ of: "", of_short: "", per: 1 }, 0).doc, "From the first event to the last.");
+});
