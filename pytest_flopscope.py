@@ -15,6 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from flopscope.perf import Perf
+    from flopscope.perf.runs import Run
 
 MARKER = (
     "perf(device=None, **limits): limits for the measurements of the perf fixture in this test, named as its methods: "
@@ -65,9 +66,9 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--perf-json {options.perf_json}: the folder does not exist")
     if not options.perf_ratio >= 1:
         raise pytest.UsageError(f"--perf-ratio {options.perf_ratio:g}: the ratio must be at least 1")
-    stored: dict[str, Any] = {}
+    stored: Run | None = None
     if (options.perf_compare or options.perf_save is not None) and not options.perf_skip:
-        from flopscope.perf import history, store
+        from flopscope.perf import history, runs, store
 
         try:
             if options.perf_save is not None:
@@ -75,8 +76,8 @@ def pytest_configure(config: pytest.Config) -> None:
                 _refuse_path(config, options.perf_save)
                 history.require_storage(_storage(config))
             if options.perf_compare:
-                stored = store.load(history.find(options.perf_compare, _storage(config)))
-                store.check_machines(options.perf_compare, stored)
+                stored = runs.read(history.find(options.perf_compare, _storage(config)))
+                store.check_machines(options.perf_compare, stored.machines)
         except (OSError, ValueError) as problem:
             raise pytest.UsageError(str(problem)) from None
     config.pluginmanager.register(_Session(config, stored), "flopscope-perf-session")
@@ -166,7 +167,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 class _Session:
     """The measurements of all tests, collected from pytest's reports."""
 
-    def __init__(self, config: pytest.Config, stored: dict[str, Any]) -> None:
+    def __init__(self, config: pytest.Config, stored: Run | None) -> None:
         self.config = config
         self.stored = stored
         self.records: list[dict[str, Any]] = []

@@ -30,7 +30,8 @@ from flopscope.results.chrome_trace import trace_handler
 from flopscope.results.comparison import Comparison
 from flopscope.results.find import load_traces
 from flopscope.results.profile import profile
-from flopscope.results.table import EventRow, EventTable
+from flopscope.results.row import EventRow
+from flopscope.results.table import EventTable
 from flopscope.results.trace import Trace, load_trace
 from flopscope.sources.entry_points import load_when_needed
 from flopscope.sources.ranges import record_function

@@ -19,7 +19,7 @@ import inspect
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flopscope.hardware.counters import Counters, check_counters
@@ -52,7 +52,6 @@ except ImportError as missing:
 if TYPE_CHECKING:
     from flopscope._core import Store
     from flopscope.hardware.peaks import Peaks
-    from flopscope.results.table import EventTable
 
 __all__ = [
     "ProfilerAction",
@@ -87,6 +86,9 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
     flopscope's, for the latest recorded cycle: the rows of torch's own tables, with FLOPs, bytes and roofline. Python
     calls appear as stacks of rows (``group_by_stack_n``), not as rows.
 
+    By default, the shares are those of the peaks of the GPUs in the trace or, if no GPU was used, of the CPU, provided
+    they are already measured (``flopscope devices --measure``).
+
     Three arguments are flopscope's own: ``counters``, ``counter_interval_us`` and ``sample_stacks`` are those of
     ``flopscope.profile``.
 
@@ -96,6 +98,9 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
     """
 
     _usual_peaks = STORED
+    # torch's class, which comes first, has methods of these names
+    key_averages = Results.key_averages
+    export_stacks = Results.export_stacks
 
     def __init__(self, **arguments: Any) -> None:
         require_names("profile", arguments, (*_OWN, *inspect.signature(super().__init__).parameters))
@@ -170,26 +175,6 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         """Return the latest cycle as a Trace, which is read on the first call. Raise RuntimeError before its end."""
         return self._trace_of(self._finished("trace"))
 
-    def key_averages(
-        self,
-        group_by_input_shape: bool = False,
-        group_by_stack_n: int = 0,
-        group_by_overload_name: bool = False,
-        *,
-        group_by: str | Iterable[str] = "name",
-        peaks: str | None = None,
-        kernels: bool = False,
-    ) -> EventTable:
-        """Return the events grouped by name, as torch.profiler does, with their work and roofline.
-
-        The arguments are those of ``flopscope.Trace.key_averages``. The peaks are those of the GPUs in the trace or, if
-        no GPU was used, of the CPU, provided they are already measured (``flopscope devices --measure``);
-        ``peaks="measured"`` measures those of the CPU. Raise RuntimeError if the profile is running or has recorded
-        nothing.
-        """
-        by = group_by_input_shape, group_by_stack_n, group_by_overload_name
-        return Results.key_averages(self, *by, group_by=group_by, peaks=peaks, kernels=kernels)
-
     def events(self) -> Any:
         """Return torch's list of single events (an EventList of FunctionEvents), which is created on the first call.
 
@@ -211,13 +196,6 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         for event in events:
             if not event.flops:
                 event.flops = known.get((event.key, str(event.input_shapes)), event.flops)
-
-    def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
-        """Write folded stacks for a flame graph, one line per stack, with times in µs.
-
-        ``metric`` is "self_cpu_time_total" or "self_cuda_time_total". Raise ValueError unless profiled with_stack.
-        """
-        Results.export_stacks(self, path, metric)
 
     def export_chrome_trace(
         self, path: str | bytes | os.PathLike[str], use_python_export: bool = False, *, work: bool = False

@@ -13,8 +13,6 @@ from flopscope.answers.analysis import PARTS, Analysis
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["accounting_columns", "accounting_frame", "joined_columns", "part_columns"]
-
 
 def accounting_columns(analysis: Analysis, *, alike: bool = False) -> dict[str, list[Any]]:
     """Return the columns of the accounting, times in µs: a row per device and step, and one for the whole.

@@ -9,8 +9,6 @@ from flopscope.answers.analysis import Analysis, Gap, Op
 from flopscope.answers.findings import Finding
 from flopscope.answers.rules import RULES
 
-__all__ = ["Judged", "Pools", "judged"]
-
 LEAST_SHARE = 0.01
 """Share of the step below which a saving is not reported."""
 

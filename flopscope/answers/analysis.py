@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from flopscope._core import Store
     from flopscope.hardware.peaks import Peaks
 
-__all__ = ["Analysis", "Gap", "Kernel", "Op", "Step", "analysis_of"]
-
 AUTOGRAD = "autograd::engine::evaluate_function: "
 CLASSES, CAUSES = _core.work_classes, _core.idle_causes
 IDLE_PARTS = _core.idle_parts

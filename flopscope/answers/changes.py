@@ -18,8 +18,6 @@ from flopscope.hardware.model import Model, mismatch
 from flopscope.hardware.peaks import MEMORY, checked_rates
 from flopscope.support.suggest import did_you_mean
 
-__all__ = ["Change", "change_of", "checked_rules"]
-
 PRODUCT_UNITS = {
     name: row.product_unit for name, row in _core.dtypes.items() if row.product_unit and row.kind in ("float", "float8")
 }
@@ -139,11 +137,10 @@ def _checked_dtype(dtype: object) -> str | None:
 def _device_rates(device: object) -> dict[str, float]:
     """Return the rates of a device of the datasheet by name."""
     name = str(device)
-    row = _core.datasheet_find(*Model(name))
-    if row is None:
+    sheet = Datasheet.of_model(Model(name))
+    if sheet is None:
         names = [known for one in _core.datasheet() for known in one["names"]]
         if name not in names:
             raise ValueError(f"no datasheet row for {name!r}{did_you_mean(name, names)}")
         raise ValueError(f"what_if(device={name!r}): {mismatch(Model(name), _core.datasheet(name))}")
-    sheet = Datasheet._from_core(row)
     return {**sheet.flops, **({MEMORY: sheet.bandwidth} if sheet.bandwidth else {})}

@@ -7,8 +7,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["CollectiveKind", "kinds_of"]
-
 
 class CollectiveKind(NamedTuple):
     """Calls of collectives that have something in common; sizes and bandwidths are of the calls that have them."""

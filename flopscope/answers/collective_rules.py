@@ -12,8 +12,6 @@ from flopscope.answers.analysis import Analysis
 from flopscope.answers.facts import SMALL_MESSAGE, ExposedTransfers, WaitsForRanks
 from flopscope.answers.findings import Finding, evidence, finding_about
 
-__all__ = ["communication", "straggler"]
-
 SLOW = 2.0
 """Times the time that its bytes need, above which a collective waited for another rank."""
 FEWEST = 3

@@ -19,8 +19,6 @@ from flopscope.results.results import Results, usual_peaks_of
 from flopscope.results.table import EventTable
 from flopscope.support.safe import printable
 
-__all__ = ["compared"]
-
 
 def compared(
     pair: tuple[Any, Any], by: By | None, kind: str, names: tuple[str, str], peaks: str | None

@@ -36,8 +36,6 @@ from flopscope.answers.premises import (
 )
 from flopscope.support.kernel_names import short_names
 
-__all__ = ["USUAL_SHARE", "align", "attention", "low_precision", "reached", "small", "tf32"]
-
 USUAL_SHARE = 0.7
 """Share of the peak that large aligned products reach on tensor cores (benchmarks/matmul.py, on an H200)."""
 ALIGNMENT = 16

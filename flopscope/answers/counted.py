@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from flopscope._core import Store
     from flopscope.hardware.energy import Energy
 
-__all__ = ["Counted", "Hfu", "Total", "Used", "used"]
-
 
 @dataclass(frozen=True)
 class Total:

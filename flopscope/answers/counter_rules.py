@@ -10,8 +10,6 @@ from flopscope.answers.analysis import Analysis, Op
 from flopscope.answers.facts import Cached, PaddedTiles, StarvedTensorCores, Traffic
 from flopscope.answers.findings import Finding, finding_about, is_product
 
-__all__ = ["cached", "padding", "tensor", "traffic"]
-
 MOST_TRAFFIC = 1.3
 """Largest ratio of counted to modelled bytes without a finding: writes are attributed within a part of the L2."""
 CACHED, LEAST_CACHED = 0.7, 0.01

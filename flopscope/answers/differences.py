@@ -10,8 +10,6 @@ from typing import Any, Literal
 from flopscope.results.changes import Cause, Change, Launches, Moved, Replaced, Scale, scaled
 from flopscope.results.matching import ComparisonRow, Side, sum_of
 
-__all__ = ["change_of", "changes_of", "flat", "order", "replacement", "scale_of"]
-
 LEAST = 0.05
 """Share of the time of a row; a smaller change has no cause."""
 SAME_LENGTH = 0.05

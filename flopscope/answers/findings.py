@@ -9,24 +9,6 @@ from typing import Any, NamedTuple
 
 from flopscope.answers.analysis import Analysis, Gap, Op
 
-__all__ = [
-    "WITH_ADDEND",
-    "Finding",
-    "calls_of",
-    "claim_all",
-    "claim_removed",
-    "entry",
-    "evidence",
-    "finding_about",
-    "gap_evidence",
-    "host_times",
-    "is_attention",
-    "is_convolution",
-    "is_product",
-    "product_sizes",
-    "where",
-]
-
 MODULE = "nn.Module: "
 FRAMEWORK = re.compile(r"(?:^|/)(?:site-packages|dist-packages|torch|lib/python[\d.]+)/|^<|^torch/")
 

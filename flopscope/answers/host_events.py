@@ -11,19 +11,6 @@ import numpy.typing as npt
 
 from flopscope.answers.analysis import Analysis
 
-__all__ = [
-    "Activity",
-    "Wait",
-    "calls_in_work",
-    "calls_of",
-    "has_stacks",
-    "idle_in_calls",
-    "idle_of_calls",
-    "own_streams",
-    "spent_while_idle",
-    "waits_of",
-]
-
 OTHERWISE = re.compile(r"DataLoader|enumerate\(DataPipe\)|\(dynamo_timed\)|Module ?Load|LibraryLoad")
 """Ranges and calls whose idle time has a cause of its own in the accounting."""
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")

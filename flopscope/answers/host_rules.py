@@ -14,8 +14,6 @@ from flopscope.answers.host_events import calls_of, idle_of_calls, own_streams
 from flopscope.answers.launch_rules import GRAPHED, HANDFUL, KEPT, late_launches
 from flopscope.answers.wait_rules import tuning_gaps
 
-__all__ = ["copy", "data", "optimizer", "warmup"]
-
 
 def _gaps(analysis: Analysis, *causes: str) -> list[Gap]:
     return [gap for gap in analysis.gaps if gap.cause in causes]

@@ -12,8 +12,6 @@ from flopscope.answers.findings import Finding, entry, gap_evidence, where
 from flopscope.answers.host_events import Activity, has_stacks, spent_while_idle
 from flopscope.answers.wait_rules import allocating, recurring
 
-__all__ = ["GRAPHED", "HANDFUL", "KEPT", "late_launches", "launch", "pauses"]
-
 KEPT = 0.95
 """Share of idle time that removing its cause gains."""
 HANDFUL = 5

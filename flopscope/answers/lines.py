@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from flopscope._core import Store
 
-__all__ = ["Group", "Line", "Lines", "function_text", "lines_frame", "lines_of", "place_text"]
-
 NAME = re.compile(r"(.*)\((\d+)\): (.*)", re.DOTALL)
 """A line as the core names it: file, number and function."""
 IDLE_PARTS = tuple(dict.fromkeys(_core.idle_parts))

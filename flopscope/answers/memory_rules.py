@@ -21,8 +21,6 @@ from flopscope.answers.premises import (
     tensors,
 )
 
-__all__ = ["cast", "fuse", "is_fusable", "layout", "unordered"]
-
 KEPT = 0.9
 """Share of the time of a copy or cast that leaving it out gains: what reads its result reads the original instead."""
 LEAST_NOTED = 0.01

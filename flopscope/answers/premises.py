@@ -8,22 +8,6 @@ from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis, Op
 
-__all__ = [
-    "COMPILED",
-    "Argument",
-    "arguments",
-    "casts_of",
-    "groups_of",
-    "is_compiled",
-    "is_gpu",
-    "is_trained",
-    "names_around",
-    "names_at",
-    "ran_as",
-    "reorders_of",
-    "tensors",
-]
-
 COMPILED = re.compile(r"Torch-Compiled Region|CompiledFunction|CompiledFxGraph|torch/_inductor|^triton_")
 """Names around the ops and kernels of code that torch.compile made."""
 

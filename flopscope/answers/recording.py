@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["ALLOCATIONS", "LATE", "RECORDED", "Recorded", "Recording", "recording_cost"]
-
 ALLOCATIONS = ("cudaMalloc", "cudaFree", "hipMalloc", "hipFree", "cudaMallocAsync", "cudaFreeAsync")
 """Calls of the driver that allocate and free memory of a device."""
 LATE = ("host", "compile", "sync")

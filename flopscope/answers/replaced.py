@@ -20,8 +20,6 @@ from flopscope.answers.analysis import Analysis, Step
 from flopscope.results.categories import OTHER, category_of
 from flopscope.support.core_values import WORK
 
-__all__ = ["Piece", "middle_step", "pieces_of", "replacements"]
-
 STEP = "ProfilerStep*"
 MOST_PIECES = 4000
 """Pieces of a step; of longer steps, only the first pieces are aligned."""

@@ -17,8 +17,6 @@ from flopscope.answers.findings import Finding, entry, evidence, product_sizes, 
 from flopscope.answers.premises import Argument, is_gpu, names_around, tensors
 from flopscope.support.kernel_names import short_names
 
-__all__ = ["far_from_roof"]
-
 LEAST_SHARE = 0.05
 """Share of the device's time below which there is no finding."""
 FAR = 0.5

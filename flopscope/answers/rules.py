@@ -17,8 +17,6 @@ from flopscope.answers import (
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import Finding
 
-__all__ = ["RULES"]
-
 RULES: Mapping[str, Callable[[Analysis], Iterator[Finding]]] = {
     "warmup": host_rules.warmup,
     "data": host_rules.data,

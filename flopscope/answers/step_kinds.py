@@ -5,8 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-__all__ = ["first_apart", "heavy_steps"]
-
 LONG = 3.0
 """Times the median step: such a step is long."""
 APART = 1.5

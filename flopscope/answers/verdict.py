@@ -15,8 +15,6 @@ from flopscope.answers.replaced import middle_step
 from flopscope.results.changes import Change, Launches, Scale
 from flopscope.support.parts import parts_of
 
-__all__ = ["ChangedIdle", "ChangedOp", "Verdict", "Whole", "launches_of", "unrecorded", "verdict_of", "whole_of"]
-
 LEAST = 0.01
 """Share of the longer step below which a difference is not mentioned."""
 FEWER = 0.02

@@ -12,8 +12,6 @@ from flopscope.answers.findings import Finding, entry, host_times, where
 from flopscope.answers.host_events import Wait, calls_in_work, calls_of, idle_in_calls, waits_of
 from flopscope.answers.recording import ALLOCATIONS
 
-__all__ = ["COPIES", "allocating", "blamed", "memory", "recurring", "sync", "tuning_gaps"]
-
 FREES = tuple(name for name in ALLOCATIONS if "Free" in name)
 MANY, QUARTERS, FEW = 10, 4, 5
 """Calls of a profile without steps from which on they recur, if they do in all but one of its quarters."""

@@ -26,8 +26,6 @@ from flopscope.support.suggest import suggesting
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["what_if", "what_if_frame"]
-
 CHANGE_WORK = frozenset({"attention", "tf32", "low_precision", "cast", "layout", "fuse", "optimizer"})
 """Rules whose change makes the program do other work, so that its FLOPs and bytes are unknown."""
 LONGEST = 100 * 365 * 86400 * 10**9

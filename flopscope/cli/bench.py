@@ -14,18 +14,18 @@ from typing import Any
 
 from flopscope import _core
 from flopscope.hardware.busy import busy_meter, load_average, why_busy
-from flopscope.hardware.device import Device, find_device, free_bytes, measure_peaks
+from flopscope.hardware.device import Device, find_device, measure_peaks
+from flopscope.hardware.peak_timing import free_bytes
 from flopscope.hardware.peaks import Peaks
 from flopscope.results.profile import profile
 from flopscope.results.results import Results
-from flopscope.results.table import EventRow, EventTable
+from flopscope.results.row import EventRow
+from flopscope.results.table import EventTable
 from flopscope.support.progress import progress_bar
 from flopscope.support.suggest import did_you_mean
 from flopscope.support.units import si_text
 from flopscope.views.entries import Entry, Listing
 from flopscope.views.fitted import FittedText, render, terminal_width
-
-__all__ = ["OPS", "Bench", "run", "run_in_torch"]
 
 
 class _Program:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from flopscope.results.comparison import Comparison
     from flopscope.results.trace import Trace
 
-__all__ = ["add_compare"]
-
 
 def percent(text: str) -> float:
     """Parse a share such as ``5%`` or ``5``, in percent."""

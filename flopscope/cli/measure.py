@@ -17,8 +17,6 @@ from flopscope import _core
 from flopscope.support.package import FOLDER
 from flopscope.support.suggest import did_you_mean
 
-__all__ = ["add_measure"]
-
 PACKAGE = Path(FOLDER)
 WHERE_MODULES_ARE = (
     "MODULE is searched for in --path DIR, then among the installed packages, and last in the current folder, so that "

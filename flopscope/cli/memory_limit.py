@@ -13,8 +13,6 @@ from flopscope.results.profile import profile
 from flopscope.support.memory import available_memory, private_growth
 from flopscope.support.units import memory_text
 
-__all__ = ["MemoryLimit", "SteadyGrowth", "recording_limit"]
-
 WARNS, STOPS = 0.25, 0.5  # shares of the memory that was available at the start
 INTERVAL = 0.3  # seconds
 AT_END = 5.0

@@ -11,8 +11,6 @@ from flopscope.support.suggest import did_you_mean
 if TYPE_CHECKING:
     from flopscope.results.windows import Process
 
-__all__ = ["Parser", "add_captures", "add_limit", "add_peaks", "load", "whole"]
-
 LIMIT = 30  # rows that are printed by default
 
 

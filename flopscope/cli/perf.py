@@ -9,13 +9,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flopscope.support.units import count_of
+from flopscope.support.units import plural
 
 if TYPE_CHECKING:
     from flopscope.perf.history import Stored
     from flopscope.perf.runs import Row, Run
-
-__all__ = ["add_perf"]
 
 MARGIN = 0.05  # relative difference up to which times count as the same
 SHOWN = 3  # skipped files, or tests, named in a note
@@ -80,7 +78,7 @@ def _say(text: str) -> None:
 
 def _print_skipped(skipped: Sequence[str]) -> None:
     if skipped:
-        _say(f"{count_of(len(skipped), 'file')} skipped: {_some(skipped, '; ')}")
+        _say(f"{plural(len(skipped), 'file')} skipped: {_some(skipped, '; ')}")
 
 
 def _some(texts: Sequence[str], gap: str = ", ") -> str:
@@ -93,6 +91,7 @@ def _some(texts: Sequence[str], gap: str = ", ") -> str:
 def _list(options: argparse.Namespace) -> None:
     from flopscope.perf import columns, history
     from flopscope.support.columns import aligned_line, column_widths
+    from flopscope.support.cutting import cut_end
 
     storage = _storage(options)
     stored, skipped = history.runs_in(storage)
@@ -107,9 +106,9 @@ def _list(options: argparse.Namespace) -> None:
         widths[0] = max(8, widths[0] - max(0, sum(widths) + 10 - columns.terminal_width()))
         _say(machine)
         for cells in (head, *lines):
-            cells[0] = columns.shortened(cells[0], widths[0], at_end=True)
+            cells[0] = cut_end(cells[0], widths[0])
             line = aligned_line(cells, widths, "<<<>><").rstrip()
-            print(columns.shortened(line, columns.terminal_width(), at_end=True))
+            print(cut_end(line, columns.terminal_width()))
     _print_skipped(skipped)
 
 
@@ -180,8 +179,8 @@ def _head(run: Run) -> list[str]:
 
     commit = (run.commit[:8] + f" on {run.branch}" * bool(run.branch) + ", with changes" * run.dirty) * bool(run.commit)
     facts = {
-        "run": f"{run.label}, {count_of(len(run.entries), 'measurement')}"
-        + f", {count_of(len(run.failed), 'failed test')}" * bool(run.failed),
+        "run": f"{run.label}, {plural(len(run.entries), 'measurement')}"
+        + f", {plural(len(run.failed), 'failed test')}" * bool(run.failed),
         "date": f"{_date(run)} UTC" * bool(run.when),
         "commit": commit,
         "versions": ", ".join(f"{name} {version}" for name, version in run.versions.items()),
@@ -193,9 +192,9 @@ def _head(run: Run) -> list[str]:
 
 def _device(run: Run, device: str) -> str:
     import math
+    from statistics import median
 
     from flopscope.support.safe import printable
-    from flopscope.timing.distribution import median
 
     facts = run.machines[device]
     clocks = [e.numbers["clock_mhz"] for e in run.entries.values() if e.conditions[0] == device]
@@ -289,5 +288,5 @@ def _print_verdicts(found: Sequence[Run], tests: Sequence[Sequence[Row]], margin
             _say(f"{len(gone)} missing from {run.label} ({_some(gone)})")
     for run in found:
         if run.failed:
-            _say(f"{count_of(len(run.failed), 'test')} failed in {run.label} ({_some(run.failed)})")
+            _say(f"{plural(len(run.failed), 'test')} failed in {run.label} ({_some(run.failed)})")
     return by_verdict.get("slower", [])

@@ -27,8 +27,6 @@ from flopscope.cli.tables import add_table
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
 
-__all__ = ["main", "make_parser"]
-
 COLLECT_AFTER = 1_000_000
 """Objects that a command makes before Python looks for cycles: most of them stay, and looking takes a fifth of a long
 command."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from flopscope.support.files import write_json
 
-__all__ = ["add_ranks"]
-
 
 def add_ranks(commands: Any) -> None:
     """Add ``ranks`` to the commands of the parser."""

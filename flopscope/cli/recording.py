@@ -36,8 +36,6 @@ from flopscope.support.cpu_wait import seconds_waited, wait_text
 from flopscope.support.hints import RUN_HINTS
 from flopscope.support.imports import after_import, around
 
-__all__ = ["Recording", "Window"]
-
 
 class Window(NamedTuple):
     """The part of a program to record: [begin, end) in steps or in seconds, counted from 0."""

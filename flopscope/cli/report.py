@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from flopscope.report.page import Page
     from flopscope.results.windows import Process
 
-__all__ = ["add_report", "default_path"]
-
 _SUFFIX = re.compile(r"((\.pt)?(\.trace)?(\.json)?|\.sqlite|\.db|\.nsys-rep|\.csv)(\.gz|\.zst)?$", re.IGNORECASE)
 _NO_NAME = re.compile(r"[*?\[\]]+")
 

@@ -28,8 +28,6 @@ from flopscope.support.start import Start
 if TYPE_CHECKING:
     from types import FrameType
 
-__all__ = ["add_run", "run"]
-
 EXAMPLES = """\
 examples:
   flopscope run train.py --epochs 1             the whole program; its report is train.report.html
@@ -375,6 +373,7 @@ def _measure_cpu(prof: Any, tell: Callable[[str], object]) -> None:
     """Measure the peaks of this CPU if they rate work of the profile and were never measured."""
     from flopscope.answers.analysis import analysis_of
     from flopscope.hardware.device import measure_peaks
+    from flopscope.results.results import forget
     from flopscope.sentences.notes import without_peaks
 
     analysis = analysis_of(prof, "summary")
@@ -383,6 +382,7 @@ def _measure_cpu(prof: Any, tell: Callable[[str], object]) -> None:
     tell("this CPU's peaks are measured now, once for this machine, which takes about 5 s")
     try:
         measure_peaks("cpu")
+        forget(prof)
     except (KeyboardInterrupt, RuntimeError) as problem:
         tell(f"this CPU's peaks are not measured: {problem or 'interrupted'}")
 

@@ -9,8 +9,6 @@ from flopscope.cli.parser import add_captures, add_peaks
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
 
-__all__ = ["add_summary"]
-
 
 def add_summary(commands: Any) -> None:
     """Add ``summary`` to the commands of the parser."""

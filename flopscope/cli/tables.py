@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from flopscope.results.trace import Trace
     from flopscope.results.windows import Process
 
-__all__ = ["add_table", "device_of"]
-
 
 def add_table(commands: Any) -> None:
     """Add ``table`` to the commands of the parser."""

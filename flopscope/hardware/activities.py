@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
-__all__ = ["ProfilerActivity", "activities_named"]
-
 
 class ProfilerActivity(Enum):
     """A kind of activity to record: the host's ops, ranges and Python calls, or the work of CUDA devices."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flopscope.hardware.nvml import find_gpu
+
 if TYPE_CHECKING:
     from flopscope.hardware.device import Device
-
-__all__ = ["busy_meter", "load_average", "processors", "why_busy"]
 
 MAX_LOAD = 0.75  # load average per processor, above which hardly any is idle
 MAX_PROCESSORS = 0.3  # used by others: sharing one processor half of the time halves the rate of all
@@ -92,9 +91,7 @@ def _gpu_share(uuid: str) -> float | None:
     use the GPU, query again after a pause in which this process was idle.
     """
     try:
-        nvml: Any = importlib.import_module("pynvml")
-        nvml.nvmlInit()
-        device = nvml.nvmlDeviceGetHandleByUUID(uuid)
+        nvml, device = find_gpu(uuid)
         if _used_by_others(nvml, device, time.time() - 1) == 0:
             return 0.0
         time.sleep(QUIET_SECONDS)

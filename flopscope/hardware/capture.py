@@ -13,23 +13,11 @@ from flopscope.hardware.activities import ProfilerActivity
 from flopscope.support import libraries
 from flopscope.support.warn import warn_user
 
-__all__ = [
-    "TIMERS",
-    "Recipe",
-    "Timer",
-    "Timing",
-    "is_taken",
-    "may_evict",
-    "shortest_kernel",
-    "start_core",
-    "stop_core",
-    "warn_of_losses",
-    "why_no_cupti",
-]
-
 Timer = Literal["auto", "cupti", "event"]
 Timing = Literal["cupti", "event", "cpu"]
 Keep = Callable[[_core.Profiler], object]
+
+_NO_CUPTI = "kernels and copies are recorded through CUPTI, which is unavailable ({}): {}"
 
 TIMERS: tuple[Timer, ...] = ("auto", "cupti", "event")
 
@@ -44,7 +32,9 @@ class Recipe:
     profile_memory: bool
     with_stack: bool
     api_calls: bool
-    early: bool = False  # capture what the program does on CUDA, which it initializes itself, now or later
+    early: bool = False
+    """Capture what the program does on CUDA, which it initializes itself, now or later: it may still choose its devices
+    by CUDA_VISIBLE_DEVICES, and use CUDA in processes that it forks."""
 
 
 def start_core(recipe: Recipe, keep: Keep) -> tuple[_core.Profiler, Timing]:
@@ -57,23 +47,29 @@ def start_core(recipe: Recipe, keep: Keep) -> tuple[_core.Profiler, Timing]:
     """
     if ProfilerActivity.CUDA not in recipe.activities:
         return _started(recipe, "cpu", keep), "cpu"
-    if recipe.early:
-        return _started_early(recipe, keep)
     why = ""
     if recipe.timer != "event":
         try:
-            return _started_with_cupti(recipe, keep), "cupti"
+            missing = why_not_loaded(_core.load_cupti) if recipe.early else why_no_cupti()
+            if missing is not None:
+                raise RuntimeError(missing)
+            return _started(recipe, "cupti", keep), "cupti"
         except RuntimeError as problem:
             why = f"{problem}: {_likely_owner()}" if is_taken(problem) else str(problem)
             if recipe.timer == "cupti":
                 raise RuntimeError(f'timer="cupti" is unavailable: {why}') from problem
+    if recipe.early:
+        core = _started(recipe, "cpu", keep)
+        if _has_driver():
+            warn_user(_NO_CUPTI.format(why, "none are recorded"))
+        return core, "cpu"
     no_events = _why_no_events()
     timing: Timing = "event" if no_events is None else "cpu"
     core = _started(recipe, timing, keep)
     if recipe.timer == "auto" and (no_events is None or _core.cuda_is_here()):
         only_ops = "only flopscope's own ops have device times, from CUDA events"
         outcome = only_ops if no_events is None else "none are recorded"
-        warn_user(f"kernels and copies are recorded through CUPTI, which is unavailable ({why}): {outcome}")
+        warn_user(_NO_CUPTI.format(why, outcome))
     elif no_events is not None and recipe.asked_for_cuda:
         warn_user(f"CUDA is not profiled: {why or no_events}")
     return core, timing
@@ -93,7 +89,7 @@ def _started(recipe: Recipe, timing: Timing, keep: Keep) -> _core.Profiler:
         "event_times": timing == "event",
     }
     if timing == "cupti":
-        options |= {"cupti": True, "api_calls": recipe.api_calls, "may_share": _may_share()}
+        options |= {"cupti": True, "api_calls": recipe.api_calls, "may_share": may_evict()}
     if recipe.with_stack:
         options["with_stack"] = True
     core = _core.Profiler(**options)
@@ -102,41 +98,12 @@ def _started(recipe: Recipe, timing: Timing, keep: Keep) -> _core.Profiler:
     return core
 
 
-def _started_with_cupti(recipe: Recipe, keep: Keep) -> _core.Profiler:
-    why = why_no_cupti()
-    if why is not None:
-        raise RuntimeError(why)
-    return _started(recipe, "cupti", keep)
-
-
-def _started_early(recipe: Recipe, keep: Keep) -> tuple[_core.Profiler, Timing]:
-    """Start with CUPTI if there is a driver, and do not initialize CUDA.
-
-    The program may still choose its devices by CUDA_VISIBLE_DEVICES, and use CUDA in processes that it forks.
-    """
-    why = why_not_loaded(_core.load_cupti)
-    if why is None:
-        try:
-            return _started(recipe, "cupti", keep), "cupti"
-        except RuntimeError as problem:
-            why = f"{problem}: {_likely_owner()}" if is_taken(problem) else str(problem)
-    core = _started(recipe, "cpu", keep)
-    if _has_driver():
-        warn_user(f"kernels and copies are recorded through CUPTI, which is unavailable ({why}): none are recorded")
-    return core, "cpu"
-
-
 def _has_driver() -> bool:
     try:
         _core.load_driver()
     except RuntimeError:
         return False
     return True
-
-
-def may_evict() -> bool:
-    """Return whether a subscriber of CUPTI without a name can only be an idle torch.profiler."""
-    return _may_share()
 
 
 @functools.cache
@@ -179,8 +146,8 @@ def _torch_profiles() -> bool | None:
     return bool(torch_profiler._is_profiler_enabled)
 
 
-def _may_share() -> bool:
-    """Return whether an unnamed subscriber can only be an idle torch.profiler: Triton's Proton has no name either."""
+def may_evict() -> bool:
+    """Return whether a subscriber of CUPTI without a name, such as Triton's Proton, can only be idle torch.profiler."""
     return _torch_profiles() is False and not any(name.startswith("triton.profiler") for name in sys.modules)
 
 
@@ -222,7 +189,7 @@ def shortest_kernel(device: str, launches: int = 50) -> float:
         why = why_no_cupti()
         if why is not None:
             raise RuntimeError(why)
-        core = _core.Profiler(ops=False, cupti=True, api_calls=False, may_share=_may_share())
+        core = _core.Profiler(ops=False, cupti=True, api_calls=False, may_share=may_evict())
     x = _core.ones((1,), device=device)
     for _ in range(launches):
         _core.neg(x)

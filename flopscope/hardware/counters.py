@@ -19,8 +19,6 @@ from flopscope.support.warn import warn_user
 if TYPE_CHECKING:
     from flopscope._core import Store
 
-__all__ = ["Counters", "CountersWish", "LateCounters", "check_counters", "why_no_counters"]
-
 CountersWish = bool | Literal["require"]
 
 LEAST_US, MOST_US = 1.0, 1e6

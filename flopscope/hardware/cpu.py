@@ -13,8 +13,6 @@ from typing import Any
 from flopscope.hardware.device import find_device, measure_peaks
 from flopscope.hardware.peaks import BANDWIDTHS, TIMES, Peaks
 
-__all__ = ["CPU", "CPU_MEMBER", "peaks_of_cpu", "why_cpu_unknown"]
-
 CPU_MEMBER = "cpuProperties"
 """Member of a trace's head: name, isa, threads and cache_bytes of the CPU, and its measured "peaks" if known."""
 _FACTS: Mapping[str, type] = {"name": str, "isa": str, "threads": int, "cache_bytes": int}

@@ -9,52 +9,27 @@ Since ``import flopscope`` loads this module, imports that only some calls need 
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal
 
+from flopscope import _core
 from flopscope.hardware.busy import why_busy
 from flopscope.hardware.model import Model
-from flopscope.hardware.peak_timing import Measurement, free_bytes
-from flopscope.hardware.peaks import Peaks, cached_peaks, is_number, keep_peaks, slowdown
+from flopscope.hardware.peak_timing import Measurement
+from flopscope.hardware.peaks import Peaks, cached_peaks, keep_peaks, slowdown
 from flopscope.support.columns import aligned_lines
+from flopscope.support.safe import markup
 from flopscope.support.suggest import suggesting
 from flopscope.support.units import si_text, whole_text
-
-__all__ = [
-    "Datasheet",
-    "Device",
-    "Peaks",
-    "devices",
-    "find_device",
-    "free_bytes",
-    "measure_peaks",
-    "peaks_by_name",
-    "peaks_of_models",
-]
+from flopscope.support.warn import warn_user
 
 PEAK_SOURCES = ("measured", "datasheet", "none")
 STORED = "stored"
 """The peaks that are known without measuring: measured ones of what was recorded here, else the datasheet's."""
 _PEAKS_WANTED = '"measured", "datasheet", "none", or rates such as "memory=8e11,bf16_tensor=2e14"'
 MAX_SLOWDOWN = 0.1  # fraction by which a reading may be slower than the stored one without a warning
-
-
-class _Core(Protocol):
-    """The part of the C binding that this module uses."""
-
-    def cuda_device_count(self) -> int: ...
-    def cuda_device_properties(self, index: int, /) -> dict[str, Any]: ...
-    def cpu_properties(self) -> dict[str, Any]: ...
-    def default_device(self) -> str: ...
-    def datasheet_find(self, name: str, sm_count: int, memory_bytes: float, /) -> dict[str, Any] | None: ...
-    def probe(self, device: str, what: str, dtype: str, amount: int, /) -> tuple[float, float]: ...
-
-
-def _load_core() -> _Core:
-    return cast(_Core, importlib.import_module("flopscope._core"))
 
 
 @dataclass(frozen=True)
@@ -76,15 +51,14 @@ class Datasheet:
     l2_bytes: float | None = None
 
     @classmethod
-    def _from_core(cls, row: Mapping[str, Any]) -> Datasheet:
-        known = {key: value for key, value in row.items() if is_number(value)}
-        return cls(
-            names=tuple(row["names"]),
-            flops={unit: rate for unit, rate in row["flops"].items() if is_number(rate)},
-            bandwidth=known.get("bandwidth"),
-            source=row["source"],
-            **{key: known.get(key) for key in ("sm_count", "clock_mhz", "tensor_clock_mhz", "l2_bytes")},
-        )
+    def of_model(cls, model: Model) -> Datasheet | None:
+        """Return the datasheet of a model, or None if the core has no row for it."""
+        row = _core.datasheet_find(*model)
+        if row is None:
+            return None
+        flops = {unit: rate for unit, rate in row["flops"].items() if rate is not None}
+        numbers = ("sm_count", "clock_mhz", "tensor_clock_mhz", "l2_bytes")
+        return cls(tuple(row["names"]), flops, row["bandwidth"], row["source"], *map(row.get, numbers))
 
     @property
     def peaks(self) -> Peaks:
@@ -123,13 +97,13 @@ class Device:
 
     def __repr__(self) -> str:
         text = f"{str(self)!r}, {self.name!r}"
-        for label, peaks in self._known_peaks().items():
+        for label, peaks in self.known_peaks().items():
             text += f"; {label}: " + ", ".join(" ".join(item) for item in _formatted(peaks).items())
         return f"Device({text})"
 
     def _columns(self) -> list[list[str]]:
         """Return a header and the rows of the report: label, datasheet, measured, spread and date, where known."""
-        known = self._known_peaks()
+        known = self.known_peaks()
         columns = {source: _formatted(peaks) for source, peaks in known.items()}
         if "measured" in known:
             columns |= _conditions(known["measured"])
@@ -151,28 +125,25 @@ class Device:
         return "\n".join(lines + ([f"  datasheet: {self.datasheet.source}"] if self.datasheet else []))
 
     def _repr_html_(self) -> str:
-        from flopscope.support.safe import markup
-
         body = "".join(
             "<tr>" + "".join(f"<td>{markup(cell)}</td>" for cell in row) + "</tr>" for row in self._columns()
         )
         source = f"<p>{markup(self.datasheet.source)}</p>" if self.datasheet else ""
         return f"<table><caption>{markup(f'{self}: {self.name}')}</caption>{body}</table>{source}"
 
-    def _known_peaks(self) -> dict[str, Peaks]:
+    def known_peaks(self) -> dict[str, Peaks]:
+        """Return the peaks by source, "datasheet" and "measured", as far as they are known. Never measures."""
         peaks = {"datasheet": self.datasheet_peaks, "measured": self.measured}
         return {label: known for label, known in peaks.items() if known is not None}
 
 
 def devices() -> list[Device]:
     """Return the CPU and then the CUDA devices in the driver's order; only the CPU if CUDA is unavailable."""
-    core = _load_core()
-    cpu = _cpu_device(core)
     try:
-        count = core.cuda_device_count()
+        count = _core.cuda_device_count()
     except RuntimeError:
         count = 0
-    return [cpu] + [_cuda_device(core, index) for index in range(count)]
+    return [_cpu_device(), *map(_cuda_device, range(count))]
 
 
 @suggesting
@@ -199,18 +170,15 @@ def measure_peaks(device: Device | str, progress: bool = True, force: bool = Fal
     empty launch, an op of one element), ``spread``, ``dates`` and ``missing``. Raises ValueError for an unknown device
     name or an index out of range, RuntimeError if there is no CUDA device or nothing could be measured.
     """
-    core = _load_core()
-    target = _resolve(core, str(device))  # a new Device: free memory and the number of threads change
+    target = find_device(str(device))  # a new Device: free memory and the number of threads change
     cached = None if force or reset else cached_peaks(target)
     if cached is not None:
         return cached
-    measurement = Measurement(core, target)
+    measurement = Measurement(target)
     read = measurement.run(progress)
     stored, peaks = keep_peaks(target, read, reset, measurement.temporary)
     warning = _warning(target, None if reset else stored, read)
     if warning:
-        from flopscope.support.warn import warn_user
-
         warn_user(warning)
     return peaks
 
@@ -221,8 +189,16 @@ def find_device(name: str | None = None) -> Device:
     :raises ValueError: for any other name, or an index out of range.
     :raises RuntimeError: if a CUDA device is requested and CUDA is unavailable, with the reason.
     """
-    core = _load_core()
-    return _resolve(core, core.default_device() if name is None else name)
+    name = _core.default_device() if name is None else name
+    match = re.fullmatch(r"cpu|cuda(?::(\d+))?", name)
+    if match is None:
+        raise ValueError(f'no device is called {name!r}; use "cpu", "cuda" or "cuda:0", "cuda:1", …')
+    if name == "cpu":
+        return _cpu_device()
+    index, count = int(match[1] or 0), _core.cuda_device_count()
+    if index >= count:
+        raise ValueError(f"{name!r} does not exist: this machine has {count} CUDA device(s), numbered from 0")
+    return _cuda_device(index)
 
 
 def peaks_by_name(names: Iterable[str], source: str) -> dict[str, Peaks]:
@@ -258,11 +234,11 @@ def peaks_of_models(models: Mapping[str, Model], source: str) -> dict[str, Peaks
         raise ValueError(f"peaks must be {_PEAKS_WANTED}, not {source!r}")
     if source == "none":
         return {}
-    core, known = _load_core(), {}
+    known = {}
     here = {d.name: d.measured for d in devices() if d.kind == "cuda"} if source == "measured" else {}
     for model in {*models.values()}:  # the GPUs of a machine are often alike
-        row = core.datasheet_find(*model)
-        peaks = here.get(model.name) or (None if row is None else Datasheet._from_core(row).peaks)
+        datasheet = Datasheet.of_model(model)
+        peaks = here.get(model.name) or (None if datasheet is None else datasheet.peaks)
         if peaks is not None:
             known[model] = peaks
     return {device: known[model] for device, model in models.items() if model in known}
@@ -290,27 +266,15 @@ def known_peaks(
     return {source: one for source, one in by_source.items() if one is not None and one.source == source}
 
 
-def _cpu_device(core: _Core) -> Device:
-    properties = core.cpu_properties()
+def _cpu_device() -> Device:
+    properties = _core.cpu_properties()
     return Device("cpu", 0, properties["name"], properties, datasheet=None)
 
 
-def _cuda_device(core: _Core, index: int) -> Device:
-    properties = core.cuda_device_properties(index)
-    row = core.datasheet_find(*Model.of_properties(properties))
-    return Device("cuda", index, properties["name"], properties, None if row is None else Datasheet._from_core(row))
-
-
-def _resolve(core: _Core, device: str) -> Device:
-    match = re.fullmatch(r"cpu|cuda(?::(\d+))?", device)
-    if match is None:
-        raise ValueError(f'no device is called {device!r}; use "cpu", "cuda" or "cuda:0", "cuda:1", …')
-    if device == "cpu":
-        return _cpu_device(core)
-    index, count = int(match[1] or 0), core.cuda_device_count()
-    if index >= count:
-        raise ValueError(f"{device!r} does not exist: this machine has {count} CUDA device(s), numbered from 0")
-    return _cuda_device(core, index)
+def _cuda_device(index: int) -> Device:
+    properties = _core.cuda_device_properties(index)
+    datasheet = Datasheet.of_model(Model.of_properties(properties))
+    return Device("cuda", index, properties["name"], properties, datasheet)
 
 
 def _formatted(peaks: Peaks) -> dict[str, str]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import time
-from typing import Any
 
-__all__ = ["LEAST_SECONDS", "Energy", "EnergyMeter"]
+from flopscope.hardware.nvml import explained, find_gpu
 
 LEAST_SECONDS = 0.1
 """Shortest window: the counter of the driver is updated every 20 to 100 ms."""
@@ -38,20 +36,15 @@ class EnergyMeter:
     """Reads the energy of a GPU, named by its UUID, from its creation on."""
 
     def __init__(self, uuid: str) -> None:
-        self._missing, self._nvml, self._device = "", None, None
-        if not uuid:
-            self._missing = "the energy is unknown: flopscope was built without CUDA, and cannot name the GPU to NVML"
-            return
+        self._missing = ""
         try:
-            nvml: Any = importlib.import_module("pynvml")
-            nvml.nvmlInit()
-            self._device = nvml.nvmlDeviceGetHandleByUUID(uuid)
-            self._nvml = nvml
+            if not uuid:
+                raise RuntimeError("flopscope was built without CUDA, and cannot name the GPU to NVML")
+            with explained():
+                self._nvml, self._device = find_gpu(uuid)
             self._start = self._read()
-        except ImportError:
-            self._missing = "the energy is unknown: pip install nvidia-ml-py"
-        except Exception as problem:  # NVMLError, a class of the module that may have failed to load
-            self._missing = f"the energy is unknown: NVML reports {problem}"
+        except RuntimeError as problem:
+            self._missing = f"the energy is unknown: {problem}"
 
     def read(self) -> Energy:
         """Return the energy since the creation."""
@@ -59,11 +52,11 @@ class EnergyMeter:
             return Energy(math.nan, 0.0, self._missing)
         try:
             joules, at = self._read()
-        except Exception as problem:
-            return Energy(math.nan, 0.0, f"the energy is unknown: NVML reports {problem}")
+        except RuntimeError as problem:
+            return Energy(math.nan, 0.0, f"the energy is unknown: {problem}")
         return Energy(joules - self._start[0], at - self._start[1])
 
     def _read(self) -> tuple[float, float]:
         """Return the GPU's total in J, and the time in s."""
-        nvml: Any = self._nvml
-        return nvml.nvmlDeviceGetTotalEnergyConsumption(self._device) / 1e3, time.perf_counter()
+        with explained():
+            return self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._device) / 1e3, time.perf_counter()

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 from flopscope import _core
 from flopscope.support.safe import printable
 
-__all__ = ["Model", "mismatch", "models_of", "why_unknown"]
-
 GIB = 1 << 30
 
 

@@ -7,32 +7,24 @@ of the clock, affects one round but not the result.
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from flopscope import _core
 from flopscope.hardware.busy import busy_meter, load_average
+from flopscope.hardware.capture import is_taken, shortest_kernel
 from flopscope.hardware.peaks import Peaks, best, drop_useless_units, slowdown, versions_of
+from flopscope.support.memory import available_memory
 from flopscope.support.progress import progress_bar
 
 if TYPE_CHECKING:
     from flopscope.hardware.device import Device
 
-__all__ = ["Measurement", "free_bytes"]
-
 MIB = 1 << 20
-
-
-class _Core(Protocol):
-    """The part of the C binding that this module uses."""
-
-    def probe(self, device: str, what: str, dtype: str, amount: int, /) -> tuple[float, float]: ...
 
 
 @dataclass(frozen=True)
@@ -96,8 +88,8 @@ class _Series:
 class Measurement:
     """A measurement of the peaks of one device, made by ``run()``."""
 
-    def __init__(self, core: _Core, device: Device) -> None:
-        self.core, self.device, self.plan = core, device, PLANS[device.kind]
+    def __init__(self, device: Device) -> None:
+        self.device, self.plan = device, PLANS[device.kind]
         self.series: dict[str, list[_Series]] = {}
         self.missing: dict[str, Exception] = {}
 
@@ -174,14 +166,12 @@ class Measurement:
     def temporary(self) -> set[str]:
         """The missing probes that may succeed later: those that failed for lack of memory or of the library of matrix
         products, or because another client held CUPTI."""
-        from flopscope.hardware.capture import is_taken
-
         products = {f"matmul {dtype}" for dtype, _ in self.plan.matmul}
         short = {what for what, error in self.missing.items() if isinstance(error, MemoryError) or is_taken(error)}
         return short | (products if products <= set(self.missing) else set())
 
     def _probe(self, what: str, dtype: str, amount: int) -> tuple[float, float]:
-        return self.core.probe(str(self.device), what, dtype, amount)
+        return _core.probe(str(self.device), what, dtype, amount)
 
     def _sustained(self, what: str, dtype: str, amount: int) -> float:
         """Return the amount per second: the median of the fastest half of the samples."""
@@ -236,8 +226,6 @@ class Measurement:
         return 1e9 / self._sustained("empty", "float32", launches)
 
     def _kernel(self) -> Iterator[_Series]:
-        from flopscope.hardware.capture import shortest_kernel
-
         yield _Series("kernel_ns", lambda: shortest_kernel(str(self.device)))
 
 
@@ -251,19 +239,8 @@ def free_bytes(device: Device) -> int:
     because querying the driver for its free memory would itself use some."""
     if device.kind == "cuda":
         return int(device.properties["memory_bytes"]) // 8
-    with suppress(OSError):
-        match = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"))
-        if match:
-            return min(int(match[1]) * 1024, _free_in_container())
-    return 1024 * MIB
-
-
-def _free_in_container(folder: str = "/sys/fs/cgroup") -> int:
-    """Return the free bytes of this process's control group; a very large number without a limit or with version 1."""
-    with suppress(OSError, ValueError):
-        limit, used = (int(Path(folder, f"memory.{name}").read_text(encoding="ascii")) for name in ("max", "current"))
-        return max(limit - used, MIB)
-    return 1 << 62
+    free = available_memory()
+    return 1024 * MIB if free is None else max(free, MIB)
 
 
 def _buffer_bytes(device: Device) -> int:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope import _core
 from flopscope.support.files import read_json, write_json
+from flopscope.support.lock import locked
+from flopscope.support.package import VERSION
 from flopscope.support.safe import printable, shown
 from flopscope.support.suggest import did_you_mean
 from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
     from flopscope.hardware.device import Device
-
-__all__ = ["Peaks"]
 
 MAX_NUMBER = 1e18  # FLOP/s, bytes/s or ns; no device reaches it
 LOCK_SECONDS = 5.0  # to wait for a lock that is held for the time of writing a small file
@@ -84,20 +84,6 @@ class Peaks:
         """
         times = self if measured is None else measured
         return {"flops": self.flops, "bandwidth": self.bandwidth, **{name: getattr(times, name) for name in TIMES}}
-
-    @classmethod
-    def _from_json(cls, content: Any, key: Mapping[str, Any]) -> Peaks | None:
-        """Return the peaks in the parsed content of a cache file, or None if its key or format differs.
-
-        Raise ValueError for content that flopscope cannot have written.
-        """
-        try:
-            if content["format"] != CACHE_FORMAT or content["key"] != dict(key):
-                return None
-            fields = content["peaks"]
-        except (TypeError, KeyError, AttributeError) as problem:
-            raise ValueError(f"{type(problem).__name__}: {problem}") from None
-        return cls._of_measured(fields)
 
     @classmethod
     def _of_measured(cls, fields: Any) -> Peaks:
@@ -194,8 +180,6 @@ remembered: dict[str, Peaks] = {}
 
 
 def versions_of(device: Device) -> dict[str, str]:
-    from flopscope.support.package import VERSION
-
     versions = {"flopscope": VERSION}
     for label in ("driver", "runtime"):
         if f"{label}_version" in device.properties:
@@ -215,14 +199,9 @@ def cache_key(device: Device) -> dict[str, Any]:
 
 
 def cache_folder() -> Path:
-    override = os.environ.get("FLOPSCOPE_CACHE_DIR")
-    if override:
-        return Path(override)
-    with suppress(ImportError):
-        from platformdirs import user_cache_dir
+    from platformdirs import user_cache_dir
 
-        return Path(user_cache_dir("flopscope"))
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flopscope"
+    return Path(os.environ.get("FLOPSCOPE_CACHE_DIR") or user_cache_dir("flopscope"))
 
 
 def cache_file(key: Mapping[str, Any]) -> Path:
@@ -265,7 +244,11 @@ def _read_cache(key: Mapping[str, Any]) -> Peaks | None:
     try:
         if file.is_symlink():
             raise ValueError("it is a symbolic link")
-        return Peaks._from_json(read_json(file), key)
+        content = read_json(file)
+        if not isinstance(content, dict) or not {"format", "key", "peaks"} <= content.keys():
+            raise ValueError("it is not a file of peaks")
+        if content["format"] == CACHE_FORMAT and content["key"] == dict(key):
+            return Peaks._of_measured(content["peaks"])
     except ValueError as problem:
         warn_user(printable(f"the measured peaks in {file} are ignored: {problem}"))
     except OSError:  # usually because nothing was measured yet
@@ -277,9 +260,7 @@ def _read_cache(key: Mapping[str, Any]) -> Peaks | None:
 def _locked(folder: Path, create: bool) -> Iterator[None]:
     """Exclude other processes, if the file system supports locking a folder, and none holds the lock for long."""
     with ExitStack() as stack:
-        with suppress(OSError, ImportError):
-            from flopscope.support.lock import locked
-
+        with suppress(OSError):
             if create:
                 folder.mkdir(parents=True, exist_ok=True)
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK)

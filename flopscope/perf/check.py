@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -16,11 +16,12 @@ from flopscope.perf.explain import explain
 from flopscope.perf.kernels import Seen, Unseen, look
 from flopscope.perf.limits import LimitError, LimitResult, PerfFailure
 from flopscope.perf.lock import alone
+from flopscope.perf.runs import Run
 from flopscope.perf.store import Median
 from flopscope.support.safe import printable
 from flopscope.support.units import significant_text
-
-__all__ = ["Check", "Perf", "Settings"]
+from flopscope.timing import measuring, paired
+from flopscope.timing.stage import name_of
 
 __tracebackhide__ = True  # pytest shows the line of the test instead
 
@@ -39,8 +40,8 @@ class Settings:
     """Name of the stored run to compare with; "": none."""
     ratio: float = 1.05
     """Maximum ratio of a median to the stored one."""
-    stored: Mapping[str, Any] = field(default_factory=dict)
-    """The stored run, as returned by store.load."""
+    stored: Run | None = None
+    """The stored run."""
     write_line: Callable[[str], object] | None = None
     """Writes a line to the terminal while tests run."""
 
@@ -53,9 +54,7 @@ class Perf:
         self.passed = False  # whether the test function has passed
         self._test = item.nodeid
         self._params = _params_of(item)
-        self._marked = marker.limits_of(item)
-        for name, arguments in self._marked.items():
-            marker.require(Check, name, arguments)
+        self._marked = marker.limits_of(item, Check)
         self._checks: list[Check] = []
 
     def __call__(self, fn: Callable[..., Any], *args: Any, **options: Any) -> Check:
@@ -69,8 +68,8 @@ class Perf:
         check = Check(self.settings, fn, args, options)
         key = f"{self._test}#{len(self._checks)}"
         self._checks.append(check)
-        for name, arguments in self._marked.items():
-            marker.apply(check, name, arguments)
+        for name, (in_order, by_name) in self._marked.items():
+            getattr(check, name)(*in_order, **by_name)
         if self.settings.compare:
             check._no_slower_than_stored(key)
         return check
@@ -100,7 +99,7 @@ class Check:
         self._fn, self._args, self._options = fn, args, dict(options)
         self._results: list[LimitResult] = []
         self._ratio_to_stored: float | None = None
-        self.name = _name_of(fn)
+        self.name = name_of(fn)
         self.measurement = self._measure(1)
         """The flopscope.Measurement; the last one if a limit was unclear."""
 
@@ -119,7 +118,8 @@ class Check:
         limits.require_bounds(kinds)
         actual = limits.check_bound(self.measurement)
         verdict: limits.Verdict = "passed" if actual in kinds else "failed"
-        limit, found, call = f"bound by {' or '.join(kinds)}", f"bound by {actual}", f"bound({_quoted(kinds)})"
+        limit, found = f"bound by {' or '.join(kinds)}", f"bound by {actual}"
+        call = f"bound({', '.join(map(repr, kinds))})"
         return self._settle(LimitResult(limit, found, verdict, call=call))
 
     def no_slower_than(self, other: Callable[..., Any], *args: Any, ratio: float = 1.05) -> Check:
@@ -129,7 +129,6 @@ class Check:
         confidence interval of the ratio of medians.
         """
         limits.require_number("ratio=", ratio)
-        from flopscope.timing.paired import compare_times
 
         def mine() -> Any:
             return self._fn(*self._args)
@@ -137,11 +136,12 @@ class Check:
         def theirs() -> Any:
             return other(*(args or self._args))
 
-        name = _name_of(other)
+        name = name_of(other)
         margin = max(ratio, 1 / ratio) - 1 if ratio > 0 else 0.0  # rounds continue until the limit is on one side
         for times in (1.0, *LONGER):
             with alone(self._settings.write_line):
-                compared = compare_times(mine, theirs, **_longer(compare_times, {"margin": margin}, times))
+                options = _longer(paired.compare_times, {"margin": margin}, times)
+                compared = paired.compare_times(mine, theirs, **options)
             low, high = compared.ci
             call = f"no_slower_than({name}, ratio={significant_text(ratio)})"
             result = _check_ratio(Median(compared.ratio, low, high), ratio, f"the time of {name}", call)
@@ -215,10 +215,8 @@ class Check:
         }
 
     def _measure(self, times: float) -> Any:
-        from flopscope.timing.measuring import measure
-
         with alone(self._settings.write_line):
-            return measure(self._fn, *self._args, **_longer(measure, self._options, times))
+            return measuring.measure(self._fn, *self._args, **_longer(measuring.measure, self._options, times))
 
     def _counted(self) -> Any:
         """Return the measurement with its counters, measured again with them the first time."""
@@ -259,8 +257,8 @@ class Check:
                 break
             before = self.measurement.ci
             self.measurement = self._measure(times)
-            result = check()
-            if result.verdict != "unclear" and _disjoint(before, self.measurement.ci):
+            result, (low, high) = check(), self.measurement.ci
+            if result.verdict != "unclear" and (before[1] < low or high < before[0]):
                 result = replace(result, verdict="unclear", moved=True)
         return result
 
@@ -275,7 +273,8 @@ class Check:
             pytest.skip(f"{limit} needs records of the device's activity: {reason}")
 
     def _no_slower_than_stored(self, key: str) -> None:
-        stored = store.median_of(self._settings.stored, key, store.device_of(self.measurement))
+        run = self._settings.stored
+        stored = None if run is None else run.median_of(key, store.device_of(self.measurement))
         if stored is None:
             return  # reported in the summary
 
@@ -295,12 +294,9 @@ class Check:
         self._results.append(result)
         if result.verdict == "passed" or (result.verdict == "unclear" and self._settings.unclear == "pass"):
             return self
-        self._refuse(result, explain(self.name, self.measurement, result, likely))
-
-    def _refuse(self, result: LimitResult, text: str) -> NoReturn:
         if result.verdict == "unclear" and self._settings.unclear == "skip":
             pytest.skip(f"unclear: {result.measured}; the limit is {result.limit}")
-        raise PerfFailure(text, result.summary)
+        raise PerfFailure(explain(self.name, self.measurement, result, likely), result.summary)
 
 
 _OF_CACHE = (
@@ -308,11 +304,6 @@ _OF_CACHE = (
     'the memory bandwidth, measure with cache="cold" or a larger size'
 )
 _SHAPES = "the work follows from the shapes and dtypes of the call: these, or the op, differ from the limit's"
-
-
-def _disjoint(a: tuple[float, float], b: tuple[float, float]) -> bool:
-    """Return whether two intervals do not overlap; False if a bound is NaN."""
-    return a[1] < b[0] or b[1] < a[0]
 
 
 def _check_ratio(ratio: Median, limit: float, of_what: str, call: str) -> LimitResult:
@@ -332,10 +323,6 @@ def _longer(function: Callable[..., Any], options: Mapping[str, Any], times: flo
     return longer | ({"spread": longer["spread"] / times} if "spread" in longer else {})
 
 
-def _quoted(words: Iterable[str]) -> str:
-    return ", ".join(map(repr, words))
-
-
 def _params_of(item: pytest.Item) -> dict[str, str]:
     """Return the parameters of a test as texts: of other values than numbers and texts, the name or the type."""
     params = getattr(getattr(item, "callspec", None), "params", {})
@@ -345,7 +332,3 @@ def _params_of(item: pytest.Item) -> dict[str, str]:
 def _text_of(value: Any) -> str:
     plain = value is None or isinstance(value, (str, int, float, complex))
     return str(value) if plain else str(getattr(value, "__name__", None) or type(value).__name__)
-
-
-def _name_of(fn: Callable[..., Any]) -> str:
-    return printable(str(getattr(fn, "__name__", None) or type(fn).__name__))

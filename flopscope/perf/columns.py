@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 from flopscope.perf.runs import GROUPINGS, Row
 from flopscope.support.columns import GAP, aligned_line, column_widths
+from flopscope.support.cutting import cut_end, cut_start
 from flopscope.support.suggest import did_you_mean
 from flopscope.support.units import MISSING, long_time_text, si_text, significant_text
-
-__all__ = ["COLUMNS", "columns_of", "grouping_of", "shortened", "sorted_by", "table", "terminal_width", "wrapped"]
 
 UNKNOWN_WIDTH = 100  # of what is not a terminal
 MIN_TEST, MIN_RUN = 20, 9  # characters of a shortened test or run
@@ -147,21 +146,14 @@ def table(groups: Mapping[str, Sequence[Sequence[Row]]], columns: Sequence[str],
     head = aligned_line([*fixed, *cells[0]], [*names, *widths], "<" * len(fixed) + ">").rstrip()
     lines: list[str] = []
     for title, tests in groups.items():
-        lines += ([""] if lines and title else []) + ([shortened(title, terminal_width())] if title else []) + [head]
+        lines += ([""] if lines and title else []) + ([cut_start(title, terminal_width())] if title else []) + [head]
         for rows in tests:
             for number, row in enumerate(rows):
-                start = ["" if number else shortened(row.entry.label, names[0])]
-                start += [shortened(row.run, names[-1], at_end=True)] if with_run else []
+                start = ["" if number else cut_start(row.entry.label, names[0])]
+                start += [cut_end(row.run, names[-1])] if with_run else []
                 texts = [COLUMNS[name].text(row) for name in kept]
                 lines.append(aligned_line([*start, *texts], [*names, *widths], "<" * len(fixed) + ">").rstrip())
     left_out = [name for name in columns if name not in kept]
     if left_out:
         lines.append(wrapped(f"the terminal is too narrow for {', '.join(left_out)}; choose with --columns"))
     return lines
-
-
-def shortened(text: str, width: int, at_end: bool = False) -> str:
-    """Return the end of a text, or its start if it is shortened at the end, in so many characters."""
-    if len(text) <= width:
-        return text
-    return text[: width - 1] + "…" if at_end else "…" + text[1 - width :]

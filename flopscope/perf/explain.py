@@ -9,8 +9,6 @@ from flopscope.perf.limits import LimitResult, known
 from flopscope.support.units import exact_text
 from flopscope.support.units import significant_text as number
 
-__all__ = ["explain"]
-
 FAR = 60.0  # percent of the roofline below which bytes and FLOPs do not explain the time
 NOISY = 0.1  # interquartile range over median
 
@@ -40,7 +38,7 @@ def explain(name: str, measurement: Any, result: LimitResult, likely: str = "") 
         "work": _known((m.flops, exact_text, "FLOPs"), (m.bytes_total_moved, exact_text, "bytes")),
         "rates": _known((m.gbytes_per_s, number, "GB/s"), (m.tflops_per_s, number, "TFLOP/s")),
         "roofline": _roofline(m),
-        "likely": likely or _likely(m, result),
+        "likely": likely or next((reason for holds, reason in _REASONS if holds(m, result)), _UNKNOWN),
     }
     verb = {"failed": "does not meet", "unclear": "may or may not meet"}.get(result.verdict, "meets")
     lines = [f"{name} {verb} its limit: {result.limit}"]
@@ -81,7 +79,3 @@ _REASONS: tuple[tuple[Callable[[Any, LimitResult], bool], str], ...] = (
     (lambda m, result: m.bound == "memory", "memory bandwidth determines the time: only fewer bytes make it faster"),
     (lambda m, result: m.bound == "compute", "compute determines the time: only fewer FLOPs or another dtype help"),
 )
-
-
-def _likely(m: Any, result: LimitResult) -> str:
-    return next((reason for holds, reason in _REASONS if holds(m, result)), _UNKNOWN)

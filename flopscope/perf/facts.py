@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import math
 import platform
 import subprocess
@@ -12,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["calls_per_second", "commit_of", "rounded", "versions"]
+from flopscope.hardware.nvml import initialized
 
 GIT_SECONDS = 20
 DIGITS = 7  # of a stored sample: a nanosecond of 10 ms
@@ -55,9 +54,7 @@ def versions() -> dict[str, str]:
 def _driver() -> str:
     """Return the version of NVIDIA's driver through NVML; "" where it is unavailable."""
     try:
-        nvml: Any = importlib.import_module("pynvml")
-        nvml.nvmlInit()
-        version = nvml.nvmlSystemGetDriverVersion()
+        version = initialized().nvmlSystemGetDriverVersion()
     except Exception:  # ImportError, or NVMLError, a class of the module that may have failed to load
         return ""
     return version.decode() if isinstance(version, bytes) else str(version)

@@ -14,24 +14,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from flopscope.hardware.device import devices
 from flopscope.perf import store
 from flopscope.support.files import require_file
 from flopscope.support.lock import locked
 from flopscope.support.safe import printable
 from flopscope.support.suggest import did_you_mean
-
-__all__ = [
-    "LAST",
-    "Stored",
-    "find",
-    "folder_above",
-    "machine_name",
-    "require_name",
-    "require_storage",
-    "runs_in",
-    "save",
-    "storage_of",
-]
 
 LAST = "last"  # a reference to the newest run
 LONGEST_NAME = 100  # characters; file systems allow names of 255 bytes
@@ -76,8 +64,6 @@ def folder_above(here: Path) -> Path:
 
 def machine_name() -> str:
     """Return the name of this machine's folder: its processor and its GPUs, as "AMD-EPYC_NVIDIA-H200"."""
-    from flopscope.hardware.device import devices
-
     names = dict.fromkeys(re.sub(r"[^\w.+-]+", "-", device.name).strip("-.") for device in devices())
     return "_".join(filter(None, names))[:LONGEST_NAME] or "unknown"
 

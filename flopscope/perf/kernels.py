@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from flopscope.results.events import Event
-
-__all__ = ["Seen", "Unseen", "look"]
+from flopscope.results.events import Event
+from flopscope.results.profile import profile
+from flopscope.sources.ranges import record_function
 
 # CUDA calls that wait for the device: synchronization, copies to and from the host, and freeing memory.
 BLOCKING = re.compile(
@@ -34,9 +33,6 @@ class Unseen(RuntimeError):
 
 def look(fn: Callable[..., Any], args: Sequence[Any]) -> Seen:
     """Call fn(*args) once under a profile. Raise Unseen if CUPTI is unavailable; exceptions of fn propagate."""
-    from flopscope.results.profile import profile
-    from flopscope.sources.ranges import record_function
-
     prof = profile(timer="cupti")
     try:
         prof.start()

@@ -14,20 +14,6 @@ from flopscope.support.suggest import did_you_mean
 from flopscope.support.units import exact_text
 from flopscope.support.units import significant_text as number
 
-__all__ = [
-    "QUANTITIES",
-    "LimitError",
-    "LimitResult",
-    "PerfFailure",
-    "Quantity",
-    "Verdict",
-    "check_count",
-    "check_quantity",
-    "known",
-    "require_bounds",
-    "require_limits",
-]
-
 __tracebackhide__ = True  # pytest shows the line of the test instead
 
 Verdict = Literal["passed", "failed", "unclear"]

@@ -15,8 +15,6 @@ from typing import NoReturn
 
 from flopscope.support.lock import locked
 
-__all__ = ["alone"]
-
 _owner = threading.local()  # whether this thread has the lock: waiting for itself would be a deadlock
 
 

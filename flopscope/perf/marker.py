@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flopscope.hardware.device import devices, find_device
 from flopscope.perf.limits import LimitError, require_bounds, require_limits
 from flopscope.support.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from flopscope.perf.check import Check
 
-__all__ = ["LIMITS", "apply", "check_unused", "limits_of", "require", "skip_unless_here", "skip_without_device"]
-
 __tracebackhide__ = True  # pytest shows the line of the test instead
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 # Methods of Check. The value in a marker is a dict of keyword arguments, one argument, a sequence of them, or True.
 LIMITS = ("at_least", "at_most", "bound", "no_slower_than", "flops", "bytes", "traffic", "kernels", "no_sync")
@@ -26,43 +27,36 @@ _NAME = re.compile(r"cpu|cuda(:\d+)?")
 _EXAMPLES = {"at_least": '; example: at_least={"pct_roofline": 80}', "at_most": '; example: at_most={"us": 20}'}
 
 
-def limits_of(item: pytest.Item) -> dict[str, Any]:
-    """Return the limits of an item's markers by name. The marker closest to the test overrides the others.
+def limits_of(item: pytest.Item, checks: type[Check]) -> dict[str, Arguments]:
+    """Return the arguments of the limits of an item's markers by name, without limits that are False.
 
-    Raises LimitError for a name other than those of LIMITS and "device".
+    The marker closest to the test overrides the others. Raises LimitError, before anything is measured, for a name
+    other than those of LIMITS and "device", and for arguments that the method of ``checks`` does not accept.
     """
-    wanted = _merged(item)
-    wanted.pop("device", None)
-    for name in wanted:
-        if name not in LIMITS:
+    limits = {}
+    for name, given in _merged(item).items():
+        if name not in (*LIMITS, "device"):
             hint = did_you_mean(name, LIMITS)
             raise LimitError(f"@pytest.mark.perf has no argument {name!r}; it takes device, {', '.join(LIMITS)}{hint}")
-    return wanted
+        if name != "device" and given is not False:
+            limits[name] = _checked(checks, name, given)
+    return limits
 
 
-def require(checks: type[Check], name: str, arguments: Any) -> None:
-    """Raise LimitError for arguments of a limit that its method does not accept, before anything is measured."""
-    if arguments is False:
-        return
-    in_order, by_name = _arguments(arguments)
+def _checked(checks: type[Check], name: str, given: Any) -> Arguments:
+    in_order, by_name = _arguments(given)
     try:
         bound = inspect.signature(getattr(checks, name)).bind(None, *in_order, **by_name)
     except TypeError as problem:
-        raise LimitError(f"@pytest.mark.perf({name}={arguments!r}): {problem}{_EXAMPLES.get(name, '')}") from None
+        raise LimitError(f"@pytest.mark.perf({name}={given!r}): {problem}{_EXAMPLES.get(name, '')}") from None
     if name in ("at_least", "at_most"):
         require_limits(by_name)
     elif name == "bound":
         require_bounds(bound.arguments.get("kinds", ()))
+    return in_order, by_name
 
 
-def apply(check: Check, name: str, arguments: Any) -> None:
-    """Call the method of a check for this limit with the arguments from a marker."""
-    if arguments is not False:
-        in_order, by_name = _arguments(arguments)
-        getattr(check, name)(*in_order, **by_name)
-
-
-def _arguments(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(given: Any) -> Arguments:
     """Return the positional and keyword arguments of a marker's value."""
     by_name = dict(given) if isinstance(given, Mapping) else {}
     if given is True or by_name:
@@ -85,8 +79,6 @@ def skip_without_device(item: pytest.Item) -> None:
     if wanted is None:
         return
     if not _NAME.fullmatch(str(wanted)):
-        from flopscope.hardware.device import devices
-
         names = [device.name for device in devices()]
         if not any(str(wanted).lower() in name.lower() for name in names):
             pytest.skip(f"no device of this machine matches {wanted!r}; its devices are {', '.join(names)}")
@@ -95,8 +87,6 @@ def skip_without_device(item: pytest.Item) -> None:
 
 def skip_unless_here(device: Any) -> None:
     """Skip a test of "cpu", "cuda" or "cuda:1" if that device is missing. measure() checks all other values."""
-    from flopscope.hardware.device import find_device
-
     if not _NAME.fullmatch(str(device)):
         return
     try:

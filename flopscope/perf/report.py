@@ -7,9 +7,8 @@ from typing import Any
 
 from flopscope.perf.limits import known
 from flopscope.support.columns import GAP, aligned_line, column_widths
+from flopscope.support.cutting import cut_start
 from flopscope.support.units import MISSING, bound_text, percent_text, significant_text
-
-__all__ = ["missing", "table", "verdict_of"]
 
 WIDTH = 120
 MIN_TEST_WIDTH = 15  # of the shortened id of a test, whose end is shown
@@ -35,7 +34,7 @@ def table(records: Iterable[Mapping[str, Any]], compare: str = "") -> list[str]:
         return []
     widths = column_widths([list(columns), *rows])
     widths[0] = min(widths[0], max(MIN_TEST_WIDTH, WIDTH - sum(widths[1:]) - len(GAP) * len(widths[1:])))
-    rows = [[_shortened(row[0], widths[0]), *row[1:]] for row in rows]
+    rows = [[cut_start(row[0], widths[0]), *row[1:]] for row in rows]
     return [aligned_line(cells, widths).rstrip() for cells in (list(columns), *rows)]
 
 
@@ -80,7 +79,3 @@ COLUMNS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], str]] = {
     "bound": lambda record, times: bound_text(times["bound"]),
     "verdict": lambda record, times: verdict_of(record) or MISSING,
 }
-
-
-def _shortened(test: str, width: int) -> str:
-    return test if len(test) <= width else "…" + test[1 - width :]

@@ -14,8 +14,6 @@ from flopscope.perf.store import Median
 from flopscope.support.safe import printable
 from flopscope.timing.paired import verdict_of as verdict_of_interval
 
-__all__ = ["ALIKE", "GROUPINGS", "Entry", "Row", "Run", "compare", "grouped", "labelled", "read"]
-
 OUTCOMES = ("passed", "failed", "skipped", "xfailed")
 LONGEST, LONGEST_DEVICE = 200, 12  # characters of a text from a file
 NUMBERS = (
@@ -78,6 +76,11 @@ class Run:
     """The measurements by key."""
     label: str
     """The name of the file without its suffix: "0003_base"."""
+
+    def median_of(self, key: str, device: str) -> Median | None:
+        """Return the median of a measurement on a device, with NaN for missing numbers; None if the run lacks it."""
+        entry = self.entries.get(key)
+        return None if entry is None or entry.conditions[0] != device else entry.median
 
     @property
     def failed(self) -> list[str]:

@@ -11,26 +11,16 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flopscope.support.files import MAX_BYTES, read_json, replacing
+from flopscope.hardware.device import find_device
+from flopscope.perf.facts import commit_of
+from flopscope.support.files import MAX_BYTES, finite, read_json, replacing
+from flopscope.support.package import VERSION
 from flopscope.support.safe import printable, shown
-
-__all__ = [
-    "Median",
-    "check_machines",
-    "content_of",
-    "device_of",
-    "differences",
-    "fingerprint",
-    "load",
-    "median_of",
-    "ratio_of",
-    "write",
-]
 
 FORMAT = 1
 MIN_US, MAX_US = 1e-9, 1e15  # range of valid times; 1e15 µs are 32 years
@@ -106,9 +96,9 @@ def _shown(value: Any) -> str:
     return shown(value)[:SHOWN]
 
 
-def check_machines(name: str, stored: Mapping[str, Any]) -> None:
+def check_machines(name: str, machines: Mapping[str, Mapping[str, Any]]) -> None:
     """Raise ValueError, naming the differences, unless the run was stored on devices equal to those of this machine."""
-    for device, theirs in stored["machines"].items():
+    for device, theirs in machines.items():
         ours = fingerprint(device)
         if not ours:
             label = f"{printable(device)[:SHOWN]}, {printable(str(theirs.get('name')))[:SHOWN]}"
@@ -131,17 +121,14 @@ def content_of(records: Iterable[Mapping[str, Any]], root: Path) -> dict[str, An
 
     root: a folder of the git repository whose commit is stored.
     """
-    from flopscope.perf.facts import commit_of
-    from flopscope.support.package import VERSION
-    from flopscope.timing.measurement import plain
-
     measured = [dict(record) for record in records]
     machines = {record["device"]: record.pop("machine") for record in measured}
     versions: dict[str, str] = {}
     for record in measured:
         versions |= record.pop("versions")
-    content = {"format": FORMAT, "flopscope": VERSION, "when": _now(), "commit": commit_of(root), "versions": versions}
-    return plain({**content, "machines": machines, "measurements": measured})  # type: ignore[no-any-return]
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    content = {"format": FORMAT, "flopscope": VERSION, "when": now, "commit": commit_of(root), "versions": versions}
+    return finite({**content, "machines": machines, "measurements": measured})  # type: ignore[no-any-return]
 
 
 def write(file: Path, content: Mapping[str, Any]) -> list[str]:
@@ -169,24 +156,12 @@ def device_of(measurement: Any) -> str:
 @functools.cache
 def fingerprint(device: str) -> dict[str, Any]:
     """Return the properties of a device that must be equal for times to be comparable; {} if it is missing."""
-    from flopscope.hardware.device import find_device
-
     try:
         here = find_device(device)
     except (RuntimeError, ValueError):
         return {}
     facts = {**here.properties, "name": here.name}
     return {key: facts[key] for key in SAME if key in facts}
-
-
-def median_of(stored: Mapping[str, Any], key: str, device: str) -> Median | None:
-    """Return a median of a stored run, with NaN for missing numbers; None if the run does not have it."""
-    record = stored["measurements"].get(key)
-    if record is None or record["device"] != device:
-        return None
-    times = record["measurement"]
-    low, high = times.get("ci") or (None, None)
-    return Median(*(math.nan if time is None else float(time) for time in (times.get("median"), low, high)))
 
 
 def ratio_of(new: Median, old: Median) -> Median:
@@ -196,9 +171,3 @@ def ratio_of(new: Median, old: Median) -> Median:
     ratio in at least 90 %, and in more than 95 % if the two errors are independent.
     """
     return Median(new.median / old.median, new.low / old.high, new.high / old.low)
-
-
-def _now() -> str:
-    from datetime import datetime, timezone
-
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -31,8 +31,6 @@ from flopscope.views.roofs import Point, level_label, memory_of, roofs_of
 if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
 
-__all__ = ["roofline"]
-
 LONGEST_NAME = 34
 NAMED = 3  # maximum number of ops named per line of the caption
 LARGEST, SMALLEST, EQUAL = 400.0, 25.0, 60.0  # areas of markers in square points; EQUAL without weights

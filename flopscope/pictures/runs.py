@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from flopscope.support.files import replacing
 from flopscope.support.safe import printable
 from flopscope.support.units import long_time_text
-from flopscope.timing.distribution import median
 from flopscope.views.plots import GREY, PLAIN, SMALL, require_matplotlib
-
-__all__ = ["draw_runs"]
 
 COLOURS = ("#707070", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MOST = 60  # tests in a picture

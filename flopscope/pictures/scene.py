@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from flopscope.timing.measurement import Measurement
     from flopscope.timing.sweep import Sweep
 
-__all__ = ["Scene", "peaks_wanted", "scene_of"]
-
 SOURCES = ("measured", "datasheet")
 
 

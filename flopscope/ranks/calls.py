@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from flopscope.ranks.medians import Floats
 
-__all__ = ["KINDS", "Calls", "Group", "Matched", "Mismatch", "calls_of", "match"]
-
 Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 

@@ -19,8 +19,6 @@ import numpy.typing as npt
 from flopscope.ranks.calls import TOGETHER, Group
 from flopscope.ranks.medians import MAD_TO_SIGMA, Floats, row_medians
 
-__all__ = ["Clocks", "align"]
-
 Places = npt.NDArray[np.intp]
 MEDIAN_VARIANCE = 1.5708  # of a median, relative to that of the mean: π/2
 RESOLUTION = 0.05  # µs; no median is more certain

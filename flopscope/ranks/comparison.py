@@ -12,8 +12,6 @@ from flopscope.ranks.stragglers import Stragglers
 from flopscope.ranks.work import Work
 from flopscope.sentences.ranks import RECORDING, STEP, Cost, Facts, Place, action
 
-__all__ = ["LEAST", "LEAST_SPREAD", "SIGNIFICANT", "Comparison", "Finding"]
-
 LEAST = 0.01  # of a step: no smaller cost is named
 SIGNIFICANT = 5.0  # median absolute deviations, scaled to standard deviations
 LEAST_SPREAD = 0.002  # of the value: ranks and steps differ by at least that

@@ -21,8 +21,6 @@ from flopscope.support.device_names import index_of
 if TYPE_CHECKING:
     from flopscope.results.results import Results
 
-__all__ = ["ROWS", "Digest", "Identity", "LastCall", "calls_in", "digest_of", "rank_of_name"]
-
 ROWS = 4096
 """Rows of a rank's table that are kept, those with the most time; one more has the sums of the rest."""
 REST = "(other ops)"

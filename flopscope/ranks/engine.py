@@ -24,8 +24,6 @@ from flopscope.support.memory import available_memory
 from flopscope.support.package import VERSION
 from flopscope.support.progress import progress_bar
 
-__all__ = ["Failure", "NoScheduler", "run_everywhere", "workers_for"]
-
 Task = Callable[[Any], Any]
 ATTEMPTS = 3
 CHUNK = 16  # tasks that a process gets at once, at most: each message costs the scheduler about a millisecond

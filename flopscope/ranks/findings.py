@@ -17,8 +17,6 @@ from flopscope.ranks.uneven import experts, memory, stages, steps
 from flopscope.ranks.unmatched import mismatches, missing
 from flopscope.sentences.ranks import nothing_found
 
-__all__ = ["RULES", "find", "verdict_of"]
-
 Rule: TypeAlias = Callable[[Comparison], Iterator[Finding]]
 RULES: tuple[Rule, ...] = (missing, mismatches, stragglers, links, stages, steps, memory, experts)
 FIRST = ("missing", "mismatch")  # a program that hangs or is wrong

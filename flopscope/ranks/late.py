@@ -12,8 +12,6 @@ from flopscope.ranks.medians import Floats, mean, median, median_of_others, sigm
 from flopscope.ranks.work import KERNELS, Work
 from flopscope.sentences.ranks import SlowGpu, Straggler
 
-__all__ = ["CAUSES", "IMBALANCE", "stragglers"]
-
 SLOW_ALONE = 1.05  # of a GPU that no rank waits for
 FEW_RANKS = 3
 IMBALANCE = 1.03

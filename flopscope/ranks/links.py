@@ -15,8 +15,6 @@ from flopscope.sentences.ranks import SlowLink
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["link_rows", "links"]
-
 SLOW_LINK = 1.2
 FEW = 3  # groups, without which none can be called slow
 LEAST_BYTES = 1 << 20  # smaller messages take the time of their latency

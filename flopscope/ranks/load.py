@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flopscope.ranks.digest import calls_in, digest_of
+from flopscope.ranks.digest import Digest, calls_in, digest_of
 from flopscope.ranks.engine import MISSING, Failure, run_everywhere, workers_for
 from flopscope.ranks.notes import rank_notes
 from flopscope.ranks.ranks import Ranks
-from flopscope.ranks.source import Digest, listed
+from flopscope.ranks.source import listed
 from flopscope.ranks.stragglers import Stragglers
 from flopscope.results.process import rank_of, require_different_processes, source_of
 from flopscope.results.trace import load_trace
@@ -25,8 +25,6 @@ from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
     from flopscope.results.results import Results
-
-__all__ = ["load_ranks", "stragglers"]
 
 
 class _File(NamedTuple):

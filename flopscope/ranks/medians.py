@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MAD_TO_SIGMA", "Floats", "mean", "median", "median_of_others", "medians_by", "row_medians", "sigma"]
-
 Floats = npt.NDArray[np.float64]
 MAD_TO_SIGMA = 1.4826  # of a normal distribution
 

@@ -14,8 +14,6 @@ from flopscope.sentences.words import form
 from flopscope.support.safe import printable
 from flopscope.support.units import short_time_text
 
-__all__ = ["notes_of", "rank_notes"]
-
 SHOWN = 8
 UNCERTAIN = 5.0  # µs of a clock, from which it is worth a line
 

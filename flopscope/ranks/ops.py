@@ -17,8 +17,6 @@ from flopscope.results.categories import category_of
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Ops"]
-
 KEY: dict[str, Callable[[Any], Any]] = {
     "key": str,
     "device_type": str,

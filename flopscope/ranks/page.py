@@ -12,8 +12,6 @@ from flopscope.sentences.ranks import NO_MATCH
 if TYPE_CHECKING:
     from flopscope.ranks.ranks import Ranks
 
-__all__ = ["facts_of_ranks"]
-
 
 def facts_of_ranks(ranks: Ranks) -> RankFacts:
     """Return what the page shows of many ranks: the findings, the accounting of each, and who waits for whom."""

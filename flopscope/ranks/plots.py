@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flopscope.ranks.links import link_rows
-from flopscope.support.units import count_of
+from flopscope.support.units import plural
 from flopscope.views.plots import PLAIN, matplotlib_axes
 
 if TYPE_CHECKING:
     from flopscope.ranks.ranks import Ranks
-
-__all__ = ["plot_links", "plot_skew", "plot_steps"]
 
 DIVERGING = "RdBu_r"
 SEQUENTIAL = "cividis"  # even in lightness, also for people with colour blindness
@@ -31,7 +29,7 @@ def plot_steps(ranks: Ranks, ax: Any = None) -> Any:
     names = [str(name).removeprefix("ProfilerStep#") if name is not None else "whole" for name in work.steps]
     _label(ax.xaxis, "step", names)
     _label(ax.yaxis, "rank", [str(digest.rank) for digest in ranks.comparison.digests])
-    title = f"{count_of(len(ranks), 'rank')}: work that the others wait for"
+    title = f"{plural(len(ranks), 'rank')}: work that the others wait for"
     return _explained(ax, image, "own work beyond the others' median (% of a step)", title)
 
 
@@ -57,7 +55,7 @@ def plot_skew(ranks: Ranks, ax: Any = None) -> Any:
     ax.set_ylim(bottom=0)
     ax.set_xlabel("rank", **PLAIN)
     ax.set_ylabel("arrival after the first rank (µs)", **PLAIN)
-    ax.set_title(f"{count_of(len(ranks), 'rank')}: arrival at collectives", fontsize=11, **PLAIN)
+    ax.set_title(f"{plural(len(ranks), 'rank')}: arrival at collectives", fontsize=11, **PLAIN)
     ax.legend(loc="upper right", fontsize=8)
     ax.grid(True, axis="y", color="#e4e4e4", linewidth=0.6)
     ax.set_axisbelow(True)
@@ -82,7 +80,7 @@ def plot_links(ranks: Ranks, ax: Any = None) -> Any:
     image = ax.imshow(factor, cmap=SEQUENTIAL, vmin=1.0, vmax=most, interpolation="nearest")
     for axis in (ax.xaxis, ax.yaxis):
         _label(axis, "host", names)
-    title = f"{count_of(len(names), 'host')}: links"
+    title = f"{plural(len(names), 'host')}: links"
     return _explained(ax, image, "time of a transfer over that of equal groups", title)
 
 

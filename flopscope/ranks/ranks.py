@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from flopscope.views.summary import Summary
 
-__all__ = ["Ranks"]
-
 
 @suggesting
 class Ranks:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from flopscope.report.page import Page
     from flopscope.results.results import Results
 
-__all__ = ["report_of_ranks"]
-
 
 def report_of_ranks(profiles: Mapping[int, Results], *, peaks: str | None = None, title: str | None = None) -> Page:
     """Return the page of several ranks: what load_ranks() finds, and in full the rank that it opens on.

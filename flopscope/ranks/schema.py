@@ -9,8 +9,6 @@ from flopscope.answers.analysis import PARTS
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["SCHEMA", "arrow_table", "with_types"]
-
 TYPES = {"$": "text", "#": "integer", "?": "flag", "*": "integers"}
 """By the last character of a column in SCHEMA; others are numbers."""
 PANDAS = {"text": "string", "integer": "Int64", "number": "float64", "flag": "bool", "integers": "object"}

@@ -20,8 +20,6 @@ from flopscope.support.safe import printable
 if TYPE_CHECKING:
     from flopscope.results.results import Results
 
-__all__ = ["Digest", "Failure", "Source", "digests_of", "listed", "of_one_run"]
-
 Source: TypeAlias = Iterable[Digest | Failure]
 SHOWN = 3  # files that a message names
 

@@ -16,8 +16,6 @@ from flopscope.support.suggest import suggesting
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Stragglers"]
-
 
 @suggesting
 class Stragglers:

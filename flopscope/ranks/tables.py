@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from flopscope.ranks.comparison import Comparison
 
-__all__ = ["collective_rows", "group_rows", "host_rows", "rank_rows"]
-
 SPREAD = 0.95
 
 

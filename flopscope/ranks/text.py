@@ -12,15 +12,13 @@ from flopscope.ranks.medians import median, row_medians
 from flopscope.sentences.ranks import NO_MATCH
 from flopscope.support.columns import Rows
 from flopscope.support.safe import printable
-from flopscope.support.units import bytes_text, count_of, percent_text, short_time_text, tenths_text
+from flopscope.support.units import bytes_text, percent_text, plural, short_time_text, tenths_text
 
 if TYPE_CHECKING:
     import pandas
 
     from flopscope.ranks.ranks import Ranks
     from flopscope.ranks.stragglers import Stragglers
-
-__all__ = ["stragglers_text", "summary_parts"]
 
 FINDINGS = 8
 RANKS = 8
@@ -55,9 +53,9 @@ def _step(ranks: Ranks) -> list[str]:
     work = ranks.comparison.work
     if not np.isfinite(work.total).any():
         return []
-    head = count_of(len(ranks), "rank")
+    head = plural(len(ranks), "rank")
     if work.has_steps:
-        lines = [f"{head}, {count_of(len(work.steps), 'step')}; median over ranks and steps:"]
+        lines = [f"{head}, {plural(len(work.steps), 'step')}; median over ranks and steps:"]
     else:
         lines = [f"{head}, no steps in common; median over ranks:"]
     total = work.step_time

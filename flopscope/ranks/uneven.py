@@ -12,8 +12,6 @@ from flopscope.ranks.late import CAUSES, IMBALANCE
 from flopscope.ranks.medians import Floats, median, median_of_others, sigma
 from flopscope.sentences.ranks import BusyExpert, LargeMemory, SlowSteps, UnevenWork
 
-__all__ = ["experts", "memory", "stages", "steps"]
-
 OUTLYING_STEP = 1.25
 FEW_STEPS = 4
 MEMORY = 1.2

@@ -9,8 +9,6 @@ from flopscope.ranks.comparison import Comparison, Finding
 from flopscope.ranks.digest import Digest, LastCall
 from flopscope.sentences.ranks import Hang, Mismatched
 
-__all__ = ["last_calls_by_group", "mismatches", "missing"]
-
 NUMBERS = re.compile(r"\d+")
 
 

@@ -20,8 +20,6 @@ from flopscope.ranks.digest import Digest
 from flopscope.ranks.medians import Floats, median, median_of_others
 from flopscope.ranks.ops import Ops
 
-__all__ = ["KERNELS", "Work"]
-
 KERNELS = tuple(part for part in WORK_PARTS if part != "communication")
 """The parts in which a kernel or a copy ran."""
 AMOUNTS = {"FLOPs": "flops", "bytes": "bytes_total_moved"}

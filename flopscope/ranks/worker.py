@@ -8,8 +8,6 @@ import threading
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
 
-__all__ = ["begin"]
-
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # of mallopt(3)
 KEPT_BYTES = 32 << 20  # the largest threshold that glibc takes
 

@@ -13,8 +13,6 @@ from flopscope.report.encode import Columns
 if TYPE_CHECKING:
     from flopscope.report.profile import Profile
 
-__all__ = ["section"]
-
 MOST_CALLS = 200_000
 """Calls that a page lists; sums are over all."""
 MOST_SIZES = 500

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from flopscope.results.changes import Change
     from flopscope.results.comparison import Comparison
 
-__all__ = ["compare_page", "section"]
-
 MOST_ROWS = 100_000
 """Names and shapes of them that a page lists; the rest is counted."""
 MOST_STEPS = 200

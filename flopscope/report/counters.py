@@ -17,8 +17,6 @@ from flopscope.report.encode import Columns, since
 if TYPE_CHECKING:
     from flopscope._core import Store
 
-__all__ = ["MOST_BUCKETS", "MOST_TRACKS", "tracks"]
-
 MOST_BUCKETS = 20_000
 """Samples of a track."""
 MOST_TRACKS = 12

@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from flopscope.support.safe import printable
 
-__all__ = ["MOST_TEXT", "Columns", "cut", "json_text", "sentence", "since"]
-
 MOST_TEXT = 10_000  # characters of a text
 SHARED = 1 << 18  # bytes: smaller columns share a blob
 LEVEL = 1

@@ -13,8 +13,6 @@ from flopscope.support.units import bytes_text, number_text
 if TYPE_CHECKING:
     from flopscope.report.profile import Profile
 
-__all__ = ["counted", "coverage", "graph_notes", "graphs", "profiler", "sizes"]
-
 MOST_OPS = 50
 """Rows of each list of ops."""
 

@@ -11,8 +11,6 @@ from flopscope.sentences.notes import skewed_clocks
 if TYPE_CHECKING:
     from flopscope.report.profile import Profile
 
-__all__ = ["section"]
-
 MOST_OPS = 200
 
 

@@ -13,8 +13,6 @@ from flopscope.support.units import percent_text
 if TYPE_CHECKING:
     from flopscope.report.profile import Profile
 
-__all__ = ["headline_of", "lead_of", "section"]
-
 MOST_LINES = 40
 """Lines of each group."""
 LEAST = 0.001

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from flopscope.timing.paired import TimesCompared
     from flopscope.timing.sweep import Sweep, SweepPoint
 
-__all__ = ["measurement_page", "sweep_page", "times_page"]
-
 MOST_SAMPLES = 200_000
 
 

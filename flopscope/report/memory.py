@@ -19,8 +19,6 @@ from flopscope.support.core_values import UNKNOWN_ID, UNKNOWN_TIME
 if TYPE_CHECKING:
     from flopscope.report.profile import Profile
 
-__all__ = ["MOST_POINTS", "section"]
-
 MOST_POINTS = 500_000
 """Points of a device's curves; beyond it, the least and the largest of each part of the time are kept."""
 MOST_ROWS = 200

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from flopscope.report.profile import Profile
     from flopscope.results.table import EventTable
 
-__all__ = ["MOST_ROWS", "section"]
-
 MOST_ROWS = 20_000
 """Rows of a grouping: those with the most time are kept."""
 

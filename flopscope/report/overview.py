@@ -14,6 +14,7 @@ from flopscope.report.encode import Columns, sentence
 from flopscope.report.rows import tensor_text, why_unrated
 from flopscope.results.frames import records
 from flopscope.results.results import cpu_of, head_of
+from flopscope.results.row import own_time
 from flopscope.sentences.accounting import cause_text
 from flopscope.sentences.words import gain_text, shown_as_sentence
 from flopscope.support.device_names import index_of
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from flopscope.report.profile import Profile
     from flopscope.results.table import EventTable
     from flopscope.sentences.advice import Advice
-
-__all__ = ["headline_of", "lead_of", "missing", "section", "subtitle_of", "title_of"]
 
 _UNRATED = (
     "work without a limit to compare it with, as the peaks are unknown",
@@ -121,13 +120,13 @@ def _largest(source: Profile, where: _Places) -> dict[str, Any]:
     ops = source.names.of_kind("op")
     table = usual_order(ops)
     rated = any(not math.isnan(headroom) for headroom in ops.columns["headroom"])
-    timed = (i for i, row in enumerate(table) if row.own_time(table.has_device) > 0)
+    timed = (i for i, row in enumerate(table) if own_time(row, table.has_device) > 0)
     first = table.select(islice(timed, MOST_LARGEST))
     rows = [
         {
             "name": row.key,
             "row": where.of_name(row.key),
-            "time": row.own_time(table.has_device),
+            "time": own_time(row, table.has_device),
             "headroom": row.headroom,
             "bound": row.bound,
             "why": why,

@@ -19,8 +19,6 @@ from flopscope.support.package import VERSION
 from flopscope.views.plots import BOUNDS
 from flopscope.views.thumbnail import OUTLINES
 
-__all__ = ["SCRIPTS", "SECTIONS", "Page", "write"]
-
 SECTIONS = (
     "ranks",
     "overview",

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from flopscope.results.table import EventTable
     from flopscope.views.advice import AdviceTable
 
-__all__ = ["Profile", "profile_page", "steps_text"]
-
 
 MOST_ROWS = 50_000
 """By name and shape in a page."""

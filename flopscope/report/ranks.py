@@ -14,12 +14,10 @@ from flopscope import _core
 from flopscope.answers.analysis import PARTS
 from flopscope.report.encode import Columns, sentence
 from flopscope.report.page import Page
-from flopscope.support.units import count_of, short_time_text
+from flopscope.support.units import plural, short_time_text
 
 if TYPE_CHECKING:
     import pandas
-
-__all__ = ["RankFacts", "RankFinding", "add_ranks", "means", "opened", "ranks_page", "section"]
 
 MOST_ROWS = 1000
 """Rows of a table of hosts, groups or collectives: those with the most."""
@@ -94,7 +92,7 @@ def ranks_page(facts: RankFacts, title: str | None = None) -> Page:
 def add_ranks(page: Page, facts: RankFacts, title: str | None = None) -> None:
     """Add the ranks to a page, which is then about them: its title and the sentences that it begins with."""
     models = dict.fromkeys(model for model in facts.devices if model)
-    count = count_of(len(facts.ranks), "rank")
+    count = plural(len(facts.ranks), "rank")
     page.title = title or count
     page.subtitle = " · ".join([*([count] if title else []), *models])
     page.headline, page.lead = facts.verdict, _time_sentence(facts)

@@ -18,8 +18,6 @@ from flopscope.views.roofs import level_label, memory_of, roofs_of, timed_ops
 if TYPE_CHECKING:
     from flopscope.report.profile import Profile
 
-__all__ = ["MOST_MARKS", "section"]
-
 MOST_MARKS = 3000
 """Marks of a device; ops with less time are only counted."""
 NAMED = 5  # maximum number of names of what is not drawn

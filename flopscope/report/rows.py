@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from flopscope.results.table import EventTable
 
-__all__ = ["REASONS", "encode_table", "longest_first", "places_of_largest", "tensor_text", "why_unrated"]
-
 KINDS = ("op", "kernel", "range")
 _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (  # of columns, in the order of the page
     ("Roofline", ("bound", "pct_roofline", "headroom", "roofline_time", "pct_peak_flops", "pct_peak_bandwidth")),

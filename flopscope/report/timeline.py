@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from flopscope._core import Store
     from flopscope.report.profile import Profile
 
-__all__ = ["MOST_BLOCKS", "Part", "section", "timeline_of"]
-
 MOST_BLOCKS = 1_500_000
 """Blocks of a page; beyond it, short neighbours in a lane are merged."""
 

@@ -15,17 +15,6 @@ from flopscope.results.kinds import NO_OP
 if TYPE_CHECKING:
     from flopscope.results.table import EventTable
 
-__all__ = [
-    "CATEGORIES",
-    "OTHER",
-    "by_category",
-    "category_of",
-    "rows_of_groups",
-    "sum_rows",
-    "sums_of_groups",
-    "total_of_rows",
-]
-
 CATEGORIES: tuple[str, ...] = tuple(name for name, *_ in _core.categories)
 """The names, in the order of legends; what each holds: csrc/work/category.h."""
 OTHER = "other"

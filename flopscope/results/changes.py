@@ -11,8 +11,6 @@ from typing import Any, Literal, NamedTuple
 
 from flopscope.results.matching import ComparisonRow, Side
 
-__all__ = ["Change", "Launches", "Moved", "Per", "Replaced", "Scale", "scaled"]
-
 Per = Literal["step", "call", "run"]
 Cause = Literal["calls", "work", "rate", "time", "replaced", "only a", "only b", "same"]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import os
 import queue
 import secrets
@@ -22,13 +21,11 @@ from typing import IO, Any, Protocol
 from flopscope import _core
 from flopscope.hardware.cpu import CPU_MEMBER
 from flopscope.sources.head import PEAKS_MEMBER, STACKS_MEMBER
-from flopscope.support.files import COMPRESSION, replacing
+from flopscope.support.files import COMPRESSION, finite, replacing
 from flopscope.support.launchers import rank_in
 from flopscope.support.progress import progress_bar
 from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
-
-__all__ = ["export", "json_value", "member", "trace_handler"]
 
 PIECE = 1 << 19  # bytes that the core passes at once
 PIECES_AHEAD = 8  # that wait to be written
@@ -94,16 +91,7 @@ def _json(members: Mapping[str, Any]) -> str:
     try:
         return json.dumps(members, allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(members), allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    """Return the value with None for floats that are infinite or NaN."""
-    if isinstance(value, Mapping):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return json.dumps(finite(members), allow_nan=False)
 
 
 def member(key: str) -> str:

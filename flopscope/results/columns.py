@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from flopscope import _core
 
-__all__ = ["COLUMNS", "GROUPS", "RANK", "STACK", "Column"]
-
 
 @dataclass(frozen=True)
 class Column:

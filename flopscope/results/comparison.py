@@ -9,7 +9,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope.results.changes import Change, Per, Scale
-from flopscope.results.matching import ComparisonRow, Side
+from flopscope.results.matching import ComparisonRow
 from flopscope.support import upward
 from flopscope.support.safe import printable, write_csv
 from flopscope.support.suggest import suggesting
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import pandas
 
     from flopscope.results.results import Results
-
-__all__ = ["By", "Comparison", "ComparisonRow", "Side"]
 
 By = Literal["name", "shape"]
 

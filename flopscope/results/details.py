@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["kernels_of_rows", "with_what_there_is"]
-
 FIELDS = ("row", "kernel", "count", "busy")
 
 

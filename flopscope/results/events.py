@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from flopscope import _core
 
-__all__ = ["Event", "EventList", "Interval"]
-
 ANNOTATIONS = ("range", "step")
 
 

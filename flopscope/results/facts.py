@@ -13,8 +13,6 @@ from flopscope.support.hints import HINTS, Hints
 if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
 
-__all__ = ["Facts", "Grouped"]
-
 
 def _unknown_coverage() -> dict[str, Any]:
     return {"bytes": math.nan, "flops": math.nan, "unmodelled": []}

@@ -14,8 +14,6 @@ from flopscope.support.safe import printable
 from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
-__all__ = ["load_traces"]
-
 
 @suggesting
 def load_traces(

@@ -18,21 +18,6 @@ if TYPE_CHECKING:
     from flopscope._core import Store
     from flopscope.hardware.cpu import CPU
 
-__all__ = [
-    "GPU_COLUMNS",
-    "Columns",
-    "collectives",
-    "counter_timeline",
-    "device_of",
-    "gpu_summary",
-    "launch_summary",
-    "microseconds",
-    "of_gpus",
-    "records",
-    "step_breakdown",
-    "stream_summary",
-]
-
 Columns = Mapping[str, Sequence[Any]]
 
 GPU_COLUMNS = ("device", "gpu_utilization", "sm_efficiency", "achieved_occupancy", "tensor_core_time", "idle")

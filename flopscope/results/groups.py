@@ -6,14 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope.results import categories, modules
-from flopscope.results.kinds import NO_OP
+from flopscope.results.kinds import NO_MODULE, NO_OP
 from flopscope.support.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from flopscope._core import Store
     from flopscope.results.table import EventTable
-
-__all__ = ["GROUPINGS", "STACK_ENTRIES", "grouped", "require", "words_of"]
 
 NOT_DTYPES = ("", "scalar")  # of arguments that are not tensors
 STACK_ENTRIES = 5  # innermost Python calls, for "stack"
@@ -143,7 +141,7 @@ def _summed(table: EventTable, found: Mapping[str, list[Any]], tree: modules.Tre
         names = [NO_OP if name is None else name for name in categories_of]
     else:
         paths = zip(sums, labels["module"], strict=True)
-        names = [NO_OP if key is None else path or modules.NO_MODULE for key, path in paths]
+        names = [NO_OP if key is None else path or NO_MODULE for key, path in paths]
     values = zip(sums.values(), names, categories_of, strict=True)
     named = [{**row, "key": name, "category": category} for row, name, category in values]
     return table.with_rows(named)._with_groups(labels)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["KINDS", "NO_MODULE", "NO_OP", "kind_of", "require_kind"]
-
 KINDS = ("op", "kernel", "range", "all")
 NO_OP = "(no op)"
 NO_MODULE = "(no module)"

@@ -9,8 +9,6 @@ from typing import Any
 
 from flopscope.results.categories import sums_of_groups
 
-__all__ = ["ComparisonRow", "Key", "Side", "bare", "matched", "ratio_of", "sum_of", "sums_of", "total_of", "unlike"]
-
 Key = tuple[str, str]  # name with namespace, shapes
 
 # torch ops that do the work of a flopscope op under another name, because the torch op of the same name calls them.

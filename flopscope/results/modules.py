@@ -11,8 +11,6 @@ from flopscope.results.table import EventTable
 from flopscope.support import upward
 from flopscope.support.suggest import suggesting
 
-__all__ = ["NO_MODULE", "ModuleTable", "Tree", "by_module"]
-
 PREFIX = "nn.Module: "
 MOST_PATH = 4096  # characters of a path to which a name is added
 

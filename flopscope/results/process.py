@@ -18,14 +18,6 @@ from flopscope.support.core_values import UNKNOWN_TIME
 if TYPE_CHECKING:
     from flopscope.results.results import Results
 
-__all__ = [
-    "base_time_of",
-    "rank_of",
-    "require_different_processes",
-    "source_of",
-    "windows_of",
-]
-
 Group = TypeVar("Group")
 
 

@@ -6,8 +6,6 @@ from flopscope.results.results import Results
 from flopscope.sources import profiler
 from flopscope.support.suggest import suggesting
 
-__all__ = ["profile"]
-
 
 @suggesting
 class profile(profiler.profile, Results):

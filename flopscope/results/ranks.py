@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from flopscope.results.table import COLUMNS, EventRow, EventTable
+from flopscope.results.columns import COLUMNS
+from flopscope.results.row import EventRow
+from flopscope.results.table import EventTable
 from flopscope.support.hints import HINTS
-
-__all__ = ["join_ranks"]
 
 
 def join_ranks(tables: Mapping[int, EventTable], sort_by: str | None = None, limit: int = -1) -> EventTable:

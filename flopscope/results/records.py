@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from flopscope.support.files import write_json
+from flopscope.support.files import finite, write_json
 from flopscope.support.safe import write_csv
 
 if TYPE_CHECKING:
@@ -35,12 +34,8 @@ def to_pandas(table: EventTable) -> pandas.DataFrame:
 
 def to_dicts(table: EventTable) -> list[dict[str, Any]]:
     """Return one dict per row, ready for JSON: unknown numbers are None."""
-    columns = {name: [_json_value(value) for value in values] for name, values in _columns(table).items()}
+    columns = {name: finite(values) for name, values in _columns(table).items()}
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-
-
-def _json_value(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def to_json(table: EventTable, path: str | PathLike[str]) -> None:
@@ -50,7 +45,7 @@ def to_json(table: EventTable, path: str | PathLike[str]) -> None:
 
 def json_content(table: EventTable) -> dict[str, Any]:
     """Return the device, the coverage, the peaks and the rows, ready for JSON."""
-    coverage = {name: _json_value(value) for name, value in table.coverage().items()}
+    coverage = finite(table.coverage())
     return {"device": _device(table), "coverage": coverage, "peaks": table.peaks, "rows": to_dicts(table)}
 
 

@@ -13,10 +13,11 @@ from flopscope.hardware.device import STORED, find_device, peaks_by_name
 from flopscope.hardware.model import Model, why_unknown
 from flopscope.hardware.peaks import stated_peaks
 from flopscope.results import groups
+from flopscope.results.columns import COLUMNS
 from flopscope.results.details import kernels_of_rows
 from flopscope.results.facts import Grouped
 from flopscope.results.summaries import Summaries
-from flopscope.results.table import COLUMNS, EventTable
+from flopscope.results.table import EventTable
 from flopscope.sources.head import PEAKS_MEMBER
 from flopscope.support import upward
 from flopscope.support.device_names import index_of
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from flopscope.results.events import EventList
     from flopscope.views.advice import AdviceTable
     from flopscope.views.summary import Summary
-
-__all__ = ["Results", "cpu_of", "grouped", "head_of", "kept", "program_of", "store_of", "usual_peaks_of"]
 
 T = TypeVar("T")
 
@@ -467,6 +466,11 @@ def kept(results: Results, what: str, key: object, make: Callable[[], T]) -> T:
         found = results._kept[what] = key, make()
     value: T = found[1]
     return value
+
+
+def forget(results: Results) -> None:
+    """Forget what is kept, because the peaks of a device have changed."""
+    results._kept.clear()
 
 
 def grouped(

@@ -13,8 +13,6 @@ from flopscope.support.device_names import DeviceType
 if TYPE_CHECKING:
     from flopscope.results.table import EventTable
 
-__all__ = ["COLUMN_NAMES", "EventRow", "is_array"]
-
 
 COLUMN_NAMES = tuple(column.name for column in COLUMNS)
 
@@ -81,15 +79,6 @@ class EventRow:
         """The kind of device whose times the table has, such as "cuda", or None."""
         return self._table.device_type if self._table.has_device else None
 
-    def own_time(self, on_device: bool) -> float:
-        """Return the self time in µs, by which plots weigh a row; the total time for a range with declared work."""
-        if on_device:
-            own, total = self.self_device_time_total, self.device_time_total
-        else:
-            own, total = (0.0 if self.self_device_time_total else self.self_cpu_time_total), self.cpu_time_total
-        declared = self.is_user_annotation and not math.isnan(self.tflops_per_s)
-        return float(total if declared else own)
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EventRow) and self._table is other._table and self._index == other._index
 
@@ -101,6 +90,16 @@ class EventRow:
             f"<EventRow {self.key!r}: {self.count} calls, self CPU {self.self_cpu_time_total_str}, "
             f"self device {self.self_device_time_total_str}>"
         )
+
+
+def own_time(row: EventRow, on_device: bool) -> float:
+    """Return the self time in µs, by which plots weigh a row; the total time for a range with declared work."""
+    if on_device:
+        own, total = row.self_device_time_total, row.device_time_total
+    else:
+        own, total = (0.0 if row.self_device_time_total else row.self_cpu_time_total), row.cpu_time_total
+    declared = row.is_user_annotation and not math.isnan(row.tflops_per_s)
+    return float(total if declared else own)
 
 
 def _column_property(column: Column) -> property:

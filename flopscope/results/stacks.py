@@ -10,8 +10,6 @@ from flopscope.support.files import replacing
 if TYPE_CHECKING:
     from flopscope import _core
 
-__all__ = ["METRICS", "export_stacks"]
-
 # Metrics of a folded stack, with the table columns that hold them.
 METRICS = {
     "self_cpu_time_total": "self_cpu_time_total",

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from flopscope._core import Store
 
-__all__ = ["Summaries"]
-
 
 @suggesting
 class Summaries:

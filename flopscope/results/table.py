@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-__all__ = ["COLUMNS", "Column", "EventRow", "EventTable"]
-
 
 SORT_KEYS = (*COLUMN_NAMES, "cpu_time", "device_time")
 

@@ -23,8 +23,6 @@ from flopscope.support.warn import warn_user
 if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
 
-__all__ = ["Trace", "load_trace"]
-
 
 class Trace(Results):
     """A recorded trace, returned by load_trace(), with the results of a profile: key_averages(), gpu_summary(), …

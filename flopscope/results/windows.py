@@ -10,8 +10,6 @@ from flopscope.results.process import base_time_of, windows_of
 from flopscope.results.results import store_of
 from flopscope.results.trace import Trace
 
-__all__ = ["Process", "join", "join_windows"]
-
 
 class Process(NamedTuple):
     """A process of a program, and its recordings in order of time."""

@@ -14,8 +14,6 @@ from flopscope.support.units import percent_text, short_time_text
 if TYPE_CHECKING:
     from flopscope.answers.counted import Hfu
 
-__all__ = ["CAUSED", "accounting_bars", "accounting_head", "cause_text"]
-
 BAR = 10
 SHARES = {"mfu": "FLOP/s", "mbu": "bandwidth"}
 """What the shares of a whole are shares of, at the peaks."""

@@ -10,8 +10,6 @@ from flopscope.answers.advice import Judged
 from flopscope.sentences import bytes, collectives, compute, host
 from flopscope.sentences.words import Said, shown_as_sentence
 
-__all__ = ["Advice", "worded"]
-
 
 class Advice(NamedTuple):
     """One piece of advice."""

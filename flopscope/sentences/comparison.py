@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from flopscope.results.results import Results
     from flopscope.results.table import EventTable
 
-__all__ = ["compare"]
-
 NAMES_SHOWN, NAME = 4, 40
 GONE = 0.05
 """Idle time that fell to this part of what it was is gone."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from flopscope.answers.counted import Counted
 from flopscope.support.units import bytes_text, number_text, percent_text
 
-__all__ = ["counter_rows"]
-
 
 def counter_rows(counted: Counted) -> list[tuple[str, ...]]:
     """Return the rows of the summary's section on counters: a header, then one for each device; [] without any."""

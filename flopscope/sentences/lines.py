@@ -10,8 +10,6 @@ from flopscope.answers.lines import Group, Line, Lines, function_text, place_tex
 from flopscope.support.columns import Rows
 from flopscope.support.units import percent_text, plural, short_time_text
 
-__all__ = ["GROUPS", "WAITING", "Place", "host_lines", "places_of", "waiting_lines"]
-
 SHOWN = 5
 LEAST = 1.0
 """Percent of the time below which a line is left out."""

@@ -19,8 +19,6 @@ from flopscope.support.units import percent_text, plural, short_time_text
 if TYPE_CHECKING:
     from flopscope._core import Store
 
-__all__ = ["notes_of", "skewed_clocks", "step_notes", "without_peaks"]
-
 NAMES_SHOWN = 3
 
 

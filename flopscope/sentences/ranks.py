@@ -12,22 +12,6 @@ from typing import NamedTuple, Protocol
 from flopscope.sentences.words import form
 from flopscope.support.units import bytes_text, percent_text, short_time_text
 
-__all__ = [
-    *("ACTIONS", "NO_MATCH", "BusyExpert", "Cost", "Facts", "Hang", "LargeMemory", "Mismatched", "Place", "SlowGpu"),
-    *(
-        "RECORDING",
-        "STEP",
-        "SlowLink",
-        "SlowSteps",
-        "Straggler",
-        "UnevenWork",
-        "action",
-        "first_of",
-        "nothing_found",
-        "ranks_text",
-    ),
-]
-
 SHOWN = 4
 SLOW = 1.03
 """Slowness of kernels from which a sentence names it."""

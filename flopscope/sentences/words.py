@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from flopscope.support.units import percent_text, plural, short_time_text
 
-__all__ = ["OP_WIDTH", "Said", "cost_text", "cut", "form", "gain_text", "listed", "more_ops", "shown_as_sentence"]
-
 PLAIN_WORD = re.compile(r"[a-z]+(?=[ ,']|$)")
 OP_WIDTH = 32
 """Longest name of an op in an action."""

@@ -11,8 +11,6 @@ from flopscope import _core
 from flopscope.sources.counters import Samples, add_samples
 from flopscope.support.launchers import rank_in
 
-__all__ = ["finished", "newer_schema", "properties_of", "rank_of_process"]
-
 
 def newer_schema(schema: object, newest: int) -> Iterator[str]:
     """Yield a note if a schema, a text with the major version first, is newer than the newest that is known."""

@@ -14,8 +14,6 @@ from collections.abc import Iterable
 
 from flopscope.support.safe import printable
 
-__all__ = ["is_annotations", "merged", "read_annotations"]
-
 _START = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*(?:"\d+"\s*:\s*[\[{"]|\}\s*$)')
 _RANK = re.compile(r"rank(\d+)")
 

@@ -12,9 +12,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["record_arguments"]
-
-
 _TYPES = {"t": "Tensor", "s": "Scalar", "n": "Tensor?"}
 _known: dict[str, Callable[..., object]] = {}  # the overloads of the call, by the kinds of its arguments
 _libraries: list[Any] = []  # that define them

@@ -17,8 +17,6 @@ from flopscope.sources.rocpd import is_rocpd, read_rocpd
 from flopscope.sources.rocprof import is_csv, is_json, read_csv, read_json
 from flopscope.support.hints import HINTS, WITHOUT_OPS, Hints
 
-__all__ = ["Capture", "NotACapture", "hints_of", "is_capture", "read_capture"]
-
 REPORTS = (b"NVIDIA Tegra Profiler Report",)
 EXPORT_SECONDS = 3600
 

@@ -10,8 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["CHUNK", "Format", "decompressed", "format_of"]
-
 CHUNK = 1 << 20  # bytes read at once
 PIECE = 4 << 20  # bytes of text at once
 SLICE = 1 << 10  # bytes for a library that does not limit its output; they expand to at most 32 MB

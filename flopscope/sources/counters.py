@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["ROCM", "Counter", "Samples", "add_samples", "read_samples", "samples_of"]
-
 GAP = 3  # intervals between two samples, above which the time between them was not counted
 
 

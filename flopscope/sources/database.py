@@ -17,8 +17,6 @@ from urllib.parse import quote
 
 from flopscope import _core
 
-__all__ = ["MAGIC", "Database", "Join", "Query", "Reading", "Value", "columns"]
-
 MAGIC = b"SQLite format 3\0"
 LEAST_SPLIT = 1 << 16  # rows that one query reads
 MOST_SPLIT = 32  # queries of one table

@@ -6,8 +6,6 @@ from flopscope import _core
 from flopscope.support.safe import error_text
 from flopscope.support.warn import warn_user
 
-__all__ = ["GROUP", "load_when_needed"]
-
 GROUP = "flopscope.work"
 
 

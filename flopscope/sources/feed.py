@@ -13,8 +13,6 @@ from flopscope.sources.compression import CHUNK, MAGIC, format_of
 from flopscope.sources.peek import BYTES, PATH, Problems, is_packed, opened, text_of
 from flopscope.support.progress import progress_bar
 
-__all__ = ["read_trace"]
-
 BATCH = 4 << 20  # bytes scanned at once: enough for several threads
 SLOW = 1 << 27  # bytes of a compressed file, above which a progress bar is shown
 

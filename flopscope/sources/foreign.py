@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from flopscope.sources.peek import START
 
-__all__ = ["Foreign", "foreign_file"]
-
 _RECORD = "record the program with torch.profiler and export_chrome_trace()"
 _SAVE = "it is read from a file, not from a stream: save it, and read that file"
 _SQLITE = b"SQLite format 3\0"

@@ -13,8 +13,6 @@ from typing import Any
 from flopscope.sources.counters import Counter, Samples, read_samples
 from flopscope.sources.database import Database, Query, Reading, Value, columns
 
-__all__ = ["read_metrics"]
-
 # The metric of the store, the name that nsys gives, and whether it is a share of the memory's bandwidth. Names have a
 # unit in brackets, "[Throughput %]", and on some GPUs a prefix or a suffix.
 _NAMES = (

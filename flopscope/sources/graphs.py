@@ -6,8 +6,6 @@ import os
 from collections.abc import Mapping
 from typing import TypeAlias
 
-__all__ = ["GRAPH_COUNTS", "Source", "describe", "unmatched_graphs"]
-
 Source: TypeAlias = "str | os.PathLike[str]"
 
 GRAPH_COUNTS = {

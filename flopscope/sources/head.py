@@ -9,17 +9,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = [
-    "PEAKS_MEMBER",
-    "STACKS_MEMBER",
-    "base_time_of",
-    "gpus_of",
-    "members_of",
-    "rank_of",
-    "unfinished_steps",
-    "world_size_of",
-]
-
 PEAKS_MEMBER = "rooflinePeaks"
 """The sources of the peaks behind "% roofline", by device."""
 STACKS_MEMBER = "stackFrames"

@@ -17,8 +17,6 @@ from flopscope.hardware.cpu import CPU, CPU_MEMBER
 from flopscope.sources.load import Loaded, read
 from flopscope.support.files import COMPRESSION, replacing
 
-__all__ = ["KinetoText", "keep_text"]
-
 
 def keep_text(profiler: Any) -> None:
     """Wrap the results of a torch.autograd.profiler.profile so that they can be read and saved repeatedly."""

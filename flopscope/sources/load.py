@@ -23,8 +23,6 @@ from flopscope.support.files import close_names
 from flopscope.support.safe import printable
 from flopscope.support.warn import warn_user
 
-__all__ = ["GraphCaptures", "Loaded", "NotATrace", "read", "read_captures"]
-
 EXPANSION = 200  # maximum ratio of text to compressed size; 48 traces of torch have ratios from 7 to 34
 EXPANSION_FREE = 256 << 20  # bytes that every compressed file may expand to
 

@@ -17,8 +17,6 @@ from flopscope.sources.database import Database, Query, Reading, Value, columns
 from flopscope.sources.gpu_metrics import read_metrics
 from flopscope.support.units import plural
 
-__all__ = ["is_nsys", "read_nsys", "sayings"]
-
 NEWEST_SCHEMA = 3  # major
 
 _PROCESS = "{} >> 24 & 16777215"

@@ -12,8 +12,6 @@ from typing import NamedTuple
 from flopscope.sources.rocprof import read_beside
 from flopscope.support.safe import printable
 
-__all__ = ["PATTERNS", "Found", "find_traces", "listed", "natural_order"]
-
 MAGIC = re.compile(r"[*?]|\[[^\]]+\]")
 
 PATTERNS = (

@@ -12,8 +12,6 @@ from typing import IO, Any, Protocol
 
 from flopscope.sources.compression import CHUNK, MAGIC, Format, decompressed, format_of
 
-__all__ = ["BYTES", "PATH", "START", "Problems", "as_file", "is_packed", "opened", "start_of", "text_of"]
-
 START = 64 << 10  # bytes by which a format is recognised
 PACKED = (16 << 10, CHUNK)  # bytes of a compressed file that hold as many of its text: nearly always, and at the most
 BYTES = (bytes, bytearray, memoryview)

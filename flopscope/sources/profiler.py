@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from flopscope._core import Store
     from flopscope.hardware.energy import Energy
 
-__all__ = ["profile"]
-
 # The profile in progress, under RUNNING, as a weak reference: if an interrupt in `with profile():` leaves no reference
 # to a profile, it ends when it is collected. A dict is used because its setdefault() is atomic, whereas the end of
 # `with lock:` may be interrupted before the lock is released.

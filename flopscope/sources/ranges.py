@@ -10,8 +10,6 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from flopscope import _core
 
-__all__ = ["record_function"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -16,8 +16,6 @@ from flopscope.sources.agents import finished, newer_schema, properties_of, rank
 from flopscope.sources.counters import ROCM, Counter, Samples, read_samples
 from flopscope.sources.database import Database, Join, Query, Reading, Value, columns
 
-__all__ = ["is_rocpd", "read_rocpd"]
-
 SCHEMAS = (3, 4)  # major versions that are known
 PREFIX = "rocpd_"
 SPACES = 2  # of ids in a process: of strings, of kernels

@@ -16,8 +16,6 @@ from flopscope import _core
 from flopscope.sources.agents import finished, properties_of
 from flopscope.sources.counters import samples_of
 
-__all__ = ["is_csv", "is_json", "read_beside", "read_csv", "read_json"]
-
 JSON_ROOT = b'"rocprofiler-sdk-tool"'
 LEAST_COLUMNS = {"kernel_name", "start_timestamp", "end_timestamp"}
 MOST_FIELD = 1 << 20  # characters of a field of CSV

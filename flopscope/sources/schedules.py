@@ -10,8 +10,6 @@ from typing import Any
 from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
-__all__ = ["ProfilerAction", "action_at", "schedule"]
-
 
 class ProfilerAction(Enum):
     """The action of a profile during one step."""

@@ -23,8 +23,6 @@ from flopscope.support.package import source_folders
 if TYPE_CHECKING:
     from flopscope._core import Store
 
-__all__ = ["StackSamples"]
-
 LAUNCHERS = ("program", "run")
 """Modules of the command line whose frames, and the callers of these, do not belong to the program."""
 

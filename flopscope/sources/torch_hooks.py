@@ -11,8 +11,6 @@ from typing import Any
 
 from flopscope.sources.watching import has_gpu
 
-__all__ = ["after_cuda", "all_threads_setting", "quiet_start", "starts_cuda", "uses_cuda", "when_used"]
-
 
 def all_threads_setting(torch: Any) -> Any:
     """Return torch's setting to record all threads, or None if this torch has none."""

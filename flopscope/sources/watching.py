@@ -18,17 +18,6 @@ from flopscope.support.imports import after_import, around
 from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
-__all__ = [
-    "GraphWatch",
-    "end_background",
-    "has_gpu",
-    "pause_background",
-    "watch_graphs",
-    "watch_if_asked",
-    "watch_in_background",
-    "why_unwatched",
-]
-
 ENVIRONMENT = "FLOPSCOPE_WATCH_GRAPHS"
 MARK = "flopscope::clock"
 MARKS = 8  # of the clock, before and after a capture

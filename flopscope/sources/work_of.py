@@ -17,8 +17,6 @@ from flopscope.sources.work_rules import amount, registered, unit_named
 from flopscope.support.safe import printable, shown
 from flopscope.support.suggest import did_you_mean, suggesting
 
-__all__ = ["Work", "roofline_time", "work"]
-
 
 @suggesting
 @dataclass(frozen=True)

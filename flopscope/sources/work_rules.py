@@ -13,8 +13,6 @@ from flopscope.support.safe import error_text, printable, shown
 from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
-__all__ = ["WorkCall", "amount", "register_work", "registered", "unit_named"]
-
 NUMBERS = ("flops", "bytes_read", "bytes_written")
 UNIT = "unit"
 

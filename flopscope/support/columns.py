@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["GAP", "Rows", "aligned_line", "aligned_lines", "column_widths", "dashes"]
-
 GAP = "  "
 
 

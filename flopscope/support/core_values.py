@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["UNKNOWN_ID", "UNKNOWN_TIME", "WORK"]
-
 UNKNOWN_ID = 2**32 - 1
 UNKNOWN_TIME = -(2**63)
 """Marks an unknown time in ns."""

@@ -6,8 +6,6 @@ import os
 
 from flopscope.support.units import percent_text, short_time_text
 
-__all__ = ["seconds_waited", "wait_text"]
-
 WORTH = 0.2
 """Share of a time from which the wait is worth a sentence."""
 

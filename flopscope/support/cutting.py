@@ -1,14 +1,22 @@
-"""Long texts cut in the middle to a width, without making different texts equal."""
+"""Long texts cut to a width; in the middle, without making different texts equal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["ELLIPSIS", "cut_apart", "cut_middle"]
-
 ELLIPSIS = "…"
 ROUNDS = 8  # in which texts that became equal are cut elsewhere
 CONTEXT = 2  # characters kept before the first difference
+
+
+def cut_end(text: str, width: int) -> str:
+    """Return the text, without its end if it is longer than ``width``."""
+    return text if len(text) <= width else f"{text[: width - 1]}{ELLIPSIS}"
+
+
+def cut_start(text: str, width: int) -> str:
+    """Return the text, without its beginning if it is longer than ``width``."""
+    return text if len(text) <= width else f"{ELLIPSIS}{text[1 - width :]}"
 
 
 def cut_middle(text: str, width: int) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DeviceType", "index_of"]
-
 
 def index_of(name: str) -> int:
     """Return the index of a device from its name; -1 for the CPU."""

@@ -6,18 +6,17 @@ import binascii
 import difflib
 import errno
 import json
+import math
 import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, NoReturn
-
-__all__ = ["COMPRESSION", "close_names", "read_json", "replacing", "require_file", "require_writable", "write_json"]
 
 Name = str | bytes | PathLike[str] | PathLike[bytes]
 
@@ -91,6 +90,15 @@ def write_json(path: Name, content: Any, *, follow: bool = True) -> None:
     text = json.dumps(content, indent=1, allow_nan=False)
     with replacing(path, follow=follow) as stream:
         stream.write(f"{text}\n")
+
+
+def finite(value: Any) -> Any:
+    """Return a value for JSON: NaN and infinities become None, mappings dicts, and tuples lists."""
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def close_names(name: str) -> list[str]:

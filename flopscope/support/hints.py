@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["HINTS", "LINES_ALONE", "ON_CPU_WITHOUT_OPS", "RUN_HINTS", "WITHOUT_OPS", "Hints"]
-
 
 class Hints(NamedTuple):
     """Texts for users."""

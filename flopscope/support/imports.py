@@ -9,8 +9,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["after_import", "around"]
-
 Act = Callable[[ModuleType], object]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["RANK_VARIABLES", "rank_in"]
-
 RANK_VARIABLES = (  # torchrun; Open MPI; MPICH and Intel MPI; SLURM
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),

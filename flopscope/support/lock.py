@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["locked"]
-
 SILENT_SECONDS = 1.0  # of waiting, before it is reported
 POLL_SECONDS = 0.05  # between attempts to take a lock that is not waited for without end
 

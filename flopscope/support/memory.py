@@ -6,8 +6,6 @@ import os
 import re
 from collections.abc import Iterator
 
-__all__ = ["available_memory", "private_growth"]
-
 # files of a control group: the limit, what is used, and in memory.stat the page cache that it can drop
 _FILES = "memory.max", "memory.current", "inactive_file"
 _FILES_OF_VERSION_1 = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"

@@ -10,8 +10,6 @@ from typing import TextIO
 
 from flopscope.support.safe import printable
 
-__all__ = ["Messages"]
-
 LEAST_DESCRIPTOR = 200
 """Descriptors of the program are numbered as under Python: from 3 on."""
 

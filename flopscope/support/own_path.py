@@ -5,8 +5,6 @@ This module is the first that the package imports, and imports nothing that a fi
 
 import sys
 
-__all__ = ["LOADED_BEFORE", "STARTS_WITH_FOLDER", "restore"]
-
 LOADED_BEFORE = frozenset(sys.modules)
 """Modules that were imported before flopscope."""
 

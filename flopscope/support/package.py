@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["FOLDER", "VERSION", "source_folders"]
-
 VERSION = "0.6.0"
 FOLDER = os.path.dirname(os.path.dirname(__file__))
 

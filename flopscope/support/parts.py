@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from flopscope import _core
 
-__all__ = ["parts_of"]
-
 
 def parts_of(on_device: bool) -> Mapping[str, _core.Part]:
     """Return the parts of a device, or of a program without one, by name."""

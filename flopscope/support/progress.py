@@ -11,8 +11,6 @@ from typing import Any
 
 from flopscope.support.safe import printable
 
-__all__ = ["progress_bar", "time_bar"]
-
 WAIT_SECONDS = 2.0  # before time_bar() shows a bar
 PAUSE_SECONDS = 0.1  # minimum time between two updates
 

@@ -20,8 +20,6 @@ from flopscope.support.own_path import STARTS_WITH_FOLDER
 from flopscope.support.package import FOLDER
 from flopscope.support.start import set_aside
 
-__all__ = ["PythonProgram", "exit_status", "show_exception", "wait_for_threads"]
-
 
 class PythonProgram:
     """A program that runs in this process as ``python TARGET ARGUMENTS`` runs it, ``option`` ("-m" or "-c") before it.

@@ -13,8 +13,6 @@ from typing import Any
 
 from flopscope.support.files import replacing
 
-__all__ = ["error_text", "markup", "printable", "shown", "write_csv"]
-
 # C0 and C1 controls and DEL, which terminals interpret; line separators; characters that change the direction of text
 # (Unicode's Bidi_Control); lone surrogates, which cannot be encoded.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -27,8 +27,6 @@ from typing import Any
 
 from flopscope.support.own_path import LOADED_BEFORE, STARTS_WITH_FOLDER
 
-__all__ = ["Start", "set_aside"]
-
 _ABSENT: Any = object()
 _OURS = "flopscope"
 _TIMERS = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF)

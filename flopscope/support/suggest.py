@@ -10,8 +10,6 @@ from collections.abc import Collection, Iterable
 from types import FunctionType
 from typing import Any, TypeVar
 
-__all__ = ["did_you_mean", "require_names", "suggesting"]
-
 T = TypeVar("T")
 
 ALIKE = 0.6  # of difflib's ratio

@@ -22,9 +22,7 @@ def short_time_text(microseconds: float) -> str:
     if math.isnan(microseconds):
         return MISSING
     unit = next((name for name, size in TIME_UNITS.items() if abs(microseconds) >= 0.9995 * size), "us")
-    value = microseconds / TIME_UNITS[unit]
-    digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
-    return f"{value:.{digits}f}{unit}" if value else "0"
+    return f"{_three_digits(microseconds / TIME_UNITS[unit])}{unit}" if microseconds else "0"
 
 
 def long_time_text(microseconds: float) -> str:
@@ -72,11 +70,6 @@ def plural(count: float, singular: str, plural: str | None = None) -> str:
     return f"{number} {singular if count == 1 else plural or singular + 's'}"
 
 
-def count_of(number: int, what: str) -> str:
-    """Format a number of things: ``1 rank``, ``1,024 ranks``."""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
-
-
 def si_text(value: float, unit: str, digits: int = 4, prefixes: str = "TGMk ") -> str:
     """A quantity with an SI prefix and significant digits: ``4.652 TB/s``, ``2,500 TFLOP/s``.
 
@@ -117,9 +110,12 @@ def prefixed_text(value: float) -> str:
     if math.isnan(value):
         return MISSING
     prefix, size = _prefix_of(abs(value) * 1.0005, "EPTGMk ")  # 999.6 is shown as 1 of the next prefix
-    scaled = value / size
-    digits = 2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0
-    return f"{scaled:.{digits}f} {prefix}".rstrip() if value else "0"
+    return f"{_three_digits(value / size)} {prefix}".rstrip() if value else "0"
+
+
+def _three_digits(value: float) -> str:
+    """Format a number below 1000 to three significant digits, at most two of them after the point."""
+    return f"{value:.2f}" if abs(value) < 9.995 else f"{value:.1f}" if abs(value) < 99.95 else f"{value:.0f}"
 
 
 def exact_text(value: float) -> str:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from flopscope import rooms
+    from flopscope import rooms as rooms
 else:
     rooms = None
-
-__all__ = ["rooms"]

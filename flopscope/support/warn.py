@@ -8,8 +8,6 @@ import warnings
 
 from flopscope.support.package import FOLDER
 
-__all__ = ["warn_user"]
-
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Issue a warning attributed to the innermost calling line outside of flopscope."""

@@ -7,6 +7,6 @@ stage.py        setup before timing: the device, the timing source, the memory l
 look.py         one call under the profiler: its launches and the work of its ops
 sampling.py     warm-up, sampling and the stopping rule, for any Clock
 distribution.py median, confidence interval, outliers
-cpu.py, cuda.py the clocks, which time calls on one kind of device; nvml.py reads the SM clock
+cpu.py, cuda.py the clocks, which time calls on one kind of device
 measurement.py  the result, as text, HTML and dict
 """

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flopscope import _core
 from flopscope.hardware.counters import why_no_counters
 from flopscope.support.units import MISSING, si_text
-
-if TYPE_CHECKING:
-    from flopscope.timing.look import Look
-    from flopscope.timing.stage import Stage
-
-__all__ = ["LEFT_DIRTY", "Counts", "count_call", "counts_text", "cupti_stays", "traffic_sentence"]
+from flopscope.timing.look import Look
+from flopscope.timing.stage import Stage
 
 LEFT_DIRTY = "l2_bytes_left_dirty"
 """The bytes that a call wrote and that reach device memory only after it, when other data displaces them in the L2."""
@@ -27,7 +23,7 @@ ONLY_ALONE = ("fp32_flops", "fp64_flops", "fp16_flops", "thread_instructions")
 NEAR = 0.05  # within which a ratio is a whole number of times
 
 
-class Counts(Mapping[str, float]):
+class Counts(dict[str, float]):
     """What the hardware counted for one call, by name; a counter that the GPU lacks is missing.
 
     dram_bytes_read, dram_bytes_written: traffic of the device memory in bytes until the call ends, with cold caches
@@ -41,20 +37,8 @@ class Counts(Mapping[str, float]):
     stall_…: waiting warps per issued instruction, by the reason for the wait.
     """
 
-    def __init__(self, values: Mapping[str, float]) -> None:
-        self._values = dict(values)
-
-    def __getitem__(self, name: str) -> float:
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
     def __repr__(self) -> str:
-        return f"Counts({self._values!r})"
+        return f"Counts({super().__repr__()})"
 
     @property
     def bytes_moved(self) -> float:

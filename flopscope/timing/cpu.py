@@ -10,8 +10,6 @@ from typing import Any
 
 from flopscope.timing.sampling import Sample
 
-__all__ = ["CpuClock", "flusher"]
-
 RESOLUTIONS = 500  # minimum length of a sample in steps of the clock, for a resolution of 0.2 %
 MAX_CALLS = 1 << 20  # per sample
 

@@ -6,25 +6,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from statistics import median
 from typing import Any
 
 from flopscope import _core
 from flopscope.hardware import capture
 from flopscope.hardware.activities import ProfilerActivity
 from flopscope.support.core_values import WORK
-from flopscope.timing.distribution import median
 from flopscope.timing.sampling import Sample
-
-__all__ = [
-    "CudaClock",
-    "Graph",
-    "LostRecords",
-    "Records",
-    "busy_times",
-    "devices_of",
-    "held_bytes",
-    "rotated",
-]
 
 HOLD_SECONDS = 0.25  # maximum wait of the device while a call is launched; a call that synchronizes takes that long
 SEPARATORS = ("flopscope_flush_l2", "flopscope_measure_mark")  # kernels between two samples

@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-
-__all__ = ["Distribution", "between_steps", "describe", "independent", "median", "median_interval"]
+from statistics import median, quantiles
 
 CONFIDENCE = 0.95
 STEPS = 0.004, 0.064  # µs: the clocks of GPUs have steps of 32 ns, ± 1 ns from conversion
@@ -58,7 +57,7 @@ def describe(samples: Sequence[float], confidence: float = CONFIDENCE, coarse: b
     n, ordered = len(samples), sorted(samples)
     fine = between_steps(samples) if coarse else samples
     mean = math.fsum(ordered) / n
-    low, high = _quantile(ordered, 0.25), _quantile(ordered, 0.75)
+    low, _, high = quantiles(ordered, n=4, method="inclusive") if n > 1 else ordered * 3
     far = FAR * (high - low)
     interval = median_interval(fine, confidence)
     return Distribution(
@@ -76,12 +75,6 @@ def describe(samples: Sequence[float], confidence: float = CONFIDENCE, coarse: b
 
 def _within(ordered: Sequence[float], value: float) -> float:
     return min(max(value, ordered[0]), ordered[-1])
-
-
-def median(samples: Sequence[float]) -> float:
-    """Return the median of at least one sample; for an even number, the mean of the middle two."""
-    ordered, half = sorted(samples), len(samples) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -146,11 +139,3 @@ def _tail(n: int, p: float, m: int) -> float:
         if term < 1e-17 * total:
             break
     return math.exp(min(first + math.log(total), 0.0))
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    """Return a quantile with linear interpolation, the default of numpy.quantile."""
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])

@@ -14,8 +14,6 @@ from flopscope.hardware import capture
 from flopscope.hardware.activities import ProfilerActivity
 from flopscope.support.core_values import WORK
 
-__all__ = ["Look", "call_under_profiler", "look_at", "notes_of"]
-
 
 @dataclass(frozen=True)
 class Look:
@@ -98,9 +96,8 @@ def notes_of(result: Any) -> tuple[str, ...]:
 def look_at(core: Any, sees_cuda: bool, notes: tuple[str, ...] = ()) -> Look:
     """Return the activity of the one call in a stopped recorder."""
     columns, names, kinds, _ = core.events()
-    work = [kinds[kind] in WORK for kind in columns["kind"]]
-    launches = [at for at, is_work in enumerate(work) if is_work]
-    native = [at for at in launches if _is_native(columns, names, int(columns["launcher"][at]))]
+    launches = [at for at, kind in enumerate(columns["kind"]) if kinds[kind] in WORK]
+    launchers = [names[columns["name"][at]] for at in columns["launcher"][launches] if at >= 0]
     kernels = sum(kinds[columns["kind"][at]] == "kernel" for at in launches)
     ops, flops, moved, read, written = _work_of(core)
     return Look(
@@ -108,7 +105,7 @@ def look_at(core: Any, sees_cuda: bool, notes: tuple[str, ...] = ()) -> Look:
         sees_cuda=sees_cuda,
         kernels=kernels if sees_cuda else None,
         launches=len(launches) if sees_cuda else None,
-        native_launches=len(native),
+        native_launches=sum(name.startswith("flopscope::") for name in launchers),
         ops=ops,
         flops=flops,
         bytes=moved,
@@ -117,10 +114,6 @@ def look_at(core: Any, sees_cuda: bool, notes: tuple[str, ...] = ()) -> Look:
         notes=notes,
         core=core,
     )
-
-
-def _is_native(columns: Mapping[str, Any], names: list[str], launcher: int) -> bool:
-    return launcher >= 0 and names[columns["name"][launcher]].startswith("flopscope::")
 
 
 def _op_rows(columns: Mapping[str, Any]) -> list[int]:

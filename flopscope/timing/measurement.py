@@ -11,6 +11,7 @@ from typing import Any, Literal
 from flopscope import _core
 from flopscope.support import upward
 from flopscope.support.columns import aligned_lines
+from flopscope.support.files import finite
 from flopscope.support.suggest import suggesting
 from flopscope.support.units import MISSING, si_text
 from flopscope.support.units import flop_rate_text as _flop_rate
@@ -18,8 +19,6 @@ from flopscope.support.units import long_time_text as _time
 from flopscope.support.units import rate_text as _rate
 from flopscope.timing.counting import Counts, counts_text, traffic_sentence
 from flopscope.timing.distribution import Distribution
-
-__all__ = ["Bound", "Measurement", "Shares", "plain"]
 
 Bound = Literal["compute", "memory", "launch", "latency", "inefficient", "cache", "unknown"]
 SOURCES = {"cupti": "device times from CUPTI", "event": "CUDA events", "cpu": "the monotonic clock"}
@@ -175,8 +174,9 @@ class Measurement(Distribution):
         samples: include ``samples`` and ``clocks``.
         """
         left_out = {"roof"} if samples else {"roof", "samples", "clocks"}
-        content = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in left_out}
-        return {**content, "verdict": self.verdict}
+        content = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
+        content["shares"] = {source: asdict(shares) for source, shares in self.shares.items()}
+        return {**finite(content), "verdict": self.verdict}
 
     def write_report(self, path: str | PathLike[str], *, title: str | None = None) -> None:
         """Write one HTML page that opens from disk: the samples, their distribution, the roofline and the verdict.
@@ -233,17 +233,6 @@ class Measurement(Distribution):
             if text:
                 facts[f"of {source}"] = text
         return facts
-
-
-def plain(value: Any) -> Any:
-    """Return the value for JSON: NaN and infinities become None, tuples lists, Shares dicts."""
-    if isinstance(value, Shares):
-        return plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _shares(shares: Shares) -> str:

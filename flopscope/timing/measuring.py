@@ -7,28 +7,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from statistics import median
+from typing import Any, Literal
 
 from flopscope import _core
 from flopscope.hardware.counters import check_counters
+from flopscope.hardware.device import PEAK_SOURCES, measure_peaks
 from flopscope.hardware.energy import EnergyMeter
 from flopscope.hardware.model import Model, why_unknown
+from flopscope.hardware.peak_timing import free_bytes
+from flopscope.hardware.peaks import Peaks
 from flopscope.support.progress import time_bar
 from flopscope.support.suggest import suggesting
-from flopscope.timing.counting import Counts, count_call, cupti_stays
-from flopscope.timing.distribution import describe, median
+from flopscope.timing.counting import count_call, cupti_stays
+from flopscope.timing.cuda import CudaClock, Graph, LostRecords, rotated
+from flopscope.timing.distribution import describe
 from flopscope.timing.measurement import Measurement, Shares
-from flopscope.timing.sampling import Rule, Series, collect, no_collector, warm_up
+from flopscope.timing.sampling import Rule, Series, collect, no_collector
 from flopscope.timing.stage import Stage, name_of, prepare, require_callable
 
-if TYPE_CHECKING:
-    from flopscope.hardware.peaks import Peaks
-    from flopscope.timing.cuda import CudaClock, Graph
-
-__all__ = ["measure"]
-
-WARM_UP_SECONDS = {"cpu": 0.01, "cuda": 0.015}  # minimum, for clocks to rise and caches to fill
-WARM_UP_SHARE = 0.3  # maximum, as a share of max_time
 DRIFT, MIN_HALF = 1.1, 5  # reported ratio of the medians of the two halves, and the minimum length of a half
 SIDE_SHARE, SIDE_SPREAD = 0.1, 0.01  # for other_cache: the share of max_time, and the spread
 
@@ -78,7 +75,7 @@ def measure(
     Raises ValueError for invalid options or a call that uses several devices, RuntimeError if nothing is launched on
     the device, a profile is in progress or CUDA fails, and TypeError if fn is not callable or returns a coroutine.
     """
-    _check(flops=flops, bytes=bytes, spread=spread, min_time=min_time, max_time=max_time)
+    require_numbers(flops=flops, bytes=bytes, spread=spread, min_time=min_time, max_time=max_time)
     _check_names(peaks, unit, flops)
     check_counters(counters, None)
     require_callable(fn)
@@ -86,7 +83,7 @@ def measure(
     with cupti_stays(counters):
         stage = prepare([call], args, device, cache, timer)
         look = stage.looks[0]
-        done = _stated(look.flops, flops), _stated(look.bytes, bytes)
+        done = (look.flops if flops is None else float(flops), look.bytes if bytes is None else float(bytes))
         known = {} if all(map(math.isnan, done)) else _peaks(stage, peaks)
         stated = (*done, unit if flops is not None else look.unit) if flops is not None or bytes is not None else None
         roofs = _roofs(stage, stated, known)
@@ -97,13 +94,9 @@ def measure(
         if bytes is None:
             extras |= {"bytes_read": look.bytes_read, "bytes_written": look.bytes_written}
         if counters:
-            extras["counters"] = _counted(stage, call, unit or look.unit, counters == "require")
+            with no_collector():
+                extras["counters"] = count_call(stage, call, unit or look.unit, counters == "require")
         return _result(name_of(fn), stage, series, done, roofs, peaks, extras)
-
-
-def _counted(stage: Stage, call: Callable[[], Any], unit: str | None, require: bool) -> Counts:
-    with no_collector():
-        return count_call(stage, call, unit, require)
 
 
 def _sample(
@@ -112,14 +105,13 @@ def _sample(
     """Return the samples, and the fields of the Measurement that do not come from them."""
     if stage.device.kind == "cpu":
         clock = stage.clock([call], stage.cold)
-        per_call = warm_up(clock, 0, *_warming(stage, rule), stage.watch)
-        clock.settle([per_call])
+        (per_call,) = stage.warm_up(clock, rule.max_time)
         series = collect(clock, rule, per_call * clock.batches[0], watch=stage.watch)
         return series, {"batch": clock.batches[0]}
     extras: dict[str, Any] = {"kernels": stage.looks[0].kernels}
     with stage.recording():
         clock = stage.clock([_with_copies(stage, fn, args) if stage.cold else call], stage.cold)
-        per_call = warm_up(clock, 0, *_warming(stage, rule), stage.watch)
+        (per_call,) = stage.warm_up(clock, rule.max_time)
         meter = EnergyMeter(str(stage.device.properties["uuid"]))
         series = _collect_on_cuda(stage, clock, rule, per_call)
         extras |= _energy(meter, series)
@@ -148,8 +140,6 @@ def _errors_as_notes(stage: Stage) -> Iterator[None]:
 
 def _other_cache(stage: Stage, call: Callable[[], Any], rule: Rule, per_call: float) -> float:
     """Return the median in the opposite cache state, or NaN with a note where it is unavailable."""
-    from flopscope.timing.cuda import LostRecords
-
     brief = Rule(SIDE_SPREAD, 0.0, SIDE_SHARE * rule.max_time)
     try:
         other = collect(stage.clock([call], not stage.cold), brief, per_call, stage.throttled_below, stage.watch)
@@ -173,11 +163,6 @@ def _notes_of(times: Sequence[float]) -> list[str]:
     ]
 
 
-def _warming(stage: Stage, rule: Rule) -> tuple[float, float]:
-    """Return the minimum and the maximum warm-up time in seconds."""
-    return min(WARM_UP_SECONDS[stage.device.kind], rule.max_time), WARM_UP_SHARE * rule.max_time
-
-
 def _collect_on_cuda(stage: Stage, clock: CudaClock, rule: Rule, per_call: float) -> Series:
     series = stage.sampled(clock, lambda: collect(clock, rule, per_call, stage.throttled_below, stage.watch))
     if series.throttled_throughout:
@@ -189,8 +174,6 @@ def _collect_on_cuda(stage: Stage, clock: CudaClock, rule: Rule, per_call: float
 
 def _graph(stage: Stage, call: Callable[[], Any]) -> Graph | None:
     """Return a CUDA graph of calls, or None with a note where they cannot be captured."""
-    from flopscope.timing.cuda import Graph
-
     look, records = stage.looks[0], stage.records
     with _errors_as_notes(stage):
         if look.launches is None or records is None:
@@ -204,32 +187,24 @@ def _graph(stage: Stage, call: Callable[[], Any]) -> Graph | None:
 
 
 def _with_copies(stage: Stage, fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
-    from flopscope.hardware.device import free_bytes
-    from flopscope.timing.cuda import rotated
-
     return rotated(fn, args, int(stage.device.properties["l2_bytes"]), free_bytes(stage.device))
 
 
 def _peaks(stage: Stage, wanted: str) -> dict[str, Peaks]:
     """Return the known peaks of the device by source. Measure them now if wanted and not measured before."""
-    from flopscope.hardware.device import measure_peaks
-
     if wanted == "none":
         return {}
-    known: dict[str, Peaks | None] = {}
     if wanted == "measured":
         try:
-            known["measured"] = measure_peaks(stage.device)
+            measure_peaks(stage.device)
         except RuntimeError as problem:
             stage.notes.append(f"measured peaks are unavailable: {problem}")
-    known["datasheet"] = stage.device.datasheet_peaks
-    if wanted == "datasheet":
-        known["measured"] = stage.device.measured
-        if known["datasheet"] is None:
-            model = Model.of_properties(stage.device.properties)
-            of_cpu = 'a CPU has no datasheet; peaks="measured" measures its peaks'
-            stage.notes.append(of_cpu if stage.device.kind == "cpu" else why_unknown(model, here=True, measured=False))
-    return {source: peaks for source, peaks in known.items() if peaks is not None}
+    elif stage.device.datasheet is None:
+        model = Model.of_properties(stage.device.properties)
+        of_cpu = 'a CPU has no datasheet; peaks="measured" measures its peaks'
+        stage.notes.append(of_cpu if stage.device.kind == "cpu" else why_unknown(model, here=True, measured=False))
+    known = stage.device.known_peaks()
+    return dict(sorted(known.items(), key=lambda item: item[0] != wanted))  # the wanted ones first
 
 
 def _roofs(
@@ -287,11 +262,7 @@ def _result(
     )
 
 
-def _stated(recorded: float, declared: float | None) -> float:
-    return recorded if declared is None else float(declared)
-
-
-def _check(**numbers: float | None) -> None:
+def require_numbers(**numbers: float | None) -> None:
     for name, number in numbers.items():
         if number is None:
             continue
@@ -302,8 +273,6 @@ def _check(**numbers: float | None) -> None:
 
 
 def _check_names(peaks: str, unit: str | None, flops: float | None) -> None:
-    from flopscope.hardware.device import PEAK_SOURCES
-
     if peaks not in PEAK_SOURCES:
         raise ValueError(f"peaks must be one of {', '.join(map(repr, PEAK_SOURCES))}, not {peaks!r}")
     if unit is None:

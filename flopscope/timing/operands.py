@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from flopscope import _core
-
-__all__ = ["call_of_op", "required_arguments", "tensor_arguments"]
+from flopscope.support.units import plural
 
 # Values of arguments other than tensors, by the name of the argument, for all ops.
 VALUES: dict[str, Any] = {"value": 1.0, "dtype": None}
@@ -43,19 +42,27 @@ def call_of_op(op: str, shapes: Sequence[tuple[int, ...]], dtype: str, device: s
     if not tensors:  # the op creates a tensor
         where = {"dtype": dtype, "device": device}
         return _named(lambda *rest: function(shapes[0], *rest, **where), op), _values(required[1:])
-    each = list(shapes) * len(tensors) if len(shapes) == 1 else list(shapes)
-    if len(each) != len(tensors):
-        raise ValueError(f"{op} takes {len(tensors)} tensors ({', '.join(tensors)}), not {len(each)}")
-    operands = [operand(shape, dtype, device) for shape in each]
     rest = RANGES.get(op) or _values(name for name in required if name in VALUES)
     other = "float32" if dtype == "bfloat16" else "bfloat16"  # the dtype that cast() converts to
-    return function, (*operands, *(other if value is None else value for value in rest))
+    return function, (
+        *operands(op, tensors, shapes, dtype, device),
+        *(other if value is None else value for value in rest),
+    )
 
 
-def operand(shape: tuple[int, ...], dtype: str, device: str | None) -> _core.Tensor:
-    """Return a tensor of random numbers, or of ones for a dtype without random numbers."""
+def operands(
+    name: str, arguments: Sequence[str], shapes: Sequence[tuple[int, ...]], dtype: str, device: str | None
+) -> tuple[_core.Tensor, ...]:
+    """Return a tensor for each argument of a function: of its shape, or all of the same shape if there is only one.
+
+    The tensors are of random numbers, or of ones for a dtype without random numbers. Raises ValueError, with the name
+    of the function, if the number of shapes differs from that of the arguments.
+    """
+    each = list(shapes) * len(arguments) if len(shapes) == 1 else shapes
+    if len(each) != len(arguments):
+        raise ValueError(f"{name} takes {plural(len(arguments), 'tensor')} ({', '.join(arguments)}), not {len(each)}")
     make = _core.rand if dtype in _core.float_dtypes else _core.ones
-    return make(shape, dtype=dtype, device=device)
+    return tuple(make(shape, dtype=dtype, device=device) for shape in each)
 
 
 def _values(names: Iterable[str]) -> tuple[Any, ...]:

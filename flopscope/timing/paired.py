@@ -7,18 +7,17 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
+from statistics import median
 from typing import Any, Literal
 
 from flopscope.support import upward
+from flopscope.support.files import finite
 from flopscope.support.progress import time_bar
 from flopscope.support.suggest import suggesting
-from flopscope.timing.distribution import between_steps, median, median_interval
-from flopscope.timing.measurement import plain
-from flopscope.timing.measuring import WARM_UP_SECONDS, WARM_UP_SHARE, _check
-from flopscope.timing.sampling import LONGEST_BATCH, Clock, Watch, no_collector, warm_up
+from flopscope.timing.distribution import between_steps, median_interval
+from flopscope.timing.measuring import require_numbers
+from flopscope.timing.sampling import LONGEST_BATCH, Clock, Watch, no_collector
 from flopscope.timing.stage import name_of, prepare, require_callable
-
-__all__ = ["TimesCompared", "compare_times"]
 
 Word = Literal["faster", "slower", "same", "unclear"]
 
@@ -84,7 +83,7 @@ class TimesCompared:
         """Return all fields but ``ratios``, ready for JSON: NaN becomes None."""
         content = asdict(self)
         del content["ratios"]
-        return {name: plain(value) for name, value in content.items()}
+        return finite(content)  # type: ignore[no-any-return]
 
     def write_report(self, path: str | PathLike[str], *, title: str | None = None) -> None:
         """Write one HTML page that opens from disk: the ratio of each round, the interval and the verdict.
@@ -138,19 +137,15 @@ def compare_times(
 
     Raises ValueError, RuntimeError and TypeError as measure does; ValueError if f and g use different devices.
     """
-    _check(margin=margin, min_time=min_time, max_time=max_time, min_rounds=min_rounds)
+    require_numbers(margin=margin, min_time=min_time, max_time=max_time, min_rounds=min_rounds)
     for call in (f, g):
         require_callable(call)
     stage = prepare([f, g], (), device, cache, timer)
-    kind = stage.device.kind
     title = f"comparing {name_of(f)} and {name_of(g)}"
     with no_collector(), time_bar(title, max_time) as show_time, stage.recording():
         clock = stage.clock([f, g], stage.cold)
         stage.call_between_samples(show_time)
-        shortest, longest = min(WARM_UP_SECONDS[kind], max_time), WARM_UP_SHARE * max_time / 2
-        per_call = [warm_up(clock, which, shortest, longest, stage.watch) for which in (0, 1)]
-        if kind == "cpu":
-            clock.settle(per_call)
+        stage.warm_up(clock, max_time)
         fewest, seconds = max(min_rounds, 3), (min(min_time, max_time), max_time)
         pairs = stage.sampled(clock, lambda: rounds(clock, margin, fewest, seconds, stage.watch))
     ratios = ratios_of(pairs, clock.coarse)

@@ -7,11 +7,10 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import median
 from typing import NamedTuple, Protocol
 
-from flopscope.timing.distribution import between_steps, median, median_interval
-
-__all__ = ["Clock", "Rule", "Sample", "Series", "collect", "no_collector", "warm_up"]
+from flopscope.timing.distribution import between_steps, median_interval
 
 BLOCK_SECONDS = 0.002  # minimum length of a block of calls in the warm-up
 BLOCKS = 4

@@ -7,22 +7,26 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from flopscope import _core
 from flopscope.hardware import capture
+from flopscope.hardware.device import Device, find_device
+from flopscope.hardware.nvml import SmClock
+from flopscope.hardware.peak_timing import free_bytes
+from flopscope.sources import profiler
 from flopscope.support.safe import printable
+from flopscope.timing.cpu import CpuClock, flusher
+from flopscope.timing.cuda import CudaClock, LostRecords, Records, devices_of, held_bytes
 from flopscope.timing.look import Look, call_under_profiler, notes_of
-
-if TYPE_CHECKING:
-    from flopscope.hardware.device import Device
-    from flopscope.timing.cuda import Records
-
-__all__ = ["MemoryWatch", "Stage", "name_of", "prepare", "require_callable"]
+from flopscope.timing.sampling import warm_up
 
 _T = TypeVar("_T")
 MIB = 1 << 20
+WARM_UP_SECONDS = {"cpu": 0.01, "cuda": 0.015}  # minimum, for clocks to rise and caches to fill
+WARM_UP_SHARE = 0.3  # maximum of all functions, as a share of max_time
 THROTTLED = 0.75  # share of the device's clock below which a sample is discarded; NVBench uses the same limit
 
 
@@ -52,13 +56,20 @@ class Stage:
         if self.source != "cupti":
             yield
             return
-        from flopscope.timing.cuda import Records
-
         with Records() as self.records:
             try:
                 yield
             finally:
                 self.records = None
+
+    def warm_up(self, clock: Any, max_time: float) -> list[float]:
+        """Warm up the functions of a clock, and choose its batches on a CPU. Return the seconds per call of each."""
+        shortest = min(WARM_UP_SECONDS[self.device.kind], max_time)
+        longest = WARM_UP_SHARE * max_time / len(self.looks)
+        per_call = [warm_up(clock, which, shortest, longest, self.watch) for which in range(len(self.looks))]
+        if self.device.kind == "cpu":
+            clock.settle(per_call)
+        return per_call
 
     def call_between_samples(self, look: Callable[[], object]) -> None:
         """Call this function as well whenever the watch is called."""
@@ -72,8 +83,6 @@ class Stage:
 
     def sampled(self, clock: Any, sample: Callable[[], _T]) -> _T:
         """Return the result of sample(). If CUPTI loses records, switch to CUDA events and start again."""
-        from flopscope.timing.cuda import LostRecords
-
         try:
             result = sample()
         except LostRecords as problem:
@@ -89,11 +98,7 @@ class Stage:
     def clock(self, functions: Sequence[Callable[[], Any]], cold: bool) -> Any:
         """Return a Clock for these functions."""
         if self.device.kind == "cpu":
-            from flopscope.timing.cpu import CpuClock, flusher
-
             return CpuClock(functions, flusher(int(self.device.properties["cache_bytes"])) if cold else None)
-        from flopscope.timing.cuda import CudaClock
-
         return CudaClock(functions, str(self.device), self.records, cold, self.mhz)
 
 
@@ -114,8 +119,6 @@ def prepare(
         raise ValueError(f'cache must be "cold" or "hot", not {cache!r}')
     if timer not in capture.TIMERS:
         raise ValueError(f"timer must be one of {', '.join(map(repr, capture.TIMERS))}, not {timer!r}")
-    from flopscope.hardware.device import find_device
-
     named = None if device is None else find_device(device)
     cuda = (named is None or named.kind == "cuda") and _cuda_is_here()
     looks = []
@@ -131,7 +134,7 @@ def prepare(
     if named is None and unseen and where.kind == "cpu":
         notes.append(f"timed on the host: {_UNSEEN}")
     if where.kind == "cpu":
-        return Stage(where, looks, "cpu", cache == "cold", MemoryWatch.of_host(), lambda: math.nan, math.nan, notes)
+        return Stage(where, looks, "cpu", cache == "cold", MemoryWatch.of(where), lambda: math.nan, math.nan, notes)
     return _on_cuda(where, looks, cache, timer, notes)
 
 
@@ -149,8 +152,6 @@ def require_callable(fn: Any) -> None:
 
 
 def _on_cuda(where: Device, looks: list[Look], cache: str | None, timer: capture.Timer, notes: list[str]) -> Stage:
-    from flopscope.timing.nvml import SmClock
-
     clock = SmClock(str(where.properties["uuid"]))
     if clock.missing:
         notes.append(clock.missing)
@@ -160,7 +161,7 @@ def _on_cuda(where: Device, looks: list[Look], cache: str | None, timer: capture
         looks=looks,
         source="cupti" if by_cupti else "event",
         cold=cache != "hot",
-        watch=MemoryWatch.of_device(where),
+        watch=MemoryWatch.of(where),
         mhz=clock.mhz,
         throttled_below=THROTTLED * where.properties["clock_khz"] / 1e3 or math.nan,
         notes=notes,
@@ -172,8 +173,6 @@ def _where(looks: Sequence[Look], arguments: Sequence[Any], named: str | None) -
     """Return the device that the functions use."""
     if named == "cpu":
         return named
-    from flopscope.timing.cuda import devices_of
-
     used = {device for look in looks for device in look.devices}
     holding = devices_of(arguments)
     if not all(look.sees_cuda for look in looks):
@@ -218,17 +217,10 @@ class MemoryWatch:
             )
 
     @classmethod
-    def of_host(cls) -> MemoryWatch:
-        from flopscope.hardware.device import find_device, free_bytes
-
-        return cls(_resident_bytes, free_bytes(find_device("cpu")) // 4, "the host")
-
-    @classmethod
-    def of_device(cls, device: Device) -> MemoryWatch:
-        from flopscope.hardware.device import free_bytes
-        from flopscope.timing.cuda import held_bytes
-
-        return cls(lambda: held_bytes(str(device)), free_bytes(device), str(device))
+    def of(cls, device: Device) -> MemoryWatch:
+        if device.kind == "cpu":
+            return cls(_resident_bytes, free_bytes(device) // 4, "the host")
+        return cls(partial(held_bytes, str(device)), free_bytes(device), str(device))
 
 
 def _resident_bytes() -> int:
@@ -245,8 +237,6 @@ def _cuda_is_here() -> bool:
 
 
 def _refuse_a_profile() -> None:
-    from flopscope.sources import profiler
-
     profiler.make_way("flopscope.measure")
     if profiler.running() is not None:
         raise RuntimeError("a profile is in progress, and its overhead would distort the times; stop it first")

@@ -13,21 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from flopscope import _core
+from flopscope.hardware.device import Device, find_device
+from flopscope.hardware.peak_timing import free_bytes
+from flopscope.hardware.peaks import Peaks
 from flopscope.support import upward
 from flopscope.support.progress import progress_bar
 from flopscope.support.suggest import suggesting
 from flopscope.timing.measurement import Measurement
 from flopscope.timing.measuring import measure
-from flopscope.timing.operands import call_of_op, operand, required_arguments, tensor_arguments
+from flopscope.timing.operands import call_of_op, operands, required_arguments, tensor_arguments
 from flopscope.timing.stage import name_of
 
 if TYPE_CHECKING:
     import pandas
 
-    from flopscope.hardware.device import Device
-    from flopscope.hardware.peaks import Peaks
-
-__all__ = ["Sweep", "SweepPoint", "sweep"]
 
 Size = int | tuple[int, ...] | tuple[tuple[int, ...], ...]
 Stated = float | Callable[[Any, str], float] | None
@@ -121,13 +120,9 @@ class Sweep:
         µs, n, flops, bytes_total_moved, gbytes_per_s, tflops_per_s, arithmetic_intensity, pct_roofline,
         pct_peak_bandwidth, pct_peak_flops, roofline_time, headroom, unit, bound, timing_source, cache, device as in
         Measurement; note. Unknown numbers are NaN.
-
-        Raises ImportError if pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError("to_pandas() needs pandas: pip install pandas; to_dicts() does not") from error
+        import pandas
+
         records = self.to_dicts()
         return pandas.DataFrame({name: pandas.Series([r[name] for r in records]) for name in records[0]})
 
@@ -233,23 +228,18 @@ class _Subject:
         self.name = name_of(op)
         self.is_op = isinstance(op, _core.Op) and make is None
         self.on_matrices = self.is_op and self.name in ON_MATRICES
-        if make is not None:
-            self.operands = 1
-        elif self.is_op:
-            self.operands = len(tensor_arguments(self.name))
-        else:
-            self.operands = self._arguments()
+        self.arguments = tensor_arguments(self.name) if self.is_op else [] if make is not None else self._arguments()
 
-    def _arguments(self) -> int:
+    def _arguments(self) -> list[str]:
         try:
-            count = len(required_arguments(self.function))
+            names = required_arguments(self.function)
         except ValueError:
             raise ValueError(
                 f"{self.name} has no signature: pass make=…, a function of size and dtype that returns its arguments"
             ) from None
-        if count == 0:
+        if not names:
             raise ValueError(f"{self.name} takes no operands whose size could change: pass make=… to create some")
-        return count
+        return names
 
     def explained(self, problem: Exception) -> Exception:
         """Return the error with a hint at its likely cause."""
@@ -264,10 +254,7 @@ class _Subject:
         shapes = self.shapes(size)
         if self.is_op:
             return call_of_op(self.name, shapes, dtype, self.device)
-        each = shapes * self.operands if len(shapes) == 1 else shapes
-        if len(each) != self.operands:
-            raise ValueError(f"{self.name} takes {self.operands} operands, but {size} has {len(each)} shapes")
-        return self.function, tuple(operand(shape, dtype, self.device) for shape in each)
+        return self.function, operands(self.name, self.arguments, shapes, dtype, self.device)
 
     def shapes(self, size: Any) -> list[tuple[int, ...]]:
         """Return one shape for all operands, or one shape for each."""
@@ -301,14 +288,10 @@ class _Run:
         return at(shape, elements, working_set, measurement)
 
     def result(self, points: Sequence[SweepPoint]) -> Sweep:
-        from flopscope.hardware.device import find_device
-
         first = next(point for point in points if point.measurement is not None)
         assert first.measurement is not None
         device = find_device(first.measurement.device)
-        wanted = self.options["peaks"] != "none"
-        known = {"measured": device.measured, "datasheet": device.datasheet_peaks} if wanted else {}
-        peaks = {source: one for source, one in known.items() if one is not None}
+        peaks = device.known_peaks() if self.options["peaks"] != "none" else {}
         if device.kind == "cpu":
             floor = self._of_one_element(first)
             points = [_launch_bound(point, floor) for point in points]
@@ -371,12 +354,11 @@ def _shape(size: Any) -> Any:
 
 
 def _default_sizes(subject: _Subject, dtypes: Sequence[str]) -> list[Size]:
-    from flopscope.hardware.device import find_device, free_bytes
-
     device = find_device(subject.device)
     last = max(cache_sizes(device).values(), default=0) or 32 << 20
     max_bytes = min(CACHES_FILLED * last, free_bytes(device) // 4, MAX_BYTES)
-    per_element = (subject.operands + 1) * max(map(_item_bytes, dtypes))
+    count = len(subject.arguments) if subject.make is None else 1
+    per_element = (count + 1) * max(map(_item_bytes, dtypes))
     elements = [MIN_ELEMENTS]
     while elements[-1] * GROWTH * per_element <= max_bytes:
         elements.append(elements[-1] * GROWTH)

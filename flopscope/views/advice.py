@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from flopscope.answers.analysis import Analysis
 
-__all__ = ["AdviceTable", "advise"]
-
 WIDTH = 78  # summary() indents it by two
 EVIDENCE_SHOWN = 3
 

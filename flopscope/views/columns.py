@@ -13,20 +13,9 @@ from flopscope.support.safe import printable
 from flopscope.support.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from flopscope.results.table import EventRow, EventTable
+    from flopscope.results.row import EventRow
+    from flopscope.results.table import EventTable
     from flopscope.views.text import Layout
-
-__all__ = [
-    "COLUMNS",
-    "ViewColumn",
-    "attribute_of",
-    "columns_of",
-    "find_columns",
-    "headers_of",
-    "shapes_text",
-    "sort_key",
-    "tells",
-]
 
 WIDTH = 12  # of torch.profiler's columns
 REPEATS = 3  # equal shapes in a row that are written once

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from flopscope.support import units
 from flopscope.support.columns import GAP, aligned_line, dashes
-from flopscope.support.cutting import cut_apart
+from flopscope.support.cutting import cut_apart, cut_end
 from flopscope.support.safe import markup, printable
 from flopscope.views.fitted import LEAST_WIDTH, terminal_width
 from flopscope.views.html import STYLE
@@ -112,10 +112,6 @@ def _footer(comparison: Comparison, shown: int, wide: bool) -> list[str]:
     return lines
 
 
-def _cut_end(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"
-
-
 def _cells(
     comparison: Comparison, rows: Sequence[tuple[int, Change]], wide: bool
 ) -> tuple[list[str], list[list[str]], list[str]]:
@@ -156,14 +152,14 @@ def text(comparison: Comparison, row_limit: int, width: int | None, wide: bool) 
     short = cut_apart(names, longest)
     for i, name in enumerate(names):
         cells = aligned_line([short[name], *(column[i] for column in columns)], [longest, *sizes])
-        lines.append((cells + GAP + _cut_end(whys[i], reason) if reason else cells).rstrip())
+        lines.append((cells + GAP + cut_end(whys[i], reason) if reason else cells).rstrip())
     rule = dashes([longest, *sizes, *([reason] if reason else [])])
     head, body = lines[0], lines[1:]
     total = [body.pop(), rule] if comparison.per != "call" else []
     shown = sum(depth == 0 for depth, _ in rows)
-    notes = [line if wide else _cut_end(line, whole) for line in _footer(comparison, shown, wide)]
+    notes = [line if wide else cut_end(line, whole) for line in _footer(comparison, shown, wide)]
     verdict = [f for line in comparison.verdict for f in textwrap.wrap(printable(line), whole)]
-    first = [line if wide else _cut_end(line, whole) for line in legend(comparison)]
+    first = [line if wide else cut_end(line, whole) for line in legend(comparison)]
     return (
         "\n".join([*first, rule, head, rule, *body, rule, *total, *notes, *([""] if verdict else []), *verdict]) + "\n"
     )

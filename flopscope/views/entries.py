@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from flopscope.results.kinds import NO_OP, kind_of, require_kind
 
 if TYPE_CHECKING:
-    from flopscope.results.table import EventRow, EventTable
-
-__all__ = ["Entry", "Listing", "list_entries", "usual_order"]
+    from flopscope.results.row import EventRow
+    from flopscope.results.table import EventTable
 
 NEGLIGIBLE = 0.001  # of the device time
 

@@ -24,8 +24,6 @@ from flopscope.views.notes import footnotes
 if TYPE_CHECKING:
     from flopscope.results.table import EventTable
 
-__all__ = ["FittedText", "Span", "fit_columns", "notes_of", "range_columns", "render", "terminal_width"]
-
 UNKNOWN_WIDTH = 100
 LEAST_WIDTH = 40
 LEAST_NAME = 16

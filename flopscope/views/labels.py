@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 
 from flopscope.support.safe import printable
 
-__all__ = ["Room", "arrange", "boxes_of", "message", "set_title", "shorten", "without_tex"]
-
 _T = TypeVar("_T")
 LONGEST_TITLE = 160
 STEP = 6.0  # pixels between the boxes along a line

@@ -16,8 +16,6 @@ from flopscope.views.thumbnail import roofline_svg, strip_svg
 if TYPE_CHECKING:
     from flopscope.timing.measurement import Measurement
 
-__all__ = ["html"]
-
 FACTS_STYLE = ".flopscope-overview td.name {white-space: normal; max-width: none}"
 
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from flopscope.support.safe import printable
 
 if TYPE_CHECKING:
-    from flopscope.results.table import EventRow, EventTable
-
-__all__ = ["footnotes"]
+    from flopscope.results.row import EventRow
+    from flopscope.results.table import EventTable
 
 UNMODELLED_SHOWN = 3
 

@@ -13,8 +13,6 @@ from flopscope.views.html import PIXELS, STYLE
 from flopscope.views.labels import shorten
 from flopscope.views.waterfall import PAPER, look_of
 
-__all__ = ["OVERVIEW_STYLE", "bar_html", "failure_html", "overview_html", "quiet_html"]
-
 LEAST_SHARE = 0.004  # of the bar: smaller parts are summed up
 LONGEST_ADVICE = 220
 

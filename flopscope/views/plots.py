@@ -19,8 +19,6 @@ from flopscope.views.roofs import level_label, levels_of, memory_of
 if TYPE_CHECKING:
     from flopscope.timing.sweep import Sweep, SweepPoint
 
-__all__ = ["BOUNDS", "matplotlib_axes", "plot_sweep", "require_matplotlib"]
-
 BOUNDS: Mapping[str, _core.Bound] = {name: _core.bounds[name] for name in sorted(_core.bounds, key="unknown".__eq__)}
 """In the order of legends: the unknown bound is last."""
 LINES: tuple[Any, ...] = ("-", "--", ":", "-.")  # of dtypes

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from flopscope.results.row import EventRow
     from flopscope.results.table import EventTable
 
-__all__ = ["html"]
-
 OPS_SHOWN, ADVICE_SHOWN = 10, 3
 
 

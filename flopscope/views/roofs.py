@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flopscope.results.row import own_time
 from flopscope.support.units import si_text
 from flopscope.views.labels import shorten
 
 if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
-    from flopscope.results.table import EventRow, EventTable
-
-__all__ = ["Point", "level_label", "levels_of", "memory_of", "points_of", "roofs_of", "timed_ops"]
+    from flopscope.results.row import EventRow
+    from flopscope.results.table import EventTable
 
 Rates = dict[str, float]
 """Bytes/s or FLOP/s by the source of the peak."""
@@ -52,7 +52,7 @@ def points_of(table: EventTable, on_device: bool) -> list[Point]:
 def timed_ops(table: EventTable, on_device: bool) -> Iterator[tuple[int, EventRow, float]]:
     """Yield the place, the row and the own time in µs of each op that took time, on the device or on the host."""
     for place, row in enumerate(table):
-        if row.device_type == "cpu" and row.key != "[memory]" and (time := row.own_time(on_device)) > 0:
+        if row.device_type == "cpu" and row.key != "[memory]" and (time := own_time(row, on_device)) > 0:
             yield place, row, time
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from flopscope.hardware.energy import Energy
     from flopscope.results.results import Results
 
-__all__ = ["details", "summarize"]
-
 STEP_PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "data_loading", "other_cpu", "other")
 
 

@@ -14,8 +14,6 @@ from flopscope.views.fitted import terminal_width
 from flopscope.views.html import PIXELS, STYLE
 from flopscope.views.overview import OVERVIEW_STYLE, bar_html
 
-__all__ = ["Bars", "Shown", "Summary"]
-
 WIDTH = 100
 """Characters of a line, also on wider terminals."""
 INDENT = "  "

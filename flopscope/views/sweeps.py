@@ -15,8 +15,6 @@ from flopscope.views.html import STYLE
 if TYPE_CHECKING:
     from flopscope.timing.sweep import Sweep, SweepPoint
 
-__all__ = ["sweep_html", "sweep_text"]
-
 HEADERS = ("dtype", "shape", "working set", "median", "±", "B/s", "FLOP/s", "FLOP/B", "% roofline", "bound")
 LINE, LONGEST_SHAPE = 120, 26
 

@@ -13,7 +13,8 @@ from flopscope.views.columns import COLUMNS, columns_of
 from flopscope.views.notes import footnotes
 
 if TYPE_CHECKING:
-    from flopscope.results.table import EventRow, EventTable
+    from flopscope.results.row import EventRow
+    from flopscope.results.table import EventTable
 
 
 class Layout:

@@ -12,8 +12,6 @@ from flopscope.views.labels import shorten
 from flopscope.views.plots import BOUNDS, bound_label
 from flopscope.views.roofs import Point
 
-__all__ = ["OUTLINES", "roofline_svg", "strip_svg"]
-
 MOST_MARKS = 60
 LONGEST = 60  # characters of a name in a tooltip
 LARGEST, SMALLEST = 9.0, 2.5  # radii in pixels

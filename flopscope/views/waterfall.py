@@ -18,8 +18,6 @@ from flopscope.views.plots import GREY, PLAIN, SMALL, matplotlib_axes, require_m
 if TYPE_CHECKING:
     from flopscope.results.results import Results
 
-__all__ = ["PAPER", "look_of", "plot_accounting", "plot_waterfall"]
-
 PAPER = "#f4f4f4"
 TOTAL = ("total", "#c4c4c4", "")
 ROW_HEIGHT = 0.34  # inches

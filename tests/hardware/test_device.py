@@ -134,8 +134,8 @@ def test_a_device_without_any_rate_reports_the_reason(core: FakeCore) -> None:
 
 def test_the_rate_is_the_median_of_the_fastest_half(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
     rates = iter([5.0, 1.0, 9.0, 2.0, 7.0, 8.0, 3.0] * 9)  # fastest half of 7: 9 8 7 5
-    fake: Any = SimpleNamespace(probe=lambda *_: (1.0 / next(rates), 1.0))
-    measurement = fsm.Measurement(fake, fsd.devices()[0])
+    monkeypatch.setattr(core, "probe", lambda *_: (1.0 / next(rates), 1.0))
+    measurement = fsm.Measurement(fsd.devices()[0])
     monkeypatch.setattr(fsm, "MAX_SAMPLES", 7)
     assert measurement._sustained("read", "float32", 1) == pytest.approx(7.5)
 
@@ -143,15 +143,14 @@ def test_the_rate_is_the_median_of_the_fastest_half(core: FakeCore, monkeypatch:
 def test_a_slow_device_is_sampled_at_least_three_times(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(float(second) for second in range(100))
     monkeypatch.setattr(fsm, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    fsm.Measurement(core, fsd.devices()[0])._sustained("read", "float32", 1)
+    fsm.Measurement(fsd.devices()[0])._sustained("read", "float32", 1)
     assert len(core.calls) == 3
 
 
-def test_a_stopped_clock_is_an_error_not_an_infinite_rate(core: FakeCore) -> None:
-    core.rates["cpu"] = {}
-    fake: Any = SimpleNamespace(probe=lambda *_: (0.0, 1.0))
+def test_a_stopped_clock_is_an_error_not_an_infinite_rate(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "probe", lambda *_: (0.0, 1.0))
     with pytest.raises(RuntimeError, match="the clock did not advance"):
-        fsm.Measurement(fake, fsd.devices()[0])._sustained("read", "float32", 1)
+        fsm.Measurement(fsd.devices()[0])._sustained("read", "float32", 1)
 
 
 def test_buffers_are_several_times_the_cache_and_within_a_quarter_of_free_memory(core: FakeCore) -> None:
@@ -171,12 +170,12 @@ def test_an_eighth_of_the_memory_of_a_gpu_may_be_used(core: FakeCore) -> None:
     assert fsm.free_bytes(fsd.devices()[1]) == 140_000 * MIB // 8
 
 
-def test_the_limit_of_a_container_bounds_free_memory(tmp_path: Path) -> None:
-    (tmp_path / "memory.current").write_text("3000000000\n")
-    (tmp_path / "memory.max").write_text("8000000000\n")
-    assert fsm._free_in_container(str(tmp_path)) == 5_000_000_000
-    (tmp_path / "memory.max").write_text("max\n")
-    assert fsm._free_in_container(str(tmp_path)) > 1e18 and fsm._free_in_container("/nowhere") > 1e18
+@pytest.mark.parametrize(("available", "free"), [(5_000_000_000, 5_000_000_000), (0, MIB), (None, 1024 * MIB)])
+def test_the_free_memory_of_the_cpu_is_what_is_available_and_never_nothing(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, available: int | None, free: int
+) -> None:
+    monkeypatch.setattr(fsm, "available_memory", lambda: available)
+    assert fsm.free_bytes(fsd.devices()[0]) == free
 
 
 def test_more_processors_get_larger_buffers(core: FakeCore) -> None:
@@ -244,7 +243,7 @@ def test_cpu_peaks_depend_on_the_number_of_threads_and_the_version(
     core.threads = 1
     assert fsd.devices()[0].measured is None
     fsd.measure_peaks("cpu")
-    monkeypatch.setattr("flopscope.support.package.VERSION", "99.0")
+    monkeypatch.setattr("flopscope.hardware.peaks.VERSION", "99.0")
     assert fsd.devices()[0].measured is None
     assert len(cache_files(tmp_path)) == 2
 
@@ -400,7 +399,7 @@ def test_a_kernel_that_could_not_be_captured_is_measured_later(
     def fail(device: str) -> float:
         raise RuntimeError(why)
 
-    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", fail)
+    monkeypatch.setattr("flopscope.hardware.peak_timing.shortest_kernel", fail)
     for why, cached in (("CUPTI is taken by Nsight Systems", False), ("there is no libcupti", True)):
         forget()
         peaks = fsd.measure_peaks("cuda")
@@ -448,10 +447,9 @@ def test_a_failed_rename_leaves_no_files(core: FakeCore, monkeypatch: pytest.Mon
     assert cache_files(tmp_path) == []
 
 
-def test_without_platformdirs_the_cache_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_cache_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("FLOPSCOPE_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setitem(sys.modules, "platformdirs", None)
     assert fsp.cache_folder() == tmp_path / "flopscope"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

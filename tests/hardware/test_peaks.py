@@ -73,7 +73,7 @@ def test_a_peak_is_the_best_of_its_rounds(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch, times: list[float], rounds: int
 ) -> None:
     readings = iter(times)
-    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", lambda device: next(readings))
+    monkeypatch.setattr("flopscope.hardware.peak_timing.shortest_kernel", lambda device: next(readings))
     peaks = fsd.measure_peaks("cpu")
     assert list(readings) == [] and len(times) == rounds
     assert peaks.kernel_ns == 1000
@@ -106,7 +106,7 @@ def test_a_failure_in_a_later_round_keeps_earlier_readings(core: FakeCore, monke
             return reading
         raise MemoryError("no more")
 
-    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", kernel)
+    monkeypatch.setattr("flopscope.hardware.peak_timing.shortest_kernel", kernel)
     peaks = fsd.measure_peaks("cpu")
     assert peaks.kernel_ns == 1100 and not peaks.missing
 
@@ -134,7 +134,7 @@ def test_slower_readings_never_replace_better_ones(
     first = fsd.measure_peaks("cpu")
     date_back(tmp_path)
     scale(core, 0.5)
-    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", lambda device: 3000.0)
+    monkeypatch.setattr("flopscope.hardware.peak_timing.shortest_kernel", lambda device: 3000.0)
     for _ in range(5):
         peaks = measure_quietly()
         assert peaks._numbers == first._numbers
@@ -410,7 +410,7 @@ def test_without_nvml_the_load_of_a_gpu_is_unknown(monkeypatch: pytest.MonkeyPat
 
 def test_the_report_shows_spread_and_date(core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     readings = iter([1100.0, 1100.0, 1375.0])
-    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", lambda device: next(readings))
+    monkeypatch.setattr("flopscope.hardware.peak_timing.shortest_kernel", lambda device: next(readings))
     core.load, core.busy = 0.5, 0.02
     fsd.measure_peaks("cpu")
     date_back(tmp_path)

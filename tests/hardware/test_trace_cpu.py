@@ -42,7 +42,7 @@ def measurements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     class Quick:
         temporary = ()
 
-        def __init__(self, core: Any, device: Any) -> None:
+        def __init__(self, device: Any) -> None:
             made.append(str(device))
 
         def run(self, progress: bool) -> Peaks:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from flopscope.hardware import device as fsd
+from flopscope.hardware import peak_timing as fsm
 from flopscope.hardware import peaks as fsp
 
 MIB = 1 << 20
@@ -20,7 +20,7 @@ H200_ROW = {
     "bandwidth": 4.8e12,
     "source": "a datasheet <https://example.com/?a&b>",
     "sm_count": 132,
-    "l2_bytes": math.nan,
+    "l2_bytes": None,
 }
 
 # Rates of the fake devices: FLOP/s or bytes/s by (probe, dtype); launches/s for "empty".
@@ -96,10 +96,11 @@ class FakeCore:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCore:
-    """Replace the binding of flopscope.hardware.device by the fake, and use an empty cache folder."""
+    """Replace the binding, where devices are found and probed, by the fake, and use an empty cache folder."""
     fake = FakeCore()
-    monkeypatch.setattr(fsd, "_load_core", lambda: fake)
-    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", lambda device: 1100.0)
+    monkeypatch.setattr(fsd, "_core", fake)
+    monkeypatch.setattr(fsm, "_core", fake)
+    monkeypatch.setattr("flopscope.hardware.peak_timing.shortest_kernel", lambda device: 1100.0)
     monkeypatch.setattr(os, "getloadavg", lambda: (fake.load, 0.0, 0.0))
     monkeypatch.setattr("flopscope.hardware.peak_timing.busy_meter", lambda device: lambda: fake.busy)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)

@@ -12,7 +12,7 @@ import pytest
 from helpers import ROOT
 from helpers.wrong_runs import RUN, TIMES, WRONG, changed
 
-from flopscope.perf import history, store
+from flopscope.perf import history, runs, store
 from flopscope.support.files import read_json
 
 
@@ -35,10 +35,10 @@ def test_a_run_is_read(tmp_path: Path) -> None:
     path = tmp_path / "base.json"
     for absent in (None, RUN["measurements"][0]["measurement"]["ci"]):
         path.write_text(changed(*TIMES, "ci", to=absent))
-        stored = store.load(path)
-        median = store.median_of(stored, "k", "cpu")
+        run = runs.read(path)
+        median = run.median_of("k", "cpu")
         assert median is not None and median.median == 2.0
-        assert store.median_of(stored, "k", "cuda:0") is None and store.median_of(stored, "other", "cpu") is None
+        assert run.median_of("k", "cuda:0") is None and run.median_of("other", "cpu") is None
 
 
 def put_special(kind: str, path: Path) -> None:

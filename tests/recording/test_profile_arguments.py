@@ -252,7 +252,7 @@ class Machine:
             monkeypatch.setattr(core, name, value)
         monkeypatch.setattr("flopscope.support.libraries.find", lambda name: "/lib/libcupti.so.13")
         monkeypatch.setattr("flopscope.sources.profiler.record_into", lambda core: None)
-        monkeypatch.setattr(capture, "_may_share", lambda: False)
+        monkeypatch.setattr(capture, "may_evict", lambda: False)
 
     def profile(self, **arguments: Any) -> fs.profile:
         capture.why_no_cupti.cache_clear()
@@ -318,7 +318,7 @@ def test_an_unnamed_subscriber_is_shared_if_it_is_an_idle_torch(
         monkeypatch.delitem(sys.modules, name)
     if proton:
         monkeypatch.setitem(sys.modules, "triton.profiler", types.ModuleType("triton.profiler"))
-    assert capture._may_share() is share
+    assert capture.may_evict() is share
 
 
 def test_events_are_used_while_another_client_has_cupti(machine: Machine) -> None:

@@ -167,6 +167,7 @@ def test_a_rule_that_asks_for_itself_ends(rule: Callable[[Any], None]) -> None:
 WAITING = """
 import json, sys, threading
 import flopscope as fs
+from flopscope.results.results import forget
 
 events = [{"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": 10 * i, "dur": 5,
            "args": {"Input Dims": [[4, 4]], "Input type": ["float"]}}
@@ -204,7 +205,7 @@ for call in CALLS:
             return 7, 3, 4
 
         fs.register_work("mine::op", rule)
-        trace._last_analysis = None
+        forget(trace)
         call()
 print(waited)
 """

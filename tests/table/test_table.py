@@ -11,7 +11,8 @@ from helpers import ROOT
 from helpers.tables import make_table
 
 from flopscope.results.facts import Facts
-from flopscope.results.table import COLUMNS, EventTable
+from flopscope.results.table import EventTable
+from flopscope.results.columns import COLUMNS
 
 DEFINITIONS = ROOT / "csrc" / "table" / "columns.def"
 ROWS = [

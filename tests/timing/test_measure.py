@@ -32,7 +32,7 @@ PEAKS = Peaks("measured", {"fp32": 1e12, "bf16_tensor": 10e12}, bandwidth=100e9,
 
 @pytest.fixture(autouse=True)
 def imagined_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flopscope.hardware.device.measure_peaks", lambda device: PEAKS)
+    monkeypatch.setattr("flopscope.hardware.device.cached_peaks", lambda device: PEAKS)
 
 
 def quick(fn: Callable[..., Any], *args: Any, **options: Any) -> Measurement:
@@ -167,7 +167,7 @@ def test_nothing_is_measured_inside_a_profile() -> None:
 def test_growing_memory_raises_MemoryError(monkeypatch: pytest.MonkeyPatch) -> None:
     allocated: list[int] = []
     watch = stage.MemoryWatch(lambda: len(allocated) << 20, 10 << 20, "the host")
-    monkeypatch.setattr(stage.MemoryWatch, "of_host", lambda: watch)
+    monkeypatch.setattr(stage.MemoryWatch, "of", lambda device: watch)
     with pytest.raises(MemoryError, match="keeps the memory that it allocates: 11 MiB more on the host"):
         quick(lambda: allocated.append(1) if len(allocated) < 11 else None)
 

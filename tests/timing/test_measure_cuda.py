@@ -12,8 +12,8 @@ import pytest
 
 import flopscope as fs
 from flopscope.hardware.device import find_device
+from flopscope.hardware.nvml import SmClock
 from flopscope.timing import cuda, stage
-from flopscope.timing.nvml import SmClock
 
 
 def test_the_time_of_a_call_is_the_busy_time_between_marks() -> None:

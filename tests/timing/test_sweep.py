@@ -104,7 +104,7 @@ def test_default_sizes_exceed_the_last_level_cache(monkeypatch: pytest.MonkeyPat
 
 
 def test_default_sizes_fit_in_a_quarter_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "free_bytes", lambda there: 4 * 50_000)
+    monkeypatch.setattr(module, "free_bytes", lambda there: 4 * 50_000)
     assert elements(sweep("neg")) == [256, 1024, 4096]  # 8 bytes an element
 
 
@@ -127,7 +127,7 @@ def test_default_sizes_of_matrix_products_are_limited(monkeypatch: pytest.Monkey
         (("add", [4], []), "dtypes is empty"),
         ((lambda: 1, [4]), "takes no operands"),
         ((fs.matmul, [((2, 2), (2, 2), (2, 2))]), "takes 2 tensors"),
-        ((lambda a: a, [((2,), (2,))]), "takes 1 operands, but .* has 2 shapes"),
+        ((lambda a: a, [((2,), (2,))]), r"takes 1 tensor \(a\), not 2"),
     ],
 )
 def test_invalid_arguments_are_named(arguments: tuple[Any, ...], message: str) -> None:
@@ -258,7 +258,7 @@ def test_operands_have_the_dtype_and_the_device() -> None:
     call, args = operands.call_of_op("addmm", [(4, 4)], "float64", "cpu")
     assert [(x.shape, x.dtype, x.device) for x in args] == [((4, 4), "float64", "cpu")] * 3
     assert call is fs.addmm
-    assert operands.operand((3,), "int8", "cpu").numpy().tolist() == [1, 1, 1]
+    assert operands.operands("f", ["a"], [(3,)], "int8", "cpu")[0].numpy().tolist() == [1, 1, 1]
     call, args = operands.call_of_op("full", [(2, 3)], "float16", "cpu")
     assert call(*args).shape == (2, 3) and call(*args).dtype == "float16" and call.__name__ == "full"
     assert operands.tensor_arguments("zeros") == [] and operands.tensor_arguments("uniform_") == ["x"]
