@@ -16,6 +16,7 @@ from harness import Report, arguments, interleave, ratio, spread
 from load_trace import HEAD
 
 import flopscope as fs
+from flopscope.results.results import forget
 
 STEPS, LAYERS, ROUNDS = 10, 7_500, 5
 KERNELS_PER_LAYER, LAYERS_PER_WAIT = 4, 750
@@ -67,7 +68,7 @@ def cases(trace: fs.Trace) -> dict[str, Callable[[], object]]:
 
     def cold(call: Callable[[], object]) -> Callable[[], object]:
         def forgetful() -> object:
-            trace._last_analysis = None
+            forget(trace)
             return call()
 
         return forgetful

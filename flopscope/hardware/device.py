@@ -201,6 +201,13 @@ def find_device(name: str | None = None) -> Device:
     return _cuda_device(index)
 
 
+def devices_to_rate(ran: set[str]) -> list[str]:
+    """Return the devices whose peaks are needed. The CPU's are not measured unless all known work is its own."""
+    others = sorted(ran - {"cpu"})
+    worked = ("cpu" in ran or not ran) and (ran == {"cpu"} or find_device("cpu").measured is not None)
+    return [*others, "cpu"] if worked else others
+
+
 def peaks_by_name(names: Iterable[str], source: str) -> dict[str, Peaks]:
     """Return the peaks of devices by name. Devices without peaks, or that flopscope cannot use, are omitted.
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flopscope.hardware.cpu import CPU, CPU_MEMBER, why_cpu_unknown
-from flopscope.hardware.device import STORED, find_device, peaks_by_name
+from flopscope.hardware.device import STORED, devices_to_rate, find_device, peaks_by_name
 from flopscope.hardware.model import Model, why_unknown
 from flopscope.hardware.peaks import stated_peaks
 from flopscope.results import groups
@@ -380,7 +380,7 @@ class Results(Summaries):
 
         source: "measured", "datasheet" or "none"; ValueError for any other.
         """
-        shares = peaks_by_name(_peak_devices(core), source)
+        shares = peaks_by_name(devices_to_rate(core.devices), source)
         return shares, {name: {"source": p.source, "name": find_device(name).name} for name, p in shares.items()}
 
     def _stored_peaks(self, core: Store) -> tuple[dict[str, Peaks], dict[str, dict[str, Any]]]:
@@ -513,11 +513,3 @@ def grouped(
         shares=shares,
         unknown_peaks=results._unknown_peaks(core, source, shares),
     )
-
-
-def _peak_devices(core: Store) -> list[str]:
-    """Return the devices whose peaks are needed. The CPU's are not measured unless all known work is its own."""
-    ran = core.devices
-    others = sorted(ran - {"cpu"})
-    worked = ("cpu" in ran or not ran) and (ran == {"cpu"} or find_device("cpu").measured is not None)
-    return [*others, "cpu"] if worked else others

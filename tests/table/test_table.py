@@ -10,9 +10,9 @@ import pytest
 from helpers import ROOT
 from helpers.tables import make_table
 
+from flopscope.results.columns import COLUMNS
 from flopscope.results.facts import Facts
 from flopscope.results.table import EventTable
-from flopscope.results.columns import COLUMNS
 
 DEFINITIONS = ROOT / "csrc" / "table" / "columns.def"
 ROWS = [
