@@ -12,6 +12,7 @@
 #include "python/core.h"
 
 #include <fcntl.h>
+#include <semaphore.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -62,6 +63,7 @@ typedef struct {
     uint32_t generation;
     pid_t process;
     fs_ticker ticker;
+    sem_t ready; /* the thread has its state: what it needs of memory, it has before the program goes on */
     bool held;
     int file; /* of the log; -1: the samples stay in memory */
     fs_stack_log log;
@@ -248,8 +250,9 @@ static void *tick(void *argument)
 {
     sampler_object *self = argument;
     prctl(PR_SET_NAME, "flopscope-stack", 0, 0, 0);
-    PyGILState_STATE state = PyGILState_Ensure();
+    PyGILState_STATE state = PyGILState_Ensure(); /* CPython 3.11 crashes here without memory, hence `ready` */
     PyThreadState *mine = PyEval_SaveThread();
+    sem_post(&self->ready);
     int64_t begun = cpu_of(CLOCK_THREAD_CPUTIME_ID);
     while (fs_ticker_wait(&self->ticker, &self->interval)) {
         bool asked = ask(self);
@@ -300,6 +303,11 @@ static void see_at_start(sampler_object *self, PyThreadState *thread)
     if (seen != NULL) seen->cpu = cpu_of(seen->clock);
 }
 
+static void wait_for(sem_t *semaphore)
+{
+    while (sem_wait(semaphore) != 0) continue; /* a signal came */
+}
+
 static PyObject *sampler_start(PyObject *object, PyObject *unused)
 {
     (void)unused;
@@ -317,13 +325,15 @@ static PyObject *sampler_start(PyObject *object, PyObject *unused)
     self->held = false;
     self->asked = 0;
     self->running = true;
+    sem_init(&self->ready, 0, 0);
     int problem = fs_ticker_start(&self->ticker, tick, self);
     if (problem != 0) {
         self->running = false;
         return PyErr_Format(PyExc_RuntimeError, "no thread can be started to sample stacks: %s", strerror(problem));
     }
     running = self;
-    Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS wait_for(&self->ready);
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
 static void stop(sampler_object *self)

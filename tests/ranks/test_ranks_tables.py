@@ -28,6 +28,7 @@ from flopscope.cli.program import main
 from flopscope.ranks.digest import digest_of
 from flopscope.ranks.ranks import Ranks
 from flopscope.ranks.schema import SCHEMA
+from flopscope.report.encode import sentence
 from flopscope.support.units import short_time_text
 
 
@@ -285,7 +286,8 @@ def test_a_slow_gpu_is_named_without_collectives(tmp_path: Path) -> None:
 def test_the_page_has_the_findings(ranks: fs.Ranks, tmp_path: Path) -> None:
     ranks.write_report(tmp_path / "ranks.html", title="Run 7")
     text = (tmp_path / "ranks.html").read_text(encoding="utf-8")
-    assert "Run 7" in text and ranks.findings[0].what in text and ranks.findings[0].action in text
+    found = ranks.findings[0]
+    assert "Run 7" in text and sentence(found.what) in text and sentence(found.action) in text
     old = text
     with pytest.raises(OSError):
         ranks.write_report(tmp_path / "absent" / "ranks.html")
@@ -310,7 +312,7 @@ def test_report_finds_what_ranks_finds(fault: dict[str, Any], culprit: int, tmp_
     assert a["findings"] == b["findings"] and a["notes"] == b["notes"]
     first = a["findings"][0]
     assert first["what"].startswith(f"Rank {culprit} ") and first["what"] in few.text and first["what"] in full.text
-    printed = " ".join(capsys.readouterr().out.split())
+    printed = sentence(" ".join(capsys.readouterr().out.split()))
     assert printed.startswith(f"{first['what']} What to do: {first['action']}")
     assert a["opened"] == b["opened"] and few.column(a["rank"])[a["opened"]["place"]] == culprit
     assert f"the other sections show rank {culprit}" in full.text
