@@ -2,7 +2,8 @@
 # Fuzz the trace reader, the tables and exports of traces, the digests of ranks, the ops and the databases, with
 # AddressSanitizer and UndefinedBehaviorSanitizer:
 #
-#   tests/fuzz/run.sh [seconds [target...]]        default: 60 seconds each of kineto, tables, ranks, ops and sqlite
+#   tests/fuzz/run.sh [seconds [target...]]        default: 60 seconds each of kineto, tables, ranks, ops and sqlite,
+#                                              as many at once as there are processors
 #
 # Requires clang with libFuzzer: $CLANG, or clang on PATH. Objects, failing inputs and the grown corpora are written to
 # $FUZZ_BUILD (default: build/fuzz). A failing input is stored there as <target>-crash-…: fix the bug, and add the input
@@ -52,11 +53,10 @@ for source in "${sources[@]}"; do objects+=("$build/${source//\//_}.o"); done
 declare -A longest=([kineto]=8192 [tables]=8192 [ranks]=8192 [ops]=256 [sqlite]=32768)
 declare -A seeds=([kineto]="tests/data/corpus tests/fuzz/corpus/tables" [tables]="tests/data/corpus tests/fuzz/corpus/kineto" [ranks]="tests/data/corpus" [ops]="" [sqlite]="")
 export ASAN_OPTIONS=quarantine_size_mb=16:malloc_context_size=8:allocator_may_return_null=1:detect_stack_use_after_return=0 UBSAN_OPTIONS=print_stacktrace=1
-for target in $targets; do
-    echo "+ $target: $seconds s"
+fuzz() {
+    local target=$1 dictionary=()
     "$clang" "${flags[@]}" -fsanitize=fuzzer "tests/c/fuzz_$target.c" "${objects[@]}" -lm -lpthread -ldl -o "$build/$target"
     mkdir -p "$build/corpus/$target"
-    dictionary=()
     [ -f "tests/fuzz/$target.dict" ] && dictionary=("-dict=tests/fuzz/$target.dict")
     # shellcheck disable=SC2086
     if ! "$build/$target" "$build/corpus/$target" "tests/fuzz/corpus/$target" ${seeds[$target]} "${dictionary[@]}" \
@@ -64,7 +64,24 @@ for target in $targets; do
         -artifact_prefix="$build/$target-" >"$build/$target.log" 2>&1; then
         grep -vE '^#' "$build/$target.log" | tail -60
         echo "tests/fuzz/run.sh: $target failed; see the input in $build/$target-… and the output in $build/$target.log" >&2
-        exit 1
+        return 1
     fi
+    echo "+ $target: $seconds s"
     grep -E 'DONE|number_of_executed|average_exec' "$build/$target.log"
+}
+
+failed=0
+running=0
+for target in $targets; do
+    fuzz "$target" &
+    running=$((running + 1))
+    if [ "$running" -ge "$jobs_at_once" ]; then
+        wait -n || failed=1
+        running=$((running - 1))
+    fi
 done
+while [ "$running" -gt 0 ]; do
+    wait -n || failed=1
+    running=$((running - 1))
+done
+exit "$failed"
