@@ -18,8 +18,8 @@ import numpy.typing as npt
 from flopscope import _core
 from flopscope.answers.recording import ALLOCATIONS, LATE, RECORDED, Recorded, Recording, recording_cost
 from flopscope.answers.step_kinds import first_apart
-from flopscope.results.facts import Grouped
 from flopscope.results.results import Results, grouped, kept, store_of, usual_peaks_of
+from flopscope.results.table_facts import Grouped
 from flopscope.support.hints import HINTS, WITHOUT_OPS
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from flopscope.hardware.peaks import stated_peaks
 from flopscope.results import groups
 from flopscope.results.columns import COLUMNS
 from flopscope.results.details import kernels_of_rows
-from flopscope.results.facts import Grouped
 from flopscope.results.summaries import Summaries
 from flopscope.results.table import EventTable
+from flopscope.results.table_facts import Grouped
 from flopscope.sources.head import PEAKS_MEMBER
 from flopscope.support import upward
 from flopscope.support.device_names import index_of

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, overload
 from flopscope import _core
 from flopscope.results import arrow, records
 from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column
-from flopscope.results.facts import Facts
 from flopscope.results.kinds import kind_of, require_kind
 from flopscope.results.row import COLUMN_NAMES, EventRow, is_array
+from flopscope.results.table_facts import Facts
 from flopscope.support import units, upward
 from flopscope.support.hints import Hints
 from flopscope.support.suggest import suggesting

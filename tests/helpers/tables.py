@@ -8,8 +8,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from flopscope.results.facts import Facts
 from flopscope.results.table import COLUMNS, EventTable
+from flopscope.results.table_facts import Facts
 
 DEFAULTS: dict[str, Any] = {
     **{c.name: 0 for c in COLUMNS if c.type == "int64"},

@@ -11,8 +11,8 @@ from helpers import ROOT
 from helpers.tables import make_table
 
 from flopscope.results.columns import COLUMNS
-from flopscope.results.facts import Facts
 from flopscope.results.table import EventTable
+from flopscope.results.table_facts import Facts
 
 DEFINITIONS = ROOT / "csrc" / "table" / "columns.def"
 ROWS = [

@@ -10,8 +10,8 @@ from helpers.tables import make_table
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.results.facts import Grouped
 from flopscope.results.table import COLUMNS, EventTable
+from flopscope.results.table_facts import Grouped
 
 PEAKS = {"cpu": {"flops": {"fp64": 1e12, "fp32": 2e12}, "bandwidth": 1e11, "launch_ns": 10.0}}
 
