@@ -52,13 +52,20 @@ C_FLAGS = [
 Sampler = Callable[[], float]
 
 
-def arguments(doc: str, devices: Sequence[str] = ("cpu",)) -> argparse.Namespace:
-    """Parse the command line: ``--out``, and ``--device`` with a choice of the supported devices."""
+def arguments(
+    doc: str, devices: Sequence[str] = ("cpu",), extend: Callable[[argparse.ArgumentParser], None] | None = None
+) -> argparse.Namespace:
+    """Parse the command line: ``--out``, and ``--device`` with a choice of the supported devices.
+
+    ``extend`` adds the program's own options.
+    """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--out", "--json", type=Path, help="folder for NAME.json with every raw sample; default: no file"
     )
     parser.add_argument("--device", choices=devices, default=devices[0], help="device to measure")
+    if extend is not None:
+        extend(parser)
     options = parser.parse_args()
     if options.device not in {device.kind for device in fs.devices()}:
         parser.error(f"no {options.device} device found; see `flopscope devices`")
@@ -242,9 +249,11 @@ class Report:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def target(self, text: str, value: float, limit: float, unit: str) -> None:
-        """Record a target: ``value`` must be at most ``limit``."""
-        self.targets.append({"text": text, "value": value, "limit": limit, "unit": unit, "met": value <= limit})
+    def target(self, text: str, value: float, limit: float, unit: str, *, least: bool = False, worst: str = "") -> None:
+        """Record a target: ``value`` must be at most ``limit``, or at least. ``worst`` names the case of the value."""
+        met = value >= limit if least else value <= limit
+        target = {"text": text, "value": value, "limit": limit, "unit": unit, "met": met}
+        self.targets.append(target | ({"least": True} if least else {}) | ({"worst": worst} if worst else {}))
 
     def text(self) -> str:
         widths = [max(map(len, column)) for column in zip(self.columns, *self.rows, strict=True)]
@@ -257,12 +266,7 @@ class Report:
             lines.append("  ".join([first, *rest]).rstrip())
         lines.insert(2, "  ".join("-" * width for width in widths))
         lines += self.notes
-        for target in self.targets:
-            verdict = "met" if target["met"] else "MISSED"
-            lines.append(
-                f"target: {target['text']} <= {target['limit']:.4g} {target['unit']}: "
-                f"{target['value']:.4g} {target['unit']}, {verdict}"
-            )
+        lines += [f"target: {target_text(target)}" for target in self.targets]
         return "\n".join(lines)
 
     def finish(self) -> None:
@@ -285,6 +289,15 @@ class Report:
         }
         self.out.mkdir(parents=True, exist_ok=True)
         write_json(self.out / f"{self.name}.json", {**content, "samples": self.samples})
+
+
+def target_text(target: Mapping[str, Any]) -> str:
+    """Return a target with its value and verdict."""
+    unit = f" {target['unit']}" if target["unit"] else ""
+    verdict = "met" if target["met"] else "MISSED"
+    worst = f" ({target['worst']})" if "worst" in target else ""
+    sign = ">=" if target.get("least") else "<="
+    return f"{target['text']} {sign} {target['limit']:.4g}{unit}: {target['value']:.4g}{unit}{worst}, {verdict}"
 
 
 DIGITS = 6

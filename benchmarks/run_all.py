@@ -26,7 +26,7 @@ DEVICE_PROGRAMS = (
     "measure",
     "verdicts",
 )
-CUDA_PROGRAMS = ("capture", "graphs")
+CUDA_PROGRAMS = ("kernels", "capture", "graphs")
 LIMIT = 1200  # seconds per program
 
 
