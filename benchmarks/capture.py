@@ -155,7 +155,7 @@ def add_launches(report: Report, launch: Launch, floor: Any) -> list[float]:
 
 def fill(report: Report, samples: dict[str, list[float]], case: str, bare: list[float]) -> dict[str, float]:
     """Add a row per case. Return each case's overhead over `bare` in µs, by round if the numbers of rounds match."""
-    report.keep(case, samples)
+    report.keep(case, samples, ours="fs.profile()")
     added = {}
     for who, values in samples.items():
         summary = spread(values)

@@ -238,10 +238,22 @@ class Report:
         self.notes: list[str] = []
         self.targets: list[dict[str, Any]] = []
 
-    def keep(self, case: str, values: Mapping[str, Sequence[float]], unit: str = "s", **facts: object) -> None:
-        """Store the raw samples of cases that were sampled together."""
+    def keep(
+        self,
+        case: str,
+        values: Mapping[str, Sequence[float]],
+        unit: str = "s",
+        ours: str | tuple[str, ...] = (),
+        **facts: object,
+    ) -> None:
+        """Store the raw samples of cases that were sampled together.
+
+        ``ours``: how the names of those begin whose ratios over each of the others are compared with those of the
+        version before, by summary.py.
+        """
         for who, raw in values.items():
-            self.samples.append({"case": case, "who": who, "unit": unit, **facts, "values": list(raw)})
+            mark = {"ours": True} if who.startswith(ours) else {}
+            self.samples.append({"case": case, "who": who, "unit": unit, **mark, **facts, "values": list(raw)})
 
     def row(self, *cells: str) -> None:
         self.rows.append(list(cells))
@@ -256,15 +268,7 @@ class Report:
         self.targets.append(target | ({"least": True} if least else {}) | ({"worst": worst} if worst else {}))
 
     def text(self) -> str:
-        widths = [max(map(len, column)) for column in zip(self.columns, *self.rows, strict=True)]
-        lines = [f"{self.name} ({self.device})"]
-        for cells in [self.columns, *self.rows]:
-            first, *rest = [
-                cell.ljust(w) if i == 0 else cell.rjust(w)
-                for i, (cell, w) in enumerate(zip(cells, widths, strict=True))
-            ]
-            lines.append("  ".join([first, *rest]).rstrip())
-        lines.insert(2, "  ".join("-" * width for width in widths))
+        lines = [f"{self.name} ({self.device})", *table_text(self.columns, self.rows)]
         lines += self.notes
         lines += [f"target: {target_text(target)}" for target in self.targets]
         return "\n".join(lines)
@@ -291,13 +295,33 @@ class Report:
         write_json(self.out / f"{self.name}.json", {**content, "samples": self.samples})
 
 
+def table_text(columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """Return the lines of a table: a header, a rule and the rows, the first ``left`` columns to the left."""
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    aligned = ["<"] * left + [">"] * (len(columns) - left)
+    lines = [columns, ["-" * width for width in widths], *rows]
+    return [
+        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(cells, aligned, widths, strict=True)).rstrip()
+        for cells in lines
+    ]
+
+
 def target_text(target: Mapping[str, Any]) -> str:
     """Return a target with its value and verdict."""
-    unit = f" {target['unit']}" if target["unit"] else ""
-    verdict = "met" if target["met"] else "MISSED"
     worst = f" ({target['worst']})" if "worst" in target else ""
-    sign = ">=" if target.get("least") else "<="
-    return f"{target['text']} {sign} {target['limit']:.4g}{unit}: {target['value']:.4g}{unit}{worst}, {verdict}"
+    return f"{target['text']} {limit_text(target)}: {amount(target['value'], target['unit'])}{worst}, {verdict(target)}"
+
+
+def limit_text(target: Mapping[str, Any]) -> str:
+    return f"{'>=' if target.get('least') else '<='} {amount(target['limit'], target['unit'])}"
+
+
+def amount(value: float, unit: str) -> str:
+    return f"{value:.4g} {unit}".rstrip()
+
+
+def verdict(target: Mapping[str, Any]) -> str:
+    return "met" if target["met"] else "MISSED"
 
 
 DIGITS = 6

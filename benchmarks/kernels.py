@@ -171,7 +171,7 @@ class Result:
 
 def measure(report: Report, case: Case, samplers: dict[str, Sampler], rounds: int, seconds: float) -> Result:
     samples = interleave(samplers, rounds, warmup=1, seconds=seconds)
-    report.keep(f"{case.family}: {case.name}", samples, dtype=case.dtype, bytes=case.nbytes)
+    report.keep(f"{case.family}: {case.name}", samples, ours="flopscope", dtype=case.dtype, bytes=case.nbytes)
     ours, theirs = spread(samples["flopscope"]), spread(samples["torch"])
     relative = ratio(samples["flopscope"], samples["torch"])
     moved = case.nbytes / case.operand.nbytes

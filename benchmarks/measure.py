@@ -254,7 +254,7 @@ def time_all(
             medians[who].append(tool(call))
             seconds[who].append(time.perf_counter() - begin)
     report.keep(case, medians, "us")
-    report.keep(f"{case}, seconds of a measurement", seconds)
+    report.keep(f"{case}, seconds of a measurement", seconds, ours="flopscope")
     varies = {who: 100 * statistics.stdev(us) / statistics.mean(us) for who, us in medians.items()}
     overall = {who: statistics.median(us) for who, us in medians.items()}
     took = {who: statistics.median(each) for who, each in seconds.items()}

@@ -254,7 +254,9 @@ def measure(
         warmup=1,
         seconds=SECONDS,
     )
-    report.keep(case.name, samples, dtype=data.dtype, form=case.form, shape=[data.side] * 2, bytes=case.nbytes)
+    report.keep(
+        case.name, samples, ours="flopscope", dtype=data.dtype, form=case.form, shape=[data.side] * 2, bytes=case.nbytes
+    )
     ours, theirs = spread(samples["flopscope"]), spread(samples["torch"])
     relative = ratio(samples["flopscope"], samples["torch"])
     share = case.nbytes / (2 * data.nbytes) / ratio(samples["flopscope"], samples["torch copy_"]).median
