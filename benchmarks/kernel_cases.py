@@ -223,30 +223,44 @@ def small_shapes(data: Data) -> Iterator[Case]:
 
 
 def products(torch: Any, device: str) -> Iterator[Case]:
-    """int8 products; torch's are cuBLASLt's, whose second matrix may be stored by rows or by columns."""
+    """Of 8 bits. torch's are cuBLASLt's, whose second matrix may be stored by rows or, of float8 too, by columns."""
     generator = torch.Generator(device=device).manual_seed(0)
+    one = torch.ones((), device=device)
+    scaled = partial(torch._scaled_mm, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+    kinds = {"int8": (torch._int_mm, (False, True)), "float8_e4m3fn": (scaled, (True,))}
     for side in PRODUCT_SIDES[device]:
-        a, b = (
-            torch.randint(-128, 128, (side, side), dtype=torch.int8, device=device, generator=generator)
-            for _ in range(2)
-        )
-        for how, second in (("by rows", b), ("by columns", b.t().contiguous().t())):
-            yield Case(
-                "product",
-                f"{side} {how}",
-                "int8",
-                partial(product, fs.from_dlpack(a), fs.from_dlpack(second)),
-                partial(torch._int_mm, a, second),
-                lambda a=a, b=b: a[:64].double() @ b.double(),
-                0,
-                a,
-                lambda result: result[:64].double(),
-            )
+        for dtype, (theirs, columns) in kinds.items() if device == "cuda" else [("int8", kinds["int8"])]:
+            numbers = (torch.randn(side, side, device=device, generator=generator) * 32 for _ in range(2))
+            a, b = (each.clamp(-128, 127).to(getattr(torch, dtype)) for each in numbers)
+            for by_columns in columns:
+                second = b.t().contiguous().t() if by_columns else b
+                yield Case(
+                    "product",
+                    f"{side} by {'columns' if by_columns else 'rows'}",
+                    dtype,
+                    partial(product, shared(a), shared(second)),
+                    partial(theirs, a, second),
+                    lambda a=a, b=b: a[:64].double() @ b.double(),
+                    0,
+                    a,
+                    lambda result: result[:64].double(),
+                )
 
 
-def product(a: Any, b: Any) -> Any:
+def shared(x: Any) -> Any:
+    """Return a tensor as flopscope's, or why that is impossible."""
     try:
-        return fs.matmul(a, b)
+        return fs.from_dlpack(x)
+    except (TypeError, BufferError) as problem:
+        return problem
+
+
+def product(*factors: Any) -> Any:
+    for factor in factors:
+        if isinstance(factor, Exception):
+            raise Missing(str(factor))
+    try:
+        return fs.matmul(*factors)
     except TypeError as problem:
         raise Missing(f"fs.matmul: {problem}") from None
 
