@@ -48,6 +48,7 @@ TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6
 TOLERANCE |= {"int8": 0.0, "float8_e4m3fn": 3e-2}  # of products
 LAUNCHES, HELD_CYCLES, CALLS = 50, 1_500_000, 200  # launches between two events; calls of a host sample
 PROBED_BYTES = 2 << 30
+COLUMNS = ["family", "case", "dtype", "us", "+-%", "torch us", "GB/s", "% copy", "% read", "x torch", "low", "high"]
 # Of each family: what its rate is compared with, and the least share of it. None: no slower than torch.
 FAMILIES: dict[str, tuple[str, float] | None] = {
     "reduction": ("read", 0.92),
@@ -227,8 +228,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main() -> None:
     options = arguments(__doc__ or "", ("cpu", "cuda"), add_options)
     device = options.device
-    columns = ["family", "case", "dtype", "us", "+-%", "torch us", "GB/s", "% copy", "% read", "x torch", "low", "high"]
-    report = Report("kernels", columns, options.out, device)
+    report = Report("kernels", COLUMNS, options.out, device)
     torch = optional("torch")
     if torch is None:
         report.note("torch is not installed: there is no peer to compare with and no reference for the results.")

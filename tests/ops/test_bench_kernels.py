@@ -61,3 +61,19 @@ def test_a_family_is_judged_by_its_worst_case() -> None:
     assert report.text().splitlines()[-1] == (
         "target: pow: least share of the copy >= 90 %: 89 % (to 0.89 float32; 1 of 3 below), MISSED"
     )
+
+
+def test_rates_are_shares_of_those_of_the_copy_and_the_read(tmp_path: Path) -> None:
+    """Reading 8 bytes in 4 s: the copy moves 16 in 2 s, four times the rate; the read takes as long."""
+    x = torch.tensor([2.0, 4.0])
+    one = Case("reduction", "sum", "float32", x.sum, x.sum, x.sum, 8, x)
+    report = Report("kernels", benchmark.COLUMNS, None, "cuda")
+    timers = benchmark.Timers(torch, "cpu", tmp_path, report)
+    timers.readers = [torch.sum]
+    samplers = timers.of(one)
+    assert set(samplers) == {"flopscope", "torch", "torch copy_", "read"}
+    seconds = {"flopscope": 4.0, "torch": 8.0, "torch copy_": 2.0, "read": 4.0}
+    result = benchmark.measure(report, one, {who: partial(float, seconds[who]) for who in samplers}, 3, 1.0)
+    assert (result.relative.median, result.shares) == (0.5, {"copy": 0.25, "read": 1.0})
+    benchmark.judge(report, [result], "cuda")
+    assert [target["met"] for target in report.targets] == [True]
