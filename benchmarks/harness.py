@@ -53,17 +53,22 @@ Sampler = Callable[[], float]
 
 
 def arguments(
-    doc: str, devices: Sequence[str] = ("cpu",), extend: Callable[[argparse.ArgumentParser], None] | None = None
+    doc: str,
+    devices: Sequence[str] = ("cpu",),
+    extend: Callable[[argparse.ArgumentParser], None] | None = None,
+    rounds: int | None = None,
 ) -> argparse.Namespace:
     """Parse the command line: ``--out``, and ``--device`` with a choice of the supported devices.
 
-    ``extend`` adds the program's own options.
+    ``extend`` adds the program's own options; ``rounds`` is the default of ``--rounds``, where that exists.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--out", "--json", type=Path, help="folder for NAME.json with every raw sample; default: no file"
     )
     parser.add_argument("--device", choices=devices, default=devices[0], help="device to measure")
+    if rounds is not None:
+        parser.add_argument("--rounds", type=int, default=rounds, help=f"samples of each case, {rounds} by default")
     if extend is not None:
         extend(parser)
     options = parser.parse_args()

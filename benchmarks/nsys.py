@@ -22,7 +22,7 @@ from harness import Report, arguments, interleave, optional, ratio, spread
 import flopscope as fs
 from flopscope.sources import database
 
-KERNELS, ROUNDS = 1_000_000, 5
+KERNELS, ROUNDS = 1_000_000, 3
 NAMES = 200
 PROCESS = 1 << 48 | 4242 << 24
 KERNEL_COLUMNS = (

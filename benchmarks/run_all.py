@@ -44,6 +44,7 @@ DEVICE_PROGRAMS = (
     "verdicts",
 )
 CUDA_PROGRAMS = ("kernels", "capture", "graphs")
+ROUNDS = {"verdicts": 20, "measure": 3, "run_overhead": 3}  # which take minutes with all of theirs
 LIMIT = 1200  # seconds per program
 RESULTS = HERE / "results"
 
@@ -91,6 +92,8 @@ def run_one(name: str, out: Path, device: str) -> str:
     command = [sys.executable, str(HERE / f"{name}.py"), "--out", str(out)]
     if name not in HOST_PROGRAMS:
         command += ["--device", device]
+    if name in ROUNDS:
+        command += ["--rounds", str(ROUNDS[name])]
     (out / f"{name}.json").unlink(missing_ok=True)  # that of an earlier run
     try:
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=LIMIT)

@@ -108,7 +108,7 @@ Samples = dict[str, list[float]]
 
 
 def main() -> None:
-    options = arguments(__doc__ or "", ("cpu", "cuda"))
+    options = arguments(__doc__ or "", ("cpu", "cuda"), rounds=ROUNDS)
     columns = ["training", "loop", "us per step", "low", "high", "computed, us", "added, us", "x python"]
     report = Report("run_overhead", columns, options.out, options.device)
     if optional("torch") is None:
@@ -123,7 +123,7 @@ def main() -> None:
             who: partial(sample, [*command, str(path), options.device, how, given], told[who])
             for who, (command, how) in LOOPS.items()
         }
-        interleave(cases, ROUNDS, warmup=0)
+        interleave(cases, options.rounds, warmup=0)
     for place, (name, (steps, _)) in enumerate(TRAININGS.items()):
         clock, computed, losses = (
             {who: [times[place][which] for times in samples] for who, samples in told.items()} for which in range(3)
