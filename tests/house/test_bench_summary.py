@@ -12,6 +12,7 @@ import pytest
 from helpers import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
+import run_all
 import summary
 from harness import Report, write_json
 
@@ -167,3 +168,10 @@ def test_the_command_runs_the_named_programs_and_compares_them(tmp_path: Path) -
         0.281, abs=1e-3
     )
     assert second.stdout.endswith((tmp_path / "a" / "summary.txt").read_text())
+
+
+def test_every_program_of_the_command_exists() -> None:
+    names = [*run_all.HOST_PROGRAMS, *run_all.DEVICE_PROGRAMS, *run_all.CUDA_PROGRAMS]
+    assert [name for name in names if not (ROOT / "benchmarks" / f"{name}.py").is_file()] == []
+    for name in run_all.ROUNDS:
+        assert "rounds=" in (ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8")
