@@ -148,7 +148,7 @@ def timed(call: Callable[[], object]) -> Callable[[], float]:
 def plain(report: Report, path: Path) -> None:
     size = path.stat().st_size
     samples = interleave({name: timed(call) for name, call in readers(path).items()}, ROUNDS, warmup=1)
-    report.keep("plain", samples, ours="flopscope", bytes=size)
+    report.keep("plain", samples, bytes=size)
     ours = samples["flopscope: to a table"]
     for name, values in samples.items():
         peak = peak_of(name, path)
@@ -209,7 +209,7 @@ def compressed(report: Report, path: Path) -> None:
             ROUNDS,
             warmup=1,
         )
-        report.keep("compressed", samples, ours="flopscope", bytes=size, compressed_bytes=packed.stat().st_size)
+        report.keep("compressed", samples, bytes=size, compressed_bytes=packed.stat().st_size)
         ours, alone = samples.values()
         for who, values in samples.items():
             show(report, who, values, size, ours, None)
