@@ -395,7 +395,7 @@ static const char *dtype_prose(const fs_op *op)
     case FS_FORM_CREATE_FULL:
         return "Allocated on the default device unless `device` is given.";
     default:
-        return "Supports float64, float32, float16 and bfloat16; all tensors must have the same dtype and device.";
+        return "Supports float64, float32, float16 and bfloat16; all inputs must have the same dtype and device.";
     }
 }
 
