@@ -140,7 +140,7 @@ template <class T> struct fs_variance {
         T count = s.count + other.count, apart = other.mean - s.mean;
         if (other.count == 0) return;
         T share = other.count / count;
-        s.squares += other.squares + apart * apart * s.count * share;
+        s.squares += other.squares + apart * (s.count * share) * apart; /* nothing joined to a large mean is 0 */
         s.mean += apart * share;
         s.count = count;
     }
@@ -155,7 +155,8 @@ template <class T> struct fs_variance {
     static FS_INLINE void finish(S *out, int64_t row, const state &s, int64_t length, double correction)
     {
         double divisor = (double)length - correction;
-        fs_narrow(s.squares / (T)(divisor > 0 ? divisor : 0), &out[row]);
+        T squares = s.squares + (s.mean - s.mean); /* NaN where an element is infinite */
+        fs_narrow(squares / (T)(divisor > 0 ? divisor : 0), &out[row]);
     }
 };
 
