@@ -6,7 +6,11 @@
 #include "ops/op_forms.h"
 #include "ops/space.h"
 
-enum { ROW_BYTES = 16 /* of which rows of 8-bit factors on CUDA are multiples */ };
+enum {
+    ROW_BYTES = 16,  /* of which rows of 8-bit factors on CUDA are multiples */
+    INT8_ROWS = 17,  /* that a product of int8 on CUDA must have at least; torch._int_mm demands the same */
+    PADDED_ROWS = 32 /* of a product with fewer */
+};
 
 /* One operand in the backend's layout: a leading dimension, and whether columns are contiguous. */
 typedef struct {
@@ -123,8 +127,8 @@ static fs_status multiply(const fs_tensor *out, fs_matmul *matmul, const operand
     }
 }
 
-/* The operands, the first output axis of the product being that of a's rows. `columns`: of the padded product. */
-static fs_status take_operands(const fs_tensor *a, const fs_tensor *b, bool in_rows, int64_t columns,
+/* `rows` and `columns` are those of the product, padded if it is computed in rows. */
+static fs_status take_operands(const fs_tensor *a, const fs_tensor *b, bool in_rows, int64_t rows, int64_t columns,
                                operand operands[2], fs_error *err)
 {
     if (!in_rows) {
@@ -133,7 +137,7 @@ static fs_status take_operands(const fs_tensor *a, const fs_tensor *b, bool in_r
     }
     fs_tensor b_rows = fs_tensor_transposed(b);
     operands[1].transposed = true;
-    FS_TRY(take_rows(a, a->shape[a->ndim - 2], &operands[0], err));
+    FS_TRY(take_rows(a, rows, &operands[0], err));
     return take_rows(&b_rows, columns, &operands[1], err);
 }
 
@@ -143,12 +147,13 @@ static fs_status compute_matmul(const fs_plan *plan, const fs_tensor *out, fs_er
     bool has_bias = call->op->form == FS_FORM_ADDMM;
     const fs_tensor *a = call->in[has_bias ? 1 : 0], *b = call->in[has_bias ? 2 : 1];
     int last = out->ndim - 1;
-    int64_t k = a->shape[a->ndim - 1], n = out->shape[last], columns = n;
+    int64_t m = out->shape[last - 1], n = out->shape[last], k = a->shape[a->ndim - 1], rows = m, columns = n;
     if (k == 0) return has_bias ? fs_tensor_convert(out, call->in[0], err) : fs_tensor_fill(out, 0.0, err);
 
     bool in_rows = out->device.kind == FS_CUDA && fs_dtypes[a->dtype].size == 1;
     if (in_rows) columns = round_up(n, ROW_BYTES / (int64_t)fs_dtypes[out->dtype].size);
-    bool is_padded = columns != n || (in_rows && (uintptr_t)out->data % ROW_BYTES != 0);
+    if (in_rows && a->dtype == FS_INT8 && m < INT8_ROWS) rows = PADDED_ROWS;
+    bool is_padded = rows != m || columns != n || (in_rows && (uintptr_t)out->data % ROW_BYTES != 0);
     fs_tensor padded = *out;
     operand operands[2];
     memset(operands, 0, sizeof operands);
@@ -156,15 +161,17 @@ static fs_status compute_matmul(const fs_plan *plan, const fs_tensor *out, fs_er
     if (is_padded) {
         int64_t shape[FS_MAX_DIMS];
         memcpy(shape, out->shape, sizeof shape);
+        shape[last - 1] = rows;
         shape[last] = columns;
         FS_TRY(fs_tensor_empty(&padded, out->dtype, out->device, out->ndim, shape, err));
     }
     fs_tensor elements = padded;
+    elements.shape[last - 1] = m;
     elements.shape[last] = n;
     if (has_bias) FS_TRY_GOTO(status, fs_tensor_convert(&elements, call->in[0], err), done);
-    FS_TRY_GOTO(status, take_operands(a, b, in_rows, columns, operands, err), done);
+    FS_TRY_GOTO(status, take_operands(a, b, in_rows, rows, columns, operands, err), done);
     fs_matmul matmul = {
-        .m = out->shape[last - 1],
+        .m = rows,
         .n = columns,
         .k = in_rows ? round_up(k, ROW_BYTES) : k,
         .out_ld = columns,

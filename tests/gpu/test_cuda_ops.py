@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.byte_cases import ByteCases
 from helpers.op_cases import OpCases
 from helpers.ops_reference import BINARY, FLOATS, UNARY, Lab, exact
 
@@ -16,6 +17,10 @@ def lab() -> Lab:
 
 
 class TestOnCuda(OpCases):
+    pass
+
+
+class TestBytesOnCuda(ByteCases):
     pass
 
 
