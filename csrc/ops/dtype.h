@@ -58,6 +58,10 @@ fs_dtype fs_dtype_of_product(fs_dtype a, fs_dtype b);
 
 /* For messages. */
 #define FS_FLOATS_TEXT "float64, float32, float16 or bfloat16"
+#define FS_PRODUCTS_TEXT                                                                                            \
+    "Supports float64, float32, float16 and bfloat16; int8, which gives int32; and float8_e4m3fn and float8_e5m2, " \
+    "also mixed, which give bfloat16, or float32 or float16 if the bias or else `out` has it. All tensors must be " \
+    "on one device, and otherwise have one dtype."
 extern const char *const fs_dtype_names; /* "float64, float32, …" */
 
 /* The dtype with that name, or FS_DTYPE_NONE. */
