@@ -171,6 +171,8 @@ static void work_is_bounded_by_the_unit_it_runs_on(void)
     check_choice(fs_unit_choose(FS_FLOAT16, true, false, FS_CUDA), FS_UNIT_FP16_TENSOR, FS_UNIT_FP32);
     check_choice(fs_unit_choose(FS_BFLOAT16, true, true, FS_CUDA), FS_UNIT_BF16_TENSOR, FS_UNIT_FP32);
     check_choice(fs_unit_choose(FS_INT8, true, false, FS_CUDA), FS_UNIT_INT8_TENSOR, FS_UNIT_INT8_TENSOR);
+    check_choice(fs_unit_choose(FS_INT8, true, false, FS_CPU), FS_UNIT_INT8_TENSOR, FS_UNIT_INT8_TENSOR);
+    check_choice(fs_unit_choose(FS_FLOAT8_E5M2, true, false, FS_CPU), FS_UNIT_FP32, FS_UNIT_FP32);
 
     check_choice(fs_unit_choose(FS_FLOAT16, true, true, FS_CPU), FS_UNIT_FP32, FS_UNIT_FP32);
     check_choice(fs_unit_choose(FS_FLOAT32, true, true, FS_CPU), FS_UNIT_FP32, FS_UNIT_FP32);
