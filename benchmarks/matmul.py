@@ -10,6 +10,7 @@ the rate of the first over the rate of the fastest. These products are timed wit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -33,6 +34,8 @@ CUDA_UNITS = {
     "int8, row-major b": ("int8", False),
     "float8_e4m3fn": ("float8_e4m3fn", True),
 }
+BYTES = ("int8", "float8_e4m3fn")  # units with targets: the time relative to torch's, and to the fastest of the list
+TORCH_LIMIT, FASTEST_LIMIT = 1.02, 1.05
 ROUNDS, SECONDS = 21, 1.5
 CHOICES, TRIES = 64, 3
 CHECKED_ROWS = 64
@@ -84,6 +87,7 @@ def measure_cpu(report: Report, torch: Any, peers: list[str]) -> None:
 def measure_cuda(report: Report, torch: Any, peers: list[str]) -> None:
     timer = CudaTimer(torch)
     generator = torch.Generator(device="cuda").manual_seed(0)
+    relative: dict[tuple[str, str], dict[int, float]] = {}
     for side in CUDA_SIDES:
         for unit, (dtype, column_major) in CUDA_UNITS.items():
             try:
@@ -93,10 +97,20 @@ def measure_cuda(report: Report, torch: Any, peers: list[str]) -> None:
                 torch.backends.cuda.matmul.allow_tf32 = unit == "tf32"
                 calls = checked_calls(torch, a, b, unit)
                 samplers = {who: timer.sampler(call) for who, call in calls.items()}
-                place = list_of_heuristic(report, side, unit) if unit in (dtype, "tf32") else ["-", "-"]
-                fill(report, side, unit, samplers, peers, place)
+                slower, place = list_of_heuristic(report, side, unit) if unit in (dtype, "tf32") else (math.nan, "-")
+                cells = ["-" if math.isnan(slower) else f"{1 / slower:.3f}", place]
+                to_torch = fill(report, side, unit, samplers, peers, cells)
+                relative.setdefault((unit, "torch"), {})[side] = to_torch
+                relative.setdefault((unit, "cuBLASLt's fastest algorithm"), {})[side] = slower
             except RuntimeError as problem:
                 report.note(f"{side} {unit}: {problem}")
+    for (unit, peer), by_side in relative.items():
+        if unit in BYTES:
+            limit = TORCH_LIMIT if peer == "torch" else FASTEST_LIMIT
+            worst = max(by_side, key=by_side.__getitem__)
+            report.target(
+                f"{unit}, time / {peer}'s, worst of {len(by_side)} sizes: {worst}", by_side[worst], limit, "x"
+            )
 
 
 def factor(torch: Any, generator: Any, side: int, dtype: str) -> Any:
@@ -124,8 +138,8 @@ def checked_calls(torch: Any, a: Any, b: Any, unit: str) -> dict[str, Call]:
     return calls
 
 
-def list_of_heuristic(report: Report, side: int, unit: str) -> list[str]:
-    """Time every algorithm that cuBLASLt lists. Return the first one's rate over the fastest one's, and its place."""
+def list_of_heuristic(report: Report, side: int, unit: str) -> tuple[float, str]:
+    """Time every algorithm that cuBLASLt lists. Return the first one's time over the fastest one's, and its place."""
 
     def sampler(choice: int) -> Sampler:
         return lambda: _core.probe("cuda", "matmul", unit, side, choice)[0]
@@ -142,7 +156,7 @@ def list_of_heuristic(report: Report, side: int, unit: str) -> list[str]:
     fastest = min(seconds, key=seconds.__getitem__)
     samples = interleave({"first": sampler(0), "fastest": sampler(fastest)}, ROUNDS, seconds=SECONDS)
     report.keep(f"{side} {unit}, algorithms", samples, n=side, unit_used=unit, fastest=fastest, listed=len(seconds))
-    return [f"{ratio(samples['fastest'], samples['first']).median:.3f}", f"{fastest} of {len(seconds)}"]
+    return ratio(samples["first"], samples["fastest"]).median, f"{fastest} of {len(seconds)}"
 
 
 def check(what: str, rows: np.ndarray, reference: np.ndarray, unit: str) -> None:
@@ -153,7 +167,8 @@ def check(what: str, rows: np.ndarray, reference: np.ndarray, unit: str) -> None
 
 def fill(
     report: Report, side: int, unit: str, cases: dict[str, Sampler], peers: list[str], more: list[str] | None = None
-) -> None:
+) -> float:
+    """Sample the cases and add a row. Return the time relative to torch's."""
     samples = interleave(cases, ROUNDS, seconds=SECONDS)
     report.keep(f"{side} {unit}", samples, n=side, unit_used=unit)
     rates = {who: 2e-12 * side**3 / spread(values).median for who, values in samples.items()}
@@ -161,6 +176,7 @@ def fill(
     ratios = [f"{ratio(samples['flopscope'], samples[peer]).median:.3f}" if peer in rates else "-" for peer in peers]
     ours = [f"{rates['flopscope']:.3f}", f"{spread(samples['flopscope']).percent:.1f}"]
     report.row(str(side), unit, *ours, *theirs, *ratios, *(more or []))
+    return ratio(samples["flopscope"], samples["torch"]).median if "torch" in samples else math.nan
 
 
 if __name__ == "__main__":

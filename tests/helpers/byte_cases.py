@@ -72,6 +72,10 @@ def all_codes(dtype: str, device: str) -> fs.Tensor:
     return host.to(device)
 
 
+def numbers_only(codes: Array, values: Array) -> Array:
+    return codes[~np.isnan(values)]
+
+
 class ByteCases:
     @every_float8
     def test_every_float8_widens_to_its_number(self, lab: Lab, dtype: str) -> None:
@@ -83,6 +87,14 @@ class ByteCases:
             np.testing.assert_array_equal(got, want, err_msg=wide)
             numbers = ~np.isnan(want)
             assert (np.signbit(got) == np.signbit(want))[numbers].all()
+        finite = np.isfinite(want)
+        for whole in ("int64", "int32"):
+            np.testing.assert_array_equal(exact(fs.cast(x, whole))[finite], np.trunc(want[finite]), err_msg=whole)
+        np.testing.assert_array_equal(exact(fs.cast(x, "bool")), want != 0)
+        for other in FLOAT8:
+            held = numbers_only(got := codes_of(fs.cast(x, other)), want)
+            np.testing.assert_array_equal(held, numbers_only(nearest(want, other), want), err_msg=other)
+            assert (got[np.isnan(want)] % 128 > 124).all()
 
     @every_float8
     def test_narrowing_rounds_once_to_the_nearest(self, lab: Lab, dtype: str) -> None:
