@@ -108,9 +108,7 @@ def measure_cuda(report: Report, torch: Any, peers: list[str]) -> None:
         if unit in BYTES:
             limit = TORCH_LIMIT if peer == "torch" else FASTEST_LIMIT
             worst = max(by_side, key=by_side.__getitem__)
-            report.target(
-                f"{unit}, time / {peer}'s, worst of {len(by_side)} sizes: {worst}", by_side[worst], limit, "x"
-            )
+            report.target(f"{unit}: time over {peer}'s", by_side[worst], limit, "x", worst=str(worst))
 
 
 def factor(torch: Any, generator: Any, side: int, dtype: str) -> Any:
@@ -155,7 +153,8 @@ def list_of_heuristic(report: Report, side: int, unit: str) -> tuple[float, str]
         seconds[choice] = min(sampler(choice)() for _ in range(TRIES))
     fastest = min(seconds, key=seconds.__getitem__)
     samples = interleave({"first": sampler(0), "fastest": sampler(fastest)}, ROUNDS, seconds=SECONDS)
-    report.keep(f"{side} {unit}, algorithms", samples, n=side, unit_used=unit, fastest=fastest, listed=len(seconds))
+    facts = {"n": side, "unit_used": unit, "fastest": fastest, "listed": len(seconds)}
+    report.keep(f"{side} {unit}, algorithms", samples, ours="first", **facts)
     return ratio(samples["first"], samples["fastest"]).median, f"{fastest} of {len(seconds)}"
 
 
