@@ -120,6 +120,8 @@ fs_status fs_cuda_convert(fs_device device, const fs_conversion *conversion, fs_
 {
     fs_conversion own = *conversion;
     own.space.in[1] = NULL;
+    /* A copy keeps the bits of every NaN. */
+    if (own.in_dtype == own.space.dtype && fs_dtype_is_float8(own.in_dtype)) own.in_dtype = own.space.dtype = FS_UINT8;
     if (fs_space_is_dense(&own.space, 1)) return convert_dense(device, &own, err);
     return convert_strided(device, &own, err);
 }

@@ -4,6 +4,15 @@
 
 #include "kernels/convert.h"
 #include "kernels/types.cuh"
+#include "ops/float8.h"
+
+struct fs_float8_e4m3fn {
+    uint8_t bits;
+};
+
+struct fs_float8_e5m2 {
+    uint8_t bits;
+};
 
 struct fs_bool8 {
     uint8_t value;
@@ -13,6 +22,8 @@ typedef double type_float64;
 typedef float type_float32;
 typedef fs_float16 type_float16;
 typedef fs_bfloat16 type_bfloat16;
+typedef fs_float8_e4m3fn type_float8_e4m3fn;
+typedef fs_float8_e5m2 type_float8_e5m2;
 typedef int64_t type_int64;
 typedef int32_t type_int32;
 typedef int8_t type_int8;
@@ -35,6 +46,14 @@ FS_DEVICE float arithmetic(fs_float16 x)
 FS_DEVICE float arithmetic(fs_bfloat16 x)
 {
     return __bfloat162float(x);
+}
+FS_DEVICE float arithmetic(fs_float8_e4m3fn x)
+{
+    return fs_e4m3fn_to_f32(x.bits);
+}
+FS_DEVICE float arithmetic(fs_float8_e5m2 x)
+{
+    return fs_e5m2_to_f32(x.bits);
 }
 FS_DEVICE long long arithmetic(int64_t x)
 {
@@ -97,6 +116,23 @@ FS_DEVICE void stored(long long x, fs_bfloat16 *to)
 FS_DEVICE void stored(int x, fs_bfloat16 *to)
 {
     *to = __int2bfloat16_rn(x);
+}
+/* To a float from which rounding to 8 bits is a single rounding. An integer that a float rounds overflows 8 bits. */
+template <class X> FS_DEVICE float nearly(X x)
+{
+    return (float)x;
+}
+FS_DEVICE float nearly(double x)
+{
+    return fs_f64_to_f32_odd(x);
+}
+template <class X> FS_DEVICE void stored(X x, fs_float8_e4m3fn *to)
+{
+    to->bits = fs_f32_to_e4m3fn(nearly(x));
+}
+template <class X> FS_DEVICE void stored(X x, fs_float8_e5m2 *to)
+{
+    to->bits = fs_f32_to_e5m2(nearly(x));
 }
 template <class X> FS_DEVICE void stored(X x, int64_t *to)
 {

@@ -3,6 +3,7 @@
 
 #include "kernels/convert.h"
 #include "kernels/types.cuh"
+#include "ops/float8.h"
 
 static __global__ void __launch_bounds__(FS_TILE_THREADS)
     copy_vectors_kernel(const __grid_constant__ fs_convert_strided args)
@@ -228,6 +229,10 @@ uint64_t fs_fill_bits(double value, fs_dtype dtype)
         return bits_of(__double2half(value));
     case FS_BFLOAT16:
         return bits_of(__double2bfloat16(value));
+    case FS_FLOAT8_E4M3FN:
+        return fs_f32_to_e4m3fn(fs_f64_to_f32_odd(value));
+    case FS_FLOAT8_E5M2:
+        return fs_f32_to_e5m2(fs_f64_to_f32_odd(value));
     case FS_INT64:
         return bits_of((int64_t)value);
     case FS_INT32:

@@ -16,10 +16,12 @@
     X(FS_LT_OP_N, CUBLAS_OP_N, 0)                                                \
     X(FS_LT_OP_T, CUBLAS_OP_T, 1)                                                \
     X(FS_LT_COMPUTE_32F, CUBLAS_COMPUTE_32F, 68)                                 \
+    X(FS_LT_COMPUTE_32I, CUBLAS_COMPUTE_32I, 72)                                 \
     X(FS_LT_COMPUTE_64F, CUBLAS_COMPUTE_64F, 70)                                 \
     X(FS_LT_COMPUTE_32F_FAST_TF32, CUBLAS_COMPUTE_32F_FAST_TF32, 77)             \
     X(FS_LT_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSA, 3)                         \
     X(FS_LT_DESC_TRANSB, CUBLASLT_MATMUL_DESC_TRANSB, 4)                         \
+    X(FS_LT_DESC_FAST_ACCUMULATION, CUBLASLT_MATMUL_DESC_FAST_ACCUM, 25)         \
     X(FS_LT_LAYOUT_BATCH_COUNT, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 5)           \
     X(FS_LT_LAYOUT_BATCH_STRIDE, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 6) \
     X(FS_LT_PREF_MAX_WORKSPACE, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1)     \

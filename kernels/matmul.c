@@ -1,4 +1,5 @@
 /* Matrix products by cuBLASLt. FLOPS 2 m n k, BYTES of both inputs and the output.
+ * https://docs.nvidia.com/cuda/cublas/#cublasltmatmul lists the dtypes and their layouts.
  *
  * cuBLASLt's matrices are column-major: the row-major out = a · b is its outᵀ = bᵀ · aᵀ, with b as its A and a as its
  * B. The plan of a product (descriptors, and the algorithm that cuBLASLt's heuristic chose) is cached by problem, so
@@ -9,14 +10,19 @@
 
 #include "kernels/cublaslt.h"
 
-enum { PLANS = 256 /* per device; one per slot, the latest replaces the previous */, WORKSPACE_BYTES = 32 << 20 };
+enum {
+    PLANS = 256, /* per device; one per slot, the latest replaces the previous */
+    WORKSPACE_BYTES = 32 << 20,
+    CHOICES = 64 /* algorithms to ask the heuristic for at most */
+};
 
 /* Everything that the choice depends on. Compared as bytes, so it is zeroed before it is filled in. */
 typedef struct {
     int64_t m, n, k, batch;
     int64_t a_ld, b_ld, out_ld, a_batch, b_batch, out_batch;
     uint32_t a_alignment, b_alignment, out_alignment;
-    int32_t dtype, a_transposed, b_transposed, allow_tf32, accumulate;
+    int32_t a_dtype, b_dtype, dtype, a_transposed, b_transposed;
+    int32_t allow_tf32, fast_accumulation, accumulate, choice;
 } problem;
 
 typedef struct {
@@ -48,7 +54,7 @@ static fs_status lt_fail(const fs_cublaslt *lt, int status, const fs_matmul *mat
     cudaGetLastError();
     return fs_fail(err, FS_RUNTIME_ERROR,
                    "cuBLASLt failed while %s for a product of %s, m %lld, n %lld, k %lld, batch %lld, on %s: %s (%d)",
-                   doing, fs_dtypes[matmul->dtype].name, (long long)matmul->m, (long long)matmul->n,
+                   doing, fs_dtypes[matmul->a_dtype].name, (long long)matmul->m, (long long)matmul->n,
                    (long long)matmul->k, (long long)matmul->batch, fs_device_text(device, where),
                    lt->status_name(status), status);
 }
@@ -78,11 +84,15 @@ static problem problem_of(const fs_matmul *matmul)
     key.a_alignment = alignment_of(matmul->a);
     key.b_alignment = alignment_of(matmul->b);
     key.out_alignment = alignment_of(matmul->out);
+    key.a_dtype = (int32_t)matmul->a_dtype;
+    key.b_dtype = (int32_t)matmul->b_dtype;
     key.dtype = (int32_t)matmul->dtype;
     key.a_transposed = matmul->a_transposed;
     key.b_transposed = matmul->b_transposed;
     key.allow_tf32 = matmul->allow_tf32;
+    key.fast_accumulation = matmul->fast_accumulation;
     key.accumulate = matmul->accumulate;
+    key.choice = matmul->choice;
     return key;
 }
 
@@ -107,14 +117,26 @@ static void plan_clear(const fs_cublaslt *lt, plan *p)
     memset(p, 0, sizeof *p);
 }
 
+/* The factors of the product and of the sum with what the output held, in the type of the scale. */
+static const double one64 = 1, zero64 = 0;
+static const float one32 = 1, zero32 = 0;
+static const int32_t one_int = 1, zero_int = 0;
+
+/* By the dtype of a factor; of int32, the output of int8, only the first is used. */
 static const struct {
     cudaDataType data;
     int compute;
-} types[] = {
-    [FS_FLOAT64] = {CUDA_R_64F, FS_LT_COMPUTE_64F},
-    [FS_FLOAT32] = {CUDA_R_32F, FS_LT_COMPUTE_32F},
-    [FS_FLOAT16] = {CUDA_R_16F, FS_LT_COMPUTE_32F},
-    [FS_BFLOAT16] = {CUDA_R_16BF, FS_LT_COMPUTE_32F},
+    cudaDataType scale;
+    const void *one, *zero;
+} types[FS_DTYPE_COUNT] = {
+    [FS_FLOAT64] = {CUDA_R_64F, FS_LT_COMPUTE_64F, CUDA_R_64F, &one64, &zero64},
+    [FS_FLOAT32] = {CUDA_R_32F, FS_LT_COMPUTE_32F, CUDA_R_32F, &one32, &zero32},
+    [FS_FLOAT16] = {CUDA_R_16F, FS_LT_COMPUTE_32F, CUDA_R_32F, &one32, &zero32},
+    [FS_BFLOAT16] = {CUDA_R_16BF, FS_LT_COMPUTE_32F, CUDA_R_32F, &one32, &zero32},
+    [FS_FLOAT8_E4M3FN] = {CUDA_R_8F_E4M3, FS_LT_COMPUTE_32F, CUDA_R_32F, &one32, &zero32},
+    [FS_FLOAT8_E5M2] = {CUDA_R_8F_E5M2, FS_LT_COMPUTE_32F, CUDA_R_32F, &one32, &zero32},
+    [FS_INT8] = {CUDA_R_8I, FS_LT_COMPUTE_32I, CUDA_R_32I, &one_int, &zero_int},
+    [FS_INT32] = {CUDA_R_32I, 0, CUDA_R_32I, NULL, NULL},
 };
 
 /* The first failing cuBLASLt status, or success, for chained calls. */
@@ -124,14 +146,14 @@ static const struct {
         if (lt_status_ != FS_LT_SUCCESS) return lt_status_; \
     } while (0)
 
-static int layout_make(const fs_cublaslt *lt, fs_lt_layout *layout, const problem *key, int64_t rows, int64_t columns,
-                       int64_t ld, int64_t stride)
+static int layout_make(const fs_cublaslt *lt, fs_lt_layout *layout, int32_t dtype, int64_t batch, int64_t rows,
+                       int64_t columns, int64_t ld, int64_t stride)
 {
-    int32_t count = (int32_t)key->batch;
+    int32_t count = (int32_t)batch;
 
     /* The stride of a single column has no meaning, but cuBLASLt checks it. */
     if (columns == 1 && ld < rows) ld = rows;
-    LT_TRY(lt->layout_create(layout, types[key->dtype].data, (uint64_t)rows, (uint64_t)columns, ld));
+    LT_TRY(lt->layout_create(layout, types[dtype].data, (uint64_t)rows, (uint64_t)columns, ld));
     if (count == 1) return FS_LT_SUCCESS;
     LT_TRY(lt->layout_set(*layout, FS_LT_LAYOUT_BATCH_COUNT, &count, sizeof count));
     return lt->layout_set(*layout, FS_LT_LAYOUT_BATCH_STRIDE, &stride, sizeof stride);
@@ -139,18 +161,20 @@ static int layout_make(const fs_cublaslt *lt, fs_lt_layout *layout, const proble
 
 static int describe(const fs_cublaslt *lt, plan *p, const problem *key)
 {
-    bool tf32 = key->dtype == FS_FLOAT32 && key->allow_tf32;
-    cudaDataType scale = key->dtype == FS_FLOAT64 ? CUDA_R_64F : CUDA_R_32F;
+    bool tf32 = key->a_dtype == FS_FLOAT32 && key->allow_tf32;
+    int8_t fast = 1;
     int32_t a_op = key->b_transposed ? FS_LT_OP_T : FS_LT_OP_N, b_op = key->a_transposed ? FS_LT_OP_T : FS_LT_OP_N;
 
-    LT_TRY(lt->desc_create(&p->desc, tf32 ? FS_LT_COMPUTE_32F_FAST_TF32 : types[key->dtype].compute, scale));
+    LT_TRY(lt->desc_create(&p->desc, tf32 ? FS_LT_COMPUTE_32F_FAST_TF32 : types[key->a_dtype].compute,
+                           types[key->a_dtype].scale));
     LT_TRY(lt->desc_set(p->desc, FS_LT_DESC_TRANSA, &a_op, sizeof a_op));
     LT_TRY(lt->desc_set(p->desc, FS_LT_DESC_TRANSB, &b_op, sizeof b_op));
-    LT_TRY(layout_make(lt, &p->a, key, key->b_transposed ? key->k : key->n, key->b_transposed ? key->n : key->k,
-                       key->b_ld, key->b_batch));
-    LT_TRY(layout_make(lt, &p->b, key, key->a_transposed ? key->m : key->k, key->a_transposed ? key->k : key->m,
-                       key->a_ld, key->a_batch));
-    return layout_make(lt, &p->out, key, key->n, key->m, key->out_ld, key->out_batch);
+    if (key->fast_accumulation) LT_TRY(lt->desc_set(p->desc, FS_LT_DESC_FAST_ACCUMULATION, &fast, sizeof fast));
+    LT_TRY(layout_make(lt, &p->a, key->b_dtype, key->batch, key->b_transposed ? key->k : key->n,
+                       key->b_transposed ? key->n : key->k, key->b_ld, key->b_batch));
+    LT_TRY(layout_make(lt, &p->b, key->a_dtype, key->batch, key->a_transposed ? key->m : key->k,
+                       key->a_transposed ? key->k : key->m, key->a_ld, key->a_batch));
+    return layout_make(lt, &p->out, key->dtype, key->batch, key->n, key->m, key->out_ld, key->out_batch);
 }
 
 static int prefer(const fs_cublaslt *lt, fs_lt_preference preference, const problem *key)
@@ -172,22 +196,24 @@ static int prefer(const fs_cublaslt *lt, fs_lt_preference preference, const prob
     return FS_LT_SUCCESS;
 }
 
-/* Ask the heuristic for its first choice. */
+/* Ask the heuristic for its list, best first by its estimate, and take the algorithm at the place `choice`: the first,
+ * unless a measurement compares them. */
 static int choose(const fs_cublaslt *lt, fs_lt_handle handle, plan *p, const problem *key)
 {
     fs_lt_preference preference = NULL;
-    fs_lt_heuristic result;
-    int returned = 0;
+    fs_lt_heuristic results[CHOICES];
+    int returned = 0, choice = key->choice;
 
-    memset(&result, 0, sizeof result);
+    if (choice < 0 || choice >= CHOICES) return FS_LT_NOT_SUPPORTED;
+    memset(results, 0, sizeof *results * (size_t)(choice + 1));
     LT_TRY(lt->preference_create(&preference));
     int status = prefer(lt, preference, key);
     if (status == FS_LT_SUCCESS)
-        status = lt->heuristic(handle, p->desc, p->a, p->b, p->out, p->out, preference, 1, &result, &returned);
+        status = lt->heuristic(handle, p->desc, p->a, p->b, p->out, p->out, preference, choice + 1, results, &returned);
     lt->preference_destroy(preference);
-    if (status == FS_LT_SUCCESS) status = returned ? result.state : FS_LT_NOT_SUPPORTED;
-    p->algorithm = result.algorithm;
-    p->workspace = result.workspace;
+    if (status == FS_LT_SUCCESS) status = returned > choice ? results[choice].state : FS_LT_NOT_SUPPORTED;
+    p->algorithm = results[choice].algorithm;
+    p->workspace = results[choice].workspace;
     return status;
 }
 
@@ -213,10 +239,7 @@ static fs_status plan_get(const fs_cublaslt *lt, state *s, const fs_matmul *matm
 
 static fs_status multiply(const fs_cublaslt *lt, state *s, const fs_matmul *matmul, fs_device device, fs_error *err)
 {
-    static const double one64 = 1, zero64 = 0;
-    static const float one32 = 1, zero32 = 0;
-    bool is_double = matmul->dtype == FS_FLOAT64;
-    const void *one = is_double ? (const void *)&one64 : &one32, *zero = is_double ? (const void *)&zero64 : &zero32;
+    const void *one = types[matmul->a_dtype].one, *zero = types[matmul->a_dtype].zero;
     plan *p;
     void *workspace; /* shared by all products of the device, whose kernels are on one stream */
 
@@ -233,12 +256,29 @@ static fs_status multiply(const fs_cublaslt *lt, state *s, const fs_matmul *matm
     return status == FS_LT_SUCCESS ? FS_OK : lt_fail(lt, status, matmul, device, "launching", err);
 }
 
+/* Tensor cores multiply float8 since compute capability 8.9. */
+static fs_status check_float8(fs_device device, fs_error *err)
+{
+    int major, minor;
+
+    FS_CUDA_TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index), device,
+                "asking for the compute capability", err);
+    FS_CUDA_TRY(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device.index), device,
+                "asking for the compute capability", err);
+    if (10 * major + minor >= 89) return FS_OK;
+    return fs_fail(err, FS_RUNTIME_ERROR,
+                   "products of float8 need compute capability 8.9 or later, and cuda:%d has %d.%d; cast the factors "
+                   "with x.to(\"bfloat16\")",
+                   device.index, major, minor);
+}
+
 fs_status fs_cuda_matmul(fs_device device, const fs_matmul *matmul, fs_error *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     const fs_cublaslt *lt;
     state *s = &states[device.index];
 
+    if (fs_dtype_is_float8(matmul->a_dtype)) FS_TRY(check_float8(device, err));
     FS_TRY(fs_cublaslt_get(&lt, err));
     pthread_once(&once, make_locks);
     pthread_mutex_lock(&s->lock);

@@ -40,7 +40,8 @@ fs_unit_choice fs_unit_of_product(unsigned dtype)
 
 fs_unit_choice fs_unit_choose(fs_dtype dtype, bool is_matmul, bool allow_tf32, fs_device_kind kind)
 {
-    if (!is_matmul || kind != FS_CUDA) return fs_unit_of_plain(fs_dtypes[dtype].torch);
+    fs_unit_choice plain = fs_unit_of_plain(fs_dtypes[dtype].torch);
+    if (!is_matmul || (kind != FS_CUDA && plain.preferred != FS_UNIT_NONE)) return plain;
     fs_unit_choice choice = fs_unit_of_product(fs_dtypes[dtype].torch);
     if (allow_tf32 && dtype == FS_FLOAT32) choice.preferred = FS_UNIT_TF32_TENSOR;
     return choice;

@@ -30,8 +30,9 @@ typedef struct {
 fs_unit_choice fs_unit_of_plain(unsigned dtype);
 fs_unit_choice fs_unit_of_product(unsigned dtype);
 
-/* The unit of a native op. Pointwise float16 and bfloat16 compute in float32. Integer work other than int8 matrix
- * products has FS_UNIT_NONE. allow_tf32 only affects float32 matrix products on CUDA. */
+/* The unit of a native op on a dtype, of a product that of its factors. Pointwise float16 and bfloat16 compute in
+ * float32. Integer work other than int8 matrix products has FS_UNIT_NONE; CPUs have no peak for those. allow_tf32 only
+ * affects float32 matrix products on CUDA. */
 fs_unit_choice fs_unit_choose(fs_dtype dtype, bool is_matmul, bool allow_tf32, fs_device_kind kind);
 
 /* The rate of the preferred unit, or of the fallback if that is unknown, in FLOP/s; NaN if both are unknown. *used (may

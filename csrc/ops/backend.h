@@ -92,15 +92,18 @@ typedef struct {
 /* out = a · b (+ out when accumulate), for each of `batch` matrices. out is m × n, row-major, ld `out_ld` >= n.
  * a is m × k: element (i, j) at a[i * a_ld + j], or with a_transposed at a[i + j * a_ld]. b is k × n, alike.
  * Batch strides count elements; 0 repeats an input. allow_tf32: float32 inputs may be rounded to TF32.
- * float16 and bfloat16 accumulate in float32. */
+ * fast_accumulation: float8 may be added up in fewer bits. float16, bfloat16 and float8 accumulate in float32, int8
+ * exactly. On CUDA, factors of 8 bits must be contiguous along k (b transposed, a not), and each address, leading
+ * dimension and batch stride of a, b and out, and k, a multiple of 16 bytes. */
 typedef struct {
     const void *a, *b;
     void *out;
     int64_t m, n, k, batch;
     int64_t a_ld, b_ld, out_ld;
     int64_t a_batch, b_batch, out_batch;
-    bool a_transposed, b_transposed, accumulate, allow_tf32;
-    fs_dtype dtype;
+    bool a_transposed, b_transposed, accumulate, allow_tf32, fast_accumulation;
+    int choice; /* the algorithm, by its place in the library's list of the fastest; the CPU has only 0 */
+    fs_dtype a_dtype, b_dtype, dtype; /* dtype: of out, which fs_dtype_of_product gives; of float8, any but float64 */
 } fs_matmul;
 
 /* out[i] = draw `offset + i` of the stream `seed`, dense, float dtypes: Philox4x32-10, the same draws on every

@@ -21,6 +21,14 @@ const fs_dtype_row fs_dtypes[FS_DTYPE_COUNT + 1] = {
 const char *const fs_dtype_names = &(FS_DTYPE_LIST(FS_DTYPE_NAME))[2];
 #undef FS_DTYPE_NAME
 
+fs_dtype fs_dtype_of_product(fs_dtype a, fs_dtype b)
+{
+    if (fs_dtype_is_float8(a) && fs_dtype_is_float8(b)) return FS_BFLOAT16;
+    if (a != b) return FS_DTYPE_NONE;
+    if (a == FS_INT8) return FS_INT32;
+    return fs_dtype_is_float(a) ? a : FS_DTYPE_NONE;
+}
+
 fs_dtype fs_dtype_find(const char *name)
 {
     for (fs_dtype dtype = 0; dtype < FS_DTYPE_COUNT; dtype++) {

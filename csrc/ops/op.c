@@ -84,7 +84,8 @@ static void describe_call(const fs_plan *plan, const fs_tensor *out, fs_signatur
 {
     const fs_call *call = plan->call;
     uint8_t place[3] = {FS_SAME_AS_NONE, FS_SAME_AS_NONE, FS_SAME_AS_NONE};
-    signature->flags = call->allow_tf32 && plan->dtype == FS_FLOAT32 ? FS_SIGNATURE_TF32 : 0;
+    bool tf32 = call->allow_tf32 && call->in[1]->dtype == FS_FLOAT32; /* of a product, which has two factors */
+    signature->flags = tf32 ? FS_SIGNATURE_TF32 : 0;
     fs_device device = working_device(plan);
     signature->device_kind = (uint8_t)device.kind;
     signature->device_index = (uint8_t)device.index;

@@ -40,9 +40,19 @@ fs_status fs_call_check_floats(const fs_call *call, fs_error *err)
         if (in->dtype != first->dtype) {
             return fs_call_fail(call, err, FS_TYPE_ERROR, "the dtypes differ; cast one with x.to(dtype)");
         }
-        if (!fs_device_equal(in->device, first->device)) {
+    }
+    return fs_call_check_devices(call, err);
+}
+
+fs_status fs_call_check_devices(const fs_call *call, fs_error *err)
+{
+    const fs_tensor *first = NULL;
+    for (int i = 0; i < 3; i++) {
+        const fs_tensor *in = call->in[i];
+        if (in == NULL) continue;
+        if (first == NULL) first = in;
+        if (!fs_device_equal(in->device, first->device))
             return fs_call_fail(call, err, FS_VALUE_ERROR, "the devices differ; move one with x.to(device)");
-        }
     }
     return FS_OK;
 }

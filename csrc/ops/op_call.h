@@ -10,4 +10,7 @@ fs_status fs_call_fail(const fs_call *call, fs_error *err, fs_status status, con
 /* Check that tensor arguments are floats of one dtype on one device. */
 fs_status fs_call_check_floats(const fs_call *call, fs_error *err);
 
+/* Check that tensor arguments are on one device. */
+fs_status fs_call_check_devices(const fs_call *call, fs_error *err);
+
 #endif

@@ -49,6 +49,17 @@ fs_status fs_tensor_densify(const fs_tensor *tensor, fs_tensor *dense, fs_error 
     return status;
 }
 
+fs_tensor fs_tensor_transposed(const fs_tensor *x)
+{
+    fs_tensor view = *x;
+    int last = x->ndim - 1;
+    view.shape[last] = x->shape[last - 1];
+    view.shape[last - 1] = x->shape[last];
+    view.strides[last] = x->strides[last - 1];
+    view.strides[last - 1] = x->strides[last];
+    return view;
+}
+
 /* Pointwise -------------------------------------------------------------------------------------------------------- */
 
 static fs_status compute_unary(const fs_plan *plan, const fs_tensor *out, fs_error *err)
@@ -217,17 +228,6 @@ fs_status FS_PLAN_RMS_NORM(fs_plan *plan, fs_error *err)
 
 /* Copies ----------------------------------------------------------------------------------------------------------- */
 
-static fs_tensor transposed(const fs_tensor *x)
-{
-    fs_tensor view = *x;
-    int last = x->ndim - 1;
-    view.shape[last] = x->shape[last - 1];
-    view.shape[last - 1] = x->shape[last];
-    view.strides[last] = x->strides[last - 1];
-    view.strides[last - 1] = x->strides[last];
-    return view;
-}
-
 /* Copy between devices densely, through the host. */
 static fs_status copy_across(const fs_tensor *out, const fs_tensor *x, fs_error *err)
 {
@@ -250,7 +250,7 @@ static fs_status compute_copy(const fs_plan *plan, const fs_tensor *out, fs_erro
 {
     const fs_call *call = plan->call;
     if (call->op->id == 1) {
-        fs_tensor view = transposed(call->in[0]);
+        fs_tensor view = fs_tensor_transposed(call->in[0]);
         return fs_tensor_convert(out, &view, err);
     }
     if (!fs_device_equal(out->device, call->in[0]->device)) return copy_across(out, call->in[0], err);
@@ -264,7 +264,7 @@ fs_status FS_PLAN_COPY(fs_plan *plan, fs_error *err)
     like(plan, x);
     if (call->op->id == 1) {
         if (x->ndim < 2) return fs_call_fail(call, err, FS_VALUE_ERROR, "the input needs at least two axes");
-        fs_tensor view = transposed(x);
+        fs_tensor view = fs_tensor_transposed(x);
         like(plan, &view);
     }
     if (call->to_device) plan->device = call->device;

@@ -30,6 +30,9 @@ fs_status fs_tensor_fill(const fs_tensor *out, double value, fs_error *err);
 /* Copy `source` to `target` on the same device, broadcasting and converting. */
 fs_status fs_tensor_convert(const fs_tensor *target, const fs_tensor *source, fs_error *err);
 
+/* A view with the last two axes swapped, which holds no reference. */
+fs_tensor fs_tensor_transposed(const fs_tensor *x);
+
 /* Return a reference to `tensor`, or a dense copy of it. Release `dense` in both cases. */
 fs_status fs_tensor_densify(const fs_tensor *tensor, fs_tensor *dense, fs_error *err);
 

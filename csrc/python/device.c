@@ -197,7 +197,8 @@ static PyObject *manual_seed(PyObject *module, PyObject *seed)
 typedef struct {
     fs_device device;
     fs_dtype dtype;
-    bool tf32;
+    bool fast;  /* a product in TF32, or of float8 with fast accumulation */
+    int choice; /* the algorithm of a product */
     int64_t amount;
     double done;          /* work of one run: FLOPs, bytes or launches */
     fs_tensor tensors[3]; /* allocated before the clock starts, released after it stops */
@@ -255,15 +256,25 @@ static fs_status prepare_two(probe *p, fs_error *err)
 static fs_status prepare_matrices(probe *p, fs_error *err)
 {
     int64_t shape[2] = {p->amount, p->amount};
-    for (int i = 0; i < 3; i++) FS_TRY(take(p, i, 2, shape, err));
+    const double limit = p->dtype == FS_INT8 ? 127 : 1;
+    const bool is_float = fs_dtype_is_float(p->dtype);
+    const fs_backend *backend = fs_backend_of(p->device);
+    for (int i = 0; i < 2; i++) FS_TRY(take(p, i, 2, shape, err));
+    fs_dtype product = fs_dtype_of_product(p->dtype, p->dtype);
+    FS_TRY(fs_tensor_empty(&p->tensors[2], product, p->device, 2, shape, err));
+    /* Numbers of 8 bits are drawn as float16 in the memory of the product, which is at least as wide. */
     for (int i = 0; i < 2; i++) {
-        fs_random random = {.out = p->tensors[i].data,
+        fs_random random = {.out = p->tensors[is_float ? i : 2].data,
                             .count = shape[0] * shape[1],
                             .seed = 1 + (uint64_t)i,
-                            .low = -1,
-                            .high = 1,
-                            .dtype = p->dtype};
-        FS_TRY(fs_backend_of(p->device)->random(p->device, FS_UNIFORM, &random, err));
+                            .low = -limit,
+                            .high = limit,
+                            .dtype = is_float ? p->dtype : FS_FLOAT16};
+        FS_TRY(backend->random(p->device, FS_UNIFORM, &random, err));
+        if (is_float) continue;
+        fs_conversion conversion = {.space = flat(p, i, 2), .in_dtype = FS_FLOAT16};
+        conversion.space.shape[0] = conversion.space.count = random.count;
+        FS_TRY(backend->convert(p->device, &conversion, err));
     }
     p->done = 2.0 * (double)p->amount * (double)p->amount * (double)p->amount;
     return FS_OK;
@@ -314,8 +325,13 @@ static fs_status run_matmul(probe *p, fs_error *err)
                         .a_ld = n,
                         .b_ld = n,
                         .out_ld = n,
-                        .allow_tf32 = p->tf32,
-                        .dtype = p->dtype};
+                        .b_transposed = fs_dtypes[p->dtype].size == 1,
+                        .allow_tf32 = p->fast,
+                        .fast_accumulation = p->fast && fs_dtype_is_float8(p->dtype),
+                        .choice = p->choice,
+                        .a_dtype = p->dtype,
+                        .b_dtype = p->dtype,
+                        .dtype = p->tensors[2].dtype};
     return fs_backend_of(p->device)->matmul(p->device, &matmul, err);
 }
 
@@ -375,13 +391,18 @@ static PyObject *run_probe(PyObject *module, PyObject *args)
     PyObject *where;
     long long amount;
     probe p = {.dtype = FS_FLOAT32};
-    if (!PyArg_ParseTuple(args, "OssL:probe", &where, &what, &dtype, &amount) || !fs_parse_device(where, &p.device))
+    if (!PyArg_ParseTuple(args, "OssL|i:probe", &where, &what, &dtype, &amount, &p.choice) ||
+        !fs_parse_device(where, &p.device))
         return NULL;
     int which = 0;
     while (which < PROBE_COUNT && strcmp(probes[which].name, what) != 0) which++;
-    p.tf32 = strcmp(dtype, "tf32") == 0;
-    if (!p.tf32) p.dtype = fs_dtype_find(dtype);
-    if (which == PROBE_COUNT || !fs_dtype_is_float(p.dtype) || amount < 1 || amount > INT64_MAX / 64) {
+    bool is_fp8 = strcmp(dtype, "fp8") == 0;
+    p.fast = is_fp8 || strcmp(dtype, "tf32") == 0;
+    if (!p.fast) p.dtype = fs_dtype_find(dtype);
+    if (is_fp8) p.dtype = FS_FLOAT8_E4M3FN;
+    bool known = strcmp(what, "matmul") == 0 ? fs_dtype_of_product(p.dtype, p.dtype) != FS_DTYPE_NONE
+                                             : fs_dtype_is_float(p.dtype);
+    if (which == PROBE_COUNT || !known || amount < 1 || amount > INT64_MAX / 64) {
         PyErr_Format(PyExc_ValueError, "unsupported probe: %s of dtype %s and amount %lld", what, dtype, amount);
         return NULL;
     }
@@ -411,8 +432,10 @@ static PyMethodDef functions[] = {
      "that "
      "reports these values, or None. 0: unknown."},
     {"probe", run_probe, METH_VARARGS,
-     "probe($module, device, what, dtype, amount, /)\n--\n\nRun fma, read, write, copy, matmul or empty once. Return "
-     "(seconds, amount done)."},
+     "probe($module, device, what, dtype, amount, choice=0, /)\n--\n\nRun fma, read, write, copy, matmul or empty "
+     "once. "
+     "Return (seconds, amount done). `choice`: the place of a product's algorithm in the list of cuBLASLt's heuristic; "
+     "RuntimeError after the last."},
     {"memory_allocated", memory_allocated, METH_VARARGS,
      "memory_allocated($module, device=None, /)\n--\n\nReturn the bytes of a device's memory that tensors occupy now."},
     {"memory_reserved", memory_reserved, METH_VARARGS,

@@ -8,7 +8,10 @@
 #define NPY_TARGET_VERSION NPY_1_21_API_VERSION
 #include <numpy/arrayobject.h>
 
+/* NumPy lacks the dtypes without a format. */
 #define NPY_BFLOAT16 NPY_NOTYPE
+#define NPY_FLOAT8_E4M3FN NPY_NOTYPE
+#define NPY_FLOAT8_E5M2 NPY_NOTYPE
 static const int type_numbers[FS_DTYPE_COUNT] = {
 #define TYPE_NUMBER(NAME, ...) NPY_##NAME,
     FS_DTYPE_LIST(TYPE_NUMBER)
@@ -44,7 +47,7 @@ static PyObject *on_host(PyObject *object)
 {
     const fs_tensor *tensor = &((fs_tensor_object *)object)->tensor;
     PyObject *method = PyUnicode_FromString("to");
-    PyObject *dtype = PyUnicode_FromString(tensor->dtype == FS_BFLOAT16 ? "float32" : fs_dtypes[tensor->dtype].name);
+    PyObject *dtype = PyUnicode_FromString(fs_dtypes[tensor->dtype].format ? fs_dtypes[tensor->dtype].name : "float32");
     PyObject *device = PyUnicode_FromString("cpu");
     PyObject *host = method && dtype && device ? PyObject_CallMethodObjArgs(object, method, dtype, device, NULL) : NULL;
     Py_XDECREF(method);
@@ -74,12 +77,14 @@ static fs_dtype dtype_of(PyArrayObject *array)
 {
     PyArray_Descr *descr = PyArray_DESCR(array);
     if (!PyArray_ISNBO(descr->byteorder)) return FS_DTYPE_NONE;
-    for (fs_dtype dtype = 0; dtype < FS_DTYPE_COUNT; dtype++) {
-        if (type_numbers[dtype] == NPY_NOTYPE) continue;
-        if (PyArray_EquivTypenums(descr->type_num, type_numbers[dtype])) return dtype;
-    }
     const char *dot = strrchr(descr->typeobj->tp_name, '.'); /* ml_dtypes.bfloat16 */
-    return strcmp(dot ? dot + 1 : descr->typeobj->tp_name, "bfloat16") == 0 ? FS_BFLOAT16 : FS_DTYPE_NONE;
+    const char *name = dot ? dot + 1 : descr->typeobj->tp_name;
+    for (fs_dtype dtype = 0; dtype < FS_DTYPE_COUNT; dtype++) {
+        if (type_numbers[dtype] == NPY_NOTYPE ? strcmp(name, fs_dtypes[dtype].name) == 0
+                                              : PyArray_EquivTypenums(descr->type_num, type_numbers[dtype]))
+            return dtype;
+    }
+    return FS_DTYPE_NONE;
 }
 
 static void drop_array(fs_storage *storage)

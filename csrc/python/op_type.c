@@ -378,6 +378,9 @@ static const char *dtype_prose(const fs_op *op)
     case FS_FORM_CREATE:
     case FS_FORM_CREATE_FULL:
         return "Allocated on the default device unless `device` is given.";
+    case FS_FORM_MATMUL:
+    case FS_FORM_ADDMM:
+        return FS_PRODUCTS_TEXT;
     default:
         return "Supports float64, float32, float16 and bfloat16; all inputs must have the same dtype and device.";
     }

@@ -131,7 +131,7 @@ static PyObject *tensor_array(PyObject *self, PyObject *args, PyObject *kwargs)
     PyObject *dtype = Py_None, *copy = Py_None;
     if (!fs_parse_arguments(args, kwargs, "|OO:__array__", names, &dtype, &copy)) return NULL;
     const fs_tensor *tensor = TENSOR(self);
-    bool must_copy = tensor->device.kind == FS_CUDA || tensor->dtype == FS_BFLOAT16;
+    bool must_copy = tensor->device.kind == FS_CUDA || fs_dtypes[tensor->dtype].format == NULL;
     if (copy == Py_False && must_copy) {
         char text[200];
         PyErr_Format(PyExc_ValueError, "a %s cannot become a NumPy array without a copy",
@@ -221,7 +221,7 @@ static PyMethodDef tensor_methods[] = {
     {"numpy", tensor_numpy, METH_NOARGS,
      "numpy($self)\n--\n\nReturn the elements as a NumPy array, which on the CPU shares the tensor's memory and from "
      "CUDA is a copy.\n"
-     "bfloat16, which NumPy lacks, widens to float32."},
+     "bfloat16 and float8, which NumPy lacks, widen to float32."},
     {"item", tensor_item, METH_NOARGS,
      "item($self)\n--\n\nReturn the only element as a Python number. Raise ValueError for any other number of "
      "elements."},
@@ -343,10 +343,13 @@ static int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags)
     const fs_tensor *tensor = TENSOR(self);
     view->obj = NULL;
     const char *problem = NULL;
+    char lacks[80];
     if (tensor->device.kind != FS_CPU) problem = "its memory is on a GPU; x.to(\"cpu\") copies it";
-    else if (fs_dtypes[tensor->dtype].format == NULL)
-        problem = "the buffer protocol has no bfloat16; x.to(\"float32\") widens it";
-    else if ((flags & PyBUF_WRITABLE) && tensor->storage->read_only) problem = "its memory is read-only";
+    else if (fs_dtypes[tensor->dtype].format == NULL) {
+        snprintf(lacks, sizeof lacks, "the buffer protocol has no %s; x.to(\"float32\") widens it",
+                 fs_dtypes[tensor->dtype].name);
+        problem = lacks;
+    } else if ((flags & PyBUF_WRITABLE) && tensor->storage->read_only) problem = "its memory is read-only";
     else if (!is_laid_out(tensor, flags)) problem = "it is not contiguous";
     if (problem != NULL) {
         char text[200];

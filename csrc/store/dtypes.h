@@ -26,9 +26,10 @@
     OWN(FLOAT16, float16, 2, uint16_t, FLOAT, "e", FLOAT, "c10::Half", "Half", 5, FP32, FP16_TENSOR, FP32)            \
     OWN(BFLOAT16, bfloat16, 2, uint16_t, BFLOAT, NULL, FLOAT, "c10::BFloat16", "BFloat16", 15, FP32, BF16_TENSOR,     \
         FP32)                                                                                                         \
-    TORCH(FLOAT8_E4M3FN, float8_e4m3fn, 1, FLOAT8, "c10::Float8_e4m3fn", "Float8_e4m3fn", 24, FP32, FP8_TENSOR,       \
-          FP8_TENSOR)                                                                                                 \
-    TORCH(FLOAT8_E5M2, float8_e5m2, 1, FLOAT8, "c10::Float8_e5m2", "Float8_e5m2", 23, FP32, FP8_TENSOR, FP8_TENSOR)   \
+    OWN(FLOAT8_E4M3FN, float8_e4m3fn, 1, uint8_t, FLOAT8_E4M3FN, NULL, FLOAT8, "c10::Float8_e4m3fn", "Float8_e4m3fn", \
+        24, FP32, FP8_TENSOR, FP8_TENSOR)                                                                             \
+    OWN(FLOAT8_E5M2, float8_e5m2, 1, uint8_t, FLOAT8_E5M2, NULL, FLOAT8, "c10::Float8_e5m2", "Float8_e5m2", 23, FP32, \
+        FP8_TENSOR, FP8_TENSOR)                                                                                       \
     TORCH(FLOAT8_E4M3FNUZ, float8_e4m3fnuz, 1, FLOAT8, "c10::Float8_e4m3fnuz", "Float8_e4m3fnuz", 26, FP32,           \
           FP8_TENSOR, FP8_TENSOR)                                                                                     \
     TORCH(FLOAT8_E5M2FNUZ, float8_e5m2fnuz, 1, FLOAT8, "c10::Float8_e5m2fnuz", "Float8_e5m2fnuz", 25, FP32,           \

@@ -102,8 +102,10 @@ fs_work fs_work_of(const char *name, const fs_signature *signature)
     if (tensors.written == NULL) return fs_work_unknown;
     fs_work work = {.flops = count_flops(op, tensors)};
     count_bytes(signature, &work);
-    work.unit = fs_unit_choose((fs_dtype)tensors.written->dtype, op->flops == FS_FLOPS_MATMUL,
-                               (signature->flags & FS_SIGNATURE_TF32) != 0, (fs_device_kind)signature->device_kind);
+    bool is_matmul = op->flops == FS_FLOPS_MATMUL; /* whose factors may be narrower than the product */
+    const fs_argument *computed = is_matmul && tensors.last != NULL ? tensors.last : tensors.written;
+    work.unit = fs_unit_choose((fs_dtype)computed->dtype, is_matmul, (signature->flags & FS_SIGNATURE_TF32) != 0,
+                               (fs_device_kind)signature->device_kind);
     return work;
 }
 

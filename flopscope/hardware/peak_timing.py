@@ -42,7 +42,14 @@ class _Plan:
 
 
 PLAIN = (("float64", "fp64"), ("float32", "fp32"))
-TENSOR = (("float64", "fp64_tensor"), ("tf32", "tf32_tensor"), ("float16", "fp16_tensor"), ("bfloat16", "bf16_tensor"))
+TENSOR = (
+    ("float64", "fp64_tensor"),
+    ("tf32", "tf32_tensor"),
+    ("float16", "fp16_tensor"),
+    ("bfloat16", "bf16_tensor"),
+    ("fp8", "fp8_tensor"),  # float8_e4m3fn with fast accumulation
+    ("int8", "int8_tensor"),
+)
 
 PLANS = {
     "cpu": _Plan(0.09, 0.015, fma=PLAIN, matmul=PLAIN, largest_product=4096),
@@ -55,7 +62,7 @@ AGREEMENT = 0.02  # between a series' two best readings, which ends its rounds
 MIN_SAMPLES, MAX_SAMPLES = 3, 60
 LARGEST_BUFFER = 2048 * MIB
 ELEMENT_BYTES = {name: row.bytes for name, row in _core.dtypes.items()}
-ELEMENT_BYTES["tf32"] = ELEMENT_BYTES["float32"]
+ELEMENT_BYTES |= {"tf32": 4, "fp8": 2, "int8": 2}  # of products; the mean of both factors and the result
 # Errors of operations that the device or a library does not support, or that need too much memory.
 _PROBE_ERRORS = (RuntimeError, MemoryError, ValueError, TypeError)
 

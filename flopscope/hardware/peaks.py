@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MAX_NUMBER = 1e18  # FLOP/s, bytes/s or ns; no device reaches it
 LOCK_SECONDS = 5.0  # to wait for a lock that is held for the time of writing a small file
-CACHE_FORMAT = 4  # of the JSON files; to be incremented when the measured numbers change
+CACHE_FORMAT = 5  # of the JSON files; to be incremented when the measured numbers change
 BANDWIDTHS = ("bandwidth", "copy_bandwidth", "read_bandwidth", "write_bandwidth")
 TIMES = ("launch_ns", "kernel_ns")  # lower is better
 

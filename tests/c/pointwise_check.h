@@ -47,14 +47,41 @@ static inline fs_elementwise dense_space(fs_dtype dtype, void *out, const void *
 
 /* Convert a stored element to a double, and a double to the nearest element (ties to even), by the formats'
  * definitions. */
-static inline double half_number(uint16_t bits, int digits, int least)
+typedef struct {
+    int bits, digits, least; /* significant binary digits; the exponent of the smallest subnormal */
+    double largest;
+    bool saturates; /* has no infinity, and one NaN: all ones */
+} small_float;
+
+static const small_float small_floats[] = {
+    [FS_FLOAT16] = {16, 11, -24, 65504, false},
+    [FS_BFLOAT16] = {16, 8, -133, 0x1.fep127, false},
+    [FS_FLOAT8_E4M3FN] = {8, 4, -9, 448, true},
+    [FS_FLOAT8_E5M2] = {8, 3, -16, 57344, false},
+};
+
+static inline double small_number(unsigned bits, const small_float *format)
 {
-    int fraction_bits = digits - 1, exponent_bits = 15 - fraction_bits;
-    int exponent = (bits & 0x7fff) >> fraction_bits, fraction = bits & ((1 << fraction_bits) - 1);
-    double sign = bits & 0x8000 ? -1 : 1;
-    if (exponent == (1 << exponent_bits) - 1) return fraction ? (double)NAN : sign * (double)INFINITY;
+    unsigned sign_bit = 1u << (format->bits - 1), rest = bits & (sign_bit - 1);
+    int fraction_bits = format->digits - 1, exponent_bits = format->bits - 1 - fraction_bits;
+    int exponent = (int)(rest >> fraction_bits), fraction = (int)(rest & ((1u << fraction_bits) - 1));
+    double sign = bits & sign_bit ? -1 : 1;
+    if (format->saturates ? rest == sign_bit - 1 : exponent == (1 << exponent_bits) - 1)
+        return fraction ? (double)NAN : sign * (double)INFINITY;
     if (exponent > 0) fraction += 1 << fraction_bits;
-    return sign * ldexp(fraction, least + (exponent > 0 ? exponent - 1 : 0));
+    return sign * ldexp(fraction, format->least + (exponent > 0 ? exponent - 1 : 0));
+}
+
+static inline double nearest_small(double x, const small_float *format)
+{
+    double beyond = format->saturates ? format->largest : (double)INFINITY;
+    if (isinf(x)) return copysign(beyond, x);
+    if (isnan(x) || x == 0) return x;
+    int exponent;
+    frexp(x, &exponent);
+    int unit = exponent - format->digits < format->least ? format->least : exponent - format->digits;
+    double rounded = ldexp(rint(ldexp(x, -unit)), unit);
+    return fabs(rounded) > format->largest ? copysign(beyond, x) : rounded;
 }
 
 static inline double element_get(const void *data, fs_dtype dtype, int64_t i)
@@ -65,9 +92,11 @@ static inline double element_get(const void *data, fs_dtype dtype, int64_t i)
     case FS_FLOAT32:
         return (double)((const float *)data)[i];
     case FS_FLOAT16:
-        return half_number(((const uint16_t *)data)[i], 11, -24);
     case FS_BFLOAT16:
-        return half_number(((const uint16_t *)data)[i], 8, -133);
+        return small_number(((const uint16_t *)data)[i], &small_floats[dtype]);
+    case FS_FLOAT8_E4M3FN:
+    case FS_FLOAT8_E5M2:
+        return small_number(((const uint8_t *)data)[i], &small_floats[dtype]);
     case FS_INT64:
         return (double)((const int64_t *)data)[i];
     case FS_INT32:
@@ -81,21 +110,16 @@ static inline double element_get(const void *data, fs_dtype dtype, int64_t i)
 
 static inline double nearest_element(double x, fs_dtype dtype)
 {
-    int digits = dtype == FS_FLOAT16 ? 11 : 8, least = dtype == FS_FLOAT16 ? -24 : -133;
     switch (dtype) {
     case FS_FLOAT64:
         return x;
     case FS_FLOAT32:
         return (double)(float)x;
     case FS_FLOAT16:
-    case FS_BFLOAT16: {
-        if (!isfinite(x) || x == 0) return x;
-        int exponent;
-        frexp(x, &exponent);
-        int unit = exponent - digits < least ? least : exponent - digits;
-        double rounded = ldexp(rint(ldexp(x, -unit)), unit);
-        return fabs(rounded) >= ldexp(1, dtype == FS_FLOAT16 ? 16 : 128) ? copysign((double)INFINITY, x) : rounded;
-    }
+    case FS_BFLOAT16:
+    case FS_FLOAT8_E4M3FN:
+    case FS_FLOAT8_E5M2:
+        return nearest_small(x, &small_floats[dtype]);
     case FS_BOOL:
         return x != 0;
     default:

@@ -300,6 +300,8 @@ static void check_product(const product_case *c, fs_dtype dtype)
                               .a_transposed = c->a_transposed,
                               .b_transposed = c->b_transposed,
                               .accumulate = c->accumulate,
+                              .a_dtype = dtype,
+                              .b_dtype = dtype,
                               .dtype = dtype};
     fs_error err;
     CHECK(backend->matmul(cpu, &matmul, &err) == FS_OK, "%s", err.message);
@@ -392,6 +394,8 @@ static void test_a_registered_blas_computes_the_products(void)
                               .b_ld = 1,
                               .out_ld = 1,
                               .accumulate = true,
+                              .a_dtype = FS_FLOAT16,
+                              .b_dtype = FS_FLOAT16,
                               .dtype = FS_FLOAT16};
     int64_t live = fs_memory_live();
     CHECK(backend->matmul(cpu, &matmul, &err) == FS_RUNTIME_ERROR, "%s", err.message);
@@ -412,6 +416,8 @@ static void test_products_survive_a_failing_allocation(void)
                               .a_ld = 1,
                               .b_ld = 1,
                               .out_ld = 1,
+                              .a_dtype = FS_FLOAT16,
+                              .b_dtype = FS_FLOAT16,
                               .dtype = FS_FLOAT16};
     int64_t live = fs_memory_live();
     for (int n = 1; n <= 3; n++) {

@@ -7,7 +7,9 @@
 #include "device/peaks.h"
 #include "device/rates.h"
 #include "device/units.h"
+#include "store/signature.h"
 #include "tests/c/check.h"
+#include "work/work.h"
 
 static bool is_near(double value, double expected)
 {
@@ -126,6 +128,34 @@ static void check_choice(fs_unit_choice choice, fs_unit preferred, fs_unit fallb
     CHECK(choice.fallback == fallback);
 }
 
+/* The unit of a native product on CUDA of two 16 × 16 factors. */
+static fs_unit unit_of_product(fs_dtype factor, fs_dtype product)
+{
+    static const int64_t shape[] = {16, 16};
+    fs_signature signature = {.argument_count = 3, .device_kind = FS_CUDA};
+    for (int i = 0; i < 3; i++) {
+        signature.arguments[i] = (fs_argument){.role = i < 2 ? FS_ARGUMENT_IN : FS_ARGUMENT_OUT,
+                                               .dtype = (uint8_t)(i < 2 ? factor : product),
+                                               .ndim = 2,
+                                               .same_as = FS_SAME_AS_NONE,
+                                               .dense = 1,
+                                               .shape = shape};
+    }
+    fs_work work = fs_work_of("flopscope::matmul", &signature);
+    CHECK(work.flops == 2 * 16 * 16 * 16, "%g", work.flops);
+    double bytes = 256.0 * (double)(2 * fs_dtypes[factor].size + fs_dtypes[product].size);
+    CHECK(work.bytes_moved == bytes, "%g", work.bytes_moved);
+    return work.unit.preferred;
+}
+
+static void products_run_on_the_unit_of_their_factors(void)
+{
+    CHECK(unit_of_product(FS_INT8, FS_INT32) == FS_UNIT_INT8_TENSOR);
+    CHECK(unit_of_product(FS_FLOAT8_E4M3FN, FS_BFLOAT16) == FS_UNIT_FP8_TENSOR);
+    CHECK(unit_of_product(FS_FLOAT8_E5M2, FS_FLOAT32) == FS_UNIT_FP8_TENSOR);
+    CHECK(unit_of_product(FS_BFLOAT16, FS_BFLOAT16) == FS_UNIT_BF16_TENSOR);
+}
+
 static void work_is_bounded_by_the_unit_it_runs_on(void)
 {
     check_choice(fs_unit_choose(FS_FLOAT32, false, true, FS_CUDA), FS_UNIT_FP32, FS_UNIT_FP32);
@@ -141,6 +171,8 @@ static void work_is_bounded_by_the_unit_it_runs_on(void)
     check_choice(fs_unit_choose(FS_FLOAT16, true, false, FS_CUDA), FS_UNIT_FP16_TENSOR, FS_UNIT_FP32);
     check_choice(fs_unit_choose(FS_BFLOAT16, true, true, FS_CUDA), FS_UNIT_BF16_TENSOR, FS_UNIT_FP32);
     check_choice(fs_unit_choose(FS_INT8, true, false, FS_CUDA), FS_UNIT_INT8_TENSOR, FS_UNIT_INT8_TENSOR);
+    check_choice(fs_unit_choose(FS_INT8, true, false, FS_CPU), FS_UNIT_INT8_TENSOR, FS_UNIT_INT8_TENSOR);
+    check_choice(fs_unit_choose(FS_FLOAT8_E5M2, true, false, FS_CPU), FS_UNIT_FP32, FS_UNIT_FP32);
 
     check_choice(fs_unit_choose(FS_FLOAT16, true, true, FS_CPU), FS_UNIT_FP32, FS_UNIT_FP32);
     check_choice(fs_unit_choose(FS_FLOAT32, true, true, FS_CPU), FS_UNIT_FP32, FS_UNIT_FP32);
@@ -184,6 +216,7 @@ int main(void)
     cards_of_the_same_name_are_distinguished();
     formula_peaks_are_sms_times_rate_times_clock();
     work_is_bounded_by_the_unit_it_runs_on();
+    products_run_on_the_unit_of_their_factors();
     a_missing_unit_falls_back_and_unknown_stays_unknown();
     return failures != 0;
 }

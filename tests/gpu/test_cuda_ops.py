@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.byte_cases import ByteCases
 from helpers.op_cases import OpCases
 from helpers.ops_reference import BINARY, FLOATS, UNARY, Lab, exact
 
 import flopscope as fs
+from flopscope import _core
 
 
 @pytest.fixture
@@ -16,6 +18,10 @@ def lab() -> Lab:
 
 
 class TestOnCuda(OpCases):
+    pass
+
+
+class TestBytesOnCuda(ByteCases):
     pass
 
 
@@ -100,3 +106,41 @@ def test_no_kernel_leaves_elements_unwritten(lab: Lab) -> None:
                 out = fs.full(shape, float("nan"), dtype=dtype, device="cuda")
                 getattr(fs, name)(x, out=out)
                 assert not np.isnan(exact(out)).any(), (name, shape, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn", "fp8", "bfloat16"])
+def test_probes_time_products_by_any_listed_algorithm(dtype: str) -> None:
+    for choice in (0, 1):
+        seconds, flops = _core.probe("cuda", "matmul", dtype, 1024, choice)
+        assert seconds > 0 and flops == 2 * 1024**3
+    for beyond in (-1, 64):
+        with pytest.raises(RuntimeError, match="choosing an algorithm"):
+            _core.probe("cuda", "matmul", dtype, 1024, beyond)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn"])
+@pytest.mark.parametrize("side", [256, 250])
+def test_products_of_8_bits_in_graphs_and_profiles(dtype: str, side: int) -> None:
+    a = fs.ones((side, side), dtype=dtype, device="cuda")
+    fs.measure(fs.matmul, a, a, max_time=0.1, peaks="none")
+    with fs.profile(record_shapes=True) as prof:
+        product = fs.matmul(a, a)
+    assert (exact(product) == side).all()
+    row = next(row for row in prof.key_averages() if row.name == "flopscope::matmul")
+    assert row.flops == 2 * side**3
+    assert row.bytes_total_moved == side**2 * (1 + (4 if dtype == "int8" else 2))
+
+
+def test_the_first_algorithm_reads_padded_factors_of_any_alignment(lab: Lab) -> None:
+    torch = pytest.importorskip("torch")
+    values = torch.randint(-128, 128, (3, 67, 131), dtype=torch.int8, device="cuda")
+    for a, b in (
+        (values[0, 1:, 3:], values[1, :, 5:].T[:, :66]),
+        (values[:, :64, 1:129], values[:, :, :128].transpose(1, 2)),
+        (values[:, 3:19, :], values[1, :, :].T),
+    ):
+        b = b[..., : a.shape[-1], :]
+        a = a[..., : b.shape[-2]]
+        got = fs.matmul(fs.from_dlpack(a), fs.from_dlpack(b))
+        want = a.double() @ b.double()
+        assert torch.equal(torch.from_dlpack(got).double(), want)

@@ -91,6 +91,8 @@ def test_cuda_peaks_are_the_rates_of_the_probes(core: FakeCore) -> None:
             "tf32_tensor": 400e12,
             "fp16_tensor": 780e12,
             "bf16_tensor": 800e12,
+            "fp8_tensor": 1400e12,
+            "int8_tensor": 1500e12,
         }
     )
     assert peaks.write_bandwidth == pytest.approx(4.4e12)

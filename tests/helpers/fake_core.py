@@ -36,6 +36,8 @@ CUDA_RATES = {
     ("matmul", "tf32"): 400e12,
     ("matmul", "float16"): 780e12,
     ("matmul", "bfloat16"): 800e12,
+    ("matmul", "fp8"): 1400e12,
+    ("matmul", "int8"): 1500e12,
     ("empty", "float32"): 1e9 / 550,
 }
 CPU_RATES = {

@@ -100,7 +100,7 @@ def test_the_dtypes_of_messages_are_those_of_tensors() -> None:
         with pytest.raises((ValueError, TypeError)) as error:
             call()
         listed = str(error.value).partition("supported are ")[2].partition(" (")[0].split(", ")
-        assert sorted(listed) == sorted([*OWN, "bfloat16"])
+        assert sorted(listed) == sorted([*OWN, "bfloat16", "float8_e4m3fn", "float8_e5m2"])
 
 
 def test_units_are_those_of_the_datasheets_columns() -> None:

@@ -1,4 +1,5 @@
-/* Matrix products: by a BLAS if one is registered, else by built-in tiles. 16-bit floats are converted to float32. */
+/* Matrix products: by a BLAS if one is registered, else by built-in tiles. Floats of 16 and 8 bits are converted to
+ * float32, and int8 to float64, whose sums of these products are exact. */
 #include <stdatomic.h>
 
 #include "base/interrupt.h"
@@ -123,21 +124,22 @@ static fs_status matmul_full_width(const fs_matmul *matmul, fs_error *err)
     return FS_OK;
 }
 
-/* ---- 16-bit floats ---- */
+/* ---- narrow dtypes ---- */
 
-/* A stack of matrices as dense float32: batch x rows x columns, from rows `ld` apart. */
+/* A stack of matrices as dense float32 or float64: batch x rows x columns, from rows `ld` apart. */
 typedef struct {
     int64_t batch, rows, columns;
-    float *data;
-} float_stack;
+    fs_dtype dtype;
+    void *data;
+} wide_stack;
 
-static size_t stack_bytes(const float_stack *stack)
+static size_t stack_bytes(const wide_stack *stack)
 {
-    return (size_t)(stack->batch * stack->rows * stack->columns) * sizeof(float);
+    return (size_t)(stack->batch * stack->rows * stack->columns) * fs_dtypes[stack->dtype].size;
 }
 
 /* Convert matrices of the dtype at `data` to a stack, and a stack to matrices. */
-static fs_status stack_widen(const float_stack *stack, const void *data, fs_dtype dtype, int64_t batch_stride,
+static fs_status stack_widen(const wide_stack *stack, const void *data, fs_dtype dtype, int64_t batch_stride,
                              int64_t ld, fs_error *err)
 {
     const fs_conversion conversion = {
@@ -147,14 +149,14 @@ static fs_status stack_widen(const float_stack *stack, const void *data, fs_dtyp
                   .in_strides = {{batch_stride, ld, 1}},
                   .out = stack->data,
                   .in = {data},
-                  .dtype = FS_FLOAT32,
+                  .dtype = stack->dtype,
                   .count = stack->batch * stack->rows * stack->columns},
         .in_dtype = dtype,
     };
     return fs_cpu_convert((fs_device){FS_CPU, 0}, &conversion, err);
 }
 
-static fs_status stack_narrow(const float_stack *stack, void *data, fs_dtype dtype, int64_t batch_stride, int64_t ld,
+static fs_status stack_narrow(const wide_stack *stack, void *data, fs_dtype dtype, int64_t batch_stride, int64_t ld,
                               fs_error *err)
 {
     const fs_conversion conversion = {
@@ -166,37 +168,36 @@ static fs_status stack_narrow(const float_stack *stack, void *data, fs_dtype dty
                   .in = {stack->data},
                   .dtype = dtype,
                   .count = stack->batch * stack->rows * stack->columns},
-        .in_dtype = FS_FLOAT32,
+        .in_dtype = stack->dtype,
     };
     return fs_cpu_convert((fs_device){FS_CPU, 0}, &conversion, err);
 }
 
-static fs_status matmul_half_width(const fs_matmul *matmul, fs_error *err)
+static fs_status matmul_widened(const fs_matmul *matmul, fs_error *err)
 {
     const fs_device cpu = {FS_CPU, 0};
-    const fs_dtype dtype = matmul->dtype;
+    const fs_dtype dtype = matmul->dtype == FS_INT32 ? FS_FLOAT64 : FS_FLOAT32;
     const int64_t m = matmul->m, n = matmul->n, k = matmul->k, batch = matmul->batch;
     const bool a_turned = matmul->a_transposed, b_turned = matmul->b_transposed;
     /* Matrices keep their layout, transposed or not. One that all products share is converted once. */
-    float_stack a = {matmul->a_batch == 0 ? 1 : batch, a_turned ? k : m, a_turned ? m : k, NULL};
-    float_stack b = {matmul->b_batch == 0 ? 1 : batch, b_turned ? n : k, b_turned ? k : n, NULL};
-    float_stack out = {batch, m, n, NULL};
-    float_stack *stacks[3] = {&a, &b, &out};
+    wide_stack a = {matmul->a_batch == 0 ? 1 : batch, a_turned ? k : m, a_turned ? m : k, dtype, NULL};
+    wide_stack b = {matmul->b_batch == 0 ? 1 : batch, b_turned ? n : k, b_turned ? k : n, dtype, NULL};
+    wide_stack out = {batch, m, n, dtype, NULL};
+    wide_stack *stacks[3] = {&a, &b, &out};
     fs_status status = FS_OK;
 
     for (int i = 0; i < 3; i++) {
-        void *data = NULL;
-        FS_TRY_GOTO(status, fs_cpu_allocate(cpu, stack_bytes(stacks[i]), &data, err), done);
-        stacks[i]->data = data;
+        FS_TRY_GOTO(status, fs_cpu_allocate(cpu, stack_bytes(stacks[i]), &stacks[i]->data, err), done);
     }
-    FS_TRY_GOTO(status, stack_widen(&a, matmul->a, dtype, matmul->a_batch, matmul->a_ld, err), done);
-    FS_TRY_GOTO(status, stack_widen(&b, matmul->b, dtype, matmul->b_batch, matmul->b_ld, err), done);
+    FS_TRY_GOTO(status, stack_widen(&a, matmul->a, matmul->a_dtype, matmul->a_batch, matmul->a_ld, err), done);
+    FS_TRY_GOTO(status, stack_widen(&b, matmul->b, matmul->b_dtype, matmul->b_batch, matmul->b_ld, err), done);
     if (matmul->accumulate) {
-        FS_TRY_GOTO(status, stack_widen(&out, matmul->out, dtype, matmul->out_batch, matmul->out_ld, err), done);
+        FS_TRY_GOTO(status, stack_widen(&out, matmul->out, matmul->dtype, matmul->out_batch, matmul->out_ld, err),
+                    done);
     }
 
     fs_matmul wide = *matmul;
-    wide.dtype = FS_FLOAT32;
+    wide.a_dtype = wide.b_dtype = wide.dtype = dtype;
     wide.a = a.data;
     wide.b = b.data;
     wide.out = out.data;
@@ -207,7 +208,7 @@ static fs_status matmul_half_width(const fs_matmul *matmul, fs_error *err)
     wide.b_batch = matmul->b_batch == 0 ? 0 : k * n;
     wide.out_batch = m * n;
     FS_TRY_GOTO(status, matmul_full_width(&wide, err), done);
-    status = stack_narrow(&out, matmul->out, dtype, matmul->out_batch, matmul->out_ld, err);
+    status = stack_narrow(&out, matmul->out, matmul->dtype, matmul->out_batch, matmul->out_ld, err);
 
 done:
     for (int i = 0; i < 3; i++) {
@@ -219,6 +220,6 @@ done:
 fs_status fs_cpu_matmul(fs_device device, const fs_matmul *matmul, fs_error *err)
 {
     (void)device;
-    if (fs_dtypes[matmul->dtype].size < sizeof(float)) return matmul_half_width(matmul, err);
-    return matmul_full_width(matmul, err);
+    bool is_wide = matmul->a_dtype == FS_FLOAT64 || matmul->a_dtype == FS_FLOAT32;
+    return is_wide ? matmul_full_width(matmul, err) : matmul_widened(matmul, err);
 }

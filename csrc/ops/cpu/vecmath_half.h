@@ -4,25 +4,12 @@
 #define FS_OPS_CPU_VECMATH_HALF_H
 
 #include <stdint.h>
-#include <string.h>
+
+#include "ops/float8.h"
 
 #if FS_ISA_LEVEL >= 1
 #include <immintrin.h>
 #endif
-
-static inline uint32_t fs_bits_f32(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static inline float fs_float_f32(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 static inline float fs_f16_to_f32(uint16_t half)
 {
@@ -59,17 +46,6 @@ static inline uint16_t fs_f32_to_bf16(float x)
     uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     uint32_t nan = (bits >> 16) | 0x40u;
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
-}
-
-/* Convert a double to float, rounded to odd: truncated, with the last bit set if anything was cut off. Rounding that
- * again to nearest, with at least two bits fewer, equals a single rounding of the double. */
-static inline float fs_f64_to_f32_odd(double x)
-{
-    float nearest = (float)x;
-    double back = (double)nearest;
-    uint32_t bits = fs_bits_f32(nearest);
-    uint32_t cut = (back < 0 ? -back : back) > (x < 0 ? -x : x) ? bits - 1 : bits;
-    return fs_float_f32(back == x || x != x ? bits : cut | 1u);
 }
 
 static inline uint16_t fs_f64_to_f16(double x)
