@@ -85,3 +85,16 @@ def test_a_command_imports_what_it_needs(tmp_path: Path, name: str, module: str,
 def test_the_list_of_commands_imports_none_of_them() -> None:
     found = imported("from flopscope.cli.program import main\ntry: main(['--help'])\nexcept SystemExit: pass")
     assert {one for one in found if "flopscope.cli." in one} == {"flopscope.cli.parser", "flopscope.cli.program"}
+
+
+@pytest.mark.parametrize("name", ["table", "summary", "report", "devices"])
+def test_files_of_the_current_folder_hide_no_module_of_a_command(tmp_path: Path, name: str) -> None:
+    """``python -m`` puts the current folder first into the search path; commands that run code of others keep it."""
+    for module in ("csv", "difflib", "html", "json", "logging", "numpy", "pickle", "shutil", "tempfile"):
+        (tmp_path / f"{module}.py").write_text(f"raise SystemExit('the {module} of the current folder')\n")
+    arguments = [] if name == "devices" else [TRACE]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "flopscope", name, *arguments], cwd=tmp_path, env=environment, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
