@@ -70,8 +70,12 @@ def main() -> None:
         taken = values[-ROUNDS:]
         samples[f"first key_averages() of a {name}"] = [first for first, _ in taken]
         samples[f"second key_averages() of a {name}"] = [second for _, second in taken]
-    report.keep("first calls", samples)
-    report.keep("processes of imports", {name: values[1:] for name, values in processes.items()})
+    report.keep("import", {name: samples[f"import {name}"] for name in names}, ours="flopscope")
+    report.keep("process", {name: values[1:] for name, values in processes.items()}, ours="flopscope")
+    peers = ("python", "import numpy")
+    commands = {name: values for name, values in samples.items() if name.startswith("flopscope ") or name in peers}
+    report.keep("command", commands, ours="flopscope ")
+    report.keep("key_averages()", {name: values for name, values in samples.items() if "key_averages" in name})
     for name, values in samples.items():
         summary = spread(values)
         process = processes.get(name.removeprefix("import "))

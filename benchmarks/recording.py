@@ -161,6 +161,7 @@ def add_torch(report: Report, torch: Any, measure: Callable[[Opener], Step], dev
             "torch.profiler": measure(partial(torch.profiler.profile, **settings)),
             "flopscope.torch.profile": measure(partial(flopscope.torch.profile, **settings)),
         },
+        "flopscope.",
     )
     both = ratio(samples["flopscope.torch.profile"], samples["torch.profiler"]).median
     report.target("flopscope.torch.profile, with shapes, over torch.profiler", both, 1.02, "x")
@@ -183,7 +184,7 @@ def add_profile(report: Report, measure: Callable[[Opener], Step], floor: Any) -
     cases["CUPTI alone: - all queries"] = measure(partial(cupti_alone, floor, asked, NOISE + QUERIES))
     few = CALLS | OWN_CLOCK
     cases["CUPTI alone: runtime only, - all queries"] = measure(partial(cupti_alone, floor, few, NOISE + QUERIES))
-    samples = fill(report, "CUPTI", cases)
+    samples = fill(report, "CUPTI", cases, "fs.profile")
     for name, limit in (("fs.profile", 1.06), ("fs.profile, no API calls", 1.04)):
         report.target(f"{name}, over bare", ratio(samples[name], samples["bare"]).median, limit, "x")
 
@@ -224,11 +225,11 @@ def cupti_alone(floor: Any, asked: int, excluded: Sequence[str] = ()) -> Iterato
         floor.floor_ask(0, b"")
 
 
-def fill(report: Report, case: str, cases: dict[str, Step]) -> dict[str, list[float]]:
-    """Add a row per case; the first is the bare step. Return the samples."""
+def fill(report: Report, case: str, cases: dict[str, Step], ours: str) -> dict[str, list[float]]:
+    """Add a row per case; the first is the bare step. Return the samples. ours: as of Report.keep()."""
     samplers: dict[str, Sampler] = {**cases}
     samples = interleave(samplers, ROUNDS, warmup=1)
-    report.keep(case, samples)
+    report.keep(case, samples, ours=ours)
     processor = {name: step.processor[-ROUNDS:] for name, step in cases.items()}
     report.keep(f"{case}: processor time", processor)
     for name, values in samples.items():
