@@ -176,6 +176,7 @@ def add_profile(report: Report, measure: Callable[[Opener], Step], floor: Any) -
         "fs.profile, buffers of 32 MiB": measure(partial(recorder, buffer_bytes=32 << 20)),
         "fs.profile, buffers of 1 MiB": measure(partial(recorder, buffer_bytes=1 << 20)),
     }
+    measure(partial(fs.profile, timer="cupti"))()  # loads CUPTI, which recorder() needs
     asked = 0
     for name, bits in ASKED.items():
         asked |= bits
