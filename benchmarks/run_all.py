@@ -36,6 +36,7 @@ DEVICE_PROGRAMS = (
     "grouping",
     "call_overhead",
     "profiling_overhead",
+    "recording",
     "run_overhead",
     "pointwise",
     "matmul",

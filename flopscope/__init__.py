@@ -12,9 +12,9 @@ that it moved, and how close it came to the device's limit.
     print(prof.key_averages().table(sort_by="cpu_time_total"))
 """
 
-from flopscope.support import own_path  # isort: skip - before all else, so that the rest finds its own imports
+from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from flopscope.support import own_path  # isort: skip - before all else, so that the rest finds its own imports
 
 try:
     from flopscope import _core
@@ -24,33 +24,36 @@ except ImportError as problem:
     raise unbuilt(problem) from None
 from flopscope import rooms
 from flopscope._core import *  # noqa: F403 - the ops, one per row of the core's op table
-from flopscope.hardware.activities import ProfilerActivity
-from flopscope.hardware.device import Device, devices, measure_peaks
-from flopscope.results.chrome_trace import trace_handler
-from flopscope.results.comparison import Comparison
-from flopscope.results.find import load_traces
-from flopscope.results.profile import profile
-from flopscope.results.row import EventRow
-from flopscope.results.table import EventTable
-from flopscope.results.trace import Trace, load_trace
-from flopscope.sources.entry_points import load_when_needed
-from flopscope.sources.ranges import record_function
-from flopscope.sources.schedules import ProfilerAction, schedule
-from flopscope.sources.steps import step
-from flopscope.sources.watching import GraphWatch, watch_graphs, watch_if_asked
-from flopscope.sources.work_of import Work, roofline_time, work
-from flopscope.sources.work_rules import WorkCall, register_work
+from flopscope.sources import at_import
 from flopscope.support import upward
 from flopscope.support.package import VERSION
 
+TYPE_CHECKING = False  # as type checkers know it; importing typing would take a tenth of the import
 if TYPE_CHECKING:
+    from typing import Any
+
     from flopscope.answers.what_if import what_if
+    from flopscope.hardware.activities import ProfilerActivity
+    from flopscope.hardware.device import Device, devices, measure_peaks
     from flopscope.hardware.energy import Energy
     from flopscope.pictures.roofline import roofline
     from flopscope.ranks.load import load_ranks, stragglers
     from flopscope.ranks.ranks import Ranks
     from flopscope.ranks.stragglers import Stragglers
+    from flopscope.results.chrome_trace import trace_handler
+    from flopscope.results.comparison import Comparison
+    from flopscope.results.find import load_traces
+    from flopscope.results.profile import profile
+    from flopscope.results.row import EventRow
+    from flopscope.results.table import EventTable
+    from flopscope.results.trace import Trace, load_trace
     from flopscope.sentences.comparison import compare
+    from flopscope.sources.ranges import record_function
+    from flopscope.sources.schedules import ProfilerAction, schedule
+    from flopscope.sources.steps import step
+    from flopscope.sources.watching import GraphWatch, watch_graphs
+    from flopscope.sources.work_of import Work, roofline_time, work
+    from flopscope.sources.work_rules import WorkCall, register_work
     from flopscope.timing.counting import Counts
     from flopscope.timing.measurement import Measurement
     from flopscope.timing.measuring import measure
@@ -103,21 +106,44 @@ __all__ = [
 
 # Names that are imported on first use, with their modules.
 _LAZY = {
+    "Comparison": "results.comparison",
     "Counts": "timing.counting",
+    "Device": "hardware.device",
     "Energy": "hardware.energy",
+    "EventRow": "results.row",
+    "EventTable": "results.table",
+    "GraphWatch": "sources.watching",
     "Measurement": "timing.measurement",
+    "ProfilerAction": "sources.schedules",
+    "ProfilerActivity": "hardware.activities",
     "Ranks": "ranks.ranks",
     "Stragglers": "ranks.stragglers",
     "Sweep": "timing.sweep",
     "TimesCompared": "timing.paired",
+    "Trace": "results.trace",
+    "Work": "sources.work_of",
+    "WorkCall": "sources.work_rules",
     "compare": "sentences.comparison",
     "compare_times": "timing.paired",
+    "devices": "hardware.device",
     "load_ranks": "ranks.load",
+    "load_trace": "results.trace",
+    "load_traces": "results.find",
     "measure": "timing.measuring",
+    "measure_peaks": "hardware.device",
+    "profile": "results.profile",
+    "record_function": "sources.ranges",
+    "register_work": "sources.work_rules",
     "roofline": "pictures.roofline",
+    "roofline_time": "sources.work_of",
+    "schedule": "sources.schedules",
+    "step": "sources.steps",
     "stragglers": "ranks.load",
     "sweep": "timing.sweep",
+    "trace_handler": "results.chrome_trace",
+    "watch_graphs": "sources.watching",
     "what_if": "answers.what_if",
+    "work": "sources.work_of",
 }
 
 
@@ -146,6 +172,5 @@ def __dir__() -> list[str]:
 
 
 upward.rooms = rooms
-load_when_needed()
-watch_if_asked()
-del own_path, rooms, upward
+at_import.begin()
+del at_import, own_path, rooms, upward

@@ -6,11 +6,11 @@ flopscope.support.upward; their docstrings say what they return.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # without an import of typing
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from os import PathLike
+    from typing import Any
 
     import pandas
 

@@ -91,6 +91,9 @@ PyObject *fs_integers_object(const int64_t *values, Py_ssize_t count, int64_t sc
  * value is NULL. */
 int fs_add_constant(PyObject *module, const char *name, PyObject *value);
 
+/* Return a copy of `count` int64 or doubles as a column of a table, which needs no NumPy. */
+PyObject *fs_numbers_object(const void *values, Py_ssize_t count, bool integers);
+
 /* Put a column into a dict, and take over its reference. Return false with an exception set on failure, and if the
  * column is NULL. */
 bool fs_put_column(PyObject *columns, const char *name, PyObject *column);
@@ -113,6 +116,7 @@ int fs_add_facts(PyObject *module);
 int fs_add_work(PyObject *module);
 int fs_add_measure(PyObject *module);
 int fs_add_group_sums(PyObject *module);
+int fs_add_numbers(PyObject *module);
 int fs_add_roofline(PyObject *module);
 int fs_add_numpy(PyObject *module); /* also registers NumPy's BLAS with the CPU backend */
 

@@ -301,9 +301,9 @@ static PyObject *numbers_of(const fs_table *table, int column)
         values[i].real = (integer ? (double)values[i].whole : values[i].real) / divisor;
         values[i].real += rounding_of(row, numeric_columns[column].offset);
     }
-    PyObject *array = stays ? fs_array_of_int64(&values->whole, count) : fs_array_of_doubles(&values->real, count);
+    PyObject *numbers = fs_numbers_object(values, count, stays);
     PyMem_Free(values);
-    return array;
+    return numbers;
 }
 
 static PyObject *columns_of(const fs_store *store, const fs_table *table, const fs_table_options *options)

@@ -20,6 +20,7 @@ from flopscope.answers.recording import ALLOCATIONS, LATE, RECORDED, Recorded, R
 from flopscope.answers.step_kinds import first_apart
 from flopscope.results.results import Results, grouped, kept, store_of, usual_peaks_of
 from flopscope.results.table_facts import Grouped
+from flopscope.support.distinct import distinct
 from flopscope.support.hints import HINTS, WITHOUT_OPS
 
 if TYPE_CHECKING:
@@ -248,7 +249,7 @@ class Analysis:
     def devices(self) -> list[int]:
         """The devices with work, if only before the steps, by index; -1 is the CPU."""
         both = np.concatenate([self.cells["device"], self.gap_cells["device"]])
-        return [int(device) for device in np.unique(both)]
+        return [int(device) for device in distinct(both)]
 
     def places(self, cells: Mapping[str, Any]) -> npt.NDArray[np.intp]:
         """Return for each cell or gap the index of its device in ``devices``."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+
+from flopscope.support.median import median
 
 
 class CollectiveKind(NamedTuple):
@@ -53,9 +54,9 @@ def _kind(key: tuple[Any, ...], calls: Mapping[str, Sequence[float]]) -> Collect
     return CollectiveKind(
         key,
         len(calls["duration"]),
-        statistics.median(message) if message else math.nan,
+        median(message) if message else math.nan,
         sum(calls["duration"]),
         sum(calls["exposed"]),
-        statistics.median(bus) if bus else math.nan,
+        median(bus) if bus else math.nan,
         max(bus, default=math.nan),
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from statistics import median
 from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.facts import SMALL_MESSAGE, ExposedTransfers, WaitsForRanks
 from flopscope.answers.findings import Finding, evidence, finding_about
+from flopscope.support.median import median
 
 SLOW = 2.0
 """Times the time that its bytes need, above which a collective waited for another rank."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from statistics import median
 from typing import Any
 
 from flopscope import _core
@@ -35,6 +34,7 @@ from flopscope.answers.premises import (
     tensors,
 )
 from flopscope.support.kernel_names import short_names
+from flopscope.support.median import median
 
 USUAL_SHARE = 0.7
 """Share of the peak that large aligned products reach on tensor cores (benchmarks/matmul.py, on an H200)."""

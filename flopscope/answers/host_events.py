@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flopscope.answers.analysis import Analysis
+from flopscope.support.distinct import distinct
 
 OTHERWISE = re.compile(r"DataLoader|enumerate\(DataPipe\)|\(dynamo_timed\)|Module ?Load|LibraryLoad")
 """Ranges and calls whose idle time has a cause of its own in the accounting."""
@@ -66,7 +67,7 @@ def has_stacks(analysis: Analysis) -> bool:
     """Return whether lines of the program, or ranges other than the steps' own, were recorded."""
     columns, texts, kinds, _ = analysis.events
     here = np.isin(columns["kind"], [kinds.index("range"), kinds.index("frame")]) & (columns["on_device"] == 0)
-    return any(not texts[name].startswith("ProfilerStep") for name in np.unique(columns["name"][here]).tolist())
+    return any(not texts[name].startswith("ProfilerStep") for name in distinct(columns["name"][here]).tolist())
 
 
 def waits_of(analysis: Analysis) -> list[Wait]:
@@ -105,7 +106,7 @@ def own_streams(analysis: Analysis, name: str) -> bool:
     """Return whether most copies of a name ran on streams on which nothing computes."""
     columns, texts, kinds, _ = analysis.events
     streams = columns["device"] * (1 << 32) + columns["resource"]
-    computing = np.unique(streams[(columns["on_device"] == 1) & (columns["kind"] == kinds.index("kernel"))])
+    computing = distinct(streams[(columns["on_device"] == 1) & (columns["kind"] == kinds.index("kernel"))])
     copies = (columns["on_device"] == 1) & np.isin(columns["name"], [i for i, t in enumerate(texts) if t == name])
     return bool(len(computing) and copies.any() and np.mean(np.isin(streams[copies], computing)) < 0.5)
 

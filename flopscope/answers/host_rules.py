@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from statistics import median
 from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis, Gap, Op
@@ -13,6 +12,7 @@ from flopscope.answers.findings import Finding, finding_about, gap_evidence, hos
 from flopscope.answers.host_events import calls_of, idle_of_calls, own_streams
 from flopscope.answers.launch_rules import GRAPHED, HANDFUL, KEPT, late_launches
 from flopscope.answers.wait_rules import tuning_gaps
+from flopscope.support.median import median
 
 
 def _gaps(analysis: Analysis, *causes: str) -> list[Gap]:

@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from functools import cache
 from typing import Any
 
@@ -92,6 +91,8 @@ def replacements(
     matched: the names that both runs have. fewer: those of them with fewer calls in b. They join a set if most of their
     work was replaced.
     """
+    from difflib import SequenceMatcher
+
     left, right = ([piece.name for piece in pieces] for pieces in (a, b))
     shared = {name for piece in a for name in piece.around} & {name for piece in b for name in piece.around}
     groups = _Groups()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from statistics import median
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from flopscope.answers.facts import Cause, FarFromRoof, FarOp, Remedy, Such
 from flopscope.answers.findings import Finding, entry, evidence, product_sizes, where
 from flopscope.answers.premises import Argument, is_gpu, names_around, tensors
 from flopscope.support.kernel_names import short_names
+from flopscope.support.median import median
 
 LEAST_SHARE = 0.05
 """Share of the device's time below which there is no finding."""

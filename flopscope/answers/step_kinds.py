@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
+
+from flopscope.support.median import median
 
 LONG = 3.0
 """Times the median step: such a step is long."""
@@ -21,7 +22,7 @@ def first_apart(times: Sequence[float]) -> int:
     """
     for count in range(len(times) // 3, 0, -1):
         later = times[count:]
-        usual = statistics.median(later)  # beside steps that take no time, any other one is long
+        usual = median(later)  # beside steps that take no time, any other one is long
         if usual > 0 and min(times[:count]) > max(LONG * usual, APART * max(later)):
             return count
     return 0
@@ -37,7 +38,7 @@ def _recur(places: Sequence[int], count: int) -> bool:
 
 def heavy_steps(times: Sequence[float]) -> list[int]:
     """Return the places of a few long steps that weigh heavily in the mean and do not recur regularly."""
-    long = LONG * statistics.median(times)
+    long = LONG * median(times)
     places = [place for place, time in enumerate(times) if time > long]
     heavy = sum(times[place] for place in places) >= HEAVY * max(sum(times), 1.0)
     return places if heavy and 2 * len(places) <= len(times) and not _recur(places, len(times)) else []

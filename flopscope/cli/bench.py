@@ -1,10 +1,8 @@
-"""The benchmark program: ten ops on one matrix, and what bounds the time of each.
-
-``flopscope bench`` prints what ``run`` returns.
-"""
+"""The benchmark program, ``flopscope bench``: ten ops on one matrix, and what bounds the time of each."""
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flopscope import _core
+from flopscope.cli.parser import whole
 from flopscope.hardware.busy import busy_meter, load_average, why_busy
 from flopscope.hardware.device import Device, find_device, measure_peaks
 from flopscope.hardware.peak_timing import free_bytes
@@ -21,6 +20,7 @@ from flopscope.results.profile import profile
 from flopscope.results.results import Results
 from flopscope.results.row import EventRow
 from flopscope.results.table import EventTable
+from flopscope.support.files import write_json
 from flopscope.support.progress import progress_bar
 from flopscope.support.suggest import did_you_mean
 from flopscope.support.units import si_text
@@ -364,3 +364,50 @@ def _rate(rate: float | None, unit: str) -> str:
 
 def _units(peaks: Peaks) -> str:
     return ", ".join(f"{unit} {_rate(rate, 'FLOP/s')}" for unit, rate in peaks.flops.items())
+
+
+# The command ----------------------------------------------------------------------------------------------------------
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``bench`` to its parser."""
+    positive = whole(1, "a whole number of at least 1")
+    parser.add_argument("--device", help='"cpu", "cuda" or "cuda:N" (default: the first GPU, or the CPU without one)')
+    parser.add_argument(
+        "--dtype", default="float32", choices=_core.float_dtypes, help="dtype of the matrix (default: %(default)s)"
+    )
+    parser.add_argument("--size", type=positive, help="side of the square matrix (default: chosen for the device)")
+    parser.add_argument("--ops", type=_names, help="ops to run, separated by commas (default: all)")
+    parser.add_argument("--repeat", type=positive, default=10, help="number of runs of each op (default: %(default)s)")
+    parser.add_argument(
+        "--sort-by", help="column to sort the table by, as in torch (default: the order of the program)"
+    )
+    parser.add_argument("--csv", metavar="FILE", help="write the rows of the table")
+    parser.add_argument("--json", metavar="FILE", help="write the device, its peaks and the rows of the table")
+    parser.add_argument("--against", choices=("torch",), help="run the program in torch as well, and compare")
+    parser.set_defaults(run=_bench)
+
+
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise argparse.ArgumentTypeError(f"{text!r} names no op")
+    return names
+
+
+def _bench(options: argparse.Namespace) -> None:
+    from flopscope.sentences.comparison import compare
+
+    result = run(options.device, options.dtype, options.size, options.ops, options.repeat, progress=True)
+    result.text(options.sort_by).print()
+    content = result.to_json()
+    if options.against:
+        ops = options.ops or list(OPS)
+        theirs = run_in_torch(str(result.device), result.dtype, result.size, ops, result.repeat)
+        comparison = compare(result.table, theirs, by="name", names=("flopscope", "torch"))
+        print(f"\n{comparison}", end="")
+        content["against_torch"] = comparison.to_dicts()
+    if options.csv:
+        result.table.to_csv(options.csv)
+    if options.json:
+        write_json(options.json, content)

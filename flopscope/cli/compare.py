@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flopscope.cli.parser import add_captures, add_limit, add_peaks, load
 from flopscope.cli.tables import device_of
@@ -27,9 +27,8 @@ def percent(text: str) -> float:
     return value
 
 
-def add_compare(commands: Any) -> None:
-    """Add ``compare`` to the commands of the parser."""
-    parser = commands.add_parser("compare", help="show what changed between two recorded traces, and why")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``compare`` to its parser."""
     parser.add_argument("a", metavar="A", help="a trace, or folder or quoted pattern of traces of one process")
     parser.add_argument("b", metavar="B", help="the trace to compare it with, likewise")
     parser.add_argument(

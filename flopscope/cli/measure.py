@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from flopscope import _core
+from flopscope.support import own_path
+from flopscope.support.files import write_json
 from flopscope.support.package import FOLDER
 from flopscope.support.suggest import did_you_mean
+from flopscope.timing.measuring import measure
 
 PACKAGE = Path(FOLDER)
 WHERE_MODULES_ARE = (
@@ -36,9 +39,9 @@ def shape(text: str) -> tuple[int, ...]:
     return lengths
 
 
-def add_measure(commands: Any) -> None:
-    """Add ``measure`` to the commands of the parser."""
-    parser = commands.add_parser("measure", help="measure the time of an op or a function", epilog=WHERE_MODULES_ARE)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``measure`` to its parser."""
+    parser.epilog = WHERE_MODULES_ARE
     parser.add_argument(
         "what", metavar="OP|MODULE:FUNCTION|FILE.py:FUNCTION", help="an op, or a function without arguments"
     )
@@ -65,9 +68,7 @@ def add_measure(commands: Any) -> None:
 
 
 def _measure(options: argparse.Namespace) -> None:
-    from flopscope.support.files import write_json
-    from flopscope.timing.measuring import measure
-
+    own_path.restore()
     if ":" in options.what:
         if options.shapes:
             raise ValueError(f"{options.what} takes no shapes: the function is called without arguments")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flopscope.support.units import plural
 
@@ -25,9 +25,8 @@ GROUP = "name, func, file, param, param:NAME or device"
 STORAGE = "the folder of the runs (default: .flopscope/perf of this folder or one above it)"
 
 
-def add_perf(commands: Any) -> None:
-    """Add ``perf`` to the commands of the parser."""
-    parser = commands.add_parser("perf", help="list, show and compare the runs of pytest --perf-save")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``perf`` to its parser."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     listing = actions.add_parser("list", help="list the stored runs")

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from flopscope.support.files import write_json
 
 
-def add_ranks(commands: Any) -> None:
-    """Add ``ranks`` to the commands of the parser."""
-    parser = commands.add_parser(
-        "ranks",
-        help="compare the traces of the ranks of a distributed program: who is slow, and why",
-        description="Compare the traces of the ranks of a distributed program: which rank, host or link is slow, and "
-        "why. Each trace is read by a process of its own, or by a worker of a Dask cluster.",
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``ranks`` to its parser."""
+    parser.description = (
+        "Compare the traces of the ranks of a distributed program: which rank, host or link is slow, and why. Each "
+        "trace is read by a process of its own, or by a worker of a Dask cluster."
     )
     parser.add_argument(
         "paths",

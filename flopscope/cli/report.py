@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flopscope.cli.parser import add_captures, add_peaks, load
 from flopscope.support.safe import printable
@@ -21,9 +21,8 @@ _SUFFIX = re.compile(r"((\.pt)?(\.trace)?(\.json)?|\.sqlite|\.db|\.nsys-rep|\.cs
 _NO_NAME = re.compile(r"[*?\[\]]+")
 
 
-def add_report(commands: Any) -> None:
-    """Add ``report`` to the commands of the parser."""
-    parser = commands.add_parser("report", help="write one HTML page of recorded traces, which opens from disk")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``report`` to its parser."""
     text = "trace, or folder or quoted pattern of traces; several: windows of a process, or ranks of a run"
     parser.add_argument("traces", nargs="+", metavar="TRACE", help=text)
     text = "file to write (default: NAME.report.html in the current folder, NAME being that of the first TRACE)"

@@ -18,6 +18,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from flopscope.cli.recording import Recording, Window
+from flopscope.support import own_path
 from flopscope.support.files import require_writable
 from flopscope.support.imports import after_import
 from flopscope.support.launchers import rank_in
@@ -55,16 +56,13 @@ def _window(unit: str, number: str, examples: str, text: str) -> Window:
     return window
 
 
-def add_run(commands: Any) -> None:
-    """Add ``run`` to the commands of the parser."""
-    parser = commands.add_parser(
-        "run",
-        help="run a Python program and profile it",
-        usage="flopscope run [options] (SCRIPT | -m MODULE | -c CODE | -) [ARGUMENT ...]",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Run a Python program as `python SCRIPT`, `-m MODULE`, `-c CODE` and `-` (standard input) do, and "
-        "profile it.",
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``run`` to its parser."""
+    parser.usage = "flopscope run [options] (SCRIPT | -m MODULE | -c CODE | -) [ARGUMENT ...]"
+    parser.epilog = EXAMPLES
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Run a Python program as `python SCRIPT`, `-m MODULE`, `-c CODE` and `-` (standard input) do, and profile it."
     )
     window = parser.add_mutually_exclusive_group()
     steps = partial(_window, "steps", r"\d+", "10:15, :5 or 10:")
@@ -110,6 +108,7 @@ def run(options: argparse.Namespace) -> Any:
     Return 2 without running it if it or a file to be written cannot be opened. Raise KeyboardInterrupt, already
     printed, if it ended with one.
     """
+    own_path.restore()
     messages = Messages("flopscope run")
     try:
         program = PythonProgram(options.script, options.arguments, options.kind)

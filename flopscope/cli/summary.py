@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from flopscope.cli.parser import add_captures, add_peaks
+from flopscope.results.find import load_traces
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
 
 
-def add_summary(commands: Any) -> None:
-    """Add ``summary`` to the commands of the parser."""
-    parser = commands.add_parser(
-        "summary", help="show where the time of recorded traces went, and what to change first"
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``summary`` to its parser."""
     parser.add_argument("traces", nargs="+", metavar="TRACE", help="trace, or folder or quoted pattern of traces")
     add_captures(parser)
     add_peaks(parser)
@@ -23,8 +20,6 @@ def add_summary(commands: Any) -> None:
 
 
 def _summary(options: argparse.Namespace) -> None:
-    from flopscope.results.find import load_traces
-
     traces = load_traces(*options.traces, captures=options.captures)
     summaries = []
     for number, trace in enumerate(traces):

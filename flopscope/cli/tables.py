@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flopscope.cli.parser import add_captures, add_limit, add_peaks, load, whole
+from flopscope.results.groups import GROUPINGS
 from flopscope.results.kinds import KINDS
+from flopscope.results.table import SORT_KEYS
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
 from flopscope.views.columns import find_columns, headers_of
@@ -21,12 +23,8 @@ if TYPE_CHECKING:
     from flopscope.results.windows import Process
 
 
-def add_table(commands: Any) -> None:
-    """Add ``table`` to the commands of the parser."""
-    from flopscope.results.groups import GROUPINGS
-    from flopscope.results.table import SORT_KEYS
-
-    parser = commands.add_parser("table", help="show the ops and kernels of recorded traces")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``table`` to its parser."""
     text = "trace, or folder or quoted pattern of traces; several: ranks of a run, windows of a process"
     parser.add_argument("traces", nargs="+", metavar="TRACE", help=text)
     add_captures(parser)

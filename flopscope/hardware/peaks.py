@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import platform
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -191,7 +190,7 @@ def cache_key(device: Device) -> dict[str, Any]:
     """Return everything that measured peaks depend on: the device, the versions and the number of threads."""
     return {
         "name": device.name,
-        "unit": str(device.properties.get("uuid") or platform.node()),
+        "unit": str(device.properties.get("uuid") or os.uname().nodename),
         "threads": device.properties.get("threads"),
         "isa": device.properties.get("isa"),
         "versions": versions_of(device),

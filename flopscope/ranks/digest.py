@@ -197,7 +197,10 @@ LISTS = ("input_shapes", "input_dtypes")
 
 def _largest(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return the rows with the most time of their own, and one more with the sums of the rest."""
-    columns = {name: list(map(str, columns[name])) if name in LISTS else columns[name] for name in KEPT}
+    columns = {
+        name: list(map(str, values)) if name in LISTS else values if isinstance(values, list) else np.asarray(values)
+        for name, values in ((name, columns[name]) for name in KEPT)
+    }
     if len(columns["key"]) <= ROWS:
         return columns
     time = np.nan_to_num(columns["self_device_time_total"]) + 1e-3 * np.nan_to_num(columns["self_cpu_time_total"])

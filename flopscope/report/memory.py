@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from flopscope.report.encode import Columns
 from flopscope.support.core_values import UNKNOWN_ID, UNKNOWN_TIME
+from flopscope.support.distinct import distinct
 
 if TYPE_CHECKING:
     from flopscope.report.profile import Profile
@@ -58,7 +59,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     begin = found["begin"] if found["begin"] != UNKNOWN_TIME else int(taken["time"].min())
     devices = [
         _device(index, _changes(taken, index, begin, source.row_of), source.core.device_names, columns)
-        for index in np.unique(taken["device"])[::-1].tolist()
+        for index in distinct(taken["device"])[::-1].tolist()
     ]
     return {"devices": devices, "unplaced": found["unplaced"]}
 
@@ -147,7 +148,7 @@ def _kept(time: _Numbers, allocated: npt.NDArray[np.float64]) -> npt.NDArray[np.
     order = np.lexsort((allocated, part))
     begins = np.flatnonzero(np.diff(part, prepend=-1))
     ends = np.append(begins[1:], count) - 1
-    return np.unique(np.concatenate([begins, ends, order[begins], order[ends]]))
+    return distinct(np.concatenate([begins, ends, order[begins], order[ends]]))
 
 
 # Who allocates, and who holds the memory at the peak -----------------------------------------------------------------
@@ -156,7 +157,7 @@ def _kept(time: _Numbers, allocated: npt.NDArray[np.float64]) -> npt.NDArray[np.
 def _ops(changes: _Changes, allocated: npt.NDArray[np.float64], peak: int, columns: Columns) -> dict[str, Any]:
     """Return by row: bytes allocated and freed, allocations, and the bytes held at the peak if addresses are known."""
     held = _held(changes, peak)
-    rows = np.unique(changes.row)
+    rows = distinct(changes.row)
     place = np.searchsorted(rows, changes.row)
     gained = np.maximum(changes.bytes, 0)
     sums = {

@@ -26,8 +26,8 @@ def capsule(table: EventTable) -> Any:
     for name, type, values in table.typed_columns():
         if type == "texts":
             values = [_texts(items) for items in values]
-        elif 0 in getattr(values, "strides", ()):  # one value for all rows: Arrow has no broadcast arrays
-            values = values.copy()
+        elif isinstance(values, _core.Numbers):  # which may have one value for all rows, unlike Arrow
+            values = values.dense()
         columns.append((name, type, values))
     return _core.arrow_stream(len(table), columns)
 

@@ -9,7 +9,6 @@ import gzip
 import json
 import os
 import queue
-import secrets
 import socket
 import threading
 import time
@@ -152,7 +151,7 @@ def _version() -> str:
 
 def _members(name: str) -> dict[str, Any]:
     """Return the members of the head that the core does not write. Tools identify the traces of a job by their rank."""
-    members: dict[str, Any] = {"traceName": name, "trace_id": secrets.token_hex(16).upper()}
+    members: dict[str, Any] = {"traceName": name, "trace_id": os.urandom(16).hex().upper()}
     rank = rank_in(os.environ)
     if rank is not None and "world_size" in rank:
         members["distributedInfo"] = rank

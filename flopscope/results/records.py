@@ -5,6 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from flopscope import _core
 from flopscope.support.files import finite, write_json
 from flopscope.support.safe import write_csv
 
@@ -25,11 +26,13 @@ def _columns(table: EventTable) -> dict[str, list[Any]]:
 def to_pandas(table: EventTable) -> pandas.DataFrame:
     """Return a DataFrame with one row per row of the table."""
     try:
+        import numpy
         import pandas
     except ImportError as error:
         raise ImportError("to_pandas() needs pandas: pip install pandas; to_dicts() and to_csv() do not") from error
     # Each column is a Series: given plain lists of lists, pandas would look for a second dimension.
-    return pandas.DataFrame({name: pandas.Series(values) for name, _, values in table.typed_columns()})
+    columns = ((name, numpy.asarray(v) if isinstance(v, _core.Numbers) else v) for name, _, v in table.typed_columns())
+    return pandas.DataFrame({name: pandas.Series(values) for name, values in columns})
 
 
 def to_dicts(table: EventTable) -> list[dict[str, Any]]:

@@ -107,7 +107,7 @@ def _column_property(column: Column) -> property:
         values = self._table._sources[column.name]
         if column.name == "device_type":
             return DeviceType(values[self._index])
-        return values.item(self._index) if is_array(values) else values[self._index]
+        return values[self._index]
 
     return property(value, doc=f"{column.doc}{f', in {column.unit}' if column.unit else ''}")
 
@@ -147,8 +147,3 @@ for _name in _TIMES:
     setattr(EventRow, f"{_name}_str", _text_property(_name))
 for _name in _OLD_NAMES:
     setattr(EventRow, _name.replace("device", "cuda"), _deprecated_property(_name))
-
-
-def is_array(values: Any) -> bool:
-    """Return whether the values of a column are a NumPy array."""
-    return hasattr(values, "tolist")

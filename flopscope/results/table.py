@@ -16,7 +16,7 @@ from flopscope import _core
 from flopscope.results import arrow, records
 from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column
 from flopscope.results.kinds import kind_of, require_kind
-from flopscope.results.row import COLUMN_NAMES, EventRow, is_array
+from flopscope.results.row import COLUMN_NAMES, EventRow
 from flopscope.results.table_facts import Facts
 from flopscope.support import units, upward
 from flopscope.support.hints import Hints
@@ -47,13 +47,20 @@ def _sort_value(value: Any) -> tuple[bool, Any]:
     return known, str(value) if isinstance(value, list) else value if known and value is not None else 0
 
 
+def _kept(values: Any) -> Any:
+    """Return the values of a column: a column of the core unchanged, others as a list of Python's values."""
+    if isinstance(values, _core.Numbers):
+        return values
+    return values.tolist() if hasattr(values, "tolist") else list(values)
+
+
 _NAMED = ("key", "device_type", "category")
 
 _NOTHING: Mapping[str, Any] = {}
 
 
 class _Columns(Mapping[str, "list[Any]"]):
-    """The columns as lists of Python numbers; the list of an array is created at the first access."""
+    """The columns as lists; that of a column of the core is created at the first access."""
 
     def __init__(self, sources: Mapping[str, Any]) -> None:
         self._sources = sources
@@ -99,9 +106,7 @@ class EventTable:
         if tuple(columns) != COLUMN_NAMES:
             expected = ", ".join(COLUMN_NAMES)
             raise ValueError(f"the columns of a table must be {expected}, in this order; got {', '.join(columns)}")
-        self._sources: dict[str, Any] = {
-            name: values if is_array(values) else list(values) for name, values in columns.items()
-        }
+        self._sources: dict[str, Any] = {name: _kept(values) for name, values in columns.items()}
         self._sources["category"] = [
             _core.category_of(key, device_type != "cpu") if category != category else category
             for key, device_type, category in zip(*(self._sources[name] for name in _NAMED), strict=False)
@@ -151,11 +156,11 @@ class EventTable:
         return self.facts.is_mixed
 
     def typed_columns(self) -> Iterator[tuple[str, str, Any]]:
-        """Yield name, type (Column.type) and values of each column of to_pandas(); numbers may be arrays."""
+        """Yield name, type (Column.type) and values of each column of to_pandas(); numbers may be a _core.Numbers."""
         return ((column.name, column.type, values) for column, values in self.described_columns())
 
     def described_columns(self) -> Iterator[tuple[Column, Any]]:
-        """Yield the columns of to_pandas() with their values; numbers may be arrays."""
+        """Yield the columns of to_pandas() with their values; numbers may be a _core.Numbers."""
         if self._ranks is not None:
             yield RANK, self._ranks
         for column in COLUMNS:
@@ -301,8 +306,8 @@ class EventTable:
     def select(self, indices: Iterable[int]) -> EventTable:
         """Return a table of the rows with these indices, in this order."""
         chosen = list(indices)
-        columns = {
-            name: values[chosen] if is_array(values) else [values[i] for i in chosen]
+        columns: dict[str, Any] = {
+            name: values.chosen(chosen) if isinstance(values, _core.Numbers) else [values[i] for i in chosen]
             for name, values in self._sources.items()
         }
         parts, groups = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from flopscope.answers.memory_rules import unordered
 from flopscope.answers.step_kinds import first_apart, heavy_steps
 from flopscope.sentences.words import more_ops
 from flopscope.support.hints import HINTS, ON_CPU_WITHOUT_OPS, WITHOUT_OPS
+from flopscope.support.median import median
 from flopscope.support.units import percent_text, plural, short_time_text
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def step_notes(names: Sequence[str], times: Sequence[float]) -> Iterator[str]:
     """Yield which steps are left out of the means, and which long ones weigh heavily in them. Times in µs."""
     apart = first_apart(times)
     first, later, names = names[:apart], times[apart:], names[apart:]
-    median = statistics.median(later)
+    usual = median(later)
     if first:
-        ratio = f"{max(times[:apart]) / median:.3g} times as long as the median of the others"
+        ratio = f"{max(times[:apart]) / usual:.3g} times as long as the median of the others"
         took = f"{first[0]} took {ratio} and is"
         if apart > 1:
             took = f"{first[0]} to {first[-1]} took up to {ratio} and are"
@@ -46,7 +46,7 @@ def step_notes(names: Sequence[str], times: Sequence[float]) -> Iterator[str]:
         named = ", ".join(f"{names[place]} ({short_time_text(later[place])})" for place in heavy[:2])
         yield (
             f"Times of a step are means, {percent_text(share)} of them from {plural(len(heavy), 'long step')}: "
-            f"{named}{'…' if len(heavy) > 2 else ''}; the median step takes {short_time_text(median)}. A schedule or "
+            f"{named}{'…' if len(heavy) > 2 else ''}; the median step takes {short_time_text(usual)}. A schedule or "
             "flopscope run --steps records steps of one kind."
         )
 

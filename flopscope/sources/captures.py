@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -144,6 +142,9 @@ def _journals(path: str) -> Iterator[str]:
 @contextmanager
 def _exported(path: str) -> Iterator[str]:
     """Export a report of Nsight Systems by nsys."""
+    import subprocess
+    import tempfile
+
     command = "nsys export --type sqlite --output REPORT.sqlite REPORT.nsys-rep"
     nsys = shutil.which("nsys")
     if nsys is None:

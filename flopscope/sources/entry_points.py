@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from flopscope import _core
 from flopscope.support.safe import error_text
 from flopscope.support.warn import warn_user
 
 GROUP = "flopscope.work"
 
 
-def load_when_needed() -> None:
-    """Let the rules of installed packages be loaded when a table first has an op of another library than torch."""
-    _core._set_rule_loader(_load)
-
-
-def _load() -> None:
+def load_rules() -> None:
     """Call the functions that installed packages name in the group. Each registers its rules by register_work().
 
     If one fails, a warning says so, and the others are still loaded.

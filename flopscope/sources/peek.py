@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import IO, Any, Protocol
@@ -134,6 +133,8 @@ def as_file(source: Any, problems: Problems) -> Iterator[str]:
             problems.check_size(os.fstat(file.fileno()).st_size)
             yield os.fsdecode(source)
             return
+        import tempfile
+
         with tempfile.TemporaryDirectory(prefix="flopscope-") as folder:
             path = os.path.join(folder, "capture")
             with open(path, "wb") as copy:

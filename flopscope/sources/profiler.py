@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import secrets
 import time
 import weakref
 from collections.abc import Callable, Iterable
@@ -17,7 +16,6 @@ from flopscope.hardware.activities import ProfilerActivity, activities_named
 from flopscope.hardware.capture import TIMERS, Recipe, Timer, start_core, warn_of_losses
 from flopscope.hardware.counters import Counters, CountersWish, LateCounters, check_counters, why_no_counters
 from flopscope.sources.schedules import ProfilerAction, action_at
-from flopscope.sources.stack_samples import StackSamples
 from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 
     from flopscope._core import Store
     from flopscope.hardware.energy import Energy
+    from flopscope.sources.stack_samples import StackSamples
 
 # The profile in progress, under RUNNING, as a weak reference: if an interrupt in `with profile():` leaves no reference
 # to a profile, it ends when it is collected. A dict is used because its setdefault() is atomic, whereas the end of
@@ -240,7 +239,7 @@ class profile:
 
     def _new_trace_id(self) -> str:
         if self.custom_trace_id_callback is None:
-            return secrets.token_hex(16).upper()
+            return os.urandom(16).hex().upper()
         trace_id = self.custom_trace_id_callback()
         if not isinstance(trace_id, str):
             raise TypeError(f"custom_trace_id_callback must return a string, not {trace_id!r}")
@@ -296,6 +295,8 @@ class profile:
 
     def _sample(self) -> None:
         if self.sample_stacks and self._live is not None and self._stacks is None:
+            from flopscope.sources.stack_samples import StackSamples
+
             stacks = StackSamples()
             self._stacks = stacks if stacks.start() else None
 

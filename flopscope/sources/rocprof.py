@@ -5,7 +5,6 @@ Both have the same records. Those of JSON get the names that their fields have i
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -385,6 +384,8 @@ def _add_value(rows: _Rows, line: Record) -> bool:
 
 def _lines(path: str) -> Iterator[Record]:
     """Yield the lines of a file as dicts with lower-case names; none if there is no such file."""
+    import csv
+
     csv.field_size_limit(max(csv.field_size_limit(), MOST_FIELD))
     try:
         with open(path, encoding="utf-8", errors="replace", newline="") as file:

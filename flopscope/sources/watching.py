@@ -14,11 +14,11 @@ from typing import Any
 from flopscope import _core
 from flopscope.hardware.capture import may_evict, why_not_loaded
 from flopscope.sources.load import read
+from flopscope.sources.watch_setting import WATCH_GRAPHS, is_forbidden
 from flopscope.support.imports import after_import, around
 from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
-ENVIRONMENT = "FLOPSCOPE_WATCH_GRAPHS"
 MARK = "flopscope::clock"
 MARKS = 8  # of the clock, before and after a capture
 
@@ -138,8 +138,8 @@ def watch_in_background(*, with_stack: bool) -> None:
     Loads nothing without one, does not initialize CUDA, and issues no warning: why_unwatched() returns what failed.
     """
     global _background, _with_stack, _unwatched
-    if os.environ.get(ENVIRONMENT) == "0":
-        _unwatched = f"{ENVIRONMENT}=0"
+    if is_forbidden():
+        _unwatched = f"{WATCH_GRAPHS}=0"
     elif has_gpu():
         _background, _with_stack = True, with_stack
         try:
@@ -174,14 +174,12 @@ def has_gpu() -> bool:
     return not hidden and any(map(os.path.exists, _GPU_FILES))
 
 
-def watch_if_asked() -> None:
-    """Watch graphs if the environment variable says so; warn if that is impossible."""
-    if os.environ.get(ENVIRONMENT, "0") in ("", "0"):
-        return
+def watch_as_asked() -> None:
+    """Watch graphs because the environment variable says so; warn if that is impossible."""
     try:
         watch_graphs()
     except RuntimeError as problem:
-        warn_user(f"{ENVIRONMENT}: {problem}")
+        warn_user(f"{WATCH_GRAPHS}: {problem}")
 
 
 # Captures -------------------------------------------------------------------------------------------------------------

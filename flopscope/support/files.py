@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import binascii
-import difflib
 import errno
 import json
 import math
@@ -109,6 +108,8 @@ def close_names(name: str) -> list[str]:
             names = [entry.name for entry in islice(entries, MOST_COMPARED)]
     except (OSError, ValueError):
         return []
+    import difflib
+
     return [os.path.join(folder, one) for one in difflib.get_close_matches(base, names, n=3, cutoff=0.7)]
 
 

@@ -1,6 +1,7 @@
 """The search path of flopscope's own imports: without the folder in which ``python -m flopscope`` is called.
 
-This module is the first that the package imports, and imports nothing that a file of that folder could replace.
+Commands that run code of others restore it. This module is the first that the package imports, and imports nothing that
+a file of that folder could replace.
 """
 
 import sys
@@ -16,6 +17,6 @@ _taken = [sys.path.pop(0)] if _is_program and STARTS_WITH_FOLDER and sys.path el
 
 
 def restore() -> None:
-    """Put the folder back, after flopscope's own modules were imported."""
+    """Put the folder back, before code of others runs."""
     sys.path[:0] = _taken
     _taken.clear()

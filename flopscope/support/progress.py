@@ -6,10 +6,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from html import escape
 from typing import Any
 
-from flopscope.support.safe import printable
+from flopscope.support.safe import markup, printable
 
 WAIT_SECONDS = 2.0  # before time_bar() shows a bar
 PAUSE_SECONDS = 0.1  # minimum time between two updates
@@ -106,7 +105,7 @@ def _in_notebook(title: str) -> Iterator[Callable[[float], object]]:
     from IPython.display import HTML, display
 
     def bar(share: float) -> Any:
-        return HTML(f"{escape(title)} <progress value='{share:.3f}' style='width: 20em'></progress> {share:.0%}")
+        return HTML(f"{markup(title)} <progress value='{share:.3f}' style='width: 20em'></progress> {share:.0%}")
 
     shown: Any = display(bar(0.0), display_id=True)
     try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import html
 import json
 import re
 import reprlib
@@ -54,6 +52,8 @@ def error_text(error: BaseException) -> str:
 
 def markup(text: str) -> str:
     """Return the text escaped for HTML: control characters as ``printable`` does, then HTML's special characters."""
+    import html
+
     return html.escape(printable(text))
 
 
@@ -63,6 +63,8 @@ def write_csv(path: str | PathLike[str], header: Iterable[str], rows: Iterable[I
     Text that spreadsheets would evaluate, because it begins with ``=``, ``+``, ``-``, ``@``, a tab or a carriage
     return, is prefixed with an apostrophe, which marks it as text. Numbers are not changed.
     """
+    import csv
+
     with replacing(path, newline="", errors="backslashreplace") as file:
         writer = csv.writer(file)
         writer.writerow(header)

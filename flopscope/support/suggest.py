@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import sys
@@ -24,6 +23,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     If none is alike, those that contain the name: 'NVIDIA H200' for "h200".
     """
+    import difflib
+
     wanted, originals = str(name).lower(), {one.lower(): one for one in known}
     found = difflib.get_close_matches(wanted, originals, MOST, ALIKE)
     alike = [difflib.SequenceMatcher(None, one, wanted).ratio() for one in found]

@@ -6,8 +6,7 @@ method calls a function of ``rooms``, which is flopscope.rooms: the package sets
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # without an import of typing
 if TYPE_CHECKING:
     from flopscope import rooms as rooms
 else:

@@ -13,7 +13,7 @@ from helpers.fake_cupti import build, run_with_fake
 
 import flopscope as fs
 from flopscope.results.results import store_of
-from flopscope.sources import watching
+from flopscope.sources import at_import, watching
 
 NODES = 1 << 32  # the upper half of a node's id is that of its graph
 
@@ -492,7 +492,7 @@ def test_the_environment_variable_asks_for_the_watch(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(watching, "watch_graphs", lambda: asked.append(True))
     for value, wanted in (("0", 0), ("", 0), ("1", 1)):
         monkeypatch.setenv("FLOPSCOPE_WATCH_GRAPHS", value)
-        watching.watch_if_asked()
+        at_import.begin()
         assert len(asked) == wanted
 
 

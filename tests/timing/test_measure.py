@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import flopscope as fs
-from flopscope.cli.measure import add_measure
+from flopscope.cli.measure import add_arguments
 from flopscope.hardware.peaks import Peaks
 from flopscope.timing import cuda, stage
 from flopscope.timing.cpu import RESOLUTIONS, CpuClock, flusher
@@ -336,7 +336,7 @@ def test_the_result_is_ready_for_json() -> None:
 
 def run_command(*arguments: str) -> None:
     parser = argparse.ArgumentParser()
-    add_measure(parser.add_subparsers())
+    add_arguments(parser.add_subparsers().add_parser("measure"))
     options = parser.parse_args(["measure", "--max-time", "0.01", *arguments])
     options.run(options)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from helpers import ROOT
 
-from flopscope.cli.measure import add_measure
+from flopscope.cli.measure import add_arguments
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def write(file: Path, message: str) -> Path:
 def message_of(*arguments: str) -> str:
     """Run the command and return the message of the exception that its function raises."""
     parser = argparse.ArgumentParser()
-    add_measure(parser.add_subparsers())
+    add_arguments(parser.add_subparsers().add_parser("measure"))
     options = parser.parse_args(["measure", *arguments])
     with pytest.raises(KeyError) as caught:
         options.run(options)
@@ -128,7 +128,7 @@ def test_a_missing_function_is_named_with_its_module(here: Path, arguments: tupl
         write(here / f"{name}.py", name)
     (here / "folder.py").mkdir()
     parser = argparse.ArgumentParser()
-    add_measure(parser.add_subparsers())
+    add_arguments(parser.add_subparsers().add_parser("measure"))
     options = parser.parse_args(["measure", *arguments])
     with pytest.raises(ValueError, match=message):
         options.run(options)
