@@ -10,7 +10,7 @@
 #include "base/list.h"
 #include "base/memory.h"
 
-enum { ARENA_BLOCK = FS_BLOCK(1 << 16, 1 << 9), FIRST_SLOTS = 64 };
+enum { FIRST_BLOCK = FS_BLOCK(1 << 12, 1 << 9), ARENA_BLOCK = FS_BLOCK(1 << 16, 1 << 9), FIRST_SLOTS = 64 };
 
 struct fs_arena_block {
     fs_arena_block *next;
@@ -40,7 +40,7 @@ static void *arena_take(fs_intern *table, size_t size)
     size = (size + 7) & ~(size_t)7;
     fs_arena_block *block = table->arena;
     if (block == NULL || block->capacity - block->used < size) {
-        size_t capacity = size > ARENA_BLOCK ? size : ARENA_BLOCK;
+        size_t least = block == NULL ? FIRST_BLOCK : ARENA_BLOCK, capacity = size > least ? size : least;
         fs_arena_block *fresh = fs_malloc(sizeof *fresh + capacity);
         if (fresh == NULL) return NULL;
         *fresh = (fs_arena_block){.next = block, .used = 0, .capacity = capacity};

@@ -34,16 +34,37 @@ static void *counted(void *block)
 
 /* Blocks of at least this size are assumed to be filled. */
 static const size_t huge_bytes = (size_t)8 << 20;
-enum { HUGE_PAGE = 2 << 20 };
 
 void *fs_malloc_huge(size_t size)
 {
     void *block = NULL;
-    if (must_fail() || posix_memalign(&block, HUGE_PAGE, size ? size : 1) != 0) return NULL;
+    if (must_fail() || posix_memalign(&block, FS_HUGE_PAGE, size ? size : 1) != 0) return NULL;
 #ifdef MADV_HUGEPAGE
     madvise(block, size, MADV_HUGEPAGE); /* a hint: if it fails, pages are small */
 #endif
     return counted(block);
+}
+
+void *fs_map(size_t size)
+{
+    if (must_fail()) return NULL;
+    size_t room = size + FS_HUGE_PAGE;
+    char *mapped = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) return NULL;
+    size_t before = -(uintptr_t)mapped % FS_HUGE_PAGE;
+    if (before > 0) munmap(mapped, before);
+    if (before < FS_HUGE_PAGE) munmap(mapped + before + size, FS_HUGE_PAGE - before);
+#ifdef MADV_HUGEPAGE
+    madvise(mapped + before, size, MADV_HUGEPAGE);
+#endif
+    return counted(mapped + before);
+}
+
+void fs_unmap(void *block, size_t size)
+{
+    if (block == NULL) return;
+    atomic_fetch_sub_explicit(&live_blocks, 1, memory_order_relaxed);
+    munmap(block, size);
 }
 
 void *fs_malloc(size_t size)

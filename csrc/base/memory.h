@@ -15,6 +15,12 @@ void fs_free(void *block);
  * faults. */
 void *fs_malloc_huge(size_t size);
 
+/* Map zeroed memory, a multiple of FS_HUGE_PAGE bytes, in huge pages if the system has them. The system gets it back as
+ * soon as it is unmapped, on whatever thread. NULL when out of memory. */
+enum { FS_HUGE_PAGE = 2 << 20 };
+void *fs_map(size_t size);
+void fs_unmap(void *block, size_t size);
+
 /* Give freed memory back to the system, where the library keeps it: after threads have freed megabytes. */
 void fs_memory_trim(void);
 

@@ -148,7 +148,7 @@ static void workers_start(int wanted)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static void job_run(int helpers)
+static void job_open(int helpers)
 {
     atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
     atomic_store_explicit(&pool.helpers, (unsigned)helpers, memory_order_relaxed);
@@ -164,13 +164,41 @@ static void job_run(int helpers)
         }
         pthread_mutex_unlock(&pool.mutex);
     }
+}
 
+/* Take the pool for a job and wake its workers. Return false if the caller has to run it alone. */
+static bool job_begin(int64_t count, int64_t grain, fs_parallel_body body, void *context, fs_interrupt *interrupt)
+{
+    int threads = count <= grain ? 1 : fs_parallel_threads();
+    if (threads == 1 || atomic_exchange_explicit(&pool.busy, true, memory_order_acquire)) return false;
+    int64_t grains = (count - 1) / grain + 1;
+    int helpers = (int)(grains < threads ? grains : threads) - 1;
+    if (pool.started < helpers) workers_start(helpers);
+    if (helpers > pool.started) helpers = pool.started;
+    if (helpers == 0) {
+        atomic_store_explicit(&pool.busy, false, memory_order_release);
+        return false;
+    }
+    int64_t grains_each = (grains - 1) / ((int64_t)(helpers + 1) * PIECES_PER_THREAD) + 1;
+    if (interrupt != NULL && grains_each > INTERRUPT_GRAINS) grains_each = INTERRUPT_GRAINS;
+    pool.interrupt = interrupt;
+    pool.body = body;
+    pool.context = context;
+    pool.count = count;
+    pool.piece = grains_each * grain;
+    job_open(helpers);
+    return true;
+}
+
+void fs_parallel_end(void)
+{
     pieces_run();
     atomic_fetch_and(&pool.gate, ~GATE_OPEN);
     for (int spin = 0; atomic_load_explicit(&pool.gate, memory_order_acquire) != 0; spin++) {
         if (spin < 20000) cpu_relax();
         else sched_yield();
     }
+    atomic_store_explicit(&pool.busy, false, memory_order_release);
 }
 
 static void run_alone(int64_t count, int64_t grain, fs_parallel_body body, void *context)
@@ -185,29 +213,13 @@ void fs_parallel_for(int64_t count, int64_t grain, fs_parallel_body body, void *
 {
     if (count <= 0) return;
     if (grain < 1) grain = 1;
-    int threads = count <= grain ? 1 : fs_parallel_threads();
-    if (threads == 1 || atomic_exchange_explicit(&pool.busy, true, memory_order_acquire)) {
-        run_alone(count, grain, body, context);
-        return;
-    }
+    if (job_begin(count, grain, body, context, fs_interrupt_current())) fs_parallel_end();
+    else run_alone(count, grain, body, context);
+}
 
-    int64_t grains = (count - 1) / grain + 1;
-    int helpers = (int)(grains < threads ? grains : threads) - 1;
-    if (pool.started < helpers) workers_start(helpers);
-    if (helpers > pool.started) helpers = pool.started;
-    if (helpers == 0) {
-        run_alone(count, grain, body, context);
-    } else {
-        int64_t grains_each = (grains - 1) / ((int64_t)(helpers + 1) * PIECES_PER_THREAD) + 1;
-        pool.interrupt = fs_interrupt_current();
-        if (pool.interrupt != NULL && grains_each > INTERRUPT_GRAINS) grains_each = INTERRUPT_GRAINS;
-        pool.body = body;
-        pool.context = context;
-        pool.count = count;
-        pool.piece = grains_each * grain;
-        job_run(helpers);
-    }
-    atomic_store_explicit(&pool.busy, false, memory_order_release);
+bool fs_parallel_begin(int64_t count, int64_t grain, fs_parallel_body body, void *context)
+{
+    return job_begin(count, grain < 1 ? 1 : grain, body, context, NULL);
 }
 
 static int threads_default(void)

@@ -2,6 +2,7 @@
 #ifndef FS_BASE_PARALLEL_H
 #define FS_BASE_PARALLEL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -16,6 +17,13 @@ typedef void (*fs_parallel_body)(void *context, int64_t begin, int64_t end);
  * the split must use begin / grain as its piece number. If the section of base/interrupt.h should stop, pieces are
  * skipped: poll after the call. */
 void fs_parallel_for(int64_t count, int64_t grain, fs_parallel_body body, void *context);
+
+/* Begin such a loop on the pool alone and return: the caller does other work meanwhile, and must then call
+ * fs_parallel_end, which works on what is left and returns when all pieces are done. Until then other loops use only
+ * their calling threads. Returns false if nothing was begun: where fs_parallel_for would use only the calling thread.
+ * A forked child has neither the loop nor its pieces, and must not end it. */
+bool fs_parallel_begin(int64_t count, int64_t grain, fs_parallel_body body, void *context);
+void fs_parallel_end(void);
 
 /* The number of threads, including the caller's. Default: the processors that this process may use, at most 256. */
 int fs_parallel_threads(void);

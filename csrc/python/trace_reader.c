@@ -10,7 +10,8 @@
 typedef struct {
     PyObject_HEAD
     fs_kineto *kineto;
-    bool busy; /* in use, possibly without the GIL */
+    bool busy;       /* in use, possibly without the GIL */
+    Py_buffer ahead; /* the text that threads may still be reading; obj NULL: none */
 } reader_object;
 
 static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -25,10 +26,18 @@ static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     return fs_raise(&err);
 }
 
+/* Discard a partial result. */
+static void end(reader_object *self)
+{
+    fs_kineto_destroy(self->kineto);
+    self->kineto = NULL;
+    PyBuffer_Release(&self->ahead);
+}
+
 static void reader_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
-    fs_kineto_destroy(((reader_object *)object)->kineto);
+    end((reader_object *)object);
     type->tp_free(object);
     Py_DECREF(type);
 }
@@ -41,16 +50,10 @@ static bool may_read(const reader_object *self)
     return false;
 }
 
-/* Discard a partial result. */
-static void end(reader_object *self)
-{
-    fs_kineto_destroy(self->kineto);
-    self->kineto = NULL;
-}
+typedef fs_status (*feeding)(fs_kineto *kineto, const char *text, size_t size, fs_error *err);
 
-static PyObject *reader_feed(PyObject *object, PyObject *argument)
+static PyObject *feed(reader_object *self, PyObject *argument, feeding feed_text)
 {
-    reader_object *self = (reader_object *)object;
     Py_buffer text;
     fs_error err;
     fs_status status;
@@ -63,13 +66,27 @@ static PyObject *reader_feed(PyObject *object, PyObject *argument)
     self->busy = true;
     fs_long_work work;
     fs_long_work_begin(&work);
-    status = fs_kineto_feed(self->kineto, text.buf, (size_t)text.len, &err);
+    status = feed_text(self->kineto, text.buf, (size_t)text.len, &err);
     fs_long_work_end(&work);
     self->busy = false;
-    PyBuffer_Release(&text);
+    Py_buffer before = self->ahead;
+    bool is_read = status != FS_OK || feed_text == fs_kineto_feed;
+    self->ahead = is_read ? (Py_buffer){NULL} : text;
+    PyBuffer_Release(&before);
+    if (is_read) PyBuffer_Release(&text);
     if (status == FS_INTERRUPTED) end(self);
     if (status != FS_OK) return fs_raise(&err);
     Py_RETURN_NONE;
+}
+
+static PyObject *reader_feed(PyObject *object, PyObject *argument)
+{
+    return feed((reader_object *)object, argument, fs_kineto_feed);
+}
+
+static PyObject *reader_feed_ahead(PyObject *object, PyObject *argument)
+{
+    return feed((reader_object *)object, argument, fs_kineto_feed_ahead);
 }
 
 static int64_t read_buffer(void *context, int64_t offset, char *to, size_t size, fs_error *err)
@@ -190,6 +207,9 @@ static PyObject *reader_finish(PyObject *object, PyObject *args)
 static PyMethodDef methods[] = {
     {"feed", reader_feed, METH_O,
      "Read the next part of the text. Raise ValueError naming the byte of a syntax error."},
+    {"feed_ahead", reader_feed_ahead, METH_O,
+     "Do the same, and return while threads may still read the text, which must not change before the next call. That "
+     "call raises what is wrong with this text."},
     {"scan_file", reader_scan_file, METH_VARARGS,
      "scan_file($self, fd, size, /)\n--\n\nRead the whole text from a file, with several threads."},
     {"scan_bytes", reader_scan_bytes, METH_O, "Read the whole text from memory, with several threads."},

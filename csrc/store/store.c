@@ -187,6 +187,26 @@ fs_status fs_store_append(fs_store *store, const fs_event *event, uint32_t *inde
     return status;
 }
 
+fs_status fs_store_reserve(fs_store *store, uint32_t count, uint32_t *first, fs_error *err)
+{
+    fs_status status = FS_OK;
+    fs_lock_take(&store->lock);
+    uint64_t end = (uint64_t)store->count + count;
+    while (status == FS_OK && (uint64_t)store->chunks.count << FS_CHUNK_BITS < end)
+        status = fs_chunks_add(&store->chunks, err);
+    *first = store->count;
+    if (status == FS_OK) store->count = (uint32_t)end;
+    fs_lock_give(&store->lock);
+    return status;
+}
+
+void fs_store_put(fs_store *store, uint32_t index, const fs_event *event)
+{
+    uint32_t at = index & (FS_CHUNK_EVENTS - 1);
+    fs_chunk *chunk = store->chunks.at[index >> FS_CHUNK_BITS];
+    FS_EVENT_COLUMN_LIST(STORE_FIELD)
+}
+
 static fs_status begin(fs_store *store, fs_event *event, uint32_t *index, fs_error *err)
 {
     fs_lane *lane = &store->lanes[event->lane];
@@ -346,10 +366,8 @@ void fs_store_set_forward(fs_store *store, uint32_t index, uint32_t forward)
 
 void fs_store_set(fs_store *store, uint32_t index, const fs_event *event)
 {
-    uint32_t at = index & (FS_CHUNK_EVENTS - 1);
     fs_lock_take(&store->lock);
-    fs_chunk *chunk = store->chunks.at[index >> FS_CHUNK_BITS];
-    FS_EVENT_COLUMN_LIST(STORE_FIELD)
+    fs_store_put(store, index, event);
     fs_lock_give(&store->lock);
 }
 

@@ -133,6 +133,11 @@ fs_status fs_store_thread_lane_of(fs_store *store, uint64_t thread, uint32_t *la
 /* Append a complete event. index (may be NULL) receives its index. FS_OUT_OF_MEMORY leaves the store unchanged. */
 fs_status fs_store_append(fs_store *store, const fs_event *event, uint32_t *index, fs_error *err);
 
+/* Append `count` events at once, of which *first is the first, and fill each of them in: by any number of threads, but
+ * before anything else uses the store. FS_OUT_OF_MEMORY leaves it unchanged. */
+fs_status fs_store_reserve(fs_store *store, uint32_t count, uint32_t *first, fs_error *err);
+void fs_store_put(fs_store *store, uint32_t index, const fs_event *event);
+
 /* Append an event that encloses the events of this thread until fs_store_end. Parent, lane and thread are filled in.
  * fs_store_end of an event with open events inside closes those at the same time; of a frame, only the frames inside,
  * as a generator's call ends at each yield, but a range that it has open does not. Ending an event that is not open on

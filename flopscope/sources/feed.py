@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Generator, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from typing import Any
 
 from flopscope import _core
@@ -13,7 +11,7 @@ from flopscope.sources.compression import CHUNK, MAGIC, format_of
 from flopscope.sources.peek import BYTES, PATH, Problems, is_packed, opened, text_of
 from flopscope.support.progress import progress_bar
 
-BATCH = 4 << 20  # bytes scanned at once: enough for several threads
+BATCH = 3 << 20  # bytes read at once: enough for several threads, and no more than one piece of decompressed text
 SLOW = 1 << 27  # bytes of a compressed file, above which a progress bar is shown
 
 
@@ -33,47 +31,25 @@ def read_trace(source: Any, reader: _core.TraceReader, problems: Problems) -> No
             problems.check_size(size)
             reader.scan_file(file.fileno(), size)
             return
-        with (
-            progress_bar(f"reading {problems.name}", 1 + size // CHUNK, size > SLOW) as advance,
-            closing(_ahead(_batches(text_of(file, problems, advance)))) as batches,
-        ):
-            for batch in batches:  # scanned while the next ones are being read
-                reader.feed(batch)
+        with progress_bar(f"reading {problems.name}", 1 + size // CHUNK, size > SLOW) as advance:
+            for batch in _batches(text_of(file, problems, advance), reader):
+                reader.feed_ahead(batch)
+            reader.feed(b"")
 
 
-def _batches(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _batches(pieces: Iterator[bytes], reader: _core.TraceReader) -> Iterator[bytes]:
+    """Join the pieces. While this makes a batch, other threads read the one before."""
     batch: list[bytes] = []
     size = 0
-    for piece in pieces:
-        batch.append(piece)
-        size += len(piece)
-        if size >= BATCH:
-            yield b"".join(batch)
-            batch, size = [], 0
+    try:
+        for piece in pieces:
+            batch.append(piece)
+            size += len(piece)
+            if size >= BATCH:
+                yield b"".join(batch)
+                batch, size = [], 0
+    except Exception:
+        reader.feed(b"")  # raises what is wrong with the text before
+        raise
     if batch:
         yield b"".join(batch)
-
-
-def _ahead(batches: Iterator[bytes]) -> Generator[bytes, None, None]:
-    """Yield the batches, of which a thread makes the next one while one is in use."""
-    made: list[bytes | BaseException] = []
-
-    def make() -> None:
-        try:
-            made.append(next(batches, b""))
-        except BaseException as problem:
-            made.append(problem)
-
-    batch = next(batches, b"")
-    while len(batch) >= BATCH:  # the last one is shorter
-        thread = threading.Thread(target=make, name="flopscope decompression", daemon=True)
-        thread.start()
-        try:
-            yield batch
-        finally:
-            thread.join()
-        following = made.pop()
-        if isinstance(following, BaseException):
-            raise following
-        batch = following
-    yield batch

@@ -28,7 +28,7 @@ typedef struct {
     size_t size;
 } fuzz_text;
 
-/* FUZZ_PARTS: a few bytes at a time. FUZZ_LARGE_PARTS: enough for several threads at a time. */
+/* FUZZ_PARTS: a few bytes at a time. FUZZ_LARGE_PARTS: enough for several threads at a time, which read ahead. */
 typedef enum { FUZZ_WHOLE, FUZZ_PARTS, FUZZ_LARGE_PARTS, FUZZ_WAY_COUNT } fuzz_way;
 
 static inline int64_t fuzz_read(void *context, int64_t offset, char *to, size_t size, fs_error *err)
@@ -47,7 +47,9 @@ static inline fs_status fuzz_feed(fs_kineto *kineto, const fuzz_text *text, fuzz
     for (size_t at = 0; at < text->size; at += part) {
         if (at > 0 && way == FUZZ_PARTS) part = part * 3 % 61 + 1;
         if (part > text->size - at) part = text->size - at;
-        FS_TRY(fs_kineto_feed(kineto, (const char *)text->data + at, part, err));
+        const char *from = (const char *)text->data + at;
+        FS_TRY(way == FUZZ_PARTS ? fs_kineto_feed(kineto, from, part, err)
+                                 : fs_kineto_feed_ahead(kineto, from, part, err));
     }
     return FS_OK;
 }

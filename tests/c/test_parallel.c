@@ -77,6 +77,44 @@ static void test_parallel_for_covers_once(void)
     free(marks);
 }
 
+/* The caller works on the rest when it ends the loop; others use their own threads until then. */
+static void test_a_loop_that_was_begun_covers_once(void)
+{
+    unsigned char *marks = block_new(MARKS), *others = block_new(MARKS);
+    for (int threads = 1; threads <= 9; threads += 4) {
+        CHECK_OK(fs_parallel_set_threads(threads, NULL));
+        for (int64_t count = 0; count < MARKS; count += 7777) {
+            memset(marks, 0, MARKS);
+            memset(others, 0, MARKS);
+            bool begun = fs_parallel_begin(count, 16, body_mark, marks);
+            CHECK(begun == (threads > 1 && count > 16), "%d threads, count %lld", threads, (long long)count);
+            fs_parallel_for(MARKS, 16, body_mark, others);
+            CHECK(!fs_parallel_begin(MARKS, 16, body_mark, others) || !begun, "two loops at once");
+            if (!begun && threads > 1) fs_parallel_end();
+            if (begun) fs_parallel_end();
+            CHECK(marks_are(marks, begun ? count : 0, 1), "%d threads, count %lld", threads, (long long)count);
+            CHECK(marks_are(others, MARKS, begun || threads == 1 ? 1 : 2), "%d threads", threads);
+        }
+    }
+    /* A child that is forked meanwhile has a pool without the loop. */
+    memset(marks, 0, MARKS);
+    memset(others, 0, MARKS);
+    CHECK(fs_parallel_begin(MARKS, 16, body_mark, marks), "the pool is busy");
+    pid_t child = fork();
+    if (child == 0) {
+        bool begun = fs_parallel_begin(MARKS, 16, body_mark, others);
+        if (begun) fs_parallel_end();
+        _exit(begun && marks_are(others, MARKS, 1) ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK(status == 0, "the child of a fork ended with %d", status);
+    fs_parallel_end();
+    CHECK(marks_are(marks, MARKS, 1), "the parent's loop");
+    free(marks);
+    free(others);
+}
+
 static void test_thread_count_is_checked(void)
 {
     fs_error err;
@@ -89,6 +127,7 @@ static void test_thread_count_is_checked(void)
 int main(void)
 {
     test_parallel_for_covers_once();
+    test_a_loop_that_was_begun_covers_once();
     test_thread_count_is_checked();
     return failures != 0;
 }

@@ -96,7 +96,7 @@ void fs_arguments_begin(fs_event_arguments *arguments)
     arguments->known = 0;
     arguments->grid[0] = arguments->block[0] = arguments->cluster[0] = 0;
     for (size_t i = 0; i < sizeof arguments->texts / sizeof *arguments->texts; i++)
-        arguments->texts[i] = (fs_scan_span){"", 0, false};
+        fs_scan_no_text(&arguments->texts[i]);
 }
 
 static fs_scan_status read_three(fs_scan *scan, uint32_t *values)

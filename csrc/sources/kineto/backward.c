@@ -147,6 +147,7 @@ static fs_status link_all(linking *all, fs_error *err)
 fs_status fs_join_backward(const fs_join *join, fs_error *err)
 {
     linking all = {.join = join};
+    if (join->backward_count == 0) return FS_OK;
     fs_status status = link_all(&all, err);
     fs_free(all.ops);
     fs_free(all.threads);

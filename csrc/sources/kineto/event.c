@@ -216,21 +216,6 @@ static fs_scan_status read_event(fs_scan *scan, event_text *event)
 
 /* Records ---------------------------------------------------------------------------------------------------------- */
 
-static fs_status add_record(fs_piece *piece, fs_record **record, fs_error *err)
-{
-    if (piece->last == NULL || piece->last->count == FS_RECORD_BLOCK) {
-        fs_record_block *block = fs_malloc(sizeof *block);
-        if (block == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the events of a trace");
-        block->next = NULL;
-        block->count = 0;
-        if (piece->last != NULL) piece->last->next = block;
-        else piece->first = block;
-        piece->last = block;
-    }
-    *record = &piece->last->records[piece->last->count++];
-    return FS_OK;
-}
-
 static fs_status find_lane(fs_piece *piece, int64_t device, int64_t thread, const event_text *event, uint32_t *lane,
                            fs_error *err)
 {
@@ -377,7 +362,7 @@ static fs_status keep(fs_piece *piece, const event_text *event, fs_error *err)
         return FS_OK;
     }
     fs_record *record = NULL;
-    FS_TRY(add_record(piece, &record, err));
+    FS_TRY(fs_piece_add_record(piece, &record, err));
     int64_t correlation = number(event, FS_ARG_CORRELATION, -1); /* a counter: its low bits are unique enough */
     *record = (fs_record){
         .start = event->start,
@@ -407,11 +392,12 @@ static fs_status keep_stack(fs_piece *piece, const event_text *event, fs_error *
 /* Field by field, which takes a tenth of the time of clearing the whole struct. */
 static void begin_event(event_text *event)
 {
-    const fs_scan_span none = {"", 0, false};
     event->phase = 0;
     event->category = NULL;
-    event->category_name = event->name = none;
-    event->process = event->thread = (identity){0, false};
+    fs_scan_no_text(&event->category_name);
+    fs_scan_no_text(&event->name);
+    event->process.number = event->thread.number = 0;
+    event->process.is_number = event->thread.is_number = false;
     event->start = event->duration = 0;
     event->has_start = event->has_duration = event->series_read = event->has_cpu = event->has_frame = false;
     fs_arguments_begin(&event->arguments);

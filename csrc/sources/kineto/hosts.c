@@ -7,6 +7,7 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/parallel.h"
 
 static inline bool comes_before(const fs_host *a, const fs_host *b)
 {
@@ -54,4 +55,98 @@ fs_status fs_hosts_sort(fs_host *hosts, uint32_t count, fs_error *err)
     if (from != hosts) memcpy(hosts, from, count * sizeof *hosts);
     fs_free(room);
     return status;
+}
+
+/* Listing ---------------------------------------------------------------------------------------------------------- */
+
+/* Each thread counts, and then places, the hosts of a group of pieces. */
+typedef struct {
+    fs_join *join;
+    uint32_t *places; /* by group and lane, memory last: the number of hosts, and then the place of the next one */
+    uint32_t lanes, groups;
+} listing;
+
+static void list_group(const listing *all, uint32_t group, bool placing)
+{
+    const fs_join *join = all->join;
+    uint32_t *places = all->places + group * (size_t)(all->lanes + 1), *memory = places + all->lanes;
+    uint32_t piece = (uint32_t)((uint64_t)join->piece_count * group / all->groups);
+    uint32_t end = (uint32_t)((uint64_t)join->piece_count * (group + 1) / all->groups);
+    for (; piece < end; piece++) {
+        for (fs_record_block *block = join->pieces[piece].first; block != NULL; block = block->next) {
+            if (fs_interrupted()) return;
+            for (fs_record *record = block->records; record < block->records + block->count; record++) {
+                bool host = fs_record_is_host(record);
+                if (!host && record->kind != FS_EVENT_MEMORY) continue;
+                uint32_t place = host ? places[record->lane]++ : (*memory)++;
+                if (!placing) continue;
+                if (host) join->hosts[place] = (fs_host){record->start, fs_record_end(record), record};
+                else join->memory[place] = (fs_host){record->start, record->start, record};
+            }
+        }
+    }
+}
+
+static void count_groups(void *context, int64_t begin, int64_t end)
+{
+    for (int64_t group = begin; group < end; group++) list_group(context, (uint32_t)group, false);
+}
+
+static void place_groups(void *context, int64_t begin, int64_t end)
+{
+    for (int64_t group = begin; group < end; group++) list_group(context, (uint32_t)group, true);
+}
+
+/* Turn the counts into places: by lane, and within a lane by group. */
+static void set_places(const listing *all)
+{
+    uint32_t next = 0;
+    for (uint32_t lane = 0; lane <= all->lanes; lane++) {
+        all->join->firsts[lane] = next;
+        if (lane == all->lanes) next = 0; /* memory has an array of its own */
+        for (uint32_t group = 0; group < all->groups; group++) {
+            uint32_t *place = &all->places[group * (size_t)(all->lanes + 1) + lane], count = *place;
+            *place = next;
+            next += count;
+        }
+    }
+}
+
+fs_status fs_hosts_list(fs_join *join, fs_error *err)
+{
+    listing all = {.join = join, .lanes = fs_store_lane_count(join->store), .groups = join->piece_count};
+    /* A table of many lanes and groups would take longer than the hosts. */
+    if ((all.lanes + UINT64_C(1)) * all.groups > join->host_count / 4 + UINT64_C(64)) all.groups = 1;
+    all.places = fs_calloc(all.groups * (size_t)(all.lanes + 1), sizeof *all.places);
+    if (all.places == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to order %u events", join->host_count);
+    fs_parallel_for(all.groups, 1, count_groups, &all);
+    fs_status status = fs_interrupt_poll(err);
+    if (status == FS_OK) {
+        set_places(&all);
+        fs_parallel_for(all.groups, 1, place_groups, &all);
+        status = fs_interrupt_poll(err);
+    }
+    fs_free(all.places);
+    return status;
+}
+
+fs_status fs_hosts_regroup(fs_join *join, fs_error *err)
+{
+    uint32_t lanes = fs_store_lane_count(join->store);
+    fs_host *sorted = fs_malloc(join->host_count * sizeof *sorted);
+    uint32_t *next = fs_malloc((lanes + (size_t)1) * sizeof *next);
+    if (sorted == NULL || next == NULL) {
+        fs_free(sorted);
+        fs_free(next);
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to order %u events", join->host_count);
+    }
+    memset(join->firsts, 0, (lanes + (size_t)2) * sizeof *join->firsts);
+    for (uint32_t i = 0; i < join->host_count; i++) join->firsts[join->hosts[i].record->lane + 1]++;
+    for (uint32_t lane = 0; lane < lanes; lane++) join->firsts[lane + 1] += join->firsts[lane];
+    memcpy(next, join->firsts, (lanes + (size_t)1) * sizeof *next);
+    for (uint32_t i = 0; i < join->host_count; i++) sorted[next[join->hosts[i].record->lane]++] = join->hosts[i];
+    fs_free(join->hosts);
+    fs_free(next);
+    join->hosts = sorted;
+    return FS_OK;
 }

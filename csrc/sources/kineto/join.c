@@ -20,6 +20,7 @@
 #include "base/list.h"
 #include "base/memory.h"
 #include "base/parallel.h"
+#include "sources/kineto/append.h"
 #include "sources/kineto/backward.h"
 #include "sources/kineto/memory.h"
 #include "sources/kineto/nest.h"
@@ -122,27 +123,14 @@ static fs_status map_ids(fs_join *join, fs_piece *piece, int64_t *process, id_ma
 
 /* The records of all pieces ---------------------------------------------------------------------------------------- */
 
-/* The annotations of work of a graph that were appended last, by name. */
-typedef struct {
-    uint32_t name, correlation, event; /* event FS_NONE: none */
-} mark;
-enum { MARKS = 64 };
-
 typedef struct {
     fs_join join;
     fs_owners owners;
-    uint32_t device_count;
-    mark marks[MARKS];
 } joining;
-
-static bool is_host(const fs_record *record)
-{
-    return record->device < 0 && record->kind != FS_EVENT_MEMORY && record->kind != FS_EVENT_SYNC;
-}
 
 /* Statistics of the records of a piece. */
 typedef struct {
-    uint32_t hosts, overheads, frames, memory, devices;
+    uint32_t hosts, overheads, frames, backward, memory, devices;
     int64_t slack;              /* clock step of the hosts: the greatest common divisor of all starts */
     fs_record_index ops, calls; /* announced records */
 } tally;
@@ -161,10 +149,11 @@ static void add_clock_step(tally *sum, int64_t start)
 
 static void count_record(tally *sum, const fs_record *record)
 {
-    if (is_host(record)) {
+    if (fs_record_is_host(record)) {
         sum->hosts++;
         sum->overheads += record->kind == FS_EVENT_OVERHEAD;
         sum->frames += record->kind == FS_EVENT_FRAME;
+        sum->backward += fs_record_is_backward(record);
         fs_owners_announce(&sum->ops, &sum->calls, record);
         add_clock_step(sum, record->start);
     } else if (record->kind == FS_EVENT_MEMORY) {
@@ -174,15 +163,16 @@ static void count_record(tally *sum, const fs_record *record)
     }
 }
 
-static void add_tally(joining *all, const tally *sum)
+static void add_tally(joining *all, uint32_t piece, const tally *sum)
 {
     fs_join *join = &all->join;
     tally whole = {.slack = join->slack};
     join->host_count += sum->hosts;
     join->overhead_count += sum->overheads;
     join->frame_count += sum->frames;
+    join->backward_count += sum->backward;
     join->memory_count += sum->memory;
-    all->device_count += sum->devices;
+    join->device_firsts[piece + 1] = join->device_firsts[piece] + sum->devices;
     add_clock_step(&whole, sum->slack);
     join->slack = whole.slack;
     fs_record_index_merge(&all->owners.ops, &sum->ops);
@@ -229,7 +219,8 @@ static fs_status join_ids(joining *all, fs_error *err)
     id_map *maps = fs_calloc(join->piece_count, sizeof *maps);
     tally *tallies = fs_calloc(join->piece_count, sizeof *tallies);
     fs_status status = FS_OK;
-    if (maps == NULL || tallies == NULL) {
+    join->device_firsts = fs_calloc(join->piece_count + (size_t)1, sizeof *join->device_firsts);
+    if (maps == NULL || tallies == NULL || join->device_firsts == NULL) {
         status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to join %u parts of a trace", join->piece_count);
     }
     for (uint32_t i = 0; status == FS_OK && i < join->piece_count; i++) {
@@ -240,7 +231,7 @@ static fs_status join_ids(joining *all, fs_error *err)
         status = fs_interrupt_poll(err);
     }
     for (uint32_t i = 0; maps != NULL && i < join->piece_count; i++) {
-        if (status == FS_OK) add_tally(all, &tallies[i]);
+        if (status == FS_OK) add_tally(all, i, &tallies[i]);
         clear_map(&maps[i]);
     }
     fs_free(maps);
@@ -253,7 +244,7 @@ static fs_status join_ids(joining *all, fs_error *err)
 static fs_status list_hosts(joining *all, fs_error *err)
 {
     fs_join *join = &all->join;
-    uint32_t count = join->host_count, memory = 0, hosts = 0;
+    uint32_t count = join->host_count;
     join->hosts = fs_malloc(count * sizeof *join->hosts);
     join->firsts = fs_calloc(fs_store_lane_count(join->store) + (size_t)2, sizeof *join->firsts);
     join->parents = fs_malloc(count * sizeof *join->parents);
@@ -265,13 +256,7 @@ static fs_status list_hosts(joining *all, fs_error *err)
     bool room = join->hosts != NULL && join->firsts != NULL && join->parents != NULL && merges &&
                 join->memory != NULL && (join->frame_count == 0 || join->frames != NULL);
     if (!room) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to order %u events", count);
-    FS_EACH_RECORD(join, record)
-    {
-        if (record->kind == FS_EVENT_MEMORY) join->memory[memory++] = (fs_host){record->start, record->start, record};
-        if (!is_host(record)) continue;
-        join->hosts[hosts++] = (fs_host){record->start, fs_record_end(record), record};
-    }
-    return FS_OK;
+    return fs_hosts_list(join, err);
 }
 
 /* A change of memory with a correlation happened on the thread of that call. */
@@ -284,128 +269,23 @@ static void place_memory(const joining *all)
     }
 }
 
-/* Appending -------------------------------------------------------------------------------------------------------- */
-
-/* Undo Kineto's widening of device annotations by 1 ns at both ends, which makes viewers show them around the first and
- * last work (libkineto/src/output_json.cpp). */
-static void unwiden(fs_event *event)
-{
-    if (event->duration < 2) return;
-    event->start += 1;
-    event->duration -= 2;
-}
-
-static fs_event event_of(const fs_record *record)
-{
-    fs_event event = fs_event_missing;
-    event.start = record->start;
-    event.duration = record->duration;
-    event.bytes = record->kind == FS_EVENT_OP ? 0 : record->bytes;
-    event.name = record->name;
-    event.signature = record->signature;
-    event.correlation = record->correlation;
-    event.lane = record->lane;
-    event.device = record->device;
-    event.kind = record->kind;
-    event.timing = FS_TIMING_TRACE;
-    event.flags = record->graph;
-    if ((record->graph & FS_EVENT_REPLAYED) != 0) event.duration = 0; /* its place only tells what encloses it */
-    return event;
-}
-
-static fs_status append_hosts(joining *all, fs_error *err)
-{
-    fs_join *join = &all->join;
-    for (uint32_t host = 0; host < join->host_count; host++) {
-        fs_record *record = join->hosts[host].record;
-        FS_POLL(host, err);
-        if (fs_join_one(join, host) != host) {
-            record->index = join->hosts[fs_join_one(join, host)].record->index;
-            continue;
-        }
-        fs_event event = event_of(record);
-        uint32_t around = join->parents[host];
-        if (join->frames != NULL && join->frames[host] != FS_NONE) around = join->frames[host];
-        if (around != FS_NONE) event.parent = join->hosts[around].record->index;
-        if (record->communication) event.lane = FS_NONE;
-        FS_TRY(fs_store_append(join->store, &event, &record->index, err));
-    }
-    return FS_OK;
-}
-
-/* Append the annotation that the capture of a graph gave its work, once for each launch and name. From here on the
- * record has the event instead of the name. */
-static fs_status append_mark(joining *all, fs_record *record, fs_error *err)
-{
-    const fs_record *call = fs_owners_call(&all->owners, record);
-    mark *last = &all->marks[record->mark % MARKS];
-    record->marked = call != NULL;
-    if (call == NULL) return FS_OK;
-    if (last->name != record->mark || last->correlation != record->correlation || last->event == FS_NONE) {
-        fs_event event = fs_event_missing;
-        event.kind = FS_EVENT_RANGE;
-        event.flags = FS_EVENT_REPLAYED | FS_EVENT_MARK;
-        event.timing = FS_TIMING_TRACE;
-        event.start = call->start;
-        event.duration = 0;
-        event.name = record->mark;
-        event.lane = call->lane;
-        event.parent = FS_EVENT_AT(all->join.store, call->index, parent);
-        *last = (mark){record->mark, record->correlation, FS_NONE};
-        FS_TRY(fs_store_append(all->join.store, &event, &last->event, err));
-    }
-    record->mark = last->event;
-    return FS_OK;
-}
-
-/* Before the work, so that the marks of a launch precede all of it. */
-static fs_status append_marks(joining *all, fs_error *err)
-{
-    bool any = false;
-    uint32_t polled = 0;
-    for (uint32_t i = 0; i < all->join.piece_count; i++) any = any || all->join.pieces[i].marked;
-    if (!any) return FS_OK;
-    for (int i = 0; i < MARKS; i++) all->marks[i].event = FS_NONE;
-    FS_EACH_RECORD((&all->join), record)
-    {
-        if (polled++ % FS_POLL_ROUNDS == 0) FS_TRY(fs_interrupt_poll(err));
-        if (record->marked && record->device >= 0) FS_TRY(append_mark(all, record, err));
-    }
-    return FS_OK;
-}
-
-static fs_status append_devices(joining *all, fs_error *err)
-{
-    fs_join *join = &all->join;
-    uint32_t polled = 0;
-    FS_EACH_RECORD(join, record)
-    {
-        if (polled++ % FS_POLL_ROUNDS == 0) FS_TRY(fs_interrupt_poll(err));
-        if (is_host(record) || record->kind == FS_EVENT_MEMORY) continue;
-        fs_event event = event_of(record);
-        if (record->kind == FS_EVENT_SYNC) { /* a wait belongs to its API call */
-            const fs_record *call = fs_owners_call(&all->owners, record);
-            event.parent = call != NULL ? call->index : FS_NONE;
-            event.lane = call != NULL ? call->lane : FS_NONE;
-        } else {
-            if (fs_event_is_annotation(record->kind) && !join->own) unwiden(&event);
-            event.launcher = fs_owners_launcher(&all->owners, record);
-            if (record->marked) event.launcher = record->mark;
-        }
-        FS_TRY(fs_store_append(join->store, &event, &record->index, err));
-    }
-    return FS_OK;
-}
-
 /* Joining ---------------------------------------------------------------------------------------------------------- */
+
+static void clear_merges(fs_join *join)
+{
+    fs_free(join->children);
+    fs_free(join->ones);
+    join->children = join->ones = NULL;
+}
 
 /* Free what orders the hosts. */
 static void clear_hosts(fs_join *join)
 {
-    void *blocks[] = {join->hosts, join->firsts, join->parents, join->frames, join->children, join->ones};
+    void *blocks[] = {join->hosts, join->firsts, join->parents, join->frames};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fs_free(blocks[i]);
     join->hosts = NULL;
-    join->firsts = join->parents = join->frames = join->children = join->ones = NULL;
+    join->firsts = join->parents = join->frames = NULL;
+    clear_merges(join);
 }
 
 static void clear(joining *all)
@@ -413,6 +293,7 @@ static void clear(joining *all)
     clear_hosts(&all->join);
     fs_free(all->join.memory);
     fs_free(all->join.processes);
+    fs_free(all->join.device_firsts);
     fs_owners_clear(&all->owners);
 }
 
@@ -424,19 +305,20 @@ static fs_status join_all(joining *all, fs_error *err)
     join->slack = join->slack < LEAST_STEP ? 0 : join->slack > MOST_STEP ? MOST_STEP : join->slack;
     FS_TRY(fs_owners_create(&all->owners, err));
     FS_TRY(fs_interrupt_poll(err));
-    FS_TRY(list_hosts(all, err));
     fs_owners_move_calls(&all->owners);
+    FS_TRY(list_hosts(all, err));
     if (join->own_memory) place_memory(all);
     FS_TRY(fs_interrupt_poll(err));
     FS_TRY(fs_hosts_sort(join->memory, join->memory_count, err));
-    fs_store_expect(join->store, join->host_count + all->device_count + join->memory_count);
+    uint32_t devices = join->device_firsts[join->piece_count];
+    fs_store_expect(join->store, join->host_count + devices + join->memory_count);
     FS_TRY(fs_join_nest(join, err));
-    FS_TRY(append_hosts(all, err));
+    if (join->merged_count == 0) clear_merges(join);
+    FS_TRY(fs_join_append_hosts(join, err));
     FS_TRY(fs_join_backward(join, err));
-    if (all->device_count > 0) FS_TRY(fs_owners_find_launchers(&all->owners, err));
+    if (devices > 0) FS_TRY(fs_owners_find_launchers(&all->owners, err));
     if (join->memory_count == 0) clear_hosts(join); /* before the store takes as much for the work of devices */
-    FS_TRY(append_marks(all, err));
-    FS_TRY(append_devices(all, err));
+    FS_TRY(fs_join_append_devices(&all->owners, err));
     return join->memory_count > 0 ? fs_join_memory(join, err) : FS_OK;
 }
 

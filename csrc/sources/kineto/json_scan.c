@@ -166,12 +166,42 @@ static fs_scan_status slow_number(fs_scan *scan, int scale, int64_t *value, bool
     return status;
 }
 
+static const uint32_t powers_of_ten[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+
+/* Read the first 0 to 8 digits at once; returns their number. */
+static inline unsigned eight_digits(const char *at, uint64_t *value)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    uint64_t digits;
+    memcpy(&digits, at, sizeof digits);
+    digits ^= 0x3030303030303030u; /* bytes above 9 are none; the sum carries only to the bytes after such a one */
+    uint64_t others = ((digits + 0x0606060606060606u) | digits) & 0xf0f0f0f0f0f0f0f0u;
+    unsigned count = others == 0 ? 8 : (unsigned)__builtin_ctzll(others) / 8;
+    if (count == 0) return 0;
+    digits <<= 64 - 8 * count;
+    digits = digits * 10 + (digits >> 8); /* every second byte holds two digits, and so on */
+    *value = ((digits & 0x000000ff000000ffu) * 0x000f424000000064u +
+              (digits >> 16 & 0x000000ff000000ffu) * 0x0000271000000001u) >>
+             32;
+    return count;
+#else
+    unsigned count = 0;
+    for (*value = 0; count < 8 && is_digit(at[count]); count++) *value = *value * 10 + (uint64_t)(at[count] - '0');
+    return count;
+#endif
+}
+
 /* Read up to 18 digits, which fit. *count: their number. */
 static inline const char *take_digits(const char *at, uint64_t *value, int *count)
 {
     const char *first = at;
-    uint64_t sum = 0;
-    for (; is_digit(*at); at++) sum = sum * 10 + (uint64_t)(*at - '0');
+    uint64_t sum = 0, part = 0;
+    unsigned more;
+    do {
+        more = eight_digits(at, &part);
+        if (more > 0) sum = sum * powers_of_ten[more] + part;
+        at += more;
+    } while (more == 8);
     *count = at - first > 18 ? 19 : (int)(at - first);
     *value = sum;
     return at;
@@ -197,15 +227,22 @@ static const uint64_t most_microseconds = INT64_MAX / 1000 - 1;
 fs_scan_status fs_scan_microseconds(fs_scan *scan, int64_t *ns, bool *known)
 {
     uint64_t whole;
-    int digits, scale = 1000;
+    int digits;
     bool negative = *scan->at == '-';
     const char *at = take_digits(scan->at + negative, &whole, &digits);
     if (digits == 0 || digits > 16 || whole > most_microseconds) return slow_number(scan, 3, ns, known);
     whole *= 1000;
     if (*at == '.') {
-        for (at++; is_digit(*at) && scale > 1; at++) whole += (uint64_t)(*at - '0') * (uint64_t)(scale /= 10);
-        if (is_digit(*at) && *at >= '5') whole++;
-        while (is_digit(*at)) at++;
+        uint64_t part = 0;
+        unsigned count = eight_digits(++at, &part);
+        if (count > 3) {
+            part /= powers_of_ten[count - 4]; /* rounded by the fourth digit */
+            part = part / 10 + (part % 10 >= 5);
+        } else {
+            part *= powers_of_ten[3 - count];
+        }
+        whole += part;
+        for (at += count; is_digit(*at);) at++;
     }
     if (at >= scan->end) return FS_SCAN_MORE;
     if (in_word(*at)) return slow_number(scan, 3, ns, known);

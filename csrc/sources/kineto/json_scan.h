@@ -32,6 +32,14 @@ typedef struct {
     bool escaped; /* the string contains escapes */
 } fs_scan_span;
 
+/* Field by field: a copy of a struct waits for the stores into its parts. */
+static inline void fs_scan_no_text(fs_scan_span *span)
+{
+    span->text = "";
+    span->size = 0;
+    span->escaped = false;
+}
+
 static inline fs_scan_status fs_scan_bad(fs_scan *scan, const char *expected)
 {
     scan->expected = expected;

@@ -1,11 +1,13 @@
 /* Pieces are in the order of the text, without gaps or overlaps: each ends where the next begins. Threads begin at
  * guesses ("here an event seems to begin"), which are facts only once the piece before has ended at that very byte; a
  * piece that guessed wrong is read again. So the events are those that one thread would find, whatever the number of
- * threads. Only the last piece takes text that is fed later. */
+ * threads. Only the last piece takes text that is fed later. Text that is fed ahead is read by the pool while the
+ * caller makes the text that follows; its pieces are checked by the next call. */
 #include "sources/kineto/kineto.h"
 
 #include <string.h>
 
+#include "base/fork.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/parallel.h"
@@ -14,22 +16,48 @@
 #include "sources/kineto/piece.h"
 #include "store/accelerator.h"
 
-/* A piece for a thread has at least this many bytes; there are several per thread, because some take longer. */
-enum { LEAST_PIECE_BYTES = 1 << 20, PIECES_PER_THREAD = 4, MOST_PIECES = 1024 };
+/* A piece for a thread has at least this many bytes; there are several per thread, because some take longer. Text that
+ * is fed is cut again and again, so its pieces are larger: each has tables of its own. */
+enum { LEAST_PIECE_BYTES = 1 << 18, LEAST_FED_BYTES = 1 << 20, PIECES_PER_THREAD = 4, MOST_PIECES = 1024 };
 
-static int64_t least_piece_bytes = LEAST_PIECE_BYTES;
+/* The text before the events is read in parts of this many bytes. */
+enum { HEAD_PART = FS_BLOCK(1 << 16, 1 << 6) };
+
+static int64_t piece_bytes; /* instead of both, if not 0 */
 
 void fs_kineto_set_piece_bytes(int64_t bytes)
 {
-    least_piece_bytes = bytes > 0 ? bytes : LEAST_PIECE_BYTES;
+    piece_bytes = bytes > 0 ? bytes : 0;
 }
+
+/* A part of the text in memory. */
+typedef struct {
+    const char *text;
+    int64_t offset, size;
+} part_text;
+
+/* Pieces that several threads read. */
+typedef struct {
+    fs_kineto *kineto;
+    fs_kineto_read read;
+    void *context;
+    uint32_t first, count; /* the piece at the reading position, and the number of pieces from there on */
+    int64_t *starts;       /* by piece from there: where its reading began, -1: nowhere */
+    fs_status *statuses;
+    fs_error *errors;
+} scanning;
 
 struct fs_kineto {
     fs_piece *pieces; /* in order of the text; the last one is still being read */
     uint32_t count;
+    fs_record_pool pool;
     int64_t size; /* of the text, known so far */
     char *head;
     size_t head_size;
+    bool is_ahead;       /* the pool reads `part`, by `ahead` */
+    uint32_t generation; /* of the process that began to */
+    scanning ahead;
+    part_text part;
 };
 
 fs_status fs_kineto_create(fs_kineto **kineto, fs_error *err)
@@ -40,32 +68,39 @@ fs_status fs_kineto_create(fs_kineto **kineto, fs_error *err)
         fs_free(created);
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read a trace");
     }
-    fs_piece_init(&created->pieces[0], 0, INT64_MAX, FS_PIECE_START);
+    fs_piece_init(&created->pieces[0], &created->pool, 0, INT64_MAX, FS_PIECE_START);
     created->count = 1;
     *kineto = created;
     return FS_OK;
 }
 
+static void clear_scanning(scanning *all)
+{
+    fs_free(all->starts);
+    fs_free(all->statuses);
+    fs_free(all->errors);
+    *all = (scanning){.kineto = NULL};
+}
+
+/* Return whether the threads that read ahead are those of a parent of this process: what they wrote is unusable. */
+static bool is_lost(const fs_kineto *kineto)
+{
+    return kineto->is_ahead && kineto->generation != fs_fork_generation();
+}
+
 void fs_kineto_destroy(fs_kineto *kineto)
 {
-    if (kineto == NULL) return;
+    if (kineto == NULL || is_lost(kineto)) return;
+    if (kineto->is_ahead) fs_parallel_end();
+    clear_scanning(&kineto->ahead);
     for (uint32_t i = 0; i < kineto->count; i++) fs_piece_clear(&kineto->pieces[i]);
+    fs_record_pool_clear(&kineto->pool);
     fs_free(kineto->pieces);
     fs_free(kineto->head);
     fs_free(kineto);
 }
 
 /* Several threads -------------------------------------------------------------------------------------------------- */
-
-typedef struct {
-    fs_kineto *kineto;
-    fs_kineto_read read;
-    void *context;
-    uint32_t first;  /* the piece at the reading position */
-    int64_t *starts; /* by piece from there: where its reading began, -1: nowhere */
-    fs_status *statuses;
-    fs_error *errors;
-} scanning;
 
 static void scan_pieces(void *context, int64_t begin, int64_t end)
 {
@@ -86,7 +121,7 @@ static fs_status check_piece(scanning *all, uint32_t i, fs_error *err)
     piece->guessed = false;
     if (all->statuses[i] == FS_OK && all->starts[i] == from) return FS_OK;
     fs_piece_clear(piece);
-    fs_piece_init(piece, from, until, FS_PIECE_EVENTS);
+    fs_piece_init(piece, &all->kineto->pool, from, until, FS_PIECE_EVENTS);
     piece->top_array = top_array;
     return fs_piece_scan(piece, all->read, all->context, true, &all->starts[i], err);
 }
@@ -99,16 +134,42 @@ static void drop_pieces_after(fs_kineto *kineto, uint32_t last)
     kineto->pieces[last].until = INT64_MAX; /* the text fed next belongs to it */
 }
 
-static fs_status scan_all(scanning *all, fs_error *err)
+/* Begin to read the text from `begin` to `end` in `count` parts: the last piece continues, and new ones follow. The
+ * last of them will continue with later text. */
+static fs_status begin_parts(scanning *all, int64_t begin, int64_t end, uint32_t count, fs_error *err)
 {
-    uint32_t count = all->kineto->count - all->first;
-    fs_parallel_for(count, 1, scan_pieces, all);
+    fs_kineto *kineto = all->kineto;
+    uint32_t first = all->first = kineto->count - 1;
+    fs_piece *pieces = fs_realloc(kineto->pieces, (first + count) * sizeof *pieces);
+    all->count = count;
+    all->starts = fs_calloc(count, sizeof *all->starts);
+    all->statuses = fs_calloc(count, sizeof *all->statuses);
+    all->errors = fs_calloc(count, sizeof *all->errors);
+    if (pieces != NULL) kineto->pieces = pieces;
+    if (pieces == NULL || all->starts == NULL || all->statuses == NULL || all->errors == NULL) {
+        clear_scanning(all);
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read a trace of %lld bytes", (long long)end);
+    }
+    bool top_array = pieces[first].top_array;
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t from = begin + (end - begin) * i / count, until = begin + (end - begin) * (i + 1) / count;
+        if (i > 0) fs_piece_init(&pieces[first + i], &kineto->pool, from, until, FS_PIECE_EVENTS);
+        pieces[first + i].until = i + 1 < count ? until : INT64_MAX;
+        pieces[first + i].top_array = top_array;
+    }
+    kineto->count = first + count;
+    return FS_OK;
+}
+
+/* Check what the threads have read. */
+static fs_status check_parts(scanning *all, fs_error *err)
+{
     FS_TRY(fs_interrupt_poll(err));
     if (all->statuses[0] != FS_OK) {
         *err = all->errors[0];
         return all->statuses[0];
     }
-    for (uint32_t i = 1; i < count; i++) {
+    for (uint32_t i = 1; i < all->count; i++) {
         if (!all->kineto->pieces[all->first + i - 1].stopped) {
             drop_pieces_after(all->kineto, all->first + i - 1);
             break;
@@ -122,42 +183,18 @@ static fs_status scan_all(scanning *all, fs_error *err)
     return FS_OK;
 }
 
-/* Read the text from `begin` to `end` in `count` parts: the last piece continues, and new ones follow. The last of them
- * will continue with later text. */
-static fs_status scan_parts(fs_kineto *kineto, fs_kineto_read read, void *context, int64_t begin, int64_t end,
-                            uint32_t count, fs_error *err)
+static fs_status end_parts(scanning *all, fs_error *err)
 {
-    uint32_t first = kineto->count - 1;
-    fs_piece *pieces = fs_realloc(kineto->pieces, (first + count) * sizeof *pieces);
-    scanning all = {.kineto = kineto, .read = read, .context = context, .first = first};
-    all.starts = fs_calloc(count, sizeof *all.starts);
-    all.statuses = fs_calloc(count, sizeof *all.statuses);
-    all.errors = fs_calloc(count, sizeof *all.errors);
-    fs_status status;
-    if (pieces != NULL) kineto->pieces = pieces;
-    if (pieces == NULL || all.starts == NULL || all.statuses == NULL || all.errors == NULL) {
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read a trace of %lld bytes", (long long)end);
-    } else {
-        bool top_array = pieces[first].top_array;
-        for (uint32_t i = 0; i < count; i++) {
-            int64_t from = begin + (end - begin) * i / count, until = begin + (end - begin) * (i + 1) / count;
-            if (i > 0) fs_piece_init(&pieces[first + i], from, until, FS_PIECE_EVENTS);
-            pieces[first + i].until = i + 1 < count ? until : INT64_MAX;
-            pieces[first + i].top_array = top_array;
-        }
-        kineto->count = first + count;
-        status = scan_all(&all, err);
-    }
-    fs_free(all.starts);
-    fs_free(all.statuses);
-    fs_free(all.errors);
+    fs_status status = check_parts(all, err);
+    clear_scanning(all);
     return status;
 }
 
-static uint32_t piece_count(int64_t size)
+static uint32_t piece_count(int64_t size, int64_t least)
 {
     if (fs_parallel_threads() == 1) return 1;
-    int64_t most = (int64_t)fs_parallel_threads() * PIECES_PER_THREAD, useful = size / least_piece_bytes;
+    int64_t most = (int64_t)fs_parallel_threads() * PIECES_PER_THREAD,
+            useful = size / (piece_bytes > 0 ? piece_bytes : least);
     if (most > MOST_PIECES) most = MOST_PIECES;
     return (uint32_t)(useful < 1 ? 1 : useful < most ? useful : most);
 }
@@ -165,11 +202,10 @@ static uint32_t piece_count(int64_t size)
 /* Read up to the first event. Then it is known whether the trace is an array, and threads can begin anywhere. */
 static fs_status scan_to_events(fs_kineto *kineto, fs_kineto_read read, void *context, fs_error *err)
 {
-    enum { PART = FS_BLOCK(1 << 16, 1 << 6) };
     fs_piece *piece = &kineto->pieces[0];
     piece->until = 0;
     while (!piece->stopped && piece->state != FS_PIECE_END) {
-        size_t left = piece->size - piece->done, part = left > PART ? left : PART;
+        size_t left = piece->size - piece->done, part = left > HEAD_PART ? left : HEAD_PART;
         FS_TRY(fs_piece_room(piece, part, err));
         int64_t count = read(context, piece->offset + (int64_t)piece->size, piece->text + piece->size, part, err);
         if (count < 0) return FS_RUNTIME_ERROR;
@@ -181,36 +217,48 @@ static fs_status scan_to_events(fs_kineto *kineto, fs_kineto_read read, void *co
     return FS_OK;
 }
 
+/* Wait for what was fed last. */
+static fs_status settle(fs_kineto *kineto, fs_error *err)
+{
+    if (!kineto->is_ahead) return FS_OK;
+    if (is_lost(kineto))
+        return fs_fail(err, FS_RUNTIME_ERROR, "the threads that read this trace are those of the parent process");
+    fs_parallel_end();
+    kineto->is_ahead = false;
+    return end_parts(&kineto->ahead, err);
+}
+
 fs_status fs_kineto_scan(fs_kineto *kineto, fs_kineto_read read, void *context, int64_t size, fs_error *err)
 {
+    scanning all = {.kineto = kineto, .read = read, .context = context};
+    FS_TRY(settle(kineto, err));
     kineto->size = size;
     FS_TRY(scan_to_events(kineto, read, context, err));
-    return scan_parts(kineto, read, context, fs_piece_at(&kineto->pieces[0]), size, piece_count(size), err);
+    FS_TRY(begin_parts(&all, fs_piece_at(&kineto->pieces[0]), size, piece_count(size, LEAST_PIECE_BYTES), err));
+    fs_parallel_for(all.count, 1, scan_pieces, &all);
+    return end_parts(&all, err);
 }
 
 /* Feeding ---------------------------------------------------------------------------------------------------------- */
 
-static fs_status feed_one(fs_kineto *kineto, const char *text, size_t size, fs_error *err)
+/* Read by one thread, up to where several can. Returns the number of bytes read in *count. */
+static fs_status feed_one(fs_kineto *kineto, const char *text, size_t size, size_t *count, fs_error *err)
 {
     fs_piece *piece = &kineto->pieces[kineto->count - 1];
-    while (size > 0) {
-        size_t left = piece->size - piece->done, most = left > LEAST_PIECE_BYTES ? left : LEAST_PIECE_BYTES;
-        size_t part = size < most ? size : most;
+    *count = 0;
+    while (*count < size &&
+           (piece->state != FS_PIECE_EVENTS || piece_count((int64_t)(size - *count), LEAST_FED_BYTES) == 1)) {
+        size_t least = piece->state < FS_PIECE_EVENTS ? HEAD_PART : LEAST_FED_BYTES;
+        size_t left = piece->size - piece->done, most = left > least ? left : least;
+        size_t part = size - *count < most ? size - *count : most;
         FS_TRY(fs_interrupt_poll(err));
         FS_TRY(fs_piece_room(piece, part, err));
-        memcpy(piece->text + piece->size, text, part);
+        memcpy(piece->text + piece->size, text + *count, part);
         FS_TRY(fs_piece_read(piece, part, err));
-        text += part;
-        size -= part;
+        *count += part;
     }
     return FS_OK;
 }
-
-/* A part of the text in memory. */
-typedef struct {
-    const char *text;
-    int64_t offset, size;
-} part_text;
 
 static int64_t read_part(void *context, int64_t offset, char *to, size_t size, fs_error *err)
 {
@@ -223,14 +271,29 @@ static int64_t read_part(void *context, int64_t offset, char *to, size_t size, f
     return (int64_t)size;
 }
 
+fs_status fs_kineto_feed_ahead(fs_kineto *kineto, const char *text, size_t size, fs_error *err)
+{
+    size_t done;
+    scanning *all = &kineto->ahead;
+    FS_TRY(settle(kineto, err));
+    kineto->part = (part_text){text, kineto->size, (int64_t)size};
+    FS_TRY(feed_one(kineto, text, size, &done, err));
+    int64_t begin = kineto->size + (int64_t)done;
+    kineto->size += (int64_t)size;
+    if (done == size) return FS_OK;
+    *all = (scanning){.kineto = kineto, .read = read_part, .context = &kineto->part};
+    FS_TRY(begin_parts(all, begin, kineto->size, piece_count((int64_t)(size - done), LEAST_FED_BYTES), err));
+    kineto->generation = fs_fork_generation();
+    kineto->is_ahead = fs_parallel_begin(all->count, 1, scan_pieces, all);
+    if (kineto->is_ahead) return FS_OK;
+    fs_parallel_for(all->count, 1, scan_pieces, all);
+    return end_parts(all, err);
+}
+
 fs_status fs_kineto_feed(fs_kineto *kineto, const char *text, size_t size, fs_error *err)
 {
-    part_text part = {text, kineto->size, (int64_t)size};
-    uint32_t count = piece_count((int64_t)size);
-    kineto->size += (int64_t)size;
-    bool several = count > 1 && kineto->pieces[kineto->count - 1].state == FS_PIECE_EVENTS;
-    if (!several) return feed_one(kineto, text, size, err);
-    return scan_parts(kineto, read_part, &part, part.offset, kineto->size, count, err);
+    FS_TRY(fs_kineto_feed_ahead(kineto, text, size, err));
+    return settle(kineto, err);
 }
 
 /* Finishing -------------------------------------------------------------------------------------------------------- */
@@ -336,6 +399,7 @@ static fs_status join_stacks(fs_kineto *kineto, fs_store *store, fs_error *err)
 fs_status fs_kineto_finish(fs_kineto *kineto, fs_store *store, fs_kineto_report *report, fs_error *err)
 {
     memset(report, 0, sizeof *report);
+    FS_TRY(settle(kineto, err));
     FS_TRY(check_end(kineto, report, err));
     for (uint32_t i = 0; i < kineto->count; i++) add_report(&kineto->pieces[i], report);
     FS_TRY(join_head(kineto, err));

@@ -1,15 +1,21 @@
 /* One sweep over the hosts of a lane, sorted by start and longest first, with a stack whose ends decrease: the
  * innermost that encloses a host is found by popping, or by binary search where nothing may be popped. Python's frames
  * have a stack of their own, since torch's tree ignores them. Ends may differ by the trace's clock step (`slack`).
- * Overheads have no thread in the trace; they are placed by a first nesting, and then all is nested again. */
+ * Overheads have no thread in the trace; they are placed by a first nesting, and then all is nested again.
+ *
+ * Several threads each sweep a part of the hosts with an empty stack. What was open before a part lies below its stack,
+ * so it matters only to hosts that find no other host below them ("orphans"): these are looked at again, in order, with
+ * the stack of all parts before. */
 #include "sources/kineto/nest.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/interrupt.h"
 #include "base/intern.h"
 #include "base/list.h"
 #include "base/memory.h"
+#include "base/parallel.h"
 #include "base/search.h"
 #include "sources/kineto/overheads.h"
 #include "sources/kineto/owners.h"
@@ -22,12 +28,22 @@ typedef struct {
     uint32_t depth, capacity;
 } fs_nest;
 
-static fs_status push(const fs_join *join, fs_nest *nest, uint32_t host, fs_error *err)
+static fs_status put(fs_nest *nest, uint32_t host, fs_error *err)
 {
-    while (nest->depth > 0 && join->hosts[nest->open[nest->depth - 1]].end <= join->hosts[host].end) nest->depth--;
     FS_TRY(FS_LIST_ROOM(&nest->open, nest->depth, &nest->capacity, 64, "nested events", err));
     nest->open[nest->depth++] = host;
     return FS_OK;
+}
+
+static inline void close_shorter(const fs_join *join, fs_nest *nest, uint32_t host)
+{
+    while (nest->depth > 0 && join->hosts[nest->open[nest->depth - 1]].end <= join->hosts[host].end) nest->depth--;
+}
+
+static fs_status push(const fs_join *join, fs_nest *nest, uint32_t host, fs_error *err)
+{
+    close_shorter(join, nest, host);
+    return put(nest, host, err);
 }
 
 /* Return whether a contradiction counts: not for overhead, which has no thread, nor for open events, which have no
@@ -60,13 +76,42 @@ static uint32_t around(const fs_join *join, const fs_nest *nest, uint32_t host)
     return low > 0 ? nest->open[low - 1] : FS_NONE;
 }
 
-static fs_status nest_lane(fs_join *join, uint32_t first, uint32_t end, fs_nest *events, fs_nest *frames, fs_error *err)
+/* The parts of the hosts ---------------------------------------------------------------------------------------------
+ */
+
+/* A host that is enclosed by none of its part. */
+typedef struct {
+    uint32_t host;
+    bool overlaps; /* it is counted as overlapping one of its part */
+} orphan;
+
+typedef struct {
+    uint32_t first, end;
+    fs_nest events, frames; /* those of its last lane that are open at its end */
+    orphan *orphans;        /* hosts that those before the part may enclose, or end */
+    uint32_t orphan_count, orphan_capacity;
+    bool inherits; /* hosts of its first lane are before it */
+    bool new_lane; /* a lane begins in it, at its first host or later */
+    int64_t overlapping;
+    fs_status status;
+    fs_error error;
+} nest_part;
+
+static fs_status nest_hosts(const fs_join *join, nest_part *part, fs_error *err)
 {
-    events->depth = frames->depth = 0;
-    for (uint32_t host = first; host < end; host++) {
+    fs_nest *events = &part->events, *frames = &part->frames;
+    uint32_t lane = join->hosts[part->first].record->lane;
+    part->inherits = part->first > join->firsts[lane];
+    part->new_lane = !part->inherits;
+    for (uint32_t host = part->first; host < part->end; host++) {
         const fs_record *record = join->hosts[host].record;
         bool frame = record->kind == FS_EVENT_FRAME;
         FS_POLL(host, err);
+        if (record->lane != lane) {
+            lane = record->lane;
+            part->new_lane = true;
+            events->depth = frames->depth = 0;
+        }
         if (join->ones != NULL) join->ones[host] = host;
         if (join->children != NULL) join->children[host] = 0;
         join->parents[host] = FS_NONE;
@@ -75,7 +120,8 @@ static fs_status nest_lane(fs_join *join, uint32_t first, uint32_t end, fs_nest 
         /* A frame finds its parent without closing any events, because frames do not affect torch's tree. */
         bool overlaps = false, unused;
         uint32_t parent = frame ? around(join, events, host) : innermost(join, events, host, &overlaps);
-        if (overlaps && may_contradict(&join->hosts[host])) join->overlapping++;
+        overlaps = overlaps && may_contradict(&join->hosts[host]);
+        part->overlapping += overlaps;
         join->parents[host] = parent;
         if (join->children != NULL && parent != FS_NONE && !frame) join->children[parent]++;
         if (join->frames != NULL) {
@@ -83,9 +129,87 @@ static fs_status nest_lane(fs_join *join, uint32_t first, uint32_t end, fs_nest 
             if (caller != FS_NONE && join->parents[caller] == parent) join->frames[host] = caller;
         }
         FS_TRY(push(join, frame ? frames : events, host, err));
+        if (part->new_lane || events->depth > 1) continue;
+        FS_TRY(FS_LIST_ROOM(&part->orphans, part->orphan_count, &part->orphan_capacity, 64, "nested events", err));
+        part->orphans[part->orphan_count++] = (orphan){host, overlaps};
     }
     return FS_OK;
 }
+
+typedef struct {
+    fs_join *join;
+    nest_part *parts;
+    uint32_t count;
+} nesting;
+
+static void nest_parts(void *context, int64_t begin, int64_t end)
+{
+    const nesting *all = context;
+    for (int64_t i = begin; i < end; i++)
+        all->parts[i].status = nest_hosts(all->join, &all->parts[i], &all->parts[i].error);
+}
+
+/* Do to the events that were open before a part what its host does to them. */
+static void adopt(fs_join *join, fs_nest *outer, const orphan *child)
+{
+    uint32_t host = child->host;
+    bool overlaps = false;
+    if (join->parents[host] == FS_NONE) {
+        uint32_t parent = join->parents[host] = innermost(join, outer, host, &overlaps);
+        if (overlaps && !child->overlaps && may_contradict(&join->hosts[host])) join->overlapping++;
+        if (join->children != NULL && parent != FS_NONE) join->children[parent]++;
+    }
+    close_shorter(join, outer, host);
+}
+
+/* Nest the parts in what is open before each. */
+static fs_status join_parts(const nesting *all, fs_nest *outer, fs_error *err)
+{
+    fs_join *join = all->join;
+    for (nest_part *part = all->parts; part < all->parts + all->count; part++) {
+        if (part->status != FS_OK) {
+            if (err != NULL) *err = part->error;
+            return part->status;
+        }
+        join->overlapping += part->overlapping;
+        if (!part->inherits) outer->depth = 0;
+        for (uint32_t i = 0; i < part->orphan_count && outer->depth > 0; i++) adopt(join, outer, &part->orphans[i]);
+        if (part->new_lane) outer->depth = 0;
+        for (uint32_t i = 0; i < part->events.depth; i++) FS_TRY(put(outer, part->events.open[i], err));
+    }
+    return FS_OK;
+}
+
+static fs_status nest_all(fs_join *join, fs_error *err)
+{
+    /* Frames end no events, so they would need a search through what is open before a part. */
+    uint32_t size = join->frames != NULL ? join->host_count : FS_HOST_PART;
+    nesting all = {.join = join, .count = join->host_count == 0 ? 0 : (join->host_count - 1) / size + 1};
+    fs_nest outer = {NULL, 0, 0};
+    for (uint32_t lane = 0; lane < fs_store_lane_count(join->store); lane++)
+        FS_TRY(fs_hosts_sort(join->hosts + join->firsts[lane], join->firsts[lane + 1] - join->firsts[lane], err));
+    all.parts = fs_calloc(all.count, sizeof *all.parts);
+    if (all.parts == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to nest %u events", join->host_count);
+    for (uint32_t i = 0; i < all.count; i++) {
+        uint32_t first = i * size;
+        all.parts[i].first = first;
+        all.parts[i].end = join->host_count - first > size ? first + size : join->host_count;
+    }
+    join->overlapping = 0;
+    fs_parallel_for(all.count, 1, nest_parts, &all);
+    fs_status status = fs_interrupt_poll(err);
+    if (status == FS_OK) status = join_parts(&all, &outer, err);
+    for (uint32_t i = 0; i < all.count; i++) {
+        fs_free(all.parts[i].events.open);
+        fs_free(all.parts[i].frames.open);
+        fs_free(all.parts[i].orphans);
+    }
+    fs_free(all.parts);
+    fs_free(outer.open);
+    return status;
+}
+
+/* Merging ---------------------------------------------------------------------------------------------------------- */
 
 /* The call without effect by which flopscope records the arguments of an op (flopscope/sources/arguments.py). */
 static uint32_t name_of_arguments(const fs_store *store)
@@ -131,81 +255,78 @@ static bool are_overloads(const uint32_t *ops, const fs_record *a, const fs_reco
     return a->kind == FS_EVENT_OP && b->kind == FS_EVENT_OP && ops[a->name] == ops[b->name];
 }
 
+typedef struct {
+    fs_join *join;
+    uint32_t arguments;         /* name of the calls that have the arguments of their parent */
+    uint32_t *ops;              /* by name; NULL if names have no overloads */
+    atomic_uint_fast32_t first; /* no host before it is merged */
+} uniting;
+
+static bool holds_arguments(const uniting *all, const fs_record *record, const fs_record *above)
+{
+    return record->name == all->arguments && record->kind == FS_EVENT_OP && above->kind == FS_EVENT_OP;
+}
+
+static bool repeats(const uniting *all, const fs_record *record, const fs_record *above, uint32_t children)
+{
+    if (children != 1 || record->kind == FS_EVENT_FRAME) return false;
+    if (record->name != above->name && !are_overloads(all->ops, record, above)) return false;
+    return fs_record_is_owner(record) <= fs_record_is_owner(above);
+}
+
+/* Find the first host that is merged: until then nothing has changed. */
+static void find_first(void *context, int64_t begin, int64_t end)
+{
+    uniting *all = context;
+    const fs_join *join = all->join;
+    for (uint32_t host = (uint32_t)begin; host < end; host++) {
+        uint32_t parent = join->parents[host];
+        if (parent == FS_NONE || (join->children[parent] != 1 && all->arguments == FS_NONE)) continue;
+        const fs_record *record = join->hosts[host].record, *above = join->hosts[parent].record;
+        if (!holds_arguments(all, record, above) && !repeats(all, record, above, join->children[parent])) continue;
+        uint_fast32_t first = atomic_load(&all->first);
+        while (host < first && !atomic_compare_exchange_weak(&all->first, &first, host)) {
+        }
+        return;
+    }
+}
+
 /* Merge an only child of the same name with its parent; its children become the parent's. An op is never merged with an
  * API call. A call that only has the arguments of its parent is merged whatever its siblings. Names are compared
  * without overloads. */
-static fs_status unite(fs_join *join, fs_error *err)
+static void unite_hosts(const uniting *all)
 {
-    uint32_t arguments = name_of_arguments(join->store), *ops;
-    fs_status status = ops_of_names(join->store, &ops, err);
-    if (status != FS_OK) {
-        fs_free(ops);
-        return status;
-    }
-    for (uint32_t host = 0; host < join->host_count; host++) {
+    fs_join *join = all->join;
+    for (uint32_t host = (uint32_t)all->first; host < join->host_count; host++) {
         uint32_t parent = join->parents[host];
         if (parent == FS_NONE) continue;
         parent = join->ones[parent];
         join->parents[host] = parent;
         const fs_record *record = join->hosts[host].record;
         fs_record *above = join->hosts[parent].record;
-        if (record->name == arguments && record->kind == FS_EVENT_OP && above->kind == FS_EVENT_OP) {
+        if (holds_arguments(all, record, above)) {
             if (above->signature == FS_NONE) above->signature = record->signature;
-            join->ones[host] = parent;
             join->children[parent]--;
+        } else if (repeats(all, record, above, join->children[parent])) {
+            join->children[parent] = join->children[host];
+        } else {
             continue;
         }
-        if (record->kind == FS_EVENT_FRAME || join->children[parent] != 1) continue;
-        if (record->name != above->name && !are_overloads(ops, record, above)) continue;
-        if (fs_record_is_owner(record) > fs_record_is_owner(above)) continue;
         join->ones[host] = parent;
-        join->children[parent] = join->children[host];
+        join->merged_count++;
     }
-    fs_free(ops);
-    return FS_OK;
 }
 
-/* Group the hosts by lane; the sort is stable. */
-static fs_status by_lane(fs_join *join, fs_error *err)
+static fs_status unite(fs_join *join, fs_error *err)
 {
-    uint32_t lanes = fs_store_lane_count(join->store);
-    memset(join->firsts, 0, (lanes + 2) * sizeof *join->firsts);
-    bool in_order = true;
-    for (uint32_t i = 0; i < join->host_count; i++) {
-        join->firsts[join->hosts[i].record->lane + 1]++;
-        if (i > 0 && join->hosts[i].record->lane < join->hosts[i - 1].record->lane) in_order = false;
+    uniting all = {.join = join, .arguments = name_of_arguments(join->store), .first = join->host_count};
+    fs_status status = ops_of_names(join->store, &all.ops, err);
+    if (status == FS_OK) {
+        fs_parallel_for(join->host_count, FS_HOST_PART, find_first, &all);
+        status = fs_interrupt_poll(err);
     }
-    for (uint32_t lane = 0; lane < lanes; lane++) join->firsts[lane + 1] += join->firsts[lane];
-    if (!in_order) {
-        fs_host *sorted = fs_malloc(join->host_count * sizeof *sorted);
-        uint32_t *next = fs_malloc((lanes + 1) * sizeof *next);
-        if (sorted != NULL && next != NULL) {
-            memcpy(next, join->firsts, (lanes + 1) * sizeof *next);
-            for (uint32_t i = 0; i < join->host_count; i++)
-                sorted[next[join->hosts[i].record->lane]++] = join->hosts[i];
-            fs_free(join->hosts);
-            join->hosts = sorted;
-        } else {
-            fs_free(sorted);
-        }
-        fs_free(next);
-        if (sorted == NULL || next == NULL)
-            return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to order %u events", join->host_count);
-    }
-    for (uint32_t lane = 0; lane < lanes; lane++)
-        FS_TRY(fs_hosts_sort(join->hosts + join->firsts[lane], join->firsts[lane + 1] - join->firsts[lane], err));
-    return FS_OK;
-}
-
-static fs_status nest_all(fs_join *join, fs_error *err)
-{
-    fs_nest events = {NULL, 0, 0}, frames = {NULL, 0, 0};
-    fs_status status = by_lane(join, err);
-    join->overlapping = 0;
-    for (uint32_t lane = 0; status == FS_OK && lane < fs_store_lane_count(join->store); lane++)
-        status = nest_lane(join, join->firsts[lane], join->firsts[lane + 1], &events, &frames, err);
-    fs_free(events.open);
-    fs_free(frames.open);
+    if (status == FS_OK) unite_hosts(&all);
+    fs_free(all.ops);
     return status;
 }
 
@@ -214,6 +335,7 @@ fs_status fs_join_nest(fs_join *join, fs_error *err)
     FS_TRY(nest_all(join, err));
     if (join->overhead_count > 0) {
         FS_TRY(fs_join_place_overheads(join, err));
+        FS_TRY(fs_hosts_regroup(join, err));
         FS_TRY(nest_all(join, err));
     }
     return join->keeps_alike ? FS_OK : unite(join, err);

@@ -5,12 +5,14 @@
  * hostile trace cannot make it large. */
 #include "sources/kineto/owners.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/interrupt.h"
 #include "base/list.h"
 #include "base/memory.h"
+#include "base/parallel.h"
 #include "base/search.h"
 #include "base/sort.h"
 
@@ -115,28 +117,89 @@ static void find_device_processes(fs_owners *owners)
 /* Flags of a thread. */
 enum { HAS_OWNERS = 1, HAS_CALLS = 2 };
 
-fs_status fs_owners_create(fs_owners *owners, fs_error *err)
+static inline void set_flag(const fs_owners *owners, const fs_record *record, uint8_t flag)
 {
-    FS_TRY(create_index(&owners->ops, err));
-    FS_TRY(create_index(&owners->calls, err));
-    owners->lanes = fs_calloc(fs_store_lane_count(owners->join->store), sizeof *owners->lanes);
-    if (owners->lanes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to classify threads");
+    uint8_t *flags = &owners->lanes[record->lane];
+    if ((__atomic_load_n(flags, __ATOMIC_RELAXED) & flag) == 0) __atomic_fetch_or(flags, flag, __ATOMIC_RELAXED);
+}
+
+/* Several threads insert records whose ids are unique, into arrays. */
+typedef struct {
+    const fs_owners *owners;
+    atomic_bool collides; /* two records have one id: the first of them depends on the order */
+} indexing;
+
+static void insert_first(indexing *all, const fs_record_index *index, int64_t id, fs_record *record)
+{
+    fs_record *none = NULL;
+    if (!__atomic_compare_exchange_n(&index->records[id - index->least], &none, record, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED))
+        atomic_store_explicit(&all->collides, true, memory_order_relaxed);
+}
+
+static void insert_pieces(void *context, int64_t begin, int64_t end)
+{
+    indexing *all = context;
+    const fs_owners *owners = all->owners;
+    for (int64_t piece = begin; piece < end; piece++) {
+        for (fs_record_block *block = owners->join->pieces[piece].first; block != NULL; block = block->next) {
+            if (atomic_load_explicit(&all->collides, memory_order_relaxed) || fs_interrupted()) return;
+            for (fs_record *record = block->records; record < block->records + block->count; record++) {
+                if (fs_record_is_call(record)) {
+                    set_flag(owners, record, HAS_CALLS);
+                    insert_first(all, &owners->calls, record->correlation, record);
+                } else if (fs_record_is_owner(record)) {
+                    set_flag(owners, record, HAS_OWNERS);
+                    if (record->external >= 0) insert_first(all, &owners->ops, record->external, record);
+                }
+            }
+        }
+    }
+}
+
+/* Return whether each id was unique, and so all records are in their indices. */
+static bool insert_unique(const fs_owners *owners)
+{
+    indexing all = {.owners = owners};
+    if (owners->ops.ids != NULL || owners->calls.ids != NULL) return false;
+    fs_parallel_for(owners->join->piece_count, 1, insert_pieces, &all);
+    if (!all.collides) return true;
+    memset(owners->ops.records, 0, owners->ops.slot_count * sizeof *owners->ops.records);
+    memset(owners->calls.records, 0, owners->calls.slot_count * sizeof *owners->calls.records);
+    return false;
+}
+
+static fs_status insert_all(fs_owners *owners, fs_error *err)
+{
     FS_EACH_RECORD(owners->join, record)
     {
         if (fs_record_is_call(record)) {
-            owners->lanes[record->lane] |= HAS_CALLS;
+            set_flag(owners, record, HAS_CALLS);
             fs_record *first = insert(&owners->calls, record->correlation, record);
             if (first == record) continue;
             if (!first->shared) FS_TRY(keep_other(owners, first, err));
             first->shared = true;
             FS_TRY(keep_other(owners, record, err));
         } else if (fs_record_is_owner(record)) {
-            owners->lanes[record->lane] |= HAS_OWNERS;
+            set_flag(owners, record, HAS_OWNERS);
             if (record->external < 0) continue;
             fs_record *first = insert(&owners->ops, record->external, record);
             if (first != record && process_of(owners, first) != process_of(owners, record)) first->shared = true;
         }
     }
+    return FS_OK;
+}
+
+fs_status fs_owners_create(fs_owners *owners, fs_error *err)
+{
+    FS_TRY(create_index(&owners->ops, err));
+    FS_TRY(create_index(&owners->calls, err));
+    owners->lanes = fs_calloc(fs_store_lane_count(owners->join->store), sizeof *owners->lanes);
+    if (owners->lanes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to classify threads");
+    bool unique = insert_unique(owners);
+    FS_TRY(fs_interrupt_poll(err));
+    if (unique) return FS_OK;
+    FS_TRY(insert_all(owners, err));
     if (owners->other_count == 0) return FS_OK;
     FS_TRY(fs_sort(owners->others, owners->other_count, sizeof(fs_record *), compare_calls, "API calls", err));
     find_device_processes(owners);
@@ -227,8 +290,9 @@ void fs_owners_move_calls(const fs_owners *owners)
     bool any = false;
     for (uint32_t lane = 0; lane < fs_store_lane_count(join->store); lane++)
         any = any || owners->lanes[lane] == HAS_CALLS;
-    for (uint32_t host = 0; any && host < join->host_count; host++) {
-        fs_record *record = join->hosts[host].record;
+    if (!any) return;
+    FS_EACH_RECORD(join, record)
+    {
         if (record->kind != FS_EVENT_RUNTIME || (owners->lanes[record->lane] & HAS_OWNERS) != 0) continue;
         const fs_record *op = op_named(owners, record);
         if (op != NULL && encloses(op, record)) record->lane = op->lane;
@@ -304,13 +368,13 @@ fs_status fs_owners_find_launchers(fs_owners *owners, fs_error *err)
     return status;
 }
 
-uint32_t fs_owners_launcher(fs_owners *owners, const fs_record *work)
+uint32_t fs_owners_launcher(const fs_owners *owners, const fs_record *work, int64_t *contradicting)
 {
     const fs_record *op = op_named(owners, work);
     uint32_t named = op != NULL ? op->index : FS_NONE;
     if (!is_work(work) || (owners->join->own && work->external >= 0)) return named;
     const fs_record *call = fs_owners_call(owners, work);
     if (call == NULL) return named;
-    if (named != FS_NONE && named != call->launcher) owners->join->contradicting++;
+    if (named != FS_NONE && named != call->launcher) ++*contradicting;
     return call->launcher;
 }

@@ -84,7 +84,7 @@ static inline void fs_record_index_merge(fs_record_index *index, const fs_record
 fs_status fs_owners_create(fs_owners *owners, fs_error *err);
 void fs_owners_clear(fs_owners *owners);
 
-/* Move calls from threads without ops to the threads of their ops, before nesting. */
+/* Move calls from threads without ops to the threads of their ops, before the hosts are listed. */
 void fs_owners_move_calls(const fs_owners *owners);
 /* Find the launcher of what each call launched, after the hosts are ordered and stored. FS_OUT_OF_MEMORY. */
 fs_status fs_owners_find_launchers(fs_owners *owners, fs_error *err);
@@ -92,7 +92,7 @@ fs_status fs_owners_find_launchers(fs_owners *owners, fs_error *err);
 /* Return the API call that launched device work, or that waited; NULL: none. */
 const fs_record *fs_owners_call(const fs_owners *owners, const fs_record *work);
 /* Return the owner of device work or of a device annotation: an event of the store or FS_NONE. Counts
- * contradictions. */
-uint32_t fs_owners_launcher(fs_owners *owners, const fs_record *work);
+ * contradictions. On any thread, as fs_owners_call. */
+uint32_t fs_owners_launcher(const fs_owners *owners, const fs_record *work, int64_t *contradicting);
 
 #endif

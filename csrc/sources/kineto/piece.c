@@ -14,9 +14,10 @@ static const size_t most_element_bytes = (size_t)64 << 20, most_guessed_bytes = 
 /* Members besides the events are kept up to this many bytes in total. */
 static const size_t most_head_bytes = (size_t)16 << 20;
 
-void fs_piece_init(fs_piece *piece, int64_t offset, int64_t until, fs_piece_state state)
+void fs_piece_init(fs_piece *piece, fs_record_pool *pool, int64_t offset, int64_t until, fs_piece_state state)
 {
     memset(piece, 0, sizeof *piece);
+    piece->pool = pool;
     piece->offset = offset;
     piece->until = until;
     piece->state = state;
@@ -26,11 +27,7 @@ void fs_piece_init(fs_piece *piece, int64_t offset, int64_t until, fs_piece_stat
 
 void fs_piece_clear(fs_piece *piece)
 {
-    while (piece->first != NULL) {
-        fs_record_block *next = piece->first->next;
-        fs_free(piece->first);
-        piece->first = next;
-    }
+    fs_piece_drop_records(piece);
     fs_free(piece->text);
     fs_free(piece->scratch);
     fs_free(piece->call_signatures);
@@ -43,7 +40,6 @@ void fs_piece_clear(fs_piece *piece)
     piece->text = piece->scratch = NULL;
     piece->call_signatures = NULL;
     piece->states = NULL;
-    piece->last = NULL;
 }
 
 /* The window ------------------------------------------------------------------------------------------------------- */
@@ -218,7 +214,7 @@ fs_status fs_piece_read(fs_piece *piece, size_t size, fs_error *err)
 
 /* Parts of a text -------------------------------------------------------------------------------------------------- */
 
-enum { WINDOW_BYTES = FS_BLOCK(1 << 18, 1 << 8) };
+enum { WINDOW_BYTES = FS_BLOCK(1 << 17, 1 << 8) };
 
 /* State of the search for the boundary between two events: "}", ",", "{" and a quote, with optional white space. */
 typedef enum { NOTHING, CLOSED, COMMA, OPENED, FOUND } seam;
@@ -250,7 +246,7 @@ static void scan_bytes(seeker *found, const char *text, size_t size, int64_t off
 /* Fill the window; *count: the number of bytes added, 0 at the end of the text. */
 static fs_status fill(fs_piece *piece, fs_kineto_read read, void *context, int64_t *count, fs_error *err)
 {
-    size_t left = piece->size - piece->done, size = left > WINDOW_BYTES ? left : WINDOW_BYTES;
+    size_t left = piece->size - piece->done, size = left > WINDOW_BYTES / 2 ? left : WINDOW_BYTES - left;
     size_t most = most_bytes(piece) + WINDOW_BYTES;
     if (size > most - left) size = most - left;
     FS_TRY(fs_piece_room(piece, size, err));

@@ -7,7 +7,8 @@
 
 #include "sources/kineto/records.h"
 
-void fs_piece_init(fs_piece *piece, int64_t offset, int64_t until, fs_piece_state state);
+void fs_piece_init(fs_piece *piece, fs_record_pool *pool, int64_t offset, int64_t until, fs_piece_state state);
+/* Before the pool. */
 void fs_piece_clear(fs_piece *piece);
 
 /* Make room for `size` more bytes at the end of the window, piece->text + piece->size, dropping text already read.

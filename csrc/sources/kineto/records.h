@@ -3,6 +3,7 @@
 #define FS_SOURCES_KINETO_RECORDS_H
 
 #include "base/intern.h"
+#include "base/lock.h"
 #include "sources/kineto/counters.h"
 #include "sources/kineto/json_scan.h"
 #include "sources/kineto/kineto.h"
@@ -51,13 +52,28 @@ static inline int64_t fs_record_node(int64_t sequence, int64_t thread)
     return (sequence + 1) << FS_NODE_THREAD_BITS | thread;
 }
 
-enum { FS_RECORD_BLOCK = FS_BLOCK(4096, 8) };
+static inline bool fs_record_is_backward(const fs_record *record)
+{
+    return record->kind == FS_EVENT_OP && (record->node & ((1 << FS_NODE_THREAD_BITS) - 1)) != 0;
+}
+
+enum { FS_RECORD_BLOCK = FS_BLOCK(1169, 8) }; /* 32 blocks fill a huge page */
 
 typedef struct fs_record_block {
     struct fs_record_block *next;
     uint32_t count;
     fs_record records[FS_RECORD_BLOCK];
 } fs_record_block;
+
+/* The memory of the records of a trace, shared by its pieces. An all-zero struct is an empty pool. */
+typedef struct fs_record_slab fs_record_slab;
+typedef struct {
+    fs_lock lock;
+    fs_record_slab *slabs;
+    fs_record_block *free;
+} fs_record_pool;
+
+void fs_record_pool_clear(fs_record_pool *pool);
 
 /* The key of a lane: host threads are identified by process and thread, streams by device, stream and process. */
 typedef struct {
@@ -88,6 +104,7 @@ typedef struct {
     bool guessed;          /* not yet confirmed that the piece began at the start of an event */
     uint32_t accelerators; /* of which the events are evidence: bits, as store/accelerator.h has them */
 
+    fs_record_pool *pool;
     fs_record_block *first, *last;
     fs_intern names;           /* as spelled in the text, without quotes */
     fs_intern calls;           /* arguments as spelled in the text */
@@ -110,5 +127,10 @@ typedef struct {
     int64_t window_begin, window_end; /* the trace's own span; FS_MISSING */
     fs_kineto_report report;
 } fs_piece;
+
+/* Add a record, uninitialised, to a piece. FS_OUT_OF_MEMORY. Several threads may, each to its own piece. */
+fs_status fs_piece_add_record(fs_piece *piece, fs_record **record, fs_error *err);
+/* Give the piece's records back to the pool. */
+void fs_piece_drop_records(fs_piece *piece);
 
 #endif

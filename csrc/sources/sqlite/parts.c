@@ -109,17 +109,9 @@ fs_status fs_part_take_name(const fs_rows *rows, fs_part *part, fs_row_kind kind
 
 fs_status fs_part_add_record(fs_part *part, const fs_record *record, fs_error *err)
 {
-    fs_piece *piece = &part->piece;
-    if (piece->last == NULL || piece->last->count == FS_RECORD_BLOCK) {
-        fs_record_block *block = fs_malloc(sizeof *block);
-        if (block == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the events of a database");
-        block->next = NULL;
-        block->count = 0;
-        if (piece->last != NULL) piece->last->next = block;
-        else piece->first = block;
-        piece->last = block;
-    }
-    piece->last->records[piece->last->count++] = *record;
+    fs_record *added;
+    FS_TRY(fs_piece_add_record(&part->piece, &added, err));
+    *added = *record;
     return FS_OK;
 }
 

@@ -55,12 +55,13 @@ void fs_rows_destroy(fs_rows *rows)
         fs_free(rows->parts[i]);
     }
     fs_free(rows->parts);
+    fs_record_pool_clear(&rows->pool);
     fs_id_map *maps[] = {&rows->string_ids, &rows->domains, &rows->devices, &rows->payload_ids};
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) fs_id_map_clear(maps[i]);
     fs_intern_clear(&rows->strings);
     fs_free(rows->payloads);
     fs_free(rows);
-    fs_memory_trim(); /* the records, which each reading thread allocated in an arena of its own */
+    fs_memory_trim(); /* what each reading thread allocated in an arena of its own */
 }
 
 fs_status fs_rows_open_parts(fs_rows *rows, uint32_t count, uint32_t *first, fs_error *err)
@@ -73,7 +74,7 @@ fs_status fs_rows_open_parts(fs_rows *rows, uint32_t count, uint32_t *first, fs_
     while (rows->part_count < total) {
         fs_part *part = fs_calloc(1, sizeof *part);
         if (part == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read a database in %u parts", total);
-        fs_piece_init(&part->piece, 0, 0, FS_PIECE_END);
+        fs_piece_init(&part->piece, &rows->pool, 0, 0, FS_PIECE_END);
         rows->parts[rows->part_count++] = part;
     }
     return FS_OK;

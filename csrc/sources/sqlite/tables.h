@@ -70,6 +70,7 @@ struct fs_rows {
     uint32_t payload_count, payload_capacity;
     fs_part **parts;
     uint32_t part_count;
+    fs_record_pool pool; /* the records of the parts */
 };
 
 #endif

@@ -1,0 +1,224 @@
+"""Traces that several threads read and join: the same events by any number of threads, and errors where they are."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.trace_events import call, events_to_text, kernel, op
+
+import flopscope as fs
+from flopscope import _core
+from flopscope.sources import load
+
+THREADS = (1, 2, 3, 16)
+PART = 1 << 14  # hosts that one thread nests at a time
+
+
+@pytest.fixture(autouse=True)
+def _same_threads_afterwards() -> Iterator[None]:
+    threads = _core.num_threads()
+    yield
+    _core.set_num_threads(threads)
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*host events overlap")
+
+
+def columns_of(text: Any, threads: int) -> tuple[dict[str, Any], list[str], dict[str, Any]]:
+    _core.set_num_threads(threads)
+    loaded = load.read(text)
+    columns, names, *_ = loaded.core.events()
+    return dict(columns), list(names), dict(loaded.report)
+
+
+def nested_spans() -> list[tuple[int, int]]:
+    """Return starts and ends in order of (start, -end): long spans over many others, nested ones, and overlaps."""
+    rng = random.Random(7)
+    spans = {(0, 10_000_000), (5, 7_000_000)}
+    at = 10
+    while len(spans) < 3 * PART:
+        length = rng.choice((3, 20, 200, 40_000))
+        spans.add((at, at + length))
+        if rng.random() < 0.3:
+            spans.add((at + 1, at + rng.randrange(2, 2 * length)))  # within it, or past its end
+        at += rng.randrange(1, 40)
+    return sorted(spans, key=lambda span: (span[0], -span[1]))
+
+
+def test_events_are_nested_across_the_parts_of_several_threads() -> None:
+    """The parent is the last earlier event that is open at the start and does not end before."""
+    spans = nested_spans()
+    events = [op(f"op{i}", start / 1000, (end - start) / 1000) for i, (start, end) in enumerate(spans)]
+    random.Random(1).shuffle(events)
+    text = events_to_text(*events)
+    starts, ends = np.array(spans).T
+    expected = np.full(len(spans), -1)
+    for i in range(1, len(spans)):
+        around = np.flatnonzero((ends[:i] > starts[i]) & (ends[:i] >= ends[i]))
+        if around.size:
+            expected[i] = around[-1]
+    for threads in THREADS:
+        columns, names, report = columns_of(text, threads)
+        assert [names[name] for name in columns["name"]] == [f"op{i}" for i in range(len(spans))]
+        assert np.array_equal(columns["parent"], expected)
+        assert report["overlapping"] > 100
+
+
+def test_overlaps_are_counted_once_across_parts() -> None:
+    """Each event of a chain begins within the one before and ends after it; a long event is around the chain."""
+    count = 2 * PART + 7
+    text = events_to_text(op("around", 0, count), *(op("link", i / 100 + 0.001, 0.015) for i in range(count)))
+    for threads in THREADS:
+        columns, _, report = columns_of(text, threads)
+        assert report["overlapping"] == count - 1
+        assert set(columns["parent"][1:].tolist()) == {0}
+
+
+def test_only_children_of_the_same_name_are_merged_wherever_they_are() -> None:
+    alone, pairs = 2 * PART, 1000
+    events = [op("alone", 10 * i, 5) for i in range(alone)]
+    for i in range(alone, alone + pairs):
+        events += [op("twice", 10 * i, 8), op("twice", 10 * i + 1, 6), op("inner", 10 * i + 2, 3)]
+    text = events_to_text(*events)
+    for threads in THREADS:
+        columns, names, _ = columns_of(text, threads)
+        kinds = [names[name] for name in columns["name"]]
+        assert kinds == ["alone"] * alone + ["twice", "inner"] * pairs
+        parents = columns["parent"]
+        assert set(parents[:alone].tolist()) == {-1}
+        assert parents[alone:].tolist() == [x for i in range(pairs) for x in (-1, alone + 2 * i)]
+
+
+def launches(count: int) -> list[dict[str, Any]]:
+    events = []
+    for i in range(count):
+        thread = 1 + i % 3
+        events += [
+            op("aten::add" if i % 2 else "aten::mul", 10 * i, 8, thread, **{"External id": i}),
+            call("cudaLaunchKernel", 10 * i + 1, 5, thread, correlation=i + 1),
+            kernel("k", 10 * i + 20, 7, correlation=i + 1, **{"External id": i}),
+        ]
+    return events
+
+
+def test_kernels_find_their_ops_by_any_number_of_threads(tmp_path: Path) -> None:
+    count = 40_000
+    path = tmp_path / "trace.json"
+    path.write_bytes(events_to_text(*launches(count)))
+    for threads in THREADS:
+        columns, names, report = columns_of(path, threads)
+        kernels = columns["on_device"] == 1
+        assert report["contradicting"] == 0
+        assert kernels.sum() == count
+        launchers = columns["launcher"][kernels]
+        assert np.array_equal(columns["start"][launchers], np.arange(count) * 10_000)
+        assert {names[name] for name in columns["name"][launchers]} == {"aten::add", "aten::mul"}
+
+
+@pytest.mark.parametrize("again", [1, 39_999])
+def test_a_correlation_that_two_processes_share_is_found_by_any_number_of_threads(again: int) -> None:
+    """One call of another process repeats a correlation; each kernel belongs to the op of its own process."""
+    events = launches(40_000)
+    other = op("other", 10 * again, 8, 9, **{"External id": 10**6})
+    launch = call("cudaLaunchKernel", 10 * again + 1, 5, 9, correlation=again + 1, **{"External id": 10**6})
+    work = kernel("other_k", 10 * again + 20, 7, device=1, correlation=again + 1, **{"External id": 10**6})
+    events += [{**other, "pid": 2}, {**launch, "pid": 2}, work]
+    text = events_to_text(*events)
+    for threads in THREADS:
+        columns, names, _ = columns_of(text, threads)
+        found = {names[columns["name"][i]]: names[columns["name"][columns["launcher"][i]]] for i in (-1,)}
+        assert found == {"other_k": "other"}
+        kernels = np.flatnonzero(columns["on_device"] == 1)[:-1]
+        assert np.array_equal(columns["start"][columns["launcher"][kernels]], np.arange(40_000) * 10_000)
+
+
+# Reading ahead --------------------------------------------------------------------------------------------------------
+
+
+def test_a_compressed_trace_of_many_batches_reads_as_its_text(tmp_path: Path) -> None:
+    text = json.dumps({"traceEvents": launches(60_000), "schemaVersion": 1}, indent=4).encode()
+    assert len(text) > 20 << 20
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(text, 1))
+    expected = columns_of(text, 1)
+    for threads in THREADS:
+        for source in (path, text):
+            columns, names, report = columns_of(source, threads)
+            assert report == expected[2]
+            assert names == expected[1]
+            assert all(np.array_equal(columns[name], values) for name, values in expected[0].items())
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_wrong_text_is_reported_where_it_is_though_more_was_read_meanwhile(threads: int, tmp_path: Path) -> None:
+    text = json.dumps({"traceEvents": launches(60_000)}, indent=4).encode()
+    for at in (11 << 20, len(text) - 2_000):
+        at = text.index(b"},\n        {", at) + 1
+        path = tmp_path / "trace.json.gz"
+        path.write_bytes(gzip.compress(text[:at] + b"?" + text[at:], 1))
+        _core.set_num_threads(threads)
+        with pytest.raises(ValueError, match=f"byte {at}: expected an event, which begins with '{{', found '\\?'"):
+            fs.load_trace(path)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_wrong_text_is_reported_before_what_follows_it(threads: int, tmp_path: Path) -> None:
+    """The text is wrong in an early batch, and the compressed data is damaged after it."""
+    text = json.dumps({"traceEvents": launches(60_000)}, indent=4).encode()
+    at = text.index(b"},\n        {", 5 << 20) + 1
+    packed = bytearray(gzip.compress(text[:at] + b"?" + text[at:], 1))
+    packed[len(packed) // 2 :] = bytes(len(packed) - len(packed) // 2)
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(packed)
+    _core.set_num_threads(threads)
+    with pytest.raises(ValueError, match=f"byte {at}: "):
+        fs.load_trace(path)
+
+
+def test_text_that_is_read_ahead_may_not_change() -> None:
+    _core.set_num_threads(2)
+    text = bytearray(events_to_text(*launches(30_000)))
+    reader, core = _core.TraceReader(), _core.Store()
+    reader.feed_ahead(text)
+    with pytest.raises(BufferError):
+        text.clear()
+    reader.feed(b"")
+    text.clear()
+    assert reader.finish(core)["events"] == 90_000
+
+
+def test_a_reader_is_released_while_it_reads_ahead() -> None:
+    _core.set_num_threads(3)
+    text = events_to_text(*launches(30_000))
+    for _ in range(5):
+        reader = _core.TraceReader()
+        reader.feed_ahead(text)
+        del reader
+    assert fs.load_trace(text).report["events"] == 90_000
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+def test_a_forked_child_cannot_use_a_reader_that_reads_ahead() -> None:
+    _core.set_num_threads(2)
+    text = events_to_text(*launches(30_000))
+    reader = _core.TraceReader()
+    reader.feed_ahead(text)
+    child = os.fork()
+    if child == 0:
+        try:
+            reader.feed(b"")
+        except RuntimeError as problem:
+            fine = "threads" in str(problem) and fs.load_trace(text).report["events"] == 90_000
+            del reader
+            os._exit(0 if fine else 1)
+        os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    assert reader.finish(_core.Store())["events"] == 90_000
