@@ -1,4 +1,4 @@
-/* First step of a build: map events to calls, nodes and groups, in the order of the store. Private to csrc/table. */
+/* Second step of a build: the nodes of events that have children or launched work. Private to csrc/table. */
 #ifndef FS_TABLE_SCAN_H
 #define FS_TABLE_SCAN_H
 
@@ -7,9 +7,7 @@
 fs_status fs_build_scan(fs_build *build, fs_error *err);
 
 /* Return the initial node of a host event, before its children are known. */
-fs_node fs_build_leaf(const fs_build *build, uint32_t index);
-/* Return the node of a host event, created if missing. */
-fs_node *fs_build_node(fs_build *build, uint32_t index);
+fs_node fs_build_leaf(const fs_build *build, uint32_t index, uint32_t call);
 
 /* Return the next enclosing range with declared work, or FS_NONE. */
 static inline uint32_t fs_build_outer_stated(fs_build *build, uint32_t range)

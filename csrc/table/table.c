@@ -15,6 +15,7 @@
 #include "table/event_calls.h"
 #include "table/parts.h"
 #include "table/scan.h"
+#include "table/slices.h"
 #include "table/totals.h"
 #include "table/works.h"
 #include "base/statistics.h"
@@ -314,6 +315,9 @@ done:
     fs_calls_clear(&build.calls);
     fs_free(build.slots);
     fs_free(build.parts);
+    fs_build_free_slices(&build);
+    fs_free(build.works);
+    fs_free(build.marks);
     fs_free(build.nodes);
     fs_free(build.memory);
     fs_free(build.roofs);
