@@ -134,7 +134,8 @@ struct fs_build {
     const fs_store *store;
     const fs_table_options *options;
     fs_table *table;
-    uint32_t count;  /* events */
+    fs_chunk *const *chunks; /* of the store */
+    uint32_t count;          /* events */
     uint32_t *slots; /* by event */
     bool has_frames;
     uint32_t *parts; /* by event: id in table->parts; NULL: rows are not separated by anything of a part */
@@ -147,6 +148,7 @@ struct fs_build {
     fs_call_state *states;  /* by call */
     uint8_t *marks;         /* by event: FS_MARK_… */
     uint32_t *works;        /* device events, in order of start */
+    uint8_t *places;        /* by work: the slice whose events alone it changes, or slice_count; NULL: one slice */
     uint32_t work_count, device_count; /* device events, annotations too; devices */
     bool works_sorted;                 /* the store has them in this order */
     bool has_unlinked_work;            /* some device work has no known launcher */
@@ -174,6 +176,16 @@ struct fs_build {
     uint32_t first_work, end_work;          /* in `works`: those that the slice adds */
 };
 
+/* As fs_event_chunk and FS_EVENT_AT. */
+static inline const fs_chunk *fs_build_chunk(const fs_build *build, uint32_t index, uint32_t *at)
+{
+    *at = index & (FS_CHUNK_EVENTS - 1);
+    return build->chunks[index >> FS_CHUNK_BITS];
+}
+
+#define FS_BUILD_AT(build, index, field) \
+    ((build)->chunks[(index) >> FS_CHUNK_BITS]->field[(index) & (FS_CHUNK_EVENTS - 1)])
+
 static inline fs_build *fs_build_slice(fs_build *build, uint32_t index)
 {
     return index == 0 ? build : &build->rest[index - 1];
@@ -183,7 +195,7 @@ static inline fs_build *fs_build_slice(fs_build *build, uint32_t index)
 static inline uint32_t fs_build_past_frames(const fs_build *build, uint32_t index)
 {
     if (!build->has_frames || index >= build->count) return index;
-    return FS_EVENT_AT(build->store, index, kind) == FS_EVENT_FRAME ? build->slots[index] : index;
+    return FS_BUILD_AT(build, index, kind) == FS_EVENT_FRAME ? build->slots[index] : index;
 }
 
 /* Return the nearest enclosing event that is not a frame; FS_NONE: none. */
@@ -203,11 +215,11 @@ static inline uint32_t fs_build_launcher(const fs_build *build, const fs_chunk *
 static inline uint32_t fs_build_timed(const fs_build *build, uint32_t index)
 {
     uint32_t at;
-    const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+    const fs_chunk *chunk = fs_build_chunk(build, index, &at);
     while (fs_event_is_asynchronous(chunk, at)) {
         index = fs_build_parent(build, chunk, at, index);
         if (index == FS_NONE) break;
-        chunk = fs_event_chunk(build->store, index, &at);
+        chunk = fs_build_chunk(build, index, &at);
     }
     return index;
 }

@@ -65,13 +65,23 @@ static void add_to_row(const work_span *work, uint32_t row)
     sum->end = to;
 }
 
-/* Add the work to the rows of what launched it: once to each of rows that follow each other from the inside out. */
-static void add_to_launchers(const work_span *work, uint32_t launcher)
+static bool spans(const fs_build *build, uint32_t index)
+{
+    return (build->marks[index] & FS_MARK_SPANS) != 0;
+}
+
+/* Add the work to the rows of what launched it: once to each of rows that follow each other from the inside out. Return
+ * the slice whose events alone the work changes, slice_count if there is none: the work of a node may be that of its
+ * op, its owner or a range. */
+static uint32_t add_to_launchers(const work_span *work, uint32_t launcher)
 {
     fs_build *build = work->build;
+    uint32_t slice = launcher / build->slice_events;
     const fs_node *node = fs_build_node(build, launcher);
     uint32_t row = build->calls.calls[node->call].row, before = row;
     add_to_row(work, row);
+    if ((node->owner != FS_NONE && spans(build, node->owner)) || (node->op != FS_NONE && spans(build, node->op)))
+        slice = build->slice_count;
     if (node->owner != FS_NONE && node->owner != launcher) {
         uint32_t owners = fs_build_call(build, node->owner)->row;
         if (owners != row) add_to_row(work, owners);
@@ -79,8 +89,10 @@ static void add_to_launchers(const work_span *work, uint32_t launcher)
     for (uint32_t range = node->stated; range != FS_NONE; range = fs_build_outer_stated(build, range)) {
         row = fs_build_call(build, range)->row;
         if (row != before) add_to_row(work, row);
+        if (spans(build, range)) slice = build->slice_count;
         before = row;
     }
+    return slice;
 }
 
 static void add_run(const busying *all, uint32_t run)
@@ -97,15 +109,18 @@ static void add_run(const busying *all, uint32_t run)
     for (uint32_t i = run * all->run_works, at; i < end; i++) {
         if (i % FS_POLL_ROUNDS == 0 && fs_interrupted()) return;
         work.event = build->works[i];
-        const fs_chunk *chunk = fs_event_chunk(build->store, work.event, &at);
+        const fs_chunk *chunk = fs_build_chunk(build, work.event, &at);
         work.start = chunk->start[at];
         work.duration = chunk->duration[at] == FS_MISSING ? 0 : chunk->duration[at];
         work.device = (uint32_t)fs_event_device(chunk, at);
         work.timing = chunk->timing[at];
-        if (chunk->kind[at] != FS_EVENT_INTERVAL) add_to_row(&work, fs_build_call(build, work.event)->row);
-        if (!fs_event_kind_on_device[chunk->kind[at]]) continue; /* annotations are not work */
-        uint32_t launcher = fs_build_launcher(build, chunk, at);
-        if (launcher != FS_NONE) add_to_launchers(&work, launcher);
+        const fs_call *call = chunk->kind[at] != FS_EVENT_INTERVAL ? fs_build_call(build, work.event) : NULL;
+        uint32_t launcher = fs_build_launcher(build, chunk, at), slice = work.event / build->slice_events;
+        if (call != NULL) add_to_row(&work, call->row);
+        /* Annotations are not work. */
+        if (launcher != FS_NONE && fs_event_kind_on_device[chunk->kind[at]]) slice = add_to_launchers(&work, launcher);
+        if (build->places == NULL) continue;
+        build->places[i] = (uint8_t)(call != NULL && call->registered ? build->slice_count : slice);
     }
 }
 

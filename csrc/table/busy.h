@@ -4,8 +4,8 @@
 
 #include "table/build.h"
 
-/* Add the busy times of all rows, their device_timing and, if there are counters, counted_sums. `works` is in order of
- * start. FS_OUT_OF_MEMORY, FS_INTERRUPTED. */
+/* Add the busy times of all rows, their device_timing and, if there are counters, counted_sums; and fill in `places`,
+ * unless it is NULL. `works` is in order of start. FS_OUT_OF_MEMORY, FS_INTERRUPTED. */
 fs_status fs_build_busy(fs_build *build, fs_error *err);
 
 #endif

@@ -30,6 +30,7 @@ typedef struct {
     bool has_row;   /* an INTERVAL has none */
     bool estimated; /* its launcher is inferred */
     fs_call *call;  /* NULL if it has no row */
+    double rounding; /* of the duration: fs_row */
 } device_work;
 
 static void sort_digit(const sort_entry *from, sort_entry *to, uint32_t count, int shift)
@@ -53,7 +54,7 @@ static fs_status sort_works(fs_build *build, fs_error *err)
     if (entries == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to sum %u device events", count);
     uint64_t least = UINT64_MAX, largest = 0;
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t key = (uint64_t)FS_EVENT_AT(build->store, build->works[i], start) - (uint64_t)INT64_MIN;
+        uint64_t key = (uint64_t)FS_BUILD_AT(build, build->works[i], start) - (uint64_t)INT64_MIN;
         from[i] = (sort_entry){key, build->works[i]};
         if (key < least) least = key;
         if (key > largest) largest = key;
@@ -166,7 +167,7 @@ static fs_known add_kernel(fs_build *build, uint32_t owner, const device_work *w
     fs_call *kernel = work->call;
     if (kernel == NULL || !kernel->has_work) return known;
     uint32_t op = owner != FS_NONE ? owner : work->launcher;
-    if (op != FS_NONE && FS_EVENT_AT(build->store, op, kind) != FS_EVENT_OP) op = FS_NONE;
+    if (op != FS_NONE && FS_BUILD_AT(build, op, kind) != FS_EVENT_OP) op = FS_NONE;
     /* The work is the op's, and the time is in the kernel's row too: other kernels of that row give it no rates. */
     if (op != FS_NONE) build->groups[kernel->row].untimed = true;
     if (owner != FS_NONE && fs_build_call(build, owner)->work.needs != FS_NEEDS_KERNELS) return known;
@@ -312,7 +313,7 @@ static void add_stated(fs_build *build, const device_work *work)
 static bool is_replayed(const fs_build *build, uint32_t launcher)
 {
     if (launcher == FS_NONE) return false;
-    return (FS_EVENT_AT(build->store, launcher, flags) & (FS_EVENT_REPLAYED | FS_EVENT_MARK)) == FS_EVENT_REPLAYED;
+    return (FS_BUILD_AT(build, launcher, flags) & (FS_EVENT_REPLAYED | FS_EVENT_MARK)) == FS_EVENT_REPLAYED;
 }
 
 static void add_work(fs_build *build, const device_work *work)
@@ -324,7 +325,7 @@ static void add_work(fs_build *build, const device_work *work)
         uint32_t owner = launcher->owner;
         fs_add_to(&launcher->self_device_ns, work->duration);
         fs_add_to(&launcher->device_ns, work->duration);
-        launcher->device_rounding += fs_build_rounding(build, work->start, work->duration);
+        launcher->device_rounding += work->rounding;
         own(build, launcher, work);
         if (owner != FS_NONE) add_launched(build, owner, work);
         if (work->call != NULL && work->call->has_work) supplied = add_kernel(build, owner, work);
@@ -345,7 +346,7 @@ static void add_work(fs_build *build, const device_work *work)
 static void add_event(fs_build *build, uint32_t index)
 {
     uint32_t at;
-    const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+    const fs_chunk *chunk = fs_build_chunk(build, index, &at);
     device_work work = {
         .start = chunk->start[at],
         .duration = chunk->duration[at] == FS_MISSING ? 0 : chunk->duration[at],
@@ -357,12 +358,13 @@ static void add_event(fs_build *build, uint32_t index)
         .has_row = chunk->kind[at] != FS_EVENT_INTERVAL,
         .estimated = (chunk->flags[at] & FS_EVENT_ESTIMATED) != 0,
     };
+    work.rounding = fs_build_rounding(build, work.start, work.duration);
     if (work.has_row) {
         work.call = fs_build_call(build, index);
         fs_group *group = &build->groups[work.call->row];
         fs_add_to(&group->row.self_device_time_total, work.duration);
         fs_add_to(&group->row.device_time_total, work.duration);
-        group->row.device_rounding += fs_build_rounding(build, work.start, work.duration);
+        group->row.device_rounding += work.rounding;
     }
     if (fs_event_kind_on_device[chunk->kind[at]]) add_work(build, &work); /* annotations are not work */
 }
@@ -380,33 +382,11 @@ static void add_works(fs_build *slice, const uint32_t *works, uint32_t count)
 /* Device events by the slice that adds them, each in order of start. Those of no slice come last. */
 typedef struct {
     fs_build *build;
-    uint8_t *places; /* by work: the slice */
     uint32_t *works;
     uint32_t (*begins)[FS_MOST_SLICES + 2]; /* by run of works and slice: the first of its works */
 } sharing;
 
 enum { RUN_WORKS = FS_BLOCK(1 << 14, 1 << 3) };
-
-static bool spans(const fs_build *build, uint32_t index)
-{
-    return (build->marks[index] & FS_MARK_SPANS) != 0;
-}
-
-/* Return the slice whose events alone the work changes; slice_count: none. */
-static uint32_t slice_of_work(fs_build *build, uint32_t index)
-{
-    uint32_t at;
-    const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
-    uint32_t launcher = fs_build_launcher(build, chunk, at);
-    if (chunk->kind[at] != FS_EVENT_INTERVAL && fs_build_call(build, index)->registered) return build->slice_count;
-    if (launcher == FS_NONE || !fs_event_kind_on_device[chunk->kind[at]]) return index / build->slice_events;
-    const fs_node *node = fs_build_node(build, launcher);
-    if (node->owner != FS_NONE && spans(build, node->owner)) return build->slice_count;
-    for (uint32_t range = node->stated; range != FS_NONE; range = fs_build_outer_stated(build, range))
-        if (spans(build, range)) return build->slice_count;
-    if (node->op != FS_NONE && spans(build, node->op)) return build->slice_count; /* kernels may tell its work */
-    return launcher / build->slice_events;
-}
 
 static uint32_t run_end(const fs_build *build, uint32_t run)
 {
@@ -418,10 +398,8 @@ static void count_shares(void *context, int64_t first, int64_t last)
 {
     const sharing *all = context;
     for (uint32_t run = (uint32_t)first; run < last; run++) {
-        for (uint32_t i = run * RUN_WORKS; i < run_end(all->build, run); i++) {
-            all->places[i] = (uint8_t)slice_of_work(all->build, all->build->works[i]);
-            all->begins[run][all->places[i]]++;
-        }
+        for (uint32_t i = run * RUN_WORKS; i < run_end(all->build, run); i++)
+            all->begins[run][all->build->places[i]]++;
     }
 }
 
@@ -430,7 +408,7 @@ static void fill_shares(void *context, int64_t first, int64_t last)
     const sharing *all = context;
     for (uint32_t run = (uint32_t)first; run < last; run++)
         for (uint32_t i = run * RUN_WORKS; i < run_end(all->build, run); i++)
-            all->works[all->begins[run][all->places[i]]++] = all->build->works[i];
+            all->works[all->begins[run][all->build->places[i]]++] = all->build->works[i];
 }
 
 /* Group the device events by slice. */
@@ -464,14 +442,12 @@ static fs_status share_works(fs_build *build, fs_error *err)
     if (build->slice_count == 1) return FS_OK;
     uint32_t runs = (build->work_count + RUN_WORKS - 1) / RUN_WORKS;
     sharing all = {.build = build};
-    all.places = fs_malloc(build->work_count * sizeof *all.places);
     all.works = fs_malloc(build->work_count * sizeof *all.works);
     all.begins = fs_calloc(runs, sizeof *all.begins);
     fs_status status;
-    if (all.places == NULL || all.works == NULL || all.begins == NULL)
+    if (all.works == NULL || all.begins == NULL)
         status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to sum %u device events", build->work_count);
     else status = share(&all, runs, err);
-    fs_free(all.places);
     fs_free(all.works);
     fs_free(all.begins);
     return status;
@@ -493,6 +469,9 @@ fs_status fs_build_devices(fs_build *build, fs_error *err)
             return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to count %u device events", build->work_count);
     }
     if (!build->works_sorted) FS_TRY(sort_works(build, err));
+    if (build->slice_count > 1) build->places = fs_malloc(build->work_count * sizeof *build->places);
+    if (build->slice_count > 1 && build->places == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to sum %u device events", build->work_count);
     FS_TRY(fs_build_busy(build, err));
     FS_TRY(share_works(build, err));
     FS_TRY(fs_build_each_slice(build, add_slice, err));

@@ -11,7 +11,7 @@
 
 static bool is_frame(const fs_build *build, uint32_t index)
 {
-    return index != FS_NONE && FS_EVENT_AT(build->store, index, kind) == FS_EVENT_FRAME;
+    return index != FS_NONE && FS_BUILD_AT(build, index, kind) == FS_EVENT_FRAME;
 }
 
 static void find_within(void *context, int64_t first, int64_t last)
@@ -20,7 +20,7 @@ static void find_within(void *context, int64_t first, int64_t last)
     uint32_t at, begin = (uint32_t)(first * FS_PIECE_EVENTS), end = fs_piece_end(build, (uint32_t)last - 1);
     for (uint32_t index = begin; index < end; index++) {
         if (index % FS_PIECE_EVENTS == 0) begin = index;
-        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+        const fs_chunk *chunk = fs_build_chunk(build, index, &at);
         if (chunk->kind[at] != FS_EVENT_FRAME) continue;
         uint32_t around = chunk->parent[at] < index ? chunk->parent[at] : FS_NONE;
         build->slots[index] = around != FS_NONE && around >= begin && is_frame(build, around) ? build->slots[around]
@@ -33,7 +33,7 @@ static void find_before(void *context, int64_t first, int64_t last)
     fs_build *build = context;
     uint32_t at, end = fs_piece_end(build, (uint32_t)last - 1);
     for (uint32_t index = (uint32_t)(first * FS_PIECE_EVENTS); index < end; index++) {
-        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+        const fs_chunk *chunk = fs_build_chunk(build, index, &at);
         if (chunk->kind[at] != FS_EVENT_FRAME) continue;
         uint32_t around = build->slots[index];
         if (!is_frame(build, around)) continue;

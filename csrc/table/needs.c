@@ -12,7 +12,7 @@ static fs_status find_within(fs_build *build, const fs_chunk *chunk, uint32_t at
                              fs_error *err)
 {
     uint32_t outer = fs_build_parent(build, chunk, at, index);
-    if (outer == FS_NONE || FS_EVENT_AT(build->store, outer, kind) != FS_EVENT_OP) return FS_OK;
+    if (outer == FS_NONE || FS_BUILD_AT(build, outer, kind) != FS_EVENT_OP) return FS_OK;
     uint32_t around = (uint32_t)(fs_build_call(build, outer) - build->calls.calls);
     return fs_calls_find_within(&build->calls, *slot, around, slot, err);
 }
@@ -35,11 +35,11 @@ enum { FARTHEST_BEGUN = 32 };
 static uint32_t begun_during(const fs_build *build, uint32_t index)
 {
     uint32_t found = FS_NONE, at;
-    const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+    const fs_chunk *chunk = fs_build_chunk(build, index, &at);
     if (chunk->start[at] == FS_MISSING) return FS_NONE;
     int64_t start = chunk->start[at], end = fs_event_end(chunk, at);
     for (uint32_t next = index + 1; next < build->count && next <= index + FARTHEST_BEGUN; next++) {
-        chunk = fs_event_chunk(build->store, next, &at);
+        chunk = fs_build_chunk(build, next, &at);
         bool annotates = fs_event_is_annotation(chunk->kind[at]) && chunk->device[at] < 0;
         if (!annotates || chunk->name[at] == FS_NONE || chunk->signature[at] == FS_NONE) continue;
         if (chunk->start[at] < start || chunk->start[at] > end) continue;
@@ -67,7 +67,7 @@ static fs_status find_annotated(fs_build *build, uint32_t index, uint32_t *slot,
 {
     uint32_t at;
     for (int tries = 0; tries < FARTHEST_ANNOTATION; tries++) {
-        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+        const fs_chunk *chunk = fs_build_chunk(build, index, &at);
         uint32_t outer = fs_build_parent(build, chunk, at, index);
         if (outer == FS_NONE) return FS_OK;
         const fs_call *around = fs_build_call(build, outer);
@@ -111,7 +111,7 @@ fs_status fs_build_needs(fs_build *build, const fs_piece *pieces, fs_error *err)
         uint32_t end = fs_piece_end(build, piece);
         for (uint32_t index = piece * FS_PIECE_EVENTS; index < end; index++) {
             uint32_t *slot = &build->slots[index];
-            const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+            const fs_chunk *chunk = fs_build_chunk(build, index, &at);
             if (chunk->kind[at] != FS_EVENT_OP || !fs_build_seeks(needs_of(build, *slot))) continue;
             FS_TRY(find_needed(build, chunk, at, index, slot, err));
         }

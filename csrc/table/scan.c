@@ -10,7 +10,7 @@
 fs_node fs_build_leaf(const fs_build *build, uint32_t index, uint32_t call)
 {
     uint32_t at;
-    const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+    const fs_chunk *chunk = fs_build_chunk(build, index, &at);
     uint32_t parent = fs_build_parent(build, chunk, at, index);
     fs_node node = {.call = call, .owner = FS_NONE, .stated = FS_NONE, .op = FS_NONE, .device = -1};
     bool own_time = chunk->duration[at] != FS_MISSING && !fs_event_is_asynchronous(chunk, at);
@@ -66,7 +66,7 @@ static int64_t taken_time(const fs_build *build, const fs_chunk *chunk, uint32_t
 {
     if (chunk->timing[at] != FS_TIMING_TRACE || chunk->start[at] == FS_MISSING) return chunk->duration[at];
     uint32_t spot;
-    const fs_chunk *around = fs_event_chunk(build->store, parent, &spot);
+    const fs_chunk *around = fs_build_chunk(build, parent, &spot);
     int64_t from = chunk->start[at], to = fs_event_end(chunk, at);
     if (around->duration[spot] == FS_MISSING) return 0;
     int64_t end = fs_event_end(around, spot);
@@ -107,7 +107,7 @@ static void scan_slice(fs_build *slice)
     uint32_t at;
     for (uint32_t index = slice->begin; index < slice->end; index++) {
         if (index % FS_POLL_ROUNDS == 0 && fs_interrupted()) return;
-        chunk = fs_event_chunk(slice->store, index, &at);
+        chunk = fs_build_chunk(slice, index, &at);
         uint8_t kind = chunk->kind[at], marks = slice->marks[index];
         if (kind == FS_EVENT_FRAME) continue;
         bool works = listed && (kind == FS_EVENT_OP || kind == FS_EVENT_RANGE);
@@ -125,7 +125,7 @@ static void make_spanning(fs_build *build)
     for (uint32_t i = 1; i < build->slice_count; i++) {
         const fs_build *slice = fs_build_slice(build, i);
         for (uint32_t k = 0; k < slice->foreign_count; k++) {
-            int64_t start = FS_EVENT_AT(build->store, slice->foreign[k], start);
+            int64_t start = FS_BUILD_AT(build, slice->foreign[k], start);
             build->nodes[slice->stand_in + k] =
                 (fs_node){.covered_until = start, .first_child = INT64_MAX, .device = -1};
             if (build->memory != NULL) build->memory[slice->stand_in + k] = (fs_node_memory){{0}, {0}};
@@ -147,7 +147,7 @@ static bool stands_apart(const fs_build *slice)
 static void take_each(fs_build *slice)
 {
     for (uint32_t index = slice->begin, at; index < slice->end; index++) {
-        const fs_chunk *chunk = fs_event_chunk(slice->store, index, &at);
+        const fs_chunk *chunk = fs_build_chunk(slice, index, &at);
         if (chunk->kind[at] == FS_EVENT_FRAME || chunk->kind[at] == FS_EVENT_MEMORY) continue;
         uint32_t timed = taken_from(slice, chunk, at, fs_build_parent(slice, chunk, at, index));
         if (timed == FS_NONE || timed >= slice->begin) continue;

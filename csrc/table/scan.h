@@ -13,7 +13,7 @@ fs_node fs_build_leaf(const fs_build *build, uint32_t index, uint32_t call);
 static inline uint32_t fs_build_outer_stated(fs_build *build, uint32_t range)
 {
     uint32_t at, above;
-    const fs_chunk *chunk = fs_event_chunk(build->store, range, &at);
+    const fs_chunk *chunk = fs_build_chunk(build, range, &at);
     above = fs_build_parent(build, chunk, at, range);
     return above != FS_NONE ? fs_build_node(build, above)->stated : FS_NONE;
 }

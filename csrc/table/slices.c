@@ -54,7 +54,7 @@ static fs_status find_spanning(fs_build *build, const fs_piece *pieces, fs_error
                 FS_TRY(FS_LIST_ROOM(&build->spanning, build->spanning_count, &capacity, 64, "open events", err));
                 build->spanning[build->spanning_count++] = index;
                 build->marks[index] |= FS_MARK_NODE | FS_MARK_SPANS;
-                const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+                const fs_chunk *chunk = fs_build_chunk(build, index, &at);
                 index = fs_build_parent(build, chunk, at, index);
             }
         }

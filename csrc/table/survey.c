@@ -123,7 +123,7 @@ static void survey_pieces(void *context, int64_t first, int64_t last)
     for (uint32_t i = (uint32_t)first; i < last && !fs_interrupted(); i++) {
         fs_piece *piece = &all->pieces[i];
         uint32_t begin = i * FS_PIECE_EVENTS, count = fs_piece_end(all->build, i) - begin, at;
-        const fs_chunk *chunk = fs_event_chunk(all->build->store, begin, &at);
+        const fs_chunk *chunk = fs_build_chunk(all->build, begin, &at);
         piece->sorted = true;
         for (uint32_t k = 0; k < count && piece->status == FS_OK; k++)
             piece->status = survey_event(all->build, piece, begin, chunk, at + k, begin + k, &piece->err);
@@ -186,7 +186,7 @@ static fs_status merge_piece(fs_build *build, fs_piece *piece, uint32_t begin, f
     }
     if (piece->work_count > 0 && build->work_count > 0) {
         uint32_t before = build->works[build->work_count - 1];
-        if (FS_EVENT_AT(build->store, before, start) > piece->first_work) build->works_sorted = false;
+        if (FS_BUILD_AT(build, before, start) > piece->first_work) build->works_sorted = false;
     }
     build->works_sorted = build->works_sorted && piece->sorted;
     memmove(&build->works[build->work_count], &build->works[begin], piece->work_count * sizeof *build->works);
@@ -210,7 +210,7 @@ static void map_pieces(void *context, int64_t first, int64_t last)
     for (uint32_t i = (uint32_t)first; i < last; i++) {
         const fs_tally *tallies = all->pieces[i].tallies.list;
         uint32_t begin = i * FS_PIECE_EVENTS, count = fs_piece_end(all->build, i) - begin, at;
-        const fs_chunk *chunk = fs_event_chunk(all->build->store, begin, &at);
+        const fs_chunk *chunk = fs_build_chunk(all->build, begin, &at);
         uint32_t *slots = &all->build->slots[begin];
         if (tallies == NULL) continue;
         for (uint32_t k = 0; k < count; k++)

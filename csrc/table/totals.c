@@ -280,7 +280,7 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t sta
 static void add_event(fs_build *build, uint32_t index)
 {
     uint32_t slot = build->slots[index], at;
-    const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+    const fs_chunk *chunk = fs_build_chunk(build, index, &at);
     uint8_t kind = chunk->kind[at];
     if (kind == FS_EVENT_MEMORY || kind == FS_EVENT_INTERVAL || kind == FS_EVENT_FRAME) return;
     if (fs_build_is_device(chunk, at)) {
