@@ -44,7 +44,6 @@ enum {
 typedef struct {
     int64_t self_cpu_ns;     /* without its children; undefined if its duration is missing */
     int64_t covered_until;   /* recorded traces: latest end of the children so far */
-    int64_t first_child;     /* of a stand-in (slices.h): earliest start of a child */
     int64_t self_device_ns;  /* of the device work that it launched itself */
     int64_t device_ns;       /* plus all that its children launched */
     int64_t owned_device_ns; /* of the device work to which its own FLOPs and bytes belong */
@@ -59,8 +58,7 @@ typedef struct {
     bool buried;           /* a range with declared work nested deeper than FS_MOST_STATED: gets no device work */
     uint32_t launches;     /* number of its own device events; if 0, of ops with known work that ran on the CPU */
     uint32_t supplied;     /* of them: kernels whose work is known from their names */
-    fs_kernel_context kernels;
-    int8_t device; /* index of the device that ran its work, -1 for none */
+    int8_t device;         /* index of the device that ran its work, -1 for none */
     uint16_t flags;
 } fs_node;
 
@@ -111,8 +109,8 @@ typedef struct {
 
 /* What a build computes for a call as its events are added. */
 typedef struct {
-    const fs_peaks *peaks; /* used for `roof` */
-    fs_roof roof;          /* of one call */
+    const fs_peaks *peaks;      /* used for `roof` */
+    fs_roof roof;               /* of one call */
     bool has_roof, roof_tensor; /* roof_tensor: `roof` assumes tensor cores */
     /* Device work: whether the op of some such work has known FLOPs, known bytes, or unknown work; the time without an
      * op. */
@@ -136,19 +134,20 @@ struct fs_build {
     fs_table *table;
     fs_chunk *const *chunks; /* of the store */
     uint32_t count;          /* events */
-    uint32_t *slots; /* by event */
+    uint32_t *slots;         /* by event */
     bool has_frames;
     uint32_t *parts; /* by event: id in table->parts; NULL: rows are not separated by anything of a part */
     fs_calls calls;
-    fs_node *nodes;         /* room for every host event, filled from the front */
-    fs_node_memory *memory; /* by node; NULL where no event has memory */
-    fs_node_roofs *roofs;   /* by node; NULL unless works are listed */
-    fs_node_rate *rates;    /* by node; NULL unless events are rated */
-    uint32_t node_room;     /* not all of it is used */
-    fs_call_state *states;  /* by call */
-    uint8_t *marks;         /* by event: FS_MARK_… */
-    uint32_t *works;        /* device events, in order of start */
-    uint8_t *places;        /* by work: the slice whose events alone it changes, or slice_count; NULL: one slice */
+    fs_node *nodes;              /* room for every host event, filled from the front */
+    fs_node_memory *memory;      /* by node; NULL where no event has memory */
+    fs_kernel_context *contexts; /* by node; NULL where no kernel's name tells its work */
+    fs_node_roofs *roofs;        /* by node; NULL unless works are listed */
+    fs_node_rate *rates;         /* by node; NULL unless events are rated */
+    uint32_t node_room;          /* not all of it is used */
+    fs_call_state *states;       /* by call */
+    uint8_t *marks;              /* by event: FS_MARK_… */
+    uint32_t *works;             /* device events, in order of start */
+    uint8_t *places;             /* by work: the slice whose events alone it changes, or slice_count; NULL: one slice */
     uint32_t work_count, device_count; /* device events, annotations too; devices */
     bool works_sorted;                 /* the store has them in this order */
     bool has_unlinked_work;            /* some device work has no known launcher */
@@ -166,11 +165,12 @@ struct fs_build {
     uint32_t begin, end;   /* the slice's events */
     uint32_t slice_events; /* of each slice but the last */
     uint32_t slice_count;
-    fs_build *rest;    /* the slices after the first, and their sums */
+    fs_build *rest; /* the slices after the first, and their sums */
     fs_table *sums;
-    uint32_t *foreign; /* events before `begin` that have children in the slice, ascending; */
-    uint32_t foreign_count, stand_in; /* nodes from `stand_in` on add up for them */
-    uint32_t *spanning;               /* events with FS_MARK_SPANS, ascending; */
+    uint32_t *foreign;                      /* events before `begin` that have children in the slice, ascending; */
+    uint32_t foreign_count, stand_in;       /* nodes from `stand_in` on add up for them */
+    int64_t *first_children;                /* of these: the earliest start of a child in the slice */
+    uint32_t *spanning;                     /* events with FS_MARK_SPANS, ascending; */
     uint32_t spanning_count, spanning_node; /* their nodes begin there */
     uint32_t next_node;                     /* of the slice's own events */
     uint32_t first_work, end_work;          /* in `works`: those that the slice adds */

@@ -27,9 +27,9 @@ typedef struct {
     uint32_t event, launcher;
     int device;
     uint8_t timing, kind;
-    bool has_row;   /* an INTERVAL has none */
-    bool estimated; /* its launcher is inferred */
-    fs_call *call;  /* NULL if it has no row */
+    bool has_row;    /* an INTERVAL has none */
+    bool estimated;  /* its launcher is inferred */
+    fs_call *call;   /* NULL if it has no row */
     double rounding; /* of the duration: fs_row */
 } device_work;
 
@@ -186,7 +186,7 @@ static fs_known add_kernel(fs_build *build, uint32_t owner, const device_work *w
     torch.launch = launched ? &launch : NULL;
     if (!kernel->registered) {
         is_known = fs_kernel_work(kernel->text, torch.launch, called ? &torch : NULL,
-                                  node != NULL ? &node->kernels : &alone, &found);
+                                  node != NULL ? &build->contexts[node - build->nodes] : &alone, &found);
     } else if (kernel->worked_for != asked) {
         is_known = kernel->works = fs_work_of_registered(kernel->text, &torch, &kernel->worked);
         found = kernel->worked;
@@ -398,8 +398,7 @@ static void count_shares(void *context, int64_t first, int64_t last)
 {
     const sharing *all = context;
     for (uint32_t run = (uint32_t)first; run < last; run++) {
-        for (uint32_t i = run * RUN_WORKS; i < run_end(all->build, run); i++)
-            all->begins[run][all->build->places[i]]++;
+        for (uint32_t i = run * RUN_WORKS; i < run_end(all->build, run); i++) all->begins[run][all->build->places[i]]++;
     }
 }
 

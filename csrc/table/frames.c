@@ -23,8 +23,8 @@ static void find_within(void *context, int64_t first, int64_t last)
         const fs_chunk *chunk = fs_build_chunk(build, index, &at);
         if (chunk->kind[at] != FS_EVENT_FRAME) continue;
         uint32_t around = chunk->parent[at] < index ? chunk->parent[at] : FS_NONE;
-        build->slots[index] = around != FS_NONE && around >= begin && is_frame(build, around) ? build->slots[around]
-                                                                                              : around;
+        build->slots[index] =
+            around != FS_NONE && around >= begin && is_frame(build, around) ? build->slots[around] : around;
     }
 }
 

@@ -13,8 +13,8 @@ static inline bool fs_build_seeks(fs_work_needs needs)
            needs == FS_NEEDS_ANNOTATION;
 }
 
-/* Replace the calls of such events, in the order of the store, by the calls together with what they need. FS_OUT_OF_MEMORY,
- * FS_INTERRUPTED. */
+/* Replace the calls of such events, in the order of the store, by the calls together with what they need.
+ * FS_OUT_OF_MEMORY, FS_INTERRUPTED. */
 fs_status fs_build_needs(fs_build *build, const fs_piece *pieces, fs_error *err);
 
 #endif

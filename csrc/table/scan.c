@@ -7,32 +7,6 @@
 #include "table/slices.h"
 #include "work/names.h"
 
-fs_node fs_build_leaf(const fs_build *build, uint32_t index, uint32_t call)
-{
-    uint32_t at;
-    const fs_chunk *chunk = fs_build_chunk(build, index, &at);
-    uint32_t parent = fs_build_parent(build, chunk, at, index);
-    fs_node node = {.call = call, .owner = FS_NONE, .stated = FS_NONE, .op = FS_NONE, .device = -1};
-    bool own_time = chunk->duration[at] != FS_MISSING && !fs_event_is_asynchronous(chunk, at);
-    if (own_time) node.self_cpu_ns = chunk->duration[at];
-    node.covered_until = chunk->start[at];
-    if (parent != FS_NONE) {
-        const fs_node *above = fs_build_node(build, parent);
-        node.owner = above->owner;
-        node.stated = above->stated;
-        node.stated_depth = above->stated_depth;
-        node.op = above->op;
-    }
-    if (chunk->kind[at] == FS_EVENT_OP) node.op = index;
-    if (build->calls.calls[call].known) node.owner = index;
-    if (!build->calls.calls[call].stated) return node;
-    node.buried = node.stated_depth == FS_MOST_STATED;
-    if (node.buried) return node;
-    node.stated = index;
-    node.stated_depth++;
-    return node;
-}
-
 static void make_node(fs_build *build, uint32_t index, uint32_t id)
 {
     build->nodes[id] = fs_build_leaf(build, index, build->slots[index]);
@@ -95,7 +69,10 @@ static void scan_event(fs_build *slice, const fs_chunk *chunk, uint32_t at, uint
     uint32_t timed = taken_from(slice, chunk, at, parent);
     if (timed == FS_NONE) return;
     fs_node *above = fs_build_above(slice, timed);
-    if (chunk->start[at] != FS_MISSING && chunk->start[at] < above->first_child) above->first_child = chunk->start[at];
+    if (timed < slice->begin) {
+        int64_t *first = &slice->first_children[(uint32_t)(above - slice->nodes) - slice->stand_in];
+        if (chunk->start[at] != FS_MISSING && chunk->start[at] < *first) *first = chunk->start[at];
+    }
     fs_take_from(&above->self_cpu_ns, taken_time(slice, chunk, at, timed, above));
 }
 
@@ -120,14 +97,12 @@ static void scan_slice(fs_build *slice)
 
 static void make_spanning(fs_build *build)
 {
-    for (uint32_t i = 0; i < build->spanning_count; i++)
-        make_node(build, build->spanning[i], build->spanning_node + i);
+    for (uint32_t i = 0; i < build->spanning_count; i++) make_node(build, build->spanning[i], build->spanning_node + i);
     for (uint32_t i = 1; i < build->slice_count; i++) {
         const fs_build *slice = fs_build_slice(build, i);
         for (uint32_t k = 0; k < slice->foreign_count; k++) {
             int64_t start = FS_BUILD_AT(build, slice->foreign[k], start);
-            build->nodes[slice->stand_in + k] =
-                (fs_node){.covered_until = start, .first_child = INT64_MAX, .device = -1};
+            build->nodes[slice->stand_in + k] = (fs_node){.covered_until = start, .device = -1};
             if (build->memory != NULL) build->memory[slice->stand_in + k] = (fs_node_memory){{0}, {0}};
         }
     }
@@ -137,8 +112,7 @@ static void make_spanning(fs_build *build)
 static bool stands_apart(const fs_build *slice)
 {
     for (uint32_t i = 0; i < slice->foreign_count; i++) {
-        const fs_node *stand_in = &slice->nodes[slice->stand_in + i];
-        if (stand_in->first_child < fs_build_node(slice, slice->foreign[i])->covered_until) return false;
+        if (slice->first_children[i] < fs_build_node(slice, slice->foreign[i])->covered_until) return false;
     }
     return true;
 }

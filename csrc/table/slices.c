@@ -84,7 +84,12 @@ static fs_status find_foreign(fs_build *slice, const fs_piece *pieces, fs_error 
             if (timed != FS_NONE && timed != index) slice->foreign[slice->foreign_count++] = timed;
         }
     }
-    return sort_distinct(slice->foreign, &slice->foreign_count, err);
+    FS_TRY(sort_distinct(slice->foreign, &slice->foreign_count, err));
+    slice->first_children = fs_malloc(slice->foreign_count * sizeof *slice->first_children);
+    if (slice->first_children == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u open events", slice->foreign_count);
+    for (uint32_t i = 0; i < slice->foreign_count; i++) slice->first_children[i] = INT64_MAX;
+    return FS_OK;
 }
 
 static fs_status make_slice(fs_build *slice, fs_table *sums, const fs_build *of, uint32_t index, fs_error *err)
@@ -149,21 +154,32 @@ static void place_nodes(fs_build *build, const fs_piece *pieces)
     build->node_room = next;
 }
 
+/* Whether the name of any kernel may tell its work. */
+static bool any_told(const fs_build *build)
+{
+    for (uint32_t i = 0; i < build->calls.count; i++)
+        if (build->calls.calls[i].has_work) return true;
+    return false;
+}
+
 static fs_status allocate_nodes(fs_build *build, fs_error *err)
 {
     size_t room = build->node_room;
-    bool memory = build->table->has_memory, roofs = build->options->works, rates = roofs && build->options->ratings;
+    bool memory = build->table->has_memory, told = any_told(build), roofs = build->options->works,
+         rates = roofs && build->options->ratings;
     build->nodes = fs_malloc(room * sizeof *build->nodes);
     if (memory) build->memory = fs_malloc(room * sizeof *build->memory);
+    if (told) build->contexts = fs_calloc(room, sizeof *build->contexts);
     if (roofs) build->roofs = fs_malloc(room * sizeof *build->roofs);
     if (rates) build->rates = fs_malloc(room * sizeof *build->rates);
-    if (build->nodes == NULL || (memory && build->memory == NULL) || (roofs && build->roofs == NULL) ||
-        (rates && build->rates == NULL))
+    if (build->nodes == NULL || (memory && build->memory == NULL) || (told && build->contexts == NULL) ||
+        (roofs && build->roofs == NULL) || (rates && build->rates == NULL))
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to group %u events", build->count);
     for (uint32_t i = 1; i < build->slice_count; i++) {
         fs_build *slice = fs_build_slice(build, i);
         slice->nodes = build->nodes;
         slice->memory = build->memory;
+        slice->contexts = build->contexts;
         slice->roofs = build->roofs;
         slice->rates = build->rates;
         slice->node_room = build->node_room;
@@ -193,6 +209,7 @@ void fs_build_free_slices(fs_build *build)
         fs_free(slice->groups);
         fs_free(slice->states);
         fs_free(slice->foreign);
+        fs_free(slice->first_children);
     }
     fs_free(build->rest);
     fs_free(build->sums);

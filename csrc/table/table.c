@@ -332,6 +332,7 @@ done:
     fs_free(build.marks);
     fs_free(build.nodes);
     fs_free(build.memory);
+    fs_free(build.contexts);
     fs_free(build.roofs);
     fs_free(build.rates);
     fs_free(build.groups);
