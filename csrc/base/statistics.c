@@ -82,18 +82,35 @@ static double quantile(int64_t *samples, size_t count, double share, size_t *beg
     return (double)low + (place - (double)rank) * ((double)high - (double)low);
 }
 
+/* The sum of several chains of additions, as each waits for the one before. */
+static double mean_of(const int64_t *samples, size_t count)
+{
+    enum { CHAINS = 8 };
+    double sums[CHAINS] = {0}, sum = 0;
+    for (size_t i = 0; i < count; i++) sums[i % CHAINS] += (double)samples[i];
+    for (int i = 0; i < CHAINS; i++) sum += sums[i];
+    return sum / (double)count;
+}
+
+static double squares_of(const int64_t *samples, size_t count, double mean)
+{
+    enum { CHAINS = 8 };
+    double sums[CHAINS] = {0}, sum = 0;
+    for (size_t i = 0; i < count; i++) sums[i % CHAINS] += ((double)samples[i] - mean) * ((double)samples[i] - mean);
+    for (int i = 0; i < CHAINS; i++) sum += sums[i];
+    return sum;
+}
+
 fs_statistics fs_statistics_of(int64_t *samples, size_t count)
 {
     if (count == 0) return (fs_statistics){NAN, NAN, NAN, NAN, NAN};
-    double sum = 0, squares = 0;
-    for (size_t i = 0; i < count; i++) sum += (double)samples[i];
-    double mean = sum / (double)count;
-    for (size_t i = 0; i < count; i++) squares += ((double)samples[i] - mean) * ((double)samples[i] - mean);
-
-    fs_statistics result = {.min = (double)least(samples, count), .max = (double)largest(samples, count)};
-    size_t begin = 0;
-    result.median = quantile(samples, count, 0.5, &begin);
-    result.p95 = quantile(samples, count, 0.95, &begin);
+    double squares = squares_of(samples, count, mean_of(samples, count));
+    size_t median = 0, p95 = 0;
+    fs_statistics result = {.median = quantile(samples, count, 0.5, &median)};
+    p95 = median;
+    result.p95 = quantile(samples, count, 0.95, &p95);
+    result.min = (double)least(samples, median + 1);
+    result.max = (double)largest(samples + p95, count - p95);
     result.std = count > 1 ? sqrt(squares / (double)(count - 1)) : NAN;
     return result;
 }

@@ -462,6 +462,11 @@ const fs_chunk *fs_store_chunk(const fs_store *store, uint32_t chunk)
     return store->chunks.at[chunk];
 }
 
+fs_chunk *const *fs_store_chunks(const fs_store *store)
+{
+    return store->chunks.at;
+}
+
 uint32_t fs_store_name_count(const fs_store *store)
 {
     return store->names.count;

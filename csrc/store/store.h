@@ -188,6 +188,7 @@ void fs_store_release(fs_store *store);
 uint32_t fs_store_count(const fs_store *store);
 void fs_store_get(const fs_store *store, uint32_t index, fs_event *event);
 const fs_chunk *fs_store_chunk(const fs_store *store, uint32_t chunk); /* events [chunk << FS_CHUNK_BITS, …) */
+fs_chunk *const *fs_store_chunks(const fs_store *store);               /* all of them; NULL if there are none */
 uint32_t fs_store_name_count(const fs_store *store);
 const char *fs_store_name_text(const fs_store *store, uint32_t id);
 uint32_t fs_store_signature_count(const fs_store *store);

@@ -1,11 +1,15 @@
 /* The state that the steps of fs_table_build share. Private to csrc/table.
  *
  *   events ── parts ─► table->parts           what separates rows further, if anything does
- *   events ── scan ──► calls, nodes, groups     forward: children come after their parents
- *   device work ── devices ──► nodes, groups    in order of start: busy times are unions
+ *   events ── survey ► calls, groups, slots     each piece of the events counts its calls; pieces merge in order
+ *   events ── scan ──► nodes                    forward: children come after their parents
+ *   device work ── busy ─► groups               in order of start: busy times are unions
+ *   device work ── devices ──► nodes, groups    those of a launcher in order of start
  *   nodes ── totals ──► groups, samples         backward: every total is complete before its parent's
  *   groups ── table ──► rows
- */
+ *
+ * Events are divided into slices (slices.h), which threads work on at once. The division follows from the events alone,
+ * and everything is added up in the order of slices, so that a table does not depend on the number of threads. */
 #ifndef FS_TABLE_BUILD_H
 #define FS_TABLE_BUILD_H
 
@@ -54,8 +58,7 @@ typedef struct {
     bool buried;           /* a range with declared work nested deeper than FS_MOST_STATED: gets no device work */
     uint32_t launches;     /* number of its own device events; if 0, of ops with known work that ran on the CPU */
     uint32_t supplied;     /* of them: kernels whose work is known from their names */
-    fs_kernel_context kernels;
-    int8_t device; /* index of the device that ran its work, -1 for none */
+    int8_t device;         /* index of the device that ran its work, -1 for none */
     uint16_t flags;
 } fs_node;
 
@@ -79,9 +82,12 @@ typedef struct {
     int64_t self[FS_MEMORY_PLACES], total[FS_MEMORY_PLACES];
 } fs_node_memory;
 
+/* In a slice other than the first, only sums and samples are set, and device_timing. */
 typedef struct {
     fs_row row;
-    int64_t first_start, first_end; /* of the row's first event: earliest start, then latest end */
+    int64_t first_start, first_end; /* of the row's first event: earliest start, then latest end, then lowest index */
+    uint32_t first;
+    uint32_t sample_room; /* events of the row in the slice */
     uint64_t samples_begin, sample_count;
     fs_roof_sum roof; /* of the calls */
     /* CPU calls without known peaks, in a store with device work: excluded from the rates of a row that ran on a
@@ -101,22 +107,49 @@ typedef struct {
 /* An event's slot holds its call, or with this bit its node. A frame's slot holds the nearest enclosing non-frame. */
 #define FS_SLOT_NODE (UINT32_C(1) << 31)
 
+/* What a build computes for a call as its events are added. */
 typedef struct {
+    const fs_peaks *peaks;      /* used for `roof` */
+    fs_roof roof;               /* of one call */
+    bool has_roof, roof_tensor; /* roof_tensor: `roof` assumes tensor cores */
+    /* Device work: whether the op of some such work has known FLOPs, known bytes, or unknown work; the time without an
+     * op. */
+    bool flops_linked, bytes_linked, linked_unknown;
+    int64_t unlinked_ns;
+} fs_call_state;
+
+/* The most slices of a build. */
+enum { FS_MOST_SLICES = 64 };
+
+/* Marks of events. */
+enum {
+    FS_MARK_NODE = 1,  /* has children or launched work */
+    FS_MARK_SPANS = 2, /* has, or contains an event that has, children in a later piece */
+};
+
+typedef struct fs_build fs_build;
+struct fs_build {
     const fs_store *store;
     const fs_table_options *options;
     fs_table *table;
-    uint32_t count;  /* events */
-    uint32_t *slots; /* by event */
+    fs_chunk *const *chunks; /* of the store */
+    uint32_t count;          /* events */
+    uint32_t *slots;         /* by event */
     bool has_frames;
     uint32_t *parts; /* by event: id in table->parts; NULL: rows are not separated by anything of a part */
     fs_calls calls;
-    fs_node *nodes;         /* room for every host event, filled from the front */
-    fs_node_memory *memory; /* by node; NULL where no event has memory */
-    fs_node_roofs *roofs;   /* by node; NULL unless works are listed */
-    fs_node_rate *rates;    /* by node; NULL unless events are rated */
-    uint32_t node_count;
+    fs_node *nodes;              /* room for every host event, filled from the front */
+    fs_node_memory *memory;      /* by node; NULL where no event has memory */
+    fs_kernel_context *contexts; /* by node; NULL where no kernel's name tells its work */
+    fs_node_roofs *roofs;        /* by node; NULL unless works are listed */
+    fs_node_rate *rates;         /* by node; NULL unless events are rated */
+    uint32_t node_room;          /* not all of it is used */
+    fs_call_state *states;       /* by call */
+    uint8_t *marks;              /* by event: FS_MARK_… */
+    uint32_t *works;             /* device events, in order of start */
+    uint8_t *places;             /* by work: the slice whose events alone it changes, or slice_count; NULL: one slice */
     uint32_t work_count, device_count; /* device events, annotations too; devices */
-    bool works_sorted;                 /* in order of start */
+    bool works_sorted;                 /* the store has them in this order */
     bool has_unlinked_work;            /* some device work has no known launcher */
     bool device_memory;                /* some device's memory changed */
     bool recorded;                     /* the store holds a recorded trace */
@@ -127,19 +160,68 @@ typedef struct {
     int64_t *samples;
     fs_counted counted;
     fs_counted_sum *counted_sums; /* by group and counted device; NULL if nothing was counted */
-} fs_build;
+
+    /* A slice is a build with its own groups, states, and sums of its table. The first slice is the build itself. */
+    uint32_t begin, end;   /* the slice's events */
+    uint32_t slice_events; /* of each slice but the last */
+    uint32_t slice_count;
+    fs_build *rest; /* the slices after the first, and their sums */
+    fs_table *sums;
+    uint32_t *foreign;                      /* events before `begin` that have children in the slice, ascending; */
+    uint32_t foreign_count, stand_in;       /* nodes from `stand_in` on add up for them */
+    int64_t *first_children;                /* of these: the earliest start of a child in the slice */
+    uint32_t *spanning;                     /* events with FS_MARK_SPANS, ascending; */
+    uint32_t spanning_count, spanning_node; /* their nodes begin there */
+    uint32_t next_node;                     /* of the slice's own events */
+    uint32_t first_work, end_work;          /* in `works`: those that the slice adds */
+};
+
+/* As fs_event_chunk and FS_EVENT_AT. */
+static inline const fs_chunk *fs_build_chunk(const fs_build *build, uint32_t index, uint32_t *at)
+{
+    *at = index & (FS_CHUNK_EVENTS - 1);
+    return build->chunks[index >> FS_CHUNK_BITS];
+}
+
+#define FS_BUILD_AT(build, index, field) \
+    ((build)->chunks[(index) >> FS_CHUNK_BITS]->field[(index) & (FS_CHUNK_EVENTS - 1)])
+
+static inline fs_build *fs_build_slice(fs_build *build, uint32_t index)
+{
+    return index == 0 ? build : &build->rest[index - 1];
+}
 
 /* Return the event itself, or the nearest enclosing one that is not a frame; FS_NONE: none. */
 static inline uint32_t fs_build_past_frames(const fs_build *build, uint32_t index)
 {
     if (!build->has_frames || index >= build->count) return index;
-    return FS_EVENT_AT(build->store, index, kind) == FS_EVENT_FRAME ? build->slots[index] : index;
+    return FS_BUILD_AT(build, index, kind) == FS_EVENT_FRAME ? build->slots[index] : index;
 }
 
 /* Return the nearest enclosing event that is not a frame; FS_NONE: none. */
 static inline uint32_t fs_build_parent(const fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index)
 {
     return chunk->parent[at] < index ? fs_build_past_frames(build, chunk->parent[at]) : FS_NONE;
+}
+
+/* Return the host event that launched device work; FS_NONE: unknown. */
+static inline uint32_t fs_build_launcher(const fs_build *build, const fs_chunk *chunk, uint32_t at)
+{
+    return chunk->launcher[at] < build->count ? fs_build_past_frames(build, chunk->launcher[at]) : FS_NONE;
+}
+
+/* Return the event, or the nearest one around it, that has own host time from which to subtract its children; FS_NONE:
+ * none. */
+static inline uint32_t fs_build_timed(const fs_build *build, uint32_t index)
+{
+    uint32_t at;
+    const fs_chunk *chunk = fs_build_chunk(build, index, &at);
+    while (fs_event_is_asynchronous(chunk, at)) {
+        index = fs_build_parent(build, chunk, at, index);
+        if (index == FS_NONE) break;
+        chunk = fs_build_chunk(build, index, &at);
+    }
+    return index;
 }
 
 static inline fs_call *fs_build_call(const fs_build *build, uint32_t index)
@@ -158,6 +240,25 @@ static inline bool fs_build_is_device(const fs_chunk *chunk, uint32_t at)
     return fs_event_lies_on_device(chunk->kind[at], chunk->device[at]);
 }
 
+/* Return the node of an event that has children or launched work. */
+static inline fs_node *fs_build_node(const fs_build *build, uint32_t index)
+{
+    return &build->nodes[build->slots[index] & ~FS_SLOT_NODE];
+}
+
+/* Return the node that adds up what the children of an event do: of an event before the slice, its stand-in. */
+static inline fs_node *fs_build_above(const fs_build *slice, uint32_t index)
+{
+    if (index >= slice->begin) return fs_build_node(slice, index);
+    uint32_t low = 0, high = slice->foreign_count - 1;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (slice->foreign[middle] < index) low = middle + 1;
+        else high = middle;
+    }
+    return &slice->nodes[slice->stand_in + low];
+}
+
 /* Return by how much a duration in µs, computed as the difference of two doubles since the trace began, exceeds the
  * exact one. */
 static inline double fs_build_rounding(const fs_build *build, int64_t start, int64_t duration)
@@ -171,7 +272,7 @@ static inline double fs_build_rounding(const fs_build *build, int64_t start, int
 /* Return what rates a node; NULL unless events are rated, and for a leaf, which has no node of its own. */
 static inline fs_node_rate *fs_build_rate(const fs_build *build, const fs_node *node)
 {
-    if (build->rates == NULL || node < build->nodes || node >= build->nodes + build->node_count) return NULL;
+    if (build->rates == NULL || node < build->nodes || node >= build->nodes + build->node_room) return NULL;
     return &build->rates[node - build->nodes];
 }
 
@@ -179,7 +280,7 @@ static inline fs_node_rate *fs_build_rate(const fs_build *build, const fs_node *
 static inline void fs_build_add_roofs(fs_build *build, const fs_node *node, const fs_roof *roof, const fs_work *work)
 {
     if (build->roofs == NULL) return;
-    if (node < build->nodes || node >= build->nodes + build->node_count) return; /* a leaf launches nothing */
+    if (node < build->nodes || node >= build->nodes + build->node_room) return; /* a leaf launches nothing */
     fs_node_roofs *roofs = &build->roofs[node - build->nodes];
     fs_node_rate *rate = fs_build_rate(build, node);
     if (rate != NULL) {

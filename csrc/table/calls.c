@@ -258,7 +258,6 @@ static fs_status add(fs_calls *set, fs_call *call, fs_error *err)
     call->wraps = kind == FS_EVENT_OP && call->text != NULL && fs_name_wraps_autograd(call->text);
     call->device_kind = arguments.own.device_kind;
     call->device_index = arguments.own.device_index;
-    call->roof = fs_roof_of(&call->work, NULL);
 
     bool annotation = fs_event_is_annotation(call->kind);
     uint32_t place = (uint32_t)call->on_device << 1 | annotation;
@@ -298,11 +297,9 @@ static fs_status find(fs_calls *set, uint64_t key, uint64_t class, uint32_t oute
     return FS_OK;
 }
 
-fs_status fs_calls_find(fs_calls *set, uint32_t name, uint32_t signature, fs_event_kind kind, bool on_device,
-                        uint32_t part, uint32_t *id, fs_error *err)
+fs_status fs_calls_find(fs_calls *set, uint64_t key, uint64_t class, uint32_t *id, fs_error *err)
 {
-    uint64_t class = (uint64_t)part << 8 | (uint64_t)kind << 1 | on_device;
-    return find(set, (uint64_t)name << 32 | signature, class, FS_NONE, id, err);
+    return find(set, key, class, FS_NONE, id, err);
 }
 
 fs_status fs_calls_find_within(fs_calls *set, uint32_t inner, uint32_t outer, uint32_t *id, fs_error *err)

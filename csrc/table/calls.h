@@ -40,13 +40,6 @@ typedef struct {
     fs_work worked;
     bool works;
     const char *expected; /* op: the argument list that its rule expects, if the call has another; else NULL */
-    /* Device work: whether the op of some such work has known FLOPs, known bytes, or unknown work; the time without an
-     * op. */
-    bool flops_linked, bytes_linked, linked_unknown;
-    int64_t unlinked_ns;
-    bool roof_tensor;      /* `roof` assumes tensor cores */
-    const fs_peaks *peaks; /* used for `roof` */
-    fs_roof roof;          /* of one call */
 } fs_call;
 
 enum { FS_KERNEL_SLOTS = 128 };
@@ -68,10 +61,20 @@ typedef struct {
 /* A set that is zeroed except for store, ops and by_… is empty. */
 void fs_calls_clear(fs_calls *set);
 
-/* Find or add the call of an event. on_device: the event makes a device row; part: any number that separates rows
- * further. FS_OUT_OF_MEMORY. */
-fs_status fs_calls_find(fs_calls *set, uint32_t name, uint32_t signature, fs_event_kind kind, bool on_device,
-                        uint32_t part, uint32_t *id, fs_error *err);
+/* The key and the class of an event's call. on_device: the event makes a device row; part: any number that separates
+ * rows further. */
+static inline uint64_t fs_call_key(uint32_t name, uint32_t signature)
+{
+    return (uint64_t)name << 32 | signature;
+}
+
+static inline uint64_t fs_call_class(fs_event_kind kind, bool on_device, uint32_t part)
+{
+    return (uint64_t)part << 8 | (uint64_t)kind << 1 | on_device;
+}
+
+/* Find or add a call. FS_OUT_OF_MEMORY. */
+fs_status fs_calls_find(fs_calls *set, uint64_t key, uint64_t class, uint32_t *id, fs_error *err);
 
 /* Find or add the call `inner` (fs_work.needs) as enclosed by `outer`: its work depends on both. */
 fs_status fs_calls_find_within(fs_calls *set, uint32_t inner, uint32_t outer, uint32_t *id, fs_error *err);

@@ -1,12 +1,17 @@
-/* Adds device work to its launchers and rows: own device times, busy times, coverage. */
+/* Adds device work to its launchers and rows: own device times, work, coverage. Each slice takes the work that its
+ * events launched, in order of start. Work that belongs to an event with parts in several slices comes after that of
+ * all slices, on one thread, and so does work that rules of the program may ask Python for. */
 #include "table/devices.h"
 
 #include <math.h>
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/parallel.h"
 #include "base/saturate.h"
+#include "table/busy.h"
 #include "table/scan.h"
+#include "table/slices.h"
 #include "table/totals.h"
 #include "work/registered.h"
 
@@ -22,9 +27,10 @@ typedef struct {
     uint32_t event, launcher;
     int device;
     uint8_t timing, kind;
-    bool has_row;   /* an INTERVAL has none */
-    bool estimated; /* its launcher is inferred */
-    fs_call *call;  /* NULL if it has no row */
+    bool has_row;    /* an INTERVAL has none */
+    bool estimated;  /* its launcher is inferred */
+    fs_call *call;   /* NULL if it has no row */
+    double rounding; /* of the duration: fs_row */
 } device_work;
 
 static void sort_digit(const sort_entry *from, sort_entry *to, uint32_t count, int shift)
@@ -39,20 +45,17 @@ static void sort_digit(const sort_entry *from, sort_entry *to, uint32_t count, i
     for (uint32_t i = 0; i < count; i++) to[places[from[i].key >> shift & (DIGITS - 1)]++] = from[i];
 }
 
-/* List the device events by start in `entries`, which has twice their number; returns where the sorted half begins. A
- * radix sort, because unordered events come from many streams at once; fs_intervals_sort has larger entries and makes
- * the whole table half as slow again. */
-static const sort_entry *sort_works(const fs_build *build, sort_entry *entries)
+/* Sort the device events by start. A radix sort, because unordered events come from many streams at once;
+ * fs_intervals_sort has larger entries and makes the whole table half as slow again. */
+static fs_status sort_works(fs_build *build, fs_error *err)
 {
-    sort_entry *from = entries, *to = entries + build->work_count;
-    uint32_t count = 0;
+    uint32_t count = build->work_count;
+    sort_entry *entries = fs_malloc(2 * (size_t)count * sizeof *entries), *from = entries, *to = entries + count;
+    if (entries == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to sum %u device events", count);
     uint64_t least = UINT64_MAX, largest = 0;
-    for (uint32_t index = 0; index < build->count; index++) {
-        uint32_t at;
-        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
-        if (!fs_build_is_device(chunk, at)) continue;
-        uint64_t key = (uint64_t)chunk->start[at] - (uint64_t)INT64_MIN;
-        from[count++] = (sort_entry){key, index};
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t key = (uint64_t)FS_BUILD_AT(build, build->works[i], start) - (uint64_t)INT64_MIN;
+        from[i] = (sort_entry){key, build->works[i]};
         if (key < least) least = key;
         if (key > largest) largest = key;
     }
@@ -63,35 +66,9 @@ static const sort_entry *sort_works(const fs_build *build, sort_entry *entries)
         from = to;
         to = swap;
     }
-    return from;
-}
-
-/* Add what was counted during the work to a row; of work that was not counted, only the time. */
-static void add_counted(fs_build *build, const fs_group *group, const device_work *work)
-{
-    if (build->counted_sums == NULL) return;
-    const fs_counted_work unknown = {.end = work->duration};
-    const fs_counted_work *counted = fs_counted_of(&build->counted, work->event);
-    if (counted == NULL) counted = &unknown;
-    size_t place = (size_t)(group - build->groups) * build->counted.devices + counted->device;
-    fs_counted_add(&build->counted_sums[place], counted);
-}
-
-/* Add the part of the work's time during which the row was not busy yet; `ends` holds the latest end by row and
- * device. */
-static void add_busy(fs_build *build, fs_group *group, const device_work *work, int64_t *ends)
-{
-    add_counted(build, group, work);
-    if (work->timing < group->device_timing) group->device_timing = work->timing;
-    if (work->start == FS_MISSING) { /* without a start, no overlap is known */
-        fs_add_to(&group->row.device_busy_time, work->duration);
-        return;
-    }
-    int64_t *end = &ends[(size_t)(group - build->groups) * build->device_count + (size_t)work->device];
-    int64_t from = work->start > *end ? work->start : *end, to = fs_add_saturated(work->start, work->duration);
-    if (to <= from) return;
-    fs_add_to(&group->row.device_busy_time, fs_sub_saturated(to, from));
-    *end = to;
+    for (uint32_t i = 0; i < count; i++) build->works[i] = from[i].event;
+    fs_free(entries);
+    return fs_interrupt_poll(err);
 }
 
 static void add_to_rate(fs_node_rate *rate, const device_work *work)
@@ -190,7 +167,7 @@ static fs_known add_kernel(fs_build *build, uint32_t owner, const device_work *w
     fs_call *kernel = work->call;
     if (kernel == NULL || !kernel->has_work) return known;
     uint32_t op = owner != FS_NONE ? owner : work->launcher;
-    if (op != FS_NONE && FS_EVENT_AT(build->store, op, kind) != FS_EVENT_OP) op = FS_NONE;
+    if (op != FS_NONE && FS_BUILD_AT(build, op, kind) != FS_EVENT_OP) op = FS_NONE;
     /* The work is the op's, and the time is in the kernel's row too: other kernels of that row give it no rates. */
     if (op != FS_NONE) build->groups[kernel->row].untimed = true;
     if (owner != FS_NONE && fs_build_call(build, owner)->work.needs != FS_NEEDS_KERNELS) return known;
@@ -209,7 +186,7 @@ static fs_known add_kernel(fs_build *build, uint32_t owner, const device_work *w
     torch.launch = launched ? &launch : NULL;
     if (!kernel->registered) {
         is_known = fs_kernel_work(kernel->text, torch.launch, called ? &torch : NULL,
-                                  node != NULL ? &node->kernels : &alone, &found);
+                                  node != NULL ? &build->contexts[node - build->nodes] : &alone, &found);
     } else if (kernel->worked_for != asked) {
         is_known = kernel->works = fs_work_of_registered(kernel->text, &torch, &kernel->worked);
         found = kernel->worked;
@@ -250,19 +227,20 @@ static void count_known(fs_table *table, double ns, fs_known known)
 
 static void cover(fs_build *build, const device_work *work, fs_known known)
 {
-    fs_call *call = work->call;
+    const fs_call *call = work->call;
     if (call != NULL && call->communication) return;
+    fs_call_state *state = call != NULL ? &build->states[call - build->calls.calls] : NULL;
     /* The bytes of a copy or a fill are recorded with it. */
     if (work->kind == FS_EVENT_MEMCPY || work->kind == FS_EVENT_MEMSET) known = (fs_known){true, true};
     else if (call != NULL && !known.flops && !known.bytes && enclosing_op(build, work->launcher) == FS_NONE) {
-        fs_add_to(&call->unlinked_ns, work->duration);
+        fs_add_to(&state->unlinked_ns, work->duration);
         return;
     }
     count_known(build->table, (double)work->duration, known);
-    if (call != NULL) {
-        call->flops_linked = call->flops_linked || known.flops;
-        call->bytes_linked = call->bytes_linked || known.bytes;
-        call->linked_unknown = call->linked_unknown || !known.bytes;
+    if (state != NULL) {
+        state->flops_linked = state->flops_linked || known.flops;
+        state->bytes_linked = state->bytes_linked || known.bytes;
+        state->linked_unknown = state->linked_unknown || !known.bytes;
     }
     if (known.bytes) return;
     uint32_t named = enclosing_op(build, work->launcher);
@@ -273,10 +251,24 @@ static void cover(fs_build *build, const device_work *work, fs_known known)
 /* Whether the work of a kernel is known from its op, as flags. */
 enum { FLOPS_LINKED = 1, BYTES_LINKED = 2, LINKED_UNKNOWN = 4 };
 
-static uint8_t linked_work(const fs_call *call)
+static uint8_t linked_work(const fs_call_state *state)
 {
-    return (uint8_t)((call->flops_linked ? FLOPS_LINKED : 0) | (call->bytes_linked ? BYTES_LINKED : 0) |
-                     (call->linked_unknown ? LINKED_UNKNOWN : 0));
+    return (uint8_t)((state->flops_linked ? FLOPS_LINKED : 0) | (state->bytes_linked ? BYTES_LINKED : 0) |
+                     (state->linked_unknown ? LINKED_UNKNOWN : 0));
+}
+
+/* Add the states of the other slices to those of the first. */
+static void join_states(fs_build *build)
+{
+    for (uint32_t i = 1; i < build->slice_count; i++) {
+        for (uint32_t id = 0; id < build->calls.count; id++) {
+            fs_call_state *to = &build->states[id], *from = &fs_build_slice(build, i)->states[id];
+            to->flops_linked = to->flops_linked || from->flops_linked;
+            to->bytes_linked = to->bytes_linked || from->bytes_linked;
+            to->linked_unknown = to->linked_unknown || from->linked_unknown;
+            fs_add_to(&to->unlinked_ns, from->unlinked_ns);
+        }
+    }
 }
 
 /* Cover kernels without an op, such as those launched before the profile began. They are attributed to the op of other
@@ -285,76 +277,63 @@ static uint8_t linked_work(const fs_call *call)
 static fs_status cover_unlinked(fs_build *build, fs_error *err)
 {
     uint32_t names = fs_store_name_count(build->store);
+    join_states(build);
     uint8_t *linked = fs_calloc(names, sizeof *linked); /* by name, over all launches */
     if (linked == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to group kernels by %u names", names);
     for (uint32_t i = 0; i < build->calls.count; i++) {
         const fs_call *call = &build->calls.calls[i];
         uint32_t name = (uint32_t)(call->key >> 32);
-        if (call->kind == FS_EVENT_KERNEL && name < names) linked[name] |= linked_work(call);
+        if (call->kind == FS_EVENT_KERNEL && name < names) linked[name] |= linked_work(&build->states[i]);
     }
     for (uint32_t i = 0; i < build->calls.count; i++) {
         const fs_call *call = &build->calls.calls[i];
         uint32_t name = (uint32_t)(call->key >> 32);
-        if (call->unlinked_ns == 0) continue;
-        unsigned by = linked_work(call);
+        int64_t unlinked_ns = build->states[i].unlinked_ns;
+        if (unlinked_ns == 0) continue;
+        unsigned by = linked_work(&build->states[i]);
         if (!call->launch_known && call->kind == FS_EVENT_KERNEL && name < names) by = linked[name];
         bool sure = (by & LINKED_UNKNOWN) == 0;
         fs_known known = {sure && (by & FLOPS_LINKED) != 0, sure && (by & BYTES_LINKED) != 0};
-        count_known(build->table, (double)call->unlinked_ns, known);
-        if (!known.bytes) fs_add_to(&build->groups[call->row].unmodelled_ns, call->unlinked_ns);
+        count_known(build->table, (double)unlinked_ns, known);
+        if (!known.bytes) fs_add_to(&build->groups[call->row].unmodelled_ns, unlinked_ns);
     }
     fs_free(linked);
     return FS_OK;
 }
 
-/* Add the work to the enclosing ranges with declared work, from the innermost outwards. */
-static void add_stated(fs_build *build, const device_work *work, int64_t *ends)
+/* Add the work to the enclosing ranges with declared work. */
+static void add_stated(fs_build *build, const device_work *work)
 {
-    const fs_group *before = fs_build_group(build, work->launcher);
     uint32_t range = fs_build_node(build, work->launcher)->stated;
-    for (; range != FS_NONE; range = fs_build_outer_stated(build, range)) {
-        fs_group *group = fs_build_group(build, range);
+    for (; range != FS_NONE; range = fs_build_outer_stated(build, range))
         if (range != work->launcher) own(build, fs_build_node(build, range), work);
-        if (group != before) add_busy(build, group, work, ends);
-        before = group;
-    }
 }
 
 /* Return whether the launcher is of the capture of a graph, which only a mark is not. */
 static bool is_replayed(const fs_build *build, uint32_t launcher)
 {
     if (launcher == FS_NONE) return false;
-    return (FS_EVENT_AT(build->store, launcher, flags) & (FS_EVENT_REPLAYED | FS_EVENT_MARK)) == FS_EVENT_REPLAYED;
+    return (FS_BUILD_AT(build, launcher, flags) & (FS_EVENT_REPLAYED | FS_EVENT_MARK)) == FS_EVENT_REPLAYED;
 }
 
-static void add_work(fs_build *build, const device_work *work, int64_t *ends)
+static void add_work(fs_build *build, const device_work *work)
 {
     fs_known known = {false, false}, supplied = {false, false};
     fs_add_to(&build->table->self_device_ns, work->duration);
     if (work->launcher != FS_NONE) {
         fs_node *launcher = fs_build_node(build, work->launcher);
-        fs_group *group = fs_build_group(build, work->launcher);
         uint32_t owner = launcher->owner;
         fs_add_to(&launcher->self_device_ns, work->duration);
         fs_add_to(&launcher->device_ns, work->duration);
-        launcher->device_rounding += fs_build_rounding(build, work->start, work->duration);
+        launcher->device_rounding += work->rounding;
         own(build, launcher, work);
-        add_busy(build, group, work, ends);
         if (owner != FS_NONE) add_launched(build, owner, work);
-        if (work->call != NULL && work->call->has_work) {
-            supplied = add_kernel(build, owner, work);
-            launcher = fs_build_node(build, work->launcher);
-        }
+        if (work->call != NULL && work->call->has_work) supplied = add_kernel(build, owner, work);
         if (owner != FS_NONE) add_estimated(build, owner, work, supplied.bytes);
-        if (owner != FS_NONE && owner != work->launcher) {
-            fs_group *owners = fs_build_group(build, owner);
-            own(build, fs_build_node(build, owner), work);
-            if (owners != group) add_busy(build, owners, work, ends);
-        }
-        if (launcher->stated != FS_NONE) add_stated(build, work, ends);
+        if (owner != FS_NONE && owner != work->launcher) own(build, fs_build_node(build, owner), work);
+        if (launcher->stated != FS_NONE) add_stated(build, work);
         if (!build->options->brief) known = fs_build_known(build, launcher);
     } else {
-        build->has_unlinked_work = true;
         supplied = add_kernel(build, FS_NONE, work);
     }
     if (work->call != NULL && work->call->of_graph && !is_replayed(build, work->launcher))
@@ -364,42 +343,118 @@ static void add_work(fs_build *build, const device_work *work, int64_t *ends)
     if (!build->options->brief) cover(build, work, known);
 }
 
-/* The shortest kernel of a trace, if it takes only a few µs, approximates the time of an empty kernel. */
-enum { LONGEST_EMPTY_NS = 3000 };
-
-static void track_shortest(fs_build *build, const device_work *work)
-{
-    if (work->timing != FS_TIMING_TRACE || work->duration <= 0 || work->duration > LONGEST_EMPTY_NS) return;
-    if (build->shortest_kernel_ns == 0 || work->duration < build->shortest_kernel_ns)
-        build->shortest_kernel_ns = work->duration;
-}
-
-static void add_event(fs_build *build, uint32_t index, int64_t *ends)
+static void add_event(fs_build *build, uint32_t index)
 {
     uint32_t at;
-    const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
-    if (!fs_build_is_device(chunk, at)) return;
+    const fs_chunk *chunk = fs_build_chunk(build, index, &at);
     device_work work = {
         .start = chunk->start[at],
         .duration = chunk->duration[at] == FS_MISSING ? 0 : chunk->duration[at],
         .event = index,
-        .launcher = chunk->launcher[at] < build->count ? fs_build_past_frames(build, chunk->launcher[at]) : FS_NONE,
+        .launcher = fs_build_launcher(build, chunk, at),
         .device = fs_event_device(chunk, at),
         .timing = chunk->timing[at],
         .kind = chunk->kind[at],
         .has_row = chunk->kind[at] != FS_EVENT_INTERVAL,
         .estimated = (chunk->flags[at] & FS_EVENT_ESTIMATED) != 0,
     };
-    if (work.kind == FS_EVENT_KERNEL) track_shortest(build, &work);
+    work.rounding = fs_build_rounding(build, work.start, work.duration);
     if (work.has_row) {
         work.call = fs_build_call(build, index);
-        fs_group *group = fs_build_group(build, index);
+        fs_group *group = &build->groups[work.call->row];
         fs_add_to(&group->row.self_device_time_total, work.duration);
         fs_add_to(&group->row.device_time_total, work.duration);
-        group->row.device_rounding += fs_build_rounding(build, work.start, work.duration);
-        add_busy(build, group, &work, ends);
+        group->row.device_rounding += work.rounding;
     }
-    if (fs_event_kind_on_device[chunk->kind[at]]) add_work(build, &work, ends); /* annotations are not work */
+    if (fs_event_kind_on_device[chunk->kind[at]]) add_work(build, &work); /* annotations are not work */
+}
+
+static void add_works(fs_build *slice, const uint32_t *works, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (i % FS_POLL_ROUNDS == 0 && fs_interrupted()) return;
+        add_event(slice, works[i]);
+    }
+}
+
+/* Slices ----------------------------------------------------------------------------------------------------------- */
+
+/* Device events by the slice that adds them, each in order of start. Those of no slice come last. */
+typedef struct {
+    fs_build *build;
+    uint32_t *works;
+    uint32_t (*begins)[FS_MOST_SLICES + 2]; /* by run of works and slice: the first of its works */
+} sharing;
+
+enum { RUN_WORKS = FS_BLOCK(1 << 14, 1 << 3) };
+
+static uint32_t run_end(const fs_build *build, uint32_t run)
+{
+    uint64_t end = ((uint64_t)run + 1) * RUN_WORKS;
+    return end < build->work_count ? (uint32_t)end : build->work_count;
+}
+
+static void count_shares(void *context, int64_t first, int64_t last)
+{
+    const sharing *all = context;
+    for (uint32_t run = (uint32_t)first; run < last; run++) {
+        for (uint32_t i = run * RUN_WORKS; i < run_end(all->build, run); i++) all->begins[run][all->build->places[i]]++;
+    }
+}
+
+static void fill_shares(void *context, int64_t first, int64_t last)
+{
+    const sharing *all = context;
+    for (uint32_t run = (uint32_t)first; run < last; run++)
+        for (uint32_t i = run * RUN_WORKS; i < run_end(all->build, run); i++)
+            all->works[all->begins[run][all->build->places[i]]++] = all->build->works[i];
+}
+
+/* Group the device events by slice. */
+static fs_status share(sharing *all, uint32_t runs, fs_error *err)
+{
+    fs_build *build = all->build;
+    uint32_t next = 0;
+    fs_parallel_for(runs, 1, count_shares, all);
+    FS_TRY(fs_interrupt_poll(err));
+    for (uint32_t slice = 0; slice <= build->slice_count; slice++) {
+        if (slice < build->slice_count) fs_build_slice(build, slice)->first_work = next;
+        for (uint32_t run = 0; run < runs; run++) {
+            uint32_t count = all->begins[run][slice];
+            all->begins[run][slice] = next;
+            next += count;
+        }
+        if (slice < build->slice_count) fs_build_slice(build, slice)->end_work = next;
+    }
+    fs_parallel_for(runs, 1, fill_shares, all);
+    FS_TRY(fs_interrupt_poll(err));
+    uint32_t *swap = build->works;
+    build->works = all->works;
+    all->works = swap;
+    for (uint32_t i = 1; i < build->slice_count; i++) fs_build_slice(build, i)->works = build->works;
+    return FS_OK;
+}
+
+static fs_status share_works(fs_build *build, fs_error *err)
+{
+    build->end_work = build->slice_count == 1 ? build->work_count : 0;
+    if (build->slice_count == 1) return FS_OK;
+    uint32_t runs = (build->work_count + RUN_WORKS - 1) / RUN_WORKS;
+    sharing all = {.build = build};
+    all.works = fs_malloc(build->work_count * sizeof *all.works);
+    all.begins = fs_calloc(runs, sizeof *all.begins);
+    fs_status status;
+    if (all.works == NULL || all.begins == NULL)
+        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to sum %u device events", build->work_count);
+    else status = share(&all, runs, err);
+    fs_free(all.works);
+    fs_free(all.begins);
+    return status;
+}
+
+static void add_slice(fs_build *slice)
+{
+    add_works(slice, slice->works + slice->first_work, slice->end_work - slice->first_work);
 }
 
 fs_status fs_build_devices(fs_build *build, fs_error *err)
@@ -412,25 +467,15 @@ fs_status fs_build_devices(fs_build *build, fs_error *err)
         if (build->counted_sums == NULL)
             return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to count %u device events", build->work_count);
     }
-    size_t end_count = (size_t)build->group_count * build->device_count;
-    sort_entry *entries = NULL;
-    int64_t *ends = fs_malloc(end_count * sizeof *ends);
-    if (!build->works_sorted) entries = fs_malloc(2 * (size_t)build->work_count * sizeof *entries);
-    if (ends == NULL || (!build->works_sorted && entries == NULL)) {
-        fs_free(entries);
-        fs_free(ends);
+    if (!build->works_sorted) FS_TRY(sort_works(build, err));
+    if (build->slice_count > 1) build->places = fs_malloc(build->work_count * sizeof *build->places);
+    if (build->slice_count > 1 && build->places == NULL)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to sum %u device events", build->work_count);
-    }
-    for (size_t i = 0; i < end_count; i++) ends[i] = INT64_MIN;
-    const sort_entry *sorted = build->works_sorted ? NULL : sort_works(build, entries);
-    fs_status status = FS_OK;
-    uint32_t count = sorted == NULL ? build->count : build->work_count;
-    for (uint32_t i = 0; status == FS_OK && i < count; i++) {
-        if (i % FS_POLL_ROUNDS == 0) status = fs_interrupt_poll(err);
-        add_event(build, sorted == NULL ? i : sorted[i].event, ends);
-    }
-    fs_free(entries);
-    fs_free(ends);
-    if (status != FS_OK || build->options->brief) return status;
-    return cover_unlinked(build, err);
+    FS_TRY(fs_build_busy(build, err));
+    FS_TRY(share_works(build, err));
+    FS_TRY(fs_build_each_slice(build, add_slice, err));
+    uint32_t shared = fs_build_slice(build, build->slice_count - 1)->end_work;
+    add_works(build, build->works + shared, build->work_count - shared);
+    FS_TRY(fs_interrupt_poll(err));
+    return build->options->brief ? FS_OK : cover_unlinked(build, err);
 }

@@ -19,7 +19,7 @@ static bool any_untyped(const fs_calls *set)
 static void add_kernel(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index)
 {
     uint32_t launcher = chunk->launcher[at] < build->count ? fs_build_past_frames(build, chunk->launcher[at]) : FS_NONE;
-    if (launcher == FS_NONE || FS_EVENT_AT(build->store, launcher, kind) != FS_EVENT_OP) return;
+    if (launcher == FS_NONE || FS_BUILD_AT(build, launcher, kind) != FS_EVENT_OP) return;
     fs_call *call = fs_build_call(build, launcher), *kernel = fs_build_call(build, index);
     if (!call->untyped || kernel->text == NULL) return;
     fs_torch_dtype dtype = fs_kernel_dtype(kernel->text);
@@ -55,7 +55,7 @@ static void find_dtypes(fs_build *build)
     if (!any_untyped(set)) return;
     for (uint32_t index = 0; index < build->count; index++) {
         uint32_t at;
-        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+        const fs_chunk *chunk = fs_build_chunk(build, index, &at);
         if (chunk->kind[at] == FS_EVENT_KERNEL) add_kernel(build, chunk, at, index);
     }
     for (uint32_t id = 0; id < set->count; id++) {

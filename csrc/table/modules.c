@@ -82,7 +82,7 @@ static uint32_t enclosing(const fs_build *build, const fs_chunk *chunk, uint32_t
     uint32_t around = chunk->parent[at] < index ? chunk->parent[at] : FS_NONE;
     while (around != FS_NONE) {
         uint32_t spot;
-        const fs_chunk *place = fs_event_chunk(build->store, around, &spot);
+        const fs_chunk *place = fs_build_chunk(build, around, &spot);
         bool ended = place->kind[spot] == FS_EVENT_FRAME && place->duration[spot] != FS_MISSING &&
                      fs_event_end(place, spot) < chunk->start[at];
         if (!ended) break;
@@ -98,7 +98,7 @@ static fs_status find_all(finding *all, bool second, fs_error *err)
     const fs_build *build = all->build;
     uint32_t at;
     for (uint32_t index = 0; index < build->count; index++) {
-        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+        const fs_chunk *chunk = fs_build_chunk(build, index, &at);
         FS_POLL(index, err);
         uint32_t from = chunk->launcher[at] < index ? chunk->launcher[at] : FS_NONE;
         bool on_device = fs_build_is_device(chunk, at);

@@ -38,13 +38,13 @@ static bool separates(const fs_build *build, fs_grouping grouping)
 static uint32_t innermost_frame(const fs_build *build, uint32_t index, const uint32_t *frames)
 {
     uint32_t at;
-    const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+    const fs_chunk *chunk = fs_build_chunk(build, index, &at);
     uint32_t frame = chunk->parent[at];
     if (frame >= index) return FS_NONE;
-    if (FS_EVENT_AT(build->store, frame, kind) != FS_EVENT_FRAME) frame = frames[frame];
+    if (FS_BUILD_AT(build, frame, kind) != FS_EVENT_FRAME) frame = frames[frame];
     for (; frame != FS_NONE; frame = frames[frame]) {
         uint32_t spot;
-        const fs_chunk *place = fs_event_chunk(build->store, frame, &spot);
+        const fs_chunk *place = fs_build_chunk(build, frame, &spot);
         if (place->duration[spot] == FS_MISSING || fs_event_end(place, spot) >= chunk->start[at]) break;
     }
     return frame;
@@ -209,7 +209,7 @@ static fs_status find_parts(parting *all, fs_error *err)
     uint32_t at;
     FS_TRY(prepare(all, err));
     for (uint32_t index = 0; index < all->build->count; index++) {
-        const fs_chunk *chunk = fs_event_chunk(all->build->store, index, &at);
+        const fs_chunk *chunk = fs_build_chunk(all->build, index, &at);
         FS_POLL(index, err);
         FS_TRY(find_part(all, chunk, at, index, err));
     }

@@ -8,13 +8,16 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/parallel.h"
 #include "base/sort.h"
 #include "base/saturate.h"
 #include "table/devices.h"
 #include "table/event_calls.h"
 #include "table/parts.h"
 #include "table/scan.h"
+#include "table/slices.h"
 #include "table/totals.h"
 #include "table/works.h"
 #include "base/statistics.h"
@@ -186,18 +189,26 @@ static void put_in_order(fs_group *groups, fs_group **order, uint32_t count)
     }
 }
 
+static void fill_rows(void *context, int64_t first, int64_t last)
+{
+    const fs_build *build = context;
+    for (int64_t i = first; i < last; i++) fill_row(build, &build->groups[i]);
+}
+
+/* The fewest samples for which threads are worth waking. */
+enum { MANY_SAMPLES = 4096 };
+
 /* Convert the groups to rows in place: a second copy of millions of rows would take more memory than the store. */
 static fs_status make_rows(fs_build *build, fs_error *err)
 {
     uint32_t count = build->group_count;
     fs_group **order = fs_malloc(count * sizeof *order);
     if (order == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table of %u rows", count);
-    for (uint32_t i = 0; i < count; i++) {
-        fill_row(build, &build->groups[i]);
-        order[i] = &build->groups[i];
-    }
+    for (uint32_t i = 0; i < count; i++) order[i] = &build->groups[i];
+    fs_parallel_for(count, build->count < MANY_SAMPLES ? count : 1, fill_rows, build);
+    fs_status status = fs_interrupt_poll(err);
     build->table->whole = whole_of(build);
-    fs_status status = fs_sort(order, count, sizeof *order, compare_groups, "rows", err);
+    if (status == FS_OK) status = fs_sort(order, count, sizeof *order, compare_groups, "rows", err);
     if (status == FS_OK && (build->options->works || build->options->calls)) status = move_rows(build, order, err);
     if (status == FS_OK) put_in_order(build->groups, order, count);
     fs_free(order);
@@ -283,6 +294,7 @@ fs_status fs_table_build(const fs_store *store, const fs_table_options *options,
     fs_build build = {
         .store = store,
         .options = options,
+        .chunks = fs_store_chunks(store),
         .count = fs_store_count(store),
         .calls = {.store = store,
                   .by_shape = options->by_shape,
@@ -314,8 +326,13 @@ done:
     fs_calls_clear(&build.calls);
     fs_free(build.slots);
     fs_free(build.parts);
+    fs_build_free_slices(&build);
+    fs_free(build.works);
+    fs_free(build.places);
+    fs_free(build.marks);
     fs_free(build.nodes);
     fs_free(build.memory);
+    fs_free(build.contexts);
     fs_free(build.roofs);
     fs_free(build.rates);
     fs_free(build.groups);

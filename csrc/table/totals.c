@@ -8,6 +8,7 @@
 #include "base/saturate.h"
 #include "ops/tensor.h"
 #include "table/scan.h"
+#include "table/slices.h"
 
 const fs_peaks *fs_build_peaks(const fs_build *build, const fs_call *call, int device)
 {
@@ -40,22 +41,24 @@ static fs_work on_tensor_cores(const fs_work *work)
 }
 
 /* Return the roofline of the node's work on its device. */
-static const fs_roof *roof_of(const fs_build *build, const fs_node *node, fs_call *call)
+static const fs_roof *roof_of(const fs_build *build, const fs_node *node, const fs_call *call)
 {
     const fs_peaks *peaks = fs_build_peaks(build, call, node->device);
+    fs_call_state *state = &build->states[node->call];
     bool tensor = (node->flags & FS_NODE_TENSOR) != 0;
-    if (peaks == call->peaks && tensor == call->roof_tensor) return &call->roof;
+    if (state->has_roof && peaks == state->peaks && tensor == state->roof_tensor) return &state->roof;
     fs_work work = tensor ? on_tensor_cores(&call->work) : call->work;
-    call->peaks = peaks;
-    call->roof_tensor = tensor;
-    call->roof = fs_roof_of(&work, peaks);
+    state->has_roof = true;
+    state->peaks = peaks;
+    state->roof_tensor = tensor;
+    state->roof = fs_roof_of(&work, peaks);
     /* Without measured peaks (recorded traces), the shortest kernel approximates the time of an empty one. */
-    if (peaks != NULL && isnan(call->roof.kernel_ns) && build->shortest_kernel_ns > 0)
-        call->roof.kernel_ns = (double)build->shortest_kernel_ns;
-    return &call->roof;
+    if (peaks != NULL && isnan(state->roof.kernel_ns) && build->shortest_kernel_ns > 0)
+        state->roof.kernel_ns = (double)build->shortest_kernel_ns;
+    return &state->roof;
 }
 
-static void add_roof(fs_build *build, const fs_node *node, fs_call *call)
+static void add_roof(fs_build *build, const fs_node *node, const fs_call *call)
 {
     fs_roof_sum *sum = &build->groups[call->row].roof;
     const fs_roof *roof = roof_of(build, node, call);
@@ -102,7 +105,7 @@ static void add_unknown(fs_row *row)
 }
 
 /* Add the own work of an op or a range to its row, and its known FLOPs to *flops. */
-static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t duration, double *flops)
+static void add_own_work(fs_build *build, fs_node *node, const fs_call *call, int64_t duration, double *flops)
 {
     const fs_work *work = &call->work;
     fs_group *group = &build->groups[call->row];
@@ -226,7 +229,7 @@ static bool has_work(fs_event_kind kind)
 /* Add a host event to its row and its totals to its parent (NULL: none). */
 static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t start, int64_t duration)
 {
-    fs_call *call = &build->calls.calls[node->call];
+    const fs_call *call = &build->calls.calls[node->call];
     fs_group *group = &build->groups[call->row];
     fs_row *row = &group->row;
     bool open = duration == FS_MISSING;
@@ -277,7 +280,7 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t sta
 static void add_event(fs_build *build, uint32_t index)
 {
     uint32_t slot = build->slots[index], at;
-    const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+    const fs_chunk *chunk = fs_build_chunk(build, index, &at);
     uint8_t kind = chunk->kind[at];
     if (kind == FS_EVENT_MEMORY || kind == FS_EVENT_INTERVAL || kind == FS_EVENT_FRAME) return;
     if (fs_build_is_device(chunk, at)) {
@@ -285,34 +288,80 @@ static void add_event(fs_build *build, uint32_t index)
         return;
     }
     uint32_t parent = fs_build_parent(build, chunk, at, index);
-    fs_node *above = parent != FS_NONE ? fs_build_node(build, parent) : NULL;
-    bool works = kind == FS_EVENT_OP || kind == FS_EVENT_RANGE;
-    bool listed = works && build->roofs != NULL && build->work_count == 0; /* works.c needs its roofs */
+    fs_node *above = parent != FS_NONE ? fs_build_above(build, parent) : NULL;
     uint16_t captured = (chunk->flags[at] & FS_EVENT_CAPTURED) != 0 ? FS_NODE_CAPTURED : 0;
-    if (listed || (slot & FS_SLOT_NODE) != 0) {
-        fs_node *node = fs_build_node(build, index);
-        node->flags |= captured;
-        add_node(build, node, above, chunk->start[at], chunk->duration[at]);
-    } else {
-        fs_node leaf = fs_build_leaf(build, index);
-        leaf.flags |= captured;
-        add_node(build, &leaf, above, chunk->start[at], chunk->duration[at]);
+    fs_node leaf, *node = &leaf;
+    if ((slot & FS_SLOT_NODE) != 0) node = fs_build_node(build, index);
+    else leaf = fs_build_leaf(build, index, slot);
+    node->flags |= captured;
+    add_node(build, node, above, chunk->start[at], chunk->duration[at]);
+}
+
+static void add_slice(fs_build *slice)
+{
+    for (uint32_t index = slice->end; index-- > slice->begin;) {
+        if (index % FS_POLL_ROUNDS == 0 && fs_interrupted()) return;
+        if ((slice->marks[index] & FS_MARK_SPANS) == 0) add_event(slice, index);
     }
+}
+
+/* Let stand-ins be on the devices of their nodes: add_node() looks at these. */
+static void place_stand_ins(const fs_build *slice)
+{
+    for (uint32_t i = 0; i < slice->foreign_count; i++)
+        slice->nodes[slice->stand_in + i].device = fs_build_node(slice, slice->foreign[i])->device;
+}
+
+static void join_stand_ins(const fs_build *slice)
+{
+    for (uint32_t i = 0; i < slice->foreign_count; i++) {
+        fs_node *node = fs_build_node(slice, slice->foreign[i]), *stand_in = &slice->nodes[slice->stand_in + i];
+        fs_build_join_memory(slice, node, stand_in);
+        fs_add_to(&node->device_ns, stand_in->device_ns);
+        node->device_rounding += stand_in->device_rounding;
+        node->flops += stand_in->flops;
+        node->bytes += stand_in->bytes;
+        node->flags |= stand_in->flags;
+        node->launches += stand_in->launches;
+    }
+}
+
+/* Add the events that have children in later slices, which are complete by now but for each other. */
+static void add_spanning(fs_build *build)
+{
+    for (uint32_t i = 1; i < build->slice_count; i++) join_stand_ins(fs_build_slice(build, i));
+    for (uint32_t i = build->spanning_count; i-- > 0;) {
+        uint32_t index = build->spanning[i];
+        fs_build *slice = fs_build_slice_of(build, index);
+        uint32_t begin = slice->begin;
+        slice->begin = 0; /* no stand-ins any more */
+        add_event(slice, index);
+        slice->begin = begin;
+    }
+}
+
+/* Divide the room for samples among the rows, and that of a row among the slices. */
+static fs_status allocate_samples(fs_build *build, fs_error *err)
+{
+    uint64_t count = 0;
+    for (uint32_t row = 0; row < build->group_count; row++) {
+        for (uint32_t i = 0; i < build->slice_count; i++) {
+            fs_group *group = &fs_build_slice(build, i)->groups[row];
+            group->samples_begin = count;
+            count += group->sample_room;
+        }
+    }
+    build->samples = fs_malloc(count * sizeof *build->samples);
+    if (build->samples == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u times", build->count);
+    for (uint32_t i = 1; i < build->slice_count; i++) fs_build_slice(build, i)->samples = build->samples;
+    return FS_OK;
 }
 
 fs_status fs_build_totals(fs_build *build, fs_error *err)
 {
-    uint64_t sample_count = 0;
-    for (uint32_t i = 0; i < build->group_count; i++) {
-        build->groups[i].samples_begin = sample_count;
-        sample_count += (uint64_t)build->groups[i].row.count;
-    }
-    if (!build->options->brief) build->samples = fs_malloc(sample_count * sizeof *build->samples);
-    if (!build->options->brief && build->samples == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u times", build->count);
-    for (uint32_t index = build->count; index-- > 0;) {
-        FS_POLL(index, err);
-        add_event(build, index);
-    }
-    return FS_OK;
+    if (!build->options->brief) FS_TRY(allocate_samples(build, err));
+    for (uint32_t i = 1; i < build->slice_count; i++) place_stand_ins(fs_build_slice(build, i));
+    FS_TRY(fs_build_each_slice(build, add_slice, err));
+    add_spanning(build);
+    return fs_build_join(build, err);
 }

@@ -108,12 +108,11 @@ static fs_rating rate_of(const fs_build *build, const fs_node *node, const fs_no
 fs_status fs_build_ratings(fs_build *build, fs_error *err)
 {
     fs_table *table = build->table;
-    uint32_t at, capacity = 0;
-    for (uint32_t i = 0; i < build->node_count; i++) capacity += build->roofs[i].added;
+    uint32_t at, capacity = build->node_room;
     table->rated = fs_malloc((capacity + (size_t)1) * sizeof *table->rated);
     if (table->rated == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to rate %u events", capacity);
     const fs_chunk *chunk = NULL;
-    for (uint32_t index = 0; index < build->count && table->rated_count < capacity; index++) {
+    for (uint32_t index = 0; index < build->count; index++) {
         FS_POLL(index, err);
         chunk = fs_event_next_chunk(build->store, index, chunk, &at);
         uint8_t kind = chunk->kind[at];

@@ -1,0 +1,247 @@
+/* Each piece counts its events by calls of its own; then these become the calls of the build in the order of pieces,
+ * and so in the order of first events, as if one thread had seen all. Until then an event's slot holds an index among
+ * the calls of its piece. The number of distinct calls decides what is not done in parallel. */
+#include "table/survey.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/interrupt.h"
+#include "base/list.h"
+#include "base/parallel.h"
+#include "table/frames.h"
+#include "table/needs.h"
+
+typedef struct {
+    fs_build *build;
+    fs_piece *pieces;
+} surveying;
+
+void fs_pieces_free(fs_piece *pieces, uint32_t count)
+{
+    for (uint32_t i = 0; pieces != NULL && i < count; i++) {
+        fs_tallies_clear(&pieces[i].tallies);
+        fs_free(pieces[i].foreign);
+    }
+    fs_free(pieces);
+}
+
+/* Several threads may mark the same event. */
+static void mark(fs_build *build, uint32_t index)
+{
+    uint8_t *place = &build->marks[index];
+    if (__atomic_load_n(place, __ATOMIC_RELAXED) == 0) __atomic_store_n(place, FS_MARK_NODE, __ATOMIC_RELAXED);
+}
+
+static fs_status list_foreign(fs_piece *piece, uint32_t index, fs_error *err)
+{
+    if (piece->foreign_count > 0 && piece->foreign[piece->foreign_count - 1] == index) return FS_OK;
+    FS_TRY(FS_LIST_ROOM(&piece->foreign, piece->foreign_count, &piece->foreign_capacity, 16, "open events", err));
+    piece->foreign[piece->foreign_count++] = index;
+    return FS_OK;
+}
+
+/* Note that an event has a child: in the piece that begins there. */
+static fs_status mark_parent(fs_build *build, fs_piece *piece, uint32_t begin, uint32_t parent, fs_error *err)
+{
+    mark(build, parent);
+    return parent < begin ? list_foreign(piece, parent, err) : FS_OK;
+}
+
+static void survey_work(fs_build *build, fs_piece *piece, uint32_t begin, const fs_chunk *chunk, uint32_t at,
+                        uint32_t index)
+{
+    uint32_t device = chunk->device[at] < 0 ? 0 : (uint32_t)chunk->device[at];
+    int64_t start = chunk->start[at];
+    if (device >= piece->device_count) piece->device_count = device + 1;
+    if (piece->work_count == 0) piece->first_work = start;
+    else if (start < piece->last_work) piece->sorted = false;
+    piece->last_work = start;
+    build->works[begin + piece->work_count++] = index;
+    if (!fs_event_kind_on_device[chunk->kind[at]]) return; /* annotations are not work */
+    uint32_t launcher = fs_build_launcher(build, chunk, at);
+    if (launcher != FS_NONE) mark(build, launcher);
+    else piece->has_unlinked_work = true;
+    if (chunk->kind[at] != FS_EVENT_KERNEL || chunk->timing[at] != FS_TIMING_TRACE) return;
+    int64_t duration = chunk->duration[at];
+    if (duration > 0 && (piece->shortest_kernel_ns == 0 || duration < piece->shortest_kernel_ns))
+        piece->shortest_kernel_ns = duration;
+}
+
+static fs_status tally_event(fs_build *build, fs_piece *piece, const fs_chunk *chunk, uint32_t at, uint32_t index,
+                             bool top_level, fs_error *err)
+{
+    fs_event_kind kind = chunk->kind[at];
+    uint32_t *slot = &build->slots[index], part = build->parts != NULL ? build->parts[index] : FS_NONE;
+    uint32_t signature = kind == FS_EVENT_MEMORY ? FS_NONE : chunk->signature[at]; /* each differs, and tells nothing */
+    uint64_t class = fs_call_class(kind, fs_build_is_device(chunk, at), part);
+    FS_TRY(fs_tallies_find(&piece->tallies, fs_call_key(chunk->name[at], signature), class, slot, err));
+    fs_tally *tally = &piece->tallies.list[*slot];
+    int64_t start = chunk->start[at];
+    if (tally->count == 0 || start <= tally->first_start) {
+        int64_t end = fs_event_end(chunk, at);
+        if (tally->count == 0 || start < tally->first_start || end > tally->first_end) {
+            tally->first_start = start;
+            tally->first_end = end;
+            tally->first = index;
+        }
+    }
+    tally->count++;
+    tally->top_level = tally->top_level || top_level;
+    if (chunk->timing[at] < tally->timing) tally->timing = chunk->timing[at];
+    return FS_OK;
+}
+
+static fs_status survey_event(fs_build *build, fs_piece *piece, uint32_t begin, const fs_chunk *chunk, uint32_t at,
+                              uint32_t index, fs_error *err)
+{
+    uint8_t kind = chunk->kind[at];
+    if (kind == FS_EVENT_FRAME) return FS_OK;
+    piece->node_room++;
+    uint32_t parent = fs_build_parent(build, chunk, at, index);
+    if (kind == FS_EVENT_MEMORY) {
+        piece->has_memory = true;
+        piece->device_memory = piece->device_memory || chunk->device[at] >= 0;
+        build->slots[index] = 0;
+        if (parent != FS_NONE) return mark_parent(build, piece, begin, parent, err);
+        return tally_event(build, piece, chunk, at, index, true, err);
+    }
+    piece->open_events += chunk->duration[at] == FS_MISSING;
+    bool on_device = fs_build_is_device(chunk, at);
+    if (on_device) {
+        survey_work(build, piece, begin, chunk, at, index);
+        build->slots[index] = 0;
+        return kind == FS_EVENT_INTERVAL ? FS_OK : tally_event(build, piece, chunk, at, index, true, err);
+    }
+    if (parent != FS_NONE) FS_TRY(mark_parent(build, piece, begin, parent, err));
+    return tally_event(build, piece, chunk, at, index, parent == FS_NONE, err);
+}
+
+static void survey_pieces(void *context, int64_t first, int64_t last)
+{
+    const surveying *all = context;
+    for (uint32_t i = (uint32_t)first; i < last && !fs_interrupted(); i++) {
+        fs_piece *piece = &all->pieces[i];
+        uint32_t begin = i * FS_PIECE_EVENTS, count = fs_piece_end(all->build, i) - begin, at;
+        const fs_chunk *chunk = fs_build_chunk(all->build, begin, &at);
+        piece->sorted = true;
+        for (uint32_t k = 0; k < count && piece->status == FS_OK; k++)
+            piece->status = survey_event(all->build, piece, begin, chunk, at + k, begin + k, &piece->err);
+    }
+}
+
+/* Whether an event, with its start, end and index, comes before the row's first. */
+static bool comes_first(const fs_tally *tally, const fs_group *group)
+{
+    if (group->row.count == 0) return true;
+    if (tally->first_start != group->first_start) return tally->first_start < group->first_start;
+    if (tally->first_end != group->first_end) return tally->first_end > group->first_end;
+    return tally->first < group->first;
+}
+
+static void add_tally(fs_build *build, const fs_tally *tally)
+{
+    const fs_call *call = &build->calls.calls[tally->call];
+    fs_group *group = &build->groups[call->row];
+    if (comes_first(tally, group)) {
+        group->first_start = tally->first_start;
+        group->first_end = tally->first_end;
+        group->first = tally->first;
+        group->row.key = call->text;
+        group->row.overload = call->overload;
+        group->row.signature = (uint32_t)call->key;
+        group->row.part = call->part;
+        group->row.on_device = call->on_device;
+        group->row.is_user_annotation = fs_event_is_annotation(call->kind);
+    }
+    group->row.top_level = group->row.top_level || tally->top_level;
+    group->row.count += tally->count;
+    if (tally->timing < group->row.timing) group->row.timing = tally->timing;
+}
+
+static fs_status add_group(fs_build *build, fs_error *err)
+{
+    FS_TRY(FS_LIST_ROOM(&build->groups, build->group_count, &build->group_capacity, 64, "rows of a table", err));
+    build->groups[build->group_count++] = (fs_group){
+        .row = {.signature = FS_NONE, .timing = FS_TIMING_COUNT},
+        .device_timing = FS_TIMING_COUNT,
+    };
+    return FS_OK;
+}
+
+/* The shortest kernel of a trace, if it takes only a few µs, approximates the time of an empty kernel. */
+enum { LONGEST_EMPTY_NS = 3000 };
+
+/* Add a piece to the build. Its device events move to the end of those before. */
+static fs_status merge_piece(fs_build *build, fs_piece *piece, uint32_t begin, fs_error *err)
+{
+    for (uint32_t i = 0; i < piece->tallies.count; i++) {
+        fs_tally *tally = &piece->tallies.list[i];
+        FS_POLL(i, err);
+        FS_TRY(fs_calls_find(&build->calls, tally->key, tally->class, &tally->call, err));
+        const fs_call *call = &build->calls.calls[tally->call];
+        piece->has_needs = piece->has_needs || fs_build_seeks(call->work.needs);
+        if (call->row == build->group_count) FS_TRY(add_group(build, err));
+        add_tally(build, tally);
+    }
+    if (piece->work_count > 0 && build->work_count > 0) {
+        uint32_t before = build->works[build->work_count - 1];
+        if (FS_BUILD_AT(build, before, start) > piece->first_work) build->works_sorted = false;
+    }
+    build->works_sorted = build->works_sorted && piece->sorted;
+    memmove(&build->works[build->work_count], &build->works[begin], piece->work_count * sizeof *build->works);
+    build->work_count += piece->work_count;
+    if (piece->device_count > build->device_count) build->device_count = piece->device_count;
+    build->has_unlinked_work = build->has_unlinked_work || piece->has_unlinked_work;
+    build->device_memory = build->device_memory || piece->device_memory;
+    build->table->has_memory = build->table->has_memory || piece->has_memory;
+    build->table->open_events += piece->open_events;
+    int64_t shortest = piece->shortest_kernel_ns;
+    if (shortest > 0 && shortest <= LONGEST_EMPTY_NS &&
+        (build->shortest_kernel_ns == 0 || shortest < build->shortest_kernel_ns))
+        build->shortest_kernel_ns = shortest;
+    return FS_OK;
+}
+
+/* The calls of a piece become those of the build; of the only piece they are the same. */
+static void map_pieces(void *context, int64_t first, int64_t last)
+{
+    const surveying *all = context;
+    for (uint32_t i = (uint32_t)first; i < last; i++) {
+        const fs_tally *tallies = all->pieces[i].tallies.list;
+        uint32_t begin = i * FS_PIECE_EVENTS, count = fs_piece_end(all->build, i) - begin, at;
+        const fs_chunk *chunk = fs_build_chunk(all->build, begin, &at);
+        uint32_t *slots = &all->build->slots[begin];
+        if (tallies == NULL) continue;
+        for (uint32_t k = 0; k < count; k++)
+            if (chunk->kind[at + k] != FS_EVENT_FRAME) slots[k] = tallies[slots[k]].call;
+    }
+}
+
+fs_status fs_build_survey(fs_build *build, fs_piece *pieces, fs_error *err)
+{
+    surveying all = {build, pieces};
+    uint32_t count = fs_piece_count(build);
+    build->slots = fs_malloc(build->count * sizeof *build->slots);
+    build->works = fs_malloc(build->count * sizeof *build->works);
+    build->marks = fs_calloc(build->count, sizeof *build->marks);
+    if (build->slots == NULL || build->works == NULL || build->marks == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to group %u events", build->count);
+    build->works_sorted = true;
+    FS_TRY(fs_build_frames(build, err));
+    fs_parallel_for(count, 1, survey_pieces, &all);
+    FS_TRY(fs_interrupt_poll(err));
+    bool needs = false;
+    for (uint32_t i = 0; i < count; i++) {
+        if (pieces[i].status != FS_OK) {
+            if (err != NULL) *err = pieces[i].err;
+            return pieces[i].status;
+        }
+        FS_TRY(merge_piece(build, &pieces[i], i * FS_PIECE_EVENTS, err));
+        needs = needs || pieces[i].has_needs;
+    }
+    build->table->has_device = build->work_count > 0;
+    if (count > 1) fs_parallel_for(count, 1, map_pieces, &all);
+    FS_TRY(fs_interrupt_poll(err));
+    return needs ? fs_build_needs(build, pieces, err) : FS_OK;
+}

@@ -1,0 +1,199 @@
+"""A table of many events is the same for any number of threads, and its times are those that NumPy computes from the
+events. The events of these traces nest across the borders of the pieces that threads work on."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.trace_events import events_to_text, kernel, memory, op
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+import flopscope as fs
+from flopscope import _core
+from flopscope.hardware.peaks import stated_peaks
+
+OPS = ["aten::linear", "aten::mm", "aten::add", "aten::_foreach_add_", "aten::sum", "custom::op"]
+SHAPES = {"aten::mm": [[64, 32], [32, 16]], "aten::add": [[64, 32], [64, 32]], "aten::sum": [[64, 32]]}
+KERNELS = ["gemm", "void add_kernel<float>", "flash_fwd_kernel", "ncclDevKernel_AllReduce"]
+DEEPEST, CALL = 12, 0.25
+
+
+@dataclass
+class Event:
+    """An event of the host with what it encloses and launches."""
+
+    name: str
+    start: int
+    end: int = 0
+    children: list[Event] = field(default_factory=list)
+    work: list[tuple[int, str, int, int, int]] = field(default_factory=list)  # call; kernel, start, duration, stream
+
+
+@dataclass
+class Program:
+    rng: random.Random
+    streams: int
+    kinds: list[str]
+    events: list[dict[str, Any]] = field(default_factory=list)
+    roots: list[Event] = field(default_factory=list)
+    links: int = 0
+
+    def run(self, tid: int, count: int) -> None:
+        """Open and close events at random; the first is open until the end."""
+        rng, now = self.rng, 1000
+        stack: list[Event] = []
+        for i in range(count):
+            now += rng.randrange(1, 9)
+            if len(stack) > 1 and (len(stack) == DEEPEST or rng.random() < 0.55):
+                self.close(stack, now, tid)
+                continue
+            # torch merges an op with the op around it if both have one name; "custom::op" may be a frame between them.
+            around = next((one.name for one in reversed(stack) if one.name != "custom::op"), "")
+            names = [name for name in OPS if name not in (around, stack[-1].name if stack else "")]
+            event = Event("whole" if not stack else f"ProfilerStep#{i}" if i % 9001 == 0 else rng.choice(names), now)
+            (stack[-1].children if stack else self.roots).append(event)
+            stack.append(event)
+            for _ in range(rng.choice([0, 0, 0, 1, 2]) if self.launches(event) else 0):
+                now += 1
+                start, lasts, stream = now + rng.randrange(40), rng.randrange(1, 60), rng.randrange(self.streams)
+                event.work.append((now, rng.choice(KERNELS), start, lasts, stream))
+            if "memory" in self.kinds and rng.random() < 0.05:
+                self.events.append(memory(now + 0.5, rng.randrange(-999, 999), tid))
+        while stack:
+            now += 1
+            self.close(stack, now, tid)
+
+    def launches(self, event: Event) -> bool:
+        """Return whether kernels belong to the event: to no annotation or frame, but to the op around it."""
+        return event.name in OPS and not ("frames" in self.kinds and event.name == "custom::op")
+
+    def close(self, stack: list[Event], now: int, tid: int) -> None:
+        event = stack.pop()
+        event.end = now
+        duration = now - event.start
+        self.links += 1
+        frame = "frames" in self.kinds and event.name == "custom::op"
+        shapes = SHAPES.get(event.name, [[[8], [8]], [[8], [8]]] if "foreach" in event.name else [[]])
+        args: dict[str, Any] = {"External id": self.links, "Input Dims": shapes, "Input type": ["float"] * len(shapes)}
+        made = op(event.name, event.start, duration, tid, **args)
+        if frame or event.name not in OPS:
+            made |= {"cat": "python_function" if frame else "user_annotation", "args": {"External id": self.links}}
+        self.events.append(made)
+        for called, name, start, lasts, stream in event.work:
+            self.links += 1
+            link = {"External id": made["args"]["External id"], "correlation": self.links, "grid": [4, 1, 1]}
+            api = op("cudaLaunchKernel", called, CALL, tid, **link)
+            self.events.append({**api, "cat": "cuda_runtime"})
+            self.events.append(kernel(name, start, lasts, stream, **link, block=[128, 1, 1]))
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Program:
+    rng = random.Random(draw(st.integers(0, 2**32)))
+    program = Program(rng, draw(st.integers(1, 4)), draw(st.lists(st.sampled_from(["memory", "frames"]), unique=True)))
+    threads = draw(st.integers(1, 3))
+    for tid in range(1, threads + 1):
+        program.run(tid, draw(st.sampled_from([20, 90_000])) // threads)
+    return program
+
+
+@contextmanager
+def loaded(program: Program) -> Iterator[fs.Trace]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        path.write_bytes(events_to_text(*program.events))
+        yield fs.load_trace(path)
+
+
+def everything(core: Any) -> list[str]:
+    """Return the tables of a store in full: repr() tells every bit of a number."""
+    stated = stated_peaks("memory=3e12,fp32=6e13")
+    assert stated is not None
+    limits = {"cuda:0": stated.for_core(None)}
+    requests: list[tuple[Any, ...]] = [
+        (False, 0, {}),
+        (True, 2, limits),
+        (True, 0, limits, False, True, (), True),
+        (False, 0, limits, False, True, ("step", "stream", "dtype"), False),
+    ]
+    told = []
+    for request in requests:
+        columns, meta = core.table(*request)
+        values = {name: column if isinstance(column, list) else column.tolist() for name, column in columns.items()}
+        told.append(repr((values, {name: value for name, value in meta.items() if name != "grouping_seconds"})))
+    return told
+
+
+@settings(max_examples=4, phases=[Phase.generate])
+@given(programs())
+def test_tables_are_the_same_for_any_number_of_threads(program: Program) -> None:
+    before = _core.num_threads()
+    try:
+        with loaded(program) as trace:
+            found = []
+            for threads in (1, 2, 3, 16):
+                _core.set_num_threads(threads)
+                found.append(everything(trace._core))
+    finally:
+        _core.set_num_threads(before)
+    assert found[1:] == found[:1] * 3
+
+
+def union(spans: list[tuple[int, int]]) -> int:
+    busy, latest = 0, -1
+    for start, end in sorted(spans):
+        busy += max(0, end - max(start, latest))
+        latest = max(latest, end)
+    return busy
+
+
+@settings(max_examples=3, phases=[Phase.generate])
+@given(programs())
+def test_times_are_those_of_the_events(program: Program) -> None:
+    total: dict[str, list[int]] = defaultdict(list)
+    own: dict[str, float] = defaultdict(float)
+    launched: dict[str, int] = defaultdict(int)
+    kernels: dict[str, list[tuple[int, int]]] = defaultdict(list)
+
+    def visit(event: Event) -> tuple[float, int]:
+        """Return the time that the event takes from its parent, and the device time launched in it."""
+        inner = [visit(child) for child in event.children]
+        device = sum(one[1] for one in inner) + sum(lasts for *_, lasts, _ in event.work)
+        for _, name, start, lasts, _ in event.work:
+            kernels[name].append((start, start + lasts))
+        taken = sum(one[0] for one in inner) + CALL * len(event.work)
+        if "frames" in program.kinds and event.name == "custom::op":
+            return taken, device
+        name = "ProfilerStep*" if event.name.startswith("ProfilerStep") else event.name
+        total[name].append(event.end - event.start)
+        own[name] += event.end - event.start - taken
+        launched[name] += device
+        return event.end - event.start, device
+
+    for root in program.roots:
+        visit(root)
+    with loaded(program) as trace:
+        rows = {row.key: row for row in trace.key_averages(peaks="none")}
+    for name, durations in total.items():
+        row = rows[name]
+        assert row.count == len(durations) and row.cpu_time_total == pytest.approx(sum(durations), rel=1e-12)
+        assert row.self_cpu_time_total == pytest.approx(own[name], rel=1e-12)
+        assert row.device_time_total == pytest.approx(launched[name], rel=1e-12)
+    for name, spans in kernels.items():
+        row, durations = rows[name], [end - start for start, end in spans]
+        assert row.count == len(spans) and row.self_device_time_total == pytest.approx(sum(durations), rel=1e-12)
+        assert row.device_busy_time == pytest.approx(union(spans), rel=1e-12)
+        assert [row.time_min, row.time_max] == [min(durations), max(durations)]
+        assert [row.time_median, row.time_p95] == pytest.approx(np.percentile(durations, [50, 95]).tolist())
+        if len(durations) > 1:
+            assert row.time_std == pytest.approx(np.std(durations, ddof=1))
