@@ -7,11 +7,9 @@
 #include <string.h>
 
 #include "base/interrupt.h"
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "base/search.h"
-#include "base/statistics.h"
 #include "store/event.h"
 
 /* Times of which only the union matters, by what the host did, those that come first taking precedence. */
@@ -151,6 +149,20 @@ static void add_waits(const fs_host *host, fs_host_step *hosts)
     }
 }
 
+/* For each wait, find which of those until then ends last. */
+static fs_status find_longest(fs_host *host, fs_error *err)
+{
+    const fs_intervals *waits = &host->waits;
+    host->longest = fs_malloc((waits->count + (size_t)1) * sizeof *host->longest);
+    if (host->longest == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u waits", waits->count);
+    uint32_t longest = 0;
+    for (uint32_t i = 0; i < waits->count; i++) {
+        if (waits->items[i].end >= waits->items[longest].end) longest = i;
+        host->longest[i] = longest;
+    }
+    return FS_OK;
+}
+
 static fs_status survey_host(survey *all, fs_error *err)
 {
     size_t lanes = fs_store_lane_count(all->host->store) + (size_t)1;
@@ -158,7 +170,8 @@ static fs_status survey_host(survey *all, fs_error *err)
     if (all->after_event == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %zu threads", lanes);
     FS_TRY(look_at_all(all, err));
     FS_TRY(order(all, err));
-    return fs_intervals_sort(&all->host->waits, err);
+    FS_TRY(fs_intervals_sort(&all->host->waits, err));
+    return find_longest(all->host, err);
 }
 
 fs_status fs_host_prepare(fs_host *host, const fs_store *store, const fs_table *table, const fs_steps *steps,
@@ -186,33 +199,32 @@ void fs_host_clear(fs_host *host)
 {
     fs_free(host->ops);
     fs_free(host->marks);
-    fs_free(host->launches);
     fs_free(host->first_works);
+    fs_free(host->longest);
     fs_intervals_clear(&host->waits);
     fs_intervals_clear(&host->occupied);
 }
 
-fs_status fs_host_note_kernel(fs_host *host, const fs_api_calls *calls, uint32_t event, fs_error *err)
+/* Note the kernel of a name that began first; of several, that with the lowest index. */
+static void note_first(fs_host *host, uint32_t name, uint32_t event, int64_t start)
+{
+    uint32_t *first = &host->first_works[name], seen = __atomic_load_n(first, __ATOMIC_RELAXED);
+    for (bool noted = false; !noted;) {
+        int64_t other = seen != FS_NONE ? FS_EVENT_AT(host->store, seen, start) : INT64_MAX;
+        if (start > other || (start == other && event >= seen)) return;
+        noted = __atomic_compare_exchange_n(first, &seen, event, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    }
+}
+
+int64_t fs_host_note_kernel(fs_host *host, const fs_api_calls *calls, uint32_t event)
 {
     uint32_t at;
     const fs_chunk *chunk = fs_event_chunk(host->store, event, &at);
-    if (chunk->name[at] != FS_NONE) {
-        uint32_t *first = &host->first_works[chunk->name[at]];
-        if (*first == FS_NONE || chunk->start[at] < FS_EVENT_AT(host->store, *first, start)) *first = event;
-    }
+    if (chunk->name[at] != FS_NONE) note_first(host, chunk->name[at], event, chunk->start[at]);
     uint32_t call = fs_api_calls_find(calls, chunk->correlation[at]);
-    if (call == FS_NONE || (host->marks[call] & FS_MARK_LAUNCHED) != 0) return FS_OK;
-    host->marks[call] |= FS_MARK_LAUNCHED;
-    int64_t duration = FS_EVENT_AT(host->store, call, duration);
-    if (duration == FS_MISSING) return FS_OK;
-    FS_TRY(FS_LIST_ROOM(&host->launches, host->launch_count, &host->launch_capacity, 64, "times of launches", err));
-    host->launches[host->launch_count++] = duration;
-    return FS_OK;
-}
-
-void fs_host_end_launches(fs_host *host)
-{
-    host->launch_median = fs_statistics_of(host->launches, host->launch_count).median;
+    if (call == FS_NONE) return FS_MISSING;
+    uint8_t before = __atomic_fetch_or(&host->marks[call], FS_MARK_LAUNCHED, __ATOMIC_RELAXED);
+    return (before & FS_MARK_LAUNCHED) != 0 ? FS_MISSING : FS_EVENT_AT(host->store, call, duration);
 }
 
 uint32_t fs_host_op_name(const fs_host *host, uint32_t index)

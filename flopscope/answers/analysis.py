@@ -177,6 +177,7 @@ class Analysis:
         self.cells: Mapping[str, Any] = content["cells"]
         self.gap_cells: Mapping[str, Any] = content["gaps"]
         self.pair_cells: Mapping[str, Any] = content["pairs"]
+        self.launching: Mapping[str, Any] = content["launching"]
         self.sm_counts: Mapping[int, int] = content["sm_counts"]
         self.capabilities: Mapping[int, int] = content["capabilities"]
         """The compute capability by device: 90 for 9.0; below 0 where it is unknown."""
