@@ -91,14 +91,13 @@ static fs_status build(fs_accounting *accounting, const fs_store *store, const f
         status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u steps", accounting->steps.count);
         goto done;
     }
-    FS_TRY_GOTO(status,
-                fs_host_prepare(&all->host, store, table, &accounting->steps, &all->calls, &all->names,
-                                accounting->hosts, err),
-                done);
-    FS_TRY_GOTO(status,
-                fs_work_facts_find(&all->facts, store, table, &all->host, &all->calls, &all->names, &devices->sums,
-                                   err),
-                done);
+    FS_TRY_GOTO(
+        status,
+        fs_host_prepare(&all->host, store, table, &accounting->steps, &all->calls, &all->names, accounting->hosts, err),
+        done);
+    FS_TRY_GOTO(
+        status,
+        fs_work_facts_find(&all->facts, store, table, &all->host, &all->calls, &all->names, &devices->sums, err), done);
     FS_TRY_GOTO(status, fs_devices_begin(devices, err), done);
     FS_TRY_GOTO(status, account_all(all, err), done);
     take(all, accounting);

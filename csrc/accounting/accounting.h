@@ -129,10 +129,10 @@ extern const char *const fs_idle_cause_labels[FS_IDLE_CAUSE_COUNT];
     X(int64_t, busy, "their durations")
 
 /* How the kernels of a device were launched, as in summaries/launches.h; of the CPU there is none. */
-#define FS_LAUNCHING_LIST(X)                                         \
-    X(int64_t, device, "")                                           \
-    X(int64_t, kernels, "whose API call was recorded")               \
-    X(int64_t, launches, "API calls that launched them")             \
+#define FS_LAUNCHING_LIST(X)                                          \
+    X(int64_t, device, "")                                            \
+    X(int64_t, kernels, "whose API call was recorded")                \
+    X(int64_t, launches, "API calls that launched them")              \
     X(int64_t, with_past, "launches onto a stream with earlier work") \
     X(int64_t, bound, "of them: those for which the stream had run dry")
 

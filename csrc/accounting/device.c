@@ -33,7 +33,7 @@
 #include "device/occupancy.h"
 #include "store/event.h"
 
-enum { MOST_SHARES = 64, FEW_WORKS = 1 << 13, FILL_GRAIN = 1 << 14 };
+enum { MOST_SHARES = 64, FEW_WORKS = FS_BLOCK(1 << 13, 1 << 3), FILL_GRAIN = FS_BLOCK(1 << 14, 1 << 3) };
 
 /* Time of a work in a step in which it did not begin. */
 typedef struct {
@@ -402,8 +402,14 @@ fs_status fs_devices_add(fs_devices *all, int device, const uint32_t *order, uin
 {
     if (begin == end) return FS_OK;
     device_account of = {.all = all, .device = device, .order = order, .begin = begin};
-    of.idle = (fs_idle){.store = all->store, .table = all->table, .steps = all->steps, .calls = all->calls,
-                        .host = all->host, .works = &of.works, .busy = &of.busy, .device = device};
+    of.idle = (fs_idle){.store = all->store,
+                        .table = all->table,
+                        .steps = all->steps,
+                        .calls = all->calls,
+                        .host = all->host,
+                        .works = &of.works,
+                        .busy = &of.busy,
+                        .device = device};
     fs_status status = account(&of, end - begin, err);
     clear(&of);
     return status;

@@ -9,13 +9,11 @@
  * stand before their children in a store, so one pass over the events suffices. */
 #include "accounting/late.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/interrupt.h"
 #include "base/list.h"
 #include "base/memory.h"
-#include "base/search.h"
 #include "store/api_calls.h"
 #include "store/event.h"
 #include "summaries/intervals.h"
@@ -23,32 +21,14 @@
 
 enum { DEVICES = FS_DEVICE_LIMIT + 1 }; /* the first is the CPU, -1 */
 
-static bool is_known(const fs_chunk *chunk, uint32_t at)
-{
-    return chunk->start[at] != FS_MISSING && chunk->duration[at] != FS_MISSING;
-}
-
 static bool is_on_device(const fs_chunk *chunk, uint32_t at)
 {
     return fs_event_lies_on_device(chunk->kind[at], chunk->device[at]);
 }
 
-static int64_t end_of(const fs_chunk *chunk, uint32_t at)
-{
-    int64_t end = fs_event_end(chunk, at);
-    return end > chunk->start[at] ? end : chunk->start[at];
-}
-
 static bool is_flagged(const uint8_t *flags, uint32_t name)
 {
     return name != FS_NONE && flags[name];
-}
-
-static bool is_any_flagged(const uint8_t *flags, uint32_t count)
-{
-    uint8_t any = 0;
-    for (uint32_t i = 0; i < count; i++) any |= flags[i];
-    return any != 0;
 }
 
 static bool are_marked(const fs_steps *steps)
@@ -120,7 +100,7 @@ static uint32_t op_name(const fs_store *store, uint32_t event)
 /* Whether an event is work: on a device, or if there is no device an op that does not load data. */
 static bool is_work(const fs_store *store, const fs_chunk *chunk, uint32_t at, bool on_device)
 {
-    if (!is_known(chunk, at)) return false;
+    if (!fs_event_is_timed(chunk, at)) return false;
     if (on_device) return is_on_device(chunk, at);
     if (chunk->kind[at] != FS_EVENT_OP) return false;
     return chunk->name[at] == FS_NONE || strstr(fs_store_name_text(store, chunk->name[at]), "DataLoader") == NULL;
@@ -135,7 +115,8 @@ static fs_status find_works(const fs_store *store, bool on_device, fs_intervals 
         FS_POLL(i, err);
         chunk = fs_event_next_chunk(store, i, chunk, &at);
         if (!is_work(store, chunk, at, on_device)) continue;
-        FS_TRY(fs_intervals_add(&works[chunk->device[at] + 1], chunk->start[at], end_of(chunk, at), i, err));
+        FS_TRY(
+            fs_intervals_add(&works[chunk->device[at] + 1], chunk->start[at], fs_event_later_end(chunk, at), i, err));
     }
     for (int device = 0; device < DEVICES; device++) FS_TRY(fs_intervals_sort(&works[device], err));
     return FS_OK;
@@ -147,30 +128,6 @@ static void clear_works(fs_intervals *works)
 }
 
 /* Calls by name ------------------------------------------------------------------------------------------------- */
-
-static int compare_starts(const void *a, const void *b)
-{
-    int64_t x = ((const fs_named_call *)a)->start, y = ((const fs_named_call *)b)->start;
-    return (x > y) - (x < y);
-}
-
-fs_status fs_named_calls_find(fs_named_calls *calls, const fs_store *store, const uint8_t *names, fs_error *err)
-{
-    const fs_chunk *chunk = NULL;
-    uint32_t count = fs_store_count(store), at;
-    *calls = (fs_named_calls){0};
-    if (!is_any_flagged(names, fs_store_name_count(store))) return FS_OK;
-    for (uint32_t i = 0; i < count; i++) {
-        FS_POLL(i, err);
-        chunk = fs_event_next_chunk(store, i, chunk, &at);
-        if (!is_flagged(names, chunk->name[at]) || is_on_device(chunk, at) || chunk->start[at] == FS_MISSING) continue;
-        FS_TRY(FS_LIST_ROOM(&calls->items, calls->count, &calls->capacity, 64, "calls", err));
-        int64_t start = chunk->start[at], duration = fs_sub_saturated(end_of(chunk, at), start);
-        calls->items[calls->count++] = (fs_named_call){i, chunk->name[at], start, duration, 0, 0};
-    }
-    if (calls->count > 1) qsort(calls->items, calls->count, sizeof *calls->items, compare_starts);
-    return FS_OK;
-}
 
 /* Add the idle time of a device to each call. */
 static fs_status add_idle(fs_named_calls *calls, fs_intervals *works, bool has_steps, fs_error *err)
@@ -206,76 +163,6 @@ fs_status fs_idle_calls_find(fs_named_calls *calls, const fs_store *store, const
         status = add_idle(calls, &works[device], are_marked(&steps), err);
     clear_works(works);
     fs_steps_clear(&steps);
-    return status;
-}
-
-/* ns by which the clocks of host and device may disagree about the end of the work that a call waited for. */
-enum { SEEN_NS = 10000 };
-
-static int64_t seen_until(const fs_named_call *call)
-{
-    return fs_add_saturated(fs_add_saturated(call->start, call->duration), SEEN_NS);
-}
-
-/* Whether a time lies in one of disjoint ascending intervals, their ends included. `at`: the last result's, as times
- * hardly ever go back. */
-static bool is_within(const fs_intervals *list, uint32_t *at, int64_t time)
-{
-    bool later = *at < list->count && list->items[*at].end < time;
-    bool earlier = *at > 0 && list->items[*at - 1].end >= time;
-    if (later || earlier) *at = FS_FIRST_NOT(i, 0, list->count, list->items[i].end < time);
-    return *at < list->count && list->items[*at].begin <= time;
-}
-
-/* List when work of a device ended that ended within some call. */
-static fs_status find_ends(fs_intervals *ends, const fs_store *store, const fs_intervals *calls, fs_error *err)
-{
-    const fs_chunk *chunk = NULL;
-    uint32_t count = fs_store_count(store), at, near = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        FS_POLL(i, err);
-        chunk = fs_event_next_chunk(store, i, chunk, &at);
-        if (!is_on_device(chunk, at) || !is_known(chunk, at)) continue;
-        int64_t end = end_of(chunk, at);
-        if (is_within(calls, &near, end)) FS_TRY(fs_intervals_add(ends, end, end, i, err));
-    }
-    return fs_intervals_sort(ends, err);
-}
-
-/* Leave only the calls within which work ended. */
-static void keep_waiting(fs_named_calls *calls, const fs_intervals *ends)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < calls->count; i++) {
-        const fs_named_call *call = &calls->items[i];
-        uint32_t first = FS_FIRST_NOT(j, 0, ends->count, ends->items[j].begin < call->start);
-        if (first < ends->count && ends->items[first].begin <= seen_until(call)) calls->items[count++] = *call;
-    }
-    calls->count = count;
-}
-
-static void keep_timed_api_calls(fs_named_calls *calls, const fs_store *store)
-{
-    uint32_t count = 0, at;
-    for (uint32_t i = 0; i < calls->count; i++) {
-        const fs_chunk *chunk = fs_event_chunk(store, (uint32_t)calls->items[i].event, &at);
-        if (chunk->kind[at] == FS_EVENT_RUNTIME && is_known(chunk, at)) calls->items[count++] = calls->items[i];
-    }
-    calls->count = count;
-}
-
-fs_status fs_waiting_calls_find(fs_named_calls *calls, const fs_store *store, const uint8_t *names, fs_error *err)
-{
-    fs_intervals within = {0}, ends = {0};
-    fs_status status = fs_named_calls_find(calls, store, names, err);
-    if (status == FS_OK) keep_timed_api_calls(calls, store);
-    for (uint32_t i = 0; status == FS_OK && i < calls->count; i++)
-        status = fs_intervals_cover(&within, calls->items[i].start, seen_until(&calls->items[i]), err);
-    if (status == FS_OK) status = fs_intervals_unite(&within, err);
-    if (status == FS_OK && within.count > 0) status = find_ends(&ends, store, &within, err);
-    if (status == FS_OK) keep_waiting(calls, &ends);
-    fs_intervals_clear(&within);
-    fs_intervals_clear(&ends);
     return status;
 }
 
@@ -374,8 +261,8 @@ static fs_status find_host(coverage *found, const fs_store *store, host_filter f
     for (uint32_t i = 0; i < count; i++) {
         FS_POLL(i, err);
         chunk = fs_event_next_chunk(store, i, chunk, &at);
-        if (!is_known(chunk, at) || is_on_device(chunk, at) || !filter(chunk, at, names)) continue;
-        FS_TRY(fs_intervals_cover(&found->list, chunk->start[at], ends ? ends[i] : end_of(chunk, at), err));
+        if (!fs_event_is_timed(chunk, at) || is_on_device(chunk, at) || !filter(chunk, at, names)) continue;
+        FS_TRY(fs_intervals_cover(&found->list, chunk->start[at], ends ? ends[i] : fs_event_later_end(chunk, at), err));
     }
     return measure(found, err);
 }
@@ -386,7 +273,7 @@ fs_status fs_late_within(fs_late_sums *sums, const fs_store *store, uint32_t fir
     fs_intervals late = {0};
     coverage calls = {0};
     *sums = (fs_late_sums){0};
-    if (!is_any_flagged(names, fs_store_name_count(store))) return FS_OK;
+    if (!fs_flags_any(names, fs_store_name_count(store))) return FS_OK;
     FS_TRY(make_sums(sums, store, err));
     fs_status status = find_host(&calls, store, is_named, names, NULL, err);
     if (status == FS_OK && calls.list.count > 0) status = find_late(&late, store, first_step, err);
@@ -458,9 +345,9 @@ static fs_status look_at_events(spending *of, fs_error *err)
         FS_POLL(i, err);
         chunk = fs_event_next_chunk(of->store, i, chunk, &at);
         if (is_on_device(chunk, at)) mark_launching(of, chunk->launcher[at]);
-        if (!is_known(chunk, at)) continue;
+        if (!fs_event_is_timed(chunk, at)) continue;
         uint32_t parent = parent_of(chunk, at, i);
-        of->ends[i] = end_of(chunk, at);
+        of->ends[i] = fs_event_later_end(chunk, at);
         if (parent != FS_NONE && FS_EVENT_AT(of->store, parent, start) != FS_MISSING && of->ends[i] > of->ends[parent])
             of->ends[i] = of->ends[parent];
     }
@@ -504,7 +391,8 @@ static fs_status find_own(spending *of, fs_error *err)
         FS_POLL(i, err);
         chunk = fs_event_next_chunk(of->store, i, chunk, &at);
         uint32_t lane = chunk->lane[at], parent = parent_of(chunk, at, i);
-        if (lane == FS_NONE || of->threads[lane].list.count == 0 || !is_known(chunk, at) || is_on_device(chunk, at))
+        if (lane == FS_NONE || of->threads[lane].list.count == 0 || !fs_event_is_timed(chunk, at) ||
+            is_on_device(chunk, at))
             continue;
         int64_t time = overlap(&of->threads[lane], chunk->start[at], of->ends[i]);
         fs_add_to(&of->own[i], time);

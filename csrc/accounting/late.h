@@ -41,6 +41,9 @@ typedef struct {
     uint32_t count;
 } fs_late_sums;
 
+/* Whether some name is chosen. */
+bool fs_flags_any(const uint8_t *names, uint32_t count);
+
 /* List the events of these names on the host, in order of start, without idle time. FS_OUT_OF_MEMORY. */
 fs_status fs_named_calls_find(fs_named_calls *calls, const fs_store *store, const uint8_t *names, fs_error *err);
 

@@ -123,7 +123,8 @@ static fs_status append(void *rows, uint32_t *count, uint32_t *capacity, const v
     char *items;
     size_t last = (size_t)*count + more_count - 1;
     if (more_count == 0) return FS_OK;
-    if (last >= *capacity) FS_TRY(fs_list_grow(rows, last, capacity, size, FIRST_CAPACITY, "rows of an accounting", err));
+    if (last >= *capacity)
+        FS_TRY(fs_list_grow(rows, last, capacity, size, FIRST_CAPACITY, "rows of an accounting", err));
     memcpy(&items, rows, sizeof items);
     memcpy(items + *count * size, more, more_count * size);
     *count += more_count;
@@ -132,8 +133,8 @@ static fs_status append(void *rows, uint32_t *count, uint32_t *capacity, const v
 
 fs_status fs_sums_append(fs_sums *to, const fs_sums *from, fs_error *err)
 {
-    FS_TRY(append(&to->cells, &to->cell_count, &to->cell_capacity, from->cells, from->cell_count, sizeof *to->cells,
-                  err));
+    FS_TRY(
+        append(&to->cells, &to->cell_count, &to->cell_capacity, from->cells, from->cell_count, sizeof *to->cells, err));
     return append(&to->gaps, &to->gap_count, &to->gap_capacity, from->gaps, from->gap_count, sizeof *to->gaps, err);
 }
 

@@ -67,9 +67,12 @@ static fs_host_kind host_kind_of(const char *text)
 fs_host_kind fs_names_host_kind(fs_names *names, uint32_t name)
 {
     if (name == FS_NONE) return FS_HOST_OTHER;
-    if (names->host_kinds[name] == 0)
-        names->host_kinds[name] = (uint8_t)(1 + host_kind_of(fs_store_name_text(names->store, name)));
-    return (fs_host_kind)(names->host_kinds[name] - 1);
+    uint8_t known = __atomic_load_n(&names->host_kinds[name], __ATOMIC_RELAXED);
+    if (known == 0) {
+        known = (uint8_t)(1 + host_kind_of(fs_store_name_text(names->store, name)));
+        __atomic_store_n(&names->host_kinds[name], known, __ATOMIC_RELAXED);
+    }
+    return (fs_host_kind)(known - 1);
 }
 
 static bool begins(const char *text, const char *with)
