@@ -191,10 +191,27 @@ static fs_status add_idle(device_account *of, share *in, fs_error *err)
 
 /* Lists ---------------------------------------------------------------------------------------------------------- */
 
+/* Return the only class with exclusive times, if these do not even touch, else -1. Their union is the same list. */
+static int only_class(const device_account *of)
+{
+    int only = -1;
+    for (int class = 0; class < FS_WORK_CLASS_COUNT; class++) {
+        const fs_intervals *list = &of->lists[class];
+        if (list->count == 0) continue;
+        if (only >= 0) return -1;
+        for (uint32_t i = 1; i < list->count; i++)
+            if (list->items[i].begin <= list->items[i - 1].end) return -1;
+        only = class;
+    }
+    return only;
+}
+
 /* Make the exclusive times of each class disjoint from those of the classes before it, and unite all. */
 static fs_status separate(device_account *of, fs_error *err)
 {
-    for (int class = 0; class < FS_WORK_CLASS_COUNT; class++) {
+    int only = only_class(of);
+    of->idle.busy = only >= 0 ? &of->lists[only] : &of->busy;
+    for (int class = 0; class < FS_WORK_CLASS_COUNT && only < 0; class++) {
         fs_intervals *list = &of->lists[class];
         if (list->count == 0) continue;
         if (of->busy.count > 0) FS_TRY(fs_intervals_subtract(list, &of->busy, NULL, err));
@@ -408,7 +425,6 @@ fs_status fs_devices_add(fs_devices *all, int device, const uint32_t *order, uin
                         .calls = all->calls,
                         .host = all->host,
                         .works = &of.works,
-                        .busy = &of.busy,
                         .device = device};
     fs_status status = account(&of, end - begin, err);
     clear(&of);

@@ -79,9 +79,8 @@ static void test_without_a_device_the_ops_of_the_cpu_are_the_work(void)
 static void test_a_call_waited_if_work_of_a_device_ended_within_it(void)
 {
     static const int64_t times[][3] = {/* begin, end, waited; 10 µs later counts too */
-                                       {0, 50, 1},          {60, 61, 1},         {61, 40249, 0}, {62, 40250, 1},
-                                       {50251, 79999, 0},   {50252, 80000, 1},   {55000, 99000, 1},
-                                       {90001, 200000, 0}};
+                                       {0, 50, 1},        {60, 61, 1},       {61, 40249, 0},    {62, 40250, 1},
+                                       {50251, 79999, 0}, {50252, 80000, 1}, {55000, 99000, 1}, {90001, 200000, 0}};
     fs_named_calls calls;
     fs_error err;
     uint32_t add = op("add", FS_NONE, FS_NONE, 0, 300000), next = 0;
