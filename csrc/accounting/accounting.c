@@ -79,7 +79,6 @@ static fs_status build(fs_accounting *accounting, const fs_store *store, const f
     devices->store = store;
     devices->table = table;
     devices->steps = &accounting->steps;
-    devices->calls = &all->calls;
     devices->host = &all->host;
     devices->facts = &all->facts;
     devices->lists = list;

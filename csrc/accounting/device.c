@@ -253,11 +253,11 @@ static fs_status follow_streams(device_account *of, share *none, fs_error *err)
     if (of->device < 0) return FS_OK;
     for (uint32_t i = 0; i < of->works.count; i++) {
         FS_POLL(i, err);
-        const fs_table_work *work = &all->table->works[of->works.items[i].tag];
-        uint32_t at;
+        uint32_t at, tag = of->works.items[i].tag;
+        const fs_table_work *work = &all->table->works[tag];
         const fs_chunk *chunk = fs_event_chunk(all->store, work->event, &at);
-        uint32_t lane = chunk->lane[at], call = fs_api_calls_find(all->calls, chunk->correlation[at]);
-        (void)fs_launch_counts_add(&counts, &all->launched, of->device, chunk, at, call);
+        uint32_t lane = chunk->lane[at];
+        (void)fs_launch_counts_add(&counts, &all->launched, of->device, chunk, at, all->facts->calls[tag]);
         if (lane == FS_NONE) continue;
         if (all->last_rows[lane] != FS_NONE && work->row != FS_NONE)
             FS_TRY(fs_sums_pair(&all->sums, all->last_rows[lane], work->row, work->event, err));
@@ -422,7 +422,7 @@ fs_status fs_devices_add(fs_devices *all, int device, const uint32_t *order, uin
     of.idle = (fs_idle){.store = all->store,
                         .table = all->table,
                         .steps = all->steps,
-                        .calls = all->calls,
+                        .calls = all->facts->calls,
                         .host = all->host,
                         .works = &of.works,
                         .device = device};

@@ -9,7 +9,6 @@ typedef struct {
     const fs_store *store;
     const fs_table *table;
     const fs_steps *steps;
-    const fs_api_calls *calls;
     const fs_host *host;
     const fs_work_facts *facts;
     bool lists; /* each idle time */

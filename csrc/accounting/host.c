@@ -342,12 +342,9 @@ static void note_first(fs_host *host, uint32_t name, uint32_t event, int64_t sta
     }
 }
 
-int64_t fs_host_note_kernel(fs_host *host, const fs_api_calls *calls, uint32_t event)
+int64_t fs_host_note_kernel(fs_host *host, uint32_t call, const fs_chunk *chunk, uint32_t at, uint32_t event)
 {
-    uint32_t at;
-    const fs_chunk *chunk = fs_event_chunk(host->store, event, &at);
     if (chunk->name[at] != FS_NONE) note_first(host, chunk->name[at], event, chunk->start[at]);
-    uint32_t call = fs_api_calls_find(calls, chunk->correlation[at]);
     if (call == FS_NONE) return FS_MISSING;
     uint8_t before = __atomic_fetch_or(&host->marks[call], FS_MARK_LAUNCHED, __ATOMIC_RELAXED);
     return (before & FS_MARK_LAUNCHED) != 0 ? FS_MISSING : FS_EVENT_AT(host->store, call, duration);

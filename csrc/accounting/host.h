@@ -35,7 +35,7 @@ void fs_host_clear(fs_host *host);
 
 /* Note a kernel and the API call that launched it, on any thread. Return the duration of the call at the first kernel
  * that is noted of it, else FS_MISSING. */
-int64_t fs_host_note_kernel(fs_host *host, const fs_api_calls *calls, uint32_t event);
+int64_t fs_host_note_kernel(fs_host *host, uint32_t call, const fs_chunk *chunk, uint32_t at, uint32_t event);
 
 /* Return the name of the op around an event, or of the event itself. */
 uint32_t fs_host_op_name(const fs_host *host, uint32_t index);

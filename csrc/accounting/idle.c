@@ -117,8 +117,10 @@ static fs_status attribute_host(part *of, fs_idle_cause cause, int64_t end, fs_e
     return attribute_free(of, cause, end, err);
 }
 
-/* Find the causes of the part of an idle time in [begin, end), and add their times to the sums. */
-static fs_status add_part(adding *to, uint32_t step, const idle_time *whole, int64_t begin, int64_t end, fs_error *err)
+/* Find the causes of the part of an idle time in [begin, end), and add their times to the sums. `returned`: as that of
+ * an idle time, in this step. */
+static fs_status add_part(adding *to, uint32_t step, const idle_time *whole, int64_t returned, int64_t begin,
+                          int64_t end, fs_error *err)
 {
     const fs_idle *idle = to->idle;
     uint32_t row = whole->next == NULL           ? FS_NONE
@@ -134,7 +136,7 @@ static fs_status add_part(adding *to, uint32_t step, const idle_time *whole, int
     if (whole->edge) FS_TRY(attribute_host(&of, FS_IDLE_EDGES, end, err));
     FS_TRY(attribute_host(&of, FS_IDLE_HOST, clipped(whole->blocked, end), err));
     FS_TRY(attribute_host(&of, whole->blocking, clipped(whole->unblocked, end), err));
-    FS_TRY(attribute_host(&of, FS_IDLE_HOST, clipped(whole->returned, end), err));
+    FS_TRY(attribute_host(&of, FS_IDLE_HOST, clipped(returned, end), err));
     FS_TRY(attribute(&of, whole->afterwards, end, err));
     for (uint32_t left = of.causes; left != 0; left &= left - 1) {
         int cause = __builtin_ctz(left);
@@ -150,12 +152,11 @@ static fs_status add_part(adding *to, uint32_t step, const idle_time *whole, int
  */
 
 /* Return the call that launched a work, or the host event that did, or FS_NONE. */
-static uint32_t launch_of(const fs_idle *idle, const fs_table_work *work)
+static uint32_t launch_of(const fs_idle *idle, uint32_t work)
 {
-    uint32_t at;
-    const fs_chunk *chunk = fs_event_chunk(idle->store, work->event, &at);
-    uint32_t call = fs_api_calls_find(idle->calls, chunk->correlation[at]);
-    return call != FS_NONE ? call : chunk->launcher[at] < fs_store_count(idle->store) ? chunk->launcher[at] : FS_NONE;
+    if (idle->calls[work] != FS_NONE) return idle->calls[work];
+    uint32_t launcher = FS_EVENT_AT(idle->store, idle->table->works[work].event, launcher);
+    return launcher < fs_store_count(idle->store) ? launcher : FS_NONE;
 }
 
 /* Return until when the host had not launched: until the call returned; where no call was recorded, at least until its
@@ -177,7 +178,7 @@ typedef struct {
 
 static idle_launch find_launch(const fs_idle *idle, uint32_t next)
 {
-    uint32_t event = launch_of(idle, &idle->table->works[idle->works->items[next].tag]);
+    uint32_t event = launch_of(idle, idle->works->items[next].tag);
     return (idle_launch){launched_at(idle, event), event};
 }
 
@@ -302,14 +303,14 @@ static fs_status add_idle(adding *to, const idle_time *whole, fs_error *err)
     const fs_intervals *busy = &idle->host->occupied;
     for (uint32_t step = to->step; step < to->end && idle->steps->steps[step].begin < whole->until; step++) {
         const fs_step *in = &idle->steps->steps[step];
-        idle_time within = *whole;
-        int64_t begin = whole->dry > in->begin ? whole->dry : in->begin, end = clipped(whole->until, in->end);
+        int64_t returned = whole->returned, begin = whole->dry > in->begin ? whole->dry : in->begin,
+                end = clipped(whole->until, in->end);
         if (end <= begin) continue;
-        if (whole->next == NULL) within.returned = in->host_end; /* the host worked on without a launch */
-        if (idle->device < 0) within.returned = end;
-        if (within.edge) within.returned = begin;
+        if (whole->next == NULL) returned = in->host_end; /* the host worked on without a launch */
+        if (idle->device < 0) returned = end;
+        if (whole->edge) returned = begin;
         while (to->occupied < busy->count && busy->items[to->occupied].end <= begin) to->occupied++;
-        FS_TRY(add_part(to, step, &within, begin, end, err));
+        FS_TRY(add_part(to, step, whole, returned, begin, end, err));
     }
     return FS_OK;
 }

@@ -16,7 +16,7 @@ typedef struct {
     const fs_store *store;
     const fs_table *table;
     const fs_steps *steps;
-    const fs_api_calls *calls;
+    const uint32_t *calls; /* by work: the API call that launched it, or FS_NONE */
     const fs_host *host;
     const fs_intervals *works; /* by begin */
     const fs_intervals *busy;  /* their union */

@@ -66,8 +66,9 @@ static fs_status look_at(const looking *all, block *of, fs_error *err)
         const fs_chunk *chunk = fs_event_chunk(all->facts->store, work->event, &at);
         all->facts->classes[i] = (uint8_t)class_of(all, chunk, at);
         of->counts[fs_event_device(chunk, at)]++;
+        all->facts->calls[i] = fs_api_calls_find(all->calls, chunk->correlation[at]);
         if (chunk->kind[at] == FS_EVENT_KERNEL) {
-            int64_t duration = fs_host_note_kernel(all->host, all->calls, work->event);
+            int64_t duration = fs_host_note_kernel(all->host, all->facts->calls[i], chunk, at, work->event);
             if (duration != FS_MISSING) all->durations[of->begin + of->timed++] = duration;
         }
         if (work->row == FS_NONE || work->own_row == FS_NONE) continue;
@@ -154,12 +155,13 @@ static fs_status allocate(looking *all, fs_error *err)
     facts->budgets = fs_malloc(works * sizeof *facts->budgets);
     facts->classes = fs_malloc(works);
     facts->copying = fs_malloc(works);
+    facts->calls = fs_malloc(works * sizeof *facts->calls);
     facts->owners = fs_malloc(rows);
     all->by_signature = fs_calloc(fs_store_signature_count(facts->store) + (size_t)1, 1);
     all->durations = fs_malloc(works * sizeof *all->durations);
     all->blocks = fs_calloc(all->count, sizeof *all->blocks);
-    if (facts->budgets == NULL || facts->classes == NULL || facts->copying == NULL || facts->owners == NULL ||
-        all->by_signature == NULL || all->durations == NULL || all->blocks == NULL)
+    if (facts->budgets == NULL || facts->classes == NULL || facts->copying == NULL || facts->calls == NULL ||
+        facts->owners == NULL || all->by_signature == NULL || all->durations == NULL || all->blocks == NULL)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u pieces of work", count);
     memset(facts->owners, 0xff, rows); /* FS_NONE */
     for (uint32_t i = 0; i < all->count; i++) {
@@ -194,5 +196,6 @@ void fs_work_facts_clear(fs_work_facts *facts)
     fs_free(facts->budgets);
     fs_free(facts->classes);
     fs_free(facts->copying);
+    fs_free(facts->calls);
     fs_free(facts->owners);
 }

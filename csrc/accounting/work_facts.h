@@ -15,6 +15,7 @@ typedef struct {
     /* By work. */
     int64_t *budgets; /* ns of its ideal time that are not yet spent; -1: unknown */
     uint8_t *classes; /* an fs_work_class */
+    uint32_t *calls;  /* the API call that launched it, or FS_NONE */
     uint8_t *copying; /* an fs_copying: what its op copies besides the place of elements, as far as it was recorded */
     uint32_t counts[FS_DEVICE_LIMIT]; /* works by device */
 } fs_work_facts;
