@@ -193,12 +193,18 @@ enum { MOST_DELAYS = 1 << 14 };
 fs_status fs_idle_find_arrival(fs_idle *idle, fs_error *err)
 {
     const fs_intervals *busy = idle->busy;
+    const fs_intervals *works = idle->works;
     uint32_t count = 0, every = busy->count / MOST_DELAYS + 1; /* of more delays, a part has the median too */
+    uint32_t next = 0;                                         /* the first work that does not begin earlier */
     if (idle->device < 0) return FS_OK;
     int64_t *delays = fs_malloc(MOST_DELAYS * sizeof *delays);
     if (delays == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the delays of launches");
     for (uint32_t i = every; i < busy->count; i += every) {
-        int64_t begin = busy->items[i].begin, returned = find_launch(idle, work_from(idle, begin)).returned;
+        int64_t begin = busy->items[i].begin;
+        uint32_t high = works->count - next > 4 * every ? next + 4 * every : works->count; /* most likely */
+        if (high < works->count && works->items[high].begin < begin) high = works->count;
+        next = FS_FIRST_NOT(j, next, high, works->items[j].begin < begin);
+        int64_t returned = find_launch(idle, next).returned;
         if (returned > busy->items[i - 1].end) delays[count++] = fs_sub_saturated(begin, returned);
     }
     idle->arrival = fs_arrival_of(delays, count);

@@ -24,11 +24,16 @@ static fs_status find(fs_sums_keys *keys, const uint32_t key[FS_SUMS_KEY], void 
 {
     size_t size = FS_SUMS_KEY * sizeof *key;
     uint32_t mixed = (((key[0] * 31 + key[1]) * 31 + key[2]) * 31 + key[3]) * 31 + key[4];
-    /* A collision costs a look-up. */
-    fs_sums_recent *recent = &keys->recent[mixed * UINT32_C(0x9e3779b1) >> (32 - FS_SUMS_RECENT_BITS)];
+    /* There is room for two keys; a third costs a look-up. */
+    fs_sums_recent *recent = keys->recent[mixed * UINT32_C(0x9e3779b1) >> (32 - FS_SUMS_RECENT_BITS)];
+    fs_sums_recent *other = recent + 1;
     *added = false;
     if (recent->index != 0 && is_same(recent->key, key)) {
         *index = recent->index - 1;
+        return FS_OK;
+    }
+    if (other->index != 0 && is_same(other->key, key)) {
+        *index = other->index - 1;
         return FS_OK;
     }
     if (*count == *capacity)
@@ -36,6 +41,7 @@ static fs_status find(fs_sums_keys *keys, const uint32_t key[FS_SUMS_KEY], void 
     FS_TRY(fs_intern_bytes(&keys->all, key, size, index, err));
     *added = *index == *count;
     *count += *added;
+    *other = *recent;
     memcpy(recent->key, key, size);
     recent->index = *index + 1;
     return FS_OK;

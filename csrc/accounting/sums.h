@@ -15,7 +15,7 @@ typedef struct {
 
 typedef struct {
     fs_intern all; /* ids are indices */
-    fs_sums_recent recent[1 << FS_SUMS_RECENT_BITS];
+    fs_sums_recent recent[1 << FS_SUMS_RECENT_BITS][2];
 } fs_sums_keys;
 
 /* A zeroed struct is empty. */
