@@ -30,7 +30,6 @@ typedef struct {
     const fs_api_calls *calls;
     fs_names *names;
     uint8_t *by_signature; /* an fs_copying + 1; 0: not yet known */
-    int64_t *durations;    /* of launches */
     block *blocks;
     uint32_t count;
 } looking;
@@ -59,6 +58,7 @@ static void note_owner(fs_work_facts *facts, uint32_t own_row, uint32_t work)
 static fs_status look_at(const looking *all, block *of, fs_error *err)
 {
     const fs_table *table = all->facts->table;
+    int64_t *durations = all->facts->budgets + of->begin; /* of launches, until budgets are known */
     for (uint32_t i = of->begin; i < of->end; i++) {
         const fs_table_work *work = &table->works[i];
         uint32_t at;
@@ -69,7 +69,7 @@ static fs_status look_at(const looking *all, block *of, fs_error *err)
         all->facts->calls[i] = fs_api_calls_find(all->calls, chunk->correlation[at]);
         if (chunk->kind[at] == FS_EVENT_KERNEL) {
             int64_t duration = fs_host_note_kernel(all->host, all->facts->calls[i], chunk, at, work->event);
-            if (duration != FS_MISSING) all->durations[of->begin + of->timed++] = duration;
+            if (duration != FS_MISSING) durations[of->timed++] = duration;
         }
         if (work->row == FS_NONE || work->own_row == FS_NONE) continue;
         FS_TRY(fs_sums_launched(&of->sums, work->row, work->own_row, 1, fs_work_length(work), err));
@@ -127,6 +127,7 @@ static void rate_blocks(void *context, int64_t begin, int64_t end)
 static fs_status join(looking *all, fs_sums *sums, fs_error *err)
 {
     uint32_t timed = 0;
+    int64_t *durations = all->facts->budgets;
     for (uint32_t i = 0; i < all->count; i++) {
         const block *of = &all->blocks[i];
         if (of->status != FS_OK) {
@@ -138,10 +139,10 @@ static fs_status join(looking *all, fs_sums *sums, fs_error *err)
             const fs_launched *row = &of->sums.launched[j];
             FS_TRY(fs_sums_launched(sums, (uint32_t)row->row, (uint32_t)row->kernel, row->count, row->busy, err));
         }
-        memmove(all->durations + timed, all->durations + of->begin, of->timed * sizeof *all->durations);
+        memmove(durations + timed, durations + of->begin, of->timed * sizeof *durations);
         timed += of->timed;
     }
-    all->host->launch_median = fs_median_of(all->durations, timed);
+    all->host->launch_median = fs_median_of(durations, timed);
     return FS_OK;
 }
 
@@ -158,10 +159,9 @@ static fs_status allocate(looking *all, fs_error *err)
     facts->calls = fs_malloc(works * sizeof *facts->calls);
     facts->owners = fs_malloc(rows);
     all->by_signature = fs_calloc(fs_store_signature_count(facts->store) + (size_t)1, 1);
-    all->durations = fs_malloc(works * sizeof *all->durations);
     all->blocks = fs_calloc(all->count, sizeof *all->blocks);
     if (facts->budgets == NULL || facts->classes == NULL || facts->copying == NULL || facts->calls == NULL ||
-        facts->owners == NULL || all->by_signature == NULL || all->durations == NULL || all->blocks == NULL)
+        facts->owners == NULL || all->by_signature == NULL || all->blocks == NULL)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u pieces of work", count);
     memset(facts->owners, 0xff, rows); /* FS_NONE */
     for (uint32_t i = 0; i < all->count; i++) {
@@ -187,7 +187,6 @@ done:
     for (uint32_t i = 0; all.blocks != NULL && i < all.count; i++) fs_sums_clear(&all.blocks[i].sums);
     fs_free(all.blocks);
     fs_free(all.by_signature);
-    fs_free(all.durations);
     return status;
 }
 
