@@ -147,17 +147,17 @@ PyObject *fs_store_object_arguments(PyObject *object, PyObject *args)
 PyObject *fs_accounting_object(const fs_store *store, const fs_accounting *accounting)
 {
     PyObject *result = PyDict_New();
-    bool good =
-        result != NULL && fs_put_column(result, "steps", steps_of(store, accounting)) &&
-        fs_put_column(result, "sm_counts", facts_of(store, accounting, sm_count_of)) &&
-        fs_put_column(result, "capabilities", facts_of(store, accounting, capability_of)) &&
-        fs_put_column(result, "launch_median", PyFloat_FromDouble(accounting->launch_median / 1000)) &&
-        fs_put_column(result, "cells", FS_ARRAYS(accounting->cells, accounting->cell_count, cell_fields)) &&
-        fs_put_column(result, "gaps", FS_ARRAYS(accounting->gaps, accounting->gap_count, gap_fields)) &&
-        fs_put_column(result, "pairs", FS_ARRAYS(accounting->pairs, accounting->pair_count, pair_fields)) &&
-        fs_put_column(result, "launched", FS_ARRAYS(accounting->launched, accounting->launched_count, launched_fields)) &&
-        fs_put_column(result, "launching",
-                      FS_ARRAYS(accounting->launching, accounting->launching_count, launching_fields));
+    bool good = result != NULL && fs_put_column(result, "steps", steps_of(store, accounting)) &&
+                fs_put_column(result, "sm_counts", facts_of(store, accounting, sm_count_of)) &&
+                fs_put_column(result, "capabilities", facts_of(store, accounting, capability_of)) &&
+                fs_put_column(result, "launch_median", PyFloat_FromDouble(accounting->launch_median / 1000)) &&
+                fs_put_column(result, "cells", FS_ARRAYS(accounting->cells, accounting->cell_count, cell_fields)) &&
+                fs_put_column(result, "gaps", FS_ARRAYS(accounting->gaps, accounting->gap_count, gap_fields)) &&
+                fs_put_column(result, "pairs", FS_ARRAYS(accounting->pairs, accounting->pair_count, pair_fields)) &&
+                fs_put_column(result, "launched",
+                              FS_ARRAYS(accounting->launched, accounting->launched_count, launched_fields)) &&
+                fs_put_column(result, "launching",
+                              FS_ARRAYS(accounting->launching, accounting->launching_count, launching_fields));
     if (!good) Py_CLEAR(result);
     return result;
 }
