@@ -33,7 +33,7 @@
 #include "device/occupancy.h"
 #include "store/event.h"
 
-enum { MOST_SHARES = 64, FEW_WORKS = FS_BLOCK(1 << 13, 1 << 3), FILL_GRAIN = FS_BLOCK(1 << 14, 1 << 3) };
+enum { MOST_SHARES = FS_BLOCK(64, 8), FEW_WORKS = FS_BLOCK(1 << 13, 1 << 3), FILL_GRAIN = FS_BLOCK(1 << 14, 1 << 3) };
 
 /* Time of a work in a step in which it did not begin. */
 typedef struct {

@@ -20,7 +20,11 @@
 enum { FOR_PROFILER, FOR_CODE, FOR_COMPILER, FOR_DATA, PURPOSES };
 static const fs_idle_cause cause_of[PURPOSES] = {FS_IDLE_RECORDING, FS_IDLE_LOADING, FS_IDLE_COMPILE, FS_IDLE_DATA};
 
-enum { SMALLEST_BLOCK = FS_BLOCK(1 << 15, 1 << 4), MOST_BLOCKS = 64, COPIES_GRAIN = FS_BLOCK(1 << 14, 1 << 3) };
+enum {
+    SMALLEST_BLOCK = FS_BLOCK(1 << 15, 1 << 4),
+    MOST_BLOCKS = FS_BLOCK(64, 8),
+    COPIES_GRAIN = FS_BLOCK(1 << 14, 1 << 3)
+};
 
 /* An op that is known when the block of the parent is done. It is no event: a store has fewer. */
 #define LATER (FS_NONE - 1)

@@ -13,7 +13,7 @@
 #include "base/statistics.h"
 #include "store/event.h"
 
-enum { SMALLEST_BLOCK = FS_BLOCK(1 << 14, 1 << 3), MOST_BLOCKS = 64 };
+enum { SMALLEST_BLOCK = FS_BLOCK(1 << 14, 1 << 3), MOST_BLOCKS = FS_BLOCK(64, 8) };
 
 /* A block of works, and what is found in it. */
 typedef struct {
