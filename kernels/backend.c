@@ -43,7 +43,6 @@ static fs_status fill(fs_device device, const fs_elementwise *space, fs_error *e
 
 static fs_status reduce(fs_device device, fs_reduction_id op, const fs_reduction *reduction, fs_error *err)
 {
-    if (op > FS_AMIN) return fs_fail(err, FS_RUNTIME_ERROR, "this reduction has no CUDA kernel");
     ON_DEVICE(device, fs_cuda_reduce(device, op, reduction, err), err);
 }
 
