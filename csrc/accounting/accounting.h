@@ -128,6 +128,14 @@ extern const char *const fs_idle_cause_labels[FS_IDLE_CAUSE_COUNT];
     X(int64_t, count, "pieces of work")                   \
     X(int64_t, busy, "their durations")
 
+/* How the kernels of a device were launched, as in summaries/launches.h; of the CPU there is none. */
+#define FS_LAUNCHING_LIST(X)                                          \
+    X(int64_t, device, "")                                            \
+    X(int64_t, kernels, "whose API call was recorded")                \
+    X(int64_t, launches, "API calls that launched them")              \
+    X(int64_t, with_past, "launches onto a stream with earlier work") \
+    X(int64_t, bound, "of them: those for which the stream had run dry")
+
 #define FS_ACCOUNT_FIELD(type, name, prose) type name;
 typedef struct {
     FS_CELL_LIST(FS_ACCOUNT_FIELD)
@@ -144,6 +152,10 @@ typedef struct {
 typedef struct {
     FS_LAUNCHED_LIST(FS_ACCOUNT_FIELD)
 } fs_launched;
+
+typedef struct {
+    FS_LAUNCHING_LIST(FS_ACCOUNT_FIELD)
+} fs_launching;
 #undef FS_ACCOUNT_FIELD
 
 /* What the host did in a step. */
@@ -173,6 +185,8 @@ typedef struct fs_accounting {
     uint32_t cell_count, gap_count, pair_count, launched_count;
     fs_idle_span *spans; /* by device, ascending; NULL unless fs_accounting_list made it */
     uint32_t span_count;
+    fs_launching *launching; /* by device, those with work */
+    uint32_t launching_count;
     double launch_median; /* ns: of the durations of the API calls that launched kernels; NaN: none */
 } fs_accounting;
 

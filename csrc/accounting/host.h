@@ -22,10 +22,9 @@ typedef struct {
     fs_intervals occupied; /* by begin, disjoint: times with a cause other than HOST and SYNC, which is the tag */
     uint32_t *ops;         /* by event: the innermost op around it, itself included, or FS_NONE */
     uint8_t *marks;        /* by event */
-    int64_t *launches;     /* durations of the calls with FS_MARK_LAUNCHED */
-    uint32_t launch_count, launch_capacity;
-    double launch_median;  /* ns: of these durations, once fs_host_end_launches was called; NaN: none */
+    double launch_median;  /* ns: of the calls with FS_MARK_LAUNCHED, once all kernels are noted; NaN: none */
     uint32_t *first_works; /* by name: the first kernel with it, or FS_NONE */
+    uint32_t *longest;     /* by wait: that of it and those before it which ends last */
 } fs_host;
 
 /* Collect what the host did, and fill one description per step. FS_OUT_OF_MEMORY. fs_host_clear also accepts a zeroed
@@ -34,9 +33,9 @@ fs_status fs_host_prepare(fs_host *host, const fs_store *store, const fs_table *
                           const fs_api_calls *calls, fs_names *names, fs_host_step *hosts, fs_error *err);
 void fs_host_clear(fs_host *host);
 
-/* Note a kernel and the API call that launched it. FS_OUT_OF_MEMORY. */
-fs_status fs_host_note_kernel(fs_host *host, const fs_api_calls *calls, uint32_t event, fs_error *err);
-void fs_host_end_launches(fs_host *host);
+/* Note a kernel and the API call that launched it, on any thread. Return the duration of the call at the first kernel
+ * that is noted of it, else FS_MISSING. */
+int64_t fs_host_note_kernel(fs_host *host, uint32_t call, const fs_chunk *chunk, uint32_t at, uint32_t event);
 
 /* Return the name of the op around an event, or of the event itself. */
 uint32_t fs_host_op_name(const fs_host *host, uint32_t index);

@@ -10,6 +10,7 @@
 #include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
+#include "base/search.h"
 #include "store/event.h"
 #include "summaries/arrival.h"
 
@@ -34,21 +35,31 @@ typedef struct {
     bool late;                /* `returned` is after `dry` */
 } idle_time;
 
+/* Steps whose idle times are added, and the cursors of that. */
+typedef struct {
+    const fs_idle *idle;
+    fs_sums *sums;
+    fs_idle_spans *spans;      /* or NULL */
+    uint32_t step, end;        /* the first step that is not yet over, the one after the last */
+    uint32_t next, wait;       /* the first work and the first wait that begin later */
+    uint32_t occupied;         /* the first of the host's occupied times that ends later */
+    uint32_t last_wait, since; /* the last wait, and how many idle times ago it was */
+} adding;
+
 /* The part of an idle time that lies in one step, while its causes are found. */
 typedef struct {
-    fs_idle *idle;
+    adding *to;
     const idle_time *whole;
-    int device;
     int64_t at;                         /* its causes are known until here */
     int64_t after_wait;                 /* ns that are still due to the wait */
-    int64_t times[FS_IDLE_CAUSE_COUNT]; /* by cause */
-    uint32_t occupied;                  /* the first entry of the host's occupied times that ends after `at` */
+    uint32_t causes;                    /* bits 1 << cause: those with times */
+    int64_t times[FS_IDLE_CAUSE_COUNT]; /* by cause; of others undefined */
 } part;
 
-static fs_status list_span(fs_idle *idle, fs_idle_span span, fs_error *err)
+static fs_status list_span(fs_idle_spans *spans, fs_idle_span span, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&idle->spans, idle->span_count, &idle->span_capacity, 64, "idle times", err));
-    idle->spans[idle->span_count++] = span;
+    FS_TRY(FS_LIST_ROOM(&spans->items, spans->count, &spans->capacity, 64, "idle times", err));
+    spans->items[spans->count++] = span;
     return FS_OK;
 }
 
@@ -61,13 +72,16 @@ static int64_t clipped(int64_t time, int64_t end)
 static fs_status attribute(part *of, fs_idle_cause cause, int64_t end, fs_error *err)
 {
     if (end <= of->at) return FS_OK;
-    fs_add_to(&of->times[cause], fs_sub_saturated(end, of->at));
-    if (of->idle->lists) {
+    int64_t time = fs_sub_saturated(end, of->at);
+    if ((of->causes >> cause & 1) != 0) time = fs_add_saturated(of->times[cause], time);
+    of->causes |= UINT32_C(1) << cause;
+    of->times[cause] = time;
+    if (of->to->spans != NULL) {
         const idle_time *whole = of->whole;
-        fs_idle_span span = {.begin = of->at, .end = end, .device = (int8_t)of->device, .cause = (uint8_t)cause};
+        fs_idle_span span = {.begin = of->at, .end = end, .cause = (uint8_t)cause, .wait = whole->wait};
+        span.device = (int8_t)of->to->idle->device;
         span.event = whole->next != NULL ? whole->next->event : FS_NONE;
-        span.wait = whole->wait;
-        FS_TRY(list_span(of->idle, span, err));
+        FS_TRY(list_span(of->to->spans, span, err));
     }
     of->at = end;
     return FS_OK;
@@ -89,9 +103,9 @@ static fs_status attribute_free(part *of, fs_idle_cause cause, int64_t end, fs_e
  * a profile only the profiler's own work counts. */
 static fs_status attribute_host(part *of, fs_idle_cause cause, int64_t end, fs_error *err)
 {
-    const fs_intervals *occupied = &of->idle->host->occupied;
-    for (; of->occupied < occupied->count && of->at < end; of->occupied++) {
-        const fs_interval *busy = &occupied->items[of->occupied];
+    const fs_intervals *occupied = &of->to->idle->host->occupied;
+    for (uint32_t *at = &of->to->occupied; *at < occupied->count && of->at < end; ++*at) {
+        const fs_interval *busy = &occupied->items[*at];
         if (busy->begin >= end) break;
         if (busy->end <= of->at) continue;
         if (cause != FS_IDLE_EDGES || busy->tag == FS_IDLE_RECORDING) {
@@ -103,26 +117,31 @@ static fs_status attribute_host(part *of, fs_idle_cause cause, int64_t end, fs_e
     return attribute_free(of, cause, end, err);
 }
 
-/* Find the causes of the part of an idle time in [begin, end), and add their times to the sums. */
-static fs_status add_part(fs_idle *idle, fs_sums *sums, int device, uint32_t step, const idle_time *whole,
-                          int64_t begin, int64_t end, uint32_t *occupied, fs_error *err)
+/* Find the causes of the part of an idle time in [begin, end), and add their times to the sums. `returned`: as that of
+ * an idle time, in this step. */
+static fs_status add_part(adding *to, uint32_t step, const idle_time *whole, int64_t returned, int64_t begin,
+                          int64_t end, fs_error *err)
 {
+    const fs_idle *idle = to->idle;
     uint32_t row = whole->next == NULL           ? FS_NONE
                    : whole->next->row != FS_NONE ? whole->next->row
                                                  : whole->next->own_row;
     uint32_t event = whole->next != NULL ? whole->next->event : FS_NONE;
-    part of = {.idle = idle, .whole = whole, .device = device, .at = begin, .occupied = *occupied};
-    if (whole->wait != FS_NONE) of.after_wait = LONGEST_AFTER_WAIT_NS;
+    part of; /* not its times, which would all be set to 0 for each idle time */
+    of.to = to;
+    of.whole = whole;
+    of.at = begin;
+    of.causes = 0;
+    of.after_wait = whole->wait != FS_NONE ? LONGEST_AFTER_WAIT_NS : 0;
     if (whole->edge) FS_TRY(attribute_host(&of, FS_IDLE_EDGES, end, err));
     FS_TRY(attribute_host(&of, FS_IDLE_HOST, clipped(whole->blocked, end), err));
     FS_TRY(attribute_host(&of, whole->blocking, clipped(whole->unblocked, end), err));
-    FS_TRY(attribute_host(&of, FS_IDLE_HOST, clipped(whole->returned, end), err));
+    FS_TRY(attribute_host(&of, FS_IDLE_HOST, clipped(returned, end), err));
     FS_TRY(attribute(&of, whole->afterwards, end, err));
-    *occupied = of.occupied;
-    for (int cause = 0; cause < FS_IDLE_CAUSE_COUNT; cause++) {
-        if (of.times[cause] == 0) continue;
+    for (uint32_t left = of.causes; left != 0; left &= left - 1) {
+        int cause = __builtin_ctz(left);
         bool waited = cause == FS_IDLE_SYNC, of_launch = cause != FS_IDLE_SYNC && cause != FS_IDLE_DATA;
-        FS_TRY(fs_sums_gap(sums, device, step, (fs_idle_cause)cause, of_launch ? row : FS_NONE,
+        FS_TRY(fs_sums_gap(to->sums, idle->device, step, (fs_idle_cause)cause, of_launch ? row : FS_NONE,
                            waited ? fs_host_op_name(idle->host, whole->wait) : 0, waited ? whole->wait : FS_NONE, event,
                            of.times[cause], err));
     }
@@ -133,12 +152,11 @@ static fs_status add_part(fs_idle *idle, fs_sums *sums, int device, uint32_t ste
  */
 
 /* Return the call that launched a work, or the host event that did, or FS_NONE. */
-static uint32_t launch_of(const fs_idle *idle, const fs_table_work *work)
+static uint32_t launch_of(const fs_idle *idle, uint32_t work)
 {
-    uint32_t at;
-    const fs_chunk *chunk = fs_event_chunk(idle->store, work->event, &at);
-    uint32_t call = fs_api_calls_find(idle->calls, chunk->correlation[at]);
-    return call != FS_NONE ? call : chunk->launcher[at] < fs_store_count(idle->store) ? chunk->launcher[at] : FS_NONE;
+    if (idle->calls[work] != FS_NONE) return idle->calls[work];
+    uint32_t launcher = FS_EVENT_AT(idle->store, idle->table->works[work].event, launcher);
+    return launcher < fs_store_count(idle->store) ? launcher : FS_NONE;
 }
 
 /* Return until when the host had not launched: until the call returned; where no call was recorded, at least until its
@@ -152,45 +170,52 @@ static int64_t launched_at(const fs_idle *idle, uint32_t launch)
     return chunk->kind[at] == FS_EVENT_RUNTIME ? fs_event_end(chunk, at) : chunk->start[at];
 }
 
+/* What launched the work that ended an idle time. */
+typedef struct {
+    int64_t returned; /* until when the host had not launched it; FS_MISSING: unknown */
+    uint32_t event;   /* the API call, or the op of the host; FS_NONE: unknown */
+} idle_launch;
+
+static idle_launch find_launch(const fs_idle *idle, uint32_t next)
+{
+    uint32_t event = launch_of(idle, idle->works->items[next].tag);
+    return (idle_launch){launched_at(idle, event), event};
+}
+
+/* Return the first work that begins at a time or later. */
+static uint32_t work_from(const fs_idle *idle, int64_t time)
+{
+    return FS_FIRST_NOT(i, 0, idle->works->count, idle->works->items[i].begin < time);
+}
+
 enum { MOST_DELAYS = 1 << 14 };
 
-/* Note the launches of the works that end idle times, and return how long those that came late took to arrive: the
- * median, in ns. */
-static fs_status find_launches(fs_idle *idle, const fs_intervals *works, const fs_intervals *busy, int64_t *arrival,
-                               fs_error *err)
+fs_status fs_idle_find_arrival(fs_idle *idle, fs_error *err)
 {
-    fs_status status = FS_OK;
-    uint32_t next = 0, count = 0, every = busy->count / MOST_DELAYS + 1; /* of more delays, a part has the median too */
+    const fs_intervals *busy = idle->busy;
+    const fs_intervals *works = idle->works;
+    uint32_t count = 0, every = busy->count / MOST_DELAYS + 1; /* of more delays, a part has the median too */
+    uint32_t next = 0;                                         /* the first work that does not begin earlier */
+    if (idle->device < 0) return FS_OK;
     int64_t *delays = fs_malloc(MOST_DELAYS * sizeof *delays);
-    if (busy->count > idle->launch_capacity) {
-        fs_free(idle->launches);
-        idle->launches = fs_malloc(busy->count * sizeof *idle->launches);
-        idle->launch_capacity = idle->launches != NULL ? busy->count : 0;
-    }
-    if (delays == NULL || (busy->count > 0 && idle->launches == NULL)) {
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the launches after %u idle times", busy->count);
-        goto done;
-    }
-    for (uint32_t i = 0; i < busy->count; i++) {
-        if (i % FS_POLL_ROUNDS == 0) FS_TRY_GOTO(status, fs_interrupt_poll(err), done);
+    if (delays == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the delays of launches");
+    for (uint32_t i = every; i < busy->count; i += every) {
         int64_t begin = busy->items[i].begin;
-        while (next < works->count && works->items[next].begin < begin) next++;
-        uint32_t launch = launch_of(idle, &idle->table->works[works->items[next].tag]);
-        int64_t returned = launched_at(idle, launch);
-        idle->launches[i] = (fs_idle_launch){returned, launch};
-        if (i > 0 && i % every == 0 && returned > busy->items[i - 1].end)
-            delays[count++] = fs_sub_saturated(begin, returned);
+        uint32_t high = works->count - next > 4 * every ? next + 4 * every : works->count; /* most likely */
+        if (high < works->count && works->items[high].begin < begin) high = works->count;
+        next = FS_FIRST_NOT(j, next, high, works->items[j].begin < begin);
+        int64_t returned = find_launch(idle, next).returned;
+        if (returned > busy->items[i - 1].end) delays[count++] = fs_sub_saturated(begin, returned);
     }
-    *arrival = fs_arrival_of(delays, count);
-done:
+    idle->arrival = fs_arrival_of(delays, count);
     fs_free(delays);
-    return status;
+    return FS_OK;
 }
 
 /* A call blocked if it lasted for at least this time, and for this many times the median call. */
 enum { BLOCKED_NS = 1000000, BLOCKED_MEDIANS = 20 };
 
-static void find_block(const fs_idle *idle, idle_time *whole, fs_idle_launch launch)
+static void find_block(const fs_idle *idle, idle_time *whole, idle_launch launch)
 {
     uint32_t at;
     const fs_chunk *chunk = fs_event_chunk(idle->store, launch.event, &at);
@@ -204,8 +229,9 @@ static void find_block(const fs_idle *idle, idle_time *whole, fs_idle_launch lau
 }
 
 /* Find out until when the host held up the next work, and whether an op launched it that waits for it too. */
-static void judge_launch(const fs_idle *idle, idle_time *whole, fs_idle_launch launch, int64_t arrival)
+static void judge_launch(const fs_idle *idle, idle_time *whole, idle_launch launch)
 {
+    int64_t arrival = idle->arrival;
     if (launch.returned == FS_MISSING) return;
     uint8_t marks = idle->host->marks[launch.event];
     whole->late = launch.returned > whole->dry;
@@ -220,92 +246,116 @@ static void judge_launch(const fs_idle *idle, idle_time *whole, fs_idle_launch l
 /* Idle times --------------------------------------------------------------------------------------------------------
  */
 
-/* Return the wait in progress at a time, or FS_NONE. `at` is a cursor for ascending times, `longest` the wait before it
- * that ends last. */
-static uint32_t wait_at(const fs_host *host, uint32_t *at, uint32_t *longest, int64_t time)
+/* Return the wait in progress at a time, or FS_NONE: of those that have begun, the one that ends last. */
+static uint32_t wait_at(adding *to, int64_t time)
 {
-    const fs_interval *items = host->waits.items;
-    for (; *at < host->waits.count && items[*at].begin <= time; (*at)++) {
-        if (*longest == FS_NONE || items[*at].end >= items[*longest].end) *longest = *at;
-    }
-    return *longest != FS_NONE && items[*longest].end >= time ? items[*longest].tag : FS_NONE;
+    const fs_intervals *waits = &to->idle->host->waits;
+    while (to->wait < waits->count && waits->items[to->wait].begin <= time) to->wait++;
+    if (to->wait == 0) return FS_NONE;
+    const fs_interval *longest = &waits->items[to->idle->host->longest[to->wait - 1]];
+    return longest->end >= time ? longest->tag : FS_NONE;
 }
 
 /* Attribute an idle time to the wait before it, unless others have passed since. */
-static void remember_wait(idle_time *whole, uint32_t *last, uint32_t *since)
+static void remember_wait(adding *to, idle_time *whole)
 {
     if (whole->wait != FS_NONE) {
-        *last = whole->wait;
-        *since = 0;
-    } else if (whole->late && *since < LATE_AFTER_WAIT) {
-        whole->wait = *last;
-        ++*since;
+        to->last_wait = whole->wait;
+        to->since = 0;
+    } else if (whole->late && to->since < LATE_AFTER_WAIT) {
+        whole->wait = to->last_wait;
+        to->since++;
     } else {
-        *since = LATE_AFTER_WAIT;
+        to->since = LATE_AFTER_WAIT;
     }
+}
+
+/* Return when the device became idle for the time before a busy interval, or after the last; and when it worked again.
+ */
+static int64_t dry_at(const fs_idle *idle, uint32_t i)
+{
+    return i > 0 ? idle->busy->items[i - 1].end : INT64_MIN;
+}
+
+static int64_t until_at(const fs_idle *idle, uint32_t i)
+{
+    return i < idle->busy->count ? idle->busy->items[i].begin : INT64_MAX;
+}
+
+/* Find out why the device idled before a busy interval, or after the last. */
+static idle_time judge(adding *to, uint32_t i)
+{
+    const fs_idle *idle = to->idle;
+    bool has_steps = idle->steps->count > 0 && idle->steps->steps[0].name != FS_NONE;
+    idle_time whole = {.wait = FS_NONE, .afterwards = FS_IDLE_OTHER, .blocking = FS_IDLE_BLOCKED};
+    whole.dry = dry_at(idle, i);
+    whole.until = until_at(idle, i);
+    whole.edge = !has_steps && (i == 0 || i == idle->busy->count);
+    whole.returned = whole.blocked = whole.unblocked = whole.dry;
+    while (to->next < idle->works->count && idle->works->items[to->next].begin < whole.until) to->next++;
+    if (to->next < idle->works->count) whole.next = &idle->table->works[idle->works->items[to->next].tag];
+    if (idle->device < 0) return whole;
+    whole.wait = wait_at(to, whole.dry);
+    if (whole.next != NULL) judge_launch(idle, &whole, find_launch(idle, to->next));
+    remember_wait(to, &whole);
+    return whole;
 }
 
 /* Add an idle time of a device, or of the CPU: ops there are the work itself, and where none runs the program waits for
- * data or runs code of its own. `step` is the first that it reaches into. */
-static fs_status add_idle(fs_idle *idle, fs_sums *sums, int device, uint32_t step, const idle_time *whole,
-                          uint32_t *occupied, fs_error *err)
+ * data or runs code of its own. */
+static fs_status add_idle(adding *to, const idle_time *whole, fs_error *err)
 {
+    const fs_idle *idle = to->idle;
     const fs_intervals *busy = &idle->host->occupied;
-    for (; step < idle->steps->count && idle->steps->steps[step].begin < whole->until; step++) {
+    for (uint32_t step = to->step; step < to->end && idle->steps->steps[step].begin < whole->until; step++) {
         const fs_step *in = &idle->steps->steps[step];
-        idle_time within = *whole;
-        int64_t begin = whole->dry > in->begin ? whole->dry : in->begin, end = clipped(whole->until, in->end);
+        int64_t returned = whole->returned, begin = whole->dry > in->begin ? whole->dry : in->begin,
+                end = clipped(whole->until, in->end);
         if (end <= begin) continue;
-        if (whole->next == NULL) within.returned = in->host_end; /* the host worked on without a launch */
-        if (device < 0) within.returned = end;
-        if (within.edge) within.returned = begin;
-        while (*occupied < busy->count && busy->items[*occupied].end <= begin) ++*occupied;
-        FS_TRY(add_part(idle, sums, device, step, &within, begin, end, occupied, err));
+        if (whole->next == NULL) returned = in->host_end; /* the host worked on without a launch */
+        if (idle->device < 0) returned = end;
+        if (whole->edge) returned = begin;
+        while (to->occupied < busy->count && busy->items[to->occupied].end <= begin) to->occupied++;
+        FS_TRY(add_part(to, step, whole, returned, begin, end, err));
     }
     return FS_OK;
 }
 
-fs_status fs_idle_add(fs_idle *idle, fs_sums *sums, int device, const fs_intervals *works, const fs_intervals *busy,
+/* Whether an idle time, before some step, reaches into a step. */
+static bool is_in_step(const fs_idle *idle, uint32_t before, uint32_t i)
+{
+    int64_t until = until_at(idle, i);
+    uint32_t begun = FS_FIRST_NOT(step, 0, before, idle->steps->steps[step].begin < until);
+    return begun > 0 && idle->steps->steps[begun - 1].end > dry_at(idle, i);
+}
+
+/* Learn which wait the idle times from `i` on may be due to. It is at most so many idle times ago. */
+static void look_back(adding *to, uint32_t before, uint32_t i)
+{
+    uint32_t places[LATE_AFTER_WAIT + 1], count = 0;
+    while (i > 0 && count <= LATE_AFTER_WAIT)
+        if (is_in_step(to->idle, before, --i)) places[count++] = i;
+    if (count == 0) return;
+    to->next = work_from(to->idle, until_at(to->idle, places[count - 1]));
+    while (count > 0) (void)judge(to, places[--count]);
+}
+
+fs_status fs_idle_add(const fs_idle *idle, uint32_t first, uint32_t end, fs_sums *sums, fs_idle_spans *spans,
                       fs_error *err)
 {
-    const fs_steps *steps = idle->steps;
-    bool has_steps = steps->count > 0 && steps->steps[0].name != FS_NONE;
-    uint32_t step = 0, next = 0, wait_cursor = 0, longest = FS_NONE, occupied = 0;
-    uint32_t last_wait = FS_NONE, since = LATE_AFTER_WAIT;
-    int64_t arrival = 0;
-    if (device >= 0) FS_TRY(find_launches(idle, works, busy, &arrival, err));
-    for (uint32_t i = 0; i <= busy->count; i++) { /* the idle time before busy interval i, or after the last */
+    const fs_step *steps = idle->steps->steps;
+    adding to = {idle, sums, spans, .step = first, .end = end, .last_wait = FS_NONE, .since = LATE_AFTER_WAIT};
+    if (first == end) return FS_OK;
+    uint32_t i = FS_FIRST_NOT(j, 0, idle->busy->count, idle->busy->items[j].begin <= steps[first].begin);
+    to.next = work_from(idle, until_at(idle, i));
+    if (idle->device >= 0) look_back(&to, first, i);
+    for (; i <= idle->busy->count; i++) { /* the idle time before busy interval i, or after the last */
         FS_POLL(i, err);
-        idle_time whole = {.wait = FS_NONE, .afterwards = FS_IDLE_OTHER, .blocking = FS_IDLE_BLOCKED};
-        whole.dry = i > 0 ? busy->items[i - 1].end : INT64_MIN;
-        whole.until = i < busy->count ? busy->items[i].begin : INT64_MAX;
-        whole.edge = !has_steps && (i == 0 || i == busy->count);
-        whole.returned = whole.blocked = whole.unblocked = whole.dry;
-        while (step < steps->count && steps->steps[step].end <= whole.dry) step++;
-        if (step == steps->count) break;
-        if (steps->steps[step].begin >= whole.until) continue;
-        while (next < works->count && works->items[next].begin < whole.until) next++;
-        if (next < works->count) whole.next = &idle->table->works[works->items[next].tag];
-        if (device >= 0) {
-            whole.wait = wait_at(idle->host, &wait_cursor, &longest, whole.dry);
-            if (whole.next != NULL) judge_launch(idle, &whole, idle->launches[i], arrival);
-            remember_wait(&whole, &last_wait, &since);
-        }
-        FS_TRY(add_idle(idle, sums, device, step, &whole, &occupied, err));
+        while (to.step < end && steps[to.step].end <= dry_at(idle, i)) to.step++;
+        if (to.step == end) break;
+        if (steps[to.step].begin >= until_at(idle, i)) continue;
+        const idle_time whole = judge(&to, i);
+        FS_TRY(add_idle(&to, &whole, err));
     }
     return FS_OK;
-}
-
-void fs_idle_take_spans(fs_idle *idle, fs_accounting *accounting)
-{
-    accounting->spans = idle->spans;
-    accounting->span_count = idle->span_count;
-    idle->spans = NULL;
-    idle->span_count = idle->span_capacity = 0;
-}
-
-void fs_idle_clear(fs_idle *idle)
-{
-    fs_free(idle->launches);
-    fs_free(idle->spans);
 }

@@ -5,33 +5,31 @@
 #include "accounting/host.h"
 #include "accounting/sums.h"
 
-/* What launched the work that ended an idle time. */
+/* Idle times, each for itself. Released with fs_free(items). */
 typedef struct {
-    int64_t returned; /* until when the host had not launched it; FS_MISSING: unknown */
-    uint32_t event;   /* the API call, or the op of the host; FS_NONE: unknown */
-} fs_idle_launch;
+    fs_idle_span *items;
+    uint32_t count, capacity;
+} fs_idle_spans;
 
+/* One device, or the CPU (-1). */
 typedef struct {
     const fs_store *store;
     const fs_table *table;
     const fs_steps *steps;
-    const fs_api_calls *calls;
+    const uint32_t *calls; /* by work: the API call that launched it, or FS_NONE */
     const fs_host *host;
-    fs_idle_launch *launches; /* of one device, by idle time */
-    uint32_t launch_capacity;
-    bool lists; /* each idle time is listed in `spans` */
-    fs_idle_span *spans;
-    uint32_t span_count, span_capacity;
+    const fs_intervals *works; /* by begin */
+    const fs_intervals *busy;  /* their union */
+    int device;
+    int64_t arrival; /* ns: fs_idle_find_arrival */
 } fs_idle;
 
-/* An all-zero struct may be cleared too. */
-void fs_idle_clear(fs_idle *idle);
+/* Find how long launches that came late took to arrive: the median. FS_OUT_OF_MEMORY. */
+fs_status fs_idle_find_arrival(fs_idle *idle, fs_error *err);
 
-/* Add the time of the steps outside of `busy`, which is united, by cause. `works` is sorted by begin. */
-fs_status fs_idle_add(fs_idle *idle, fs_sums *sums, int device, const fs_intervals *works, const fs_intervals *busy,
+/* Add the time of the steps first … end - 1 outside of `busy` by cause, and list each idle time (NULL: do not). Several
+ * threads may add different steps to sums of their own. FS_OUT_OF_MEMORY. */
+fs_status fs_idle_add(const fs_idle *idle, uint32_t first, uint32_t end, fs_sums *sums, fs_idle_spans *spans,
                       fs_error *err);
-
-/* Move the listed idle times to a result. */
-void fs_idle_take_spans(fs_idle *idle, fs_accounting *accounting);
 
 #endif

@@ -9,7 +9,6 @@
  * stand before their children in a store, so one pass over the events suffices. */
 #include "accounting/late.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/interrupt.h"
@@ -22,20 +21,9 @@
 
 enum { DEVICES = FS_DEVICE_LIMIT + 1 }; /* the first is the CPU, -1 */
 
-static bool is_known(const fs_chunk *chunk, uint32_t at)
-{
-    return chunk->start[at] != FS_MISSING && chunk->duration[at] != FS_MISSING;
-}
-
 static bool is_on_device(const fs_chunk *chunk, uint32_t at)
 {
     return fs_event_lies_on_device(chunk->kind[at], chunk->device[at]);
-}
-
-static int64_t end_of(const fs_chunk *chunk, uint32_t at)
-{
-    int64_t end = fs_event_end(chunk, at);
-    return end > chunk->start[at] ? end : chunk->start[at];
 }
 
 static bool is_flagged(const uint8_t *flags, uint32_t name)
@@ -112,7 +100,7 @@ static uint32_t op_name(const fs_store *store, uint32_t event)
 /* Whether an event is work: on a device, or if there is no device an op that does not load data. */
 static bool is_work(const fs_store *store, const fs_chunk *chunk, uint32_t at, bool on_device)
 {
-    if (!is_known(chunk, at)) return false;
+    if (!fs_event_is_timed(chunk, at)) return false;
     if (on_device) return is_on_device(chunk, at);
     if (chunk->kind[at] != FS_EVENT_OP) return false;
     return chunk->name[at] == FS_NONE || strstr(fs_store_name_text(store, chunk->name[at]), "DataLoader") == NULL;
@@ -127,7 +115,8 @@ static fs_status find_works(const fs_store *store, bool on_device, fs_intervals 
         FS_POLL(i, err);
         chunk = fs_event_next_chunk(store, i, chunk, &at);
         if (!is_work(store, chunk, at, on_device)) continue;
-        FS_TRY(fs_intervals_add(&works[chunk->device[at] + 1], chunk->start[at], end_of(chunk, at), i, err));
+        FS_TRY(
+            fs_intervals_add(&works[chunk->device[at] + 1], chunk->start[at], fs_event_later_end(chunk, at), i, err));
     }
     for (int device = 0; device < DEVICES; device++) FS_TRY(fs_intervals_sort(&works[device], err));
     return FS_OK;
@@ -139,29 +128,6 @@ static void clear_works(fs_intervals *works)
 }
 
 /* Calls by name ------------------------------------------------------------------------------------------------- */
-
-static int compare_starts(const void *a, const void *b)
-{
-    int64_t x = ((const fs_named_call *)a)->start, y = ((const fs_named_call *)b)->start;
-    return (x > y) - (x < y);
-}
-
-static fs_status list_calls(fs_named_calls *calls, const fs_store *store, const fs_steps *steps, const uint8_t *names,
-                            fs_error *err)
-{
-    const fs_chunk *chunk = NULL;
-    uint32_t count = fs_store_count(store), at;
-    for (uint32_t i = 0; i < count; i++) {
-        FS_POLL(i, err);
-        chunk = fs_event_next_chunk(store, i, chunk, &at);
-        if (!is_flagged(names, chunk->name[at]) || is_on_device(chunk, at) || chunk->start[at] == FS_MISSING) continue;
-        FS_TRY(FS_LIST_ROOM(&calls->items, calls->count, &calls->capacity, 64, "calls", err));
-        int64_t start = chunk->start[at], duration = fs_sub_saturated(end_of(chunk, at), start);
-        calls->items[calls->count++] = (fs_named_call){i, start, duration, step_at(steps, start), 0, 0};
-    }
-    if (calls->count > 1) qsort(calls->items, calls->count, sizeof *calls->items, compare_starts);
-    return FS_OK;
-}
 
 /* Add the idle time of a device to each call. */
 static fs_status add_idle(fs_named_calls *calls, fs_intervals *works, bool has_steps, fs_error *err)
@@ -184,15 +150,15 @@ static fs_status add_idle(fs_named_calls *calls, fs_intervals *works, bool has_s
     return status;
 }
 
-fs_status fs_named_calls_find(fs_named_calls *calls, const fs_store *store, const uint8_t *names, bool on_device,
-                              fs_error *err)
+fs_status fs_idle_calls_find(fs_named_calls *calls, const fs_store *store, const uint8_t *names, bool on_device,
+                             fs_error *err)
 {
     fs_steps steps;
     fs_intervals works[DEVICES] = {{0}};
-    *calls = (fs_named_calls){0};
+    FS_TRY(fs_named_calls_find(calls, store, names, err));
+    if (calls->count == 0) return FS_OK;
     FS_TRY(fs_steps_find(&steps, store, err));
-    fs_status status = list_calls(calls, store, &steps, names, err);
-    if (status == FS_OK && calls->count > 0) status = find_works(store, on_device, works, err);
+    fs_status status = find_works(store, on_device, works, err);
     for (int device = 0; status == FS_OK && device < DEVICES; device++)
         status = add_idle(calls, &works[device], are_marked(&steps), err);
     clear_works(works);
@@ -295,8 +261,8 @@ static fs_status find_host(coverage *found, const fs_store *store, host_filter f
     for (uint32_t i = 0; i < count; i++) {
         FS_POLL(i, err);
         chunk = fs_event_next_chunk(store, i, chunk, &at);
-        if (!is_known(chunk, at) || is_on_device(chunk, at) || !filter(chunk, at, names)) continue;
-        FS_TRY(fs_intervals_cover(&found->list, chunk->start[at], ends ? ends[i] : end_of(chunk, at), err));
+        if (!fs_event_is_timed(chunk, at) || is_on_device(chunk, at) || !filter(chunk, at, names)) continue;
+        FS_TRY(fs_intervals_cover(&found->list, chunk->start[at], ends ? ends[i] : fs_event_later_end(chunk, at), err));
     }
     return measure(found, err);
 }
@@ -306,6 +272,8 @@ fs_status fs_late_within(fs_late_sums *sums, const fs_store *store, uint32_t fir
 {
     fs_intervals late = {0};
     coverage calls = {0};
+    *sums = (fs_late_sums){0};
+    if (!fs_flags_any(names, fs_store_name_count(store))) return FS_OK;
     FS_TRY(make_sums(sums, store, err));
     fs_status status = find_host(&calls, store, is_named, names, NULL, err);
     if (status == FS_OK && calls.list.count > 0) status = find_late(&late, store, first_step, err);
@@ -377,9 +345,9 @@ static fs_status look_at_events(spending *of, fs_error *err)
         FS_POLL(i, err);
         chunk = fs_event_next_chunk(of->store, i, chunk, &at);
         if (is_on_device(chunk, at)) mark_launching(of, chunk->launcher[at]);
-        if (!is_known(chunk, at)) continue;
+        if (!fs_event_is_timed(chunk, at)) continue;
         uint32_t parent = parent_of(chunk, at, i);
-        of->ends[i] = end_of(chunk, at);
+        of->ends[i] = fs_event_later_end(chunk, at);
         if (parent != FS_NONE && FS_EVENT_AT(of->store, parent, start) != FS_MISSING && of->ends[i] > of->ends[parent])
             of->ends[i] = of->ends[parent];
     }
@@ -423,7 +391,8 @@ static fs_status find_own(spending *of, fs_error *err)
         FS_POLL(i, err);
         chunk = fs_event_next_chunk(of->store, i, chunk, &at);
         uint32_t lane = chunk->lane[at], parent = parent_of(chunk, at, i);
-        if (lane == FS_NONE || of->threads[lane].list.count == 0 || !is_known(chunk, at) || is_on_device(chunk, at))
+        if (lane == FS_NONE || of->threads[lane].list.count == 0 || !fs_event_is_timed(chunk, at) ||
+            is_on_device(chunk, at))
             continue;
         int64_t time = overlap(&of->threads[lane], chunk->start[at], of->ends[i]);
         fs_add_to(&of->own[i], time);

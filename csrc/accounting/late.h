@@ -6,12 +6,12 @@
 #include "store/store.h"
 
 /* The columns of each result. X(type, name, description); times in ns. */
-#define FS_NAMED_CALL_LIST(X)                                         \
-    X(int64_t, event, "")                                             \
-    X(int64_t, start, "")                                             \
-    X(int64_t, duration, "0: unknown")                                \
-    X(int64_t, step, "index of the step in which it began; -1: none") \
-    X(int64_t, idle, "what the devices idled within it, summed")      \
+#define FS_NAMED_CALL_LIST(X)                                    \
+    X(int64_t, event, "")                                        \
+    X(int64_t, name, "id")                                       \
+    X(int64_t, start, "")                                        \
+    X(int64_t, duration, "0: unknown")                           \
+    X(int64_t, idle, "what the devices idled within it, summed") \
     X(int64_t, unused, "1 if on some device no work began after it did")
 
 #define FS_LATE_SUM_LIST(X)                                           \
@@ -41,10 +41,20 @@ typedef struct {
     uint32_t count;
 } fs_late_sums;
 
-/* List the events of these names on the host, in order of start. Without steps, idle time is that between the first and
- * the last work. on_device: else the work is that of ops on a CPU. FS_OUT_OF_MEMORY. */
-fs_status fs_named_calls_find(fs_named_calls *calls, const fs_store *store, const uint8_t *names, bool on_device,
-                              fs_error *err);
+/* Whether some name is chosen. */
+bool fs_flags_any(const uint8_t *names, uint32_t count);
+
+/* List the events of these names on the host, in order of start, without idle time. FS_OUT_OF_MEMORY. */
+fs_status fs_named_calls_find(fs_named_calls *calls, const fs_store *store, const uint8_t *names, fs_error *err);
+
+/* The same with idle time, which without steps is that between the first and the last work. on_device: else the work is
+ * that of ops on a CPU. FS_OUT_OF_MEMORY. */
+fs_status fs_idle_calls_find(fs_named_calls *calls, const fs_store *store, const uint8_t *names, bool on_device,
+                             fs_error *err);
+
+/* The API calls of these names of which the duration is known, while which work of a device ended: in them, or at most
+ * 10 µs after them, by which the clocks of host and device may disagree. FS_OUT_OF_MEMORY. */
+fs_status fs_waiting_calls_find(fs_named_calls *calls, const fs_store *store, const uint8_t *names, fs_error *err);
 
 /* Late times are those from when a device had nothing to do, in a step from `first_step` on, to the call that launched
  * its next work. Sum the parts of them in which calls of these names ran, by the op around the call that ended each.

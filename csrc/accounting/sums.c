@@ -24,11 +24,16 @@ static fs_status find(fs_sums_keys *keys, const uint32_t key[FS_SUMS_KEY], void 
 {
     size_t size = FS_SUMS_KEY * sizeof *key;
     uint32_t mixed = (((key[0] * 31 + key[1]) * 31 + key[2]) * 31 + key[3]) * 31 + key[4];
-    /* A collision costs a look-up. */
-    fs_sums_recent *recent = &keys->recent[mixed * UINT32_C(0x9e3779b1) >> (32 - FS_SUMS_RECENT_BITS)];
+    /* There is room for two keys; a third costs a look-up. */
+    fs_sums_recent *recent = keys->recent[mixed * UINT32_C(0x9e3779b1) >> (32 - FS_SUMS_RECENT_BITS)];
+    fs_sums_recent *other = recent + 1;
     *added = false;
     if (recent->index != 0 && is_same(recent->key, key)) {
         *index = recent->index - 1;
+        return FS_OK;
+    }
+    if (other->index != 0 && is_same(other->key, key)) {
+        *index = other->index - 1;
         return FS_OK;
     }
     if (*count == *capacity)
@@ -36,6 +41,7 @@ static fs_status find(fs_sums_keys *keys, const uint32_t key[FS_SUMS_KEY], void 
     FS_TRY(fs_intern_bytes(&keys->all, key, size, index, err));
     *added = *index == *count;
     *count += *added;
+    *other = *recent;
     memcpy(recent->key, key, size);
     recent->index = *index + 1;
     return FS_OK;
@@ -53,6 +59,12 @@ fs_status fs_sums_cell(fs_sums *sums, int device, uint32_t step, uint32_t row, u
     if (status != FS_OK) return status;
     if (added) sums->cells[*index] = (fs_cell){.device = device, .step = step, .event = -1};
     return FS_OK;
+}
+
+uint32_t fs_sums_find_cell(const fs_sums *sums, int device, uint32_t step, uint32_t row, uint32_t kernel)
+{
+    const uint32_t key[FS_SUMS_KEY] = {(uint32_t)device, step, row, kernel};
+    return fs_intern_find(&sums->cell_keys.all, key, sizeof key);
 }
 
 fs_status fs_sums_gap(fs_sums *sums, int device, uint32_t step, fs_idle_cause cause, uint32_t row, uint32_t group,
@@ -95,7 +107,7 @@ fs_status fs_sums_pair(fs_sums *sums, uint32_t before, uint32_t after, uint32_t 
     return FS_OK;
 }
 
-fs_status fs_sums_launched(fs_sums *sums, uint32_t row, uint32_t kernel, int64_t time, fs_error *err)
+fs_status fs_sums_launched(fs_sums *sums, uint32_t row, uint32_t kernel, int64_t count, int64_t time, fs_error *err)
 {
     const uint32_t key[FS_SUMS_KEY] = {row, kernel};
     uint32_t index;
@@ -106,9 +118,30 @@ fs_status fs_sums_launched(fs_sums *sums, uint32_t row, uint32_t kernel, int64_t
     sums->launched = rows;
     if (status != FS_OK) return status;
     if (added) sums->launched[index] = (fs_launched){.row = row, .kernel = kernel};
-    sums->launched[index].count++;
+    sums->launched[index].count += count;
     fs_add_to(&sums->launched[index].busy, time);
     return FS_OK;
+}
+
+static fs_status append(void *rows, uint32_t *count, uint32_t *capacity, const void *more, uint32_t more_count,
+                        size_t size, fs_error *err)
+{
+    char *items;
+    size_t last = (size_t)*count + more_count - 1;
+    if (more_count == 0) return FS_OK;
+    if (last >= *capacity)
+        FS_TRY(fs_list_grow(rows, last, capacity, size, FIRST_CAPACITY, "rows of an accounting", err));
+    memcpy(&items, rows, sizeof items);
+    memcpy(items + *count * size, more, more_count * size);
+    *count += more_count;
+    return FS_OK;
+}
+
+fs_status fs_sums_append(fs_sums *to, const fs_sums *from, fs_error *err)
+{
+    FS_TRY(
+        append(&to->cells, &to->cell_count, &to->cell_capacity, from->cells, from->cell_count, sizeof *to->cells, err));
+    return append(&to->gaps, &to->gap_count, &to->gap_capacity, from->gaps, from->gap_count, sizeof *to->gaps, err);
 }
 
 void fs_sums_take(fs_sums *sums, fs_accounting *accounting)

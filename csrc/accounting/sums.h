@@ -15,7 +15,7 @@ typedef struct {
 
 typedef struct {
     fs_intern all; /* ids are indices */
-    fs_sums_recent recent[1 << FS_SUMS_RECENT_BITS];
+    fs_sums_recent recent[1 << FS_SUMS_RECENT_BITS][2];
 } fs_sums_keys;
 
 /* A zeroed struct is empty. */
@@ -33,13 +33,19 @@ typedef struct {
 fs_status fs_sums_cell(fs_sums *sums, int device, uint32_t step, uint32_t row, uint32_t kernel, uint32_t *index,
                        fs_error *err);
 
+/* Return the index of a cell, or FS_NONE. */
+uint32_t fs_sums_find_cell(const fs_sums *sums, int device, uint32_t step, uint32_t row, uint32_t kernel);
+
 /* Add idle time. `group` separates gaps of one cause and row further. `wait` and `event` are FS_NONE if missing. */
 fs_status fs_sums_gap(fs_sums *sums, int device, uint32_t step, fs_idle_cause cause, uint32_t row, uint32_t group,
                       uint32_t wait, uint32_t event, int64_t time, fs_error *err);
 
 fs_status fs_sums_pair(fs_sums *sums, uint32_t before, uint32_t after, uint32_t event, fs_error *err);
 
-fs_status fs_sums_launched(fs_sums *sums, uint32_t row, uint32_t kernel, int64_t time, fs_error *err);
+fs_status fs_sums_launched(fs_sums *sums, uint32_t row, uint32_t kernel, int64_t count, int64_t time, fs_error *err);
+
+/* Append cells and gaps whose keys are of others, and which cannot be found there. FS_OUT_OF_MEMORY. */
+fs_status fs_sums_append(fs_sums *to, const fs_sums *from, fs_error *err);
 
 /* Move the rows to a result. */
 void fs_sums_take(fs_sums *sums, fs_accounting *accounting);

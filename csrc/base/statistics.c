@@ -101,6 +101,12 @@ static double squares_of(const int64_t *samples, size_t count, double mean)
     return sum;
 }
 
+double fs_median_of(int64_t *samples, size_t count)
+{
+    size_t begin = 0;
+    return count == 0 ? NAN : quantile(samples, count, 0.5, &begin);
+}
+
 fs_statistics fs_statistics_of(int64_t *samples, size_t count)
 {
     if (count == 0) return (fs_statistics){NAN, NAN, NAN, NAN, NAN};

@@ -14,4 +14,7 @@ typedef struct {
 /* All NaN for no sample, std NaN for one. Puts the samples in another order. */
 fs_statistics fs_statistics_of(int64_t *samples, size_t count);
 
+/* Their median alone. */
+double fs_median_of(int64_t *samples, size_t count);
+
 #endif

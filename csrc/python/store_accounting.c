@@ -11,6 +11,8 @@
 #define GAP_FIELD(type, name, prose) FS_ARRAY_FIELD(fs_gap, type, name)
 #define PAIR_FIELD(type, name, prose) FS_ARRAY_FIELD(fs_pair, type, name)
 #define LAUNCHED_FIELD(type, name, prose) FS_ARRAY_FIELD(fs_launched, type, name)
+#define LAUNCHING_FIELD(type, name, prose) FS_ARRAY_FIELD(fs_launching, type, name)
+static const fs_array_field launching_fields[] = {FS_LAUNCHING_LIST(LAUNCHING_FIELD)};
 static const fs_array_field cell_fields[] = {FS_CELL_LIST(CELL_FIELD)};
 static const fs_array_field gap_fields[] = {FS_GAP_LIST(GAP_FIELD)};
 static const fs_array_field pair_fields[] = {FS_PAIR_LIST(PAIR_FIELD)};
@@ -145,15 +147,17 @@ PyObject *fs_store_object_arguments(PyObject *object, PyObject *args)
 PyObject *fs_accounting_object(const fs_store *store, const fs_accounting *accounting)
 {
     PyObject *result = PyDict_New();
-    bool good =
-        result != NULL && fs_put_column(result, "steps", steps_of(store, accounting)) &&
-        fs_put_column(result, "sm_counts", facts_of(store, accounting, sm_count_of)) &&
-        fs_put_column(result, "capabilities", facts_of(store, accounting, capability_of)) &&
-        fs_put_column(result, "launch_median", PyFloat_FromDouble(accounting->launch_median / 1000)) &&
-        fs_put_column(result, "cells", FS_ARRAYS(accounting->cells, accounting->cell_count, cell_fields)) &&
-        fs_put_column(result, "gaps", FS_ARRAYS(accounting->gaps, accounting->gap_count, gap_fields)) &&
-        fs_put_column(result, "pairs", FS_ARRAYS(accounting->pairs, accounting->pair_count, pair_fields)) &&
-        fs_put_column(result, "launched", FS_ARRAYS(accounting->launched, accounting->launched_count, launched_fields));
+    bool good = result != NULL && fs_put_column(result, "steps", steps_of(store, accounting)) &&
+                fs_put_column(result, "sm_counts", facts_of(store, accounting, sm_count_of)) &&
+                fs_put_column(result, "capabilities", facts_of(store, accounting, capability_of)) &&
+                fs_put_column(result, "launch_median", PyFloat_FromDouble(accounting->launch_median / 1000)) &&
+                fs_put_column(result, "cells", FS_ARRAYS(accounting->cells, accounting->cell_count, cell_fields)) &&
+                fs_put_column(result, "gaps", FS_ARRAYS(accounting->gaps, accounting->gap_count, gap_fields)) &&
+                fs_put_column(result, "pairs", FS_ARRAYS(accounting->pairs, accounting->pair_count, pair_fields)) &&
+                fs_put_column(result, "launched",
+                              FS_ARRAYS(accounting->launched, accounting->launched_count, launched_fields)) &&
+                fs_put_column(result, "launching",
+                              FS_ARRAYS(accounting->launching, accounting->launching_count, launching_fields));
     if (!good) Py_CLEAR(result);
     return result;
 }

@@ -61,6 +61,12 @@ static PyObject *name_list(const fs_store *store)
     return list;
 }
 
+PyObject *fs_store_object_names(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return name_list(((fs_store_object *)object)->store);
+}
+
 PyObject *fs_store_object_events(PyObject *object, PyObject *unused)
 {
     (void)unused;

@@ -27,23 +27,48 @@ static PyObject *sums_of(fs_status status, fs_late_sums *sums, const fs_error *e
     return result;
 }
 
-PyObject *fs_store_object_named_calls(PyObject *object, PyObject *args)
+/* What is asked of calls by name besides their times. */
+enum { ASK_NOTHING, ASK_IDLE, ASK_IDLE_CPU, ASK_WAITING };
+
+static PyObject *calls_of(const fs_store *store, const uint8_t *names, Py_ssize_t size, int asked)
 {
-    const fs_store *store = ((fs_store_object *)object)->store;
-    const uint8_t *names;
-    Py_ssize_t size;
-    int on_device;
-    fs_named_calls calls;
+    fs_named_calls calls = {0};
     fs_error err;
     fs_long_work work;
-    if (!PyArg_ParseTuple(args, "y#p:named_calls", &names, &size, &on_device) || !are_flags(store, size, 0))
-        return NULL;
+    if (!are_flags(store, size, 0)) return NULL;
     fs_long_work_begin(&work);
-    fs_status status = fs_named_calls_find(&calls, store, names, on_device, &err);
+    fs_status status = asked == ASK_NOTHING   ? fs_named_calls_find(&calls, store, names, &err)
+                       : asked == ASK_WAITING ? fs_waiting_calls_find(&calls, store, names, &err)
+                                              : fs_idle_calls_find(&calls, store, names, asked == ASK_IDLE, &err);
     fs_long_work_end(&work);
     PyObject *result = status == FS_OK ? FS_ARRAYS(calls.items, calls.count, call_fields) : fs_raise(&err);
     fs_free(calls.items);
     return result;
+}
+
+PyObject *fs_store_object_named_calls(PyObject *object, PyObject *args)
+{
+    const uint8_t *names;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "y#:named_calls", &names, &size)) return NULL;
+    return calls_of(((fs_store_object *)object)->store, names, size, ASK_NOTHING);
+}
+
+PyObject *fs_store_object_idle_calls(PyObject *object, PyObject *args)
+{
+    const uint8_t *names;
+    Py_ssize_t size;
+    int on_device;
+    if (!PyArg_ParseTuple(args, "y#p:idle_calls", &names, &size, &on_device)) return NULL;
+    return calls_of(((fs_store_object *)object)->store, names, size, on_device ? ASK_IDLE : ASK_IDLE_CPU);
+}
+
+PyObject *fs_store_object_waiting_calls(PyObject *object, PyObject *args)
+{
+    const uint8_t *names;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "y#:waiting_calls", &names, &size)) return NULL;
+    return calls_of(((fs_store_object *)object)->store, names, size, ASK_WAITING);
 }
 
 PyObject *fs_store_object_late_within(PyObject *object, PyObject *args)

@@ -100,7 +100,10 @@ static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what
     X(memory, "memory")                 \
     X(samples, "counter samples")       \
     X(lines, "lines")                   \
+    X(names, "names")                   \
     X(named_calls, "calls")             \
+    X(idle_calls, "calls")              \
+    X(waiting_calls, "calls")           \
     X(late_within, "late launches")     \
     X(late_spent, "late launches")      \
     X(trace_frames, "stacks")           \
@@ -332,9 +335,14 @@ static PyMethodDef methods[] = {
      "write_trace($self, write, version, members='', peaks=None, /)\n--\n\n"
      "Call write(bytes) with the pieces of a Chrome trace; how many events without a time it leaves out. peaks: as for "
      "table(); None: no work and no rates of events."},
+    {"names", reading_names, METH_NOARGS, "The names of the events, which ids count in."},
     {"named_calls", reading_named_calls, METH_VARARGS,
-     "named_calls($self, names, on_device, /)\n--\n\nReturn the host's events of some names, in order of start: "
+     "named_calls($self, names, /)\n--\n\nReturn the host's events of some names, in order of start: "
      "csrc/accounting/late.h. names: a byte for each name, 0 to leave its events out."},
+    {"idle_calls", reading_idle_calls, METH_VARARGS,
+     "idle_calls($self, names, on_device, /)\n--\n\nReturn the same with what the devices, or the CPU, idled."},
+    {"waiting_calls", reading_waiting_calls, METH_VARARGS,
+     "waiting_calls($self, names, /)\n--\n\nReturn the API calls among them within which work of a device ended."},
     {"late_within", reading_late_within, METH_VARARGS,
      "late_within($self, first_step, names, /)\n--\n\nReturn the idle time before late launches in which calls of "
      "some names ran, by the name of the op that launched."},

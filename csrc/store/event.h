@@ -77,10 +77,23 @@ static inline int fs_event_device(const fs_chunk *chunk, uint32_t at)
     return chunk->device[at] < 0 ? 0 : chunk->device[at];
 }
 
+/* Whether the start and the duration of an event are known. */
+static inline bool fs_event_is_timed(const fs_chunk *chunk, uint32_t at)
+{
+    return chunk->start[at] != FS_MISSING && chunk->duration[at] != FS_MISSING;
+}
+
 /* The end of an event whose start is known. It equals the start if the duration is missing. */
 static inline int64_t fs_event_end(const fs_chunk *chunk, uint32_t at)
 {
     return fs_add_saturated(chunk->start[at], chunk->duration[at] == FS_MISSING ? 0 : chunk->duration[at]);
+}
+
+/* The same, or the start if a hostile trace has a duration below 0. */
+static inline int64_t fs_event_later_end(const fs_chunk *chunk, uint32_t at)
+{
+    int64_t end = fs_event_end(chunk, at);
+    return end > chunk->start[at] ? end : chunk->start[at];
 }
 
 #endif

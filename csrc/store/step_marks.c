@@ -79,12 +79,14 @@ static bool contains(const fs_step_mark *mark, int64_t time)
 static fs_status drop_empty(fs_step_marks *marks, const fs_store *store, fs_error *err)
 {
     uint32_t events = fs_store_count(store), at;
-    const fs_chunk *chunk = NULL;
+    const fs_chunk *chunk;
     const fs_step_mark *first = &marks->marks[0], *last = &marks->marks[marks->count - 1];
     bool some = false, in_first = false, in_last = false;
-    for (uint32_t index = 0; index < events && !(in_first && in_last); index++) {
-        FS_POLL(index, err);
-        chunk = fs_event_next_chunk(store, index, chunk, &at);
+    uint32_t low = 0, high = events;
+    for (uint32_t round = 0; low < high && !(in_first && in_last); round++) {
+        FS_POLL(round, err);
+        /* What began in the first mark is looked for from the first event on, the rest from the last one back. */
+        chunk = fs_event_chunk(store, in_first ? --high : low++, &at);
         /* Work is launched before it starts, so this is not of the last mark. */
         if (in_first && chunk->start[at] < last->begin) continue;
         int64_t began = work_began(marks, store, chunk, at);

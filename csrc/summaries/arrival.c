@@ -10,6 +10,6 @@ int64_t fs_arrival_of(int64_t *delays, uint32_t count)
 {
     if (count == 0) return 0;
     for (uint32_t i = 0; i < count; i++) delays[i] = delays[i] > 0 ? delays[i] : 0;
-    double median = fs_statistics_of(delays, count).median;
+    double median = fs_median_of(delays, count);
     return median < LONGEST_NS ? (int64_t)median : LONGEST_NS;
 }

@@ -18,13 +18,13 @@ typedef struct {
     const fs_store *store;
     fs_intervals *work; /* by device, FS_DEVICE_LIMIT of them, in order of start; tags are event ids */
     fs_api_calls calls;
-    uint8_t *launched;    /* by event id of an API call: 1 + the last device on which it launched */
-    int64_t *stream_ends; /* by lane: end of the latest work so far, FS_MISSING before the first */
+    fs_launch_marks marks;
     /* Of the current device: */
+    fs_launch_counts counts;
     fs_intervals launches; /* from the start of the call to that of its first kernel, in order of the latter */
     int64_t *samples;      /* room for a number of each launch */
     fs_intervals late;     /* idle times of the device that end with work whose call, the tag, returned in them */
-    int64_t kernels, with_past, bound, busy_until;
+    int64_t busy_until;
 } counting;
 
 static int64_t end_of(const counting *all, uint32_t event)
@@ -54,26 +54,54 @@ static fs_status count_lost(counting *all, double *lost, fs_error *err)
     return FS_OK;
 }
 
+fs_status fs_launch_marks_create(fs_launch_marks *marks, const fs_store *store, fs_error *err)
+{
+    uint32_t lanes = fs_store_lane_count(store);
+    marks->store = store;
+    marks->launched = fs_calloc(fs_store_count(store) + (size_t)1, 1);
+    marks->stream_ends = fs_malloc((lanes + (size_t)1) * sizeof *marks->stream_ends);
+    if (marks->launched == NULL || marks->stream_ends == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to count the launches among %u events", fs_store_count(store));
+    for (uint32_t lane = 0; lane < lanes; lane++) marks->stream_ends[lane] = FS_MISSING;
+    return FS_OK;
+}
+
+void fs_launch_marks_clear(fs_launch_marks *marks)
+{
+    fs_free(marks->launched);
+    fs_free(marks->stream_ends);
+}
+
+bool fs_launch_counts_add(fs_launch_counts *counts, fs_launch_marks *marks, int device, const fs_chunk *chunk,
+                          uint32_t at, uint32_t call)
+{
+    int64_t *stream_end = chunk->lane[at] == FS_NONE ? NULL : &marks->stream_ends[chunk->lane[at]];
+    int64_t end = fs_event_end(chunk, at);
+    bool of_call = call != FS_NONE && chunk->kind[at] == FS_EVENT_KERNEL;
+    bool is_first = of_call && marks->launched[call] != device + 1;
+    counts->kernels += of_call;
+    if (is_first) {
+        uint32_t place;
+        const fs_chunk *from = fs_event_chunk(marks->store, call, &place);
+        bool has_past = stream_end != NULL && *stream_end != FS_MISSING;
+        marks->launched[call] = (uint8_t)(device + 1);
+        counts->launches++;
+        counts->with_past += has_past;
+        counts->bound += has_past && *stream_end <= fs_event_end(from, place);
+    }
+    if (stream_end != NULL && end > *stream_end) *stream_end = end;
+    return is_first;
+}
+
 static fs_status add_work(counting *all, int device, const fs_interval *work, fs_error *err)
 {
-    uint32_t at, call_at;
+    uint32_t at;
     const fs_chunk *chunk = fs_event_chunk(all->store, work->tag, &at);
-    int64_t *stream_end = chunk->lane[at] == FS_NONE ? NULL : &all->stream_ends[chunk->lane[at]];
     uint32_t call = fs_api_calls_find(&all->calls, chunk->correlation[at]);
     if (call != FS_NONE && work->begin > all->busy_until && end_of(all, call) > all->busy_until)
         FS_TRY(fs_intervals_add(&all->late, all->busy_until, work->begin, call, err));
-    if (call != FS_NONE && chunk->kind[at] == FS_EVENT_KERNEL) {
-        all->kernels++;
-        if (all->launched[call] != device + 1) {
-            all->launched[call] = (uint8_t)(device + 1);
-            const fs_chunk *from = fs_event_chunk(all->store, call, &call_at);
-            FS_TRY(fs_intervals_add(&all->launches, from->start[call_at], work->begin, call, err));
-            bool has_past = stream_end != NULL && *stream_end != FS_MISSING;
-            all->with_past += has_past;
-            all->bound += has_past && *stream_end <= fs_event_end(from, call_at);
-        }
-    }
-    if (stream_end != NULL && work->end > *stream_end) *stream_end = work->end;
+    if (fs_launch_counts_add(&all->counts, &all->marks, device, chunk, at, call))
+        FS_TRY(fs_intervals_add(&all->launches, FS_EVENT_AT(all->store, call, start), work->begin, call, err));
     if (work->end > all->busy_until) all->busy_until = work->end;
     return FS_OK;
 }
@@ -101,11 +129,12 @@ static fs_status fill_row(counting *all, fs_launch_statistics *row, fs_error *er
     uint32_t count = all->launches.count, at;
     all->samples = fs_malloc((count + (size_t)1) * sizeof *all->samples);
     if (all->samples == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the times of %u launches", count);
-    row->kernels = (double)all->kernels;
+    row->kernels = (double)all->counts.kernels;
     row->launches = count;
-    row->launch_bound_pct = all->with_past > 0 ? 100 * (double)all->bound / (double)all->with_past : NAN;
+    row->launch_bound_pct =
+        all->counts.with_past > 0 ? 100 * (double)all->counts.bound / (double)all->counts.with_past : NAN;
     row->idle_lost = NAN;
-    if (all->with_past > 0) FS_TRY(count_lost(all, &row->idle_lost, err));
+    if (all->counts.with_past > 0) FS_TRY(count_lost(all, &row->idle_lost, err));
     FS_TRY(count_queue(all, row, err));
 
     uint32_t negative = 0;
@@ -132,7 +161,7 @@ static fs_status count_device(counting *all, int device, const fs_intervals *wor
                               fs_error *err)
 {
     fs_status status = FS_OK;
-    all->kernels = all->with_past = all->bound = 0;
+    all->counts = (fs_launch_counts){0};
     all->busy_until = work->items[0].begin;
     row->device = device;
     for (uint32_t i = 0; i < work->count; i++) {
@@ -165,14 +194,8 @@ static fs_status list_work(counting *all, fs_error *err)
 
 static fs_status count_all(counting *all, fs_launch_statistics *rows, uint32_t *count, fs_error *err)
 {
-    uint32_t lanes = fs_store_lane_count(all->store);
     FS_TRY(fs_api_calls_create(&all->calls, all->store, err));
-    all->launched = fs_calloc(fs_store_count(all->store) + (size_t)1, 1);
-    all->stream_ends = fs_malloc((lanes + (size_t)1) * sizeof *all->stream_ends);
-    if (all->launched == NULL || all->stream_ends == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to count the launches among %u events",
-                       fs_store_count(all->store));
-    for (uint32_t lane = 0; lane < lanes; lane++) all->stream_ends[lane] = FS_MISSING;
+    FS_TRY(fs_launch_marks_create(&all->marks, all->store, err));
     *count = 0;
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) {
         const fs_intervals *list = &all->work[device];
@@ -195,8 +218,7 @@ fs_status fs_launches_of(const fs_store *store, fs_launch_statistics **rows, uin
 done:
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) fs_intervals_clear(&work[device]);
     fs_api_calls_clear(&all.calls);
-    fs_free(all.launched);
-    fs_free(all.stream_ends);
+    fs_launch_marks_clear(&all.marks);
     fs_free(result);
     return status;
 }

@@ -36,6 +36,29 @@ typedef struct {
 #undef FS_LAUNCH_FIELD
 } fs_launch_statistics;
 
+/* Counts of one device, from which `kernels`, `launches` and `launch_bound_pct` follow. */
+typedef struct {
+    int64_t kernels, launches;
+    int64_t with_past; /* launches onto a stream with earlier work, */
+    int64_t bound;     /* and those of them for which the stream had run dry */
+} fs_launch_counts;
+
+/* What was launched so far. */
+typedef struct {
+    const fs_store *store;
+    uint8_t *launched;    /* by event id of an API call: 1 + the last device on which it launched */
+    int64_t *stream_ends; /* by lane: end of the latest work so far, FS_MISSING before the first */
+} fs_launch_marks;
+
+/* FS_OUT_OF_MEMORY. fs_launch_marks_clear also accepts a zeroed struct. */
+fs_status fs_launch_marks_create(fs_launch_marks *marks, const fs_store *store, fs_error *err);
+void fs_launch_marks_clear(fs_launch_marks *marks);
+
+/* Count a piece of work, those of a device in order of start, one device after another. call: what launched it, or
+ * FS_NONE. Return whether it is the first kernel of its launch. */
+bool fs_launch_counts_add(fs_launch_counts *counts, fs_launch_marks *marks, int device, const fs_chunk *chunk,
+                          uint32_t at, uint32_t call);
+
 /* Compute one row per device that has work, in ascending order. FS_OUT_OF_MEMORY. Release the rows with fs_free. */
 fs_status fs_launches_of(const fs_store *store, fs_launch_statistics **rows, uint32_t *count, fs_error *err);
 

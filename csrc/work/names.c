@@ -1,5 +1,6 @@
-/* One byte for each name of a store, 0 until it was asked for: a name is searched once however many events have it. The
- * first row of a table that occurs in the name decides, so special names stand before general ones. */
+/* One byte for each name of a store, 0 until it was asked for: a name is searched once however many events have it, or
+ * by several threads at once, which find the same. The first row of a table that occurs in the name decides, so special
+ * names stand before general ones. */
 #include "work/names.h"
 
 #include <string.h>
@@ -43,10 +44,12 @@ void fs_names_clear(fs_names *names)
 fs_kernel_class fs_names_kernel_class(fs_names *names, uint32_t name)
 {
     if (name == FS_NONE) return FS_KERNEL_OTHER;
-    if (names->kernel_classes[name] == 0) {
-        names->kernel_classes[name] = (uint8_t)(1 + fs_kernel_class_of(fs_store_name_text(names->store, name)));
+    uint8_t known = __atomic_load_n(&names->kernel_classes[name], __ATOMIC_RELAXED);
+    if (known == 0) {
+        known = (uint8_t)(1 + fs_kernel_class_of(fs_store_name_text(names->store, name)));
+        __atomic_store_n(&names->kernel_classes[name], known, __ATOMIC_RELAXED);
     }
-    return (fs_kernel_class)(names->kernel_classes[name] - 1);
+    return (fs_kernel_class)(known - 1);
 }
 
 bool fs_names_communicate(fs_names *names, uint32_t name)
@@ -64,9 +67,12 @@ static fs_host_kind host_kind_of(const char *text)
 fs_host_kind fs_names_host_kind(fs_names *names, uint32_t name)
 {
     if (name == FS_NONE) return FS_HOST_OTHER;
-    if (names->host_kinds[name] == 0)
-        names->host_kinds[name] = (uint8_t)(1 + host_kind_of(fs_store_name_text(names->store, name)));
-    return (fs_host_kind)(names->host_kinds[name] - 1);
+    uint8_t known = __atomic_load_n(&names->host_kinds[name], __ATOMIC_RELAXED);
+    if (known == 0) {
+        known = (uint8_t)(1 + host_kind_of(fs_store_name_text(names->store, name)));
+        __atomic_store_n(&names->host_kinds[name], known, __ATOMIC_RELAXED);
+    }
+    return (fs_host_kind)(known - 1);
 }
 
 static bool begins(const char *text, const char *with)

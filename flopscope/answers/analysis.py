@@ -7,10 +7,10 @@ of the profile if it has no steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from flopscope._core import Store
     from flopscope.hardware.peaks import Peaks
 
+T = TypeVar("T")
 AUTOGRAD = "autograd::engine::evaluate_function: "
 CLASSES, CAUSES = _core.work_classes, _core.idle_causes
 IDLE_PARTS = _core.idle_parts
@@ -177,16 +178,25 @@ class Analysis:
         self.cells: Mapping[str, Any] = content["cells"]
         self.gap_cells: Mapping[str, Any] = content["gaps"]
         self.pair_cells: Mapping[str, Any] = content["pairs"]
+        self.launching: Mapping[str, Any] = content["launching"]
         self.sm_counts: Mapping[int, int] = content["sm_counts"]
         self.capabilities: Mapping[int, int] = content["capabilities"]
         """The compute capability by device: 90 for 9.0; below 0 where it is unknown."""
         self.launch_time: float = content["launch_median"]
         """Median duration of the API calls that launch kernels, in µs; NaN without any."""
+        self._found: dict[Callable[[Analysis], Any], Any] = {}
         self._ops_around: dict[int, str] = {}
         self._described: dict[str, Sequence[tuple[int, Sequence[Any]]]] = {}
         self.apart = first_apart([step.time for step in self.steps])
         """Number of first steps that are left out of what is per step, as they are unlike the others."""
         self.scale = 1 / (1000 * max(len(self.alike), 1))  # from ns of the steps that are alike to µs per step
+
+    def once(self, find: Callable[[Analysis], T]) -> T:
+        """Return what a function finds in this analysis, and call it only once."""
+        if find not in self._found:
+            self._found[find] = find(self)
+        found: T = self._found[find]
+        return found
 
     @property
     def peaks(self) -> Mapping[str, Peaks]:
@@ -232,6 +242,11 @@ class Analysis:
     def events(self) -> tuple[dict[str, npt.NDArray[np.int64]], list[str], tuple[str, ...], int]:
         """The events as columns, their texts and kinds, and the number that stands for an unknown time."""
         return self.core.events()
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of the events, as the core counts them."""
+        return self.core.names()
 
     @cached_property
     def uses_torch(self) -> bool:

@@ -16,8 +16,6 @@ OTHERWISE = re.compile(r"DataLoader|enumerate\(DataPipe\)|\(dynamo_timed\)|Modul
 """Ranges and calls whose idle time has a cause of its own in the accounting."""
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 WAITING = re.compile(r"Synchronize|Memcpy")
-SEEN = 10_000
-"""ns by which the clocks of host and device may disagree about the end of the work that a call waited for."""
 Ints = npt.NDArray[np.int64]
 
 
@@ -49,18 +47,25 @@ class Wait(NamedTuple):
 
 def _flags(analysis: Analysis, wanted: Callable[[str], object]) -> bytes:
     """Return a byte for each name of the events: 1 for those that are wanted."""
-    return bytes(map(bool, map(wanted, analysis.events[1])))
+    return bytes(map(bool, map(wanted, analysis.names)))
 
 
 def _calls(analysis: Analysis, wanted: Callable[[str], object]) -> dict[str, Ints]:
     """Return the host's events of these names, in order of start: csrc/accounting/late.h."""
-    return analysis.core.named_calls(_flags(analysis, wanted), analysis.on_device)
+    return analysis.core.named_calls(_flags(analysis, wanted))
+
+
+def _steps_of(analysis: Analysis, calls: dict[str, Ints]) -> Ints:
+    """Return the index of the step in which each call began, -1 if in none."""
+    begins, ends = (np.array([getattr(step, name) for step in analysis.steps], np.int64) for name in ("begin", "end"))
+    at = np.searchsorted(begins, calls["start"], side="right") - 1
+    return np.asarray(np.where((at >= 0) & (calls["start"] < np.append(ends, 0)[at]), at, -1), dtype=np.int64)
 
 
 def calls_of(analysis: Analysis, names: Collection[str]) -> tuple[Ints, Ints]:
     """Return for each call on the host of these names, in order, the index of its step, -1 if none, and its ns."""
     calls = _calls(analysis, names.__contains__)
-    return calls["step"], calls["duration"]
+    return _steps_of(analysis, calls), calls["duration"]
 
 
 def has_stacks(analysis: Analysis) -> bool:
@@ -75,19 +80,14 @@ def waits_of(analysis: Analysis) -> list[Wait]:
 
     A call that may wait did so if work ended while it lasted.
     """
-    columns, texts, kinds, missing = analysis.events
-    known = (columns["start"] != missing) & (columns["duration"] != missing)
-    ends = np.sort((columns["start"] + np.maximum(columns["duration"], 0))[(columns["on_device"] == 1) & known])
-    calls = _calls(analysis, WAITING.search)
-    alike = known[calls["event"]] & (columns["kind"][calls["event"]] == kinds.index("runtime"))
-    first = np.searchsorted(ends, calls["start"])
-    waited = first < np.searchsorted(ends, calls["start"] + calls["duration"] + SEEN, side="right")
+    calls = analysis.core.waiting_calls(_flags(analysis, WAITING.search))
     timing = _calls(analysis, lambda text: text.endswith("EventElapsedTime"))["event"].tolist()
     tuning = {_ops_around(analysis, event)[:1] for event in timing}
     sums: dict[tuple[str, tuple[str, ...]], list[int]] = {}
-    chosen = np.flatnonzero(alike & waited & (calls["step"] >= analysis.apart))
-    for event, duration in zip(*(calls[name][chosen].tolist() for name in ("event", "duration")), strict=True):
-        one = sums.setdefault((texts[columns["name"][event]], _ops_around(analysis, event)), [0, 0])
+    chosen = np.flatnonzero(_steps_of(analysis, calls) >= analysis.apart)
+    values = (calls[name][chosen].tolist() for name in ("event", "name", "duration"))
+    for event, name, duration in zip(*values, strict=True):
+        one = sums.setdefault((analysis.names[name], _ops_around(analysis, event)), [0, 0])
         one[0] += 1
         one[1] += duration
     found = (
@@ -126,15 +126,15 @@ def idle_of_calls(analysis: Analysis, names: Collection[str]) -> tuple[list[floa
 
     Only calls in steps that are alike; of a profile without steps, only what lies between its first and last work.
     """
-    calls = _calls(analysis, names.__contains__)
-    alike, unused = calls["step"] >= analysis.apart, calls["unused"] == 1
+    calls = analysis.core.idle_calls(_flags(analysis, names.__contains__), analysis.on_device)
+    alike, unused = _steps_of(analysis, calls) >= analysis.apart, calls["unused"] == 1
     return (calls["idle"][alike & ~unused] / 1000).tolist(), float(calls["idle"][alike & unused].sum() / 1000)
 
 
 def idle_in_calls(analysis: Analysis, names: Collection[str]) -> dict[str, float]:
     """Return the idle µs per step in which calls of these names ran, by the op that launched next ("": none)."""
     found = analysis.core.late_within(analysis.apart, _flags(analysis, names.__contains__))
-    texts = [analysis.events[1][name] if name >= 0 else "" for name in found["name"].tolist()]
+    texts = [analysis.names[name] if name >= 0 else "" for name in found["name"].tolist()]
     return dict(zip(texts, (found["time"] * analysis.scale).tolist(), strict=True))
 
 
@@ -148,7 +148,7 @@ def spent_while_idle(analysis: Analysis, least: float, ops: Collection[str]) -> 
     found = analysis.core.late_spent(analysis.apart, int(1000 * least), wanted, _flags(analysis, OTHERWISE.search))
     sums: dict[tuple[str, bool], list[float]] = {}
     for name, launches, time, calls in zip(*(values.tolist() for values in found.values()), strict=True):
-        entry = sums.setdefault((ADDRESS.sub("", analysis.events[1][name]), bool(launches)), [0, 0])
+        entry = sums.setdefault((ADDRESS.sub("", analysis.names[name]), bool(launches)), [0, 0])
         entry[0] += time
         entry[1] += calls
     count = max(len(analysis.alike), 1)

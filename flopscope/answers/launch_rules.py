@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -124,8 +125,11 @@ def _pause(analysis: Analysis, long: Parts, limit: float) -> Pause:
 
 def _table(analysis: Analysis) -> list[tuple[float, float, float]]:
     """Return the launches, the kernels and the late launches in percent of each device, as the table of launches."""
-    columns = analysis.core.launch_summary()
-    return list(zip(*(columns[name] for name in ("launches", "kernels", "launch_bound_pct")), strict=True))
+    columns = (analysis.launching[name].tolist() for name in ("launches", "kernels", "with_past", "bound"))
+    return [
+        (float(launches), float(kernels), 100 * bound / with_past if with_past else math.nan)
+        for launches, kernels, with_past, bound in zip(*columns, strict=True)
+    ]
 
 
 def _launches(analysis: Analysis) -> float:

@@ -151,7 +151,7 @@ def _waited(analysis: Analysis) -> Iterator[tuple[Gap, Wait]]:
     Of several, those are named that only wait, and then the most frequent ones.
     """
     gaps = [gap for gap in analysis.gaps if gap.cause == "sync" and gap.wait >= 0]
-    waits = waits_of(analysis) if gaps and analysis.on_device else []
+    waits = analysis.once(waits_of) if gaps and analysis.on_device else []
     for gap in gaps if waits else ():
         around = analysis.enclosing(gap.wait)
         ops = tuple(name for kind, name in around if kind == "op")

@@ -127,7 +127,7 @@ PROGRAMS = [(seed, steps) for seed in range(6) for steps in (0, 3)]
 def test_calls_have_the_idle_time_of_the_devices_within_them(seed: int, steps: int) -> None:
     program = Program(seed, steps)
     names = ("load", "cudaFree")
-    expected = []
+    texts, expected = program.store.names(), []
     for index, event in program.events.items():
         if event.name not in names:
             continue
@@ -139,10 +139,11 @@ def test_calls_have_the_idle_time_of_the_devices_within_them(seed: int, steps: i
             idle += sum(time not in busy for time in range(low, high))
             unused |= event.begin >= works[-1][0]
         duration = event.end - event.begin
-        expected.append((index, event.begin, duration, program.step_at(event.begin), idle, unused))
-    found = rows(program.store.named_calls(program.flags(*names), True))
+        expected.append((index, texts.index(event.name), event.begin, duration, idle, unused))
+    found = rows(program.store.idle_calls(program.flags(*names), True))
     assert found and sorted(found) == sorted(expected)
-    assert [row[1] for row in found] == sorted(row[1] for row in found)
+    assert [row[2] for row in found] == sorted(row[2] for row in found)
+    assert rows(program.store.named_calls(program.flags(*names))) == [(*row[:4], 0, 0) for row in found]
 
 
 @pytest.mark.parametrize(("seed", "steps"), PROGRAMS)
@@ -187,7 +188,9 @@ def test_there_is_a_flag_for_each_name() -> None:
     store = Program(0).store
     count = len(store.events()[1])
     with pytest.raises(ValueError, match=f"3 flags for {count} names"):
-        store.named_calls(bytes(3), True)
+        store.named_calls(bytes(3))
     with pytest.raises(ValueError, match=f"{count} flags for {count + 1} names"):
         store.late_spent(0, 0, bytes(count), bytes(count))
-    assert rows(_core.Store().named_calls(b"", False)) == []
+    for find in (_core.Store().named_calls, _core.Store().waiting_calls):
+        assert rows(find(b"")) == []
+    assert rows(_core.Store().idle_calls(b"", False)) == []

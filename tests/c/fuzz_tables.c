@@ -155,7 +155,10 @@ static fs_status look_at_late_times(const fs_store *store)
     memset(all, 1, names + (size_t)1);
     memset(all + names + 1, 0, names + (size_t)1);
     fs_late_request request = {.ops = all, .other = all + names + 1};
-    fs_status status = fs_named_calls_find(&calls, store, all, true, &fuzz_error);
+    fs_status status = fs_waiting_calls_find(&calls, store, all, &fuzz_error);
+    fs_free(calls.items);
+    calls = (fs_named_calls){0};
+    if (status == FS_OK) status = fs_idle_calls_find(&calls, store, all, true, &fuzz_error);
     if (status == FS_OK) status = fs_late_within(&within, store, 0, all, &fuzz_error);
     if (status == FS_OK) status = fs_late_spent(&spent, store, &request, &fuzz_error);
     for (uint32_t i = 0; status == FS_OK && i < calls.count; i++)

@@ -2,6 +2,7 @@
 #include <limits.h>
 
 #include "base/interrupt.h"
+#include "base/parallel.h"
 #include "tests/c/accounts.h"
 
 /* Work ------------------------------------------------------------------------------------------------------------ */
@@ -319,13 +320,47 @@ static void fill(uint32_t count)
     }
 }
 
+#define SAME(a, b, rows)                          \
+    CHECK((a).rows##_count == (b).rows##_count && \
+          memcmp((a).rows##s, (b).rows##s, (a).rows##_count * sizeof *(a).rows##s) == 0)
+
+/* Works that last into later steps are of two shares of the steps, ops of two blocks of events. */
+static void test_any_number_of_threads_accounts_alike(void)
+{
+    static const int threads[] = {1, 2, 3, 16};
+    fill(300);
+    for (int i = 0; i < 300; i += 7) /* over several steps, and waits that later idle times are due to */
+        work(FS_EVENT_KERNEL, "long", i % 2, 7, FS_NONE, FS_NONE, 1000 * i + 650, 1000 * i + 2800);
+    for (int i = 0; i < 300; i += 50) host(FS_EVENT_SYNC, "wait", FS_NONE, 1000 * i, 700);
+    fs_table *table = build(&(fs_table_options){.works = true});
+    fs_accounting first, found;
+    fs_error err;
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+        fs_accounting *of = i == 0 ? &first : &found;
+        CHECK_OK(fs_parallel_set_threads(threads[i], &err));
+        CHECK_OK(fs_accounting_list(of, store, table, &err));
+        CHECK(of->span_count > 300 && of->span_count == first.span_count, "%u", of->span_count);
+        for (uint32_t j = 0; j < of->span_count; j++)
+            CHECK(of->spans[j].begin == first.spans[j].begin && of->spans[j].cause == first.spans[j].cause);
+        SAME(*of, first, cell);
+        SAME(*of, first, gap);
+        SAME(*of, first, pair);
+        CHECK(of->launching_count == 3 && memcmp(of->launching, first.launching, 3 * sizeof *first.launching) == 0);
+        if (of == &found) fs_accounting_clear(&found);
+    }
+    fs_accounting_clear(&first);
+    fs_table_destroy(table);
+    CHECK_OK(fs_parallel_set_threads(3, &err));
+}
+
 static void check_failing_memory(void)
 {
     fs_table_options options = {.works = true};
     fs_table *table = build(&options);
     int64_t live = fs_memory_live(), n = 0;
     fs_status status = FS_OUT_OF_MEMORY;
-    while (status != FS_OK && n < 1000) {
+    CHECK_OK(fs_parallel_set_threads(1, NULL)); /* so that the n-th allocation is the same one each time */
+    while (status != FS_OK && n < 10000) {
         fs_accounting found;
         fs_error err = {FS_OK, ""};
         fs_memory_fail_at(++n);
@@ -336,6 +371,7 @@ static void check_failing_memory(void)
         CHECK(fs_memory_live() == live);
     }
     CHECK(status == FS_OK && n > 20, "%lld", (long long)n);
+    CHECK_OK(fs_parallel_set_threads(3, NULL));
     fs_table_destroy(table);
 }
 
@@ -421,6 +457,7 @@ int main(void)
         test_the_time_is_linear_in_deeply_nested_waits,
         test_the_time_is_linear_in_steps_visited_back_and_forth,
         test_every_device_is_accounted,
+        test_any_number_of_threads_accounts_alike,
         test_every_failed_allocation_is_reported_and_leaks_nothing,
         test_every_failed_allocation_of_an_account_of_the_cpu,
         test_an_interrupt_stops_it_and_leaks_nothing,

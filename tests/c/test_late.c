@@ -4,7 +4,7 @@
 
 #include "tests/c/accounts.h"
 
-static uint8_t names[64], ops[64], other[64];
+static uint8_t names[64], ops[64], other[64], waits[64];
 
 static void choose(uint8_t *flags, const char *name)
 {
@@ -69,9 +69,41 @@ static void test_without_a_device_the_ops_of_the_cpu_are_the_work(void)
     op("mul", FS_NONE, FS_NONE, 110, 40);
     host(FS_EVENT_RANGE, "wait", FS_NONE, 160, 50);
     choose(names, "wait");
-    CHECK_OK(fs_named_calls_find(&calls, store, names, false, &err));
+    CHECK_OK(fs_idle_calls_find(&calls, store, names, false, &err));
     CHECK(calls.count == 2 && calls.items[0].start == 30 && calls.items[0].idle == 60 && !calls.items[0].unused);
     CHECK(calls.items[1].idle == 0 && calls.items[1].unused); /* after the start of the last op */
+    fs_free(calls.items);
+}
+
+/* Of work that ends at 60, 50,250 and 90,000, the last on another device. */
+static void test_a_call_waited_if_work_of_a_device_ended_within_it(void)
+{
+    static const int64_t times[][3] = {/* begin, end, waited; 10 µs later counts too */
+                                       {0, 50, 1},        {60, 61, 1},       {61, 40249, 0},    {62, 40250, 1},
+                                       {50251, 79999, 0}, {50252, 80000, 1}, {55000, 99000, 1}, {90001, 200000, 0}};
+    fs_named_calls calls;
+    fs_error err;
+    uint32_t add = op("add", FS_NONE, FS_NONE, 0, 300000), next = 0;
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+        call("cudaStreamSynchronize", 10 + (uint32_t)i, add, times[i][0], times[i][1]);
+    call("cudaMalloc", 3, add, 0, 300000);
+    host(FS_EVENT_RANGE, "cudaStreamSynchronize", add, 0, 300000); /* not an API call */
+    host(FS_EVENT_RUNTIME, "cudaStreamSynchronize", add, 20, FS_MISSING);
+    work(FS_EVENT_KERNEL, "k", 0, 7, 1, add, 20, 60);
+    work(FS_EVENT_KERNEL, "k", 0, 7, 2, add, 215, 50250);
+    work(FS_EVENT_MEMCPY, "c", 1, 7, 3, add, 70000, 90000);
+    choose(names, "cudaStreamSynchronize");
+    CHECK_OK(fs_waiting_calls_find(&calls, store, names, &err));
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        if (!times[i][2]) continue;
+        CHECK(next < calls.count && calls.items[next].start == times[i][0], "%zu", i);
+        CHECK(calls.items[next++].duration == times[i][1] - times[i][0]);
+    }
+    CHECK(calls.count == next, "%u", calls.count);
+    fs_free(calls.items);
+    choose(names, "add");
+    CHECK_OK(fs_waiting_calls_find(&calls, store, names, &err));
+    CHECK(calls.count == 0 && calls.items != NULL);
     fs_free(calls.items);
 }
 
@@ -80,9 +112,10 @@ static fs_status look(int which, fs_error *err)
     fs_late_sums sums = {0};
     fs_named_calls calls = {0};
     fs_late_request request = {.ops = ops, .other = other};
-    fs_status status = which == 0   ? fs_named_calls_find(&calls, store, names, true, err)
+    fs_status status = which == 0   ? fs_idle_calls_find(&calls, store, names, true, err)
                        : which == 1 ? fs_late_within(&sums, store, 0, names, err)
-                                    : fs_late_spent(&sums, store, &request, err);
+                       : which == 2 ? fs_late_spent(&sums, store, &request, err)
+                                    : fs_waiting_calls_find(&calls, store, waits, err);
     fs_free(calls.items);
     fs_free(sums.items);
     return status;
@@ -94,8 +127,9 @@ static void test_every_failed_allocation_is_reported_and_leaks_nothing(void)
     choose(names, "load");
     choose(ops, "add");
     choose(other, "mul");
+    choose(waits, "cudaLaunchKernel");
     int64_t live = fs_memory_live();
-    for (int which = 0; which < 3; which++) {
+    for (int which = 0; which < 4; which++) {
         fs_status status = FS_OUT_OF_MEMORY;
         int64_t n = 0;
         while (status != FS_OK && n < 200) {
@@ -115,6 +149,7 @@ int main(void)
     static void (*const tests[])(void) = {
         test_a_late_time_is_divided_among_what_the_host_was_in,
         test_without_a_device_the_ops_of_the_cpu_are_the_work,
+        test_a_call_waited_if_work_of_a_device_ended_within_it,
         test_every_failed_allocation_is_reported_and_leaks_nothing,
     };
     return run_tests(tests, sizeof tests / sizeof *tests);
