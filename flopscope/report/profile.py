@@ -117,6 +117,11 @@ class Profile:
         return f"window {self.windows.index(self.main) + 1} of {len(self.windows)}"
 
     @cached_property
+    def streams(self) -> dict[str, list[Any]]:
+        """The columns of stream_summary()."""
+        return self.core.stream_summary()
+
+    @cached_property
     def lines(self) -> Lines:
         """Where the program was, by line."""
         return lines_of(self.core, self.analysis.apart if self.core.event_count else 0)
