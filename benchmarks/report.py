@@ -105,7 +105,8 @@ def grow(report: Report, folder: Path) -> None:
 
 
 def _cost_text(cost: Cost) -> str:
-    return f"{cost.wall:.1f} s, {cost.cpu:.1f} s of CPU, {cost.memory / 1e6:.0f} MB of memory, a page of {cost.page / 1e6:.1f} MB"
+    sizes = f"{cost.memory / 1e6:.0f} MB of memory, a page of {cost.page / 1e6:.1f} MB"
+    return f"{cost.wall:.1f} s, {cost.cpu:.1f} s of CPU, {sizes}"
 
 
 def command(report: Report, case: str, events: int, make_trace: Any, folder: Path) -> Cost | None:

@@ -286,8 +286,8 @@ static PyMethodDef methods[] = {
      "\n--\n\n"
      "(columns, meta) of the grouped events, by their stack_n innermost frames too; peaks by device name. cpu_alone: "
      "the program is known to have used no GPU. account: the accounting too. groupings: what else separates rows. "
-     "brief: no statistics of single times and no coverage. blocks, with account: meta has the timeline too, the events "
-     "as lanes of at most about so many blocks, and the changes of memory, if there are any, columns in integers."},
+     "brief: no statistics of single times and no coverage. blocks, with account: meta also has the timeline, of at "
+     "most about so many blocks, and the changes of memory, if there are any, columns in integers."},
     {"enclosing", reading_enclosing, METH_VARARGS,
      "enclosing($self, event, /)\n--\n\n(kind, name) of the event and of up to 511 that enclose it, innermost first."},
     {"device_name", get_device_name, METH_O,

@@ -16,7 +16,8 @@ from flopscope.report import communication, launches, lines, memory, ops, overvi
 from flopscope.report.encode import Columns
 from flopscope.report.page import Page
 from flopscope.report.rows import encode_table, identities, places_of_largest
-from flopscope.results.results import grouped, store_of, table_of
+from flopscope.results.results import grouped, store_of
+from flopscope.results.table import table_of
 from flopscope.views.advice import advise
 
 if TYPE_CHECKING:
@@ -133,7 +134,8 @@ class Profile:
 
     def take(self, what: str) -> Mapping[str, Any] | None:
         """Return what is drawn of "timeline" or "memory", and forget it; None if there is nothing to draw."""
-        return self.shaped.drawn.pop(what, None)
+        drawn: Mapping[str, Any] | None = self.shaped.drawn.pop(what, None)
+        return drawn
 
     @cached_property
     def names(self) -> EventTable:

@@ -13,10 +13,8 @@ from flopscope.hardware.device import STORED, devices_to_rate, find_device, peak
 from flopscope.hardware.model import Model, why_unknown
 from flopscope.hardware.peaks import stated_peaks
 from flopscope.results import groups
-from flopscope.results.columns import COLUMNS
-from flopscope.results.details import kernels_of_rows
 from flopscope.results.summaries import Summaries
-from flopscope.results.table import EventTable
+from flopscope.results.table import EventTable, table_of
 from flopscope.results.table_facts import Grouped
 from flopscope.sources.head import PEAKS_MEMBER
 from flopscope.support import upward
@@ -468,14 +466,6 @@ def kept(results: Results, what: str, key: object, make: Callable[[], T]) -> T:
 def forget(results: Results) -> None:
     """Forget what is kept, because the peaks of a device have changed."""
     results._kept.clear()
-
-
-def table_of(found: Grouped, launched: Mapping[str, Any] | None = None) -> EventTable:
-    """Return the table of these rows. launched: of an accounting, for EventRow.kernels; None: they are not known."""
-    parts = {name: found.rows[name] for name in ("top_level", "stacks") if name in found.rows}
-    if launched is not None:
-        parts["kernels"] = kernels_of_rows(found.columns["key"], launched)
-    return EventTable({column.name: found.columns[column.name] for column in COLUMNS}, found.facts, parts)
 
 
 def grouped(

@@ -299,8 +299,7 @@ def test_ranks_share_a_clock_and_the_rows_of_the_page(tmp_path: Path) -> None:
     traces = [loaded(many(5)), loaded(many(3))]
     columns = traces[0].key_averages(group_by_input_shape=True).columns
     parts = [
-        Part(store_of(trace, "test"), f"Rank {i}", 1_000_000 * i, rows_of(columns))
-        for i, trace in enumerate(traces)
+        Part(store_of(trace, "test"), f"Rank {i}", 1_000_000 * i, rows_of(columns)) for i, trace in enumerate(traces)
     ]
     timeline = drawn_parts(parts, tmp_path, 10**6)
     names = [timeline.page.strings[lane["part"]] for lane in timeline.lanes]
