@@ -120,7 +120,7 @@ def profiled(
 
 
 def fill(report: Report, samples: dict[str, list[float]], case: str) -> None:
-    report.keep(case, samples)
+    report.keep(case, samples, ours="fs.")
     for who, values in samples.items():
         summary = spread(values)
         relative = f"{ratio(values, samples['torch.add']).median:.2f}" if "torch.add" in samples else "-"

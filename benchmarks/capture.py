@@ -44,12 +44,13 @@ def main() -> None:
         bare = add_launches(report, launch, floor)
         add_settings(report, launch, floor)
         add_after(report, launch, before)
-        add_table(report)
+        ours = add_table(report)
         add_many(report, launch)
         if torch is None:
             report.note("torch is not installed: no rows for it.")
         else:
-            add_torch(report, torch, launch, bare)
+            theirs = add_torch(report, torch, launch, bare)
+            report.keep("an op, from stop to a printed table", {"flopscope": ours, "torch": theirs}, "s", "flopscope")
     report.finish()
 
 
@@ -155,7 +156,7 @@ def add_launches(report: Report, launch: Launch, floor: Any) -> list[float]:
 
 def fill(report: Report, samples: dict[str, list[float]], case: str, bare: list[float]) -> dict[str, float]:
     """Add a row per case. Return each case's overhead over `bare` in µs, by round if the numbers of rounds match."""
-    report.keep(case, samples)
+    report.keep(case, samples, ours="fs.profile()")
     added = {}
     for who, values in samples.items():
         summary = spread(values)
@@ -177,8 +178,8 @@ def add_after(report: Report, launch: Launch, before: list[float]) -> None:
     report.target("a launch after profiles, over one before", last.median / first.median, 1.05, "x")
 
 
-def add_table(report: Report) -> None:
-    """Add the time from the end of a profile of small adds to its printed table."""
+def add_table(report: Report) -> list[float]:
+    """Add the time from the end of a profile of small adds to its printed table. Return its seconds per op."""
     x, y = (fs.rand(1024, device="cuda") for _ in range(2))
     seconds: dict[str, list[float]] = {"stop": [], "key_averages": [], "grouping": [], "text": [], "all": []}
     for _ in range(4):
@@ -206,6 +207,7 @@ def add_table(report: Report) -> None:
         report.row(f"{events} events: {name}", *cells, "")
     report.target("from stop to a printed table", spread(seconds["all"]).median, 0.5, "s")
     report.target("grouping, part of that time", spread(seconds["grouping"]).median, 0.06, "s")
+    return [value / OPS for value in seconds["all"]]
 
 
 def add_many(report: Report, launch: Launch) -> None:
@@ -241,7 +243,8 @@ def add_many(report: Report, launch: Launch) -> None:
     )
 
 
-def add_torch(report: Report, torch: Any, launch: Launch, bare: list[float]) -> None:
+def add_torch(report: Report, torch: Any, launch: Launch, bare: list[float]) -> list[float]:
+    """Add torch's launches and its time from stop to a printed table. Return its seconds per op."""
     kinds = torch.profiler.ProfilerActivity
     cases = {
         "torch.profiler, kernels": launches(launch, partial(torch.profiler.profile, activities=[kinds.CUDA])),
@@ -261,6 +264,7 @@ def add_torch(report: Report, torch: Any, launch: Launch, bare: list[float]) -> 
     report.keep("torch: from stop to a printed table", {"seconds": [elapsed]}, ops=TORCH_OPS)
     an_op = f"{elapsed / TORCH_OPS * 1e6:.0f} us per op"
     report.row(f"torch: {TORCH_OPS} ops, stop to table", f"{elapsed:.2f} s", an_op, "", "")
+    return [elapsed / TORCH_OPS]
 
 
 if __name__ == "__main__":

@@ -194,7 +194,7 @@ def times(report: Report, watch: fs.GraphWatch, replay: Callable[[], Any], torch
     for state, values in found.items():
         middle = statistics.median(values)
         report.row(f"replay, watch {state}, us", f"{middle:.2f}", f"{min(values):.2f}", f"{max(values):.2f}")
-    report.keep("replay", found, "us")
+    report.keep("replay", found, "us", ours="on")
     ratio = statistics.median(on / off for on, off in zip(found["on"], found["off"], strict=True))
     report.row("replay, on / off", f"{ratio:.4f}", "", "")
     report.target("replay, watch on, of off", ratio, 1.01, "")

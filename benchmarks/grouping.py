@@ -42,12 +42,17 @@ def main() -> None:
     if torch is None:
         report.note("torch is not installed: no row for its key_averages().")
     else:
-        add_torch(torch, report, options.device)
+        theirs = add_torch(torch, report, options.device)
+        ours = [float(line["ns"]) / TARGET_EVENTS for line in lines if int(line["events"]) == TARGET_EVENTS]
+        report.keep("an event", {"flopscope": ours, "torch": theirs}, "ns", "flopscope")
     report.finish()
 
 
-def add_torch(torch: Any, report: Report, device: str) -> None:
-    """Add torch's first key_averages() of a profile, which includes converting its records to events."""
+def add_torch(torch: Any, report: Report, device: str) -> list[float]:
+    """Add torch's first key_averages() of a profile, which includes converting its records to events.
+
+    Return its ns per event.
+    """
     activities = [torch.profiler.ProfilerActivity.CPU]
     if device == "cuda":
         activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -71,6 +76,7 @@ def add_torch(torch: Any, report: Report, device: str) -> None:
         f"{summary.high / 1e6:.2f}",
         f"{summary.median / events:.1f}",
     )
+    return [value / events for value in values]
 
 
 if __name__ == "__main__":

@@ -52,13 +52,25 @@ C_FLAGS = [
 Sampler = Callable[[], float]
 
 
-def arguments(doc: str, devices: Sequence[str] = ("cpu",)) -> argparse.Namespace:
-    """Parse the command line: ``--out``, and ``--device`` with a choice of the supported devices."""
+def arguments(
+    doc: str,
+    devices: Sequence[str] = ("cpu",),
+    extend: Callable[[argparse.ArgumentParser], None] | None = None,
+    rounds: int | None = None,
+) -> argparse.Namespace:
+    """Parse the command line: ``--out``, and ``--device`` with a choice of the supported devices.
+
+    ``extend`` adds the program's own options; ``rounds`` is the default of ``--rounds``, where that exists.
+    """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--out", "--json", type=Path, help="folder for NAME.json with every raw sample; default: no file"
     )
     parser.add_argument("--device", choices=devices, default=devices[0], help="device to measure")
+    if rounds is not None:
+        parser.add_argument("--rounds", type=int, default=rounds, help=f"samples of each case, {rounds} by default")
+    if extend is not None:
+        extend(parser)
     options = parser.parse_args()
     if options.device not in {device.kind for device in fs.devices()}:
         parser.error(f"no {options.device} device found; see `flopscope devices`")
@@ -231,10 +243,22 @@ class Report:
         self.notes: list[str] = []
         self.targets: list[dict[str, Any]] = []
 
-    def keep(self, case: str, values: Mapping[str, Sequence[float]], unit: str = "s", **facts: object) -> None:
-        """Store the raw samples of cases that were sampled together."""
+    def keep(
+        self,
+        case: str,
+        values: Mapping[str, Sequence[float]],
+        unit: str = "s",
+        ours: str | tuple[str, ...] = (),
+        **facts: object,
+    ) -> None:
+        """Store the raw samples of cases that were sampled together.
+
+        ``ours``: how the names of those begin whose ratios over each of the others are compared with those of the
+        version before, by summary.py.
+        """
         for who, raw in values.items():
-            self.samples.append({"case": case, "who": who, "unit": unit, **facts, "values": list(raw)})
+            mark = {"ours": True} if who.startswith(ours) else {}
+            self.samples.append({"case": case, "who": who, "unit": unit, **mark, **facts, "values": list(raw)})
 
     def row(self, *cells: str) -> None:
         self.rows.append(list(cells))
@@ -242,27 +266,16 @@ class Report:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def target(self, text: str, value: float, limit: float, unit: str) -> None:
-        """Record a target: ``value`` must be at most ``limit``."""
-        self.targets.append({"text": text, "value": value, "limit": limit, "unit": unit, "met": value <= limit})
+    def target(self, text: str, value: float, limit: float, unit: str, *, least: bool = False, worst: str = "") -> None:
+        """Record a target: ``value`` must be at most ``limit``, or at least. ``worst`` names the case of the value."""
+        met = value >= limit if least else value <= limit
+        target = {"text": text, "value": value, "limit": limit, "unit": unit, "met": met}
+        self.targets.append(target | ({"least": True} if least else {}) | ({"worst": worst} if worst else {}))
 
     def text(self) -> str:
-        widths = [max(map(len, column)) for column in zip(self.columns, *self.rows, strict=True)]
-        lines = [f"{self.name} ({self.device})"]
-        for cells in [self.columns, *self.rows]:
-            first, *rest = [
-                cell.ljust(w) if i == 0 else cell.rjust(w)
-                for i, (cell, w) in enumerate(zip(cells, widths, strict=True))
-            ]
-            lines.append("  ".join([first, *rest]).rstrip())
-        lines.insert(2, "  ".join("-" * width for width in widths))
+        lines = [f"{self.name} ({self.device})", *table_text(self.columns, self.rows)]
         lines += self.notes
-        for target in self.targets:
-            verdict = "met" if target["met"] else "MISSED"
-            lines.append(
-                f"target: {target['text']} <= {target['limit']:.4g} {target['unit']}: "
-                f"{target['value']:.4g} {target['unit']}, {verdict}"
-            )
+        lines += [f"target: {target_text(target)}" for target in self.targets]
         return "\n".join(lines)
 
     def finish(self) -> None:
@@ -285,6 +298,35 @@ class Report:
         }
         self.out.mkdir(parents=True, exist_ok=True)
         write_json(self.out / f"{self.name}.json", {**content, "samples": self.samples})
+
+
+def table_text(columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """Return the lines of a table: a header, a rule and the rows, the first ``left`` columns to the left."""
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    aligned = ["<"] * left + [">"] * (len(columns) - left)
+    lines = [columns, ["-" * width for width in widths], *rows]
+    return [
+        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(cells, aligned, widths, strict=True)).rstrip()
+        for cells in lines
+    ]
+
+
+def target_text(target: Mapping[str, Any]) -> str:
+    """Return a target with its value and verdict."""
+    worst = f" ({target['worst']})" if "worst" in target else ""
+    return f"{target['text']} {limit_text(target)}: {amount(target['value'], target['unit'])}{worst}, {verdict(target)}"
+
+
+def limit_text(target: Mapping[str, Any]) -> str:
+    return f"{'>=' if target.get('least') else '<='} {amount(target['limit'], target['unit'])}"
+
+
+def amount(value: float, unit: str) -> str:
+    return f"{value:.4g} {unit}".rstrip()
+
+
+def verdict(target: Mapping[str, Any]) -> str:
+    return "met" if target["met"] else "MISSED"
 
 
 DIGITS = 6

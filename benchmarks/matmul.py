@@ -102,7 +102,7 @@ def check(what: str, rows: np.ndarray, reference: np.ndarray, unit: str) -> None
 
 def fill(report: Report, side: int, unit: str, cases: dict[str, Sampler], peers: list[str]) -> None:
     samples = interleave(cases, ROUNDS, seconds=SECONDS)
-    report.keep(f"{side} {unit}", samples, n=side, unit_used=unit)
+    report.keep(f"{side} {unit}", samples, ours="flopscope", n=side, unit_used=unit)
     rates = {who: 2e-12 * side**3 / spread(values).median for who, values in samples.items()}
     theirs = [f"{rates[peer]:.3f}" if peer in rates else "-" for peer in peers]
     ratios = [f"{ratio(samples['flopscope'], samples[peer]).median:.3f}" if peer in rates else "-" for peer in peers]

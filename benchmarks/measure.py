@@ -40,14 +40,14 @@ Tool = Callable[[Call], float]  # the median, in us
 def main() -> None:
     if CHILD in os.environ:
         return launch_for_ncu()
-    options = arguments(__doc__ or "", ("cpu", "cuda"))
+    options = arguments(__doc__ or "", ("cpu", "cuda"), rounds=REPEATS)
     report = Report("measure", COLUMNS, options.out, options.device)
     if options.device == "cuda":
-        on_cuda(report)
+        on_cuda(report, options.rounds)
     else:
-        on_cpu(report, "idle")
+        on_cpu(report, "idle", options.rounds)
         with neighbour():
-            on_cpu(report, "busy neighbour")
+            on_cpu(report, "busy neighbour", options.rounds)
     report.finish()
 
 
@@ -68,7 +68,7 @@ def cuda_calls(torch: Any) -> dict[str, Call]:
     return calls
 
 
-def on_cuda(report: Report) -> None:
+def on_cuda(report: Report, repeats: int) -> None:
     torch = optional("torch")
     if torch is None:
         report.note("torch is not installed: its kernels cannot be timed.")
@@ -83,14 +83,14 @@ def on_cuda(report: Report) -> None:
     medians, took, varies = {}, {}, {}
     for at, (case, call) in enumerate(calls.items()):
         counted = statistics.median(truth[at]) if truth else None
-        medians[case], took[case], varies[case] = time_all(report, case, call, tools, counted)
+        medians[case], took[case], varies[case] = time_all(report, case, call, tools, counted, repeats)
         for who, us in in_a_graph(call).items():
             report.row("", who, f"{us:.3f}", *against(us, counted), "", "")
         if counted is not None:
             report.keep(case, {"ncu": truth[at]}, "us")
             report.row("", "ncu", f"{counted:.3f}", "1", "", "", "")
             medians[case]["ncu"] = counted
-    targets_on_cuda(report, medians, took, varies)
+    targets_on_cuda(report, medians, took, varies, repeats)
 
 
 def in_a_graph(call: Call) -> dict[str, float]:
@@ -103,8 +103,9 @@ def targets_on_cuda(
     medians: Mapping[str, Mapping[str, float]],
     took: Mapping[str, Mapping[str, float]],
     varies: Mapping[str, float],
+    repeats: int,
 ) -> None:
-    report.target(f"CV of {REPEATS} medians", max(varies.values()), 0.5, "%")
+    report.target(f"CV of {repeats} medians", max(varies.values()), 0.5, "%")
     if any("triton do_bench" in seconds for seconds in took.values()):
         ours, its = ([each[who] for each in took.values()] for who in ("flopscope", "triton do_bench"))
         longer = statistics.median(ours) / statistics.median(its)
@@ -187,15 +188,15 @@ def by_ncu(cases: int) -> list[list[float]]:
 # The CPU --------------------------------------------------------------------------------------------------------------
 
 
-def on_cpu(report: Report, how: str) -> None:
+def on_cpu(report: Report, how: str, repeats: int) -> None:
     calls: dict[str, Call] = {"crc32 of 100 kB": partial(zlib.crc32, bytes(100_000))}
     for count in CPU_ELEMENTS:
         x = fs.rand((count,), device="cpu")
         calls[f"neg of {count >> 10} Ki"] = partial(fs.neg, x, out=fs.neg(x))
     varies = {}
     for case, call in calls.items():
-        _, _, varies[case] = time_all(report, f"{case}, {how}", call, cpu_tools(), None)
-    report.target(f"CV of {REPEATS} medians, {how}", max(varies.values()), 0.5, "%")
+        _, _, varies[case] = time_all(report, f"{case}, {how}", call, cpu_tools(), None, repeats)
+    report.target(f"CV of {repeats} medians, {how}", max(varies.values()), 0.5, "%")
 
 
 def cpu_tools() -> dict[str, Tool]:
@@ -243,18 +244,18 @@ def by_measure(call: Call) -> float:
 
 
 def time_all(
-    report: Report, case: str, call: Call, tools: Mapping[str, Tool], counted: float | None
+    report: Report, case: str, call: Call, tools: Mapping[str, Tool], counted: float | None, repeats: int
 ) -> tuple[dict[str, float], dict[str, float], float]:
     """Add a row per tool. Return the median us and the seconds per measurement of each, and flopscope's CV in %."""
     medians: dict[str, list[float]] = {who: [] for who in tools}
     seconds: dict[str, list[float]] = {who: [] for who in tools}
     for who, tool in tools.items():
-        for _ in range(REPEATS):
+        for _ in range(repeats):
             begin = time.perf_counter()
             medians[who].append(tool(call))
             seconds[who].append(time.perf_counter() - begin)
     report.keep(case, medians, "us")
-    report.keep(f"{case}, seconds of a measurement", seconds)
+    report.keep(f"{case}, seconds of a measurement", seconds, ours="flopscope")
     varies = {who: 100 * statistics.stdev(us) / statistics.mean(us) for who, us in medians.items()}
     overall = {who: statistics.median(us) for who, us in medians.items()}
     took = {who: statistics.median(each) for who, each in seconds.items()}

@@ -22,7 +22,7 @@ from harness import Report, arguments, interleave, optional, ratio, spread
 import flopscope as fs
 from flopscope.sources import database
 
-KERNELS, ROUNDS = 1_000_000, 5
+KERNELS, ROUNDS = 1_000_000, 3
 NAMES = 200
 PROCESS = 1 << 48 | 4242 << 24
 KERNEL_COLUMNS = (
@@ -49,7 +49,14 @@ def main() -> None:
         path = write(Path(folder) / "capture.sqlite", KERNELS)
         check(path)
         samples = interleave({name: timed(call) for name, call in readers(path).items()}, ROUNDS, warmup=1)
-        report.keep("capture", samples, bytes=path.stat().st_size, kernels=KERNELS, calls=2 * KERNELS)
+        report.keep(
+            "capture",
+            samples,
+            ours="flopscope",
+            bytes=path.stat().st_size,
+            kernels=KERNELS,
+            calls=2 * KERNELS,
+        )
         ours = samples["flopscope: to a table"]
         for name, values in samples.items():
             peak, cpu = cost_of(name, path)

@@ -89,7 +89,7 @@ def loop(call: Callable[[], object], wait: Callable[[], object], opener: Opener)
 def fill(report: Report, case: str, cases: dict[str, Sampler], rounds: int) -> None:
     """Add a row per case. The first is the bare loop; the others' overhead over it is computed per round."""
     samples = interleave(cases, rounds, warmup=1)
-    report.keep(case, samples)
+    report.keep(case, samples, ours="fs.add, ")
     bare = next(iter(samples))
     for who, values in samples.items():
         summary = spread(values)

@@ -69,7 +69,7 @@ def main() -> None:
             samples = interleave(cases, ROUNDS, warmup=0, seconds=60, minimum=3)
             check(page, calls)
             size = page.stat().st_size
-            report.keep(f"{5 * calls} events", samples, bytes=size)
+            report.keep(f"{5 * calls} events", samples, ours="page", bytes=size)
             whole, loading = spread(samples["page"]), spread(samples["load_trace"])
             report.row(
                 f"{5 * calls:,}",

@@ -100,6 +100,7 @@ COMMAND = ["-m", "flopscope", "run", "--no-report", "--no-summary"]
 LOOPS = {PLAIN: ([], "plain"), RUN: (COMMAND, "plain"), BARE: ([*COMMAND, "--no-shapes"], "plain")}
 LOOPS |= {UNSAMPLED: ([*COMMAND, "--no-samples"], "plain")}
 LOOPS |= {WITH_SHAPES: ([], "shapes"), WITH: ([], "with")}
+OURS = (RUN, "with")  # how they begin
 LIMITS = {(UNSAMPLED, WITH_SHAPES): 1.05, (RUN, UNSAMPLED): 1.02}
 """Of the command over the profile that it makes, and over itself without sampled stacks."""
 
@@ -107,7 +108,7 @@ Samples = dict[str, list[float]]
 
 
 def main() -> None:
-    options = arguments(__doc__ or "", ("cpu", "cuda"))
+    options = arguments(__doc__ or "", ("cpu", "cuda"), rounds=ROUNDS)
     columns = ["training", "loop", "us per step", "low", "high", "computed, us", "added, us", "x python"]
     report = Report("run_overhead", columns, options.out, options.device)
     if optional("torch") is None:
@@ -122,15 +123,15 @@ def main() -> None:
             who: partial(sample, [*command, str(path), options.device, how, given], told[who])
             for who, (command, how) in LOOPS.items()
         }
-        interleave(cases, ROUNDS, warmup=0)
+        interleave(cases, options.rounds, warmup=0)
     for place, (name, (steps, _)) in enumerate(TRAININGS.items()):
         clock, computed, losses = (
             {who: [times[place][which] for times in samples] for who, samples in told.items()} for which in range(3)
         )
         every = [loss for values in losses.values() for loss in values]
         assert max(every) - min(every) <= 1e-2 * max(every), f"the losses of {name} differ: {sorted(every)}"
-        report.keep(name, clock, steps=steps, time="clock, median step")
-        report.keep(name, computed, steps=steps, time="computed, least step")
+        report.keep(name, clock, ours=OURS, steps=steps, time="clock, median step")
+        report.keep(name, computed, ours=OURS, steps=steps, time="computed, least step")
         add_rows(report, name, clock, computed, clock if options.device == "cuda" else computed)
     kind = "the clock's" if options.device == "cuda" else "computed"  # a host that waits for a GPU computes
     report.note(f"added, x python, targets: medians over rounds, of {kind} times.")

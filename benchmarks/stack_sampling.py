@@ -65,7 +65,7 @@ def main() -> None:
         if peer is not None:
             cases["pyinstrument"] = partial(under_peer, peer, work, expected)
         samples = interleave(cases, ROUNDS)
-        report.keep(name, samples, time="processor")
+        report.keep(name, samples, ours="sampled", time="processor")
         for who, values in samples.items():
             times = spread(values)
             over = "" if who == "bare" else f"{ratio(values, samples['bare']).median:.4f}"

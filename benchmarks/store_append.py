@@ -6,6 +6,7 @@ from harness import HERE, Report, arguments, run_c, spread
 
 CASES = {
     "append": "append one event",
+    "array": "write one event to an array",
     "begin+end": "begin and end one event",
     "name": "look up a name",
     "signature": "look up a signature",
@@ -17,11 +18,13 @@ def main() -> None:
     options = arguments(__doc__ or "")
     lines = run_c(HERE / "store_append.c", ["csrc/base/*.c", "csrc/store/*.c"])
     report = Report("store_append", ["what", "ns each", "low", "high"], options.out)
+    samples = {case: [float(line["ns"]) for line in lines if line["case"] == case] for case in CASES}
     medians = {}
     for case, what in CASES.items():
-        values = [float(line["ns"]) for line in lines if line["case"] == case]
-        report.keep(case, {"flopscope": values}, "ns", each_of=1_000_000)
-        summary = spread(values)
+        peer = {"array": samples["array"]} if case == "append" else {}
+        if case != "array":
+            report.keep(case, {"flopscope": samples[case]} | peer, "ns", "flopscope", each_of=1_000_000)
+        summary = spread(samples[case])
         medians[case] = summary.median
         report.row(what, f"{summary.median:.1f}", f"{summary.low:.1f}", f"{summary.high:.1f}")
     memory = next(line for line in lines if line["case"] == "memory")

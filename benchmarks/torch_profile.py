@@ -39,7 +39,7 @@ def main() -> None:
             samples[name].append(elapsed)
             stops.append(stop)
     samples["torch: stop(), for both"], counts["torch: stop(), for both"] = stops, None
-    report.keep(options.device, samples, ops=OPS)
+    report.keep(options.device, samples, ours="flopscope: stop to table", ops=OPS)
     for name, values in samples.items():
         summary = spread(values)
         report.row(name, f"{summary.median:.3f}", f"{summary.low:.3f}", f"{summary.high:.3f}", str(counts[name] or ""))

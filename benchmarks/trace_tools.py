@@ -28,7 +28,7 @@ def main() -> None:
         path = write(Path(folder) / "trace.json", CALLS)
         cases = {name: timed(call) for name, call in readers(report, path).items()}
         samples = interleave(cases, ROUNDS, warmup=1, seconds=60, minimum=2)
-    report.keep("trace", samples, events=5 * CALLS)
+    report.keep("trace", samples, ours="flopscope", events=5 * CALLS)
     for name, values in samples.items():
         summary = spread(values)
         relative = ratio(samples["flopscope"], values).median

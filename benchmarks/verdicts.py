@@ -33,16 +33,16 @@ Call = Callable[[], object]
 
 
 def main() -> None:
-    options = arguments(__doc__ or "", ("cpu", "cuda"))
+    options = arguments(__doc__ or "", ("cpu", "cuda"), rounds=TRIALS)
     report = Report("verdicts", COLUMNS, options.out, options.device)
-    judge_all(report, options.device, "idle")
+    judge_all(report, options.device, "idle", options.rounds)
     if options.device == "cpu":
         with neighbour():
-            judge_all(report, "cpu", "busy neighbour")
+            judge_all(report, "cpu", "busy neighbour", options.rounds)
     report.finish()
 
 
-def judge_all(report: Report, device: str, how: str) -> None:
+def judge_all(report: Report, device: str, how: str, trials: int) -> None:
     calls = calls_of(device)
     judges: dict[str, tuple[Callable[[Call, Call], tuple[str, float]], Callable[[float], str]]] = {
         "compare_times": (by_compare_times, lambda slower: "slower" if slower else "same"),
@@ -51,11 +51,11 @@ def judge_all(report: Report, device: str, how: str) -> None:
     for who, (judge, expected) in judges.items():
         for slower, call in calls.items():
             begin = time.perf_counter()
-            results = [judge(call, calls[0.0]) for _ in range(TRIALS)]
-            took = (time.perf_counter() - begin) / TRIALS
+            results = [judge(call, calls[0.0]) for _ in range(trials)]
+            took = (time.perf_counter() - begin) / trials
             report.keep(f"{100 * slower:g} % more work, {how}: {who}", {"ratio": [ratio for _, ratio in results]}, "")
             counts = Counter(verdict for verdict, _ in results)
-            wrong = TRIALS - counts[expected(slower)] - counts["unclear"]
+            wrong = trials - counts[expected(slower)] - counts["unclear"]
             report.row(
                 f"{100 * slower:g} % more work, {how}",
                 who,
@@ -66,10 +66,10 @@ def judge_all(report: Report, device: str, how: str) -> None:
                 f"{took:.2f}",
             )
             if slower == min(SLOWER):
-                report.target(f"{who}: false alarms of {TRIALS} at 0 %, {how}", wrong, 0, "")
+                report.target(f"{who}: false alarms of {trials} at 0 %, {how}", wrong, 0, "")
             if slower == max(SLOWER):
-                missed = TRIALS - counts[expected(slower)]
-                report.target(f"{who}: missed of {TRIALS} at {100 * slower:g} %, {how}", missed, 0, "")
+                missed = trials - counts[expected(slower)]
+                report.target(f"{who}: missed of {trials} at {100 * slower:g} %, {how}", missed, 0, "")
 
 
 def by_compare_times(f: Call, g: Call) -> tuple[str, float]:

@@ -46,6 +46,11 @@ static fs_status reduce(fs_device device, fs_reduction_id op, const fs_reduction
     ON_DEVICE(device, fs_cuda_reduce(device, op, reduction, err), err);
 }
 
+static fs_status cumsum(fs_device device, const fs_cumsum *scan, fs_error *err)
+{
+    ON_DEVICE(device, fs_cuda_cumsum(device, scan, err), err);
+}
+
 static fs_status rowwise(fs_device device, fs_rowwise_id op, const fs_rowwise *rows, fs_error *err)
 {
     ON_DEVICE(device, fs_cuda_rowwise(device, op, rows, err), err);
@@ -196,6 +201,7 @@ const fs_backend fs_cuda_backend = {
     .convert = convert,
     .fill = fill,
     .reduce = reduce,
+    .cumsum = cumsum,
     .rowwise = rowwise,
     .matmul = matmul,
     .random = draw,

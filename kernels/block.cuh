@@ -23,6 +23,14 @@ struct fs_larger {
     {
         return (a > b || a != a) ? a : b;
     }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    static __device__ __forceinline__ float apply(float a, float b)
+    {
+        float result;
+        asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+        return result;
+    }
+#endif
     template <class T> static __device__ __forceinline__ T identity()
     {
         return T(-INFINITY);
@@ -34,6 +42,14 @@ struct fs_smaller {
     {
         return (a < b || a != a) ? a : b;
     }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    static __device__ __forceinline__ float apply(float a, float b)
+    {
+        float result;
+        asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+        return result;
+    }
+#endif
     template <class T> static __device__ __forceinline__ T identity()
     {
         return T(INFINITY);

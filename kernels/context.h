@@ -117,6 +117,7 @@ fs_status fs_cuda_binary(fs_device device, fs_binary_id op, const fs_elementwise
 fs_status fs_cuda_convert(fs_device device, const fs_conversion *conversion, fs_error *err);
 fs_status fs_cuda_fill(fs_device device, const fs_elementwise *space, fs_error *err);
 fs_status fs_cuda_reduce(fs_device device, fs_reduction_id op, const fs_reduction *reduction, fs_error *err);
+fs_status fs_cuda_cumsum(fs_device device, const fs_cumsum *scan, fs_error *err);
 fs_status fs_cuda_rowwise(fs_device device, fs_rowwise_id op, const fs_rowwise *rowwise, fs_error *err);
 fs_status fs_cuda_matmul(fs_device device, const fs_matmul *matmul, fs_error *err);
 fs_status fs_cuda_random(fs_device device, fs_random_id op, const fs_random *random, fs_error *err);

@@ -55,8 +55,19 @@ static bool find_transpose(const fs_elementwise *space, int *in_unit, int *out_u
     return *in_unit >= 0 && *out_unit >= 0 && *in_unit != *out_unit;
 }
 
+/* Whether both sides of every matrix move as vectors. */
+static bool transposes_vectors(const fs_transpose *transpose, const fs_elementwise *batch, size_t size)
+{
+    int64_t width = FS_VECTOR_BYTES / (int64_t)size, odd = 0;
+    odd |= transpose->rows | transpose->columns | transpose->in_stride | transpose->out_stride;
+    for (int d = 0; d < batch->ndim; d++) odd |= batch->in_strides[0][d] | batch->out_strides[d];
+    return (odd & (width - 1)) == 0 && fs_is_aligned(transpose->in, FS_VECTOR_BYTES) &&
+           fs_is_aligned(transpose->out, FS_VECTOR_BYTES);
+}
+
 static fs_status transpose(fs_device device, const fs_elementwise *space, int in_unit, int out_unit, fs_error *err)
 {
+    size_t size = fs_dtypes[space->dtype].size;
     fs_elementwise batch = *space;
     fs_transpose arguments = {
         .out = space->out,
@@ -66,9 +77,6 @@ static fs_status transpose(fs_device device, const fs_elementwise *space, int in
         .in_stride = space->in_strides[0][out_unit],
         .out_stride = space->out_strides[in_unit],
     };
-    int64_t column_tiles = fs_ceil_div(arguments.columns, FS_TRANSPOSE_TILE);
-    int64_t tiles = fs_ceil_div(arguments.rows, FS_TRANSPOSE_TILE) * column_tiles;
-
     batch.ndim = 0;
     for (int d = 0; d < space->ndim; d++) {
         if (d == in_unit || d == out_unit) continue;
@@ -78,10 +86,13 @@ static fs_status transpose(fs_device device, const fs_elementwise *space, int in
     }
     batch.count = space->count / (arguments.rows * arguments.columns);
     arguments.batch = fs_layout_of(&batch, 1);
-    arguments.column_tiles = fs_fast_divisor_of((uint32_t)column_tiles);
+    bool vectors = transposes_vectors(&arguments, &batch, size);
+    int64_t row_tiles = fs_ceil_div(arguments.rows, FS_TRANSPOSE_ROWS);
+    int64_t tiles = fs_ceil_div(arguments.columns, FS_TRANSPOSE_COLUMNS(size, vectors)) * row_tiles;
+    arguments.row_tiles = fs_fast_divisor_of((uint32_t)row_tiles);
     arguments.tiles = fs_fast_divisor_of((uint32_t)tiles);
-    return fs_cuda_launch(device, fs_transpose_kernels[log2_of(fs_dtypes[space->dtype].size)], batch.count * tiles,
-                          FS_TILE_THREADS, &arguments, "launching a transpose", err);
+    return fs_cuda_launch(device, fs_transpose_kernels[vectors][log2_of(size)], batch.count * tiles,
+                          FS_TRANSPOSE_THREADS, &arguments, "launching a transpose", err);
 }
 
 static fs_status convert_strided(fs_device device, const fs_conversion *conversion, fs_error *err)

@@ -5,14 +5,19 @@
 #include "kernels/layout.h"
 
 enum {
-    FS_COPY_ITEMS = 4,     /* elements (strided) or vectors (fill) per thread */
-    FS_SIZES = 4,          /* element sizes: 1, 2, 4 and 8 bytes, by their logarithm */
-    FS_TRANSPOSE_TILE = 64 /* elements per side */
+    FS_COPY_ITEMS = 4, /* elements (strided) or vectors (fill) per thread */
+    FS_SIZES = 4,      /* element sizes: 1, 2, 4 and 8 bytes, by their logarithm */
+    FS_TRANSPOSE_ROWS = 64,
+    FS_TRANSPOSE_THREADS = 512
 };
+/* Columns of a tile: 256 bytes for vectors, else as many elements as rows. */
+#define FS_TRANSPOSE_COLUMNS(size, vectors) ((vectors) ? 256 / (int)(size) : FS_TRANSPOSE_ROWS)
 
-/* Dense conversions move vectors whose larger side is 16 bytes, at most four per thread. */
+/* Dense conversions move vectors whose larger side is 16 bytes: one per thread if both sides are equally long, as a
+ * copy is then fastest, else at most four. */
 #define FS_CONVERT_WIDTH(a, b) (FS_VECTOR_BYTES / (int)((a) > (b) ? (a) : (b)))
-#define FS_CONVERT_ITEMS(a, b) (FS_CONVERT_WIDTH(a, b) > 4 ? 16 : 4 * FS_CONVERT_WIDTH(a, b))
+#define FS_CONVERT_ITEMS(a, b) \
+    ((a) == (b) ? FS_CONVERT_WIDTH(a, b) : FS_CONVERT_WIDTH(a, b) > 4 ? 16 : 4 * FS_CONVERT_WIDTH(a, b))
 
 typedef struct {
     void *out;
@@ -31,10 +36,10 @@ typedef struct {
 typedef struct {
     void *out;
     const void *in;
-    int64_t rows, columns;               /* lengths of i and of j */
-    int64_t in_stride, out_stride;       /* of i in `in` and of j in `out`, in elements */
-    fs_fast_divisor column_tiles, tiles; /* tiles along j and in total, per matrix */
-    fs_layout batch;                     /* a unit is a matrix */
+    int64_t rows, columns;            /* lengths of i and of j */
+    int64_t in_stride, out_stride;    /* of i in `in` and of j in `out`, in elements */
+    fs_fast_divisor row_tiles, tiles; /* tiles along i and in total, per matrix */
+    fs_layout batch;                  /* a unit is a matrix */
 } fs_transpose;
 
 typedef struct {
@@ -61,8 +66,8 @@ extern "C" {
 FS_DTYPE_LIST(FS_CONVERT_TABLE)
 #undef FS_CONVERT_TABLE
 
-extern const void *const fs_copy_vectors_kernel; /* strided, of 16-byte units */
-extern const void *const fs_transpose_kernels[FS_SIZES];
+extern const void *const fs_copy_vectors_kernel;            /* strided, of 16-byte units */
+extern const void *const fs_transpose_kernels[2][FS_SIZES]; /* [whether by vectors of 16 bytes] */
 extern const void *const fs_fill_dense_kernel;
 extern const void *const fs_fill_strided_kernels[FS_SIZES];
 

@@ -65,6 +65,12 @@ static fs_status reduce(fs_device device, fs_reduction_id op, const fs_reduction
     return not_built(err);
 }
 
+static fs_status cumsum(fs_device device, const fs_cumsum *scan, fs_error *err)
+{
+    (void)device, (void)scan;
+    return not_built(err);
+}
+
 static fs_status rowwise(fs_device device, fs_rowwise_id op, const fs_rowwise *rows, fs_error *err)
 {
     (void)device, (void)op, (void)rows;
@@ -131,6 +137,7 @@ const fs_backend fs_cuda_backend = {
     .convert = convert,
     .fill = fill,
     .reduce = reduce,
+    .cumsum = cumsum,
     .rowwise = rowwise,
     .matmul = matmul,
     .random = draw,

@@ -9,16 +9,22 @@
 #include <math.h>
 
 #include "kernels/pointwise.h"
+#ifdef FS_SHORT_FTZ
+#include "kernels/short_math.cuh"
+#else
 #include "kernels/power.cuh"
+#endif
 #include "kernels/types.cuh"
 
 /* CUDA's math functions are overloaded for float and double. A function in this namespace hides CUDA's. */
 namespace fs_math
 {
+#ifndef FS_SHORT_FTZ
 FS_DEVICE float pow(float a, float b)
 {
     return fs_power(a, b);
 }
+#endif
 FS_DEVICE double pow(double a, double b)
 {
     return ::pow(a, b);
@@ -45,6 +51,9 @@ FS_DEVICE double pow(double a, double b)
 #undef FS_BINARY
 #undef K
 #undef M
+#ifdef FS_SHORT_FTZ
+FS_SHORT_ROWS
+#endif
 } // namespace fs_math
 
 /* raw[0] = op(operand 0) or op(operand 0, operand 1): operand i is raw[i], or the scalar if in[i] is NULL. */
@@ -52,20 +61,25 @@ template <class S, template <class> class OP, int INPUTS, int ITEMS, class ARGUM
 FS_DEVICE void apply(const ARGUMENTS &args, S (&raw)[2][ITEMS])
 {
     typedef typename fs_compute<S>::type T;
-    T scalar[2], a[ITEMS];
+    T scalar[2], a[ITEMS], b[ITEMS];
 #pragma unroll
     for (int i = 0; i < 2; i++) scalar[i] = sizeof(T) == 8 ? T(args.scalar[i]) : T(args.scalar32[i]);
-#pragma unroll
-    for (int k = 0; k < ITEMS; k++) a[k] = args.in[0] ? fs_widen(raw[0][k]) : scalar[0];
-
-    /* Two loops, so that values derived from a scalar second operand are computed once. */
-    if (INPUTS == 2 && args.in[1]) {
-#pragma unroll
-        for (int k = 0; k < ITEMS; k++) fs_narrow(OP<T>::apply(a[k], fs_widen(raw[1][k])), &raw[0][k]);
+    if (args.in[0]) {
+        fs_widen_run<ITEMS>(raw[0], a);
     } else {
 #pragma unroll
-        for (int k = 0; k < ITEMS; k++) fs_narrow(OP<T>::apply(a[k], scalar[1]), &raw[0][k]);
+        for (int k = 0; k < ITEMS; k++) a[k] = scalar[0];
     }
+    /* Two loops, so that values derived from a scalar second operand are computed once. */
+    if (INPUTS == 2 && args.in[1]) {
+        fs_widen_run<ITEMS>(raw[1], b);
+#pragma unroll
+        for (int k = 0; k < ITEMS; k++) a[k] = OP<T>::apply(a[k], b[k]);
+    } else {
+#pragma unroll
+        for (int k = 0; k < ITEMS; k++) a[k] = OP<T>::apply(a[k], scalar[1]);
+    }
+    fs_narrow_run<ITEMS>(a, raw[0]);
 }
 
 /* out = op(in[0]) or op(in[0], in[1]) for a tile of consecutive elements: whole vectors if the tile is full and

@@ -1,173 +1,188 @@
-/* Sum, mean, maximum and minimum of rows.
+/* Reductions of rows: sum, mean, maximum, minimum, norm, variance and the place of the maximum.
  *
- *   FLOPS 1 per input element    BYTES sizeof(S) per input element, and the results    bound by memory
+ *   FLOPS 1 (norm 2, var 4, argmax 0) per input element    BYTES sizeof(S) per input element, and the results
+ *   bound by memory
  *
- *   short rows   a group of 1 to 32 lanes for each row
- *   long rows    a block for each row, or for each piece of FS_REDUCE_PIECE elements; the pieces' results are the rows
- * of the next pass, in the accumulator's type, until one is left
+ *   short rows        1 to 32 lanes of a warp for each row
+ *   longer rows       a block for each row
+ *   few, long rows    a block for each piece of a row; the last block of a row to finish merges the pieces' states
  *
- * A thread adds at most FS_REDUCE_PIECE / (threads × accumulators) numbers in sequence, so that the error grows with
- * the logarithm of the length. The order of additions depends only on the shape.
+ * A thread takes a batch of vectors at a time: their sum (or maximum, moments, …) is computed as a tree in registers
+ * and joins the thread's state, so that the error grows with the logarithm of the length. All orders depend only on the
+ * shape. The rules are in reduce.cuh.
  */
 #include "kernels/context.h"
 
-#include "kernels/block.cuh"
+#include "kernels/reduce.cuh"
 
-enum { THREADS = 256, SHORT_ROW = 512, PIECE = 16384, UNROLL = 4 };
+enum {
+    THREADS = 256,
+    BATCH = 4,          /* vectors of 16 bytes that a thread loads at a time */
+    LANE_BYTES = 64,    /* of a row for each lane, and where they are 32, */
+    THREAD_BYTES = 256, /* for each thread, where there are rows enough to fill the device */
+    RESIDENT = 2048,    /* threads per multiprocessor that fill it */
+    MAX_ROWS = 8192     /* whose pieces can be counted */
+};
 
 typedef struct {
     const void *in;
     void *out;
-    int64_t rows, length, pieces; /* pieces: blocks per row */
-    double divisor;               /* of the final result */
-    int width;                    /* lanes per row (short rows) */
-    bool partial;                 /* out has the accumulator's type */
-    bool vectors;                 /* every row starts at a multiple of 16 bytes */
+    void *states; /* by row and piece: the pieces' states */
+    int64_t rows, length, pieces, piece;
+    double correction;
+    int width; /* threads per row: lanes if at most a warp */
 } arguments;
 
-/* A thread's share of `length` elements: every step-th vector (or element) from its own index on. */
-template <class OP, class T, class S>
-FS_DEVICE T reduce_share(const S *in, int64_t length, int index, int step, bool vectors)
+/* Pieces of a row that have finished. The last one resets it. Kernels that use it run one after the other, as all work
+ * of flopscope's on a device is on one stream. */
+static __device__ unsigned finished[MAX_ROWS];
+
+template <class OP, class S> FS_DEVICE void take_one(typename OP::state &state, const S *in, int64_t i, int64_t first)
 {
+    typename fs_compute<S>::type value[1] = {fs_widen(in[i])};
+    OP::template take<1>(state, value, first + i, 0);
+}
+
+/* A thread's share of in[0 .. length): every step-th vector (element, where vectors do not fit) from its own on. */
+template <class OP, class S>
+FS_DEVICE typename OP::state share_of(const S *in, int64_t length, int64_t first, int index, int step)
+{
+    typedef typename fs_compute<S>::type T;
     constexpr int WIDTH = 16 / sizeof(S);
-    T accumulator[WIDTH];
-    int64_t whole = vectors ? length / WIDTH : 0, v = index;
+    typename OP::state state = OP::start();
+    int64_t head = (int64_t)(-(uintptr_t)in % 16 / sizeof(S));
+    if (head > length) head = length;
+    int64_t vectors = (length - head) / WIDTH, v = index;
+    const S *middle = in + head;
 
+    /* In the order of places: the elements before the first vector, the vectors, the elements after the last. */
+    for (int64_t i = index; i < head; i += step) take_one<OP>(state, in, i, first);
+    for (; v + (BATCH - 1) * step < vectors; v += BATCH * step) {
+        alignas(16) S raw[BATCH * WIDTH];
+        T values[BATCH * WIDTH];
 #pragma unroll
-    for (int k = 0; k < WIDTH; k++) accumulator[k] = OP::template identity<T>();
-    for (; v + (UNROLL - 1) * step < whole; v += UNROLL * step) {
-        alignas(16) S values[UNROLL * WIDTH];
-#pragma unroll
-        for (int u = 0; u < UNROLL; u++) fs_load<S, WIDTH>(values + u * WIDTH, in + (v + u * step) * WIDTH);
-#pragma unroll
-        for (int k = 0; k < UNROLL * WIDTH; k++)
-            accumulator[k % WIDTH] = OP::apply(accumulator[k % WIDTH], (T)fs_widen(values[k]));
+        for (int u = 0; u < BATCH; u++) fs_load<S, WIDTH>(raw + u * WIDTH, middle + (v + u * step) * WIDTH);
+        fs_widen_run<BATCH * WIDTH>(raw, values);
+        OP::template take<WIDTH>(state, values, first + head + v * WIDTH, (int64_t)step * WIDTH);
     }
-    for (; v < whole; v += step) {
-        alignas(16) S values[WIDTH];
-        fs_load<S, WIDTH>(values, in + v * WIDTH);
-#pragma unroll
-        for (int k = 0; k < WIDTH; k++) accumulator[k] = OP::apply(accumulator[k], (T)fs_widen(values[k]));
+    for (; v < vectors; v += step) {
+        alignas(16) S raw[WIDTH];
+        T values[WIDTH];
+        fs_load<S, WIDTH>(raw, middle + v * WIDTH);
+        fs_widen_run<WIDTH>(raw, values);
+        OP::template take<WIDTH>(state, values, first + head + v * WIDTH, 0);
     }
-    int64_t i = whole * WIDTH + index;
-    for (; i + (WIDTH - 1) * step < length; i += WIDTH * step)
-#pragma unroll
-        for (int k = 0; k < WIDTH; k++) accumulator[k] = OP::apply(accumulator[k], (T)fs_widen(in[i + k * step]));
-    for (; i < length; i += step) accumulator[0] = OP::apply(accumulator[0], (T)fs_widen(in[i]));
-#pragma unroll
-    for (int distance = WIDTH / 2; distance > 0; distance /= 2)
-#pragma unroll
-        for (int k = 0; k < distance; k++) accumulator[k] = OP::apply(accumulator[k], accumulator[k + distance]);
-    return accumulator[0];
+    for (int64_t i = head + vectors * WIDTH + index; i < length; i += step) take_one<OP>(state, in, i, first);
+    OP::template settle<WIDTH, BATCH>(state, in - first, (int64_t)step * WIDTH);
+    return state;
 }
 
-template <class OUT, class T> FS_DEVICE void put(const arguments &args, int64_t at, T value)
+/* Whether this block is the last of the row's to come here: then it sees what the others wrote before. */
+FS_DEVICE bool is_last(int64_t row, int64_t pieces)
 {
-    if (args.divisor != 1) value /= (T)args.divisor;
-    if (args.partial) ((T *)args.out)[at] = value;
-    else fs_narrow(value, &((OUT *)args.out)[at]);
+    __shared__ bool last;
+
+    if (threadIdx.x == 0) {
+        __threadfence();
+        last = atomicInc(&finished[row], (unsigned)pieces - 1) == pieces - 1;
+        __threadfence();
+    }
+    __syncthreads();
+    return last;
 }
 
-/* S: the input's type, which is the accumulator's from the second pass on. */
-template <class OP, class OUT, class S>
-static __global__ void __launch_bounds__(THREADS) long_kernel(const __grid_constant__ arguments args)
+template <class OP, class S>
+static __global__ void __launch_bounds__(THREADS) block_kernel(const __grid_constant__ arguments args)
 {
-    typedef typename fs_compute<OUT>::type T;
-    __shared__ T shared[FS_WARP];
-    int64_t row = blockIdx.x / args.pieces, piece = blockIdx.x - row * args.pieces;
-    int64_t left = args.length - piece * PIECE;
-    const S *in = (const S *)args.in + row * args.length + piece * PIECE;
+    typedef typename OP::state state;
+    __shared__ state shared[THREADS / FS_WARP];
+    int64_t row = blockIdx.x / args.pieces, piece = blockIdx.x - row * args.pieces, begin = piece * args.piece;
+    int64_t length = args.length - begin < args.piece ? args.length - begin : args.piece;
+    const S *in = (const S *)args.in + row * args.length + begin;
+    state whole = fs_merge_block<OP>(share_of<OP>(in, length, begin, (int)threadIdx.x, (int)blockDim.x), shared);
 
-    T value = reduce_share<OP, T>(in, left < PIECE ? left : PIECE, (int)threadIdx.x, THREADS, args.vectors);
-    value = fs_reduce_block<OP>(value, shared);
-    if (threadIdx.x == 0) put<OUT>(args, (int64_t)blockIdx.x, value);
+    if (args.pieces > 1) {
+        state *states = (state *)args.states + row * args.pieces;
+        if (threadIdx.x == 0) states[piece] = whole;
+        if (!is_last(row, args.pieces)) return;
+        whole = OP::start();
+#pragma unroll 4
+        for (int64_t i = threadIdx.x; i < args.pieces; i += blockDim.x) OP::merge(whole, states[i]);
+        whole = fs_merge_block<OP>(whole, shared);
+    }
+    if (threadIdx.x == 0) OP::finish((S *)args.out, row, whole, args.length, args.correction);
 }
 
-template <class OP, class OUT, class S>
-static __global__ void __launch_bounds__(THREADS) short_kernel(const __grid_constant__ arguments args)
+template <class OP, class S>
+static __global__ void __launch_bounds__(THREADS) lanes_kernel(const __grid_constant__ arguments args)
 {
-    typedef typename fs_compute<OUT>::type T;
-    int per_block = THREADS / args.width, index = (int)threadIdx.x % args.width;
-    int64_t row = (int64_t)blockIdx.x * per_block + threadIdx.x / args.width;
-    T value = OP::template identity<T>();
+    int index = (int)threadIdx.x % args.width;
+    int64_t row = (int64_t)blockIdx.x * (THREADS / args.width) + threadIdx.x / args.width;
+    typename OP::state state = OP::start();
 
     if (row < args.rows)
-        value =
-            reduce_share<OP, T>((const S *)args.in + row * args.length, args.length, index, args.width, args.vectors);
-    value = fs_reduce_lanes<OP>(value, args.width); /* all lanes take part */
-    if (row < args.rows && index == 0) put<OUT>(args, row, value);
+        state = share_of<OP>((const S *)args.in + row * args.length, args.length, 0, index, args.width);
+    state = fs_merge_lanes<OP>(state, args.width);
+    if (row < args.rows && index == 0) OP::finish((S *)args.out, row, state, args.length, args.correction);
 }
 
 typedef struct {
-    const void *first_long, *first_short, *next_long, *next_short; /* pass */
+    const void *block, *lanes;
+    size_t state;
 } kernels;
 
-#define KERNELS(OP, OUT, T)                                                             \
-    {(const void *)long_kernel<OP, OUT, OUT>, (const void *)short_kernel<OP, OUT, OUT>, \
-     (const void *)long_kernel<OP, OUT, T>, (const void *)short_kernel<OP, OUT, T>}
+#define KERNELS(OP, S, T) \
+    {(const void *)block_kernel<OP<T>, S>, (const void *)lanes_kernel<OP<T>, S>, sizeof(OP<T>::state)}
 #define BY_DTYPE(OP)                                                                         \
     {KERNELS(OP, double, double), KERNELS(OP, float, float), KERNELS(OP, fs_float16, float), \
      KERNELS(OP, fs_bfloat16, float)}
-static const kernels table[FS_REDUCTION_COUNT][4] = {BY_DTYPE(fs_add), BY_DTYPE(fs_add), BY_DTYPE(fs_larger),
-                                                     BY_DTYPE(fs_smaller)};
+static const kernels table[FS_REDUCTION_COUNT][4] = {BY_DTYPE(fs_sum),   BY_DTYPE(fs_mean), BY_DTYPE(fs_amax),
+                                                     BY_DTYPE(fs_amin),  BY_DTYPE(fs_norm), BY_DTYPE(fs_variance),
+                                                     BY_DTYPE(fs_argmax)};
 
-static const size_t sizes[4] = {8, 4, 2, 2};
+static const int64_t sizes[4] = {8, 4, 2, 2};
 
-/* The number of lanes, a power of two, that a short row uses. */
-static int width_of(int64_t length, size_t size)
+/* Threads for each row: as many as have LANE_BYTES or THREAD_BYTES each, and more while the device is not full and each
+ * has a vector; then pieces of rows, for twice as many blocks as are resident or fewer. */
+static void divide(arguments *args, int64_t size, int64_t resident)
 {
-    int64_t vectors = length * (int64_t)size / 16;
-    int width = 1;
-    while (width < FS_WARP && width < vectors) width *= 2;
-    return width;
-}
-
-/* One pass: rows × length to rows × pieces. */
-static fs_status pass(fs_device device, const kernels *choice, bool first, arguments *args, size_t size, fs_error *err)
-{
-    const char *doing = "launching a reduction";
-    args->vectors = fs_is_aligned(args->in, 16) && (args->rows == 1 || args->length * (int64_t)size % 16 == 0);
-    if (args->length <= SHORT_ROW && args->rows > 1) {
-        args->width = width_of(args->length, size);
-        return fs_cuda_launch(device, first ? choice->first_short : choice->next_short,
-                              fs_ceil_div(args->rows, THREADS / args->width), THREADS, args, doing, err);
-    }
-    return fs_cuda_launch(device, first ? choice->first_long : choice->next_long, args->rows * args->pieces, THREADS,
-                          args, doing, err);
+    int64_t row = args->length * size;
+    args->width = 1;
+    while (args->width < FS_WARP && args->width * LANE_BYTES < row) args->width *= 2;
+    while (args->width < THREADS && args->width * THREAD_BYTES < row) args->width *= 2;
+    while (args->width < THREADS && args->width * 16 < row && args->rows * args->width < resident) args->width *= 2;
+    args->pieces = 1;
+    args->piece = args->length;
+    if (args->width < THREADS || args->rows >= MAX_ROWS || args->rows * THREADS >= resident) return;
+    int64_t pieces = fs_ceil_div(row, THREADS * 16 * BATCH); /* a batch for each thread */
+    int64_t most = fs_ceil_div(2 * resident, args->rows * THREADS);
+    if (pieces > most) pieces = most;
+    args->piece = fs_ceil_div(fs_ceil_div(args->length, pieces), 16) * 16; /* pieces are aligned as the row is */
+    args->pieces = fs_ceil_div(args->length, args->piece);
 }
 
 extern "C" fs_status fs_cuda_reduce(fs_device device, fs_reduction_id op, const fs_reduction *reduction, fs_error *err)
 {
+    const char *doing = "launching a reduction";
     const kernels *choice = &table[op][reduction->dtype];
-    size_t size = sizes[reduction->dtype], accumulator = size == 8 ? 8 : 4;
-    double divisor = op == FS_MEAN ? (double)reduction->length : 1;
     arguments args = {};
-    void *spaces[2] = {NULL, NULL};
-    size_t space_sizes[2] = {0, 0};
-    fs_status status = FS_OK;
-    bool first = true;
+    int sms;
 
+    FS_CUDA_TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device.index), device,
+                "asking for the number of multiprocessors", err);
     args.in = reduction->in;
+    args.out = reduction->out;
     args.rows = reduction->rows;
     args.length = reduction->length;
-    for (int turn = 0; status == FS_OK; turn = !turn) {
-        args.pieces = fs_ceil_div(args.length, PIECE);
-        args.partial = args.pieces > 1;
-        args.divisor = args.partial ? 1 : divisor;
-        args.out = reduction->out;
-        if (args.partial && !spaces[turn]) {
-            space_sizes[turn] = (size_t)(args.rows * args.pieces) * accumulator;
-            FS_TRY_GOTO(status, fs_cuda_allocate(device, space_sizes[turn], &spaces[turn], err), done);
-        }
-        if (args.partial) args.out = spaces[turn];
-        FS_TRY_GOTO(status, pass(device, choice, first, &args, first ? size : accumulator, err), done);
-        if (!args.partial) break;
-        first = false;
-        args.in = args.out;
-        args.length = args.pieces;
-    }
-done:
-    for (int i = 0; i < 2; i++)
-        if (spaces[i]) fs_cuda_release(device, spaces[i], space_sizes[i]);
+    args.correction = reduction->correction;
+    divide(&args, sizes[reduction->dtype], (int64_t)sms * RESIDENT);
+    if (args.width <= FS_WARP)
+        return fs_cuda_launch(device, choice->lanes, fs_ceil_div(args.rows, THREADS / args.width), THREADS, &args,
+                              doing, err);
+    size_t states = args.pieces > 1 ? (size_t)(args.rows * args.pieces) * choice->state : 0;
+    if (states) FS_TRY(fs_cuda_allocate(device, states, &args.states, err));
+    fs_status status =
+        fs_cuda_launch(device, choice->block, args.rows * args.pieces, (unsigned)args.width, &args, doing, err);
+    if (states) fs_cuda_release(device, args.states, states);
     return status;
 }

@@ -2,161 +2,191 @@
  *
  *   FLOPS 5, 5, 5 to 7, 3 to 4 per element    BYTES 2 sizeof(S) per element    bound by memory
  *
- *   short rows    a warp each
- *   longer rows   a block each; in both, the row stays in registers and memory is read once
- *   longest rows  pieces of PIECE_THREADS × items: statistics of each piece, then of each row, then the results
+ *   short rows    1 to 32 lanes each
+ *   longer rows   a block each
+ *   long rows     a cluster of up to 8 blocks each (compute capability 9.0); in all three, the row stays in registers
+ *                 and memory is read once
+ *   longest rows  pieces: the state of each piece, then the factors of each row, then the results
  */
+#include <cooperative_groups.h>
+
 #include "kernels/context.h"
 
 #include "kernels/rowwise.cuh"
 
-enum { WARPS = 4 /* rows per block of short rows */, PIECE_THREADS = 512, MAX_THREADS = 1024 };
-enum { WHOLE, PIECES, RESULTS }; /* the task of a block: a row, the statistics of its pieces, the results of pieces */
+enum {
+    LANES_THREADS = 128,
+    BLOCK_THREADS = 512,
+    SHORT_VECTORS = 4, /* per thread: with half the vectors, twice as many blocks are resident */
+    LONG_VECTORS = 8,
+    MOST_BLOCKS = 8 /* of a cluster: more are not portable */
+};
+enum { LANES, BLOCK, CLUSTER, PIECE }; /* the team that shares a row, or a piece of it */
+enum { STATES, RESULTS };              /* the task of a piece */
 
 typedef struct {
     const void *in;
     void *out;
     const void *weight, *bias;
-    void *pieces_of, *factors_of; /* by row and piece: fs_pair; by row: fs_factors */
-    int64_t rows, length, pieces, piece;
+    void *states, *factors;              /* by row and piece; by row */
+    int64_t rows, length, pieces, piece; /* pieces of a row, by as many blocks */
     double eps;
-    int task;
-    bool vectors; /* all rows and pieces, weight and bias begin at multiples of 16 bytes and are whole vectors */
+    int task, lanes;
 } arguments;
 
-/* A thread's elements of a run: vectors or single elements, a team apart. */
-template <class S> struct share {
-    static constexpr int WIDTH = 16 / sizeof(S), ITEMS = sizeof(S) == 8 ? 8 : 16;
-    int length, index, team;
-    bool vectors;
-
-    __device__ __forceinline__ int place(int k) const
-    {
-        return vectors ? (k / WIDTH * team + index) * WIDTH + k % WIDTH : k * team + index;
-    }
-
-    __device__ __forceinline__ bool has(int k) const
-    {
-        return place(k) < length;
-    }
-
-    /* Elements k to k + WIDTH of the thread's own. Elements beyond the run are 0. */
-    __device__ __forceinline__ void load(const S *from, int k, S *raw) const
-    {
-        if (vectors) {
-            if (has(k)) fs_load<S, WIDTH>(raw, from + place(k));
-        } else {
-#pragma unroll
-            for (int j = 0; j < WIDTH; j++)
-                if (has(k + j)) raw[j] = from[place(k + j)];
-        }
-    }
-
-    __device__ __forceinline__ void store(S *to, int k, const S *raw) const
-    {
-        if (vectors) {
-            if (has(k)) fs_store<S, WIDTH>(to + place(k), raw);
-        } else {
-#pragma unroll
-            for (int j = 0; j < WIDTH; j++)
-                if (has(k + j)) to[place(k + j)] = raw[j];
-        }
-    }
-};
-
-/* Multiply elements by their column's weight, add its bias and store them, a vector at a time. */
-template <class S, class T>
-FS_DEVICE void finish(const arguments &args, const share<S> &own, int64_t begin, fs_factors<T> factors, S *to,
-                      const T (&x)[share<S>::ITEMS])
+/* From a thread's state to the row's. A block's state in `slot` is read by its cluster. */
+template <class OP, int TEAM>
+FS_DEVICE typename OP::state merge_team(typename OP::state state, int lanes, typename OP::state *shared,
+                                        typename OP::state *slot)
 {
-    constexpr int WIDTH = share<S>::WIDTH;
+    if (TEAM == LANES) return fs_merge_lanes<OP>(state, lanes);
+    state = fs_merge_block<OP>(state, shared);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (TEAM == CLUSTER) {
+        cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
+        if (threadIdx.x == 0) *slot = state;
+        cluster.sync();
+        state = OP::start();
+        for (unsigned i = 0; i < cluster.num_blocks(); i++) OP::merge(state, *cluster.map_shared_rank(slot, i));
+        cluster.barrier_arrive(); /* slots live until all have read them: waited for at the end */
+    }
+#endif
+    return state;
+}
+
+FS_DEVICE void end_team(bool is_cluster)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (is_cluster) cooperative_groups::this_cluster().barrier_wait();
+#endif
+}
+
+/* The numbers of a vector's columns. Unless it is whole and lies at a multiple of 16 bytes, element by element. */
+template <int W, bool ALIGNED, class SHARE, class S, class T>
+FS_DEVICE void read_columns(const S *from, const SHARE &own, int v, T (&to)[W])
+{
+    alignas(16) S raw[W];
+    from += own.place(v);
+    if (ALIGNED || (own.is_whole(v) && ((uintptr_t)from & 15) == 0)) {
+        fs_load<S, W>(raw, from);
+    } else {
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            if (own.has(v, j)) raw[j] = from[j];
+    }
+    fs_widen_run<W>(raw, to);
+}
+
+/* Shift and scale elements, multiply them by their column's weight, add its bias and store them, a vector at a time. */
+template <class OP, class S, int V, bool ALIGNED, class T>
+FS_DEVICE void finish(const arguments &args, const fs_share<S, V, ALIGNED> &own, int64_t begin, fs_factors<T> factors,
+                      S *to)
+{
+    constexpr int W = 16 / sizeof(S);
+    const S *weights = (const S *)args.weight + begin, *biases = (const S *)args.bias + begin;
 
 #pragma unroll
-    for (int k = 0; k < share<S>::ITEMS; k += WIDTH) {
-        alignas(16) S weight[WIDTH] = {}, bias[WIDTH] = {}, raw[WIDTH];
-        if (args.weight) own.load((const S *)args.weight + begin, k, weight);
-        if (args.bias) own.load((const S *)args.bias + begin, k, bias);
+    for (int v = 0; v < V; v++) {
+        if (!own.has(v)) continue;
+        int place = own.place(v);
+        alignas(16) S raw[W];
+        T y[W], column[W];
+        fs_widen_run<W>(own.raw[v], y);
 #pragma unroll
-        for (int j = 0; j < WIDTH; j++) {
-            T y = x[k + j] * factors.multiplier + factors.addend;
-            if (args.weight) y *= fs_widen(weight[j]);
-            if (args.bias) y += fs_widen(bias[j]);
-            fs_narrow(y, &raw[j]);
+        for (int j = 0; j < W; j++) y[j] = OP::shifted(y[j], factors.shift) * factors.multiplier + factors.addend;
+        if (args.weight) {
+            read_columns<W, ALIGNED>(weights, own, v, column);
+#pragma unroll
+            for (int j = 0; j < W; j++) y[j] *= column[j];
         }
-        own.store(to, k, raw);
+        if (args.bias) {
+            read_columns<W, ALIGNED>(biases, own, v, column);
+#pragma unroll
+            for (int j = 0; j < W; j++) y[j] += column[j];
+        }
+        fs_narrow_run<W>(y, raw);
+        if (ALIGNED || (own.is_whole(v) && ((uintptr_t)(to + place) & 15) == 0)) {
+            fs_store<S, W>(to + place, raw);
+        } else {
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                if (own.has(v, j)) to[place + j] = raw[j];
+        }
     }
 }
 
-/* Blocks of PIECE_THREADS per multiprocessor, so that one's loads overlap with the others' reductions. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#define PIECE_BLOCKS 2 /* it has 1024 threads */
-#else
-#define PIECE_BLOCKS 3
-#endif
-
-/* LIMIT: maximum threads per block; WARPS * FS_WARP has a row per warp. */
-template <template <class> class OP, class S, int LIMIT>
-static __global__ void __launch_bounds__(LIMIT, LIMIT == PIECE_THREADS ? PIECE_BLOCKS : 1)
+template <class OP, class S, int V, int TEAM, bool ALIGNED>
+static __global__ void __launch_bounds__(TEAM == LANES ? LANES_THREADS : BLOCK_THREADS, sizeof(S) == 8 ? 1 : 2)
     row_kernel(const __grid_constant__ arguments args)
 {
-    constexpr bool WARP = LIMIT == WARPS * FS_WARP, PART = LIMIT == PIECE_THREADS; /* PART: may process pieces */
     typedef typename fs_compute<S>::type T;
-    constexpr int ITEMS = share<S>::ITEMS, WIDTH = share<S>::WIDTH;
-    __shared__ T shared[FS_WARP];
-    fs_team<T, WARP> team = {shared};
-    int64_t number = WARP ? (int64_t)blockIdx.x * WARPS + threadIdx.x / FS_WARP : (int64_t)blockIdx.x;
-    int64_t row = PART ? number / args.pieces : number, begin = PART ? (number - row * args.pieces) * args.piece : 0;
-    if (row >= args.rows) return;
+    typedef typename OP::state state;
+    __shared__ state shared[FS_WARP], slot;
+    constexpr bool PARTS = TEAM == CLUSTER || TEAM == PIECE;
+    int64_t number = TEAM == LANES ? ((int64_t)blockIdx.x * LANES_THREADS + threadIdx.x) / args.lanes : blockIdx.x;
+    int64_t row = PARTS ? number / args.pieces : number, begin = PARTS ? (number - row * args.pieces) * args.piece : 0;
+    int64_t left = args.length - begin, length = left < args.piece ? left : args.piece;
+    if (TEAM == LANES && row >= args.rows) length = 0, row = 0; /* all lanes take part in merging */
+    const S *in = (const S *)args.in + row * args.length + begin;
 
-    int64_t left = args.length - begin;
-    share<S> own = {(int)(left < args.piece ? left : args.piece), (int)(WARP ? threadIdx.x % FS_WARP : threadIdx.x),
-                    (int)(WARP ? FS_WARP : blockDim.x), args.vectors};
-    alignas(16) S raw[ITEMS] = {};
-    T x[ITEMS];
+    fs_share<S, V, ALIGNED> own;
+    own.length = (int)(length > 0 ? length : 0); /* a cluster's last blocks may have none */
+    own.index = (int)(TEAM == LANES ? threadIdx.x % args.lanes : threadIdx.x);
+    own.team = (int)(TEAM == LANES ? args.lanes : blockDim.x);
+    own.skew = (int)((uintptr_t)in % 16 / sizeof(S));
+    own.load(in);
     fs_factors<T> factors;
-
-#pragma unroll
-    for (int k = 0; k < ITEMS; k += WIDTH) own.load((const S *)args.in + row * args.length + begin, k, raw + k);
-#pragma unroll
-    for (int k = 0; k < ITEMS; k++) x[k] = fs_widen(raw[k]);
-    if (PART && args.task == RESULTS) {
-        factors = ((const fs_factors<T> *)args.factors_of)[row];
-#pragma unroll
-        for (int k = 0; k < ITEMS; k++) x[k] = OP<T>::shift(x[k], factors.shift);
+    if (TEAM == PIECE && args.task == RESULTS) {
+        factors = ((const fs_factors<T> *)args.factors)[row];
     } else {
-        fs_pair<T> numbers = OP<T>::stats(x, own, team);
-        if (PART && args.task == PIECES) {
-            if (threadIdx.x == 0) ((fs_pair<T> *)args.pieces_of)[number] = numbers;
+        state whole = merge_team<OP, TEAM>(OP::of(own), args.lanes, shared, &slot);
+        if (TEAM == PIECE) {
+            if (threadIdx.x == 0) ((state *)args.states)[number] = whole;
             return;
         }
-        factors = OP<T>::scale(numbers, args.length, (T)args.eps);
+        factors = OP::factors(whole, args.length, (T)args.eps);
     }
-    finish(args, own, begin, factors, (S *)args.out + row * args.length + begin, x);
+    finish<OP>(args, own, begin, factors, (S *)args.out + row * args.length + begin);
+    end_team(TEAM == CLUSTER);
 }
 
-/* One block per row: combine its pieces' statistics to its factors. */
-template <template <class> class OP, class T>
-static __global__ void __launch_bounds__(PIECE_THREADS) combine_kernel(const __grid_constant__ arguments args)
+/* One block per row: from its pieces' states to its factors. */
+template <class OP, class S>
+static __global__ void __launch_bounds__(BLOCK_THREADS) combine_kernel(const __grid_constant__ arguments args)
 {
-    __shared__ T shared[FS_WARP];
-    fs_team<T, false> team = {shared};
-    const fs_pair<T> *pieces = (const fs_pair<T> *)args.pieces_of + blockIdx.x * args.pieces;
+    typedef typename fs_compute<S>::type T;
+    typedef typename OP::state state;
+    __shared__ state shared[FS_WARP];
+    const state *states = (const state *)args.states + blockIdx.x * args.pieces;
+    state whole = OP::start();
 
-    fs_pair<T> numbers = OP<T>::combine(pieces, args.pieces, args.length, args.piece, team);
-    if (threadIdx.x == 0)
-        ((fs_factors<T> *)args.factors_of)[blockIdx.x] = OP<T>::scale(numbers, args.length, (T)args.eps);
+    for (int64_t i = threadIdx.x; i < args.pieces; i += blockDim.x) OP::merge(whole, states[i]);
+    whole = fs_merge_block<OP>(whole, shared);
+    if (threadIdx.x == 0) ((fs_factors<T> *)args.factors)[blockIdx.x] = OP::factors(whole, args.length, (T)args.eps);
 }
 
 typedef struct {
-    const void *warp, *block, *large_block, *combine;
+    const void *lanes, *block, *long_block, *cluster, *piece;
+} row_kernels;
+
+typedef struct {
+    row_kernels rows[2]; /* [whether all rows are whole, aligned vectors] */
+    const void *combine;
+    size_t state, factors;
 } kernels;
 
-#define KERNELS(OP, S, T)                                                                              \
-    {(const void *)row_kernel<OP, S, WARPS * FS_WARP>, (const void *)row_kernel<OP, S, PIECE_THREADS>, \
-     (const void *)row_kernel<OP, S, MAX_THREADS>, (const void *)combine_kernel<OP, T>}
-#define BY_DTYPE(OP)                                                                         \
-    {KERNELS(OP, double, double), KERNELS(OP, float, float), KERNELS(OP, fs_float16, float), \
-     KERNELS(OP, fs_bfloat16, float)}
+#define ROWS(OP, S, ALIGNED)                                             \
+    {(const void *)row_kernel<OP<S>, S, SHORT_VECTORS, LANES, ALIGNED>,  \
+     (const void *)row_kernel<OP<S>, S, SHORT_VECTORS, BLOCK, ALIGNED>,  \
+     (const void *)row_kernel<OP<S>, S, LONG_VECTORS, BLOCK, ALIGNED>,   \
+     (const void *)row_kernel<OP<S>, S, LONG_VECTORS, CLUSTER, ALIGNED>, \
+     (const void *)row_kernel<OP<S>, S, SHORT_VECTORS, PIECE, ALIGNED>}
+#define KERNELS(OP, S)                        \
+    {{ROWS(OP, S, false), ROWS(OP, S, true)}, \
+     (const void *)combine_kernel<OP<S>, S>,  \
+     sizeof(OP<S>::state),                    \
+     sizeof(fs_factors<fs_compute<S>::type>)}
+#define BY_DTYPE(OP) {KERNELS(OP, double), KERNELS(OP, float), KERNELS(OP, fs_float16), KERNELS(OP, fs_bfloat16)}
 static const kernels table[FS_ROWWISE_COUNT][4] = {BY_DTYPE(softmax), BY_DTYPE(log_softmax), BY_DTYPE(layer_norm),
                                                    BY_DTYPE(rms_norm)};
 
@@ -164,36 +194,71 @@ static const char *const doing[FS_ROWWISE_COUNT] = {"launching softmax", "launch
                                                     "launching layer_norm", "launching rms_norm"};
 static const int sizes[4] = {8, 4, 2, 2};
 
-/* Rows too long for the registers of one block. */
-static fs_status launch_pieces(fs_device device, const kernels *choice, arguments *args, int items, size_t accumulator,
-                               const char *what, fs_error *err)
+/* Rows too long for the registers of the largest team. */
+static fs_status launch_pieces(fs_device device, const kernels *choice, const void *kernel, arguments *args,
+                               int64_t most, const char *what, fs_error *err)
 {
-    size_t pieces_size, factors_size;
     fs_status status;
 
-    args->piece = (int64_t)PIECE_THREADS * items;
+    args->piece = most / 16 * 16; /* aligned as the row is */
     args->pieces = fs_ceil_div(args->length, args->piece);
-    pieces_size = (size_t)(args->rows * args->pieces) * 2 * accumulator;
-    factors_size = (size_t)args->rows * 3 * accumulator;
-    FS_TRY_GOTO(status, fs_cuda_allocate(device, pieces_size, &args->pieces_of, err), done);
-    FS_TRY_GOTO(status, fs_cuda_allocate(device, factors_size, &args->factors_of, err), done);
+    size_t states = (size_t)(args->rows * args->pieces) * choice->state, factors = (size_t)args->rows * choice->factors;
+    FS_TRY_GOTO(status, fs_cuda_allocate(device, states, &args->states, err), done);
+    FS_TRY_GOTO(status, fs_cuda_allocate(device, factors, &args->factors, err), done);
 
-    args->task = PIECES;
-    FS_TRY_GOTO(status,
-                fs_cuda_launch(device, choice->block, args->rows * args->pieces, PIECE_THREADS, args, what, err), done);
-    FS_TRY_GOTO(status, fs_cuda_launch(device, choice->combine, args->rows, PIECE_THREADS, args, what, err), done);
+    args->task = STATES;
+    FS_TRY_GOTO(status, fs_cuda_launch(device, kernel, args->rows * args->pieces, BLOCK_THREADS, args, what, err),
+                done);
+    FS_TRY_GOTO(status, fs_cuda_launch(device, choice->combine, args->rows, BLOCK_THREADS, args, what, err), done);
     args->task = RESULTS;
-    status = fs_cuda_launch(device, choice->block, args->rows * args->pieces, PIECE_THREADS, args, what, err);
+    status = fs_cuda_launch(device, kernel, args->rows * args->pieces, BLOCK_THREADS, args, what, err);
 done:
-    fs_cuda_release(device, args->factors_of, factors_size);
-    fs_cuda_release(device, args->pieces_of, pieces_size);
+    fs_cuda_release(device, args->factors, factors);
+    fs_cuda_release(device, args->states, states);
     return status;
+}
+
+/* Whether the code that runs on this device was compiled for clusters. */
+static bool has_clusters(const void *kernel)
+{
+    cudaFuncAttributes attributes;
+    if (cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess) return attributes.ptxVersion >= 90;
+    cudaGetLastError();
+    return false;
+}
+
+/* Divide rows among the blocks of a cluster, of at most `most` elements each; false if there are too few blocks. */
+static bool divide(arguments *args, int64_t most)
+{
+    for (args->pieces = 2; args->pieces <= MOST_BLOCKS; args->pieces *= 2) {
+        args->piece = fs_ceil_div(fs_ceil_div(args->length, args->pieces), 16) * 16; /* aligned as the row is */
+        if (args->piece <= most) return true;
+    }
+    return false;
+}
+
+static fs_status launch_cluster(fs_device device, const void *kernel, arguments *args, const char *what, fs_error *err)
+{
+    cudaLaunchAttribute attribute = {};
+    cudaLaunchConfig_t config = {};
+    void *parameters[] = {args};
+
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = (unsigned)args->pieces;
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    config.gridDim = dim3((unsigned)(args->rows * args->pieces));
+    config.blockDim = dim3(BLOCK_THREADS);
+    config.stream = fs_cuda_stream(device);
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    cudaError_t code = cudaLaunchKernelExC(&config, kernel, parameters);
+    return code == cudaSuccess ? FS_OK : fs_cuda_fail(code, device, what, err);
 }
 
 extern "C" fs_status fs_cuda_rowwise(fs_device device, fs_rowwise_id op, const fs_rowwise *rowwise, fs_error *err)
 {
-    const kernels *choice = &table[op][rowwise->dtype];
-    int size = sizes[rowwise->dtype], items = size == 8 ? 8 : 16;
+    int size = sizes[rowwise->dtype], width = 16 / size;
+    const char *what = doing[op];
     arguments args = {};
 
     args.in = rowwise->in;
@@ -204,15 +269,26 @@ extern "C" fs_status fs_cuda_rowwise(fs_device device, fs_rowwise_id op, const f
     args.length = args.piece = rowwise->length;
     args.pieces = 1;
     args.eps = rowwise->eps;
-    args.vectors = args.length * size % 16 == 0 && fs_is_aligned(args.in, 16) && fs_is_aligned(args.out, 16) &&
+    bool aligned = args.length * size % 16 == 0 && fs_is_aligned(args.in, 16) && fs_is_aligned(args.out, 16) &&
                    fs_is_aligned(args.weight, 16) && fs_is_aligned(args.bias, 16);
-    if (args.length <= FS_WARP * items)
-        return fs_cuda_launch(device, choice->warp, fs_ceil_div(args.rows, WARPS), WARPS * FS_WARP, &args, doing[op],
-                              err);
-    if (args.length <= MAX_THREADS * items) {
-        int64_t threads = fs_ceil_div(fs_ceil_div(args.length, items), FS_WARP) * FS_WARP;
-        return fs_cuda_launch(device, threads <= PIECE_THREADS ? choice->block : choice->large_block, args.rows,
-                              (unsigned)threads, &args, doing[op], err);
+    const kernels *choice = &table[op][rowwise->dtype];
+    const row_kernels *rows = &choice->rows[aligned];
+    /* A row that begins anywhere may need a vector more, of whose elements all but one are not its own. */
+    int64_t extra = aligned ? 0 : width - 1, length = args.length + extra, share = width * SHORT_VECTORS;
+
+    if (length <= FS_WARP * share) {
+        for (args.lanes = 1; args.lanes * share < length;) args.lanes *= 2;
+        return fs_cuda_launch(device, rows->lanes, fs_ceil_div(args.rows, LANES_THREADS / args.lanes), LANES_THREADS,
+                              &args, what, err);
     }
-    return launch_pieces(device, choice, &args, items, size == 8 ? 8 : 4, doing[op], err);
+    bool is_short = length <= BLOCK_THREADS * share;
+    int64_t most = is_short ? share : width * LONG_VECTORS;
+    if (length <= BLOCK_THREADS * most) {
+        int64_t threads = fs_ceil_div(fs_ceil_div(length, most), FS_WARP) * FS_WARP;
+        return fs_cuda_launch(device, is_short ? rows->block : rows->long_block, args.rows, (unsigned)threads, &args,
+                              what, err);
+    }
+    if (divide(&args, BLOCK_THREADS * most - extra) && has_clusters(rows->cluster))
+        return launch_cluster(device, rows->cluster, &args, what, err);
+    return launch_pieces(device, choice, rows->piece, &args, BLOCK_THREADS * share - extra, what, err);
 }

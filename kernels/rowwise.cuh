@@ -1,179 +1,191 @@
-/* The computation of softmax, log_softmax, layer_norm and rms_norm on a row, in three steps:
+/* Softmax, log_softmax, layer_norm and rms_norm of a row, in two steps: the states of parts of the row are merged as
+ * those of reductions are (reduce.cuh), and from the state of the whole row come the factors of
  *
- *   stats   a row in registers (own.has marks valid elements) → two numbers (first, second), and each element shifted
- *   scale   those numbers for a whole row → factors
- *   finish  shifted element × multiplier + addend
+ *   y = shifted(x) × multiplier + addend
  *
- * A row in pieces uses `combine` between the first two. T is the accumulator's type. */
+ * A thread's elements stay in registers in their storage type and are widened in each step, as registers are scarcer
+ * than instructions. */
 #ifndef FS_KERNELS_ROWWISE_CUH
 #define FS_KERNELS_ROWWISE_CUH
 
-#include "kernels/block.cuh"
+#include "kernels/reduce.cuh"
 
-template <class T> struct fs_pair {
-    T first, second;
-};
 template <class T> struct fs_factors {
     T shift, multiplier, addend;
 };
 
-/* Reductions over the threads that share a row: a warp, or a block. */
-template <class T, bool WARP> struct fs_team {
-    T *shared;
-    template <class OP> __device__ __forceinline__ T reduce(T value) const
+/* A thread's share of a row or of a piece of it: V vectors of W elements, a team of threads apart. Vectors lie at
+ * multiples of 16 bytes. Where a row need not begin there (not ALIGNED), `skew` elements of the first are not the
+ * row's, and neither are some of the last. */
+template <class S, int V, bool ALIGNED> struct fs_share {
+    static constexpr int W = 16 / sizeof(S);
+    typedef typename fs_compute<S>::type T;
+    alignas(16) S raw[V][W];
+    int length, index, team, skew;
+
+    FS_INLINE int place(int v) const
     {
-        return WARP ? fs_reduce_lanes<OP>(value, FS_WARP) : fs_reduce_block<OP>(value, shared);
+        return (v * team + index) * W - (ALIGNED ? 0 : skew);
+    }
+    FS_INLINE bool has(int v) const
+    {
+        return place(v) < length;
+    }
+    FS_INLINE bool is_whole(int v) const
+    {
+        return ALIGNED || (place(v) >= 0 && place(v) + W <= length);
+    }
+    FS_INLINE bool has(int v, int j) const
+    {
+        return ALIGNED || (place(v) + j >= 0 && place(v) + j < length);
+    }
+    /* Elements of the vectors. */
+    FS_INLINE T count() const
+    {
+        int count = 0;
+#pragma unroll
+        for (int v = 0; v < V; v++)
+            if (has(v)) count += is_whole(v) ? W : min(place(v) + W, length) - max(place(v), 0);
+        return T(count);
+    }
+
+    FS_INLINE void load(const S *from)
+    {
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            if (!has(v)) continue;
+            if (is_whole(v)) {
+                fs_load<S, W>(raw[v], from + place(v));
+            } else {
+#pragma unroll
+                for (int j = 0; j < W; j++)
+                    if (has(v, j)) raw[v][j] = from[place(v) + j];
+            }
+        }
+    }
+
+    /* f(element) for all that the thread has. */
+    template <class F> FS_INLINE void each(F f) const
+    {
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            if (!has(v)) continue;
+            T x[W];
+            fs_widen_run<W>(raw[v], x);
+            if (is_whole(v)) {
+#pragma unroll
+                for (int j = 0; j < W; j++) f(x[j]);
+            } else {
+#pragma unroll
+                for (int j = 0; j < W; j++)
+                    if (has(v, j)) f(x[j]);
+            }
+        }
     }
 };
 
-/* first: the maximum; second: the sum of exp(x - first). Rows, or pieces of them, may be all -inf. */
-template <class T> struct exponentials {
-    static __device__ __forceinline__ T base(T largest)
+/* e to the x <= 0: for 16-bit results within 2^-16 where they are not negligible. */
+template <class S> FS_DEVICE double fs_exp(double x)
+{
+    return ::exp(x);
+}
+template <class S> FS_DEVICE float fs_exp(float x)
+{
+    if (sizeof(S) == 4) return ::expf(x);
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.44269504f));
+    return result;
+}
+
+/* The largest element, and the sum of exp(x - largest). Rows, or parts of them, may be all -inf. */
+template <class S> struct fs_exponentials {
+    typedef typename fs_compute<S>::type T;
+    struct state {
+        T largest, sum;
+    };
+    static FS_INLINE T base(T largest)
     {
         return largest == T(-INFINITY) ? T(0) : largest;
     }
-
-    template <bool KEEP, int N, class SHARE, class TEAM>
-    static __device__ __forceinline__ fs_pair<T> stats_of(T (&x)[N], const SHARE &own, const TEAM &team)
+    static FS_INLINE state start()
     {
-        T largest = T(-INFINITY), sum = 0;
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            if (own.has(k)) largest = fs_larger::apply(largest, x[k]);
-        largest = team.template reduce<fs_larger>(largest);
-#pragma unroll
-        for (int k = 0; k < N; k++) {
-            x[k] -= base(largest);
-            T e = ::exp(x[k]);
-            if (own.has(k)) sum += e;
-            if (KEEP) x[k] = e;
-        }
-        fs_pair<T> result = {largest, team.template reduce<fs_add>(sum)};
-        return result;
+        return state{T(-INFINITY), 0};
     }
-
-    template <class TEAM>
-    static __device__ fs_pair<T> combine(const fs_pair<T> *pieces, int64_t count, int64_t, int64_t, const TEAM &team)
+    template <class SHARE> static FS_INLINE state of(const SHARE &own)
     {
         T largest = T(-INFINITY), sum = 0;
-        for (int64_t i = threadIdx.x; i < count; i += blockDim.x) largest = fs_larger::apply(largest, pieces[i].first);
-        largest = team.template reduce<fs_larger>(largest);
-        for (int64_t i = threadIdx.x; i < count; i += blockDim.x)
-            sum += pieces[i].second * ::exp(pieces[i].first - base(largest));
-        fs_pair<T> result = {largest, team.template reduce<fs_add>(sum)};
-        return result;
+        own.each([&](T x) { largest = fs_larger::apply(largest, x); });
+        T from = base(largest);
+        own.each([&](T x) { sum += fs_exp<S>(x - from); });
+        return state{largest, sum};
+    }
+    static FS_INLINE void merge(state &s, const state &other)
+    {
+        T largest = fs_larger::apply(s.largest, other.largest), from = base(largest);
+        s.sum = s.sum * fs_exp<S>(s.largest - from) + other.sum * fs_exp<S>(other.largest - from);
+        s.largest = largest;
     }
 };
 
-template <class T> struct softmax : exponentials<T> {
-    template <int N, class SHARE, class TEAM>
-    static __device__ __forceinline__ fs_pair<T> stats(T (&x)[N], const SHARE &own, const TEAM &team)
+template <class S> struct softmax : fs_exponentials<S> {
+    typedef typename fs_compute<S>::type T;
+    static FS_INLINE fs_factors<T> factors(const typename fs_exponentials<S>::state &row, int64_t, T)
     {
-        return exponentials<T>::template stats_of<true>(x, own, team);
+        return fs_factors<T>{fs_exponentials<S>::base(row.largest), T(1) / row.sum, T(0)};
     }
-    static __device__ __forceinline__ fs_factors<T> scale(fs_pair<T> row, int64_t, T)
+    static FS_INLINE T shifted(T x, T by)
     {
-        fs_factors<T> factors = {exponentials<T>::base(row.first), T(1) / row.second, T(0)};
-        return factors;
-    }
-    static __device__ __forceinline__ T shift(T x, T by)
-    {
-        return ::exp(x - by);
+        return fs_exp<S>(x - by);
     }
 };
 
-template <class T> struct log_softmax : exponentials<T> {
-    template <int N, class SHARE, class TEAM>
-    static __device__ __forceinline__ fs_pair<T> stats(T (&x)[N], const SHARE &own, const TEAM &team)
+template <class S> struct log_softmax : fs_exponentials<S> {
+    typedef typename fs_compute<S>::type T;
+    static FS_INLINE fs_factors<T> factors(const typename fs_exponentials<S>::state &row, int64_t, T)
     {
-        return exponentials<T>::template stats_of<false>(x, own, team);
+        return fs_factors<T>{fs_exponentials<S>::base(row.largest), T(1), -::log(row.sum)};
     }
-    static __device__ __forceinline__ fs_factors<T> scale(fs_pair<T> row, int64_t, T)
-    {
-        fs_factors<T> factors = {exponentials<T>::base(row.first), T(1), -::log(row.second)};
-        return factors;
-    }
-    static __device__ __forceinline__ T shift(T x, T by)
+    static FS_INLINE T shifted(T x, T by)
     {
         return x - by;
     }
 };
 
-/* first: the mean; second: the sum of squared deviations. */
-template <class T> struct layer_norm {
-    template <int N, class SHARE, class TEAM>
-    static __device__ __forceinline__ fs_pair<T> stats(T (&x)[N], const SHARE &own, const TEAM &team)
+template <class S> struct layer_norm : fs_variance<typename fs_compute<S>::type> {
+    typedef typename fs_compute<S>::type T;
+    typedef typename fs_variance<T>::state state;
+    template <class SHARE> static FS_INLINE state of(const SHARE &own)
     {
-        T sum = 0, squares = 0;
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            if (own.has(k)) sum += x[k];
-        T mean = team.template reduce<fs_add>(sum) / T(own.length);
-#pragma unroll
-        for (int k = 0; k < N; k++) {
-            x[k] -= mean;
-            if (own.has(k)) squares += x[k] * x[k];
-        }
-        fs_pair<T> result = {mean, team.template reduce<fs_add>(squares)};
-        return result;
+        T count = own.count(), sum = 0, squares = 0;
+        own.each([&](T x) { sum += x; });
+        T mean = count > T(0) ? sum / count : T(0);
+        own.each([&](T x) { squares += (x - mean) * (x - mean); });
+        return state{count, mean, squares};
     }
-
-    /* Chan, Golub and LeVeque's rule for the mean and squares of a whole from those of its parts. */
-    template <class TEAM>
-    static __device__ fs_pair<T> combine(const fs_pair<T> *pieces, int64_t count, int64_t length, int64_t piece,
-                                         const TEAM &team)
+    static FS_INLINE fs_factors<T> factors(const state &row, int64_t length, T eps)
     {
-        T sum = 0, squares = 0;
-        for (int64_t i = threadIdx.x; i < count; i += blockDim.x)
-            sum += pieces[i].first * (T(i + 1 < count ? piece : length - i * piece) / T(length));
-        T mean = team.template reduce<fs_add>(sum);
-        for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
-            T apart = pieces[i].first - mean;
-            squares += pieces[i].second + apart * apart * T(i + 1 < count ? piece : length - i * piece);
-        }
-        fs_pair<T> result = {mean, team.template reduce<fs_add>(squares)};
-        return result;
+        return fs_factors<T>{row.mean, T(1) / ::sqrt(row.squares / T(length) + eps), T(0)};
     }
-
-    static __device__ __forceinline__ fs_factors<T> scale(fs_pair<T> row, int64_t length, T eps)
-    {
-        fs_factors<T> factors = {row.first, T(1) / ::sqrt(row.second / T(length) + eps), T(0)};
-        return factors;
-    }
-    static __device__ __forceinline__ T shift(T x, T by)
+    static FS_INLINE T shifted(T x, T by)
     {
         return x - by;
     }
 };
 
-/* second: the sum of squares. */
-template <class T> struct rms_norm {
-    template <int N, class SHARE, class TEAM>
-    static __device__ __forceinline__ fs_pair<T> stats(T (&x)[N], const SHARE &own, const TEAM &team)
+template <class S> struct rms_norm : fs_norm<typename fs_compute<S>::type> {
+    typedef typename fs_compute<S>::type T;
+    typedef typename fs_norm<T>::state state;
+    template <class SHARE> static FS_INLINE state of(const SHARE &own)
     {
         T squares = 0;
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            if (own.has(k)) squares += x[k] * x[k];
-        fs_pair<T> result = {T(0), team.template reduce<fs_add>(squares)};
-        return result;
+        own.each([&](T x) { squares += x * x; });
+        return state{squares};
     }
-
-    template <class TEAM>
-    static __device__ fs_pair<T> combine(const fs_pair<T> *pieces, int64_t count, int64_t, int64_t, const TEAM &team)
+    static FS_INLINE fs_factors<T> factors(const state &row, int64_t length, T eps)
     {
-        T squares = 0;
-        for (int64_t i = threadIdx.x; i < count; i += blockDim.x) squares += pieces[i].second;
-        fs_pair<T> result = {T(0), team.template reduce<fs_add>(squares)};
-        return result;
+        return fs_factors<T>{T(0), T(1) / ::sqrt(row.value / T(length) + eps), T(0)};
     }
-
-    static __device__ __forceinline__ fs_factors<T> scale(fs_pair<T> row, int64_t length, T eps)
-    {
-        fs_factors<T> factors = {T(0), T(1) / ::sqrt(row.second / T(length) + eps), T(0)};
-        return factors;
-    }
-    static __device__ __forceinline__ T shift(T x, T)
+    static FS_INLINE T shifted(T x, T)
     {
         return x;
     }

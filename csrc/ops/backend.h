@@ -25,7 +25,7 @@ typedef enum {
     FS_BINARY_COUNT
 } fs_binary_id;
 
-typedef enum { FS_SUM, FS_MEAN, FS_AMAX, FS_AMIN, FS_REDUCTION_COUNT } fs_reduction_id;
+typedef enum { FS_SUM, FS_MEAN, FS_AMAX, FS_AMIN, FS_NORM, FS_VAR, FS_ARGMAX, FS_REDUCTION_COUNT } fs_reduction_id;
 typedef enum { FS_SOFTMAX, FS_LOG_SOFTMAX, FS_LAYER_NORM, FS_RMS_NORM, FS_ROWWISE_COUNT } fs_rowwise_id;
 typedef enum { FS_UNIFORM, FS_NORMAL, FS_RANDOM_COUNT } fs_random_id;
 
@@ -56,13 +56,26 @@ typedef struct {
 } fs_conversion;
 
 /* out[r] = reduction of in[r, 0 .. length) for r < rows. Both dense; length > 0. Accumulates in double for float64,
- * in float (pairwise, blocked or wider: error grows no faster than log of the length) for the rest. NaN wins. */
+ * in float (pairwise, blocked or wider: error grows no faster than log of the length) for the rest. NaN wins.
+ * norm: the root of the sum of squares, without scaling, so squares may overflow or vanish. var: the sum of squares
+ * about the mean (not about 0) / max(0, length - correction). argmax: out is int64, the place in the row of the first
+ * NaN or, without one, of the first maximum; -0 equals 0. */
+typedef struct {
+    const void *in;
+    void *out; /* of `dtype`, of argmax int64 */
+    int64_t rows, length;
+    fs_dtype dtype;
+    double correction; /* of var */
+} fs_reduction;
+
+/* out[r, i] = the sum of in[r, 0 .. i] for r < rows, dense. Accumulates like a sum, from the first element on: those
+ * after a NaN are NaN, those before are not. out does not overlap in. */
 typedef struct {
     const void *in;
     void *out;
     int64_t rows, length;
     fs_dtype dtype;
-} fs_reduction;
+} fs_cumsum;
 
 /* out[r, :] from in[r, :] for r < rows, dense. weight, bias: `length` elements or NULL (norms only). out may be in.
  * layer_norm: (x - mean) / sqrt(var + eps) * weight + bias, var over n; rms_norm: x / sqrt(mean(x²) + eps) * weight. */
@@ -118,6 +131,7 @@ typedef struct {
     /* Set every element of the space's out to scalar[0], converted to its dtype. in[] is unused. */
     fs_status (*fill)(fs_device device, const fs_elementwise *space, fs_error *err);
     fs_status (*reduce)(fs_device device, fs_reduction_id op, const fs_reduction *reduction, fs_error *err);
+    fs_status (*cumsum)(fs_device device, const fs_cumsum *scan, fs_error *err);
     fs_status (*rowwise)(fs_device device, fs_rowwise_id op, const fs_rowwise *rowwise, fs_error *err);
     fs_status (*matmul)(fs_device device, const fs_matmul *matmul, fs_error *err);
     fs_status (*random)(fs_device device, fs_random_id op, const fs_random *random, fs_error *err);

@@ -11,6 +11,8 @@
     X(UNARY_IN_PLACE, "(x)")                                                    \
     X(BINARY_IN_PLACE, "(x, other)")                                            \
     X(REDUCE, "(x, axis=None, keepdims=False, *, out=None)")                    \
+    X(VAR, "(x, axis=None, keepdims=False, *, correction=1, out=None)")         \
+    X(CUMSUM, "(x, axis=-1, *, out=None)")                                      \
     X(SOFTMAX, "(x, axis=-1, *, out=None)")                                     \
     X(LAYER_NORM, "(x, weight=None, bias=None, eps=1e-05, *, out=None)")        \
     X(RMS_NORM, "(x, weight=None, eps=1e-05, *, out=None)")                     \
@@ -62,7 +64,7 @@ typedef struct {
     double scalar[3];
     const fs_tensor *out; /* NULL: allocate */
     bool over_everything, keepdims, allow_tf32;
-    double eps;
+    double eps, correction;
     fs_dtype dtype;   /* of a cast or creation */
     fs_device device; /* of a creation, or the target of a copy */
     bool to_device;   /* the copy may cross devices */

@@ -113,13 +113,13 @@ static fs_status compute_reduction(const fs_plan *plan, const fs_tensor *out, fs
     const fs_call *call = plan->call;
     const fs_tensor *x = call->in[0];
     fs_reduction_id op = (fs_reduction_id)call->op->id;
-    if (fs_tensor_count(x) == 0) { /* rows without elements; the planner rejected amax and amin */
-        return fs_tensor_fill(out, op == FS_MEAN ? (double)NAN : 0.0, err);
+    if (fs_tensor_count(x) == 0) { /* rows without elements; the planner rejected the extremes */
+        return fs_tensor_fill(out, op == FS_MEAN || op == FS_VAR ? (double)NAN : 0.0, err);
     }
     fs_tensor dense;
     FS_TRY(fs_tensor_densify(x, &dense, err));
     int64_t rows = call->over_everything ? 1 : fs_tensor_count(out);
-    fs_reduction reduction = {dense.data, out->data, rows, fs_tensor_count(x) / rows, x->dtype};
+    fs_reduction reduction = {dense.data, out->data, rows, fs_tensor_count(x) / rows, x->dtype, call->correction};
     fs_status status = fs_backend_of(out->device)->reduce(out->device, op, &reduction, err);
     fs_tensor_release(&dense);
     return status;
@@ -135,13 +135,38 @@ fs_status FS_PLAN_REDUCE(fs_plan *plan, fs_error *err)
     if (!everything && x->ndim == 0)
         return fs_call_fail(call, err, FS_VALUE_ERROR, "the input needs at least one axis to reduce over");
     bool no_elements = everything ? fs_tensor_count(x) == 0 : x->shape[x->ndim - 1] == 0;
-    if (no_elements && (call->op->id == FS_AMAX || call->op->id == FS_AMIN)) {
+    bool extreme = call->op->id == FS_AMAX || call->op->id == FS_AMIN || call->op->id == FS_ARGMAX;
+    if (no_elements && extreme) {
         return fs_call_fail(call, err, FS_VALUE_ERROR, "the maximum and minimum of an empty axis are undefined");
     }
+    if (call->op->id == FS_ARGMAX) plan->dtype = FS_INT64;
     for (int d = everything ? 0 : x->ndim - 1; d < x->ndim; d++) plan->shape[d] = 1;
     if (!call->keepdims) plan->ndim = everything ? 0 : x->ndim - 1;
     plan->dense_out = true;
     plan->compute = compute_reduction;
+    return FS_OK;
+}
+
+fs_status FS_PLAN_VAR(fs_plan *plan, fs_error *err)
+{
+    return FS_PLAN_REDUCE(plan, err);
+}
+
+static fs_status compute_cumsum(const fs_plan *plan, const fs_tensor *out, fs_error *err)
+{
+    fs_tensor dense;
+    FS_TRY(fs_tensor_densify(plan->call->in[0], &dense, err));
+    int64_t length = out->shape[out->ndim - 1];
+    fs_cumsum scan = {dense.data, out->data, fs_tensor_count(out) / length, length, out->dtype};
+    fs_status status = fs_backend_of(out->device)->cumsum(out->device, &scan, err);
+    fs_tensor_release(&dense);
+    return status;
+}
+
+fs_status FS_PLAN_CUMSUM(fs_plan *plan, fs_error *err)
+{
+    FS_TRY(FS_PLAN_SOFTMAX(plan, err));
+    plan->compute = compute_cumsum;
     return FS_OK;
 }
 

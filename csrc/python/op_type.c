@@ -232,10 +232,22 @@ static bool read_REDUCE(fs_call *call, PyObject *const *values)
            take_axis(call, values[1], true) && take_flag(values[2], &call->keepdims) && take_out(call, values[3]);
 }
 
+static bool read_VAR(fs_call *call, PyObject *const *values)
+{
+    call->correction = 1;
+    PyObject *const reduction[] = {values[0], values[1], values[2], values[4]};
+    return read_REDUCE(call, reduction) && (values[3] == NULL || take_number(call->op, values[3], &call->correction));
+}
+
 static bool read_SOFTMAX(fs_call *call, PyObject *const *values)
 {
     return !missing(call->op, values, 1) && take_tensor(call->op, values[0], &call->in[0]) &&
            take_axis(call, values[1], false) && take_out(call, values[2]);
+}
+
+static bool read_CUMSUM(fs_call *call, PyObject *const *values)
+{
+    return read_SOFTMAX(call, values);
 }
 
 static bool read_norm(fs_call *call, PyObject *const *values, int tensors)

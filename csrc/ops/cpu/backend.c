@@ -63,6 +63,7 @@ const fs_backend fs_cpu_backend = {
     .convert = fs_cpu_convert,
     .fill = fs_cpu_fill,
     .reduce = fs_cpu_reduce,
+    .cumsum = fs_cpu_cumsum,
     .rowwise = fs_cpu_rowwise,
     .matmul = fs_cpu_matmul,
     .random = fs_cpu_random,

@@ -1,4 +1,4 @@
-/* The other functions of the CPU backend: memory, reductions, row-wise ops, matrix products and random draws. Arguments
+/* The other functions of the CPU backend: memory, reductions, cumulative sums, row-wise ops, matrix products and random draws. Arguments
  * as in ops/backend.h; dtypes are floats. */
 #ifndef FS_OPS_CPU_CPU_ROWS_H
 #define FS_OPS_CPU_CPU_ROWS_H
@@ -6,6 +6,7 @@
 #include "ops/backend.h"
 
 fs_status fs_cpu_reduce(fs_device device, fs_reduction_id op, const fs_reduction *reduction, fs_error *err);
+fs_status fs_cpu_cumsum(fs_device device, const fs_cumsum *scan, fs_error *err);
 fs_status fs_cpu_rowwise(fs_device device, fs_rowwise_id op, const fs_rowwise *rowwise, fs_error *err);
 fs_status fs_cpu_matmul(fs_device device, const fs_matmul *matmul, fs_error *err);
 fs_status fs_cpu_random(fs_device device, fs_random_id op, const fs_random *random, fs_error *err);

@@ -2,6 +2,8 @@
 #ifndef FS_OPS_CPU_ROWS_LOOPS_H
 #define FS_OPS_CPU_ROWS_LOOPS_H
 
+#include <math.h>
+
 #include "ops/backend.h"
 #include "ops/cpu/isa.h"
 
@@ -11,13 +13,40 @@ enum {
     FS_GEMM_N = 128,
 };
 
+/* What is known of a part of a row: its sum (also for FS_MEAN), sum of squares (FS_NORM), mean (FS_VAR) or extreme; and
+ * the sum of squares about that mean (FS_VAR), or the place of that extreme in the part (FS_ARGMAX). */
+typedef struct {
+    double value, second;
+} fs_partial;
+
+/* The moments (FS_VAR) of two parts of n_a and n_b elements together, by Chan, Golub and LeVeque's formula. */
+static inline fs_partial fs_join_moments(fs_partial a, double n_a, fs_partial b, double n_b)
+{
+    double delta = b.value - a.value, share = n_b / (n_a + n_b);
+    return (fs_partial){a.value + delta * share, a.second + b.second + delta * (n_a * share) * delta};
+}
+
+/* The result that a whole row's partial makes. */
+static inline double fs_reduced_value(fs_reduction_id op, const fs_reduction *reduction, fs_partial whole)
+{
+    const double length = (double)reduction->length, correction = reduction->correction;
+    if (op == FS_MEAN) return whole.value / length;
+    if (op == FS_NORM) return sqrt(whole.value);
+    if (op == FS_VAR) return whole.second / (length > correction ? length - correction : 0);
+    return whole.value;
+}
+
 /* The loops of one float dtype. `stream`: store past the cache, for outputs too large to stay in it. */
 typedef struct {
-    /* Whole rows: out[r] in the dtype. */
-    void (*reduce)(fs_reduction_id op, const void *in, void *out, int64_t rows, int64_t length);
-    /* A part of one row: its sum (also for FS_MEAN) or extreme, and that value rounded to the dtype. */
-    double (*partial)(fs_reduction_id op, const void *in, int64_t count);
-    void (*put)(void *out, double value);
+    /* Rows [begin, end). */
+    void (*reduce)(fs_reduction_id op, const fs_reduction *reduction, int64_t begin, int64_t end);
+    /* A part of one row. */
+    fs_partial (*partial)(fs_reduction_id op, const void *in, int64_t count);
+    /* out[row] from what all parts of the row make together. */
+    void (*put)(fs_reduction_id op, const fs_reduction *reduction, int64_t row, fs_partial whole);
+    /* Write the cumulative sums of `count` elements, starting from `base`, and return their own sum. The same without
+     * writing if out is NULL. */
+    double (*scan)(const void *in, void *out, int64_t count, double base, bool stream);
     /* Rows [begin, end). */
     void (*rowwise)(fs_rowwise_id op, const fs_rowwise *rowwise, int64_t begin, int64_t end, bool stream);
     /* Draws [begin, end) of the record. */
