@@ -4,10 +4,10 @@
  *
  *   short rows      1 to 32 lanes each, a vector per lane
  *   longer rows     a warp or a block each: tile after tile, with the sum of those before
- *   few, long rows  a block for each tile: it publishes its tile's sum, then adds up the sums of the tiles before, by
- *                   groups of GROUP tiles, whose sum their last tile publishes
+ *   few, long rows  a block for each tile: the tiles' sums, the sums of these, then the results, so that memory is read
+ *                   twice (a pass in which blocks wait for those before them took longer on an H200)
  *
- * Memory is read once. All orders depend only on the shape, so that equal calls have equal results.
+ * In the others memory is read once. All orders depend only on the shape, so that equal calls have equal results.
  */
 #include "kernels/context.h"
 
@@ -17,19 +17,16 @@ enum {
     THREADS = 256,
     VECTORS = 4,       /* of 16 bytes (or elements, where vectors do not fit) per thread; × warps = a warp's lanes */
     WARP_BYTES = 4096, /* rows of at most so many bytes have a warp each */
-    GROUP = 64,
-    RESIDENT = 1024 /* threads per multiprocessor that fill it */
+    RESIDENT = 1024    /* threads per multiprocessor that fill it */
 };
 
 typedef struct {
     const void *in;
     void *out;
     int64_t rows, length;
-    int lanes; /* per row, of short rows */
-    /* Few, long rows: */
-    int64_t tiles, groups;              /* per row */
-    void *tile_sums, *group_sums;       /* by row and number */
-    unsigned *tile_ready, *group_ready; /* zero at first */
+    int lanes;     /* per row, of short rows */
+    int64_t tiles; /* per row, of few, long rows */
+    void *sums;    /* by row and tile, of each tile or of all up to it */
 } arguments;
 
 /* A thread's elements of a tile: V runs of W, a team of TEAM threads apart. */
@@ -164,85 +161,83 @@ static __global__ void __launch_bounds__(THREADS) lanes_kernel(const __grid_cons
     tile::store((S *)args.out + at, length, lane, lane == 0 ? T(0) : before, x);
 }
 
-/* Published sums: once the flag is seen, and a fence passed, so is the value. */
-template <class T> FS_DEVICE void publish(void *sums, unsigned *ready, int64_t at, T sum)
-{
-    ((volatile T *)sums)[at] = sum;
-    __threadfence();
-    ((volatile unsigned *)ready)[at] = 1;
-}
-
-/* The sum of sums[from .. to), by one warp, in an order that depends on from and to alone. */
-template <class T> FS_DEVICE T sum_published(const void *sums, const unsigned *ready, int64_t from, int64_t to)
-{
-    T sum = 0;
-    for (int64_t i = from + threadIdx.x; i < to; i += FS_WARP)
-        while (!((const volatile unsigned *)ready)[i]) {
-        }
-    __threadfence();
-    for (int64_t i = from + threadIdx.x; i < to; i += FS_WARP) sum += ((const volatile T *)sums)[i];
-    return fs_reduce_lanes<fs_add>(sum, FS_WARP);
-}
-
+/* The sum of each tile. */
 template <class S, int W>
-static __global__ void __launch_bounds__(THREADS, sizeof(S) == 8 ? 4 : 6)
-    tiles_kernel(const __grid_constant__ arguments args)
+static __global__ void __launch_bounds__(THREADS) sums_kernel(const __grid_constant__ arguments args)
 {
     typedef tile_of<S, THREADS, W, VECTORS> tile;
     typedef typename tile::T T;
-    __shared__ T shared[FS_WARP], shared_before;
-    /* Blocks begin in the order of their numbers, so that each tile before this one has a block that runs or ended. */
-    int64_t number = blockIdx.x, row = number / args.tiles, at = number - row * args.tiles, group = at / GROUP;
-    int64_t start = row * args.tiles + group * GROUP, first_group = row * args.groups, begin = at * tile::LENGTH;
-    bool is_last = at % GROUP == GROUP - 1;
+    __shared__ T shared[FS_WARP];
+    int64_t row = blockIdx.x / args.tiles, begin = (blockIdx.x - row * args.tiles) * tile::LENGTH;
     alignas(16) S raw[VECTORS][W];
-    T x[VECTORS][W];
+    T x[W], sum = 0;
 
     tile::load((const S *)args.in + row * args.length + begin, args.length - begin, (int)threadIdx.x, raw);
-    T sum = tile::scan(raw, x, shared);
-    if (threadIdx.x < FS_WARP) {
-        if (threadIdx.x == 0 && !is_last) publish(args.tile_sums, args.tile_ready, number, sum);
-        T before = sum_published<T>(args.tile_sums, args.tile_ready, start, number);
-        if (threadIdx.x == 0 && is_last) publish(args.group_sums, args.group_ready, first_group + group, before + sum);
-        before += sum_published<T>(args.group_sums, args.group_ready, first_group, first_group + group);
-        if (threadIdx.x == 0) shared_before = before;
+#pragma unroll
+    for (int u = 0; u < VECTORS; u++) {
+        fs_widen_run<W>(raw[u], x);
+#pragma unroll
+        for (int j = 0; j < W; j++) sum += x[j];
     }
-    __syncthreads();
-    tile::store((S *)args.out + row * args.length + begin, args.length - begin, (int)threadIdx.x, shared_before, x);
+    sum = fs_reduce_block<fs_add>(sum, shared);
+    if (threadIdx.x == 0) ((T *)args.sums)[blockIdx.x] = sum;
+}
+
+/* Tiles, with the sums up to each of them in `sums`. */
+template <class S, int W>
+static __global__ void __launch_bounds__(THREADS) tiles_kernel(const __grid_constant__ arguments args)
+{
+    typedef tile_of<S, THREADS, W, VECTORS> tile;
+    typedef typename tile::T T;
+    __shared__ T shared[FS_WARP];
+    int64_t row = blockIdx.x / args.tiles, at = blockIdx.x - row * args.tiles, begin = at * tile::LENGTH;
+    alignas(16) S raw[VECTORS][W];
+    T x[VECTORS][W], before = at ? ((const T *)args.sums)[(int64_t)blockIdx.x - 1] : T(0);
+
+    tile::load((const S *)args.in + row * args.length + begin, args.length - begin, (int)threadIdx.x, raw);
+    tile::scan(raw, x, shared);
+    tile::store((S *)args.out + row * args.length + begin, args.length - begin, (int)threadIdx.x, before, x);
 }
 
 typedef struct {
-    const void *lanes, *warp, *block, *tiles;
+    const void *lanes, *warp, *block, *sums, *tiles;
     int length; /* of a block's tile */
 } kernels;
 
-#define KERNELS(S, W)                                                            \
-    {(const void *)lanes_kernel<S, W>, (const void *)rows_kernel<S, FS_WARP, W>, \
-     (const void *)rows_kernel<S, THREADS, W>, (const void *)tiles_kernel<S, W>, \
-     tile_of<S, THREADS, W, VECTORS>::LENGTH}
+#define KERNELS(S, W)                                                                    \
+    {(const void *)lanes_kernel<S, W>,         (const void *)rows_kernel<S, FS_WARP, W>, \
+     (const void *)rows_kernel<S, THREADS, W>, (const void *)sums_kernel<S, W>,          \
+     (const void *)tiles_kernel<S, W>,         tile_of<S, THREADS, W, VECTORS>::LENGTH}
 #define BY_VECTORS(S) {KERNELS(S, 1), KERNELS(S, 16 / sizeof(S))}
 static const kernels table[4][2] = {BY_VECTORS(double), BY_VECTORS(float), BY_VECTORS(fs_float16),
                                     BY_VECTORS(fs_bfloat16)};
 static const int sizes[4] = {8, 4, 2, 2};
 
-static fs_status launch_tiles(fs_device device, const kernels *choice, arguments *args, size_t size, fs_error *err)
+static fs_status launch_tiles(fs_device device, const kernels *choice, arguments *args, bool is_double, fs_error *err)
 {
-    int64_t tiles = args->rows * args->tiles, groups = args->rows * args->groups;
-    size_t flags = (size_t)(tiles + groups) * sizeof(unsigned), begin = (size_t)(tiles + groups) * size;
-    size_t nbytes = begin + flags;
-    void *space;
+    const char *doing = "launching a cumulative sum";
+    int64_t tiles = args->rows * args->tiles;
+    size_t nbytes = (size_t)tiles * (is_double ? 8 : 4);
+    arguments sums = {};
+    void *space[2] = {NULL, NULL};
+    fs_status status;
 
-    FS_TRY(fs_cuda_allocate(device, nbytes, &space, err));
-    args->tile_sums = space;
-    args->group_sums = (char *)space + (size_t)tiles * size;
-    args->tile_ready = (unsigned *)((char *)space + begin);
-    args->group_ready = args->tile_ready + tiles;
-    fs_status status = FS_OK;
-    cudaError_t code = cudaMemsetAsync(args->tile_ready, 0, flags, fs_cuda_stream(device));
-    if (code != cudaSuccess) status = fs_cuda_fail(code, device, "clearing the flags of a cumulative sum", err);
-    if (status == FS_OK)
-        status = fs_cuda_launch(device, choice->tiles, tiles, THREADS, args, "launching a cumulative sum", err);
-    fs_cuda_release(device, space, nbytes);
+    for (int i = 0; i < 2; i++) FS_TRY_GOTO(status, fs_cuda_allocate(device, nbytes, &space[i], err), done);
+    args->sums = space[0];
+    sums.in = space[0];
+    sums.out = space[1];
+    sums.rows = args->rows;
+    sums.length = args->tiles;
+    FS_TRY_GOTO(status, fs_cuda_launch(device, choice->sums, tiles, THREADS, args, doing, err), done);
+    FS_TRY_GOTO(status,
+                fs_cuda_launch(device, table[is_double ? FS_FLOAT64 : FS_FLOAT32][0].block, args->rows, THREADS, &sums,
+                               doing, err),
+                done);
+    args->sums = space[1];
+    status = fs_cuda_launch(device, choice->tiles, tiles, THREADS, args, doing, err);
+done:
+    for (int i = 0; i < 2; i++)
+        if (space[i]) fs_cuda_release(device, space[i], nbytes);
     return status;
 }
 
@@ -270,8 +265,7 @@ extern "C" fs_status fs_cuda_cumsum(fs_device device, const fs_cumsum *scan, fs_
         return fs_cuda_launch(device, choice->warp, fs_ceil_div(args.rows, THREADS / FS_WARP), THREADS, &args, doing,
                               err);
     args.tiles = fs_ceil_div(args.length, choice->length);
-    args.groups = fs_ceil_div(args.tiles, GROUP);
     if (args.tiles == 1 || args.rows * THREADS >= (int64_t)sms * RESIDENT)
         return fs_cuda_launch(device, choice->block, args.rows, THREADS, &args, doing, err);
-    return launch_tiles(device, choice, &args, size == 8 ? 8 : 4, err);
+    return launch_tiles(device, choice, &args, size == 8, err);
 }

@@ -73,7 +73,6 @@ FS_DEVICE typename OP::state share_of(const S *in, int64_t length, int64_t first
         OP::template take<WIDTH>(state, values, first + head + v * WIDTH, 0);
     }
     for (int64_t i = head + vectors * WIDTH + index; i < length; i += step) take_one<OP>(state, in, i, first);
-    OP::template settle<WIDTH, BATCH>(state, in - first, (int64_t)step * WIDTH);
     return state;
 }
 
@@ -83,9 +82,12 @@ FS_DEVICE bool is_last(int64_t row, int64_t pieces)
     __shared__ bool last;
 
     if (threadIdx.x == 0) {
-        __threadfence();
-        last = atomicInc(&finished[row], (unsigned)pieces - 1) == pieces - 1;
-        __threadfence();
+        unsigned before, most = (unsigned)pieces - 1;
+        asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+                     : "=r"(before)
+                     : "l"(&finished[row]), "r"(most)
+                     : "memory");
+        last = before == most;
     }
     __syncthreads();
     return last;
@@ -106,7 +108,7 @@ static __global__ void __launch_bounds__(THREADS) block_kernel(const __grid_cons
         if (threadIdx.x == 0) states[piece] = whole;
         if (!is_last(row, args.pieces)) return;
         whole = OP::start();
-#pragma unroll 4
+#pragma unroll 8
         for (int64_t i = threadIdx.x; i < args.pieces; i += blockDim.x) OP::merge(whole, states[i]);
         whole = fs_merge_block<OP>(whole, shared);
     }
@@ -122,7 +124,7 @@ static __global__ void __launch_bounds__(THREADS) lanes_kernel(const __grid_cons
 
     if (row < args.rows)
         state = share_of<OP>((const S *)args.in + row * args.length, args.length, 0, index, args.width);
-    state = fs_merge_lanes<OP>(state, args.width);
+    state = OP::merge_lanes(state, args.width);
     if (row < args.rows && index == 0) OP::finish((S *)args.out, row, state, args.length, args.correction);
 }
 
@@ -143,7 +145,7 @@ static const kernels table[FS_REDUCTION_COUNT][4] = {BY_DTYPE(fs_sum),   BY_DTYP
 static const int64_t sizes[4] = {8, 4, 2, 2};
 
 /* Threads for each row: as many as have LANE_BYTES or THREAD_BYTES each, and more while the device is not full and each
- * has a vector; then pieces of rows, for twice as many blocks as are resident or fewer. */
+ * has a vector; then pieces of rows, for as many blocks as are resident or fewer. */
 static void divide(arguments *args, int64_t size, int64_t resident)
 {
     int64_t row = args->length * size;
@@ -153,9 +155,9 @@ static void divide(arguments *args, int64_t size, int64_t resident)
     while (args->width < THREADS && args->width * 16 < row && args->rows * args->width < resident) args->width *= 2;
     args->pieces = 1;
     args->piece = args->length;
-    if (args->width < THREADS || args->rows >= MAX_ROWS || args->rows * THREADS >= resident) return;
+    if (args->width < THREADS || args->rows >= MAX_ROWS || 2 * args->rows * THREADS >= resident) return;
     int64_t pieces = fs_ceil_div(row, THREADS * 16 * BATCH); /* a batch for each thread */
-    int64_t most = fs_ceil_div(2 * resident, args->rows * THREADS);
+    int64_t most = fs_ceil_div(resident, args->rows * THREADS);
     if (pieces > most) pieces = most;
     args->piece = fs_ceil_div(fs_ceil_div(args->length, pieces), 16) * 16; /* pieces are aligned as the row is */
     args->pieces = fs_ceil_div(args->length, args->piece);

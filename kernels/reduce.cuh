@@ -2,8 +2,8 @@
  *
  *   start()                           the state of no elements
  *   take<W>(state, values, at, step)  a batch: runs of W elements, the first at place `at` of the row, `step` apart
- *   settle<W, BATCH>(state, row, step)  after the last batch: what is found from the elements again
  *   merge(state, other)               two disjoint sets of elements
+ *   merge_lanes(state, width)         those of neighbouring lanes
  *   finish(out, row, state, length, correction)
  *
  * T is the accumulator's type. NaN propagates.
@@ -42,8 +42,9 @@ template <class STATE> FS_DEVICE STATE fs_shuffle(const STATE &state, int distan
     return other;
 }
 
-/* The state of groups of `width` neighbouring lanes, in all of them. All lanes take part. */
-template <class OP> FS_DEVICE typename OP::state fs_merge_lanes(typename OP::state state, int width)
+/* The state of groups of `width` neighbouring lanes, in all of them. All lanes take part. A rule may have a faster way.
+ */
+template <class OP> FS_DEVICE typename OP::state fs_merge_lanes_of(typename OP::state state, int width)
 {
     for (int distance = width / 2; distance > 0; distance /= 2) OP::merge(state, fs_shuffle(state, distance));
     return state;
@@ -54,13 +55,13 @@ template <class OP> FS_DEVICE typename OP::state fs_merge_block(typename OP::sta
 {
     int lane = threadIdx.x % FS_WARP, warps = blockDim.x / FS_WARP;
 
-    state = fs_merge_lanes<OP>(state, FS_WARP);
+    state = OP::merge_lanes(state, FS_WARP);
     if (warps == 1) return state;
     __syncthreads(); /* the readers of an earlier merge have finished */
     if (lane == 0) shared[threadIdx.x / FS_WARP] = state;
     __syncthreads();
     state = lane < warps ? shared[lane] : OP::start();
-    return fs_merge_lanes<OP>(state, FS_WARP);
+    return OP::merge_lanes(state, FS_WARP);
 }
 
 template <class OP, class T> struct fs_simple {
@@ -75,12 +76,13 @@ template <class OP, class T> struct fs_simple {
     {
         s.value = OP::apply(s.value, fs_tree<OP, N>::of(values));
     }
-    template <int W, int BATCH, class S> static FS_INLINE void settle(state &, const S *, int64_t)
-    {
-    }
     static FS_INLINE void merge(state &s, const state &other)
     {
         s.value = OP::apply(s.value, other.value);
+    }
+    static FS_INLINE state merge_lanes(const state &s, int width)
+    {
+        return state{fs_reduce_lanes<OP>(s.value, width)};
     }
     template <class S> static FS_INLINE void finish(S *out, int64_t row, const state &s, int64_t, double)
     {
@@ -133,23 +135,28 @@ template <class T> struct fs_variance {
         for (int k = 0; k < N; k++) squares[k % SUMS] += (values[k] - mean) * (values[k] - mean);
         merge(s, state{T(N), mean, fs_tree<fs_add, SUMS>::of(squares)});
     }
-    template <int W, int BATCH, class S> static FS_INLINE void settle(state &, const S *, int64_t)
-    {
-    }
     static FS_INLINE void merge(state &s, const state &other)
     {
         T count = s.count + other.count, apart = other.mean - s.mean;
         if (other.count == 0) return;
         T share = other.count / count;
-        s.squares += other.squares + apart * apart * s.count * share;
+        s.squares += other.squares + apart * (s.count * share) * apart; /* nothing joined to a large mean is 0 */
         s.mean += apart * share;
         s.count = count;
+    }
+    static FS_INLINE state merge_lanes(const state &s, int width)
+    {
+        T count = fs_reduce_lanes<fs_add>(s.count, width);
+        T mean = fs_reduce_lanes<fs_add>(s.count * s.mean, width) / (count > T(0) ? count : T(1));
+        T apart = s.mean - mean;
+        return state{count, mean, fs_reduce_lanes<fs_add>(s.squares + apart * apart * s.count, width)};
     }
     template <class S>
     static FS_INLINE void finish(S *out, int64_t row, const state &s, int64_t length, double correction)
     {
         double divisor = (double)length - correction;
-        fs_narrow(s.squares / (T)(divisor > 0 ? divisor : 0), &out[row]);
+        T squares = s.squares + (s.mean - s.mean); /* NaN where an element is infinite */
+        fs_narrow(squares / (T)(divisor > 0 ? divisor : 0), &out[row]);
     }
 };
 
@@ -169,31 +176,26 @@ template <class T> struct fs_argmax {
     {
         return a > b || (a != a && b == b);
     }
-    template <int W, int N> static FS_INLINE void take(state &s, T (&values)[N], int64_t at, int64_t)
+    template <int W, int N> static FS_INLINE void take(state &s, T (&values)[N], int64_t at, int64_t step)
     {
         T largest = fs_tree<fs_larger, N>::of(values);
-        if (s.at != -1 && !wins(largest, s.value)) return; /* places grow from batch to batch */
-        s.value = largest;
-        s.at = -2 - at;
-        if (N > W) return;
+        if (s.at >= 0 && !wins(largest, s.value)) return; /* places grow from batch to batch */
+        int found = 0;
 #pragma unroll
         for (int k = N - 1; k >= 0; k--)
-            if (!wins(largest, values[k])) s.at = at + k;
-    }
-    template <int W, int BATCH, class S> static FS_INLINE void settle(state &s, const S *row, int64_t step)
-    {
-        if (s.at >= -1) return;
-        int64_t at = -2 - s.at;
-        for (int u = BATCH - 1; u >= 0; u--)
-#pragma unroll
-            for (int j = W - 1; j >= 0; j--)
-                if (!wins(s.value, (T)fs_widen(row[at + u * step + j]))) s.at = at + u * step + j;
+            if (values[k] == largest || values[k] != values[k]) found = k; /* with a NaN, `largest` is one */
+        s.value = largest;
+        s.at = at + found / W * step + found % W;
     }
     static FS_INLINE void merge(state &s, const state &other)
     {
         if (other.at < 0) return;
         bool better = wins(other.value, s.value), worse = wins(s.value, other.value);
         if (s.at < 0 || better || (!worse && other.at < s.at)) s = other;
+    }
+    static FS_INLINE state merge_lanes(const state &s, int width)
+    {
+        return fs_merge_lanes_of<fs_argmax>(s, width);
     }
     template <class S> static FS_INLINE void finish(S *out, int64_t row, const state &s, int64_t, double)
     {

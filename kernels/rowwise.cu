@@ -39,7 +39,7 @@ template <class OP, int TEAM>
 FS_DEVICE typename OP::state merge_team(typename OP::state state, int lanes, typename OP::state *shared,
                                         typename OP::state *slot)
 {
-    if (TEAM == LANES) return fs_merge_lanes<OP>(state, lanes);
+    if (TEAM == LANES) return OP::merge_lanes(state, lanes);
     state = fs_merge_block<OP>(state, shared);
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     if (TEAM == CLUSTER) {
@@ -78,8 +78,8 @@ FS_DEVICE void read_columns(const S *from, const SHARE &own, int v, T (&to)[W])
 }
 
 /* Shift and scale elements, multiply them by their column's weight, add its bias and store them, a vector at a time. */
-template <class OP, class S, int V, bool ALIGNED, class T>
-FS_DEVICE void finish(const arguments &args, const fs_share<S, V, ALIGNED> &own, int64_t begin, fs_factors<T> factors,
+template <class OP, class S, int V, bool ALIGNED, bool HELD, class T>
+FS_DEVICE void finish(const arguments &args, fs_share<S, V, ALIGNED, HELD> &own, int64_t begin, fs_factors<T> factors,
                       S *to)
 {
     constexpr int W = 16 / sizeof(S);
@@ -91,7 +91,7 @@ FS_DEVICE void finish(const arguments &args, const fs_share<S, V, ALIGNED> &own,
         int place = own.place(v);
         alignas(16) S raw[W];
         T y[W], column[W];
-        fs_widen_run<W>(own.raw[v], y);
+        own.get(v, y);
 #pragma unroll
         for (int j = 0; j < W; j++) y[j] = OP::shifted(y[j], factors.shift) * factors.multiplier + factors.addend;
         if (args.weight) {
@@ -115,8 +115,16 @@ FS_DEVICE void finish(const arguments &args, const fs_share<S, V, ALIGNED> &own,
     }
 }
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define IS_HELD(V) ((V) == LONG_VECTORS) /* its shared memory has room for three such blocks */
+#else
+#define IS_HELD(V) false
+#endif
+
 template <class OP, class S, int V, int TEAM, bool ALIGNED>
-static __global__ void __launch_bounds__(TEAM == LANES ? LANES_THREADS : BLOCK_THREADS, sizeof(S) == 8 ? 1 : 2)
+static __global__ void __launch_bounds__(TEAM == LANES ? LANES_THREADS : BLOCK_THREADS, IS_HELD(V)       ? 3
+                                                                                        : sizeof(S) == 8 ? 1
+                                                                                                         : 2)
     row_kernel(const __grid_constant__ arguments args)
 {
     typedef typename fs_compute<S>::type T;
@@ -129,7 +137,9 @@ static __global__ void __launch_bounds__(TEAM == LANES ? LANES_THREADS : BLOCK_T
     if (TEAM == LANES && row >= args.rows) length = 0, row = 0; /* all lanes take part in merging */
     const S *in = (const S *)args.in + row * args.length + begin;
 
-    fs_share<S, V, ALIGNED> own;
+    extern __shared__ uint4 held[];
+    fs_share<S, V, ALIGNED, IS_HELD(V)> own;
+    own.held = (S *)held;
     own.length = (int)(length > 0 ? length : 0); /* a cluster's last blocks may have none */
     own.index = (int)(TEAM == LANES ? threadIdx.x % args.lanes : threadIdx.x);
     own.team = (int)(TEAM == LANES ? args.lanes : blockDim.x);
@@ -218,7 +228,7 @@ done:
     return status;
 }
 
-/* Whether the code that runs on this device was compiled for clusters. */
+/* Whether the code that runs on this device was compiled for clusters, and holds long shares in shared memory. */
 static bool has_clusters(const void *kernel)
 {
     cudaFuncAttributes attributes;
@@ -237,7 +247,9 @@ static bool divide(arguments *args, int64_t most)
     return false;
 }
 
-static fs_status launch_cluster(fs_device device, const void *kernel, arguments *args, const char *what, fs_error *err)
+/* Rows of args->pieces blocks each, with long shares. */
+static fs_status launch_long(fs_device device, const void *kernel, bool is_held, unsigned threads, arguments *args,
+                             const char *what, fs_error *err)
 {
     cudaLaunchAttribute attribute = {};
     cudaLaunchConfig_t config = {};
@@ -247,12 +259,21 @@ static fs_status launch_cluster(fs_device device, const void *kernel, arguments 
     attribute.val.clusterDim.x = (unsigned)args->pieces;
     attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
     config.gridDim = dim3((unsigned)(args->rows * args->pieces));
-    config.blockDim = dim3(BLOCK_THREADS);
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = is_held ? threads * LONG_VECTORS * 16 : 0;
     config.stream = fs_cuda_stream(device);
     config.attrs = &attribute;
-    config.numAttrs = 1;
-    cudaError_t code = cudaLaunchKernelExC(&config, kernel, parameters);
+    config.numAttrs = args->pieces > 1;
+    cudaError_t code = cudaSuccess;
+    if (is_held)
+        code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)config.dynamicSmemBytes);
+    if (code == cudaSuccess) code = cudaLaunchKernelExC(&config, kernel, parameters);
     return code == cudaSuccess ? FS_OK : fs_cuda_fail(code, device, what, err);
+}
+
+static unsigned threads_of(int64_t length, int64_t share)
+{
+    return (unsigned)(fs_ceil_div(fs_ceil_div(length, share), FS_WARP) * FS_WARP);
 }
 
 extern "C" fs_status fs_cuda_rowwise(fs_device device, fs_rowwise_id op, const fs_rowwise *rowwise, fs_error *err)
@@ -281,14 +302,13 @@ extern "C" fs_status fs_cuda_rowwise(fs_device device, fs_rowwise_id op, const f
         return fs_cuda_launch(device, rows->lanes, fs_ceil_div(args.rows, LANES_THREADS / args.lanes), LANES_THREADS,
                               &args, what, err);
     }
-    bool is_short = length <= BLOCK_THREADS * share;
-    int64_t most = is_short ? share : width * LONG_VECTORS;
-    if (length <= BLOCK_THREADS * most) {
-        int64_t threads = fs_ceil_div(fs_ceil_div(length, most), FS_WARP) * FS_WARP;
-        return fs_cuda_launch(device, is_short ? rows->block : rows->long_block, args.rows, (unsigned)threads, &args,
-                              what, err);
-    }
+    if (length <= BLOCK_THREADS * share)
+        return fs_cuda_launch(device, rows->block, args.rows, threads_of(length, share), &args, what, err);
+    int64_t most = width * LONG_VECTORS;
+    if (length <= BLOCK_THREADS * most)
+        return launch_long(device, rows->long_block, has_clusters(rows->long_block), threads_of(length, most), &args,
+                           what, err);
     if (divide(&args, BLOCK_THREADS * most - extra) && has_clusters(rows->cluster))
-        return launch_cluster(device, rows->cluster, &args, what, err);
+        return launch_long(device, rows->cluster, true, BLOCK_THREADS, &args, what, err);
     return launch_pieces(device, choice, rows->piece, &args, BLOCK_THREADS * share - extra, what, err);
 }

@@ -101,15 +101,15 @@ FS_DEVICE float pow_extreme(float a, float b)
     if (fabsf(a) == 1.0f) return 1.0f;
     return (fabsf(a) > 1.0f) == (b > 0.0f) ? INFINITY : 0.0f;
 }
-/* As C's pow. What depends on b alone is hoisted if b is a scalar. A negative a keeps its sign where b is no integer,
- * so that its logarithm is NaN. */
+/* As C's pow, but that results below the normal float32 are 0. What depends on b alone is hoisted if b is a scalar. A
+ * negative a keeps its sign where b is no integer, so that its logarithm is NaN. */
 FS_DEVICE float pow(float a, float b)
 {
     float b_half = 0.5f * b;
     bool whole = truncf(b) == b, odd = whole & (truncf(b_half) != b_half);
     uint32_t kept = whole ? 0x7FFFFFFF : 0xFFFFFFFF, sign = odd ? 0x80000000 : 0, bits = __float_as_uint(a);
     if (!(b_half * 0.0f == 0.0f & b != 0.0f)) return pow_extreme(a, b);
-    float x = a == -INFINITY ? INFINITY : __uint_as_float(bits & kept), power = fast_exp2(b * log2(x));
+    float x = a == -INFINITY ? INFINITY : __uint_as_float(bits & kept), power = normal_exp2(b * log2(x));
     return __uint_as_float(__float_as_uint(power) ^ (bits & sign));
 }
 

@@ -68,8 +68,9 @@ typedef struct {
     double correction; /* of var */
 } fs_reduction;
 
-/* out[r, i] = the sum of in[r, 0 .. i] for r < rows, dense. Accumulates like a sum, from the first element on: those
- * after a NaN are NaN, those before are not. out does not overlap in. */
+/* out[r, i] = the sum of in[r, 0 .. i] for r < rows, dense; length > 0. Accumulates in double for float64, in float or
+ * wider for the rest, where the carry of long rows must not lose what is added to it. The sums before a NaN or an
+ * infinity are finite. out does not overlap in. */
 typedef struct {
     const void *in;
     void *out;

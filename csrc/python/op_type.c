@@ -245,11 +245,6 @@ static bool read_SOFTMAX(fs_call *call, PyObject *const *values)
            take_axis(call, values[1], false) && take_out(call, values[2]);
 }
 
-static bool read_CUMSUM(fs_call *call, PyObject *const *values)
-{
-    return read_SOFTMAX(call, values);
-}
-
 static bool read_norm(fs_call *call, PyObject *const *values, int tensors)
 {
     call->eps = 1e-5;
@@ -259,16 +254,6 @@ static bool read_norm(fs_call *call, PyObject *const *values, int tensors)
     }
     if (values[tensors] != NULL && !take_number(call->op, values[tensors], &call->eps)) return false;
     return take_out(call, values[tensors + 1]);
-}
-
-static bool read_LAYER_NORM(fs_call *call, PyObject *const *values)
-{
-    return read_norm(call, values, 3);
-}
-
-static bool read_RMS_NORM(fs_call *call, PyObject *const *values)
-{
-    return read_norm(call, values, 2);
 }
 
 static bool read_product(fs_call *call, PyObject *const *values, int tensors)
@@ -282,20 +267,19 @@ static bool read_product(fs_call *call, PyObject *const *values, int tensors)
     return take_flag(values[tensors], &call->allow_tf32) && take_out(call, values[tensors + 1]);
 }
 
-static bool read_MATMUL(fs_call *call, PyObject *const *values)
-{
-    return read_product(call, values, 2);
-}
-
-static bool read_ADDMM(fs_call *call, PyObject *const *values)
-{
-    return read_product(call, values, 3);
-}
-
-static bool read_COPY(fs_call *call, PyObject *const *values)
-{
-    return read_UNARY(call, values);
-}
+/* Forms that share a reader. */
+#define SHARED_READER(NAME, call_of_reader)                         \
+    static bool read_##NAME(fs_call *call, PyObject *const *values) \
+    {                                                               \
+        return call_of_reader;                                      \
+    }
+SHARED_READER(COPY, read_UNARY(call, values))
+SHARED_READER(CUMSUM, read_SOFTMAX(call, values))
+SHARED_READER(LAYER_NORM, read_norm(call, values, 3))
+SHARED_READER(RMS_NORM, read_norm(call, values, 2))
+SHARED_READER(MATMUL, read_product(call, values, 2))
+SHARED_READER(ADDMM, read_product(call, values, 3))
+#undef SHARED_READER
 
 static bool read_CAST(fs_call *call, PyObject *const *values)
 {
@@ -395,7 +379,7 @@ static const char *dtype_prose(const fs_op *op)
     case FS_FORM_CREATE_FULL:
         return "Allocated on the default device unless `device` is given.";
     default:
-        return "Supports float64, float32, float16 and bfloat16; all tensors must have the same dtype and device.";
+        return "Supports float64, float32, float16 and bfloat16; all inputs must have the same dtype and device.";
     }
 }
 

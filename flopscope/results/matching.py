@@ -15,6 +15,7 @@ Key = tuple[str, str]  # name with namespace, shapes
 # If none of them ran, a name matches itself.
 ALSO = {
     "matmul": ("mm", "bmm"),
+    "norm": ("linalg_vector_norm",),
     "softmax": ("_softmax",),
     "log_softmax": ("_log_softmax",),
     "layer_norm": ("native_layer_norm",),

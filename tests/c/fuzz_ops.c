@@ -229,14 +229,25 @@ static double binary(int id, double a, double b)
 
 static double reduce(int id, const double *row, int64_t length)
 {
-    double sum = 0, least = row[0], largest = row[0];
+    double sum = 0, squares = 0, about_mean = 0, least = row[0], largest = row[0], place = 0;
     for (int64_t i = 0; i < length; i++) {
         sum += row[i];
+        squares += row[i] * row[i];
         least = row[i] < least ? row[i] : least;
+        place = row[i] > largest ? (double)i : place;
         largest = row[i] > largest ? row[i] : largest;
     }
-    const double results[FS_REDUCTION_COUNT] = {
-        [FS_SUM] = sum, [FS_MEAN] = sum / (double)length, [FS_AMAX] = largest, [FS_AMIN] = least};
+    for (int64_t i = 0; i < length; i++) {
+        double difference = row[i] - sum / (double)length;
+        about_mean += difference * difference;
+    }
+    const double results[FS_REDUCTION_COUNT] = {[FS_SUM] = sum,
+                                                [FS_MEAN] = sum / (double)length,
+                                                [FS_AMAX] = largest,
+                                                [FS_AMIN] = least,
+                                                [FS_NORM] = sqrt(squares),
+                                                [FS_VAR] = about_mean / (double)length, /* with correction 0 */
+                                                [FS_ARGMAX] = place};
     return results[id];
 }
 
@@ -404,18 +415,22 @@ static bool choose_arguments(trial *current)
         if (call->op->id == 1) current->shape[ndim - 1] = shape[ndim - 2], current->shape[ndim - 2] = shape[ndim - 1];
         break;
     case FS_FORM_REDUCE:
+    case FS_FORM_VAR:
         add_input(current, 0, dtype, ndim, shape, share);
+        if (form == FS_FORM_REDUCE && call->op->id == FS_ARGMAX) current->dtype = to = FS_INT64;
         call->over_everything = ndim == 0 || choose(2);
         call->keepdims = choose(2);
         for (int d = call->over_everything ? 0 : ndim - 1; d < ndim; d++) current->shape[d] = 1;
         if (!call->keepdims) current->ndim = call->over_everything ? 0 : ndim - 1;
         break;
+    case FS_FORM_CUMSUM:
     case FS_FORM_SOFTMAX:
     case FS_FORM_LAYER_NORM:
     case FS_FORM_RMS_NORM:
         if (ndim == 0) return false;
         add_input(current, 0, dtype, ndim, shape, share);
-        if (form != FS_FORM_SOFTMAX && choose(2)) add_input(current, 1, dtype, 1, &shape[ndim - 1], share);
+        if (form != FS_FORM_SOFTMAX && form != FS_FORM_CUMSUM && choose(2))
+            add_input(current, 1, dtype, 1, &shape[ndim - 1], share);
         if (form == FS_FORM_LAYER_NORM && choose(2)) add_input(current, 2, dtype, 1, &shape[ndim - 1], share);
         break;
     case FS_FORM_MATMUL:
@@ -477,7 +492,8 @@ static dense expect(const trial *current)
         break;
     }
     for (int64_t i = 0; i < count; i++) {
-        double a = in[0] != NULL && form != FS_FORM_REDUCE && form != FS_FORM_COPY ? in[0]->values[i] : 0;
+        bool element = form != FS_FORM_REDUCE && form != FS_FORM_VAR && form != FS_FORM_COPY;
+        double a = in[0] != NULL && element ? in[0]->values[i] : 0;
         double b = in[1] != NULL ? broadcast_get(in[1], current->ndim, current->shape, i) : call->scalar[1];
         switch (form) {
         case FS_FORM_UNARY:
@@ -497,10 +513,15 @@ static dense expect(const trial *current)
         case FS_FORM_FILL_IN_PLACE:
             out.values[i] = b;
             break;
+        case FS_FORM_CUMSUM:
+            out.values[i] = a + (i % current->shape[current->ndim - 1] > 0 ? out.values[i - 1] : 0);
+            out.slack = 8 * (double)current->shape[current->ndim - 1];
+            break;
         case FS_FORM_REDUCE:
+        case FS_FORM_VAR:
             if (x_count > 0)
                 out.values[i] = reduce(call->op->id, in[0]->values + i * (x_count / count), x_count / count);
-            else out.values[i] = call->op->id == FS_MEAN ? (double)NAN : 0;
+            else out.values[i] = call->op->id == FS_MEAN || call->op->id == FS_VAR ? (double)NAN : 0;
             out.slack = 8 * (double)(x_count / count);
             break;
         case FS_FORM_COPY:
@@ -580,11 +601,13 @@ static char *copy_of(const block *from)
     return copy;
 }
 
-/* Return whether the call must fail: the output is read-only or overlaps itself, or amax/amin reduces an empty axis. */
+/* Return whether the call must fail: the output is read-only or overlaps itself, or an extreme is that of an empty
+ * axis. */
 static bool must_fail(const trial *current, const fs_tensor *target)
 {
     const fs_call *call = &current->call;
-    if (call->op->form == FS_FORM_REDUCE && (call->op->id == FS_AMAX || call->op->id == FS_AMIN)) {
+    int id = call->op->id;
+    if (call->op->form == FS_FORM_REDUCE && (id == FS_AMAX || id == FS_AMIN || id == FS_ARGMAX)) {
         const fs_tensor *x = call->in[0];
         if (call->over_everything ? fs_tensor_count(x) == 0 : x->shape[x->ndim - 1] == 0) return true;
     }

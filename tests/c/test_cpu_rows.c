@@ -5,28 +5,40 @@
 
 static void check_reduction(fs_reduction_id op, const void *in, int64_t rows, int64_t length, fs_dtype dtype)
 {
-    void *out = malloc((size_t)rows * fs_dtypes[dtype].size);
-    const fs_reduction reduction = {in, out, rows, length, dtype};
+    void *out = malloc((size_t)rows * sizeof(double));
+    const fs_reduction reduction = {in, out, rows, length, dtype, 1};
     fs_error err;
     CHECK(backend->reduce(cpu, op, &reduction, &err) == FS_OK, "%s", err.message);
     for (int64_t r = 0; r < rows; r++) {
-        long double sum = 0, magnitude = 0, largest = -INFINITY, smallest = INFINITY;
-        bool nan = false;
+        long double sum = 0, magnitude = 0, squares = 0, about_mean = 0, largest = -INFINITY, smallest = INFINITY;
+        int64_t place = -1, first_nan = -1;
         for (int64_t i = 0; i < length; i++) {
             double x = get(in, r * length + i, dtype);
             sum += x;
             magnitude += fabs(x);
-            nan = nan || isnan(x);
+            squares += (long double)x * x;
+            if (isnan(x) && first_nan < 0) first_nan = i;
+            if (x > largest || (place < 0 && x == largest)) place = i;
             if (x > largest) largest = x;
             if (x < smallest) smallest = x;
         }
-        long double want = op == FS_SUM ? sum : op == FS_MEAN ? sum / length : op == FS_AMAX ? largest : smallest;
+        for (int64_t i = 0; i < length; i++) {
+            long double difference = get(in, r * length + i, dtype) - sum / length;
+            about_mean += difference * difference;
+        }
+        const long double results[FS_REDUCTION_COUNT] = {
+            [FS_SUM] = sum,       [FS_MEAN] = sum / length,   [FS_AMAX] = largest,
+            [FS_AMIN] = smallest, [FS_NORM] = sqrtl(squares), [FS_VAR] = about_mean / (long double)(length - 1)};
+        long double want = results[op];
         if (op == FS_MEAN) magnitude /= length;
-        if (nan) want = NAN;
-        double tolerance = op == FS_AMAX || op == FS_AMIN ? 0
-                                                          : fabs((double)want) * 1.01 * rounding(dtype) +
-                                                                8 * (double)magnitude * compute_rounding(dtype);
-        double got = get(out, r, dtype);
+        if (op == FS_NORM || op == FS_VAR) magnitude = fabsl(want);
+        if (first_nan >= 0) want = NAN;
+        if (op == FS_ARGMAX) want = first_nan >= 0 ? first_nan : place;
+        double tolerance =
+            op == FS_AMAX || op == FS_AMIN || op == FS_ARGMAX
+                ? 0
+                : fabs((double)want) * 1.01 * rounding(dtype) + 8 * (double)magnitude * compute_rounding(dtype);
+        double got = op == FS_ARGMAX ? (double)((const int64_t *)out)[r] : get(out, r, dtype);
         CHECK(close_to(got, want, tolerance), "op %d %s (%lld, %lld) row %lld: %.17g, want %.17Lg", op,
               fs_dtypes[dtype].name, (long long)rows, (long long)length, (long long)r, got, want);
     }
@@ -73,7 +85,7 @@ static void test_sums_do_not_depend_on_the_number_of_threads(void)
     float *in = random_array(length, FS_FLOAT32, -1, 1), first = 0;
     for (int threads = 1; threads <= 5; threads++) {
         float sum;
-        const fs_reduction reduction = {in, &sum, 1, length, FS_FLOAT32};
+        const fs_reduction reduction = {.in = in, .out = &sum, .rows = 1, .length = length, .dtype = FS_FLOAT32};
         CHECK(fs_parallel_set_threads(threads, NULL) == FS_OK, "%d threads", threads);
         CHECK_OK(backend->reduce(cpu, FS_SUM, &reduction, NULL));
         if (threads == 1) first = sum;
@@ -88,10 +100,64 @@ static void test_long_float_sums_stay_exact(void)
     const int64_t length = (1 << 24) + 12345;
     float *in = malloc((size_t)length * sizeof *in), sum;
     for (int64_t i = 0; i < length; i++) in[i] = 1;
-    const fs_reduction reduction = {in, &sum, 1, length, FS_FLOAT32};
+    const fs_reduction reduction = {.in = in, .out = &sum, .rows = 1, .length = length, .dtype = FS_FLOAT32};
     CHECK_OK(backend->reduce(cpu, FS_SUM, &reduction, NULL));
     CHECK(sum == (float)length, "%.9g", (double)sum);
     free(in);
+}
+
+/* ---- cumulative sums ---- */
+
+static void check_cumsum(int64_t rows, int64_t length, fs_dtype dtype)
+{
+    void *in = random_array(rows * length, dtype, -0.1, 0.12), *out = random_array(rows * length, dtype, 0, 1);
+    const fs_cumsum scan = {in, out, rows, length, dtype};
+    fs_error err;
+    CHECK(backend->cumsum(cpu, &scan, &err) == FS_OK, "%s", err.message);
+    for (int64_t r = 0; r < rows; r++) {
+        long double sum = 0, magnitude = 0;
+        for (int64_t i = r * length; i < (r + 1) * length; i++) {
+            sum += get(in, i, dtype);
+            magnitude += fabs(get(in, i, dtype));
+            double slack = 8 * (double)magnitude * 0x1p-53; /* in any dtype, the CPU adds in double */
+            double tolerance = fabs((double)sum) * 1.01 * rounding(dtype) + slack;
+            if (dtype == FS_FLOAT16) tolerance += 0x1p-25; /* subnormal numbers are 2^-24 apart */
+            CHECK(close_to(get(out, i, dtype), sum, tolerance), "%s (%lld, %lld) at %lld: %.17g, want %.17Lg",
+                  fs_dtypes[dtype].name, (long long)rows, (long long)length, (long long)i, get(out, i, dtype), sum);
+        }
+    }
+    free(in);
+    free(out);
+}
+
+static void test_cumulative_sums_match_plain_loops(void)
+{
+    static const int64_t shapes[][2] = {{1, 1},   {5, 3},    {3, 8},     {7, 17},    {4, 67},    {300, 129},
+                                        {2, 513}, {3, 4099}, {1, 65536}, {2, 65537}, {5, 70001}, {1, 300007}};
+    for (int d = 0; d < FLOAT_DTYPES; d++) {
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            check_cumsum(shapes[s][0], shapes[s][1], float_dtypes[d]);
+        }
+    }
+    check_cumsum(1, fs_cpu_cache_bytes() / 2 / 4 + 70001, FS_FLOAT32); /* streamed */
+}
+
+static void test_parts_of_long_rows_survive_a_failing_allocation(void)
+{
+    const int64_t length = 200001;
+    float *in = random_array(length, FS_FLOAT32, -1, 1), *out = random_array(length, FS_FLOAT32, -1, 1);
+    const fs_reduction reduction = {.in = in, .out = out, .rows = 1, .length = length, .dtype = FS_FLOAT32};
+    const fs_cumsum scan = {in, out, 1, length, FS_FLOAT32};
+    int64_t live = fs_memory_live();
+    fs_error err;
+    fs_memory_fail_at(1);
+    CHECK(backend->reduce(cpu, FS_VAR, &reduction, &err) == FS_OUT_OF_MEMORY, "a reduction without memory");
+    fs_memory_fail_at(1);
+    CHECK(backend->cumsum(cpu, &scan, &err) == FS_OUT_OF_MEMORY, "a cumulative sum without memory");
+    fs_memory_fail_at(0);
+    CHECK(fs_memory_live() == live, "%lld blocks leaked", (long long)(fs_memory_live() - live));
+    free(in);
+    free(out);
 }
 
 /* ---- row-wise ops ---- */
@@ -364,6 +430,8 @@ static void run_all(void)
     test_nan_and_infinity_propagate_from_any_position();
     test_sums_do_not_depend_on_the_number_of_threads();
     test_long_float_sums_stay_exact();
+    test_cumulative_sums_match_plain_loops();
+    test_parts_of_long_rows_survive_a_failing_allocation();
     test_rowwise_ops_match_plain_loops();
     test_rowwise_ops_beyond_the_cache();
     test_softmax_of_extreme_rows();

@@ -57,7 +57,22 @@ BINARY: dict[str, Callable[[Any, Any], Array]] = {
     "minimum": np.minimum,
 }
 
-REDUCTIONS: dict[str, Callable[..., Array]] = {"sum": np.sum, "mean": np.mean, "amax": np.max, "amin": np.min}
+
+def norm(x: Array, axis: int | None = None, keepdims: bool = False) -> Array:
+    return np.sqrt(np.sum(x * x, axis, keepdims=keepdims))
+
+
+def var(x: Array, axis: int | None = None, keepdims: bool = False, correction: float = 1) -> Array:
+    count = x.size if axis is None else x.shape[axis]
+    squares = np.sum((x - x.mean(axis, keepdims=True)) ** 2, axis, keepdims=keepdims)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return squares / np.float64(max(0, count - correction))
+
+
+REDUCTIONS: dict[str, Callable[..., Array]] = {
+    **{"sum": np.sum, "mean": np.mean, "amax": np.max, "amin": np.min},
+    **{"norm": norm, "var": var},
+}
 
 
 def softmax(x: Array) -> Array:

@@ -150,7 +150,7 @@ def test_two_scalars_need_a_tensor() -> None:
 @pytest.mark.parametrize("axis", [0, -2, 2, -3, 10**6, INT64_MAX, -(2**63)])
 def test_only_the_last_axis_is_supported(axis: int) -> None:
     x = fs.ones((2, 3))
-    for op in (fs.sum, fs.mean, fs.amax, fs.amin, fs.softmax, fs.log_softmax):
+    for op in (fs.sum, fs.mean, fs.amax, fs.amin, fs.norm, fs.var, fs.argmax, fs.cumsum, fs.softmax, fs.log_softmax):
         refused(ValueError, lambda op=op: op(x, axis), op.__name__, str(axis), "2 axes", "last")
 
 
@@ -165,6 +165,7 @@ def test_missing_axes_are_refused() -> None:
     refused(TypeError, lambda: fs.softmax(fs.ones((2,)), None), "softmax", "NoneType")
     refused(ValueError, lambda: fs.sum(fs.ones(()), -1), "sum", "float32 ()", "axis")
     refused(ValueError, lambda: fs.softmax(fs.ones(())), "softmax", "float32 ()", "axis")
+    refused(ValueError, lambda: fs.cumsum(fs.ones(())), "cumsum", "float32 ()", "axis")
     refused((ValueError, OverflowError), lambda: fs.sum(fs.ones((2,)), 10**30))
     refused(ValueError, lambda: fs.transpose_copy(fs.ones((3,))), "transpose_copy", "(3,)", "two axes")
 
@@ -284,7 +285,11 @@ def test_errors_name_op_shapes_dtypes_and_devices() -> None:
     refused(TypeError, lambda: fs.copy_(x, 1.0), "copy_", "float")
     refused(TypeError, lambda: fs.rand((2,), dtype="int64"), "rand", "int64")
     refused(TypeError, lambda: fs.normal_(whole, 0, 1), "normal_", "int32")
-    for op in (fs.amax, fs.amin):
+    refused(TypeError, lambda: fs.var(x, correction="none"), "var", "str")
+    refused(TypeError, lambda: fs.var(x, -1, True, 1), "var", "at most 3 positional")
+    refused(TypeError, lambda: fs.argmax(x, -1, out=fs.ones((2,))), "argmax", "int64")
+    refused(TypeError, lambda: fs.cumsum(whole), "cumsum", "int32")
+    for op in (fs.amax, fs.amin, fs.argmax):
         refused(ValueError, lambda op=op: op(fs.ones((0, 3))), op.__name__, "(0, 3)")
         refused(ValueError, lambda op=op: op(fs.ones((3, 0)), -1), op.__name__, "(3, 0)")
         assert op(fs.ones((0, 3)), -1).shape == (0,)

@@ -27,7 +27,8 @@ class TestOnTheCpu(OpCases):
 def test_every_op_has_a_result_test() -> None:
     named = set(UNARY) | set(BINARY) | set(REDUCTIONS)
     named |= {name + "_" for name in {*UNARY, *BINARY}}
-    text = (TESTS / "helpers" / "op_cases.py").read_text(encoding="utf-8")
+    files = [TESTS / "helpers" / f"{name}_cases.py" for name in ("op", "reduction")]
+    text = "".join(file.read_text(encoding="utf-8") for file in files)
     assert [op for op in fs._core.ops if op not in named and f"fs.{op}" not in text] == []
 
 
@@ -36,7 +37,7 @@ def test_all_instruction_sets_agree_with_numpy(isa: str) -> None:
     code = """
 import sys, numpy as np, flopscope as fs
 sys.path.insert(0, sys.argv[1])
-from helpers.ops_reference import BINARY, UNARY, POSITIVE, Lab, softmax, layer_norm
+from helpers.ops_reference import BINARY, REDUCTIONS, UNARY, POSITIVE, Lab, softmax, layer_norm
 lab = Lab("cpu")
 for dtype in ("float64", "float32", "float16", "bfloat16"):
     for name, want in UNARY.items():
@@ -47,8 +48,10 @@ for dtype in ("float64", "float32", "float16", "bfloat16"):
         (a, va), (b, vb) = (lab.uniform((1003,), dtype, 0.1, 2.5) for _ in range(2))
         lab.check(getattr(fs, name)(a, b), want(va, vb), dtype, 4)
     x, v = lab.uniform((7, 1003), dtype, 0.1, 1.0)
-    for name, want in (("mean", np.mean), ("amax", np.max)):
+    for name, want in REDUCTIONS.items():
         lab.check(getattr(fs, name)(x, -1), want(v, axis=-1), dtype, 4)
+    assert (np.asarray(fs.argmax(x, -1)) == np.argmax(v, -1)).all()
+    np.testing.assert_allclose(np.asarray(fs.cumsum(x).to("float64")), np.cumsum(v, -1), rtol=2e-2)
     np.testing.assert_allclose(np.asarray(fs.softmax(x).to("float64")), softmax(v), rtol=2e-2)
     np.testing.assert_allclose(np.asarray(fs.layer_norm(x).to("float64")), layer_norm(v), rtol=3e-2, atol=3e-2)
 print(fs._core.cpu_properties()["isa"])

@@ -50,7 +50,8 @@ OPS = {  # without a namespace: aten's
     "reduction": """sum mean prod amax max argmin any all var std_mean norm linalg_vector_norm logsumexp cumsum
         cummax sort topk multinomial _unique2 bincount histc max_pool2d_with_indices avg_pool2d_backward mse_loss
         nll_loss_forward binary_cross_entropy_with_logits _cdist_forward _foreach_norm flopscope::sum
-        flopscope::amax fbgemm::asynchronous_complete_cumsum segment_reduce torch_scatter::segment_sum_csr
+        flopscope::amax flopscope::norm flopscope::var flopscope::argmax flopscope::cumsum
+        fbgemm::asynchronous_complete_cumsum segment_reduce torch_scatter::segment_sum_csr
         pyg::segment_max_coo _moe_C::topk_softmax _moe_C::moe_align_block_size _C::top_k_per_row
         sgl_kernel::moe_sum torchvision::roi_align torchvision::nms LigerCrossEntropyFunction TopK""",
     "pointwise": """add add_ sub mul mul.Tensor div neg exp log1p sqrt sin tanh relu relu_ gelu gelu_backward silu

@@ -63,6 +63,10 @@ BY_HAND: dict[str, tuple[tuple[Any, ...], Counted]] = {
     "mean": ((x,), (24, 96, 4)),
     "amax": ((x, -1), (24, 96, 16)),
     "amin": ((x, 1, True), (24, 96, 16)),
+    "norm": ((x,), (2 * 24, 96, 4)),
+    "var": ((x, -1), (4 * 24, 96, 16)),
+    "argmax": ((x, -1), (0, 96, 32)),  # int64
+    "cumsum": ((x,), (24, 96, 96)),
     "softmax": ((x,), (5 * 24, 96, 96)),
     "log_softmax": ((x,), (5 * 24, 96, 96)),
     "layer_norm": ((x, row, make(6)), (7 * 24, 96 + 24 + 24, 96)),
@@ -204,11 +208,27 @@ def test_norms_count_one_flop_more_for_each_of_weight_and_bias() -> None:
     assert run("rms_norm", x, weight=row, eps=1) == (4 * 24, 96 + 24, 96)
 
 
-@pytest.mark.parametrize("name", ["sum", "mean", "amax", "amin"])
-def test_reductions_count_their_input(name: str) -> None:
+@pytest.mark.parametrize(("name", "each"), [*((name, 1) for name in ("sum", "mean", "amax", "amin")),
+                                            ("norm", 2), ("var", 4), ("argmax", 0)])  # fmt: skip
+def test_reductions_count_their_input(name: str, each: int) -> None:
     v = make(2, 3, 4, dtype="float64")
     for arguments, elements in (((), 1), ((None,), 1), ((-1,), 6), ((2,), 6), ((-1, True), 6), ((None, True), 1)):
-        assert run(name, v, *arguments) == (24, 192, 8 * elements)
+        assert run(name, v, *arguments) == (24 * each, 192, 8 * elements)
+
+
+@pytest.mark.parametrize(
+    ("name", "theirs", "arguments"),
+    [
+        ("norm", "linalg_vector_norm", [2, [-1], False, None]),
+        ("var", "var", [[-1], 1, False]),
+        ("argmax", "argmax", [-1, False]),
+        ("cumsum", "cumsum", [-1, None]),
+    ],
+)
+def test_an_op_of_torch_with_the_same_name_has_the_same_work(name: str, theirs: str, arguments: list[Any]) -> None:
+    for dtype in FLOATS:
+        work = fs.work(f"aten::{theirs}", [(4, 6)], dtype, [None, *arguments])
+        assert run(name, make(4, 6, dtype=dtype), -1) == (work.flops, work.bytes_read, work.bytes_written)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-/* The other functions of the CPU backend: memory, reductions, cumulative sums, row-wise ops, matrix products and random draws. Arguments
- * as in ops/backend.h; dtypes are floats. */
+/* The other functions of the CPU backend: memory, reductions, cumulative sums, row-wise ops, matrix products and random
+ * draws. Arguments as in ops/backend.h; dtypes are floats. */
 #ifndef FS_OPS_CPU_CPU_ROWS_H
 #define FS_OPS_CPU_CPU_ROWS_H
 

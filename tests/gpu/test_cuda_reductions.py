@@ -1,0 +1,60 @@
+"""norm, var, argmax and cumsum on CUDA: the cases of the CPU, and sizes only for CUDA."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.ops_reference import FLOATS, Lab, exact, norm, var
+from helpers.reduction_cases import ReductionCases, near_sums
+
+import flopscope as fs
+
+
+@pytest.fixture
+def lab() -> Lab:
+    return Lab("cuda")
+
+
+class TestOnCuda(ReductionCases):
+    pass
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(1, (1 << 24) + 3), (4096, 4099), (70_000, 129), (1_500_001, 5)], ids=str)
+def test_large_inputs(lab: Lab, dtype: str, shape: tuple[int, int]) -> None:
+    x = fs.randn(shape, dtype=dtype, device="cuda")
+    values = exact(x)
+    for axis in (None, -1):
+        lab.check(fs.norm(x, axis), norm(values, axis), dtype, 4)
+        lab.check(fs.var(x, axis), var(values, axis), dtype, 8)
+        assert (exact(fs.argmax(x, axis)) == np.argmax(values, axis)).all()
+    near_sums(fs.cumsum(x), values, dtype)
+
+
+def test_more_than_two_to_the_31_elements(lab: Lab) -> None:
+    count = (1 << 31) + 5
+    x = fs.full((count,), 1, dtype="bfloat16", device="cuda")
+    assert fs.argmax(x).item() == 0 and fs.var(x).item() == 0
+    np.testing.assert_allclose(fs.norm(x).item(), count**0.5, rtol=4e-3)
+    fs.copy_(fs.from_dlpack(pytest.importorskip("torch").from_dlpack(x)[-2:]), fs.full((2,), 2, device="cuda"))
+    assert fs.argmax(x).item() == count - 2
+
+
+@pytest.mark.parametrize("offset", [1, 2, 3, 5])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_misaligned_inputs(lab: Lab, offset: int, dtype: str) -> None:
+    cupy = pytest.importorskip("cupy")
+    view = cupy.random.uniform(-1, 1.25, 40_000 + offset).astype(dtype)[offset:]
+    for shape in ((1, 40_000), (5, 8000), (400, 100), (8000, 5)):
+        x, values = fs.from_dlpack(view.reshape(shape)), cupy.asnumpy(view).astype(np.float64).reshape(shape)
+        TestOnCuda().check_all(lab, x, values, dtype)
+
+
+def test_no_kernel_leaves_elements_unwritten(lab: Lab) -> None:
+    for shape in [(1, 1), (3, 255), (257, 3), (1000, 1000), (2, 40_001)]:
+        for dtype in FLOATS:
+            x = lab.uniform(shape, dtype, 0.5, 1)[0]
+            out = fs.full(shape, float("nan"), dtype=dtype, device="cuda")
+            assert not np.isnan(exact(fs.cumsum(x, out=out))).any(), (shape, dtype)
+            places = fs.full(shape[:1], -1, dtype="int64", device="cuda")
+            assert (exact(fs.argmax(x, -1, out=places)) >= 0).all(), (shape, dtype)

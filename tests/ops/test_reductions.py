@@ -1,0 +1,93 @@
+"""norm, var, argmax and cumsum on the CPU, against NumPy in float64 and torch; results for any number of threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.ops_reference import FLOATS, Lab, exact, var
+from helpers.reduction_cases import ReductionCases
+
+import flopscope as fs
+
+
+@pytest.fixture
+def lab() -> Lab:
+    return Lab("cpu")
+
+
+class TestOnTheCpu(ReductionCases):
+    pass
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(1, 1_000_003), (3, 200_001), (40, 70_000), (5000, 7)], ids=str)
+def test_results_do_not_depend_on_the_number_of_threads(lab: Lab, dtype: str, shape: tuple[int, int]) -> None:
+    x = lab.uniform(shape, dtype, -1, 1.25)[0]
+    before, results = fs.num_threads(), []
+    try:
+        for threads in (1, 2, 3, 16):
+            fs.set_num_threads(threads)
+            whole = [exact(op(x, axis)).tobytes() for op in (fs.norm, fs.var, fs.argmax) for axis in (None, -1)]
+            results.append([*whole, exact(fs.cumsum(x)).tobytes()])
+    finally:
+        fs.set_num_threads(before)
+    assert all(result == results[0] for result in results[1:])
+
+
+@pytest.mark.filterwarnings("ignore:var.*degrees of freedom")
+def test_torch_agrees_on_random_values() -> None:
+    torch = pytest.importorskip("torch")
+    random = np.random.default_rng(11)
+    specials = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e30, 1e-30])
+    for _ in range(300):
+        shape = tuple(int(n) for n in random.integers(1, [4, 60]))
+        values = random.normal(random.choice([0, 100]), 1, shape).astype(random.choice(["float32", "float64"]))
+        few = random.random(shape) < random.choice([0, 0, 0.01, 0.5])
+        values[few] = random.choice(specials, shape)[few].astype(values.dtype)
+        x, y = fs.from_numpy(values), torch.from_numpy(values)
+        moderate = np.abs(values[np.isfinite(values)]).max(initial=0) < 1e10  # others overflow or cancel
+        close = {"rtol": 2e-5 if values.dtype == np.float32 else 1e-11, "atol": 1e-30, "err_msg": repr(values)}
+        for axis in (None, -1):
+            assert (exact(fs.argmax(x, axis)) == torch.argmax(y, axis).numpy()).all()
+            if moderate:
+                np.testing.assert_allclose(exact(fs.norm(x, axis)), torch.linalg.vector_norm(y, dim=axis), **close)
+            for correction in (0, 1, 2.5):
+                want = torch.var(y, axis, correction=correction)
+                np.testing.assert_allclose(exact(fs.var(x, axis, correction=correction)), want, **close)
+        if moderate:
+            np.testing.assert_allclose(exact(fs.cumsum(x)), torch.cumsum(y, -1).numpy(), **{**close, "atol": 1e-4})
+
+
+def test_squares_that_overflow_or_vanish() -> None:
+    for dtype, large, small in (("float32", 1e20, 1e-30), ("float64", 1e200, 1e-200)):
+        x, y = (fs.full((10,), value, dtype=dtype, device="cpu") for value in (large, small))
+        assert np.isposinf(fs.norm(x).item()) and fs.norm(y).item() == 0
+        assert fs.var(x).item() == 0
+
+
+def test_variances_of_the_largest_numbers() -> None:
+    for values, want in (([3e38] * 5000, 0.0), ([3e38, -3e38], np.inf)):
+        assert fs.var(fs.from_numpy(np.array(values, np.float32))).item() == want
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e5])
+def test_variances_far_from_zero_are_those_of_the_rounded_elements(lab: Lab, offset: float) -> None:
+    x, values = lab.tensor(offset + lab.random.normal(0, 1, (3, 70_001)), "float32")
+    for axis in (None, -1):
+        np.testing.assert_allclose(exact(fs.var(x, axis)), var(values, axis), rtol=1e-6)
+
+
+def test_nonfinite_elements_have_no_variance() -> None:
+    for place in (0, 2000, 2047, 2048, 70_000, 99_999):
+        values = np.ones(100_000, np.float32)
+        values[place] = np.inf
+        assert np.isnan(fs.var(fs.from_numpy(values)).item())
+
+
+def test_large_cumulative_sums_pass_the_cache(lab: Lab) -> None:
+    count = max(fs._core.cpu_properties()["cache_bytes"], 1 << 20) // 4 + 1003
+    values = np.ones(count, np.float32)
+    got = fs.cumsum(fs.from_numpy(values)).numpy()
+    assert (got == np.arange(1, count + 1)).all() and count < 1 << 24
+    rows = fs.cumsum(fs.from_numpy(values[: count // 3 * 3].reshape(3, -1))).numpy()
+    assert (rows == np.arange(1, count // 3 + 1)).all()
