@@ -129,6 +129,15 @@ PyObject *fs_tensor_to_numpy(PyObject *tensor, bool copy);
 /* Copy `values` into a 1-D array of doubles or int64. */
 PyObject *fs_array_of_doubles(const double *values, Py_ssize_t count);
 PyObject *fs_array_of_int64(const int64_t *values, Py_ssize_t count);
+/* Return a 1-D array that owns `values`, a block of base/memory.h, which is freed also on failure. */
+typedef enum { FS_ARRAY_INT64, FS_ARRAY_UINT64, FS_ARRAY_INT32, FS_ARRAY_UINT32 } fs_array_type;
+PyObject *fs_array_taking(void *values, Py_ssize_t count, fs_array_type type);
+#define FS_ARRAY_TYPE(type)        \
+    _Generic((type)0,              \
+        int64_t: FS_ARRAY_INT64,   \
+        uint64_t: FS_ARRAY_UINT64, \
+        int32_t: FS_ARRAY_INT32,   \
+        uint32_t: FS_ARRAY_UINT32)
 
 /* dlpack.c --------------------------------------------------------------------------------------------------------- */
 

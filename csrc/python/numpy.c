@@ -2,6 +2,7 @@
  * as it would take most of the time of `import flopscope`. */
 #include <string.h>
 
+#include "base/memory.h"
 #include "python/core.h"
 
 #define NPY_NO_DEPRECATED_API NPY_1_21_API_VERSION
@@ -198,6 +199,30 @@ PyObject *fs_array_of_doubles(const double *values, Py_ssize_t count)
 PyObject *fs_array_of_int64(const int64_t *values, Py_ssize_t count)
 {
     return array_of(NPY_INT64, values, count);
+}
+
+static void free_values(PyObject *owner)
+{
+    fs_free(PyCapsule_GetPointer(owner, NULL));
+}
+
+PyObject *fs_array_taking(void *values, Py_ssize_t count, fs_array_type type)
+{
+    static const int numbers[] = {NPY_INT64, NPY_UINT64, NPY_INT32, NPY_UINT32};
+    PyObject *owner = PyCapsule_New(values, NULL, free_values), *array = NULL;
+    if (owner == NULL) {
+        fs_free(values);
+        return NULL;
+    }
+    npy_intp shape = count;
+    if (fs_have_numpy()) array = PyArray_SimpleNewFromData(1, &shape, numbers[type], values);
+    if (array == NULL) {
+        Py_DECREF(owner);
+        return NULL;
+    }
+    if (PyArray_SetBaseObject((PyArrayObject *)array, owner) == 0) return array;
+    Py_DECREF(array);
+    return NULL;
 }
 
 /* BLAS ---------------------------------------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 #include "python/store_type.h"
 #include "python/roofline.h"
 #include "python/store_parts.h"
+#include "python/store_timeline.h"
 #include "store/accelerator.h"
 #include "store/signature.h"
 #include "store/torch_signature.h"
@@ -271,11 +272,12 @@ static const struct {
 };
 enum { NUMERIC_COLUMNS = sizeof numeric_columns / sizeof *numeric_columns };
 
-/* What torch's arithmetic adds to a total time. */
-static double rounding_of(const fs_row *row, size_t column)
+/* What torch's arithmetic adds to a total time: where the row has it, or -1. */
+static ptrdiff_t rounding_of(int column)
 {
-    if (column == offsetof(fs_row, cpu_time_total)) return row->cpu_rounding;
-    return column == offsetof(fs_row, device_time_total) ? row->device_rounding : 0;
+    size_t offset = numeric_columns[column].offset;
+    if (offset == offsetof(fs_row, cpu_time_total)) return offsetof(fs_row, cpu_rounding);
+    return offset == offsetof(fs_row, device_time_total) ? (ptrdiff_t)offsetof(fs_row, device_rounding) : -1;
 }
 
 /* Integers stay integers unless their unit is scaled: ns become µs. */
@@ -284,7 +286,7 @@ static bool stays_integer(int column)
     return numeric_columns[column].integer && column_units[numeric_columns[column].unit].divisor == 1;
 }
 
-static PyObject *numbers_of(const fs_table *table, int column)
+static PyObject *numbers_of(const fs_table *table, int column, ptrdiff_t rounding)
 {
     Py_ssize_t count = table->row_count;
     double divisor = column_units[numeric_columns[column].unit].divisor;
@@ -299,7 +301,7 @@ static PyObject *numbers_of(const fs_table *table, int column)
         memcpy(&values[i], (const char *)row + numeric_columns[column].offset, sizeof *values);
         if (stays) continue;
         values[i].real = (integer ? (double)values[i].whole : values[i].real) / divisor;
-        values[i].real += rounding_of(row, numeric_columns[column].offset);
+        if (rounding >= 0) values[i].real += *(const double *)(const void *)((const char *)row + rounding);
     }
     PyObject *numbers = fs_numbers_object(values, count, stays);
     PyMem_Free(values);
@@ -323,11 +325,24 @@ static PyObject *columns_of(const fs_store *store, const fs_table *table, const 
         fs_put_column(columns, "bound", list_of(store, table, bound_of)) &&
         fs_put_column(columns, "timing_source", list_of(store, table, timing_of));
     for (int i = 0; good && i < NUMERIC_COLUMNS; i++) {
-        good = fs_put_column(columns, numeric_columns[i].name, numbers_of(table, i));
+        good = fs_put_column(columns, numeric_columns[i].name, numbers_of(table, i, rounding_of(i)));
     }
     good = good && fs_put_column(columns, "category", categories_of(table));
     if (!good) Py_CLEAR(columns);
     return columns;
+}
+
+/* The accounting, and the total times as an Analysis reads them: without torch's rounding. */
+static PyObject *accounting_of(const fs_store *store, const fs_table *table, const fs_accounting *accounting)
+{
+    PyObject *result = fs_accounting_object(store, accounting), *totals = result != NULL ? PyDict_New() : NULL;
+    bool good = totals != NULL;
+    for (int i = 0; good && i < NUMERIC_COLUMNS; i++)
+        if (rounding_of(i) >= 0) good = fs_put_column(totals, numeric_columns[i].name, numbers_of(table, i, -1));
+    if (good) good = PyDict_SetItemString(result, "totals", totals) == 0;
+    Py_XDECREF(totals);
+    if (!good) Py_CLEAR(result);
+    return result;
 }
 
 static PyObject *share(double part, double whole)
@@ -377,11 +392,45 @@ static PyObject *coverage_of(const fs_store *store, const fs_table *table)
                          misfits_of(store, table), "unseen_graphs", (double)table->unseen_graph_ns / 1000.0);
 }
 
-/* (columns, meta) of a table. `accounting`: NULL for none; seconds: how long grouping took. */
-static PyObject *result_of(fs_store_object *self, const fs_table *table, const fs_table_options *options,
-                           const fs_accounting *accounting, double seconds)
+/* What is computed for one call of table(). */
+typedef struct {
+    fs_table_request request;
+    bool accounts;
+    uint32_t blocks; /* of the timeline; 0: none */
+    fs_table *table;
+    fs_accounting accounting;
+    fs_timeline timeline;
+    fs_memory_changes changes;
+    double seconds; /* how long grouping took */
+} made;
+
+static fs_status make(made *all, const fs_store *store, fs_error *err)
+{
+    int64_t began = fs_clock_now();
+    FS_TRY(fs_table_build(store, &all->request.options, &all->table, err));
+    bool draws = all->blocks > 0;
+    if (draws) FS_TRY(fs_accounting_list(&all->accounting, store, all->table, err));
+    else if (all->accounts) FS_TRY(fs_accounting_build(&all->accounting, store, all->table, err));
+    all->seconds = (double)(fs_clock_now() - began) / 1e9;
+    if (draws) FS_TRY(fs_timeline_build(&all->timeline, store, all->table, &all->accounting, all->blocks, err));
+    return draws && all->table->has_memory ? fs_memory_list(&all->changes, store, all->table, err) : FS_OK;
+}
+
+static void clear(made *all)
+{
+    fs_memory_clear(&all->changes);
+    fs_timeline_clear(&all->timeline);
+    fs_accounting_clear(&all->accounting);
+    fs_table_destroy(all->table);
+    PyMem_Free(all);
+}
+
+/* (columns, meta) */
+static PyObject *result_of(fs_store_object *self, made *all)
 {
     const fs_store *store = self->store;
+    const fs_table *table = all->table;
+    const fs_table_options *options = &all->request.options;
     PyObject *columns = columns_of(store, table, options), *top_level = list_of(store, table, top_level_of);
     if (columns == NULL || top_level == NULL) {
         Py_XDECREF(columns);
@@ -396,12 +445,16 @@ static PyObject *result_of(fs_store_object *self, const fs_table *table, const f
         (double)table->self_device_ns / 1000.0, "has_memory", table->has_memory ? Py_True : Py_False, "has_device",
         table->has_device ? Py_True : Py_False, "profile_memory", self->profile_memory ? Py_True : Py_False,
         "open_events", (unsigned long)table->open_events, "dropped", (long long)fs_store_object_dropped(self),
-        "grouping_seconds", seconds, "coverage", coverage);
+        "grouping_seconds", all->seconds, "coverage", coverage);
     if (result == NULL) return NULL;
     PyObject *meta = PyTuple_GET_ITEM(result, 1);
     bool good = options->stack_depth == 0 || fs_put_column(meta, "stacks", stacks_of(store, table));
     good = good && (options->groupings == 0 || fs_put_parts(meta, store, table, options->groupings));
-    good = good && (accounting == NULL || fs_put_column(meta, "accounting", fs_accounting_object(store, accounting)));
+    good = good && (!all->accounts || fs_put_column(meta, "accounting", accounting_of(store, table, &all->accounting)));
+    good = good && (all->blocks == 0 ||
+                    fs_put_column(meta, "timeline", fs_timeline_object(store, &all->timeline, &all->accounting)));
+    good = good &&
+           (all->changes.count == 0 || fs_put_column(meta, "memory", fs_memory_changes_object(store, &all->changes)));
     if (!good) Py_CLEAR(result);
     return result;
 }
@@ -410,43 +463,36 @@ PyObject *fs_store_object_table(PyObject *object, PyObject *args)
 {
     fs_store_object *self = (fs_store_object *)object;
     int by_shape, cpu_alone = 0, account = 0, brief = 0;
-    Py_ssize_t stack_n;
-    PyObject *peaks, *groupings = NULL;
-    if (!PyArg_ParseTuple(args, "pnO!|ppO!p:table", &by_shape, &stack_n, &PyDict_Type, &peaks, &cpu_alone, &account,
-                          &PyTuple_Type, &groupings, &brief))
+    Py_ssize_t stack_n, blocks = 0;
+    PyObject *peaks, *groupings = NULL, *result = NULL;
+    if (!PyArg_ParseTuple(args, "pnO!|ppO!pn:table", &by_shape, &stack_n, &PyDict_Type, &peaks, &cpu_alone, &account,
+                          &PyTuple_Type, &groupings, &brief, &blocks))
         return NULL;
     if (stack_n < 0)
         return PyErr_Format(PyExc_ValueError, "a stack is grouped by 0 or more of its frames; got %zd", stack_n);
-    fs_table_request *request = PyMem_Calloc(1, sizeof *request);
-    if (request == NULL) return PyErr_NoMemory();
-    request->options.by_shape = by_shape;
-    request->options.cpu_alone = cpu_alone;
-    request->options.works = account;
-    request->options.brief = brief;
-    request->options.stack_depth = stack_n < UINT32_MAX ? (uint32_t)stack_n : UINT32_MAX;
-    fs_table *table = NULL;
-    fs_accounting accounting = {0};
-    fs_error err;
-    PyObject *result = NULL;
-    if (groupings != NULL && !fs_take_groupings(groupings, &request->options.groupings)) goto done;
-    if (!fs_take_all_peaks(peaks, request)) goto done;
-    fs_status status;
-    int64_t began = fs_clock_now();
-    fs_long_work work;
-    fs_long_work_begin(&work);
-    status = fs_table_build(self->store, &request->options, &table, &err);
-    if (status == FS_OK && account) status = fs_accounting_build(&accounting, self->store, table, &err);
-    fs_long_work_end(&work);
-    double seconds = (double)(fs_clock_now() - began) / 1e9;
-    if (status != FS_OK) {
-        fs_raise(&err);
-        goto done;
+    if (blocks < 0 || (blocks > 0 && !account))
+        return PyErr_Format(PyExc_ValueError, "a timeline needs the accounting, and has 1 block or more; got %zd",
+                            blocks);
+    made *all = PyMem_Calloc(1, sizeof *all);
+    if (all == NULL) return PyErr_NoMemory();
+    fs_table_options *options = &all->request.options;
+    options->by_shape = by_shape;
+    options->cpu_alone = cpu_alone;
+    options->works = all->accounts = account;
+    options->calls = blocks > 0;
+    options->brief = brief;
+    options->stack_depth = stack_n < UINT32_MAX ? (uint32_t)stack_n : UINT32_MAX;
+    all->blocks = blocks < UINT32_MAX ? (uint32_t)blocks : UINT32_MAX;
+    bool good = groupings == NULL || fs_take_groupings(groupings, &options->groupings);
+    if (good && fs_take_all_peaks(peaks, &all->request)) {
+        fs_error err;
+        fs_long_work work;
+        fs_long_work_begin(&work);
+        fs_status status = make(all, self->store, &err);
+        fs_long_work_end(&work);
+        result = status == FS_OK ? result_of(self, all) : fs_raise(&err);
     }
-    result = result_of(self, table, &request->options, account ? &accounting : NULL, seconds);
-done:
-    fs_accounting_clear(&accounting);
-    fs_table_destroy(table);
-    PyMem_Free(request);
+    clear(all);
     return result;
 }
 

@@ -1,9 +1,8 @@
-/* Store's timeline and changes of memory, in columns of raw numbers. */
-#include "python/store_parts.h"
-#include "python/store_type.h"
+/* A timeline and changes of memory as dicts; their columns become NumPy's arrays without a copy. */
+#include "python/store_timeline.h"
+
+#include "python/core.h"
 #include "store/signature.h"
-#include "timeline/memory.h"
-#include "timeline/timeline.h"
 
 static PyObject *number_of(uint32_t id)
 {
@@ -68,7 +67,11 @@ static PyObject *step_list(const fs_store *store, const fs_steps *steps)
     return list;
 }
 
-static PyObject *result_of(const fs_store *store, const fs_timeline *timeline, const fs_accounting *accounting)
+/* Put a column into a dict, and take its memory. */
+#define PUT_COLUMN(result, of, count, type, name) \
+    (fs_put_column(result, #name, fs_array_taking((of)->name, (Py_ssize_t)(count), FS_ARRAY_TYPE(type))))
+
+PyObject *fs_timeline_object(const fs_store *store, fs_timeline *timeline, const fs_accounting *accounting)
 {
     int64_t begin, end;
     fs_store_window(store, &begin, &end);
@@ -80,88 +83,31 @@ static PyObject *result_of(const fs_store *store, const fs_timeline *timeline, c
                       (unsigned long)timeline->open_count, "unplaced", (unsigned long)timeline->unplaced_count, "deep",
                       (unsigned long)timeline->deep_count, "memory", (unsigned long)timeline->memory_count);
     bool good = result != NULL;
-#define PUT_COLUMN(type, name, prose)                                                    \
-    good = good && fs_put_column(result, #name,                                          \
-                                 PyBytes_FromStringAndSize((const char *)timeline->name, \
-                                                           (Py_ssize_t)(timeline->block_count * sizeof(type))));
-    FS_TIMELINE_COLUMN_LIST(PUT_COLUMN)
-#undef PUT_COLUMN
+#define TAKE_COLUMN(type, name, prose)                                          \
+    if (good) {                                                                 \
+        good = PUT_COLUMN(result, timeline, timeline->block_count, type, name); \
+        timeline->name = NULL;                                                  \
+    }
+    FS_TIMELINE_COLUMN_LIST(TAKE_COLUMN)
+#undef TAKE_COLUMN
     if (!good) Py_CLEAR(result);
     return result;
 }
 
-static fs_status build(const fs_store *store, const fs_table_options *options, uint32_t limit, fs_table **table,
-                       fs_accounting *accounting, fs_timeline *timeline, fs_error *err)
-{
-    FS_TRY(fs_table_build(store, options, table, err));
-    FS_TRY(fs_accounting_list(accounting, store, *table, err));
-    return fs_timeline_build(timeline, store, *table, accounting, limit, err);
-}
-
-PyObject *fs_store_object_timeline(PyObject *object, PyObject *args)
-{
-    fs_store_object *self = (fs_store_object *)object;
-    int by_shape;
-    Py_ssize_t stack_n, limit;
-    PyObject *groupings;
-    fs_table_options options = {.brief = true, .works = true, .calls = true};
-    if (!PyArg_ParseTuple(args, "pnO!n:timeline", &by_shape, &stack_n, &PyTuple_Type, &groupings, &limit)) return NULL;
-    if (stack_n < 0 || limit < 1)
-        return PyErr_Format(PyExc_ValueError, "a timeline has at least 1 block and 0 frames; got %zd and %zd", limit,
-                            stack_n);
-    options.by_shape = by_shape;
-    options.stack_depth = stack_n < UINT32_MAX ? (uint32_t)stack_n : UINT32_MAX;
-    if (!fs_take_groupings(groupings, &options.groupings)) return NULL;
-    fs_table *table = NULL;
-    fs_accounting accounting = {0};
-    fs_timeline timeline = {0};
-    fs_error err;
-    fs_long_work work;
-    fs_long_work_begin(&work);
-    uint32_t most = limit < UINT32_MAX ? (uint32_t)limit : UINT32_MAX;
-    fs_status status = build(self->store, &options, most, &table, &accounting, &timeline, &err);
-    fs_long_work_end(&work);
-    PyObject *result = status == FS_OK ? result_of(self->store, &timeline, &accounting) : fs_raise(&err);
-    fs_timeline_clear(&timeline);
-    fs_accounting_clear(&accounting);
-    fs_table_destroy(table);
-    return result;
-}
-
-static PyObject *changes_of(const fs_store *store, const fs_memory_changes *changes)
+PyObject *fs_memory_changes_object(const fs_store *store, fs_memory_changes *changes)
 {
     int64_t begin, end;
     fs_store_window(store, &begin, &end);
     PyObject *result =
         Py_BuildValue("{s:L,s:k}", "begin", (long long)begin, "unplaced", (unsigned long)changes->unplaced);
     bool good = result != NULL;
-#define PUT_COLUMN(type, name, prose)                                                   \
-    good = good && fs_put_column(result, #name,                                         \
-                                 PyBytes_FromStringAndSize((const char *)changes->name, \
-                                                           (Py_ssize_t)(changes->count * sizeof(type))));
-    FS_MEMORY_COLUMN_LIST(PUT_COLUMN)
-#undef PUT_COLUMN
+#define TAKE_COLUMN(type, name, prose)                                  \
+    if (good) {                                                         \
+        good = PUT_COLUMN(result, changes, changes->count, type, name); \
+        changes->name = NULL;                                           \
+    }
+    FS_MEMORY_COLUMN_LIST(TAKE_COLUMN)
+#undef TAKE_COLUMN
     if (!good) Py_CLEAR(result);
-    return result;
-}
-
-PyObject *fs_store_object_memory(PyObject *object, PyObject *args)
-{
-    fs_store_object *self = (fs_store_object *)object;
-    int by_shape;
-    fs_table_options options = {.brief = true, .calls = true};
-    if (!PyArg_ParseTuple(args, "p:memory", &by_shape)) return NULL;
-    options.by_shape = by_shape;
-    fs_table *table = NULL;
-    fs_memory_changes changes = {0};
-    fs_error err;
-    fs_long_work work;
-    fs_long_work_begin(&work);
-    fs_status status = fs_table_build(self->store, &options, &table, &err);
-    if (status == FS_OK) status = fs_memory_list(&changes, self->store, table, &err);
-    fs_long_work_end(&work);
-    PyObject *result = status == FS_OK ? changes_of(self->store, &changes) : fs_raise(&err);
-    fs_memory_clear(&changes);
-    fs_table_destroy(table);
     return result;
 }

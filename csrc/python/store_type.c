@@ -96,8 +96,6 @@ static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what
     X(collectives, "collectives")       \
     X(collective_calls, "calls")        \
     X(stream_summary, "stream summary") \
-    X(timeline, "timeline")             \
-    X(memory, "memory")                 \
     X(samples, "counter samples")       \
     X(lines, "lines")                   \
     X(names, "names")                   \
@@ -287,10 +285,12 @@ static PyObject *undo_step(PyObject *object, PyObject *name)
 
 static PyMethodDef methods[] = {
     {"table", reading_table, METH_VARARGS,
-     "table($self, by_shape, stack_n, peaks, cpu_alone=False, account=False, groupings=(), brief=False, /)\n--\n\n"
+     "table($self, by_shape, stack_n, peaks, cpu_alone=False, account=False, groupings=(), brief=False, blocks=0, /)"
+     "\n--\n\n"
      "(columns, meta) of the grouped events, by their stack_n innermost frames too; peaks by device name. cpu_alone: "
      "the program is known to have used no GPU. account: the accounting too. groupings: what else separates rows. "
-     "brief: no statistics of single times and no coverage."},
+     "brief: no statistics of single times and no coverage. blocks, with account: meta also has the timeline, of at "
+     "most about so many blocks, and the changes of memory, if there are any, columns in integers."},
     {"enclosing", reading_enclosing, METH_VARARGS,
      "enclosing($self, event, /)\n--\n\n(kind, name) of the event and of up to 511 that enclose it, innermost first."},
     {"device_name", get_device_name, METH_O,
@@ -313,11 +313,6 @@ static PyMethodDef methods[] = {
      "Each call of a collective that was recorded with its arguments, start in ns; ran: whether its work is recorded."},
     {"stream_summary", reading_stream_summary, METH_NOARGS,
      "How long each stream worked, beside others, and communicated, times in µs; stream None: the whole device."},
-    {"timeline", reading_timeline, METH_VARARGS,
-     "timeline($self, by_shape, stack_n, groupings, limit, /)\n--\n\n"
-     "The events as lanes of at most about `limit` blocks, columns as raw numbers; rows as in table()."},
-    {"memory", reading_memory, METH_VARARGS,
-     "memory($self, by_shape, /)\n--\n\nThe changes of memory, columns as raw numbers; rows as in table()."},
     {"samples", reading_samples, METH_NOARGS,
      "[(device, metric, kind, unit, start, end, value)]: the counter samples of each track, times in ns."},
     {"add_samples", fs_store_object_add_samples, METH_VARARGS,

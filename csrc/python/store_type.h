@@ -61,8 +61,6 @@ PyObject *fs_store_object_launch_summary(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_collectives(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_collective_calls(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_stream_summary(PyObject *self, PyObject *unused);
-PyObject *fs_store_object_timeline(PyObject *self, PyObject *args);
-PyObject *fs_store_object_memory(PyObject *self, PyObject *args);
 PyObject *fs_store_object_write_trace(PyObject *self, PyObject *args);
 PyObject *fs_store_object_lines(PyObject *self, PyObject *args);
 PyObject *fs_store_object_names(PyObject *self, PyObject *unused);

@@ -1,23 +1,35 @@
 /* Blocks of a lane are in order and do not overlap; each is one item, or several short ones of one bucket of time. The
- * bucket doubles until the blocks are at most as many as the limit, or one bucket holds everything. A merged block
- * shows the longest of its events, and `busy` is the sum of all: what was merged is not lost, only drawn together.
- * Links are resolved last, when every event has its block. */
+ * bucket doubles until the blocks are at most as many as the limit, or one bucket holds everything. An item that joins
+ * the one before it at some bucket joins it at all larger ones, so one pass finds at which doubling each does, its
+ * level, and the number of blocks follows for every bucket. A merged block shows the longest of its events, and `busy`
+ * is the sum of all: what was merged is not lost, only drawn together. Links are resolved last, when every event has
+ * its block.
+ *
+ * The threads take stretches of the lanes; the blocks that begin in a stretch are its own, to their ends. */
 #include "timeline/timeline.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/list.h"
 #include "base/memory.h"
-#include "base/saturate.h"
+#include "base/parallel.h"
 #include "store/api_calls.h"
-#include "store/event.h"
 #include "timeline/lanes.h"
 
 #define NAME_OF(NAME, name, prose) #name,
 const char *const fs_lane_role_names[] = {FS_LANE_ROLE_LIST(NAME_OF)};
 
-/* Times within which events are merged: doubled until the blocks are few enough. */
-enum { FIRST_MERGED_NS = 1000 };
+/* Times within which events are merged: FIRST_MERGED_NS << level. */
+enum { FIRST_MERGED_NS = 1000, MOST_LEVEL = 53, NEVER = 255 };
+
+enum { STRETCH = FS_BLOCK(1 << 15, 32), LINK_GRAIN = 1 << 12 };
+
+/* Places [begin, end) of the sources, in one lane that ends at `limit`; and the first of its blocks. */
+typedef struct {
+    uint32_t begin, end, limit, block;
+} stretch;
 
 typedef struct {
     fs_lanes lanes;
@@ -28,41 +40,80 @@ typedef struct {
     uint32_t *blocks; /* by source: its block, or FS_NONE */
     uint32_t *rows;   /* by event: the row of the op to which the work belongs, or FS_NONE */
     fs_intern others; /* (kind, name) of events without a call; ids follow those of the calls */
+    uint8_t *levels;  /* by place in the sources: from which on it joins the item before it; NULL: none does */
+    int merged;       /* the level within which events are merged; -1: none */
+    stretch *stretches;
+    uint32_t stretch_count, stretch_capacity;
+    _Atomic uint32_t by_level[NEVER + 1];
 } drawing;
 
 /* Merging ------------------------------------------------------------------------------------------------------------
  */
 
-/* Whether an item is merged with others of its time. */
-static bool is_short(const fs_lane_item *item, int64_t within)
-{
-    return item->duration < within;
-}
-
-static uint64_t bucket_of(const drawing *all, const fs_lane_item *item, int64_t within)
-{
-    return ((uint64_t)item->start - (uint64_t)all->lanes.begin) / (uint64_t)within;
-}
-
-/* Whether an item goes into the block of the one before it in its lane. */
-static bool joins(const drawing *all, const fs_lane_item *item, int64_t within)
-{
-    return within > 0 && is_short(item, within) && is_short(item - 1, within) &&
-           bucket_of(all, item, within) == bucket_of(all, item - 1, within);
-}
-
-static fs_status count_blocks(const drawing *all, int64_t within, uint32_t *count, fs_error *err)
+static fs_status divide(drawing *all, fs_error *err)
 {
     const fs_timeline *timeline = all->timeline;
-    *count = 0;
     for (uint32_t i = 0; i < timeline->lane_count; i++) {
         const fs_timeline_lane *lane = &timeline->lanes[i];
-        for (uint32_t j = 0; j < lane->count; j++) {
-            FS_POLL(j, err);
-            *count += j == 0 || !joins(all, &all->lanes.items[lane->first + j], within);
+        uint32_t limit = lane->first + lane->count;
+        for (uint32_t begin = lane->first; begin < limit;) {
+            uint32_t end = limit - begin > STRETCH ? begin + STRETCH : limit;
+            FS_TRY(
+                FS_LIST_ROOM(&all->stretches, all->stretch_count, &all->stretch_capacity, 64, "parts of lanes", err));
+            all->stretches[all->stretch_count++] = (stretch){begin, end, limit, 0};
+            begin = end;
         }
     }
     return FS_OK;
+}
+
+static bool begins_lane(const drawing *all, uint32_t i)
+{
+    return i == 0 || all->stretches[i].limit != all->stretches[i - 1].limit;
+}
+
+/* Times in units of the first bucket: the bits of what they differ in tell the level. */
+typedef struct {
+    uint64_t start, duration;
+} in_buckets;
+
+static in_buckets buckets_of(const drawing *all, uint32_t place)
+{
+    fs_lane_item item = fs_lanes_item(&all->lanes, all->lanes.sources[place]);
+    uint64_t since = (uint64_t)item.start - (uint64_t)all->lanes.begin;
+    return (in_buckets){since / FIRST_MERGED_NS, (uint64_t)item.duration / FIRST_MERGED_NS};
+}
+
+/* Two items join if both are shorter than a bucket, and begin in the same one. */
+static uint8_t level_of(in_buckets before, in_buckets item)
+{
+    uint64_t bits = before.duration | item.duration | (before.start ^ item.start);
+    return bits == 0 ? 0 : (uint8_t)(64 - __builtin_clzll(bits));
+}
+
+static void find_levels(void *context, int64_t begin, int64_t end)
+{
+    drawing *all = context;
+    uint32_t by_level[NEVER + 1] = {0};
+    for (int64_t i = begin; i < end; i++) {
+        const stretch *of = &all->stretches[i];
+        uint32_t place = of->begin;
+        in_buckets before;
+        if (begins_lane(all, (uint32_t)i)) {
+            all->levels[place] = NEVER;
+            before = buckets_of(all, place++);
+        } else {
+            before = buckets_of(all, place - 1);
+        }
+        for (; place < of->end; place++) {
+            in_buckets item = buckets_of(all, place);
+            all->levels[place] = level_of(before, item);
+            by_level[all->levels[place]]++;
+            before = item;
+        }
+    }
+    for (int level = 0; level <= NEVER; level++)
+        if (by_level[level] > 0) atomic_fetch_add(&all->by_level[level], by_level[level]);
 }
 
 /* Find the time within which events are merged, 0: none are; and the number of blocks. */
@@ -70,17 +121,64 @@ static fs_status find_merged(drawing *all, uint32_t limit, fs_error *err)
 {
     fs_timeline *timeline = all->timeline;
     timeline->block_count = all->lanes.item_count;
-    int64_t span = all->lanes.item_count > 0 ? fs_sub_saturated(all->lanes.end, all->lanes.begin) : 0;
-    for (int64_t within = FIRST_MERGED_NS; timeline->block_count > limit; within *= 2) {
-        timeline->merged_ns = within;
-        FS_TRY(count_blocks(all, within, &timeline->block_count, err));
-        if (within > span || within > INT64_MAX / 2) break;
+    all->merged = -1;
+    if (timeline->block_count <= limit) return FS_OK;
+    uint32_t places = all->stretches[all->stretch_count - 1].end;
+    all->levels = fs_malloc(places);
+    if (all->levels == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a timeline of %u events", places);
+    fs_parallel_for(all->stretch_count, 1, find_levels, all);
+    FS_TRY(fs_interrupt_poll(err));
+    int64_t span = fs_sub_saturated(all->lanes.end, all->lanes.begin);
+    for (int level = 0; timeline->block_count > limit && level <= MOST_LEVEL; level++) {
+        all->merged = level;
+        timeline->merged_ns = (int64_t)FIRST_MERGED_NS << level;
+        timeline->block_count -= atomic_load(&all->by_level[level]);
+        if (timeline->merged_ns > span) break;
     }
     return FS_OK;
 }
 
+static bool joins(const drawing *all, uint32_t place)
+{
+    return all->levels != NULL && all->levels[place] <= all->merged;
+}
+
 /* Blocks -------------------------------------------------------------------------------------------------------------
  */
+
+static void count_blocks(void *context, int64_t begin, int64_t end)
+{
+    drawing *all = context;
+    for (int64_t i = begin; i < end; i++) {
+        stretch *of = &all->stretches[i];
+        of->block = 0;
+        for (uint32_t place = of->begin; place < of->end; place++) of->block += !joins(all, place);
+    }
+}
+
+/* Number the blocks, and let the lanes consist of them. */
+static fs_status number_blocks(drawing *all, fs_error *err)
+{
+    fs_timeline *timeline = all->timeline;
+    uint32_t next = 0, lane = 0;
+    fs_parallel_for(all->stretch_count, 1, count_blocks, all);
+    FS_TRY(fs_interrupt_poll(err));
+    for (uint32_t i = 0; i < all->stretch_count; i++) {
+        stretch *of = &all->stretches[i];
+        uint32_t count = of->block;
+        of->block = next;
+        next += count;
+        if (begins_lane(all, i)) {
+            fs_timeline_lane *begun = &timeline->lanes[lane++];
+            timeline->event_count += begun->count;
+            if (begun->role == FS_LANE_IDLE) timeline->idle_count += begun->count;
+            begun->first = of->block;
+            begun->count = 0;
+        }
+        timeline->lanes[lane - 1].count += count;
+    }
+    return FS_OK;
+}
 
 static fs_status allocate(drawing *all, fs_error *err)
 {
@@ -93,94 +191,95 @@ static fs_status allocate(drawing *all, fs_error *err)
     FS_TIMELINE_COLUMN_LIST(ALLOCATE)
 #undef ALLOCATE
     all->blocks = fs_malloc(sources * sizeof *all->blocks);
-    all->rows = fs_malloc(sources * sizeof *all->rows);
-    if (!good || all->blocks == NULL || all->rows == NULL)
+    if (!good || all->blocks == NULL)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a timeline of %u blocks", timeline->block_count);
     memset(all->blocks, 0xff, sources * sizeof *all->blocks);
-    memset(all->rows, 0xff, sources * sizeof *all->rows);
-    for (uint32_t i = 0; i < all->table->work_count; i++) {
-        FS_POLL(i, err);
-        all->rows[all->table->works[i].event] = all->table->works[i].row;
-    }
     return FS_OK;
 }
 
-static fs_status label_of(drawing *all, const fs_chunk *chunk, uint32_t at, uint32_t index, uint32_t *label,
-                          fs_error *err)
+/* Note the rows of the works, and free these, which take more memory than all else. */
+static fs_status take_works(drawing *all, fs_table *table, fs_error *err)
 {
-    *label = all->table->event_calls[index];
-    if (*label != FS_NONE) return FS_OK;
-    uint32_t key[2] = {chunk->kind[at], chunk->name[at]}, id;
-    FS_TRY(fs_intern_bytes(&all->others, key, sizeof key, &id, err));
-    *label = all->table->call_count + id;
+    size_t events = fs_store_count(all->store) + (size_t)1;
+    all->rows = fs_malloc(events * sizeof *all->rows);
+    if (all->rows == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the rows of %zu events", events);
+    memset(all->rows, 0xff, events * sizeof *all->rows);
+    for (uint32_t i = 0; i < table->work_count; i++) {
+        FS_POLL(i, err);
+        all->rows[table->works[i].event] = table->works[i].row;
+    }
+    fs_free(table->works);
+    table->works = NULL;
+    table->work_count = 0;
     return FS_OK;
 }
 
-/* Begin a block with an item. Its link is filled in when all blocks are known; until then it is the source. */
-static fs_status begin_block(drawing *all, uint32_t block, const fs_lane_item *item, fs_error *err)
+/* Fill in a block that shows `source`. Its link is found when all blocks are known; until then it is the source. */
+static void show(const drawing *all, uint32_t block, uint32_t source)
 {
     fs_timeline *timeline = all->timeline;
     uint32_t at;
-    timeline->start[block] = item->start;
-    timeline->duration[block] = timeline->busy[block] = item->duration;
-    timeline->count[block] = 1;
-    timeline->link[block] = item->source;
+    timeline->link[block] = source;
     timeline->label[block] = timeline->row[block] = FS_NONE;
     timeline->bytes[block] = 0;
-    if (item->source >= all->lanes.event_count) return FS_OK;
-    const fs_chunk *chunk = fs_event_chunk(all->store, item->source, &at);
-    FS_TRY(label_of(all, chunk, at, item->source, &timeline->label[block], err));
-    if (fs_event_kind_on_device[chunk->kind[at]]) {
-        timeline->row[block] = all->rows[item->source];
-        timeline->bytes[block] = chunk->bytes[at];
-    }
-    all->blocks[item->source] = block;
-    return FS_OK;
+    if (source >= all->lanes.event_count) return;
+    const fs_chunk *chunk = fs_event_chunk(all->store, source, &at);
+    timeline->label[block] = all->table->event_calls[source];
+    if (!fs_event_kind_on_device[chunk->kind[at]]) return;
+    timeline->row[block] = all->rows[source];
+    timeline->bytes[block] = chunk->bytes[at];
 }
 
-/* Add an item to a block, and to its longest event if the item is longer; `longest` is that event's duration. */
-static fs_status extend_block(drawing *all, uint32_t block, const fs_lane_item *item, int64_t *longest, fs_error *err)
+/* Draw the block that begins at a place. Return the place after it. */
+static uint32_t draw_block(const drawing *all, uint32_t block, uint32_t place, uint32_t limit)
 {
     fs_timeline *timeline = all->timeline;
-    int64_t start = timeline->start[block], busy = timeline->busy[block];
-    uint32_t count = timeline->count[block];
-    if (item->duration > *longest) {
-        *longest = item->duration;
-        FS_TRY(begin_block(all, block, item, err));
-    } else if (item->source < all->lanes.event_count) {
-        all->blocks[item->source] = block;
-    }
-    timeline->start[block] = start;
-    timeline->duration[block] = fs_sub_saturated(fs_add_saturated(item->start, item->duration), start);
-    timeline->busy[block] = fs_add_saturated(busy, item->duration);
-    timeline->count[block] = count + 1;
-    return FS_OK;
-}
-
-static fs_status draw_blocks(drawing *all, fs_error *err)
-{
-    fs_timeline *timeline = all->timeline;
-    uint32_t next = 0;
-    for (uint32_t i = 0; i < timeline->lane_count; i++) {
-        fs_timeline_lane *lane = &timeline->lanes[i];
-        uint32_t first = next;
-        int64_t longest = 0;
-        for (uint32_t j = 0; j < lane->count; j++) {
-            FS_POLL(j, err);
-            const fs_lane_item *item = &all->lanes.items[lane->first + j];
-            if (j > 0 && joins(all, item, timeline->merged_ns)) {
-                FS_TRY(extend_block(all, next - 1, item, &longest, err));
-                continue;
-            }
-            longest = item->duration;
-            FS_TRY(begin_block(all, next++, item, err));
+    uint32_t first = place, shown = all->lanes.sources[place];
+    fs_lane_item item = fs_lanes_item(&all->lanes, shown);
+    int64_t start = item.start, busy = 0, longest = item.duration;
+    do {
+        uint32_t source = all->lanes.sources[place];
+        if (place > first) item = fs_lanes_item(&all->lanes, source);
+        if (item.duration > longest) {
+            longest = item.duration;
+            shown = source;
         }
-        timeline->event_count += lane->count;
-        if (lane->role == FS_LANE_IDLE) timeline->idle_count += lane->count;
-        lane->first = first;
-        lane->count = next - first;
+        busy = fs_add_saturated(busy, item.duration);
+        if (source < all->lanes.event_count) all->blocks[source] = block;
+        place++;
+    } while (place < limit && joins(all, place));
+    timeline->start[block] = start;
+    timeline->duration[block] = fs_sub_saturated(fs_add_saturated(item.start, item.duration), start);
+    timeline->busy[block] = busy;
+    timeline->count[block] = place - first;
+    show(all, block, shown);
+    return place;
+}
+
+static void draw_blocks(void *context, int64_t begin, int64_t end)
+{
+    const drawing *all = context;
+    for (int64_t i = begin; i < end; i++) {
+        const stretch *of = &all->stretches[i];
+        uint32_t place = of->begin, block = of->block;
+        while (place < of->end && joins(all, place)) place++; /* into a block of the stretch before */
+        while (place < of->end) place = draw_block(all, block++, place, of->limit);
     }
-    timeline->block_count = next;
+}
+
+/* Label the blocks of events without a call. */
+static fs_status label_others(drawing *all, fs_error *err)
+{
+    fs_timeline *timeline = all->timeline;
+    for (uint32_t block = 0; block < timeline->block_count; block++) {
+        uint32_t source = timeline->link[block], at, id;
+        FS_POLL(block, err);
+        if (timeline->label[block] != FS_NONE || source >= all->lanes.event_count) continue;
+        const fs_chunk *chunk = fs_event_chunk(all->store, source, &at);
+        uint32_t key[2] = {chunk->kind[at], chunk->name[at]};
+        FS_TRY(fs_intern_bytes(&all->others, key, sizeof key, &id, err));
+        timeline->label[block] = all->table->call_count + id;
+    }
     return FS_OK;
 }
 
@@ -195,15 +294,14 @@ static uint32_t linked_event(const drawing *all, uint32_t source)
     return call != FS_NONE ? call : chunk->launcher[at];
 }
 
-static fs_status link_blocks(drawing *all, fs_error *err)
+static void link_blocks(void *context, int64_t begin, int64_t end)
 {
+    const drawing *all = context;
     fs_timeline *timeline = all->timeline;
-    for (uint32_t i = 0; i < timeline->block_count; i++) {
-        FS_POLL(i, err);
+    for (int64_t i = begin; i < end; i++) {
         uint32_t event = timeline->count[i] == 1 ? linked_event(all, timeline->link[i]) : FS_NONE;
         timeline->link[i] = event < all->lanes.event_count ? all->blocks[event] : FS_NONE;
     }
-    return FS_OK;
 }
 
 static fs_status list_labels(drawing *all, fs_error *err)
@@ -222,18 +320,24 @@ static fs_status list_labels(drawing *all, fs_error *err)
     return FS_OK;
 }
 
-static fs_status draw(drawing *all, uint32_t limit, fs_error *err)
+static fs_status draw(drawing *all, fs_table *table, uint32_t limit, fs_error *err)
 {
+    FS_TRY(take_works(all, table, err));
     FS_TRY(fs_lanes_fill(&all->lanes, err));
+    FS_TRY(divide(all, err));
     FS_TRY(find_merged(all, limit, err));
     FS_TRY(allocate(all, err));
-    FS_TRY(draw_blocks(all, err));
+    FS_TRY(number_blocks(all, err));
+    fs_parallel_for(all->stretch_count, 1, draw_blocks, all);
+    FS_TRY(fs_interrupt_poll(err));
+    FS_TRY(label_others(all, err));
     FS_TRY(fs_api_calls_create(&all->calls, all->store, err));
-    FS_TRY(link_blocks(all, err));
+    fs_parallel_for(all->timeline->block_count, LINK_GRAIN, link_blocks, all);
+    FS_TRY(fs_interrupt_poll(err));
     return list_labels(all, err);
 }
 
-fs_status fs_timeline_build(fs_timeline *timeline, const fs_store *store, const fs_table *table,
+fs_status fs_timeline_build(fs_timeline *timeline, const fs_store *store, fs_table *table,
                             const fs_accounting *accounting, uint32_t limit, fs_error *err)
 {
     *timeline = (fs_timeline){0};
@@ -243,12 +347,14 @@ fs_status fs_timeline_build(fs_timeline *timeline, const fs_store *store, const 
         .table = table,
         .timeline = timeline,
     };
-    fs_status status = draw(&all, limit, err);
+    fs_status status = draw(&all, table, limit, err);
     fs_lanes_clear(&all.lanes);
     fs_api_calls_clear(&all.calls);
     fs_intern_clear(&all.others);
     fs_free(all.blocks);
     fs_free(all.rows);
+    fs_free(all.levels);
+    fs_free(all.stretches);
     if (status != FS_OK) fs_timeline_clear(timeline);
     return status;
 }

@@ -74,8 +74,8 @@ typedef struct {
 } fs_timeline;
 
 /* Draw a store of at most about `limit` blocks. The table must list its works and its calls, the accounting its idle
- * times (fs_accounting_list). FS_OUT_OF_MEMORY. */
-fs_status fs_timeline_build(fs_timeline *timeline, const fs_store *store, const fs_table *table,
+ * times (fs_accounting_list). The table's works are freed as soon as they are read. FS_OUT_OF_MEMORY. */
+fs_status fs_timeline_build(fs_timeline *timeline, const fs_store *store, fs_table *table,
                             const fs_accounting *accounting, uint32_t limit, fs_error *err);
 void fs_timeline_clear(fs_timeline *timeline);
 

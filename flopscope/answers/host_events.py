@@ -113,12 +113,15 @@ def own_streams(analysis: Analysis, name: str) -> bool:
 
 def calls_in_work(analysis: Analysis, names: Collection[str], parts: int) -> list[int]:
     """Return the number of calls of these names in each of equal parts of the time from the first to the last work."""
+    begins = _calls(analysis, names.__contains__)["start"]
+    if not len(begins):
+        return [0] * parts
     columns, _, _, missing = analysis.events
     work = (columns["on_device"] == 1) & (columns["start"] != missing) & (columns["duration"] != missing)
     if not work.any():
         return [0] * parts
     edges = np.linspace(columns["start"][work].min(), columns["start"][work].max() + 1, parts + 1)
-    return [int(count) for count in np.histogram(_calls(analysis, names.__contains__)["start"], edges)[0]]
+    return [int(count) for count in np.histogram(begins, edges)[0]]
 
 
 def idle_of_calls(analysis: Analysis, names: Collection[str]) -> tuple[list[float], float]:

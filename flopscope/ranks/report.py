@@ -48,12 +48,12 @@ def _parts(profiles: Mapping[int, Results], shown: int, facts: RankFacts) -> lis
     return [
         Part(
             store_of(profiles[rank], "report"),
-            source.has_shape_rows,
             f"Rank {rank}",
             base_time_of(profiles[rank])
             - base
             - round(1000 * known if math.isfinite(known := offsets.get(rank, 0.0)) else 0),
             rows_of(source.rows.columns),
+            by_shape=source.has_shape_rows,
         )
         for rank in sorted(facts.ranks, key=lambda rank: (rank != shown, rank))
     ]

@@ -29,7 +29,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     return {
         "devices": records(launches),
         "warnings": list(skewed_clocks(source.main.core, launches)),
-        "streams": records(source.main.core.stream_summary()),
+        "streams": records(source.main.streams),
         "steps": source.steps,
         "window": source.main_text,
         "ops": ops[:MOST_OPS],

@@ -24,15 +24,6 @@ MOST_POINTS = 500_000
 """Points of a device's curves; beyond it, the least and the largest of each part of the time are kept."""
 MOST_ROWS = 200
 """Rows of the table of ops: those that allocated most and those that hold most."""
-_TYPES = {
-    "time": "i8",
-    "bytes": "i8",
-    "allocated": "i8",
-    "reserved": "i8",
-    "address": "u8",
-    "row": "u4",
-    "device": "i4",
-}
 
 _Numbers = npt.NDArray[np.int64]
 
@@ -50,12 +41,10 @@ class _Changes(NamedTuple):
 
 def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     """Return the curves and the ops of each device whose memory changed; None if no change was recorded."""
-    if not source.rows.has_memory:
+    found = source.take("memory")
+    if found is None:
         return None
-    found = source.core.memory(source.has_shape_rows)
-    taken = {name: np.frombuffer(found[name], dtype=kind) for name, kind in _TYPES.items()}
-    if not len(taken["time"]):
-        return None
+    taken = {name: found[name] for name in (*_Changes._fields, "device")}
     begin = found["begin"] if found["begin"] != UNKNOWN_TIME else int(taken["time"].min())
     devices = [
         _device(index, _changes(taken, index, begin, source.row_of), source.core.device_names, columns)

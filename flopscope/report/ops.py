@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flopscope.report.encode import Columns
-from flopscope.report.rows import encode_table, longest_first, places_of_largest, tensor_text
+from flopscope.report.rows import encode_table, identities, longest_first, places_of_largest, tensor_text
 from flopscope.results.kinds import NO_MODULE
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
     """Return the groupings of the rows. That by shape is the table of the page itself."""
     rows = source.rows
     names, names_left = _largest(source.names)
-    name_of = {identity: place for place, identity in enumerate(_identities(names))}
-    named = [name_of.get(identity, -1) for identity in _identities(rows)]
+    name_of = {identity: place for place, identity in enumerate(identities(names.columns))}
+    named = [name_of.get(identity, -1) for identity in identities(rows.columns)]
     by_shape = source.has_shape_rows
     shapes = _below(named, len(names), longest_first(rows), "shape", columns) if by_shape else None
     groupings = [
@@ -69,7 +69,7 @@ def _is_told(source: Profile, word: str) -> bool:
     """Return whether the program has more than one value of a grouping, as far as that is known before it is made."""
     if word == "step":
         return source.has_marks
-    streams = source.core.stream_summary()["stream"] if word == "stream" else ()
+    streams = source.streams["stream"] if word == "stream" else ()
     return word != "stream" or sum(stream is not None for stream in streams) > 1
 
 
@@ -89,11 +89,11 @@ def _searched(source: Profile, words: Sequence[str], word: str, table: EventTabl
     if finer is None:
         return {}
     shapes: dict[Any, dict[str, None]] = {}
-    rows = zip(_identities(finer), _values(finer, word), finer.columns["input_shapes"], strict=True)
+    rows = zip(identities(finer.columns), _values(finer, word), finer.columns["input_shapes"], strict=True)
     for identity, value, one in rows:
         if one:
             shapes.setdefault((identity, value), {})[tensor_text(one)] = None
-    found = [shapes.get(row, {}) for row in zip(_identities(table), _values(table, word), strict=True)]
+    found = [shapes.get(row, {}) for row in zip(identities(table.columns), _values(table, word), strict=True)]
     return {"searched": columns.texts("\n".join(one) for one in found)}
 
 
@@ -142,7 +142,7 @@ def _named(
 ) -> dict[str, Any]:
     """Return a grouping whose rows have names, with the number of each row's name in the grouping by name."""
     kept, left = (table, None) if whole else _largest(table)
-    numbers = np.array([name_of.get(identity, -1) for identity in _identities(kept)], dtype=np.int64)
+    numbers = np.array([name_of.get(identity, -1) for identity in identities(kept.columns)], dtype=np.int64)
     return {**_grouping(id, title, kept, columns), "names": columns.add(numbers), "left_out": left}
 
 
@@ -150,10 +150,6 @@ def _grouping(
     id: str, title: str, table: EventTable, columns: Columns, *, children: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     return {"id": id, "title": title, "table": encode_table(table, columns), "children": children}
-
-
-def _identities(table: EventTable) -> Iterable[tuple[str, str, bool]]:
-    return zip(table.columns["key"], table.columns["device_type"], table.columns["is_user_annotation"], strict=True)
 
 
 def _below(

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flopscope.answers.accounting import accounting_columns, joined_columns
-from flopscope.answers.analysis import analysis_of
+from flopscope.answers.analysis import Analysis, analysis_of
 from flopscope.answers.lines import Lines, lines_of
 from flopscope.report import communication, launches, lines, memory, ops, overview, roofline, timeline
 from flopscope.report.encode import Columns
 from flopscope.report.page import Page
-from flopscope.report.rows import encode_table, places_of_largest
-from flopscope.results.results import store_of
+from flopscope.report.rows import encode_table, identities, places_of_largest
+from flopscope.results.results import grouped, store_of
+from flopscope.results.table import table_of
 from flopscope.views.advice import advise
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from flopscope._core import Store
-    from flopscope.answers.analysis import Analysis
     from flopscope.results.results import Results
     from flopscope.results.table import EventTable
+    from flopscope.results.table_facts import Grouped
     from flopscope.views.advice import AdviceTable
 
 
@@ -37,19 +39,33 @@ class Profile:
 
     results: the profile or trace. core: its events. peaks: as in key_averages(); None for the profile's own default.
     windows: the recordings that ``results`` joins, if it joins several. The time between them was not recorded, so that
-        accounting, advice and launches are those of the windows.
+        accounting, advice and launches are those of the windows. blocks: of the timeline, at most; 0 for a profile that
+        is not drawn.
     """
 
-    def __init__(self, results: Results, peaks: str | None = None, windows: Sequence[Results] = ()) -> None:
+    def __init__(
+        self, results: Results, peaks: str | None = None, windows: Sequence[Results] = (), blocks: int = 0
+    ) -> None:
         self.results, self.peaks = results, peaks
-        self.windows = [Profile(window, peaks) for window in windows] if len(windows) > 1 else [self]
+        several = len(windows) > 1
+        each = blocks // len(windows) if several else 0
+        self.windows = [Profile(window, peaks, blocks=each) for window in windows] if several else [self]
+        self._blocks = min(blocks, 1) if several else blocks  # the changes of memory are of the whole
         self.core: Store = store_of(results, "report")
         self._tables: dict[tuple[str, ...], EventTable | None] = {}
 
     @cached_property
+    def shaped(self) -> Grouped:
+        """The events by name and shape with the accounting and what is drawn, all of one pass."""
+        return grouped(self.results, self.core, self.peaks, account=True, blocks=self._blocks)
+
+    @cached_property
     def analysis(self) -> Analysis:
         """What accounting and advice are computed from."""
-        return analysis_of(self.results, "report", self.peaks)
+        if not self._blocks:  # of a comparison, which has computed it
+            return analysis_of(self.results, "report", self.peaks)
+        exact = self.shaped.columns | self.shaped.accounting["totals"]
+        return Analysis(self.core, replace(self.shaped, columns=exact), self.results.graphs)
 
     @cached_property
     def main(self) -> Profile:
@@ -102,6 +118,11 @@ class Profile:
         return f"window {self.windows.index(self.main) + 1} of {len(self.windows)}"
 
     @cached_property
+    def streams(self) -> dict[str, list[Any]]:
+        """The columns of stream_summary()."""
+        return self.core.stream_summary()
+
+    @cached_property
     def lines(self) -> Lines:
         """Where the program was, by line."""
         return lines_of(self.core, self.analysis.apart if self.core.event_count else 0)
@@ -111,18 +132,38 @@ class Profile:
         """Whether stacks were sampled, and nothing else was recorded."""
         return not self.core.event_count and bool(self.lines.lines)
 
+    def take(self, what: str) -> Mapping[str, Any] | None:
+        """Return what is drawn of "timeline" or "memory", and forget it; None if there is nothing to draw."""
+        drawn: Mapping[str, Any] | None = self.shaped.drawn.pop(what, None)
+        return drawn
+
     @cached_property
     def names(self) -> EventTable:
         """The table by name and device, with the kernels of each row and its category."""
-        return self.results.key_averages(peaks=self.peaks, kernels=True)
+        found = grouped(self.results, self.core, self.peaks, by_shape=False)
+        if len(set(identities(found.columns))) < len(found.columns["key"]):  # an op and a call of one name
+            return self.results.key_averages(peaks=self.peaks, kernels=True)
+        places, launched = self._name_of(found.columns), self.shaped.accounting["launched"]
+        of_names = {name: places[launched[name]] for name in ("row", "kernel")}
+        return table_of(found, {**launched, **of_names})
+
+    def _name_of(self, names: Mapping[str, Any]) -> npt.NDArray[np.int64]:
+        """Return for each row by name and shape its row by name."""
+        place = {identity: row for row, identity in enumerate(identities(names))}
+        return np.array([place[one] for one in identities(self.shaped.columns)], dtype=np.int64)
 
     @cached_property
     def has_shape_rows(self) -> bool:
         """Whether the rows of the page are separated by shape: there are shapes, and no more than MOST_ROWS rows."""
-        if not self.core.has_shapes:
-            return False
-        by_shape = self.table(("name", "shape"))
-        return by_shape is not None and len(by_shape) <= MOST_ROWS
+        return self._by_shape_count <= MOST_ROWS if self._has_shapes else False
+
+    @property
+    def _has_shapes(self) -> bool:
+        return self.core.has_shapes and self.results.record_shapes
+
+    @property
+    def _by_shape_count(self) -> int:
+        return len(self.shaped.columns["key"])
 
     @cached_property
     def rows(self) -> EventTable:
@@ -131,10 +172,9 @@ class Profile:
         The index of a row in it identifies the row everywhere in the page. Without rows by shape it has those names
         that Ops lists.
         """
-        names = self.names  # raises what is wrong
         if self.has_shape_rows:
-            return self.results.key_averages(group_by=("name", "shape"), peaks=self.peaks, kernels=True)
-        return names if self._names_kept is None else names.select(self._names_kept)
+            return table_of(self.shaped, self.shaped.accounting["launched"])
+        return self.names if self._names_kept is None else self.names.select(self._names_kept)
 
     @cached_property
     def _names_kept(self) -> list[int] | None:
@@ -142,18 +182,19 @@ class Profile:
 
     @cached_property
     def row_of(self) -> npt.NDArray[np.int64] | None:
-        """The row of the page for each row of the core's table, -1 for none; None if they are the same."""
-        if self.has_shape_rows or self._names_kept is None:
+        """The row of the page for each row of ``shaped``, -1 for none; None if they are the same."""
+        if self.has_shape_rows:
             return None
-        places = np.full(len(self.names), -1, dtype=np.int64)
-        places[self._names_kept] = np.arange(len(self._names_kept))
-        return places
+        places = np.arange(len(self.names))
+        if self._names_kept is not None:
+            places[:] = -1
+            places[self._names_kept] = np.arange(len(self._names_kept))
+        return places[self._name_of(self.names.columns)]
 
     @property
     def rows_left_out(self) -> int:
         """Number of rows by name and shape, if they are too many for the page; else 0."""
-        by_shape = self.table(("name", "shape")) if self.core.has_shapes and not self.has_shape_rows else None
-        return 0 if by_shape is None else len(by_shape)
+        return self._by_shape_count if self._has_shapes and not self.has_shape_rows else 0
 
     def table(self, words: Iterable[str]) -> EventTable | None:
         """Return the table grouped by these words of key_averages(), or None if what they need was not recorded."""
@@ -193,7 +234,7 @@ def profile_page(
 
     windows: see Profile.
     """
-    source = Profile(results, peaks, windows)
+    source = Profile(results, peaks, windows, timeline.MOST_BLOCKS)
     page = Page(title or overview.title_of(source))
     page.device_type = source.core.device_type
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -166,6 +166,11 @@ def _kernels(table: EventTable, columns: Columns) -> dict[str, Any] | None:
         "count": columns.add(np.array([count for _, count, _ in flat], dtype=np.int64)),
         "time": columns.numbers(time for _, _, time in flat),
     }
+
+
+def identities(columns: Mapping[str, Any]) -> Iterator[tuple[str, str, bool]]:
+    """Yield what identifies each row of a table by name: its name, its kind of device, whether it is an annotation."""
+    return zip(columns["key"], columns["device_type"], columns["is_user_annotation"], strict=True)
 
 
 def longest_first(table: EventTable) -> npt.NDArray[np.int64]:

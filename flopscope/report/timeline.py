@@ -6,7 +6,7 @@ differences of integers. Times are ns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from flopscope import _core
 from flopscope.report import counters
 from flopscope.report.encode import Columns, since
+from flopscope.report.rows import identities
 from flopscope.results.process import base_time_of
 from flopscope.support.core_values import UNKNOWN_TIME, WORK
 from flopscope.support.kernel_names import short_names
@@ -35,7 +36,6 @@ MOST_LABELS = 20_000
 ANOTHER = "(another name)"
 
 LARGE = 2**32 - 1  # a difference of times that is given apart
-_TYPES = {"start": "i8", "duration": "i8", "busy": "i8", "bytes": "i8"}
 
 
 Identity = tuple[str, str, bool, str]
@@ -46,8 +46,6 @@ class Part(NamedTuple):
     """One process of a timeline."""
 
     core: Store
-    by_shape: bool
-    """Whether the rows of its table are separated by shape."""
     title: str = ""
     """Of the process; empty if there is only one."""
     shift: int = 0
@@ -55,18 +53,37 @@ class Part(NamedTuple):
     rows: Mapping[Identity, int] | None = None
     """The rows of the page's table; the part's own rows may differ. None: see ``row_of``."""
     row_of: npt.NDArray[np.int64] | None = None
-    """The row of the page for each row of the part's table, -1 for none; None: they are the same."""
+    """The row of the page for each row of the part's table by shape, -1 for none; None: they are the same."""
+    by_shape: bool = True
+    """Whether the rows of the page are separated by shape."""
+    drawn: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
+    """The columns of its table by shape, and its timeline; None: they are yet to be computed."""
 
 
 def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     """Return the timeline of a profile, or of the windows that it joins; None if no event has a time."""
     by_shape = source.has_shape_rows
     if len(source.windows) == 1:
-        return timeline_of([Part(source.core, by_shape, row_of=source.row_of)], columns)
+        return timeline_of([Part(source.core, row_of=source.row_of, drawn=_drawn(source))], columns)
     rows, base = rows_of(source.rows.columns), base_time_of(source.windows[0].results)
-    shifts = [base_time_of(window.results) - base for window in source.windows]
-    parts = zip(source.windows, shifts, strict=True)
-    return timeline_of([Part(window.core, by_shape, shift=shift, rows=rows) for window, shift in parts], columns)
+    return timeline_of(
+        [
+            Part(
+                window.core,
+                shift=base_time_of(window.results) - base,
+                rows=rows,
+                by_shape=by_shape,
+                drawn=_drawn(window),
+            )
+            for window in source.windows
+        ],
+        columns,
+    )
+
+
+def _drawn(source: Profile) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+    drawn = source.take("timeline")
+    return None if drawn is None else (source.shaped.columns, drawn)
 
 
 def _idle_labels(on_device: bool) -> list[str]:
@@ -77,15 +94,18 @@ def _idle_labels(on_device: bool) -> list[str]:
 
 def rows_of(columns: Mapping[str, Any]) -> dict[Identity, int]:
     """Return the rows of a table by what identifies them in the tables of other recordings of the program."""
-    parts = (columns[name] for name in ("key", "device_type", "is_user_annotation", "input_shapes"))
-    listed = zip(*parts, strict=True)
-    return {(key, device, bool(range_), str(shapes)): row for row, (key, device, range_, shapes) in enumerate(listed)}
+    return {identity: row for row, identity in enumerate(_identities(columns))}
+
+
+def _identities(columns: Mapping[str, Any], by_shape: bool = True) -> Iterator[Identity]:
+    for (key, device, is_range), shapes in zip(identities(columns), columns["input_shapes"], strict=True):
+        yield key, device, bool(is_range), str(shapes if by_shape else [])
 
 
 def timeline_of(parts: Sequence[Part], columns: Columns, limit: int = MOST_BLOCKS) -> dict[str, Any] | None:
     """Return the timeline of one or several processes, of at most about ``limit`` blocks; None if there is no block."""
     each = max(limit // max(len(parts), 1), 1)
-    found = [_LaidOut(part, part.core.timeline(part.by_shape, 0, (), each)) for part in parts]
+    found = [_LaidOut(part, *(part.drawn or _draw(part.core, each))) for part in parts]
     left_out = _leave_out(found)
     if not any(len(one.start) for one in found):
         return None
@@ -134,10 +154,15 @@ def timeline_of(parts: Sequence[Part], columns: Columns, limit: int = MOST_BLOCK
 _COUNTS = ("events", "idle", "open", "unplaced", "deep", "memory")
 
 
+def _draw(core: Store, blocks: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    columns, meta = core.table(True, 0, {}, False, True, (), True, blocks)
+    return columns, meta["timeline"]
+
+
 class _LaidOut:
     """The core's timeline of a part."""
 
-    def __init__(self, part: Part, facts: Mapping[str, Any]) -> None:
+    def __init__(self, part: Part, columns: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         self.part, self.facts = part, facts
         self.lanes: list[tuple[str, int, int | None, int, int]] = facts["lanes"]
         self._kept: npt.NDArray[np.bool_] | None = None  # blocks that are drawn; None: all
@@ -145,11 +170,11 @@ class _LaidOut:
         begin = facts["begin"]
         self.origin = begin + part.shift if begin != UNKNOWN_TIME else int(self.start.min()) if len(self.start) else 0
         self.duration = self.column("duration")
-        self._rows = self._places()
+        self._rows = self._places(columns)
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return a column of the core, for the blocks that are drawn."""
-        values = np.frombuffer(self.facts[name], dtype=_TYPES.get(name, "u4"))
+        values: npt.NDArray[Any] = self.facts[name]
         return values if self._kept is None else values[self._kept]
 
     def places(self) -> list[tuple[str, int, int | None]]:
@@ -174,14 +199,15 @@ class _LaidOut:
         """Return the row of the page for one of the part's own, -1 for none."""
         return own if self._rows is None else int(self._rows[own + 1]) - 1
 
-    def _places(self) -> npt.NDArray[np.uint32] | None:
+    def _places(self, columns: Mapping[str, Any]) -> npt.NDArray[np.uint32] | None:
         """Return by own row plus 1 the row of the page plus 1; None if they are the same."""
         if self.part.row_of is not None:
             return np.concatenate([[0], self.part.row_of + 1]).astype(np.uint32)
-        if self.part.rows is None:
+        rows = self.part.rows
+        if rows is None:
             return None
-        columns, _ = self.part.core.table(self.part.by_shape, 0, {}, False, False, (), True)
-        return np.array([0, *(self.part.rows.get(one, -1) + 1 for one in rows_of(columns))], dtype=np.uint32)
+        own = _identities(columns, self.part.by_shape)
+        return np.array([0, *(rows.get(one, -1) + 1 for one in own)], dtype=np.uint32)
 
     def links(self) -> npt.NDArray[np.uint32]:
         """Return the linked blocks of this part, plus 1; 0: none."""

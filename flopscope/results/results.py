@@ -13,10 +13,8 @@ from flopscope.hardware.device import STORED, devices_to_rate, find_device, peak
 from flopscope.hardware.model import Model, why_unknown
 from flopscope.hardware.peaks import stated_peaks
 from flopscope.results import groups
-from flopscope.results.columns import COLUMNS
-from flopscope.results.details import kernels_of_rows
 from flopscope.results.summaries import Summaries
-from flopscope.results.table import EventTable
+from flopscope.results.table import EventTable, table_of
 from flopscope.results.table_facts import Grouped
 from flopscope.sources.head import PEAKS_MEMBER
 from flopscope.support import upward
@@ -116,10 +114,7 @@ class Results(Summaries):
         by_core = tuple(word for word in words if groups.GROUPINGS[word].core)
         by_core += ("overload",) if group_by_overload_name else ()
         found = grouped(self, core, peaks, by_shape, stack_n, groupings=by_core, account=kernels)
-        parts = {name: found.rows[name] for name in ("top_level", "stacks") if name in found.rows}
-        if kernels:
-            parts["kernels"] = kernels_of_rows(found.columns["key"], found.accounting["launched"])
-        table = EventTable({column.name: found.columns[column.name] for column in COLUMNS}, found.facts, parts)
+        table = table_of(found, found.accounting["launched"] if kernels else None)
         return table if words == ("name",) else groups.grouped(core, table, found.rows, words, self.rank)
 
     def coverage(self) -> dict[str, Any]:
@@ -483,11 +478,13 @@ def grouped(
     account: bool = False,
     groupings: tuple[str, ...] = (),
     brief: bool = False,
+    blocks: int = 0,
 ) -> Grouped:
     """Group the events of results, and compare the rows with the peaks of the devices that ran.
 
     peaks: as in key_averages(), or STORED. account: also return the content of an Analysis. groupings: words of
     groups.GROUPINGS that the core separates rows by. brief: leave out the columns that an Analysis does not read.
+    blocks: with account, also draw the events, in a timeline of at most about so many blocks.
     """
     source = peaks or results._usual_peaks
     if source == STORED:
@@ -502,7 +499,7 @@ def grouped(
         shares, described = results._peaks(core, source)
     limits: dict[str, Mapping[str, Any]] = {n: found.for_core(results._measured(n)) for n, found in shares.items()}
     return Grouped.of(
-        core.table(by_shape, stack_n, limits, results._cpu_alone, account, groupings, brief),
+        core.table(by_shape, stack_n, limits, results._cpu_alone, account, groupings, brief, blocks),
         device_type=core.device_type,
         program=results._program,
         has_shapes=core.has_shapes,

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, overload
 from flopscope import _core
 from flopscope.results import arrow, records
 from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column
+from flopscope.results.details import kernels_of_rows
 from flopscope.results.kinds import kind_of, require_kind
 from flopscope.results.row import COLUMN_NAMES, EventRow
-from flopscope.results.table_facts import Facts
+from flopscope.results.table_facts import Facts, Grouped
 from flopscope.support import units, upward
 from flopscope.support.hints import Hints
 from flopscope.support.suggest import suggesting
@@ -474,3 +475,11 @@ class EventTable:
     def __repr__(self) -> str:
         device = f", self device {units.time_text(self.self_device_time_total)}" if self.has_device else ""
         return f"<EventTable: {len(self)} rows, self CPU {units.time_text(self.self_cpu_time_total)}{device}>"
+
+
+def table_of(found: Grouped, launched: Mapping[str, Any] | None = None) -> EventTable:
+    """Return the table of these rows. launched: of an accounting, for EventRow.kernels; None: they are not known."""
+    parts = {name: found.rows[name] for name in ("top_level", "stacks") if name in found.rows}
+    if launched is not None:
+        parts["kernels"] = kernels_of_rows(found.columns["key"], launched)
+    return EventTable({column.name: found.columns[column.name] for column in COLUMNS}, found.facts, parts)

@@ -52,7 +52,8 @@ _OF_CORE = (
     *("self_cpu_time_total", "self_device_time_total", "has_device", "has_memory", "device_unseen"),
     *("open_events", "dropped", "grouping_seconds"),
 )
-_NOT_BY_ROW = frozenset({*_OF_CORE, "coverage", "accounting", "roof", "profile_memory"})
+_DRAWN = ("timeline", "memory")
+_NOT_BY_ROW = frozenset({*_OF_CORE, *_DRAWN, "coverage", "accounting", "roof", "profile_memory"})
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class Grouped:
     """What else the core returns by row: "top_level" and, as requested, "stacks", "step", "module", …"""
     accounting: Mapping[str, Any]
     """The content of an Analysis, if it was requested."""
+    drawn: dict[str, Any]
+    """If it was requested, the "timeline" and, if memory changed, the changes of "memory"."""
 
     @staticmethod
     def of(returned: tuple[dict[str, Any], dict[str, Any]], **known: Any) -> Grouped:
@@ -74,4 +77,5 @@ class Grouped:
         coverage = with_what_there_is(meta["coverage"])
         facts = Facts(**({name: meta[name] for name in _OF_CORE} | {"coverage": coverage} | known))
         rows = {name: value for name, value in meta.items() if name not in _NOT_BY_ROW}
-        return Grouped(columns, facts, rows, meta.get("accounting", {}))
+        drawn = {name: meta[name] for name in _DRAWN if name in meta}
+        return Grouped(columns, facts, rows, meta.get("accounting", {}), drawn)

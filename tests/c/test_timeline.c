@@ -2,6 +2,7 @@
 #include <limits.h>
 
 #include "base/interrupt.h"
+#include "base/parallel.h"
 #include "base/saturate.h"
 #include "tests/c/events.h"
 #include "timeline/memory.h"
@@ -228,6 +229,51 @@ static void test_short_neighbours_are_merged_below_the_limit(void)
     clear(&whole);
 }
 
+/* The number of blocks of which a lane consists if events within a time are merged, counted one by one. */
+static uint32_t blocks_within(const fs_timeline *whole, const fs_timeline_lane *lane, int64_t begin, int64_t within)
+{
+    uint32_t count = 0;
+    for (uint32_t i = lane->first; i < lane->first + lane->count; i++) {
+        bool joins = i > lane->first && whole->duration[i] < within && whole->duration[i - 1] < within &&
+                     (whole->start[i] - begin) / within == (whole->start[i - 1] - begin) / within;
+        count += !joins;
+    }
+    return count;
+}
+
+/* Enough events for several pieces of each loop, in and out of order. */
+static void test_any_number_of_threads_draws_the_same(void)
+{
+    static const int threads[] = {1, 2, 3, 16};
+    fill_at_random(11, 200000);
+    int usual = fs_parallel_threads();
+    drawing whole = draw(1000000);
+    int64_t begin = INT64_MAX;
+    for (uint32_t i = 0; i < whole.timeline.block_count; i++)
+        if (whole.timeline.start[i] < begin) begin = whole.timeline.start[i];
+    for (uint32_t limit = 1000000; limit > 1000; limit /= 20) {
+        drawing first = draw(limit);
+        for (uint32_t i = 0; i < first.timeline.lane_count && first.timeline.merged_ns > 0; i++)
+            CHECK(first.timeline.lanes[i].count ==
+                  blocks_within(&whole.timeline, &whole.timeline.lanes[i], begin, first.timeline.merged_ns));
+        for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+            CHECK_OK(fs_parallel_set_threads(threads[i], NULL));
+            drawing of = draw(limit);
+            const fs_timeline *a = &first.timeline, *b = &of.timeline;
+            check_lanes(b);
+            CHECK(a->block_count == b->block_count && a->lane_count == b->lane_count && a->merged_ns == b->merged_ns);
+            CHECK(a->deep_count == b->deep_count && a->event_count == b->event_count);
+#define SAME(type, name, prose) CHECK(memcmp(a->name, b->name, a->block_count * sizeof(type)) == 0, #name);
+            FS_TIMELINE_COLUMN_LIST(SAME)
+#undef SAME
+            clear(&of);
+        }
+        clear(&first);
+    }
+    CHECK_OK(fs_parallel_set_threads(usual, NULL));
+    clear(&whole);
+}
+
 static void test_a_merged_block_is_labelled_by_its_longest_event(void)
 {
     on(FS_EVENT_KERNEL, "short", 7, 0, 0, 10, FS_NONE);
@@ -323,10 +369,10 @@ static void test_every_failed_allocation_is_reported_and_leaks_nothing(void)
 {
     fill_at_random(3, 400);
     memory(FS_NONE, -1, 8);
-    fs_table *table = build(&(fs_table_options){.works = true, .calls = true});
     int64_t live = fs_memory_live(), n = 0;
     fs_status status = FS_OUT_OF_MEMORY;
     while (status != FS_OK && n < 1000) {
+        fs_table *table = build(&(fs_table_options){.works = true, .calls = true});
         fs_accounting accounting = {0};
         fs_timeline timeline = {0};
         fs_memory_changes changes = {0};
@@ -340,10 +386,10 @@ static void test_every_failed_allocation_is_reported_and_leaks_nothing(void)
         fs_memory_clear(&changes);
         fs_timeline_clear(&timeline);
         fs_accounting_clear(&accounting);
+        fs_table_destroy(table);
         CHECK(fs_memory_live() == live);
     }
     CHECK(status == FS_OK && n > 30, "%lld", (long long)n);
-    fs_table_destroy(table);
     build_with_failing_memory(&(fs_table_options){.works = true, .calls = true}, 3);
 }
 
@@ -361,13 +407,16 @@ static void test_an_interrupt_stops_it_and_leaks_nothing(void)
     drawing of = draw(1000);
     fs_timeline timeline;
     fs_memory_changes changes;
+    fs_table_destroy(of.table);
+    of.table = build(&(fs_table_options){.works = true, .calls = true});
     int64_t live = fs_memory_live();
     fs_interrupt_open(&section, ask_to_stop, NULL);
     fs_interrupt_stop();
-    CHECK(fs_timeline_build(&timeline, store, of.table, &of.accounting, 100, &err) == FS_INTERRUPTED);
     CHECK(fs_memory_list(&changes, store, of.table, &err) == FS_INTERRUPTED);
-    fs_interrupt_close(&section);
     CHECK(fs_memory_live() == live);
+    CHECK(fs_timeline_build(&timeline, store, of.table, &of.accounting, 100, &err) == FS_INTERRUPTED);
+    fs_interrupt_close(&section);
+    CHECK(fs_memory_live() <= live); /* less the works of the table */
     clear(&of);
 }
 
@@ -379,6 +428,7 @@ int main(void)
         test_what_is_left_out_is_counted,
         test_random_events_are_all_there_and_idle_times_are_those_of_the_accounting,
         test_short_neighbours_are_merged_below_the_limit,
+        test_any_number_of_threads_draws_the_same,
         test_a_merged_block_is_labelled_by_its_longest_event,
         test_an_empty_store_has_no_lane,
         test_times_at_the_limits_of_their_type,

@@ -19,7 +19,15 @@ THREADS = ["-fsanitize=thread"]
 LIBRARIES = ["-lm", "-lpthread", "-ldl"]
 PROGRAMS = sorted(path.stem for path in (TESTS / "c").glob("test_*.c"))
 # Programs with threads: loops over the thread pool, piecewise readers, a store filled by threads, captures, counters.
-THREADED = ["test_accounting", "test_cupti_threads", "test_fuzz_tables", "test_parallel", "test_sampling", "test_store"]
+THREADED = [
+    "test_accounting",
+    "test_cupti_threads",
+    "test_fuzz_tables",
+    "test_parallel",
+    "test_sampling",
+    "test_store",
+    "test_timeline",
+]
 
 compiler = shutil.which(os.environ.get("CC", "cc").split()[0])
 pytestmark = pytest.mark.skipif(compiler is None, reason="no C compiler")

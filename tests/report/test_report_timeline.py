@@ -240,8 +240,8 @@ def loaded(program: Program) -> fs.Trace:
 @pytest.mark.parametrize("limit", [2000, 300, 40])
 def test_past_a_limit_neighbours_are_merged_and_no_time_is_lost(tmp_path: Path, limit: int) -> None:
     trace = loaded(many(1000))
-    whole = drawn_parts([Part(store_of(trace, "test"), True)], tmp_path, 10**6)
-    timeline = drawn_parts([Part(store_of(trace, "test"), True)], tmp_path, limit)
+    whole = drawn_parts([Part(store_of(trace, "test"))], tmp_path, 10**6)
+    timeline = drawn_parts([Part(store_of(trace, "test"))], tmp_path, limit)
     facts = timeline.data["facts"]
     assert len(timeline.start) == facts["blocks"] <= limit and facts["merged_ns"] > 0
     assert timeline.count.sum() == len(whole.start) == facts["events"]
@@ -299,8 +299,7 @@ def test_ranks_share_a_clock_and_the_rows_of_the_page(tmp_path: Path) -> None:
     traces = [loaded(many(5)), loaded(many(3))]
     columns = traces[0].key_averages(group_by_input_shape=True).columns
     parts = [
-        Part(store_of(trace, "test"), True, f"Rank {i}", 1_000_000 * i, rows_of(columns))
-        for i, trace in enumerate(traces)
+        Part(store_of(trace, "test"), f"Rank {i}", 1_000_000 * i, rows_of(columns)) for i, trace in enumerate(traces)
     ]
     timeline = drawn_parts(parts, tmp_path, 10**6)
     names = [timeline.page.strings[lane["part"]] for lane in timeline.lanes]
@@ -318,7 +317,7 @@ def test_ranks_share_a_clock_and_the_rows_of_the_page(tmp_path: Path) -> None:
 
 def test_128_ranks_stay_below_the_limit(tmp_path: Path) -> None:
     core = store_of(loaded(many(100)), "test")
-    timeline = drawn_parts([Part(core, True, f"Rank {i}", i) for i in range(128)], tmp_path, 12_800)
+    timeline = drawn_parts([Part(core, f"Rank {i}", i) for i in range(128)], tmp_path, 12_800)
     assert len(timeline.start) <= 12_800 and timeline.count.sum() == timeline.data["facts"]["events"]
     assert len({lane["part"] for lane in timeline.lanes}) == 128
 
@@ -347,7 +346,7 @@ def test_events_without_times_are_counted(tmp_path: Path) -> None:
     trace = loaded(many(2))
     core = _core.Store()
     core.extend(store_of(trace, "test"))
-    assert timeline_of([Part(_core.Store(), True)], Columns()) is None
+    assert timeline_of([Part(_core.Store())], Columns()) is None
     program = Program()
     for depth in range(70):
         program.op(f"aten::op{depth}", depth, 200 - 2 * depth)
@@ -355,6 +354,7 @@ def test_events_without_times_are_counted(tmp_path: Path) -> None:
     assert timeline.data["facts"]["deep"] == 6 and len(timeline.blocks("host")) == 64
 
 
-def test_a_limit_below_1_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least 1 block"):
-        _core.Store().timeline(True, 0, (), 0)
+@pytest.mark.parametrize(("account", "blocks"), [(True, -1), (False, 1)])
+def test_a_limit_below_1_or_without_the_accounting_is_refused(account: bool, blocks: int) -> None:
+    with pytest.raises(ValueError, match="1 block or more"):
+        _core.Store().table(True, 0, {}, False, account, (), True, blocks)
