@@ -129,6 +129,11 @@ template <class T> struct fs_variance {
     template <int W, int N> static FS_INLINE void take(state &s, T (&values)[N], int64_t, int64_t)
     {
         T mean = fs_tree<fs_add, N>::of(values) * (T(1) / T(N));
+        if (fabs(mean) == T(INFINITY)) { /* perhaps the sum alone */
+            mean = 0;
+#pragma unroll
+            for (int k = 0; k < N; k++) mean += values[k] * (T(1) / T(N));
+        }
         constexpr int SUMS = N < 4 ? N : 4;
         T squares[SUMS] = {};
 #pragma unroll

@@ -78,8 +78,8 @@ FS_DEVICE void read_columns(const S *from, const SHARE &own, int v, T (&to)[W])
 }
 
 /* Shift and scale elements, multiply them by their column's weight, add its bias and store them, a vector at a time. */
-template <class OP, class S, int V, bool ALIGNED, bool HELD, class T>
-FS_DEVICE void finish(const arguments &args, fs_share<S, V, ALIGNED, HELD> &own, int64_t begin, fs_factors<T> factors,
+template <class OP, class S, int V, bool ALIGNED, class T>
+FS_DEVICE void finish(const arguments &args, const fs_share<S, V, ALIGNED> &own, int64_t begin, fs_factors<T> factors,
                       S *to)
 {
     constexpr int W = 16 / sizeof(S);
@@ -91,7 +91,7 @@ FS_DEVICE void finish(const arguments &args, fs_share<S, V, ALIGNED, HELD> &own,
         int place = own.place(v);
         alignas(16) S raw[W];
         T y[W], column[W];
-        own.get(v, y);
+        fs_widen_run<W>(own.raw[v], y);
 #pragma unroll
         for (int j = 0; j < W; j++) y[j] = OP::shifted(y[j], factors.shift) * factors.multiplier + factors.addend;
         if (args.weight) {
@@ -115,16 +115,8 @@ FS_DEVICE void finish(const arguments &args, fs_share<S, V, ALIGNED, HELD> &own,
     }
 }
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-#define IS_HELD(V) ((V) == LONG_VECTORS) /* its shared memory has room for three such blocks */
-#else
-#define IS_HELD(V) false
-#endif
-
 template <class OP, class S, int V, int TEAM, bool ALIGNED>
-static __global__ void __launch_bounds__(TEAM == LANES ? LANES_THREADS : BLOCK_THREADS, IS_HELD(V)       ? 3
-                                                                                        : sizeof(S) == 8 ? 1
-                                                                                                         : 2)
+static __global__ void __launch_bounds__(TEAM == LANES ? LANES_THREADS : BLOCK_THREADS, sizeof(S) == 8 ? 1 : 2)
     row_kernel(const __grid_constant__ arguments args)
 {
     typedef typename fs_compute<S>::type T;
@@ -137,9 +129,7 @@ static __global__ void __launch_bounds__(TEAM == LANES ? LANES_THREADS : BLOCK_T
     if (TEAM == LANES && row >= args.rows) length = 0, row = 0; /* all lanes take part in merging */
     const S *in = (const S *)args.in + row * args.length + begin;
 
-    extern __shared__ uint4 held[];
-    fs_share<S, V, ALIGNED, IS_HELD(V)> own;
-    own.held = (S *)held;
+    fs_share<S, V, ALIGNED> own;
     own.length = (int)(length > 0 ? length : 0); /* a cluster's last blocks may have none */
     own.index = (int)(TEAM == LANES ? threadIdx.x % args.lanes : threadIdx.x);
     own.team = (int)(TEAM == LANES ? args.lanes : blockDim.x);
@@ -176,11 +166,12 @@ static __global__ void __launch_bounds__(BLOCK_THREADS) combine_kernel(const __g
 }
 
 typedef struct {
-    const void *lanes, *block, *long_block, *cluster, *piece;
+    const void *lanes, *block, *cluster, *piece;
 } row_kernels;
 
 typedef struct {
-    row_kernels rows[2]; /* [whether all rows are whole, aligned vectors] */
+    row_kernels rows[2];    /* [whether all rows are whole, aligned vectors] */
+    const void *long_block; /* for rows that begin anywhere; also faster than one for aligned rows, on an H200 */
     const void *combine;
     size_t state, factors;
 } kernels;
@@ -188,13 +179,13 @@ typedef struct {
 #define ROWS(OP, S, ALIGNED)                                             \
     {(const void *)row_kernel<OP<S>, S, SHORT_VECTORS, LANES, ALIGNED>,  \
      (const void *)row_kernel<OP<S>, S, SHORT_VECTORS, BLOCK, ALIGNED>,  \
-     (const void *)row_kernel<OP<S>, S, LONG_VECTORS, BLOCK, ALIGNED>,   \
      (const void *)row_kernel<OP<S>, S, LONG_VECTORS, CLUSTER, ALIGNED>, \
      (const void *)row_kernel<OP<S>, S, SHORT_VECTORS, PIECE, ALIGNED>}
-#define KERNELS(OP, S)                        \
-    {{ROWS(OP, S, false), ROWS(OP, S, true)}, \
-     (const void *)combine_kernel<OP<S>, S>,  \
-     sizeof(OP<S>::state),                    \
+#define KERNELS(OP, S)                                               \
+    {{ROWS(OP, S, false), ROWS(OP, S, true)},                        \
+     (const void *)row_kernel<OP<S>, S, LONG_VECTORS, BLOCK, false>, \
+     (const void *)combine_kernel<OP<S>, S>,                         \
+     sizeof(OP<S>::state),                                           \
      sizeof(fs_factors<fs_compute<S>::type>)}
 #define BY_DTYPE(OP) {KERNELS(OP, double), KERNELS(OP, float), KERNELS(OP, fs_float16), KERNELS(OP, fs_bfloat16)}
 static const kernels table[FS_ROWWISE_COUNT][4] = {BY_DTYPE(softmax), BY_DTYPE(log_softmax), BY_DTYPE(layer_norm),
@@ -228,7 +219,7 @@ done:
     return status;
 }
 
-/* Whether the code that runs on this device was compiled for clusters, and holds long shares in shared memory. */
+/* Whether the code that runs on this device was compiled for clusters. */
 static bool has_clusters(const void *kernel)
 {
     cudaFuncAttributes attributes;
@@ -247,9 +238,7 @@ static bool divide(arguments *args, int64_t most)
     return false;
 }
 
-/* Rows of args->pieces blocks each, with long shares. */
-static fs_status launch_long(fs_device device, const void *kernel, bool is_held, unsigned threads, arguments *args,
-                             const char *what, fs_error *err)
+static fs_status launch_cluster(fs_device device, const void *kernel, arguments *args, const char *what, fs_error *err)
 {
     cudaLaunchAttribute attribute = {};
     cudaLaunchConfig_t config = {};
@@ -259,15 +248,11 @@ static fs_status launch_long(fs_device device, const void *kernel, bool is_held,
     attribute.val.clusterDim.x = (unsigned)args->pieces;
     attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
     config.gridDim = dim3((unsigned)(args->rows * args->pieces));
-    config.blockDim = dim3(threads);
-    config.dynamicSmemBytes = is_held ? threads * LONG_VECTORS * 16 : 0;
+    config.blockDim = dim3(BLOCK_THREADS);
     config.stream = fs_cuda_stream(device);
     config.attrs = &attribute;
-    config.numAttrs = args->pieces > 1;
-    cudaError_t code = cudaSuccess;
-    if (is_held)
-        code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)config.dynamicSmemBytes);
-    if (code == cudaSuccess) code = cudaLaunchKernelExC(&config, kernel, parameters);
+    config.numAttrs = 1;
+    cudaError_t code = cudaLaunchKernelExC(&config, kernel, parameters);
     return code == cudaSuccess ? FS_OK : fs_cuda_fail(code, device, what, err);
 }
 
@@ -306,9 +291,8 @@ extern "C" fs_status fs_cuda_rowwise(fs_device device, fs_rowwise_id op, const f
         return fs_cuda_launch(device, rows->block, args.rows, threads_of(length, share), &args, what, err);
     int64_t most = width * LONG_VECTORS;
     if (length <= BLOCK_THREADS * most)
-        return launch_long(device, rows->long_block, has_clusters(rows->long_block), threads_of(length, most), &args,
-                           what, err);
+        return fs_cuda_launch(device, choice->long_block, args.rows, threads_of(length, most), &args, what, err);
     if (divide(&args, BLOCK_THREADS * most - extra) && has_clusters(rows->cluster))
-        return launch_long(device, rows->cluster, true, BLOCK_THREADS, &args, what, err);
+        return launch_cluster(device, rows->cluster, &args, what, err);
     return launch_pieces(device, choice, rows->piece, &args, BLOCK_THREADS * share - extra, what, err);
 }

@@ -16,26 +16,12 @@ template <class T> struct fs_factors {
 
 /* A thread's share of a row or of a piece of it: V vectors of W elements, a team of threads apart. Vectors lie at
  * multiples of 16 bytes. Where a row need not begin there (not ALIGNED), `skew` elements of the first are not the
- * row's, and neither are some of the last. A long share is HELD
- * in shared memory instead of registers, so that more blocks are resident; a thread reads its own vectors alone. */
-template <class S, int V, bool ALIGNED, bool HELD> struct fs_share {
+ * row's, and neither are some of the last. */
+template <class S, int V, bool ALIGNED> struct fs_share {
     static constexpr int W = 16 / sizeof(S);
     typedef typename fs_compute<S>::type T;
-    alignas(16) S raw[HELD ? 1 : V][W];
-    S *held;
+    alignas(16) S raw[V][W];
     int length, index, team, skew;
-
-    FS_INLINE S *run(int v)
-    {
-        return HELD ? held + (v * team + index) * W : raw[HELD ? 0 : v];
-    }
-    /* The elements of vector v. */
-    FS_INLINE void get(int v, T (&x)[W])
-    {
-        alignas(16) S own[W];
-        fs_load<S, W>(own, run(v));
-        fs_widen_run<W>(own, x);
-    }
 
     FS_INLINE int place(int v) const
     {
@@ -68,27 +54,24 @@ template <class S, int V, bool ALIGNED, bool HELD> struct fs_share {
 #pragma unroll
         for (int v = 0; v < V; v++) {
             if (!has(v)) continue;
-            if (is_whole(v) && HELD) {
-                fs_copy_shared(run(v), from + place(v));
-            } else if (is_whole(v)) {
-                fs_load<S, W>(run(v), from + place(v));
+            if (is_whole(v)) {
+                fs_load<S, W>(raw[v], from + place(v));
             } else {
 #pragma unroll
                 for (int j = 0; j < W; j++)
-                    if (has(v, j)) run(v)[j] = from[place(v) + j];
+                    if (has(v, j)) raw[v][j] = from[place(v) + j];
             }
         }
-        if (HELD) fs_wait_copies();
     }
 
     /* f(element) for all that the thread has. */
-    template <class F> FS_INLINE void each(F f)
+    template <class F> FS_INLINE void each(F f) const
     {
 #pragma unroll
         for (int v = 0; v < V; v++) {
             if (!has(v)) continue;
             T x[W];
-            get(v, x);
+            fs_widen_run<W>(raw[v], x);
             if (is_whole(v)) {
 #pragma unroll
                 for (int j = 0; j < W; j++) f(x[j]);
@@ -128,7 +111,7 @@ template <class S> struct fs_exponentials {
     {
         return state{T(-INFINITY), 0};
     }
-    template <class SHARE> static FS_INLINE state of(SHARE &own)
+    template <class SHARE> static FS_INLINE state of(const SHARE &own)
     {
         T largest = T(-INFINITY), sum = 0;
         own.each([&](T x) { largest = fs_larger::apply(largest, x); });
@@ -176,7 +159,7 @@ template <class S> struct log_softmax : fs_exponentials<S> {
 template <class S> struct layer_norm : fs_variance<typename fs_compute<S>::type> {
     typedef typename fs_compute<S>::type T;
     typedef typename fs_variance<T>::state state;
-    template <class SHARE> static FS_INLINE state of(SHARE &own)
+    template <class SHARE> static FS_INLINE state of(const SHARE &own)
     {
         T count = own.count(), sum = 0, squares = 0;
         own.each([&](T x) { sum += x; });
@@ -197,7 +180,7 @@ template <class S> struct layer_norm : fs_variance<typename fs_compute<S>::type>
 template <class S> struct rms_norm : fs_norm<typename fs_compute<S>::type> {
     typedef typename fs_compute<S>::type T;
     typedef typename fs_norm<T>::state state;
-    template <class SHARE> static FS_INLINE state of(SHARE &own)
+    template <class SHARE> static FS_INLINE state of(const SHARE &own)
     {
         T squares = 0;
         own.each([&](T x) { squares += x * x; });

@@ -126,21 +126,4 @@ template <class S, int N> FS_DEVICE void fs_store(S *to, const S *from)
     *reinterpret_cast<chunk *>(to) = *reinterpret_cast<const chunk *>(from);
 }
 
-/* Begin to copy 16 bytes from device memory to shared memory, and wait for all that the thread began. */
-FS_DEVICE void fs_copy_shared(void *to, const void *from)
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from)
-                 : "memory");
-#else
-    *(uint4 *)to = *(const uint4 *)from;
-#endif
-}
-FS_DEVICE void fs_wait_copies(void)
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-}
-
 #endif
