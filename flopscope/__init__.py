@@ -25,7 +25,7 @@ except ImportError as problem:
 from flopscope import rooms
 from flopscope._core import *  # noqa: F403 - the ops, one per row of the core's op table
 from flopscope.sources import at_import
-from flopscope.support import upward
+from flopscope.support import forking, upward
 from flopscope.support.package import VERSION
 
 TYPE_CHECKING = False  # as type checkers know it; importing typing would take a tenth of the import
@@ -172,5 +172,6 @@ def __dir__() -> list[str]:
 
 
 upward.rooms = rooms
+forking.watch_forks()
 at_import.begin()
-del at_import, own_path, rooms, upward
+del at_import, forking, own_path, rooms, upward

@@ -149,10 +149,12 @@ template <class T> struct fs_variance {
         s.mean += apart * share;
         s.count = count;
     }
+    /* The mean from the first lane's on, so that equal means stay what they are. */
     static FS_INLINE state merge_lanes(const state &s, int width)
     {
-        T count = fs_reduce_lanes<fs_add>(s.count, width);
-        T mean = fs_reduce_lanes<fs_add>(s.count * s.mean, width) / (count > T(0) ? count : T(1));
+        T first = __shfl_sync(0xFFFFFFFFu, s.mean, 0, width), count = fs_reduce_lanes<fs_add>(s.count, width);
+        T sum = fs_reduce_lanes<fs_add>(s.count * (s.mean - first), width);
+        T mean = first + sum / (count > T(0) ? count : T(1));
         T apart = s.mean - mean;
         return state{count, mean, fs_reduce_lanes<fs_add>(s.squares + apart * apart * s.count, width)};
     }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from flopscope.support import forking
 
 CHUNK = 1 << 20  # bytes read at once
 PIECE = 4 << 20  # bytes of text at once
@@ -56,7 +56,7 @@ class Format:
 
     def library(self) -> Library:
         """Return the fastest installed library, looked up once per process. Raise ImportError if there is none."""
-        with _importing:
+        with forking.importing:
             for name, streams in self.libraries:
                 if self.name in _found:
                     break
@@ -68,9 +68,6 @@ class Format:
 
 
 _found: dict[str, Library] = {}
-# An importing thread holds the module's lock. A child that is forked meanwhile would wait for that lock forever.
-_importing = threading.Lock()
-os.register_at_fork(before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release)
 
 
 # Libraries ------------------------------------------------------------------------------------------------------------

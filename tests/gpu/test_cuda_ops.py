@@ -126,7 +126,7 @@ def test_products_of_8_bits_in_graphs_and_profiles(dtype: str, side: int) -> Non
     with fs.profile(record_shapes=True) as prof:
         product = fs.matmul(a, a)
     assert (exact(product) == side).all()
-    row = next(row for row in prof.key_averages() if row.name == "flopscope::matmul")
+    row = next(row for row in prof.key_averages() if row.key == "flopscope::matmul")
     assert row.flops == 2 * side**3
     assert row.bytes_total_moved == side**2 * (1 + (4 if dtype == "int8" else 2))
 

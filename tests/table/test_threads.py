@@ -115,6 +115,15 @@ def loaded(program: Program) -> Iterator[fs.Trace]:
         yield fs.load_trace(path)
 
 
+def plain(value: Any) -> Any:
+    """Return columns of numbers, wherever they stand, as lists."""
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    return plain(value.tolist()) if hasattr(value, "tolist") else value
+
+
 def everything(core: Any) -> list[str]:
     """Return the tables of a store in full: repr() tells every bit of a number."""
     stated = stated_peaks("memory=3e12,fp32=6e13")
@@ -129,8 +138,7 @@ def everything(core: Any) -> list[str]:
     told = []
     for request in requests:
         columns, meta = core.table(*request)
-        values = {name: column if isinstance(column, list) else column.tolist() for name, column in columns.items()}
-        told.append(repr((values, {name: value for name, value in meta.items() if name != "grouping_seconds"})))
+        told.append(repr(plain((columns, {name: meta[name] for name in meta if name != "grouping_seconds"}))))
     return told
 
 

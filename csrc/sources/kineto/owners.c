@@ -164,8 +164,9 @@ static bool insert_unique(const fs_owners *owners)
     if (owners->ops.ids != NULL || owners->calls.ids != NULL) return false;
     fs_parallel_for(owners->join->piece_count, 1, insert_pieces, &all);
     if (!all.collides) return true;
-    memset(owners->ops.records, 0, owners->ops.slot_count * sizeof *owners->ops.records);
-    memset(owners->calls.records, 0, owners->calls.slot_count * sizeof *owners->calls.records);
+    const fs_record_index *both[] = {&owners->ops, &owners->calls};
+    for (int i = 0; i < 2; i++) /* one without slots has no records */
+        if (both[i]->slot_count > 0) memset(both[i]->records, 0, both[i]->slot_count * sizeof *both[i]->records);
     return false;
 }
 
