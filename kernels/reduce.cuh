@@ -156,7 +156,7 @@ template <class T> struct fs_variance {
         T sum = fs_reduce_lanes<fs_add>(s.count * (s.mean - first), width);
         T mean = first + sum / (count > T(0) ? count : T(1));
         T apart = s.mean - mean;
-        return state{count, mean, fs_reduce_lanes<fs_add>(s.squares + apart * apart * s.count, width)};
+        return state{count, mean, fs_reduce_lanes<fs_add>(s.squares + apart * s.count * apart, width)};
     }
     template <class S>
     static FS_INLINE void finish(S *out, int64_t row, const state &s, int64_t length, double correction)
