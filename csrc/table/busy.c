@@ -106,6 +106,7 @@ static void add_run(const busying *all, uint32_t run)
     };
     uint64_t end = ((uint64_t)run + 1) * all->run_works;
     if (end > build->work_count) end = build->work_count;
+    if (build->calls.calls == NULL) return; /* nothing was called, so there is no work */
     for (uint32_t i = run * all->run_works, at; i < end; i++) {
         if (i % FS_POLL_ROUNDS == 0 && fs_interrupted()) return;
         work.event = build->works[i];

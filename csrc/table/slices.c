@@ -23,6 +23,7 @@ static int compare_indices(const void *left, const void *right)
 static fs_status sort_distinct(uint32_t *list, uint32_t *count, fs_error *err)
 {
     uint32_t kept = 0;
+    if (list == NULL) return FS_OK; /* none */
     FS_TRY(fs_sort(list, *count, sizeof *list, compare_indices, "open events", err));
     for (uint32_t i = 0; i < *count; i++)
         if (kept == 0 || list[kept - 1] != list[i]) list[kept++] = list[i];
