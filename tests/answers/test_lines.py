@@ -96,9 +96,9 @@ def test_what_a_thread_did_before_does_not_count() -> None:
 
 def test_what_a_thread_worked_before_it_waits_is_not_the_time_of_the_wait() -> None:
     def work() -> None:
-        for _ in range(30):
-            wait(0.01)
-            end = time.thread_time() + 0.004
+        for _ in range(15):
+            wait(0.02)
+            end = time.thread_time() + 0.008  # several samples, also on a machine that takes them slowly
             while time.thread_time() < end:
                 zlib.compress(text)  # without the GIL, which the sampler needs
 
@@ -112,7 +112,7 @@ def test_what_a_thread_worked_before_it_waits_is_not_the_time_of_the_wait() -> N
         return seconds_of(prof, "wait", "cpu_time", "threads") / seconds_of(prof, "work", "cpu_time", "threads")
 
     text = bytes(20_000)
-    assert min(share_of_waits() for _ in range(5)) < 0.15  # a busy machine delays samples
+    assert min(share_of_waits() for _ in range(5)) < 0.05  # a busy machine delays samples
 
 
 def test_threads_are_sampled_too() -> None:

@@ -271,7 +271,7 @@ static int64_t read_part(void *context, int64_t offset, char *to, size_t size, f
     return (int64_t)size;
 }
 
-fs_status fs_kineto_feed_ahead(fs_kineto *kineto, const char *text, size_t size, fs_error *err)
+static fs_status feed(fs_kineto *kineto, const char *text, size_t size, bool ahead, fs_error *err)
 {
     size_t done;
     scanning *all = &kineto->ahead;
@@ -284,16 +284,21 @@ fs_status fs_kineto_feed_ahead(fs_kineto *kineto, const char *text, size_t size,
     *all = (scanning){.kineto = kineto, .read = read_part, .context = &kineto->part};
     FS_TRY(begin_parts(all, begin, kineto->size, piece_count((int64_t)(size - done), LEAST_FED_BYTES), err));
     kineto->generation = fs_fork_generation();
-    kineto->is_ahead = fs_parallel_begin(all->count, 1, scan_pieces, all);
+    kineto->is_ahead = ahead && fs_parallel_begin(all->count, 1, scan_pieces, all);
     if (kineto->is_ahead) return FS_OK;
     fs_parallel_for(all->count, 1, scan_pieces, all);
     return end_parts(all, err);
 }
 
+fs_status fs_kineto_feed_ahead(fs_kineto *kineto, const char *text, size_t size, fs_error *err)
+{
+    return feed(kineto, text, size, true, err);
+}
+
+/* Threads that read ahead cannot be interrupted; these can. */
 fs_status fs_kineto_feed(fs_kineto *kineto, const char *text, size_t size, fs_error *err)
 {
-    FS_TRY(fs_kineto_feed_ahead(kineto, text, size, err));
-    return settle(kineto, err);
+    return feed(kineto, text, size, false, err);
 }
 
 /* Finishing -------------------------------------------------------------------------------------------------------- */
