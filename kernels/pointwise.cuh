@@ -56,6 +56,39 @@ FS_SHORT_ROWS
 #endif
 } // namespace fs_math
 
+/* a[k] = op(a[k], b): what depends on b alone is computed once. */
+template <template <class> class OP> struct fs_by_scalar {
+    template <class T, int ITEMS> FS_DEVICE void apply(T (&a)[ITEMS], T b)
+    {
+#pragma unroll
+        for (int k = 0; k < ITEMS; k++) a[k] = OP<T>::apply(a[k], b);
+    }
+};
+
+/* Powers that a few instructions compute. All threads take the same branch. The values at -0 and -infinity are those of
+ * C's pow, also of the square root. */
+template <> struct fs_by_scalar<fs_math::binary_pow> {
+    template <class T, int ITEMS> FS_DEVICE void apply(T (&a)[ITEMS], T b)
+    {
+        if (b == T(2)) {
+#pragma unroll
+            for (int k = 0; k < ITEMS; k++) a[k] *= a[k];
+        } else if (b == T(3)) {
+#pragma unroll
+            for (int k = 0; k < ITEMS; k++) a[k] *= a[k] * a[k];
+        } else if (b == T(-1)) {
+#pragma unroll
+            for (int k = 0; k < ITEMS; k++) a[k] = T(1) / a[k];
+        } else if (b == T(0.5)) {
+#pragma unroll
+            for (int k = 0; k < ITEMS; k++) a[k] = a[k] == -T(INFINITY) ? T(INFINITY) : sqrt(a[k]) + T(0);
+        } else {
+#pragma unroll
+            for (int k = 0; k < ITEMS; k++) a[k] = fs_math::binary_pow<T>::apply(a[k], b);
+        }
+    }
+};
+
 /* raw[0] = op(operand 0) or op(operand 0, operand 1): operand i is raw[i], or the scalar if in[i] is NULL. */
 template <class S, template <class> class OP, int INPUTS, int ITEMS, class ARGUMENTS>
 FS_DEVICE void apply(const ARGUMENTS &args, S (&raw)[2][ITEMS])
@@ -70,14 +103,12 @@ FS_DEVICE void apply(const ARGUMENTS &args, S (&raw)[2][ITEMS])
 #pragma unroll
         for (int k = 0; k < ITEMS; k++) a[k] = scalar[0];
     }
-    /* Two loops, so that values derived from a scalar second operand are computed once. */
     if (INPUTS == 2 && args.in[1]) {
         fs_widen_run<ITEMS>(raw[1], b);
 #pragma unroll
         for (int k = 0; k < ITEMS; k++) a[k] = OP<T>::apply(a[k], b[k]);
     } else {
-#pragma unroll
-        for (int k = 0; k < ITEMS; k++) a[k] = OP<T>::apply(a[k], scalar[1]);
+        fs_by_scalar<OP>::apply(a, scalar[1]);
     }
     fs_narrow_run<ITEMS>(a, raw[0]);
 }

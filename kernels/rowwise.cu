@@ -13,6 +13,7 @@
 #include "kernels/context.h"
 
 #include "kernels/rowwise.cuh"
+#include "kernels/stream.cuh"
 
 enum {
     LANES_THREADS = 128,
@@ -150,6 +151,50 @@ static __global__ void __launch_bounds__(TEAM == LANES ? LANES_THREADS : BLOCK_T
     end_team(TEAM == CLUSTER);
 }
 
+/* The same by a cluster for one row after the other, or by a block alone if a row is one piece. While a row is in
+ * registers, the next one is copied to shared memory. Rows are whole, aligned vectors. */
+template <class OP, class S, int V>
+static __global__ void __launch_bounds__(BLOCK_THREADS, sizeof(S) == 8 ? 1 : 2)
+    stream_kernel(const __grid_constant__ arguments args)
+{
+#ifdef FS_HAS_STREAM
+    typedef typename fs_compute<S>::type T;
+    typedef typename OP::state state;
+    extern __shared__ __align__(128) unsigned char staged[];
+    __shared__ state shared[FS_WARP], slot;
+    __shared__ uint64_t arrived;
+    int teams = (int)(gridDim.x / args.pieces), team = (int)(blockIdx.x / args.pieces);
+    int64_t begin = blockIdx.x % args.pieces * args.piece, left = args.length - begin;
+    int length = (int)(left < args.piece ? left > 0 ? left : 0 : args.piece);
+    const S *in = (const S *)args.in + begin;
+    uint32_t bytes = length * (uint32_t)sizeof(S);
+    bool copies = threadIdx.x == 0 && bytes > 0;
+
+    if (threadIdx.x == 0) fs_barrier_init(&arrived);
+    __syncthreads();
+    if (copies) fs_bulk_load(staged, in + team * args.length, bytes, &arrived);
+    uint32_t phase = 0;
+    for (int64_t row = team; row < args.rows; row += teams, phase ^= 1) {
+        fs_share<S, V, true> own;
+        own.length = length;
+        own.index = (int)threadIdx.x;
+        own.team = (int)blockDim.x;
+        own.skew = 0;
+        if (bytes > 0) fs_barrier_wait(&arrived, phase);
+        own.load((const S *)staged);
+        __syncthreads();
+        if (copies && row + teams < args.rows) fs_bulk_load(staged, in + (row + teams) * args.length, bytes, &arrived);
+        state whole = args.pieces == 1 ? merge_team<OP, BLOCK>(OP::of(own), 0, shared, &slot)
+                                       : merge_team<OP, CLUSTER>(OP::of(own), 0, shared, &slot);
+        fs_factors<T> factors = OP::factors(whole, args.length, (T)args.eps);
+        finish<OP>(args, own, begin, factors, (S *)args.out + row * args.length + begin);
+        end_team(args.pieces > 1);
+    }
+#else
+    (void)args;
+#endif
+}
+
 /* One block per row: from its pieces' states to its factors. */
 template <class OP, class S>
 static __global__ void __launch_bounds__(BLOCK_THREADS) combine_kernel(const __grid_constant__ arguments args)
@@ -172,7 +217,7 @@ typedef struct {
 typedef struct {
     row_kernels rows[2];    /* [whether all rows are whole, aligned vectors] */
     const void *long_block; /* for rows that begin anywhere; also faster than one for aligned rows, on an H200 */
-    const void *combine;
+    const void *stream, *combine;
     size_t state, factors;
 } kernels;
 
@@ -184,6 +229,7 @@ typedef struct {
 #define KERNELS(OP, S)                                               \
     {{ROWS(OP, S, false), ROWS(OP, S, true)},                        \
      (const void *)row_kernel<OP<S>, S, LONG_VECTORS, BLOCK, false>, \
+     (const void *)stream_kernel<OP<S>, S, LONG_VECTORS>,            \
      (const void *)combine_kernel<OP<S>, S>,                         \
      sizeof(OP<S>::state),                                           \
      sizeof(fs_factors<fs_compute<S>::type>)}
@@ -238,27 +284,40 @@ static bool divide(arguments *args, int64_t most)
     return false;
 }
 
-static fs_status launch_cluster(fs_device device, const void *kernel, arguments *args, const char *what, fs_error *err)
+static unsigned threads_of(int64_t length, int64_t share)
+{
+    return (unsigned)(fs_ceil_div(fs_ceil_div(length, share), FS_WARP) * FS_WARP);
+}
+
+/* Launch clusters of args->pieces blocks: one for each row or, with `staged` bytes of shared memory for the row after
+ * it, as many as there is room for at once. */
+static fs_status launch_clusters(fs_device device, const void *kernel, arguments *args, unsigned threads, size_t staged,
+                                 const char *what, fs_error *err)
 {
     cudaLaunchAttribute attribute = {};
     cudaLaunchConfig_t config = {};
     void *parameters[] = {args};
+    int64_t clusters = args->rows;
+    int resident = 0;
+    cudaError_t code = cudaSuccess;
 
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim.x = (unsigned)args->pieces;
     attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-    config.gridDim = dim3((unsigned)(args->rows * args->pieces));
-    config.blockDim = dim3(BLOCK_THREADS);
+    config.gridDim = dim3((unsigned)(clusters * args->pieces));
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = staged;
     config.stream = fs_cuda_stream(device);
     config.attrs = &attribute;
     config.numAttrs = 1;
-    cudaError_t code = cudaLaunchKernelExC(&config, kernel, parameters);
+    if (staged > 0) {
+        code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)staged);
+        if (code == cudaSuccess) code = cudaOccupancyMaxActiveClusters(&resident, kernel, &config);
+        if (resident > 0 && clusters > resident) clusters = resident;
+        config.gridDim = dim3((unsigned)(clusters * args->pieces));
+    }
+    if (code == cudaSuccess) code = cudaLaunchKernelExC(&config, kernel, parameters);
     return code == cudaSuccess ? FS_OK : fs_cuda_fail(code, device, what, err);
-}
-
-static unsigned threads_of(int64_t length, int64_t share)
-{
-    return (unsigned)(fs_ceil_div(fs_ceil_div(length, share), FS_WARP) * FS_WARP);
 }
 
 extern "C" fs_status fs_cuda_rowwise(fs_device device, fs_rowwise_id op, const fs_rowwise *rowwise, fs_error *err)
@@ -292,7 +351,11 @@ extern "C" fs_status fs_cuda_rowwise(fs_device device, fs_rowwise_id op, const f
     int64_t most = width * LONG_VECTORS;
     if (length <= BLOCK_THREADS * most)
         return fs_cuda_launch(device, choice->long_block, args.rows, threads_of(length, most), &args, what, err);
-    if (divide(&args, BLOCK_THREADS * most - extra) && has_clusters(rows->cluster))
-        return launch_cluster(device, rows->cluster, &args, what, err);
+    if (divide(&args, BLOCK_THREADS * most - extra) && has_clusters(rows->cluster)) {
+        unsigned threads = threads_of(args.piece + extra, most);
+        if (aligned)
+            return launch_clusters(device, choice->stream, &args, threads, threads * LONG_VECTORS * 16, what, err);
+        return launch_clusters(device, rows->cluster, &args, threads, 0, what, err);
+    }
     return launch_pieces(device, choice, rows->piece, &args, BLOCK_THREADS * share - extra, what, err);
 }

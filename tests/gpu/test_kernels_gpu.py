@@ -93,6 +93,20 @@ def test_powers_of_16_bits_by_random_exponents(dtype: str) -> None:
         assert worst.max() <= 0.85, f"{values[worst.argmax()]} ** {exact(y)[worst.argmax()]}: {worst.max():.3f} ulp"
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("power", [-1, -0.5, 0.5, 1, 2, 3, 2.5])
+def test_powers_by_a_number(power: float, dtype: str) -> None:
+    random = np.random.default_rng(5)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, -2.5, 1e-39, 1e-20, 3e38]
+    numbers = [special, random.standard_normal(5000), np.exp(random.uniform(-80, 80, 5000))]
+    values = np.concatenate(numbers).astype(dtype)
+    got = fs.pow(fs.from_numpy(values, device="cuda"), power).numpy()
+    want = np.power(values.astype(np.longdouble), np.full(values.shape, power, np.longdouble)).astype(dtype)
+    np.testing.assert_allclose(got, want, rtol=4 * np.finfo(dtype).eps, atol=np.finfo(dtype).tiny)
+    np.testing.assert_array_equal(np.signbit(got[:4]), np.signbit(want[:4]))  # of zeros and infinities
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("shape", [(64, 64), (200, 1000), (1000, 200), (65, 67), (1, 4096), (72, 4104), (3, 130, 264)])
 def test_transposes(lab: Lab, shape: tuple[int, ...], dtype: str) -> None:
