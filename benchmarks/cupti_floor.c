@@ -35,9 +35,36 @@ static void complete(void *context, uint32_t stream, uint8_t *buffer, size_t siz
     pthread_mutex_unlock(&lock);
 }
 
-static void ignore(void *context, int domain, uint32_t function, const void *data)
+static uint64_t own_clock(void)
 {
-    (void)context, (void)domain, (void)function, (void)data;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Records that callbacks make themselves. */
+typedef struct {
+    uint64_t start, end;
+    uint32_t function, correlation;
+} call_record;
+
+enum { RECORDS = 1 << 16 };
+static _Thread_local struct {
+    call_record *records;
+    uint32_t count;
+} called;
+
+static void note_call(void *context, int domain, uint32_t function, const void *data)
+{
+    const fs_cupti_callback_data *call = data;
+    (void)context;
+    if (domain != FS_CUPTI_DRIVER_DOMAIN && domain != FS_CUPTI_RUNTIME_DOMAIN) return;
+    if (call->site == FS_CUPTI_API_ENTER) {
+        *call->kept = own_clock();
+        return;
+    }
+    if (called.records == NULL) called.records = malloc(RECORDS * sizeof *called.records);
+    called.records[called.count++ % RECORDS] = (call_record){*call->kept, own_clock(), function, call->correlation};
 }
 
 int floor_load(const char *path)
@@ -51,7 +78,7 @@ int floor_load(const char *path)
 }
 
 /* What floor_start() asks for besides: bits of ASKED in recording.py, from the second on. */
-enum { DRIVER = 2, SYNCHRONIZATION = 4, OVERHEAD = 8, SYSTEM_IDS = 16, OWN_CLOCK = 32 };
+enum { DRIVER = 2, SYNCHRONIZATION = 4, OVERHEAD = 8, SYSTEM_IDS = 16, OWN_CLOCK = 32, CALLBACKS = 64 };
 static unsigned asked;
 static char excluded[1024]; /* beginnings of names, separated by blanks */
 
@@ -59,13 +86,6 @@ void floor_ask(unsigned bits, const char *without)
 {
     asked = bits;
     strncpy(excluded, without, sizeof excluded - 1);
-}
-
-static uint64_t own_clock(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 static int is_excluded(const char *name)
@@ -86,6 +106,14 @@ static int is_wanted(const char *name)
         "cuStreamWaitEvent", "cuEventSynchronize", "cuModuleLoad", "cuLibraryLoad",    "cuMulticast"};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         if (strncmp(name, wanted[i], strlen(wanted[i])) == 0) return 1;
+    return 0;
+}
+
+static int is_noise(const char *name)
+{
+    static const char *const noise[] = {"cudaGetDevice_", "cudaSetDevice_", "cudaGetLastError", "cudaPeekAtLastError"};
+    for (size_t i = 0; i < sizeof noise / sizeof *noise; i++)
+        if (strncmp(name, noise[i], strlen(noise[i])) == 0) return 1;
     return 0;
 }
 
@@ -116,13 +144,20 @@ static int enable_more(void)
  * none) to a value of `size` bytes. Return 0 or CUPTI's error. */
 int floor_start(int kernels, int api_calls, int callbacks, int attribute, size_t size, uint64_t value)
 {
-    int code = cupti.subscribe(&subscriber, ignore, NULL);
+    int code = cupti.subscribe(&subscriber, note_call, NULL);
     if (code == FS_CUPTI_SUCCESS && attribute >= 0) code = cupti.set_attribute(attribute, &size, &value);
     if (code == FS_CUPTI_SUCCESS && (asked & OWN_CLOCK) && cupti.set_clock != NULL) code = cupti.set_clock(own_clock);
     if (code == FS_CUPTI_SUCCESS) code = cupti.register_callbacks(request, complete);
     if (code == FS_CUPTI_SUCCESS && kernels) code = cupti.enable(FS_CUPTI_KERNEL);
     if (code == FS_CUPTI_SUCCESS && api_calls) code = cupti.enable(FS_CUPTI_RUNTIME);
     if (code == FS_CUPTI_SUCCESS) code = enable_more();
+    for (int domain = FS_CUPTI_DRIVER_DOMAIN; domain <= FS_CUPTI_RUNTIME_DOMAIN && (asked & CALLBACKS); domain++)
+        for (uint32_t function = 1; function < 1000; function++) {
+            const char *name = NULL;
+            if (cupti.callback_name(domain, function, &name) != FS_CUPTI_SUCCESS || name == NULL) break;
+            if (domain == FS_CUPTI_DRIVER_DOMAIN ? is_wanted(name) : !is_noise(name))
+                cupti.enable_callback(1, subscriber, domain, function);
+        }
     for (uint32_t function = 1; code == FS_CUPTI_SUCCESS && callbacks && function < 1000; function++) {
         const char *name = NULL;
         if (cupti.callback_name(FS_CUPTI_RUNTIME_DOMAIN, function, &name) != FS_CUPTI_SUCCESS) break;

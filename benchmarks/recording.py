@@ -26,6 +26,7 @@ LAYERS, WIDTH, HEADS, LENGTH, VOCABULARY = 8, 64, 4, 16, 256
 STEPS, ROUNDS = 10, 15
 
 Opener = Callable[[], AbstractContextManager[object]]
+Taker = Callable[[str, "dict[str, Step]", str], "dict[str, list[float]]"]
 
 # What CUPTI alone is asked for: bits of floor_ask() in cupti_floor.c.
 CALLS, DRIVER, SYNCHRONIZATION, OVERHEAD, SYSTEM_IDS, OWN_CLOCK = (1 << bit for bit in range(6))
@@ -48,7 +49,7 @@ QUERIES += ("cudaStreamGetPriority", "cudaStreamGetFlags", "cudaGetFuncBySymbol"
 
 
 def main() -> None:
-    options = arguments(__doc__ or "", ("cpu", "cuda"))
+    options = arguments(__doc__ or "", ("cpu", "cuda"), rounds=ROUNDS)
     columns = ["a step", "ms", "low", "high", "processor, ms", "x bare", "low", "high"]
     report = Report("recording", columns, options.out, options.device)
     torch = optional("torch")
@@ -59,11 +60,12 @@ def main() -> None:
     for _ in range(3 * STEPS):
         run()
     measure = partial(Step, run, wait)
+    take = partial(fill, report, options.rounds)
     if options.device == "cuda":
         with tempfile.TemporaryDirectory(prefix="flopscope-benchmark-") as folder:
-            add_profile(report, measure, load_floor(Path(folder)))
+            add_profile(report, take, measure, load_floor(Path(folder)))
         tell_calls(report, run, wait)
-    add_torch(report, torch, measure, options.device)
+    add_torch(report, take, torch, measure, options.device)
     report.finish()
 
 
@@ -147,14 +149,13 @@ class Step:
         return elapsed / STEPS
 
 
-def add_torch(report: Report, torch: Any, measure: Callable[[Opener], Step], device: str) -> None:
+def add_torch(report: Report, take: Taker, torch: Any, measure: Callable[[Opener], Step], device: str) -> None:
     """Add torch.profiler and flopscope.torch.profile, both with shapes."""
     import flopscope.torch
 
     kinds = torch.profiler.ProfilerActivity
     settings = {"activities": [kinds.CPU, kinds.CUDA] if device == "cuda" else [kinds.CPU], "record_shapes": True}
-    samples = fill(
-        report,
+    samples = take(
         "torch",
         {
             "bare": measure(nullcontext),
@@ -167,7 +168,7 @@ def add_torch(report: Report, torch: Any, measure: Callable[[Opener], Step], dev
     report.target("flopscope.torch.profile, with shapes, over torch.profiler", both, 1.02, "x")
 
 
-def add_profile(report: Report, measure: Callable[[Opener], Step], floor: Any) -> None:
+def add_profile(report: Report, take: Taker, measure: Callable[[Opener], Step], floor: Any) -> None:
     """Add fs.profile with and without API calls, and CUPTI alone with more and more of what fs.profile asks for."""
     cases = {
         "bare": measure(nullcontext),
@@ -185,7 +186,7 @@ def add_profile(report: Report, measure: Callable[[Opener], Step], floor: Any) -
     cases["CUPTI alone: - all queries"] = measure(partial(cupti_alone, floor, asked, NOISE + QUERIES))
     few = CALLS | OWN_CLOCK
     cases["CUPTI alone: runtime only, - all queries"] = measure(partial(cupti_alone, floor, few, NOISE + QUERIES))
-    samples = fill(report, "CUPTI", cases, "fs.profile")
+    samples = take("CUPTI", cases, "fs.profile")
     for name, limit in (("fs.profile", 1.06), ("fs.profile, no API calls", 1.04)):
         report.target(f"{name}, over bare", ratio(samples[name], samples["bare"]).median, limit, "x")
 
@@ -226,12 +227,12 @@ def cupti_alone(floor: Any, asked: int, excluded: Sequence[str] = ()) -> Iterato
         floor.floor_ask(0, b"")
 
 
-def fill(report: Report, case: str, cases: dict[str, Step], ours: str) -> dict[str, list[float]]:
+def fill(report: Report, rounds: int, case: str, cases: dict[str, Step], ours: str) -> dict[str, list[float]]:
     """Add a row per case; the first is the bare step. Return the samples. ours: as of Report.keep()."""
     samplers: dict[str, Sampler] = {**cases}
-    samples = interleave(samplers, ROUNDS, warmup=1)
+    samples = interleave(samplers, rounds, warmup=1)
     report.keep(case, samples, ours=ours)
-    processor = {name: step.processor[-ROUNDS:] for name, step in cases.items()}
+    processor = {name: step.processor[-rounds:] for name, step in cases.items()}
     report.keep(f"{case}: processor time", processor)
     for name, values in samples.items():
         summary, over = spread(values), ratio(values, samples["bare"])

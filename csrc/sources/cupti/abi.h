@@ -142,6 +142,12 @@ typedef struct {
     int32_t site;
     const char *function;
     const void *arguments; /* a struct of them, in their order */
+    void *returned;
+    const char *symbol;
+    void *context;
+    uint32_t context_id;
+    uint64_t *kept; /* a number of the client's, from the entry to the exit of a call */
+    uint32_t correlation;
 } fs_cupti_callback_data;
 
 /* Arguments of a callback for a graph. */
