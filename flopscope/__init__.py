@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from flopscope.sources.steps import step
     from flopscope.sources.watching import GraphWatch, watch_graphs
     from flopscope.sources.work_of import Work, roofline_time, work
+    from flopscope.sources.work_of_hlo import work_of_hlo
     from flopscope.sources.work_rules import WorkCall, register_work
     from flopscope.timing.counting import Counts
     from flopscope.timing.measurement import Measurement
@@ -102,6 +103,7 @@ __all__ = [
     "watch_graphs",
     "what_if",
     "work",
+    "work_of_hlo",
 ]
 
 # Names that are imported on first use, with their modules.
@@ -144,6 +146,7 @@ _LAZY = {
     "watch_graphs": "sources.watching",
     "what_if": "answers.what_if",
     "work": "sources.work_of",
+    "work_of_hlo": "sources.work_of_hlo",
 }
 
 

@@ -102,6 +102,7 @@ extern const char *const fs_idle_cause_labels[FS_IDLE_CAUSE_COUNT];
     X(int64_t, reordered, "the part of `exclusive` of calls that only reorder elements")         \
     X(int64_t, reorders, "pieces of such work")                                                  \
     X(double, compute, "time of the FLOPs at the peak of their unit; unknown work adds nothing") \
+    X(double, active, "the part of `compute` that counters saw a unit work, of unknown FLOPs")   \
     X(double, memory, "time of the bytes at the peak bandwidth; unknown work adds nothing")
 
 #define FS_GAP_LIST(X)                                                                  \

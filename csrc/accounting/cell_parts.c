@@ -32,8 +32,12 @@ static void find_bound_parts(uint8_t parts[FS_BOUND_COUNT])
 
 static int64_t part_of(const fs_cell *cell, const fs_table *table, const uint8_t bound_parts[FS_BOUND_COUNT])
 {
-    if (cell->class != FS_WORK_COMPUTATION || cell->ideal < 0 || cell->row < 0) return class_parts[cell->class];
-    const fs_row *row = &table->rows[cell->row];
+    if (cell->class != FS_WORK_COMPUTATION || cell->ideal < 0) return class_parts[cell->class];
+    const fs_row *row = cell->row >= 0 ? &table->rows[cell->row] : NULL;
+    const fs_row *kernel = cell->kernel >= 0 ? &table->rows[cell->kernel] : NULL;
+    /* What counters know of a kernel, where nothing is known of what launched it. */
+    if ((row == NULL || row->bound == FS_BOUND_UNKNOWN) && kernel != NULL && kernel->roof.counted) row = kernel;
+    if (row == NULL) return class_parts[cell->class];
     bool computes = row->pct_peak_flops > row->pct_peak_bandwidth || isnan(row->pct_peak_bandwidth);
     if (bound_parts[row->bound] < FS_PART_COUNT) return bound_parts[row->bound];
     return computes ? FS_PART_compute : FS_PART_memory;

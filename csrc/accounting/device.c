@@ -133,6 +133,7 @@ static fs_status count_works(device_account *of, share *in, fs_error *err)
         cell->reorders += all->facts->copying[item->tag] == FS_COPY_REORDERS;
         fs_add_to(&cell->busy, fs_work_length(work));
         if (!isnan(work->compute_ns)) cell->compute += work->compute_ns;
+        if (work->active && !isnan(work->compute_ns)) cell->active += work->compute_ns;
         if (!isnan(work->memory_ns)) cell->memory += work->memory_ns;
     }
     return FS_OK;

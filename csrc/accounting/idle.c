@@ -283,22 +283,21 @@ static int64_t until_at(const fs_idle *idle, uint32_t i)
 }
 
 /* Find out why the device idled before a busy interval, or after the last. */
-static idle_time judge(adding *to, uint32_t i)
+static void judge(adding *to, uint32_t i, idle_time *whole)
 {
     const fs_idle *idle = to->idle;
     bool has_steps = idle->steps->count > 0 && idle->steps->steps[0].name != FS_NONE;
-    idle_time whole = {.wait = FS_NONE, .afterwards = FS_IDLE_OTHER, .blocking = FS_IDLE_BLOCKED};
-    whole.dry = dry_at(idle, i);
-    whole.until = until_at(idle, i);
-    whole.edge = !has_steps && (i == 0 || i == idle->busy->count);
-    whole.returned = whole.blocked = whole.unblocked = whole.dry;
-    while (to->next < idle->works->count && idle->works->items[to->next].begin < whole.until) to->next++;
-    if (to->next < idle->works->count) whole.next = &idle->table->works[idle->works->items[to->next].tag];
-    if (idle->device < 0) return whole;
-    whole.wait = wait_at(to, whole.dry);
-    if (whole.next != NULL) judge_launch(idle, &whole, find_launch(idle, to->next));
-    remember_wait(to, &whole);
-    return whole;
+    int64_t dry = dry_at(idle, i), until = until_at(idle, i);
+    *whole = (idle_time){.wait = FS_NONE, .afterwards = FS_IDLE_OTHER, .blocking = FS_IDLE_BLOCKED};
+    whole->dry = whole->returned = whole->blocked = whole->unblocked = dry;
+    whole->until = until;
+    whole->edge = !has_steps && (i == 0 || i == idle->busy->count);
+    while (to->next < idle->works->count && idle->works->items[to->next].begin < until) to->next++;
+    if (to->next < idle->works->count) whole->next = &idle->table->works[idle->works->items[to->next].tag];
+    if (idle->device < 0) return;
+    whole->wait = wait_at(to, dry);
+    if (whole->next != NULL) judge_launch(idle, whole, find_launch(idle, to->next));
+    remember_wait(to, whole);
 }
 
 /* Add an idle time of a device, or of the CPU: ops there are the work itself, and where none runs the program waits for
@@ -337,7 +336,8 @@ static void look_back(adding *to, uint32_t before, uint32_t i)
         if (is_in_step(to->idle, before, --i)) places[count++] = i;
     if (count == 0) return;
     to->next = work_from(to->idle, until_at(to->idle, places[count - 1]));
-    while (count > 0) (void)judge(to, places[--count]);
+    idle_time whole;
+    while (count > 0) judge(to, places[--count], &whole);
 }
 
 fs_status fs_idle_add(const fs_idle *idle, uint32_t first, uint32_t end, fs_sums *sums, fs_idle_spans *spans,
@@ -354,7 +354,8 @@ fs_status fs_idle_add(const fs_idle *idle, uint32_t first, uint32_t end, fs_sums
         while (to.step < end && steps[to.step].end <= dry_at(idle, i)) to.step++;
         if (to.step == end) break;
         if (steps[to.step].begin >= until_at(idle, i)) continue;
-        const idle_time whole = judge(&to, i);
+        idle_time whole;
+        judge(&to, i, &whole);
         FS_TRY(add_idle(&to, &whole, err));
     }
     return FS_OK;

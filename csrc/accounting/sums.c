@@ -11,11 +11,12 @@
 
 enum { FIRST_CAPACITY = 64 };
 
+/* Number by number: a vector cannot be loaded where its numbers have just been stored one by one. */
 static bool is_same(const uint32_t *a, const uint32_t *b)
 {
-    uint32_t different = 0;
-    for (int i = 0; i < FS_SUMS_KEY; i++) different |= a[i] ^ b[i];
-    return different == 0;
+    for (int i = 0; i < FS_SUMS_KEY; i++)
+        if (a[i] != b[i]) return false;
+    return true;
 }
 
 /* Find the index of a key. Where it is new, make room for its row, which the caller fills in. */
@@ -23,17 +24,14 @@ static fs_status find(fs_sums_keys *keys, const uint32_t key[FS_SUMS_KEY], void 
                       uint32_t *capacity, size_t row_size, uint32_t *index, bool *added, fs_error *err)
 {
     size_t size = FS_SUMS_KEY * sizeof *key;
-    uint32_t mixed = (((key[0] * 31 + key[1]) * 31 + key[2]) * 31 + key[3]) * 31 + key[4];
-    /* There is room for two keys; a third costs a look-up. */
-    fs_sums_recent *recent = keys->recent[mixed * UINT32_C(0x9e3779b1) >> (32 - FS_SUMS_RECENT_BITS)];
-    fs_sums_recent *other = recent + 1;
+    fs_sums_recent *recent = keys->next[keys->last % FS_SUMS_RECENT], *other = recent + 1;
     *added = false;
     if (recent->index != 0 && is_same(recent->key, key)) {
-        *index = recent->index - 1;
+        keys->last = *index = recent->index - 1;
         return FS_OK;
     }
     if (other->index != 0 && is_same(other->key, key)) {
-        *index = other->index - 1;
+        keys->last = *index = other->index - 1;
         return FS_OK;
     }
     if (*count == *capacity)
@@ -44,6 +42,7 @@ static fs_status find(fs_sums_keys *keys, const uint32_t key[FS_SUMS_KEY], void 
     *other = *recent;
     memcpy(recent->key, key, size);
     recent->index = *index + 1;
+    keys->last = *index;
     return FS_OK;
 }
 

@@ -5,17 +5,19 @@
 #include "accounting/accounting.h"
 #include "base/intern.h"
 
-enum { FS_SUMS_KEY = 5, FS_SUMS_RECENT_BITS = 9 };
+enum { FS_SUMS_KEY = 5, FS_SUMS_RECENT = 1 << 9 };
 
-/* The index of a row found lately, in front of the interned keys. */
+/* The index of a row. */
 typedef struct {
     uint32_t key[FS_SUMS_KEY];
     uint32_t index; /* plus 1; 0: none */
 } fs_sums_recent;
 
+/* Programs repeat themselves: a row is most likely one of the two that were looked for after the row found last. */
 typedef struct {
     fs_intern all; /* ids are indices */
-    fs_sums_recent recent[1 << FS_SUMS_RECENT_BITS][2];
+    uint32_t last;
+    fs_sums_recent next[FS_SUMS_RECENT][2]; /* by the last row, or by one that shares its place */
 } fs_sums_keys;
 
 /* A zeroed struct is empty. */

@@ -36,13 +36,10 @@ typedef struct {
 
 static fs_work_class class_of(const looking *all, const fs_chunk *chunk, uint32_t at)
 {
-    if (chunk->kind[at] == FS_EVENT_MEMSET) return FS_WORK_COPY;
-    if (chunk->kind[at] == FS_EVENT_MEMCPY) {
-        const fs_store *store = all->facts->store;
-        bool inside = chunk->name[at] != FS_NONE && strstr(fs_store_name_text(store, chunk->name[at]), "DtoD");
-        return inside ? FS_WORK_COMPUTATION : FS_WORK_COPY;
+    if (chunk->kind[at] != FS_EVENT_KERNEL) {
+        const char *name = chunk->name[at] != FS_NONE ? fs_store_name_text(all->facts->store, chunk->name[at]) : NULL;
+        return fs_event_is_transfer(chunk->kind[at], name) ? FS_WORK_COPY : FS_WORK_COMPUTATION;
     }
-    if (chunk->kind[at] != FS_EVENT_KERNEL) return FS_WORK_COMPUTATION;
     bool communicates = fs_names_communicate(all->names, chunk->name[at]);
     return communicates ? FS_WORK_COMMUNICATION : FS_WORK_COMPUTATION;
 }
@@ -105,9 +102,10 @@ int64_t fs_whole_ns(double ns)
 
 static int64_t budget_of(const fs_table_work *work, const fs_table_work *model)
 {
-    double duration = (double)fs_work_length(model);
+    if (work->counted && (model->counted || isnan(model->least_ns))) model = work;
     if (isnan(model->least_ns)) return -1;
     if (work == model) return fs_whole_ns(model->least_ns);
+    double duration = (double)fs_work_length(model);
     return duration > 0 ? fs_whole_ns(fmin(model->least_ns / duration, 1) * (double)fs_work_length(work)) : 0;
 }
 

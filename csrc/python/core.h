@@ -114,6 +114,7 @@ int fs_add_testing(PyObject *module);         /* after the store */
 int fs_add_device(PyObject *module);
 int fs_add_facts(PyObject *module);
 int fs_add_work(PyObject *module);
+int fs_add_hlo(PyObject *module);
 int fs_add_measure(PyObject *module);
 int fs_add_group_sums(PyObject *module);
 int fs_add_numbers(PyObject *module);

@@ -4,6 +4,7 @@
 #include "base/fork.h"
 #include "base/memory.h"
 #include "python/store_type.h"
+#include "python/xspace_facts.h"
 #include "sources/kineto/json_scan.h"
 #include "sources/sqlite/library.h"
 #include "sources/sqlite/query.h"
@@ -212,6 +213,26 @@ static PyObject *reader_read(PyObject *object, PyObject *args)
     return results;
 }
 
+static PyObject *reader_read_xspace(PyObject *object, PyObject *bytes)
+{
+    reader_object *self = (reader_object *)object;
+    Py_buffer view;
+    fs_xspace space;
+    fs_error err;
+    if (!may_read(self) || PyObject_GetBuffer(bytes, &view, PyBUF_SIMPLE) != 0) return NULL;
+    fs_long_work work;
+    self->busy = true;
+    fs_long_work_begin(&work);
+    fs_status status = fs_xspace_read(&space, view.buf, (size_t)view.len, self->rows, &err);
+    fs_long_work_end(&work);
+    self->busy = false;
+    PyObject *facts = status == FS_OK ? fs_xspace_object(&space) : fs_raise(&err);
+    if (status != FS_OK) end(self);
+    else fs_xspace_clear(&space);
+    PyBuffer_Release(&view);
+    return facts;
+}
+
 /* The samples' devices, metrics, starts and ends as arrays of int64, and their values as an array of doubles. */
 static PyObject *arrays_of(const fs_metric_sample *samples, uint32_t count)
 {
@@ -267,6 +288,46 @@ static PyObject *reader_use_library(PyObject *type, PyObject *path)
     return PyLong_FromLong(fs_sqlite->libversion_number());
 }
 
+/* Instructions as a list of (module, name). */
+static PyObject *names_of(const fs_intern *instructions)
+{
+    PyObject *names = PyList_New((Py_ssize_t)instructions->count);
+    for (uint32_t i = 0; names != NULL && i < instructions->count; i++) {
+        fs_span span = fs_intern_get(instructions, i);
+        const char *module = span.bytes, *name = module + strlen(module) + 1;
+        PyObject *pair = Py_BuildValue("(NN)", fs_text_object(module), fs_text_object(name));
+        if (pair == NULL) Py_CLEAR(names);
+        else PyList_SET_ITEM(names, (Py_ssize_t)i, pair);
+    }
+    return names;
+}
+
+/* The events that run instructions, and which, as arrays of int64; and the instructions. */
+static PyObject *ties_object(const fs_rows *rows)
+{
+    fs_intern instructions = {0};
+    fs_row_tie *ties = NULL;
+    uint32_t count = 0;
+    fs_error err;
+    PyObject *object = NULL;
+    fs_status status = fs_rows_ties(rows, &ties, &count, &instructions, &err);
+    int64_t *numbers = PyMem_Malloc((2 * (size_t)count + 1) * sizeof *numbers);
+    if (status != FS_OK) fs_raise(&err);
+    else if (numbers == NULL) PyErr_NoMemory();
+    for (uint32_t i = 0; status == FS_OK && numbers != NULL && i < count; i++) {
+        numbers[i] = ties[i].event;
+        numbers[count + (size_t)i] = ties[i].instruction;
+    }
+    if (status == FS_OK && numbers != NULL && count == 0) object = Py_NewRef(Py_None);
+    else if (status == FS_OK && numbers != NULL)
+        object = Py_BuildValue("(NNN)", fs_numbers_object(numbers, count, true),
+                               fs_numbers_object(numbers + count, count, true), names_of(&instructions));
+    PyMem_Free(numbers);
+    fs_free(ties);
+    fs_intern_clear(&instructions);
+    return object;
+}
+
 /* Finishing -------------------------------------------------------------------------------------------------------- */
 
 static PyObject *report_object(const fs_rows_report *report)
@@ -315,6 +376,7 @@ static PyObject *finish(reader_object *self, fs_store_object *store, const char 
     if (status != FS_OK) fs_store_object_empty(store);
     store->recorded = status == FS_OK;
     PyObject *result = status == FS_OK ? report_object(&report) : fs_raise(&err);
+    if (result != NULL && !fs_put_column(result, "instructions", ties_object(self->rows))) Py_CLEAR(result);
     end(self);
     return result;
 }
@@ -354,6 +416,9 @@ static PyMethodDef methods[] = {
      "read($self, uri, queries, /)\n--\n\nAdd the rows of queries on a file, which several threads read: tuples (kind, "
      "sql, sql of the next rowid or None, rowid before the first, last rowid, columns). Return (rows, rows with too "
      "long a value, SQLite's error or \"\") of each."},
+    {"read_xspace", reader_read_xspace, METH_O,
+     "read_xspace($self, bytes, /)\n--\n\nAdd the events of an XSpace, a recording of XLA's profiler. Return what "
+     "else it holds: a dict of \"planes\", \"modules\" and \"remarks\"."},
     {"metrics", reader_metrics, METH_NOARGS,
      "Return the samples of counters in order of device, metric and end, as arrays of devices, metrics, starts, ends "
      "and "

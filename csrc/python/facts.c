@@ -85,6 +85,14 @@ static PyObject *bounds_object(void)
     return all;
 }
 
+static PyObject *work_sources_object(void)
+{
+    PyObject *all = PyDict_New();
+    for (int i = FS_SOURCE_NONE + 1; all != NULL && i < FS_SOURCE_COUNT; i++)
+        if (!fs_put_column(all, fs_source_names[i], PyUnicode_FromString(fs_source_meanings[i]))) Py_CLEAR(all);
+    return all;
+}
+
 static PyObject *parts_of(bool bare)
 {
     PyObject *all = PyDict_New();
@@ -182,6 +190,7 @@ static const struct {
     {"compute_units", compute_units_object},
     {"fallback_units", fallback_units_object},
     {"bounds", bounds_object},
+    {"work_sources", work_sources_object},
     {"parts", parts_object},
     {"bare_parts", bare_parts_object},
     {"categories", categories_object},

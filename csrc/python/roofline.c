@@ -158,7 +158,7 @@ static PyObject *rate(PyObject *module, PyObject *args)
     PyObject *object;
     double flops, bytes, us, empty_us = NAN;
     const char *source;
-    fs_roof roof;
+    fs_roof roof = fs_roof_unknown;
     fs_timing timing;
     if (!PyArg_ParseTuple(args, "Oddds|d:rate", &object, &flops, &bytes, &us, &source, &empty_us)) return NULL;
     if (!take_roof(object, &roof) || !take_timing(source, &timing)) return NULL;

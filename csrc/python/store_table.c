@@ -159,6 +159,23 @@ static PyObject *bound_of(const fs_store *store, const fs_row *row)
     return PyUnicode_InternFromString(fs_bounds[row->bound].name);
 }
 
+static PyObject *source_object(fs_source source)
+{
+    return source != FS_SOURCE_NONE ? PyUnicode_InternFromString(fs_source_names[source]) : Py_NewRef(Py_None);
+}
+
+static PyObject *bytes_source_of(const fs_store *store, const fs_row *row)
+{
+    (void)store;
+    return source_object(row->bytes_source);
+}
+
+static PyObject *flops_source_of(const fs_store *store, const fs_row *row)
+{
+    (void)store;
+    return source_object(row->flops_source);
+}
+
 static PyObject *unit_of(const fs_store *store, const fs_row *row)
 {
     (void)store;
@@ -221,13 +238,16 @@ static PyObject *categories_of(const fs_table *table)
     PyObject *list = PyList_New(table->row_count);
     for (uint32_t i = 0; list != NULL && i < table->row_count; i++) {
         const fs_row *row = &table->rows[i];
+        fs_category category = (fs_category)row->category;
         size_t place = ((uintptr_t)row->key >> 3 ^ (uintptr_t)row->key >> 11) % KEPT;
-        if (kept[place].key != row->key || kept[place].on_device != row->on_device) {
+        if (category == FS_CATEGORY_OF_FAMILY &&
+            (kept[place].key != row->key || kept[place].on_device != row->on_device)) {
             kept[place].key = row->key;
             kept[place].on_device = row->on_device;
             kept[place].category = fs_category_of(row->key, row->on_device);
         }
-        PyObject *name = PyUnicode_InternFromString(fs_categories[kept[place].category].name);
+        if (category == FS_CATEGORY_OF_FAMILY) category = kept[place].category;
+        PyObject *name = PyUnicode_InternFromString(fs_categories[category].name);
         if (name == NULL) Py_CLEAR(list);
         else PyList_SET_ITEM(list, i, name);
     }
@@ -322,6 +342,8 @@ static PyObject *columns_of(const fs_store *store, const fs_table *table, const 
         fs_put_column(columns, "input_shapes", by_shape ? list_of(store, table, shapes_of) : list_of_nothing(table)) &&
         fs_put_column(columns, "input_dtypes", by_dtype ? list_of(store, table, dtypes_of) : list_of_nothing(table)) &&
         fs_put_column(columns, "unit", list_of(store, table, unit_of)) &&
+        fs_put_column(columns, "bytes_source", list_of(store, table, bytes_source_of)) &&
+        fs_put_column(columns, "flops_source", list_of(store, table, flops_source_of)) &&
         fs_put_column(columns, "bound", list_of(store, table, bound_of)) &&
         fs_put_column(columns, "timing_source", list_of(store, table, timing_of));
     for (int i = 0; good && i < NUMERIC_COLUMNS; i++) {
@@ -343,53 +365,6 @@ static PyObject *accounting_of(const fs_store *store, const fs_table *table, con
     Py_XDECREF(totals);
     if (!good) Py_CLEAR(result);
     return result;
-}
-
-static PyObject *share(double part, double whole)
-{
-    return PyFloat_FromDouble(whole > 0 ? part / whole : (double)NAN);
-}
-
-static PyObject *time_list(const fs_unmodelled *times, uint32_t count)
-{
-    PyObject *list = PyList_New(count);
-    for (uint32_t i = 0; list != NULL && i < count; i++) {
-        const fs_unmodelled *entry = &times[i];
-        PyObject *pair = Py_BuildValue("(Nd)", fs_text_object(entry->key), (double)entry->ns / 1000.0);
-        if (pair == NULL) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, i, pair);
-    }
-    return list;
-}
-
-/* {name: (arguments as of a registered rule, expected)} */
-static PyObject *misfits_of(const fs_store *store, const fs_table *table)
-{
-    PyObject *dict = PyDict_New();
-    for (uint32_t i = 0; dict != NULL && i < table->misfit_count; i++) {
-        const fs_misfit *misfit = &table->misfits[i];
-        fs_torch_call call;
-        fs_span bytes = fs_store_signature_bytes(store, misfit->signature);
-        fs_torch_decode(bytes.bytes, bytes.size, &call);
-        PyObject *name = fs_text_object(misfit->name);
-        PyObject *value = Py_BuildValue("(Ns)", fs_torch_arguments_object(&call), misfit->expected);
-        if (name == NULL || value == NULL || PyDict_SetItem(dict, name, value) < 0) Py_CLEAR(dict);
-        Py_XDECREF(name);
-        Py_XDECREF(value);
-    }
-    return dict;
-}
-
-/* What is known of the work, by time. */
-static PyObject *coverage_of(const fs_store *store, const fs_table *table)
-{
-    return Py_BuildValue("{s:N,s:N,s:N,s:N,s:N,s:N,s:d}", "bytes",
-                         share(table->bytes_known_ns, table->modelled_base_ns), "flops",
-                         share(table->flops_known_ns, table->modelled_base_ns), "unmodelled",
-                         time_list(table->unmodelled, table->unmodelled_count), "estimated",
-                         time_list(table->estimated, table->estimated_count), "estimated_flops",
-                         time_list(table->flops_estimated, table->flops_estimated_count), "misfits",
-                         misfits_of(store, table), "unseen_graphs", (double)table->unseen_graph_ns / 1000.0);
 }
 
 /* What is computed for one call of table(). */
@@ -437,7 +412,7 @@ static PyObject *result_of(fs_store_object *self, made *all)
         Py_XDECREF(top_level);
         return NULL;
     }
-    PyObject *coverage = coverage_of(store, table);
+    PyObject *coverage = fs_coverage_object(store, table);
     PyObject *result = Py_BuildValue(
         "(N{s:N,s:N,s:O,s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:N})", columns, "top_level", top_level, "roof",
         fs_roof_object(&table->whole), "device_unseen", table->device_unseen ? Py_True : Py_False,

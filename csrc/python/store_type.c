@@ -326,6 +326,10 @@ static PyMethodDef methods[] = {
      "join_replays($self, captures, watched=False, /)\n--\n\nGive the kernels of replayed graphs the ops of the "
      "captures, "
      "a tuple of Stores, of the graphs watched in this process, or of the same kernels elsewhere. Return counts."},
+    {"join_hlo", fs_store_object_join_hlo, METH_VARARGS,
+     "join_hlo($self, modules, events=(), places=(), instructions=[], /)\n--\n\nGive kernels the instructions of HLO "
+     "that launched them. modules: (name, text or protobuf) of each; events[i] is known to run "
+     "instructions[places[i]], (module, name). Return counts."},
     {"write_trace", reading_write_trace, METH_VARARGS,
      "write_trace($self, write, version, members='', peaks=None, /)\n--\n\n"
      "Call write(bytes) with the pieces of a Chrome trace; how many events without a time it leaves out. peaks: as for "

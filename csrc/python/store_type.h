@@ -72,6 +72,7 @@ PyObject *fs_store_object_late_spent(PyObject *self, PyObject *args);
 PyObject *fs_store_object_trace_frames(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_trace_samples(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_join_replays(PyObject *self, PyObject *args);
+PyObject *fs_store_object_join_hlo(PyObject *self, PyObject *args);
 
 /* Return an accounting as a dict of steps, cells, gaps and pairs, or NULL with an exception set. */
 PyObject *fs_accounting_object(const fs_store *store, const struct fs_accounting *accounting);

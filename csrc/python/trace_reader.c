@@ -4,14 +4,22 @@
 #include <unistd.h>
 
 #include "base/fork.h"
+#include "base/memory.h"
 #include "python/store_type.h"
 #include "sources/kineto/kineto.h"
+#include "sources/protobuf/pftrace.h"
+
+typedef struct {
+    Py_buffer *buffers;
+    fs_kineto_part *parts;
+    Py_ssize_t count;
+} texts;
 
 typedef struct {
     PyObject_HEAD
     fs_kineto *kineto;
-    bool busy;       /* in use, possibly without the GIL */
-    Py_buffer ahead; /* the text that threads may still be reading; obj NULL: none */
+    bool busy;   /* in use, possibly without the GIL */
+    texts ahead; /* what threads may still be reading */
 } reader_object;
 
 static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -26,12 +34,40 @@ static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     return fs_raise(&err);
 }
 
+static void release(texts *all)
+{
+    while (all->count > 0) PyBuffer_Release(&all->buffers[--all->count]);
+    PyMem_Free(all->buffers);
+    PyMem_Free(all->parts);
+    *all = (texts){NULL, NULL, 0};
+}
+
+/* Acquire the buffers of a sequence. Return false, with an exception set and none acquired, if one has none. */
+static bool acquire(PyObject *sequence, texts *all)
+{
+    PyObject *items = PySequence_Tuple(sequence);
+    size_t room = items == NULL ? 0 : (size_t)PyTuple_GET_SIZE(items) + 1;
+    *all = (texts){PyMem_Calloc(room, sizeof *all->buffers), PyMem_Calloc(room, sizeof *all->parts), 0};
+    bool good = items != NULL && all->buffers != NULL && all->parts != NULL;
+    if (items != NULL && !good) PyErr_NoMemory();
+    for (Py_ssize_t i = 0; good && i < PyTuple_GET_SIZE(items); i++) {
+        Py_buffer *buffer = &all->buffers[i];
+        good = PyObject_GetBuffer(PyTuple_GET_ITEM(items, i), buffer, PyBUF_SIMPLE) == 0;
+        if (!good) break;
+        all->parts[i] = (fs_kineto_part){buffer->buf, (size_t)buffer->len};
+        all->count++;
+    }
+    Py_XDECREF(items);
+    if (!good) release(all);
+    return good;
+}
+
 /* Discard a partial result. */
 static void end(reader_object *self)
 {
     fs_kineto_destroy(self->kineto);
     self->kineto = NULL;
-    PyBuffer_Release(&self->ahead);
+    release(&self->ahead);
 }
 
 static void reader_dealloc(PyObject *object)
@@ -50,38 +86,62 @@ static bool may_read(const reader_object *self)
     return false;
 }
 
-typedef fs_status (*feeding)(fs_kineto *kineto, const char *text, size_t size, fs_error *err);
+typedef fs_status (*feeding)(fs_kineto *kineto, const fs_kineto_part *parts, size_t count, fs_error *err);
 
-static PyObject *feed(reader_object *self, PyObject *argument, feeding feed_text)
+static fs_status feed_text(fs_kineto *kineto, const fs_kineto_part *parts, size_t count, fs_error *err)
 {
-    Py_buffer text;
+    (void)count;
+    return fs_kineto_feed(kineto, parts->text, parts->size, err);
+}
+
+static fs_status write_piece(void *context, const char *text, size_t size, fs_error *err)
+{
+    return fs_kineto_feed(context, text, size, err);
+}
+
+static fs_status feed_pftrace(fs_kineto *kineto, const fs_kineto_part *parts, size_t count, fs_error *err)
+{
+    (void)count;
+    return fs_pftrace_read(parts->text, parts->size, write_piece, kineto, err);
+}
+
+static PyObject *feed(reader_object *self, PyObject *sequence, feeding feed_parts)
+{
+    texts all, done;
     fs_error err;
     fs_status status;
-    /* Acquiring the buffer may run Python code that uses this reader, so its state is checked afterwards. */
-    if (PyObject_GetBuffer(argument, &text, PyBUF_SIMPLE) < 0) return NULL;
+    /* Acquiring buffers may run Python code that uses this reader, so its state is checked afterwards. */
+    if (!acquire(sequence, &all)) return NULL;
     if (!may_read(self)) {
-        PyBuffer_Release(&text);
+        release(&all);
         return NULL;
     }
     self->busy = true;
     fs_long_work work;
     fs_long_work_begin(&work);
-    status = feed_text(self->kineto, text.buf, (size_t)text.len, &err);
+    status = feed_parts(self->kineto, all.parts, (size_t)all.count, &err);
     fs_long_work_end(&work);
     self->busy = false;
-    Py_buffer before = self->ahead;
-    bool is_read = status != FS_OK || feed_text == fs_kineto_feed;
-    self->ahead = is_read ? (Py_buffer){NULL} : text;
-    PyBuffer_Release(&before);
-    if (is_read) PyBuffer_Release(&text);
+    done = self->ahead;
+    self->ahead = all;
+    release(&done);
+    if (status != FS_OK || feed_parts != fs_kineto_feed_ahead) release(&self->ahead);
     if (status == FS_INTERRUPTED) end(self);
     if (status != FS_OK) return fs_raise(&err);
     Py_RETURN_NONE;
 }
 
+static PyObject *feed_whole(PyObject *object, PyObject *argument, feeding feed_parts)
+{
+    PyObject *one = PyTuple_Pack(1, argument);
+    PyObject *done = one == NULL ? NULL : feed((reader_object *)object, one, feed_parts);
+    Py_XDECREF(one);
+    return done;
+}
+
 static PyObject *reader_feed(PyObject *object, PyObject *argument)
 {
-    return feed((reader_object *)object, argument, fs_kineto_feed);
+    return feed_whole(object, argument, feed_text);
 }
 
 static PyObject *reader_feed_ahead(PyObject *object, PyObject *argument)
@@ -204,12 +264,49 @@ static PyObject *reader_finish(PyObject *object, PyObject *args)
     return result;
 }
 
+static PyObject *reader_feed_pftrace(PyObject *self, PyObject *bytes)
+{
+    return feed_whole(self, bytes, feed_pftrace);
+}
+
+static PyObject *reader_packed(PyObject *type, PyObject *argument)
+{
+    Py_buffer bytes;
+    fs_pftrace_packed *packed;
+    uint32_t count;
+    fs_error err;
+    fs_long_work work;
+    (void)type;
+    if (PyObject_GetBuffer(argument, &bytes, PyBUF_SIMPLE) < 0) return NULL;
+    fs_long_work_begin(&work);
+    fs_status status = fs_pftrace_list_packed(bytes.buf, (size_t)bytes.len, &packed, &count, &err);
+    fs_long_work_end(&work);
+    PyBuffer_Release(&bytes);
+    if (status != FS_OK) return fs_raise(&err);
+    PyObject *list = PyList_New(count);
+    for (uint32_t i = 0; list != NULL && i < count; i++) {
+        const fs_pftrace_packed *one = &packed[i];
+        PyObject *item = Py_BuildValue("(nnnn)", (Py_ssize_t)one->begin, (Py_ssize_t)one->end, (Py_ssize_t)one->content,
+                                       (Py_ssize_t)one->content_end);
+        if (item == NULL) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, (Py_ssize_t)i, item);
+    }
+    fs_free(packed);
+    return list;
+}
+
 static PyMethodDef methods[] = {
+    {"feed_pftrace", reader_feed_pftrace, METH_O,
+     "feed_pftrace($self, bytes, /)\n--\n\nRead a whole trace of Perfetto, without compressed packets."},
+    {"packed", reader_packed, METH_O | METH_CLASS,
+     "packed($type, bytes, /)\n--\n\nReturn where a trace of Perfetto has compressed packets: begin and end of each, "
+     "and "
+     "of what is compressed."},
     {"feed", reader_feed, METH_O,
      "Read the next part of the text. Raise ValueError naming the byte of a syntax error."},
     {"feed_ahead", reader_feed_ahead, METH_O,
-     "Do the same, and return while threads may still read the text, which must not change before the next call. That "
-     "call raises what is wrong with this text."},
+     "Do the same for the parts in a sequence, and return while threads may still read them, which must not change "
+     "before the next call. That call raises what is wrong with this text."},
     {"scan_file", reader_scan_file, METH_VARARGS,
      "scan_file($self, fd, size, /)\n--\n\nRead the whole text from a file, with several threads."},
     {"scan_bytes", reader_scan_bytes, METH_O, "Read the whole text from memory, with several threads."},

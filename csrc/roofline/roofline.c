@@ -32,7 +32,7 @@ static const double latency_percent = 10;
  * microsecond or two each: it uses the device badly throughout. */
 static const double long_ns = 50e3;
 
-const fs_roof fs_roof_unknown = {NAN, NAN, NAN, NAN, NAN, FS_UNIT_NONE, 0, false, 1};
+const fs_roof fs_roof_unknown = {NAN, NAN, NAN, NAN, NAN, FS_UNIT_NONE, 0, false, 1, false};
 
 /* The term of no work is 0 for any peak. */
 static double term_ns(double amount, double rate)
@@ -111,7 +111,7 @@ void fs_roof_sum_launch(fs_roof_sum *sum, const fs_roof *roof, double count)
 fs_roof fs_roof_sum_total(const fs_roof_sum *sum)
 {
     fs_roof total = {sum->compute_ns, sum->memory_ns, sum->least_ns, sum->launch_ns, sum->kernel_ns, FS_UNIT_NONE, 0,
-                     sum->partial,    sum->launches};
+                     sum->partial,    sum->launches,  false};
     for (int unit = 0; unit < FS_UNIT_COUNT; unit++) {
         if (sum->unit_flops[unit] <= total.unit_flops) continue;
         total.unit = (fs_unit)unit;
@@ -138,7 +138,8 @@ static fs_bound larger_term(const fs_roof *roof)
 
 static fs_bound bound_of(const fs_roof *roof, const fs_rating *rating, double time_ns, fs_timing timing)
 {
-    if (!(roof->least_ns > 0) || isnan(time_ns)) return FS_BOUND_UNKNOWN;
+    bool known = roof->least_ns > 0 || (roof->counted && roof->least_ns == 0); /* nothing was counted: that is known */
+    if (!known || isnan(time_ns)) return FS_BOUND_UNKNOWN;
     /* Work that takes longer than the launch is never bound by it, however short. Otherwise the bound would alternate
      * with small changes in time. */
     double empty = empty_ns(roof, timing);
@@ -147,7 +148,10 @@ static fs_bound bound_of(const fs_roof *roof, const fs_rating *rating, double ti
         return rating->pct_peak_bandwidth > impossible_percent && timing != FS_TIMING_CPU ? FS_BOUND_UNKNOWN
                                                                                           : FS_BOUND_CACHE;
     if (roof->least_ns <= empty && time_ns <= launch_factor * (empty + roof->least_ns)) return FS_BOUND_LAUNCH;
-    if (roof->partial && rating->pct_roofline < majority_percent) return FS_BOUND_UNKNOWN;
+    bool minor = rating->pct_roofline < majority_percent;
+    /* Of what was counted, the larger term bounds nothing that it does not fill. */
+    if (roof->counted && minor && (roof->partial || rating->pct_roofline >= latency_percent)) return FS_BOUND_OTHER;
+    if (roof->partial && minor) return FS_BOUND_UNKNOWN;
     if (rating->pct_roofline < latency_percent)
         return time_ns > long_ns * fmax(roof->launches, 1) ? FS_BOUND_INEFFICIENT : FS_BOUND_LATENCY;
     return bound;

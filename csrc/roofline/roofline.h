@@ -43,6 +43,7 @@ typedef struct {
     double unit_flops; /* executed by the unit */
     bool partial;      /* only the FLOPs or only the bytes are known: the other may take longer */
     double launches;   /* of the work, 1 if it is one call */
+    bool counted;      /* counters gave a term, which is also known where the work of some unit is not */
 } fs_roof;
 
 /* All fields unknown. */

@@ -2,6 +2,8 @@
 #ifndef FS_STORE_EVENT_H
 #define FS_STORE_EVENT_H
 
+#include <string.h>
+
 #include "base/saturate.h"
 #include "store/store.h"
 
@@ -55,6 +57,13 @@ static inline bool fs_event_lies_on_device(uint8_t kind, int device)
 static inline bool fs_event_is_placed_work(const fs_chunk *chunk, uint32_t at)
 {
     return fs_event_kind_on_device[chunk->kind[at]] && chunk->start[at] != FS_MISSING;
+}
+
+/* Whether device work of a kind and a name is a fill, or a copy that does not stay within the device. */
+static inline bool fs_event_is_transfer(uint8_t kind, const char *name)
+{
+    if (kind == FS_EVENT_MEMCPY) return name == NULL || strstr(name, "DtoD") == NULL;
+    return kind == FS_EVENT_MEMSET;
 }
 
 /* Whether the event is an annotation that does not nest in time: one that ended on another thread, as those of

@@ -78,8 +78,9 @@ typedef struct {
 /* The work of the call as flopscope's own traces declare it; NaN: missing. */
 typedef struct {
     double flops, bytes_read, bytes_written;
-    double bytes;  /* read and written, if those are missing */
-    char unit[16]; /* name of the compute unit that executes the FLOPs, padded with zeros; "": missing */
+    double bytes;      /* read and written, if those are missing */
+    char unit[16];     /* name of the compute unit that executes the FLOPs, padded with zeros; "": missing */
+    char category[24]; /* of the op, where its name does not tell (work/category.h), likewise */
 } fs_torch_recorded;
 
 enum { FS_TORCH_MAX_ARGUMENTS = 128 };

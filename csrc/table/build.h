@@ -100,9 +100,20 @@ typedef struct {
     int64_t work_calls;                  /* number of op and range calls */
     uint8_t device_timing;               /* FS_TIMING_COUNT: no device work */
     bool untimed;                        /* the time of some work is unknown */
-    bool unrecorded;  /* some calls have no recorded time: excluded from a row that ran on a device */
-    bool flops_known; /* of the row or of some nested event */
+    bool owned_by_others; /* some device work that it launched is that of a rule, or stated, for an event around it */
+    bool unrecorded;      /* some calls have no recorded time: excluded from a row that ran on a device */
+    bool flops_known;     /* of the row or of some nested event */
 } fs_group;
+
+/* What counters counted of all device work of a row: see counted_rows.h. */
+typedef struct {
+    double bytes_read, bytes_written, bytes_moved; /* bytes_moved: NaN unless the row is resolved */
+    double active;                                 /* mean share of the cycles of the busiest unit, 0 to 1 */
+    double compute_ns, memory_ns;                  /* least times at the peaks */
+    double kernel_ns;                              /* of an empty kernel */
+    int64_t ns;                                    /* durations of the work */
+    bool whole; /* no unit that was not counted can have been busier than the memory and those that were */
+} fs_counted_row;
 
 /* An event's slot holds its call, or with this bit its node. A frame's slot holds the nearest enclosing non-frame. */
 #define FS_SLOT_NODE (UINT32_C(1) << 31)
@@ -160,6 +171,7 @@ struct fs_build {
     int64_t *samples;
     fs_counted counted;
     fs_counted_sum *counted_sums; /* by group and counted device; NULL if nothing was counted */
+    fs_counted_row *counted_rows; /* by group; likewise */
 
     /* A slice is a build with its own groups, states, and sums of its table. The first slice is the build itself. */
     uint32_t begin, end;   /* the slice's events */

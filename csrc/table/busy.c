@@ -34,6 +34,7 @@ typedef struct {
     int64_t start, duration; /* duration: 0 if missing */
     uint32_t event, device;
     uint8_t timing;
+    bool apart; /* fs_counted_sum */
 } work_span;
 
 /* Add what was counted during the work to a row; of work that was not counted, only the time. */
@@ -44,7 +45,9 @@ static void add_counted(const work_span *work, uint32_t row)
     const fs_counted_work unknown = {.end = work->duration};
     const fs_counted_work *counted = fs_counted_of(&build->counted, work->event);
     if (counted == NULL) counted = &unknown;
-    fs_counted_add(&build->counted_sums[(size_t)row * build->counted.devices + counted->device], counted);
+    fs_counted_sum *sum = &build->counted_sums[(size_t)row * build->counted.devices + counted->device];
+    fs_counted_add(sum, counted);
+    sum->apart = sum->apart || work->apart;
 }
 
 /* Add the part of the work's time during which the row was not busy yet. */
@@ -117,6 +120,8 @@ static void add_run(const busying *all, uint32_t run)
         work.timing = chunk->timing[at];
         const fs_call *call = chunk->kind[at] != FS_EVENT_INTERVAL ? fs_build_call(build, work.event) : NULL;
         uint32_t launcher = fs_build_launcher(build, chunk, at), slice = work.event / build->slice_events;
+        work.apart = build->counted_sums != NULL && call != NULL &&
+                     (call->communication || fs_event_is_transfer(chunk->kind[at], call->text));
         if (call != NULL) add_to_row(&work, call->row);
         /* Annotations are not work. */
         if (launcher != FS_NONE && fs_event_kind_on_device[chunk->kind[at]]) slice = add_to_launchers(&work, launcher);

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "store/event.h"
 #include "store/overload.h"
+#include "work/category.h"
 #include "work/kernel_work.h"
 #include "work/names.h"
 #include "work/registered.h"
@@ -185,6 +186,7 @@ static void find_work(uint32_t name, const call_arguments *arguments, fs_call *c
     }
     if (annotation && fs_given_work_decode(arguments->bytes.bytes, &stated)) call->work = fs_work_stated(&stated);
     call->gradient = is_op && arguments->is_torch && fs_work_is_gradient(call->text, &arguments->torch);
+    if (is_op && arguments->is_torch) call->category = (uint8_t)fs_category_named(arguments->torch.recorded.category);
     bool found = !isnan(call->work.flops) || !isnan(call->work.bytes_moved);
     call->untyped = is_op && arguments->is_torch && is_untyped(&arguments->torch) && fs_work_has_one_dtype(call->text);
     fs_work_needs needs = call->work.needs;

@@ -27,6 +27,7 @@ typedef struct {
     bool communication;      /* data moves between devices; not the work of one device */
     bool gradient;           /* op: fs_work_is_gradient */
     bool untyped;            /* op: its tensors have one dtype, which the trace does not record */
+    uint8_t category;        /* op: fs_row.category */
     uint8_t dtype;           /* fs_torch_dtype inferred from its kernels; FS_TORCH_DTYPE_NONE: none */
     bool tensor;             /* kernel that uses tensor cores */
     bool wraps;              /* autograd op that only calls others */

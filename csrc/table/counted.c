@@ -214,6 +214,7 @@ static fs_status count_device(const fs_store *store, int device, fs_counted_work
         const fs_counter_track *track = fs_store_track_of(store, device, (fs_metric)metric);
         if (track != NULL) FS_TRY(divide_track(track, works, count, err));
     }
+    for (uint32_t k = 0; k < count; k++) works[k].amounts[FS_COUNTED_WRITES] = works[k].amounts[FS_METRIC_DRAM_WRITTEN];
     bool both = !isnan(works[0].amounts[FS_METRIC_DRAM_READ]) && !isnan(works[0].amounts[FS_METRIC_DRAM_WRITTEN]);
     if (both && facts.l2_bytes > 0) FS_TRY(settle_writes(works, count, (double)facts.l2_bytes, err));
     return FS_OK;
@@ -225,7 +226,7 @@ static uint32_t list_works(const fs_store *store, int device, fs_counted_work *w
     uint32_t count = 0, at;
     const fs_chunk *chunk = NULL;
     fs_counted_work unknown = {.event = 0};
-    for (int metric = 0; metric < FS_METRIC_COUNT; metric++) unknown.amounts[metric] = NAN;
+    for (int amount = 0; amount < FS_COUNTED_AMOUNTS; amount++) unknown.amounts[amount] = NAN;
     for (uint32_t index = 0; index < fs_store_count(store); index++) {
         chunk = fs_event_next_chunk(store, index, chunk, &at);
         if (!fs_event_is_placed_work(chunk, at) || fs_event_device(chunk, at) != device) continue;
@@ -273,7 +274,7 @@ fs_status fs_counted_build(fs_counted *counted, const fs_store *store, fs_error 
         FS_TRY(count_device(store, device, first, count, err));
         for (uint32_t i = 0; i < count; i++) first[i].device = counted->devices;
         counted->count += count;
-        counted->devices++;
+        counted->numbers[counted->devices++] = (int16_t)device;
     }
     for (uint32_t i = 0; i < counted->count; i++) {
         counted->places[counted->works[i].event] = i + 1;
@@ -291,7 +292,7 @@ void fs_counted_clear(fs_counted *counted)
 
 static void add_part(fs_counted_part *to, const fs_counted_part *part)
 {
-    for (int metric = 0; metric < FS_METRIC_COUNT; metric++) to->amounts[metric] += part->amounts[metric];
+    for (int amount = 0; amount < FS_COUNTED_AMOUNTS; amount++) to->amounts[amount] += part->amounts[amount];
     fs_add_to(&to->ns, part->ns);
     fs_add_to(&to->covered, part->covered);
 }
@@ -333,18 +334,31 @@ fs_counted_sum fs_counted_total(fs_counted_sum *sums, uint32_t devices)
         total.doubt += sum->doubt;
         fs_add_to(&total.ns, sum->ns);
         fs_add_to(&total.fine, sum->fine);
+        total.apart = total.apart || sum->apart;
     }
     return total;
+}
+
+/* All work over the work that is known, or NaN if too little is. */
+static double whole_of(const fs_counted_sum *sum)
+{
+    double ns = (double)sum->known.ns;
+    bool known = ns > 0 && ns >= (double)sum->fine / 2 && ns >= least_known * (double)sum->ns;
+    return known ? (double)sum->ns / ns : (double)NAN;
+}
+
+double fs_counted_traffic(const fs_counted_sum *sum)
+{
+    const double *amounts = sum->known.amounts;
+    return (amounts[FS_METRIC_DRAM_READ] + amounts[FS_COUNTED_WRITES]) * whole_of(sum);
 }
 
 double fs_counted_value(const fs_counted_sum *sum, fs_metric metric)
 {
     const fs_counted_part *part = &sum->known;
-    double ns = (double)part->ns;
-    if (ns <= 0 || ns < (double)sum->fine / 2 || ns < least_known * (double)sum->ns) return NAN;
-    double amount = part->amounts[metric];
+    double whole = whole_of(sum), amount = part->amounts[metric];
+    if (isnan(whole)) return NAN;
     if (fs_metrics[metric].kind != FS_METRIC_AMOUNT_KIND) return amount / (double)part->covered;
-    double whole = (double)sum->ns / ns;
     double traffic = part->amounts[FS_METRIC_DRAM_READ] + part->amounts[FS_METRIC_DRAM_WRITTEN];
     if (metric == FS_METRIC_DRAM_WRITTEN && sum->doubt > most_doubt * traffic * whole) return NAN;
     return amount * whole;

@@ -24,14 +24,17 @@
 #ifndef FS_TABLE_COUNTED_H
 #define FS_TABLE_COUNTED_H
 
+#include "store/event.h"
 #include "store/samples.h"
-#include "store/store.h"
 
 enum { FS_COUNTED_SAMPLES = 2, FS_COUNTED_RUN = 20 };
 
+/* Amounts by metric, and the bytes that were written to the memory while the work ran, whoever wrote them. */
+enum { FS_COUNTED_WRITES = FS_METRIC_COUNT, FS_COUNTED_AMOUNTS };
+
 /* Of one piece of work; amounts are NaN where its device has no track of the metric. Shares are in percent × ns. */
 typedef struct {
-    double amounts[FS_METRIC_COUNT];
+    double amounts[FS_COUNTED_AMOUNTS];
     double doubt;                /* bytes by which those written are uncertain; 0: nothing is known of the L2 */
     int64_t start, end, covered; /* ns; covered: time within samples */
     double sample_ns;            /* mean length of the samples that it reaches */
@@ -43,7 +46,7 @@ typedef struct {
 
 /* Amounts of work, its time, and the part of that within samples. */
 typedef struct {
-    double amounts[FS_METRIC_COUNT];
+    double amounts[FS_COUNTED_AMOUNTS];
     int64_t ns, covered;
 } fs_counted_part;
 
@@ -56,12 +59,14 @@ typedef struct {
     int64_t end;                   /* the latest, of works that no other interrupts */
     uint32_t last;                 /* place of the work that was added last */
     int64_t ns, fine;              /* of all work, of fine work */
+    bool apart;                    /* some of the work is not that of this device alone: a transfer, a collective */
 } fs_counted_sum;
 
 typedef struct {
     uint32_t *places; /* by event: index in works + 1; 0: none */
     fs_counted_work *works;
     uint32_t count, devices;
+    int16_t numbers[FS_DEVICE_LIMIT]; /* by place among the counted devices */
 } fs_counted;
 
 /* Count the work of a store; nothing is allocated if it has no samples. FS_OUT_OF_MEMORY, FS_INTERRUPTED. */
@@ -84,5 +89,9 @@ fs_counted_sum fs_counted_total(fs_counted_sum *sums, uint32_t devices);
  * than half of the fine work's time, or less than 0.2 % of all time, is known; bytes written also if their doubt
  * exceeds 0.16 of all bytes read and written. */
 double fs_counted_value(const fs_counted_sum *sum, fs_metric metric);
+
+/* The bytes that were read and written while the work of a total ran, at the rate of the work that is known: the
+ * traffic of the memory, of which the writes may be those of earlier work. NaN as above, but for the doubt. */
+double fs_counted_traffic(const fs_counted_sum *sum);
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "base/saturate.h"
 #include "table/busy.h"
+#include "table/counted_rows.h"
 #include "table/scan.h"
 #include "table/slices.h"
 #include "table/totals.h"
@@ -163,7 +164,7 @@ static void supply_unknown(fs_build *build, const fs_call *kernel)
  * op, to the kernel's own row. Return what is known. */
 static fs_known add_kernel(fs_build *build, uint32_t owner, const device_work *work)
 {
-    fs_known known = {false, false};
+    fs_known known = {FS_SOURCE_NONE, FS_SOURCE_NONE};
     fs_call *kernel = work->call;
     if (kernel == NULL || !kernel->has_work) return known;
     uint32_t op = owner != FS_NONE ? owner : work->launcher;
@@ -192,8 +193,9 @@ static fs_known add_kernel(fs_build *build, uint32_t owner, const device_work *w
         found = kernel->worked;
         kernel->worked_for = asked;
     }
-    known.flops = is_known && !isnan(found.flops);
-    known.bytes = is_known && !isnan(found.bytes_moved);
+    uint8_t source = kernel->registered ? FS_SOURCE_MODEL : FS_SOURCE_ESTIMATED;
+    if (is_known && !isnan(found.flops)) known.flops = source;
+    if (is_known && !isnan(found.bytes_moved)) known.bytes = source;
     if (!known.flops && !known.bytes) {
         if (of == NULL) supply_unknown(build, kernel);
         return known;
@@ -218,11 +220,9 @@ static uint32_t enclosing_op(fs_build *build, uint32_t index)
     return index != FS_NONE ? fs_build_node(build, index)->op : FS_NONE;
 }
 
-static void count_known(fs_table *table, double ns, fs_known known)
+static bool is_counted(const fs_build *build, const fs_call *call)
 {
-    table->modelled_base_ns += ns;
-    if (known.flops) table->flops_known_ns += ns;
-    if (known.bytes) table->bytes_known_ns += ns;
+    return call != NULL && build->counted_rows != NULL && !isnan(build->counted_rows[call->row].bytes_moved);
 }
 
 static void cover(fs_build *build, const device_work *work, fs_known known)
@@ -231,16 +231,19 @@ static void cover(fs_build *build, const device_work *work, fs_known known)
     if (call != NULL && call->communication) return;
     fs_call_state *state = call != NULL ? &build->states[call - build->calls.calls] : NULL;
     /* The bytes of a copy or a fill are recorded with it. */
-    if (work->kind == FS_EVENT_MEMCPY || work->kind == FS_EVENT_MEMSET) known = (fs_known){true, true};
+    if (work->kind == FS_EVENT_MEMCPY || work->kind == FS_EVENT_MEMSET)
+        known = (fs_known){FS_SOURCE_MODEL, FS_SOURCE_MODEL};
     else if (call != NULL && !known.flops && !known.bytes && enclosing_op(build, work->launcher) == FS_NONE) {
         fs_add_to(&state->unlinked_ns, work->duration);
         return;
     }
-    count_known(build->table, (double)work->duration, known);
+    uint8_t ruled = known.bytes;
+    if (!ruled && is_counted(build, call)) known.bytes = FS_SOURCE_COUNTED;
+    fs_known_count(build->table, (double)work->duration, known);
     if (state != NULL) {
         state->flops_linked = state->flops_linked || known.flops;
-        state->bytes_linked = state->bytes_linked || known.bytes;
-        state->linked_unknown = state->linked_unknown || !known.bytes;
+        state->bytes_linked = state->bytes_linked || ruled;
+        state->linked_unknown = state->linked_unknown || !ruled;
     }
     if (known.bytes) return;
     uint32_t named = enclosing_op(build, work->launcher);
@@ -293,8 +296,10 @@ static fs_status cover_unlinked(fs_build *build, fs_error *err)
         unsigned by = linked_work(&build->states[i]);
         if (!call->launch_known && call->kind == FS_EVENT_KERNEL && name < names) by = linked[name];
         bool sure = (by & LINKED_UNKNOWN) == 0;
-        fs_known known = {sure && (by & FLOPS_LINKED) != 0, sure && (by & BYTES_LINKED) != 0};
-        count_known(build->table, (double)unlinked_ns, known);
+        fs_known known = {sure && (by & FLOPS_LINKED) != 0 ? FS_SOURCE_ESTIMATED : FS_SOURCE_NONE,
+                          sure && (by & BYTES_LINKED) != 0 ? FS_SOURCE_ESTIMATED : FS_SOURCE_NONE};
+        if (!known.bytes && is_counted(build, call)) known.bytes = FS_SOURCE_COUNTED;
+        fs_known_count(build->table, (double)unlinked_ns, known);
         if (!known.bytes) fs_add_to(&build->groups[call->row].unmodelled_ns, unlinked_ns);
     }
     fs_free(linked);
@@ -316,9 +321,16 @@ static bool is_replayed(const fs_build *build, uint32_t launcher)
     return (FS_BUILD_AT(build, launcher, flags) & (FS_EVENT_REPLAYED | FS_EVENT_MARK)) == FS_EVENT_REPLAYED;
 }
 
+static fs_known estimate(fs_known known)
+{
+    if (known.flops) known.flops = FS_SOURCE_ESTIMATED;
+    if (known.bytes) known.bytes = FS_SOURCE_ESTIMATED;
+    return known;
+}
+
 static void add_work(fs_build *build, const device_work *work)
 {
-    fs_known known = {false, false}, supplied = {false, false};
+    fs_known known = {FS_SOURCE_NONE, FS_SOURCE_NONE}, supplied = known;
     fs_add_to(&build->table->self_device_ns, work->duration);
     if (work->launcher != FS_NONE) {
         fs_node *launcher = fs_build_node(build, work->launcher);
@@ -331,6 +343,8 @@ static void add_work(fs_build *build, const device_work *work)
         if (work->call != NULL && work->call->has_work) supplied = add_kernel(build, owner, work);
         if (owner != FS_NONE) add_estimated(build, owner, work, supplied.bytes);
         if (owner != FS_NONE && owner != work->launcher) own(build, fs_build_node(build, owner), work);
+        uint32_t by = owner != FS_NONE ? owner : launcher->stated;
+        if (by != FS_NONE && by != work->launcher) fs_build_group(build, work->launcher)->owned_by_others = true;
         if (launcher->stated != FS_NONE) add_stated(build, work);
         if (!build->options->brief) known = fs_build_known(build, launcher);
     } else {
@@ -338,8 +352,9 @@ static void add_work(fs_build *build, const device_work *work)
     }
     if (work->call != NULL && work->call->of_graph && !is_replayed(build, work->launcher))
         fs_add_to(&build->table->unseen_graph_ns, work->duration);
-    known.flops = known.flops || supplied.flops;
-    known.bytes = known.bytes || supplied.bytes;
+    if (supplied.flops) known.flops = supplied.flops;
+    if (supplied.bytes) known.bytes = supplied.bytes;
+    if (work->estimated) known = estimate(known);
     if (!build->options->brief) cover(build, work, known);
 }
 
@@ -472,6 +487,7 @@ fs_status fs_build_devices(fs_build *build, fs_error *err)
     if (build->slice_count > 1 && build->places == NULL)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to sum %u device events", build->work_count);
     FS_TRY(fs_build_busy(build, err));
+    FS_TRY(fs_counted_rows_find(build, err));
     FS_TRY(share_works(build, err));
     FS_TRY(fs_build_each_slice(build, add_slice, err));
     uint32_t shared = fs_build_slice(build, build->slice_count - 1)->end_work;

@@ -49,7 +49,9 @@ static bool is_path(const char *text)
 
 static uint8_t class_of(const char *text)
 {
-    if (begins(text, "nn.Module: ") || begins(text, "Torch-Compiled Region: ")) return NAME_OF_MODULE;
+    static const char *const prefixes[] = {"nn.Module: ", "Torch-Compiled Region: ", "scope: "};
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (begins(text, prefixes[i])) return NAME_OF_MODULE;
     return is_path(text) ? NAME_OF_RANGE : NAME_OF_OTHER;
 }
 

@@ -135,15 +135,28 @@ static fs_status make_slices(fs_build *build, fs_piece *pieces, fs_error *err)
     return FS_OK;
 }
 
-/* Give nodes their places: of a slice's own events, of spanning ones, stand-ins. */
+/* Return the number of nodes of a piece's events. Where works of the host are listed, any of them may have one. */
+static uint32_t count_nodes(const fs_build *build, const fs_piece *pieces, uint32_t piece)
+{
+    uint32_t count = 0, begin = piece * FS_PIECE_EVENTS, end = fs_piece_end(build, piece);
+    if (build->options->works && build->work_count == 0) return pieces[piece].node_room;
+    for (const uint8_t *mark = build->marks + begin; mark < build->marks + end; mark++) count += *mark != 0;
+    return count;
+}
+
+/* Give nodes their places, without gaps, which would take pages: of a slice's own events, of spanning ones, stand-ins.
+ * What is left of the room is never touched. */
 static void place_nodes(fs_build *build, const fs_piece *pieces)
 {
-    uint32_t next = 0;
+    uint32_t next = 0, left = 0;
     for (uint32_t i = 0; i < build->slice_count; i++) {
         fs_build *slice = fs_build_slice(build, i);
         slice->next_node = next;
-        for (uint32_t k = slice->begin / FS_PIECE_EVENTS; (uint64_t)k * FS_PIECE_EVENTS < slice->end; k++)
-            next += pieces[k].node_room;
+        for (uint32_t k = slice->begin / FS_PIECE_EVENTS; (uint64_t)k * FS_PIECE_EVENTS < slice->end; k++) {
+            uint32_t count = count_nodes(build, pieces, k);
+            left += pieces[k].node_room - count;
+            next += count;
+        }
     }
     build->spanning_node = next;
     next += build->spanning_count;
@@ -152,7 +165,7 @@ static void place_nodes(fs_build *build, const fs_piece *pieces)
         slice->stand_in = next;
         next += slice->foreign_count;
     }
-    build->node_room = next;
+    build->node_room = next + left;
 }
 
 /* Whether the name of any kernel may tell its work. */
@@ -284,6 +297,7 @@ static void join_group(fs_group *to, const fs_group *from)
     for (int unit = 0; unit < FS_UNIT_COUNT; unit++) to->roof.unit_flops[unit] += from->roof.unit_flops[unit];
     to->roof.partial = to->roof.partial || from->roof.partial;
     to->untimed = to->untimed || from->untimed;
+    to->owned_by_others = to->owned_by_others || from->owned_by_others;
     to->unrecorded = to->unrecorded || from->unrecorded;
     to->flops_known = to->flops_known || from->flops_known;
 }
@@ -330,8 +344,10 @@ static void join_table(fs_table *to, const fs_table *from)
     fs_add_to(&to->self_device_ns, from->self_device_ns);
     fs_add_to(&to->unseen_graph_ns, from->unseen_graph_ns);
     to->modelled_base_ns += from->modelled_base_ns;
-    to->bytes_known_ns += from->bytes_known_ns;
-    to->flops_known_ns += from->flops_known_ns;
+    for (int source = 0; source < FS_SOURCE_COUNT; source++) {
+        to->bytes_ns[source] += from->bytes_ns[source];
+        to->flops_ns[source] += from->flops_ns[source];
+    }
 }
 
 fs_status fs_build_join(fs_build *build, fs_error *err)

@@ -149,6 +149,7 @@ static void add_tally(fs_build *build, const fs_tally *tally)
         group->first = tally->first;
         group->row.key = call->text;
         group->row.overload = call->overload;
+        group->row.category = call->category;
         group->row.signature = (uint32_t)call->key;
         group->row.part = call->part;
         group->row.on_device = call->on_device;

@@ -13,6 +13,7 @@
 #include "base/parallel.h"
 #include "base/sort.h"
 #include "base/saturate.h"
+#include "table/counted_rows.h"
 #include "table/devices.h"
 #include "table/event_calls.h"
 #include "table/parts.h"
@@ -91,14 +92,38 @@ static void fill_counted(const fs_build *build, fs_group *group)
     row->dram_bytes_written = fs_counted_value(sum, FS_METRIC_DRAM_WRITTEN);
     row->sm_active = fs_counted_value(sum, FS_METRIC_SM_ACTIVE);
     row->tensor_active = fs_counted_value(sum, FS_METRIC_TENSOR_ACTIVE);
+    row->fma_active = fs_counted_value(sum, FS_METRIC_FMA_ACTIVE);
+    row->fp64_active = fs_counted_value(sum, FS_METRIC_FP64_ACTIVE);
+    row->alu_active = fs_counted_value(sum, FS_METRIC_ALU_ACTIVE);
+    row->issue_active = fs_counted_value(sum, FS_METRIC_ISSUE_ACTIVE);
     row->l2_bytes = fs_counted_value(sum, FS_METRIC_L2);
     row->nvlink_bytes = sum_of(sum, FS_METRIC_NVLINK_RECEIVED, FS_METRIC_NVLINK_SENT);
     row->pcie_bytes = sum_of(sum, FS_METRIC_PCIE_READ, FS_METRIC_PCIE_WRITTEN);
     double moved = row->dram_bytes_read + row->dram_bytes_written;
     double modelled = row->bytes_total_moved - group->unrated_bytes;
+    if (row->bytes_source == FS_SOURCE_COUNTED) modelled = NAN;
     row->dram_gbytes_per_s = row->device_busy_time > 0 ? moved / (double)row->device_busy_time : NAN;
     row->traffic_ratio = modelled > 0 ? moved / modelled : NAN;
-    judge_traffic(row);
+    if (row->bytes_source != FS_SOURCE_COUNTED) judge_traffic(row);
+}
+
+const char *const fs_source_names[FS_SOURCE_COUNT] = {
+#define FS_SOURCE(NAME, name, meaning) [FS_SOURCE_##NAME] = #name,
+#include "table/sources.def"
+#undef FS_SOURCE
+};
+
+const char *const fs_source_meanings[FS_SOURCE_COUNT] = {
+#define FS_SOURCE(NAME, name, meaning) [FS_SOURCE_##NAME] = meaning,
+#include "table/sources.def"
+#undef FS_SOURCE
+};
+
+static fs_source source_of(const fs_row *row, double number, bool estimated)
+{
+    if (isnan(number)) return FS_SOURCE_NONE;
+    if (row->is_user_annotation) return FS_SOURCE_STATED;
+    return estimated ? FS_SOURCE_ESTIMATED : FS_SOURCE_MODEL;
 }
 
 static void fill_row(const fs_build *build, fs_group *group)
@@ -125,6 +150,10 @@ static void fill_row(const fs_build *build, fs_group *group)
     row->time_p95 = times.p95;
     row->time_max = times.max;
     row->time_std = times.std;
+    bool estimated = group->estimated_ns > 0;
+    row->bytes_source = source_of(row, row->bytes_total_moved, estimated);
+    row->flops_source = source_of(row, row->flops, estimated || group->flops_estimated_ns > 0);
+    fs_counted_row_fill(build, group);
     rate(build, group);
     fill_counted(build, group);
 }
@@ -339,6 +368,7 @@ done:
     fs_free(build.samples);
     fs_counted_clear(&build.counted);
     fs_free(build.counted_sums);
+    fs_free(build.counted_rows);
     return status;
 }
 

@@ -35,6 +35,17 @@ typedef enum {
         FS_GROUPING_COUNT
 } fs_grouping;
 
+/* Where a number of a row comes from: FS_SOURCE_NONE of one that is unknown, and the rows of sources.def. */
+typedef enum {
+    FS_SOURCE_NONE,
+#define FS_SOURCE(NAME, name, meaning) FS_SOURCE_##NAME,
+#include "table/sources.def"
+#undef FS_SOURCE
+    FS_SOURCE_COUNT
+} fs_source;
+
+extern const char *const fs_source_names[FS_SOURCE_COUNT], *const fs_source_meanings[FS_SOURCE_COUNT];
+
 typedef struct {
     bool by_shape;        /* separate rows by input shapes */
     uint32_t groupings;   /* bits 1 << FS_GROUPING_…: separate rows by these too */
@@ -54,10 +65,12 @@ typedef struct {
     const char *overload; /* if rows are separated by it, of an op, "Tensor"; else NULL */
     uint32_t signature;   /* of the first event, for input shapes and dtypes; FS_NONE: none */
     uint32_t part;        /* for fs_table_part_of; FS_NONE: rows are not separated by anything of a part */
+    uint8_t category;     /* fs_category that was recorded with the op; 0: that of its name */
     bool on_device, is_user_annotation;
     bool top_level; /* some event of the row has no parent; always true for a device row */
     fs_bound bound;
     fs_timing timing;
+    fs_source bytes_source, flops_source;
     fs_roof roof; /* sum over all calls */
     int64_t count;
     /* Recorded traces only, in µs: how much the total times exceed the columns in torch's arithmetic, which sums
@@ -88,6 +101,7 @@ typedef struct {
     uint32_t event, owner;                  /* itself; the event whose row is `row`, or FS_NONE */
     uint32_t row, own_row;                  /* indices of rows; FS_NONE: none */
     double compute_ns, memory_ns, least_ns; /* as in fs_roof */
+    bool counted, active;                   /* some of the roofs is counted; compute_ns is activity, not FLOPs */
 } fs_table_work;
 
 /* An op, or a range with declared work, to which its FLOPs and bytes belong: its work and what the device or, without
@@ -135,7 +149,8 @@ typedef struct {
     /* Coverage, in ns: all device time except communication (own host time of ops if there is no device), and the parts
      * in ops whose bytes and whose FLOPs are known. */
     double modelled_base_ns, bytes_known_ns, flops_known_ns;
-    fs_unmodelled *unmodelled; /* the time in ops of unknown bytes, longest first */
+    double bytes_ns[FS_SOURCE_COUNT], flops_ns[FS_SOURCE_COUNT]; /* by source */
+    fs_unmodelled *unmodelled;                                   /* the time in ops of unknown bytes, longest first */
     uint32_t unmodelled_count;
     fs_unmodelled *estimated; /* the time in ops whose work is a bound or an estimate, longest first */
     uint32_t estimated_count;

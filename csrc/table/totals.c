@@ -163,8 +163,12 @@ static void add_own_work(fs_build *build, fs_node *node, const fs_call *call, in
 
 static void add_known(fs_known *known, const fs_work *work)
 {
-    known->flops = known->flops || !isnan(work->flops);
-    known->bytes = known->bytes || !isnan(work->bytes_moved);
+    /* Of a list of unknown length, its kernels give an upper bound. */
+    bool bound = work->at_most || (work->needs == FS_NEEDS_ELEMENTS && isnan(work->list_elements));
+    uint8_t source = bound ? FS_SOURCE_ESTIMATED : work->stated ? FS_SOURCE_STATED : FS_SOURCE_MODEL;
+    if (!known->flops && !isnan(work->flops))
+        known->flops = work->flops_estimated ? (uint8_t)FS_SOURCE_ESTIMATED : source;
+    if (!known->bytes && !isnan(work->bytes_moved)) known->bytes = source;
 }
 
 /* Return whether the work of an op is known, if only its kernels determine it. */
@@ -176,7 +180,7 @@ static bool is_supplied(fs_build *build, uint32_t owner)
 
 fs_known fs_build_known(fs_build *build, const fs_node *node)
 {
-    fs_known known = {false, false};
+    fs_known known = {FS_SOURCE_NONE, FS_SOURCE_NONE};
     if (node->owner != FS_NONE && is_supplied(build, node->owner))
         add_known(&known, &fs_build_call(build, node->owner)->work);
     for (uint32_t at = node->stated; at != FS_NONE; at = fs_build_outer_stated(build, at)) {
@@ -190,17 +194,12 @@ static void cover(fs_build *build, const fs_node *node, fs_group *group)
 {
     fs_table *table = build->table;
     fs_known known = fs_build_known(build, node);
-    table->modelled_base_ns += (double)node->self_cpu_ns;
+    fs_known_count(table, (double)node->self_cpu_ns, known);
     const fs_call *owner = node->owner != FS_NONE ? fs_build_call(build, node->owner) : NULL;
     if (owner != NULL && owner->work.flops_estimated)
         fs_add_to(&build->groups[owner->row].flops_estimated_ns, node->self_cpu_ns);
     if (owner != NULL && owner->work.at_most) fs_add_to(&build->groups[owner->row].estimated_ns, node->self_cpu_ns);
-    if (known.flops) table->flops_known_ns += (double)node->self_cpu_ns;
-    if (known.bytes) {
-        table->bytes_known_ns += (double)node->self_cpu_ns;
-    } else {
-        fs_add_to(&group->unmodelled_ns, node->self_cpu_ns);
-    }
+    if (!known.bytes) fs_add_to(&group->unmodelled_ns, node->self_cpu_ns);
 }
 
 static void add_memory(fs_build *build, const fs_node *node, fs_node *above, fs_row *row)
@@ -357,11 +356,21 @@ static fs_status allocate_samples(fs_build *build, fs_error *err)
     return FS_OK;
 }
 
+static void sum_sources(fs_table *table)
+{
+    for (int source = FS_SOURCE_NONE + 1; source < FS_SOURCE_COUNT; source++) {
+        table->bytes_known_ns += table->bytes_ns[source];
+        table->flops_known_ns += table->flops_ns[source];
+    }
+}
+
 fs_status fs_build_totals(fs_build *build, fs_error *err)
 {
     if (!build->options->brief) FS_TRY(allocate_samples(build, err));
     for (uint32_t i = 1; i < build->slice_count; i++) place_stand_ins(fs_build_slice(build, i));
     FS_TRY(fs_build_each_slice(build, add_slice, err));
     add_spanning(build);
-    return fs_build_join(build, err);
+    FS_TRY(fs_build_join(build, err));
+    sum_sources(build->table);
+    return FS_OK;
 }

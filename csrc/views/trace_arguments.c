@@ -170,6 +170,10 @@ static void call_members(fs_json_members *members, const char *name, fs_span byt
     if (fs_torch_decode(bytes.bytes, bytes.size, &torch)) {
         put_torch_call(members, &torch);
         work = fs_work_of_torch(name, &torch);
+        if (*torch.recorded.category != 0) {
+            FS_JSON_KEY(members, "category");
+            fs_json_string(members->json, torch.recorded.category);
+        }
         if (work.needs == FS_NEEDS_ELEMENTS) work = fs_work_unknown;
     } else {
         if (fs_signature_kind_of(bytes.bytes) != FS_SIGNATURE_CALL) return;

@@ -29,6 +29,13 @@ static fs_category category_of_pattern(const char *name, unsigned where)
     return (fs_category)fs_pattern_value(&pattern_index, name, where, FS_CATEGORY_OTHER);
 }
 
+fs_category fs_category_named(const char *name)
+{
+    for (int i = FS_CATEGORY_COUNT; --i > FS_CATEGORY_OF_FAMILY;)
+        if (strcmp(fs_categories[i].name, name) == 0) return (fs_category)i;
+    return FS_CATEGORY_OF_FAMILY;
+}
+
 fs_category fs_category_of(const char *name, bool on_device)
 {
     if (!on_device) {

@@ -41,4 +41,7 @@ extern const fs_category_row fs_categories[FS_CATEGORY_COUNT]; /* the first is e
 /* Return the category of an op, a range or, on_device, a kernel, copy or fill by its name ("aten::add_"). */
 fs_category fs_category_of(const char *name, bool on_device);
 
+/* Return the category with that name, or FS_CATEGORY_OF_FAMILY. */
+fs_category fs_category_named(const char *name);
+
 #endif

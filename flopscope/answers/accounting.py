@@ -46,7 +46,7 @@ def work_times(analysis: Analysis) -> npt.NDArray[np.float64]:
     cells, devices = analysis.cells, analysis.devices
     work = np.zeros((len(devices), len(analysis.steps), 2))
     where = analysis.places(cells)
-    np.add.at(work[..., 0], (where, cells["step"]), cells["compute"])
+    np.add.at(work[..., 0], (where, cells["step"]), cells["compute"] - cells["active"])  # activity has no known FLOPs
     np.add.at(work[..., 1], (where, cells["step"]), cells["memory"])
     return work
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from flopscope import _core
 from flopscope.answers.recording import ALLOCATIONS, LATE, RECORDED, Recorded, Recording, recording_cost
 from flopscope.answers.step_kinds import first_apart
+from flopscope.results.details import has_kernels_of_torch
 from flopscope.results.results import Results, grouped, kept, store_of, usual_peaks_of
 from flopscope.results.table_facts import Grouped
 from flopscope.support.distinct import distinct
@@ -124,6 +125,8 @@ class Op:
     time: float = 0.0
     ideal: float = 0.0
     compute: float = 0.0
+    active: float = 0.0
+    """The part of ``compute`` that is counted activity of a unit, of unknown FLOPs."""
     memory: float = 0.0
     cast: float = 0.0
     """Time of the calls that cast from one float dtype to another."""
@@ -252,7 +255,8 @@ class Analysis:
     def uses_torch(self) -> bool:
         """Whether the program is one of PyTorch: it has ops of torch, or its trace is torch's."""
         own = "trace" in self.columns["timing_source"] and self.facts.hints in (HINTS, WITHOUT_OPS)
-        return own or any(key.startswith("aten::") for key in self.columns["key"])
+        keys = self.columns["key"]
+        return own or any(key.startswith("aten::") for key in keys) or has_kernels_of_torch(keys)
 
     @cached_property
     def known_work(self) -> tuple[bool, bool]:
@@ -287,7 +291,7 @@ class Analysis:
     @cached_property
     def has_namespaced_ops(self) -> bool:
         """Whether an op with work is called as those of a library are, such as aten::mm."""
-        return any("::" in op.key for op in self.ops)
+        return any("::" in op.key for op in self.ops if op.row >= 0)
 
     @cached_property
     def all_ops(self) -> list[Op]:
@@ -300,7 +304,10 @@ class Analysis:
         cells = {name: values[alike] for name, values in self.cells.items()}
         cells["event"] = np.where(cells["owner"] >= 0, cells["owner"], cells["event"])
         cells |= {"time": cells["exclusive"], "ideal": self.cell_ideals()[alike]}
-        scales = {"count": 1000 * scale, **dict.fromkeys(("time", "ideal", "compute", "memory", "cast"), scale)}
+        scales = {
+            "count": 1000 * scale,
+            **dict.fromkeys(("time", "ideal", "compute", "active", "memory", "cast"), scale),
+        }
         scales |= {"casts": per_step, "reordered": scale, "reorders": per_step}
         first, op_of = _numbered(cells["op"])
         sums = _sums(cells, op_of, scales)

@@ -62,7 +62,8 @@ class Change:
                     raise ValueError(f"what_if(dtype={self.dtype!r}): the peak of {unit} is unknown for {name}")
         memory = share * _rate(MEMORY, now) / self.rate(MEMORY, now)
         if op.unit is None or unit is None:
-            return 1.0, memory
+            others = self.device is not None or self.dtype is not None or self.rates.keys() - {MEMORY}
+            return math.nan if op.active > 0 and others else 1.0, memory  # of which unit was active, nothing is known
         return _rate(op.unit, now) / self.rate(unit, now), memory
 
 

@@ -168,6 +168,8 @@ def _one_block(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow 
 def _same_op(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | None:
     if op.ideal <= 0 or op.row < 0 or memory_rules.is_fusable(op):
         return None
+    if analysis.columns["bytes_source"][op.row] == "counted":
+        return None  # what moved is no measure of what had to move
     others = [reached(one) for one in analysis.ops if one.time > COMPARABLE * busy and _is_alike(one, op)]
     if not others:
         return None

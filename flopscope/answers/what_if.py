@@ -109,6 +109,7 @@ class Model:
         self.part = np.array(cells["part"])
         self.compute = np.array(cells["compute"], dtype=np.float64)
         self.memory = np.array(cells["memory"], dtype=np.float64)
+        self.active = np.array(cells["active"], dtype=np.float64)
         by_cause = np.array([analysis.unobserved_share(cause) for cause in CAUSES])
         self.idle = gaps["time"] * by_cause[gaps["cause"]]
         self.freed = 0.0
@@ -161,7 +162,7 @@ class Model:
         """Scale the time of each row as the least time that its work needs."""
         cells = self.analysis.cells
         by_compute, by_memory = change.factors(self.analysis)
-        places = np.stack([cells["device"], cells["row"]], axis=1)
+        places = np.stack([cells["device"], np.where(cells["row"] < 0, -2 - cells["kernel"], cells["row"])], axis=1)
         _, row = np.unique(places, axis=0, return_inverse=True)
         row = row.reshape(-1)
         # of the whole row: a piece of work may last beyond the step in which it began
@@ -172,7 +173,8 @@ class Model:
         least = np.maximum(compute, memory)
         ratio = np.where(known & (least > 0), np.maximum(new_compute, new_memory) / np.where(least > 0, least, 1), 1.0)
         lost = np.isnan(ratio)
-        bounds = np.array([*self.analysis.columns["bound"], "unknown"])[cells["row"]]  # row -1 is the last entry
+        bounds = np.array([*self.analysis.columns["bound"], "unknown"])  # row -1 is the last entry
+        bounds = bounds[np.where(cells["row"] < 0, cells["kernel"], cells["row"])]
         limited = ((self.part == COMPUTE) | (self.part == MEMORY)) & (bounds != "inefficient")
         turned = limited & ((compute > memory) != (new_compute > new_memory)) & ~lost
         self.part[turned] = np.where(new_compute > new_memory, COMPUTE, MEMORY)[turned]
@@ -182,6 +184,7 @@ class Model:
         self.part[lost] = UNMODELLED
         self.compute = np.where(lost | (self.compute == 0), 0.0, self.compute * by_compute)
         self.memory = np.where(lost | (self.memory == 0), 0.0, self.memory * by_memory)
+        self.active = np.where(lost, 0.0, self.active * by_compute)
 
     # Sums -----------------------------------------------------------------------------------------------------------
 
@@ -195,7 +198,7 @@ class Model:
 
     def work(self) -> Floats:
         """Return the times of the FLOPs and of the bytes at the peaks in ns, by device and step; NaN if unknown."""
-        sums = [self._sum(values)[..., 0] for values in (self.compute, self.memory)]
+        sums = [self._sum(values)[..., 0] for values in (self.compute - self.active, self.memory)]
         return np.stack(sums, axis=-1) if self.rated else np.full((*sums[0].shape, 2), math.nan)
 
     def parts(self, host_us_per_launch: float | None) -> Floats:

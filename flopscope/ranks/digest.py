@@ -196,7 +196,13 @@ LISTS = ("input_shapes", "input_dtypes")
 
 
 def _largest(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the rows with the most time of their own, and one more with the sums of the rest."""
+    """Return the rows with the most time of their own, and one more with the sums of the rest.
+
+    Counted bytes are left out: ranks are compared by the work that they had to do.
+    """
+    counted = np.asarray(columns["bytes_source"]) == "counted"
+    moved = np.where(counted, np.nan, np.asarray(columns["bytes_total_moved"]))
+    columns = {**columns, "bytes_total_moved": moved}
     columns = {
         name: list(map(str, values)) if name in LISTS else values if isinstance(values, list) else np.asarray(values)
         for name, values in ((name, columns[name]) for name in KEPT)

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 MOST_OPS = 50
 """Rows of each list of ops."""
 
-_PROFILERS = {"nsys": "Nsight Systems", "rocpd": "rocprofv3 (rocpd)", "rocprof": "rocprofv3"}
+_PROFILERS = {
+    "nsys": "Nsight Systems",
+    "xplane": "XLA's profiler",
+    "rocpd": "rocprofv3 (rocpd)",
+    "rocprof": "rocprofv3",
+}
 _MOST_TEXT = 300  # characters of a fact from a file
 
 

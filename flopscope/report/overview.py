@@ -312,9 +312,10 @@ def missing(source: Profile) -> Iterator[dict[str, Any]]:
     options = results.hints.options
     used_none = not rows.has_device and not rows.device_unseen
     has_device = None if used_none else rows.has_device
+    has_shapes = core.has_shapes or (False if rows.lacks_shapes else None)
     has_counters = any(len(track[4]) for track in core.samples()) or (None if used_none else False)
     found = (
-        ("Input shapes", core.has_shapes, "FLOPs, bytes and roofline of the ops; rows by shape and dtype",
+        ("Input shapes", has_shapes, "FLOPs, bytes and roofline of the ops; rows by shape and dtype",
          results.hints.option),
         ("Device work", has_device, "kernels, copies and their times; idle time of the device",
          options["device"]),
@@ -353,7 +354,7 @@ def notes(source: Profile) -> Iterator[str]:
     for line in footnotes(source.rows, source.rows, lambda name: name, short_time_text):
         if line.startswith("  ") and lines:
             lines[-1] += f" {line.strip()}"
-        elif not (has_shapes_note and line == hints.shapes):
+        elif line not in lines and not (has_shapes_note and line == hints.shapes):
             lines.append(line)
     yield from lines
     yield from hardware.graph_notes(source)

@@ -51,15 +51,18 @@ def _models(source: Profile) -> Mapping[str, str]:
 
 
 def _times_by_device(source: Profile) -> dict[str, Times]:
-    """Return the time of the work of each row on each device in µs, as accounting attributes it."""
+    """Return the time of the work of each row on each device in µs, as accounting attributes it: ops and kernels."""
     cells = source.analysis.cells
     times: dict[str, Times] = {}
     if len(source.analysis.columns["key"]) != len(source.rows):
         return times  # shapes are known, but the page does not separate by them
-    for device, row, busy in zip(*(cells[name].tolist() for name in ("device", "row", "busy")), strict=True):
-        if device >= 0 and row >= 0:
-            of = times.setdefault(source.core.device_name(device), {})
-            of[row] = of.get(row, 0.0) + busy / 1000
+    for device, busy, *rows in zip(
+        *(cells[name].tolist() for name in ("device", "busy", "row", "kernel")), strict=True
+    ):
+        of = times.setdefault(source.core.device_name(device), {}) if device >= 0 else {}
+        for row in rows:
+            if row >= 0:
+                of[row] = of.get(row, 0.0) + busy / 1000
     return times
 
 
@@ -70,10 +73,10 @@ def _device(source: Profile, name: str, times: Times, columns: Columns) -> dict[
     peaks = known_peaks(name, model, SOURCES, source.main.analysis.peaks)
     drawn, without, unknown = list[int](), list[int](), list[int]()
     values = [table.columns[one] for one in ("arithmetic_intensity", "tflops_per_s", "gbytes_per_s")]
-    sizes, flops = table.columns["bytes_total_moved"], table.columns["flops"]
+    sizes, flops, sources = (table.columns[one] for one in ("bytes_total_moved", "flops", "bytes_source"))
     for row in sorted(times, key=lambda row: -times[row]):
         x, y, rate = (0 < column[row] < math.inf for column in values)
-        if (x and y) or (rate and flops[row] == 0):  # without FLOPs: by their bandwidth
+        if (x and y) or (rate and (flops[row] == 0 or sources[row] == "counted")):  # without FLOPs: by their bandwidth
             drawn.append(row)
         else:
             (without if sizes[row] == flops[row] == 0 else unknown).append(row)

@@ -26,7 +26,10 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (  # of columns, in the order
     ("Time per call", ("time_min", "time_median", "time_p95", "time_max", "time_std")),
     (
         "Work",
-        ("flops", "flops_total", "bytes_read", "bytes_written", "bytes_total_moved", "arithmetic_intensity", "unit"),
+        (
+            *("flops", "flops_total", "bytes_read", "bytes_written", "bytes_total_moved", "arithmetic_intensity"),
+            *("unit", "bytes_source", "flops_source"),
+        ),
     ),
     ("Rates", ("tflops_per_s", "gbytes_per_s")),
     ("Memory", ("self_device_memory_usage", "device_memory_usage", "self_cpu_memory_usage", "cpu_memory_usage")),

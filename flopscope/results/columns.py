@@ -38,6 +38,14 @@ COLUMNS = (
         'compute unit that did the FLOPs ("fp32", "bf16_tensor", …), or most of them; '
         "None if nothing computes or the unit is unknown",
     ),
+    Column(
+        "bytes_source",
+        "",
+        "where the bytes come from; "
+        + "; ".join(f"{name}: {meaning}" for name, meaning in _core.work_sources.items())
+        + "; None if they are unknown, and for sums over several rows",
+    ),
+    Column("flops_source", "", "where the FLOPs come from, as bytes_source"),
     *_NUMBERS[_BEFORE_UNIT:_COUNTED],
     Column(
         "bound",

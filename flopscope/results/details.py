@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 FIELDS = ("row", "kernel", "count", "busy")
@@ -19,13 +19,27 @@ def kernels_of_rows(names: Sequence[str], launched: Mapping[str, Any]) -> list[l
 
 
 def with_what_there_is(coverage: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what is empty, and describe the arguments of misfits."""
+    """Leave out what is empty, and sources if there is only the model; describe the arguments of misfits."""
     optional = ("estimated", "estimated_flops", "misfits", "unseen_graphs")
     found = {name: value for name, value in coverage.items() if name not in optional or value}
+    for name in ("bytes_source", "flops_source"):
+        if found.get(name, {}).keys() <= {"model"}:
+            found.pop(name, None)
     if "misfits" in found:
         seen = found["misfits"].items()
         found["misfits"] = {name: (_arguments_text(arguments), expected) for name, (arguments, expected) in seen}
     return found
+
+
+def has_kernels_of_torch(names: Iterable[str]) -> bool:
+    """Return whether PyTorch launched any kernel of these names."""
+    return any("at::native" in name for name in names)
+
+
+def unknown_kernels(coverage: Mapping[str, Any], columns: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Return the kernels of unknown work that no op launched, with their times in µs."""
+    on_host = dict(zip(columns["key"], (device == "cpu" for device in columns["device_type"]), strict=True))
+    return [(name, time) for name, time in coverage["unmodelled"] if on_host.get(name) is False]
 
 
 def _arguments_text(arguments: Sequence[Any]) -> str:

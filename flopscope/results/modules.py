@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from flopscope.results.table import EventTable
 from flopscope.support import upward
 from flopscope.support.suggest import suggesting
 
-PREFIX = "nn.Module: "
+PREFIXES = re.compile("nn.Module: |scope: ")  # the second: of a JAX program
 MOST_PATH = 4096  # characters of a path to which a name is added
 
 
@@ -20,7 +21,7 @@ class Tree:
 
     def __init__(self, modules: Iterable[tuple[str, int, int]]) -> None:
         given = list(modules)
-        self.names = [name.removeprefix(PREFIX) for name, _, _ in given]
+        self.names = [PREFIXES.sub("", name, count=1) if PREFIXES.match(name) else name for name, _, _ in given]
         self.parents = [parent for _, parent, _ in given]
         self.calls = [calls for _, _, calls in given]
         self.depths: list[int] = []

@@ -88,9 +88,18 @@ def _coverage(tables: Iterable[EventTable]) -> dict[str, Any]:
     for listed in ("estimated", "estimated_flops"):
         if not joined[listed]:
             del joined[listed]
+    for name, whole in (("bytes_source", "bytes"), ("flops_source", "flops")):
+        if any(name in covered for covered, _ in parts):
+            joined[name] = _sources([(covered.get(name, {"model": covered[whole]}), time) for covered, time in parts])
     misfits = {name: what for covered, _ in parts for name, what in covered.get("misfits", {}).items()}
     unseen = math.fsum(covered.get("unseen_graphs", 0.0) for covered, _ in parts)
     return joined | ({"misfits": misfits} if misfits else {}) | ({"unseen_graphs": unseen} if unseen else {})
+
+
+def _sources(parts: list[tuple[Mapping[str, float], float]]) -> dict[str, float]:
+    """Return the mean share of each source, weighted by the times."""
+    names = dict.fromkeys(name for shares, _ in parts for name in shares)
+    return {name: _mean([(shares.get(name, 0.0), time) for shares, time in parts]) for name in names}
 
 
 def _mean(parts: list[tuple[float, float]]) -> float:

@@ -55,6 +55,8 @@ class Results(Summaries):
     """Members of a loaded trace other than its events: "deviceProperties", "distributedInfo", versions, …"""
     graphs: Mapping[str, int] = MappingProxyType({})
     """Counts of CUDA or HIP graphs, as a loaded trace has them."""
+    hlo: Mapping[str, int] = MappingProxyType({})
+    """Counts of kernels that belong to instructions of HLO, as a loaded trace has them."""
     _is_of_program = False  # recorded by flopscope run, from its start to its end
     _cpu_alone: bool = False  # whether the program is known to have used no device
 
@@ -128,7 +130,9 @@ class Results(Summaries):
           graphs; "estimated_flops": the same where only the FLOPs are an estimate, as those of generated kernels;
         - "misfits": for ops of other libraries that were called with other arguments than their rules expect, a tuple
           of the arguments seen and those expected, as texts;
-        - "unseen_graphs": the time in µs of kernels of CUDA graphs whose capture was not watched.
+        - "unseen_graphs": the time in µs of kernels of CUDA graphs whose capture was not watched;
+        - "bytes_source", "flops_source": the shares by where the work is known from, ``{"model": 0…1, "counted": 0…1,
+          …}``, unless that is the model alone.
         """
         return self.key_averages(peaks="none").coverage()
 

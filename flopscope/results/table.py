@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 from flopscope import _core
 from flopscope.results import arrow, records
 from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column
-from flopscope.results.details import kernels_of_rows
+from flopscope.results.details import has_kernels_of_torch, kernels_of_rows
 from flopscope.results.kinds import kind_of, require_kind
 from flopscope.results.row import COLUMN_NAMES, EventRow
 from flopscope.results.table_facts import Facts, Grouped
@@ -33,6 +33,7 @@ SORT_KEYS = (*COLUMN_NAMES, "cpu_time", "device_time")
 
 # The value of a column that with_rows() is given no value for.
 _BLANK_TEXTS = {"device_type": "cpu", "bound": "unknown", "timing_source": "cpu", "unit": None, "category": None}
+_BLANK_TEXTS |= {"bytes_source": None, "flops_source": None}
 _BLANK: dict[str, Callable[[Column], Any]] = {
     "int64": lambda c: 0,
     "float64": lambda c: math.nan,
@@ -224,12 +225,14 @@ class EventTable:
     def lacks_shapes(self) -> bool:
         """Whether there are ops but no input shapes, so that the work of no op is known.
 
-        flopscope's own ops always record shapes; PyTorch's do with record_shapes=True.
+        flopscope's own ops always record shapes; PyTorch's do with record_shapes=True. Programs without PyTorch have
+        API calls of the host, which have no shapes to record.
         """
         if self.facts.has_shapes:
             return False
-        kinds = zip(self.columns["device_type"], self.columns["is_user_annotation"], strict=True)
-        return any(device_type == "cpu" and not annotation for device_type, annotation in kinds)
+        kinds = zip(*(self.columns[name] for name in ("key", "device_type", "is_user_annotation")), strict=True)
+        on_host = [key for key, device_type, annotation in kinds if device_type == "cpu" and not annotation]
+        return any("::" in key for key in on_host) or (on_host != [] and has_kernels_of_torch(self.columns["key"]))
 
     @property
     def hints(self) -> Hints:
@@ -269,7 +272,9 @@ class EventTable:
 
         The result is {"bytes": share, "flops": share, "unmodelled": [(name, time in µs), …]}: the shares (0 to 1) of
         device time without communication (of the ops' host time if there is no device) in ops with known bytes and
-        with known FLOPs, and the ops that take the rest of the bytes' share, longest first.
+        with known FLOPs, and the ops that take the rest of the bytes' share, longest first. "bytes_source" and
+        "flops_source" divide the shares by where the work is known from: {"model": share, "counted": share, …}; a
+        member is absent if that is the model alone.
         """
         return dict(self.facts.coverage)
 

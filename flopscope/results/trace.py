@@ -14,7 +14,9 @@ from flopscope.results.process import rank_of
 from flopscope.results.results import Results
 from flopscope.sources.captures import hints_of
 from flopscope.sources.graphs import Source
+from flopscope.sources.hlo import Hlo
 from flopscope.sources.load import read, read_captures
+from flopscope.sources.xplane import Modules
 from flopscope.support.device_names import index_of
 from flopscope.support.safe import printable
 from flopscope.support.suggest import suggesting
@@ -41,6 +43,8 @@ class Trace(Results):
         report: Mapping[str, Any],
         metadata: dict[str, Any],
         graphs: dict[str, int] | None = None,
+        modules: Modules | None = None,
+        hlo: dict[str, int] | None = None,
     ) -> None:
         super().__init__()
         self.source = source
@@ -58,6 +62,12 @@ class Trace(Results):
         launches of "unseen" graphs and those that are "ambiguous"; the launches of which it was logged what graph they
         launched ("tied"); the works whose op is "estimated" from the same kernel elsewhere; and those whose node is
         "annotated" in a file among the captures."""
+        self._modules = modules
+        self.hlo = hlo or {}
+        """Counts of what load_trace(hlo=…) tied to instructions: "works", the kernels, copies and fills outside of
+        ops; of them those tied "by_name", which one instruction alone has, "by_order", between kernels whose names
+        leave no other choice, and "guessed"; the time of the kernels, "kernel_ns", and of those tied, "tied_ns";
+        "executions" of modules, and of their "instructions". Empty without HLO."""
         self._process = int(report["process"])
         self.with_stack = bool(metadata.get("with_stack")) or core.has_frames
         self.record_shapes = bool(metadata.get("record_shapes", core.has_shapes))
@@ -170,12 +180,14 @@ def load_trace(
     *,
     max_bytes: int | None = None,
     captures: Source | Iterable[Source] | None = None,
+    hlo: Hlo | None = None,
 ) -> Trace:
     """Read a trace from a path, bytes or a binary file object.
 
     Traces of torch.profiler (Kineto) and flopscope, SQLite exports of Nsight Systems, and rocprofv3's databases, JSON
     and kernel traces in CSV are read; docs/captures.md describes the latter. A report of Nsight Systems (.nsys-rep) is
-    read if nsys is installed, which exports it.
+    read if nsys is installed, which exports it. So are recordings of XLA's profiler, ``*.xplane.pb``, and the folder
+    given to ``jax.profiler.trace()``, of which the newest run is read, and traces of Perfetto, ``.pftrace``.
 
     The file may be compressed by gzip or zstandard, regardless of its name. Only the events are kept in memory, so a
     file may be larger than memory; plain files are read by several threads. The rows equal torch's
@@ -193,11 +205,19 @@ def load_trace(
     captures may be PyTorch's annotations of graph nodes, kernel_annotations_*.json: their names become ranges around
     the kernels of the nodes.
 
+    ``hlo`` is the optimised HLO of a JAX program: text, a file of it (perhaps gzipped, or JSON of module to text), or a
+    dict of module to text, as ``compiled.as_text()`` and the modules of ``client.live_executables()`` give it. Kernels
+    then belong to the instructions that launched them: an op of its name for each execution of one, with the shapes of
+    its operands, FLOPs and bytes, in its scopes (``group_by="module"``) and source lines (``group_by="line"``).
+    ``Trace.hlo`` counts what was tied and how; what cannot be tied remains a kernel, and a warning says how much if it
+    is over 5 % of the kernels' time. Files of XLA's profiler hold the modules already.
+
     Issue a UserWarning, and return what could be read, if the trace is truncated, if events were omitted, or if events
     contradict each other. Raise ValueError if the source is not a trace, naming the file, the byte, what was expected
     and, if known, what the file is; OSError if it cannot be read; ImportError if no library for zstandard is installed.
     """
-    return Trace(*read(source, max_bytes, None if captures is None else partial(read_captures, captures, max_bytes)))
+    given = None if captures is None else partial(read_captures, captures, max_bytes)
+    return Trace(*read(source, max_bytes, given, hlo))
 
 
 def _cpu_of(source: str, metadata: Mapping[str, Any]) -> CPU | None:

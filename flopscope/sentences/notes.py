@@ -12,7 +12,7 @@ from flopscope.answers.launch_rules import pauses
 from flopscope.answers.memory_rules import unordered
 from flopscope.answers.step_kinds import first_apart, heavy_steps
 from flopscope.sentences.words import more_ops
-from flopscope.support.hints import HINTS, ON_CPU_WITHOUT_OPS, WITHOUT_OPS
+from flopscope.support.hints import HINTS, NOT_RESOLVED, ON_CPU_WITHOUT_OPS, OWN_HINTS, WITHOUT_OPS
 from flopscope.support.median import median
 from flopscope.support.units import percent_text, plural, short_time_text
 
@@ -107,22 +107,38 @@ def _without_unit(analysis: Analysis) -> str:
     return ", ".join(found[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
+def _unknown_kernels(analysis: Analysis) -> float:
+    """Return the time of kernels of unknown work that no op launched, in µs; 0 where only the peaks are unknown."""
+    if not analysis.on_device or (any(analysis.known_work) and not analysis.peaks):
+        return 0.0
+    ranges = analysis.columns["is_user_annotation"]
+    return sum(op.time for op in analysis.ops if op.part == "unmodelled" and (op.row < 0 or ranges[op.row]))
+
+
 def missing(analysis: Analysis) -> list[str]:
     """Return what could not be judged, and which recording option would bring it."""
     notes = [text for text in (analysis.facts.hints.busy, *analysis.facts.hints.said) if text]
     hints, unseen = analysis.facts.hints, not analysis.on_device and analysis.facts.device_unseen
     unknown = any(op.part == "unmodelled" for op in analysis.ops)
-    has_ops = any("::" in op.key for op in analysis.ops if op.row >= 0)
-    if unknown and not analysis.has_shapes:
-        foreign = not (has_ops or analysis.on_device or analysis.uses_torch) and hints == HINTS
+    has_ops, own = analysis.has_namespaced_ops, hints in (HINTS, OWN_HINTS)
+    kernels = _unknown_kernels(analysis)
+    counted = kernels and "counted" in analysis.columns["bytes_source"]
+    if counted and not has_ops:
+        notes.append(NOT_RESOLVED.format(f"{short_time_text(kernels)} {analysis.per}"))
+    elif unknown and not analysis.has_shapes and (has_ops or analysis.uses_torch or not kernels):
+        foreign = not (has_ops or analysis.on_device or analysis.uses_torch) and own
         without = ON_CPU_WITHOUT_OPS if foreign else WITHOUT_OPS.advice
         if not (foreign and any(analysis.known_work)):
-            notes.append(hints.advice if has_ops or hints != HINTS else without)
+            notes.append(hints.advice if has_ops or not own else without)
+    elif kernels and not analysis.uses_torch:
+        notes.append(hints.kernels)
     elif unknown and (lost := analysis.graphs.get("works", 0) - analysis.graphs.get("matched", 0)):
         notes.append(
             f"The work of {plural(lost, 'kernel or copy', 'kernels and copies')} of replayed graphs is unknown, as the "
             f"capture was not recorded. {hints.graphs}"
         )
+    elif kernels:
+        notes.append(hints.kernels)
     if unitless := _without_unit(analysis):
         notes.append(f"The FLOPs stated for {unitless} have no compute unit, so their limit is unknown: pass unit=.")
     if unseen:

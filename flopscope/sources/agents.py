@@ -27,12 +27,14 @@ def finished(
     devices: Sequence[Mapping[str, Any]],
     samples: Sequence[Samples],
     base_time: int = 0,
+    *,
+    amd: bool = True,
 ) -> tuple[dict[str, int], dict[str, Any]]:
     """Put the events and samples into the store. Return counts, and the metadata of a trace.
 
     ``facts`` are the member of the metadata that has the name of the profiler.
     """
-    head = {"deviceProperties": devices} | ({} if profiler == "nsys" else {"accelerator": "hip"})
+    head = {"deviceProperties": devices} | ({"accelerator": "hip"} if amd else {})
     report = reader.finish(store, json.dumps(head).encode(), base_time)
     counts = {"samples": add_samples(store, samples), "unmatched_frees": report["unmatched_frees"]}
     metadata: dict[str, Any] = {profiler: facts | counts}

@@ -13,7 +13,8 @@ from flopscope.sources.database import MAGIC, Database, Reading
 from flopscope.sources.nsys import is_nsys, read_nsys, sayings
 from flopscope.sources.rocpd import is_rocpd, read_rocpd
 from flopscope.sources.rocprof import is_csv, is_json, read_csv, read_json
-from flopscope.support.hints import HINTS, WITHOUT_OPS, Hints
+from flopscope.sources.xplane import Modules, is_xplane, read_xplane
+from flopscope.support.hints import HINTS, OWN_HINTS, WITHOUT_OPS, XLA_HINTS, Hints
 
 REPORTS = (b"NVIDIA Tegra Profiler Report",)
 EXPORT_SECONDS = 3600
@@ -32,21 +33,29 @@ class Capture(NamedTuple):
     metadata: dict[str, Any]
     notes: list[str]
     """What the user should know about the file."""
+    modules: Modules | None = None
+    """The modules of XLA that the file holds."""
 
 
 def is_capture(start: bytes) -> bool:
     """Return whether a file that begins so is read by read_capture()."""
-    return start.startswith((MAGIC, *REPORTS)) or is_json(start) or is_csv(start)
+    return start.startswith((MAGIC, *REPORTS)) or is_json(start) or is_csv(start) or is_xplane(start)
 
 
-def read_capture(path: str, start: bytes) -> Capture:
-    """Read a file. Raise ValueError, saying what was wrong, if it cannot be read."""
+def read_capture(path: str, start: bytes, name: str = "") -> Capture:
+    """Read a file. Raise ValueError, saying what was wrong, if it cannot be read.
+
+    name: of the source, if the file is a copy of it.
+    """
     if start.startswith(REPORTS):
         with _exported(path) as exported:
             return _read_database(exported)
     if start.startswith(MAGIC):
         return _read_database(path)
     core, reader = _core.Store(), _core.DatabaseReader()
+    if is_xplane(start):
+        report, metadata, notes, modules = read_xplane(path, name or path, reader, core)
+        return Capture(core, _report(path, report, Reading()), metadata, notes, modules)
     report, metadata, notes = (read_json if is_json(start) else read_csv)(path, reader, core)
     return Capture(core, _report(path, report, Reading()), metadata, notes)
 
@@ -76,8 +85,12 @@ _OTHERS = {
 
 def hints_of(metadata: Mapping[str, Any], report: Mapping[str, Any]) -> Hints:
     """Return what to record so that more is known."""
+    if "xplane" in metadata:
+        return XLA_HINTS
     option = next((option for name, option in _OPTIONS.items() if name in metadata), None)
     if option is None or "ops" not in report:
+        if "flopscope" in metadata:
+            return OWN_HINTS
         return WITHOUT_OPS if metadata.get("record_shapes") else HINTS
     what = "ops is unknown because no input shapes were recorded"
     if not report["ops"]:
@@ -85,10 +98,11 @@ def hints_of(metadata: Mapping[str, Any], report: Mapping[str, Any]) -> Hints:
     shapes = f"The work of {what}; for a program of PyTorch, record with {option}."
     steps = "a range named ProfilerStep#1, ProfilerStep#2, …"
     found = _RECORDS["nsys" if "nsys" in metadata else "rocprofv3"]
+    kernels = f"{shapes} For other programs, counters count what kernels move: {found['counters']}."
     records = found | {"steps": f"{steps} around each step"} | _OTHERS
     graphs = "Begin to record before graphs are captured, with nsys profile --cuda-graph-trace=node."
     said = tuple(sayings(metadata["nsys"])) if "nsys" in metadata else ()
-    return Hints(shapes, shapes, f"enclose each step of the loop in {steps}", option, records, graphs, said)
+    return Hints(shapes, shapes, f"enclose each step of the loop in {steps}", option, records, graphs, kernels, said)
 
 
 def _read_database(path: str) -> Capture:

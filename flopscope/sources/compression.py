@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from flopscope.support import forking
 
 CHUNK = 1 << 20  # bytes read at once
-PIECE = 4 << 20  # bytes of text at once
+PIECE = 1 << 20  # bytes of text at once: larger ones take fresh memory each
 SLICE = 1 << 10  # bytes for a library that does not limit its output; they expand to at most 32 MB
 MAGIC = 4  # bytes by which a format is recognised
 

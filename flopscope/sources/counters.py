@@ -32,6 +32,7 @@ ROCM = {
     "FETCH_SIZE": Counter("dram_bytes_read", 1024),
     "WRITE_SIZE": Counter("dram_bytes_written", 1024),
     "MfmaUtil": Counter("tensor_active"),
+    "VALUBusy": Counter("fma_active"),
 }
 
 

@@ -11,7 +11,7 @@ from flopscope.sources.compression import CHUNK, MAGIC, format_of
 from flopscope.sources.peek import BYTES, PATH, Problems, is_packed, opened, text_of
 from flopscope.support.progress import progress_bar
 
-BATCH = 3 << 20  # bytes read at once: enough for several threads, and no more than one piece of decompressed text
+BATCH = (3 << 20, 1 << 19, 16 << 20)  # bytes read at once: at the least, for each thread, at the most
 SLOW = 1 << 27  # bytes of a compressed file, above which a progress bar is shown
 
 
@@ -37,19 +37,21 @@ def read_trace(source: Any, reader: _core.TraceReader, problems: Problems) -> No
             reader.feed(b"")
 
 
-def _batches(pieces: Iterator[bytes], reader: _core.TraceReader) -> Iterator[bytes]:
-    """Join the pieces. While this makes a batch, other threads read the one before."""
+def _batches(pieces: Iterator[bytes], reader: _core.TraceReader) -> Iterator[list[bytes]]:
+    """Collect the pieces. While this makes a batch, other threads read the one before."""
+    least, each, most = BATCH
+    enough = min(max(least, each * _core.num_threads()), most)
     batch: list[bytes] = []
     size = 0
     try:
         for piece in pieces:
             batch.append(piece)
             size += len(piece)
-            if size >= BATCH:
-                yield b"".join(batch)
+            if size >= enough:
+                yield batch
                 batch, size = [], 0
     except Exception:
         reader.feed(b"")  # raises what is wrong with the text before
         raise
     if batch:
-        yield b"".join(batch)
+        yield batch

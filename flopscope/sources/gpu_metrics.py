@@ -19,6 +19,7 @@ _NAMES = (
     ("dram_bytes_read", re.compile(r"DRAM Read (Bandwidth|Throughput)\b"), True),
     ("dram_bytes_written", re.compile(r"DRAM Write (Bandwidth|Throughput)\b"), True),
     ("sm_active", re.compile(r"SMs? Active\b"), False),
+    ("issue_active", re.compile(r"SM Issue\b"), False),
     ("tensor_active", re.compile(r"Tensor (Pipe |Core )?Active\b"), False),
 )
 _DEVICE = Value(("typeId",), "{} & 255")

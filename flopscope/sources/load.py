@@ -17,8 +17,11 @@ from flopscope.sources.captures import NotACapture, is_capture, read_capture
 from flopscope.sources.feed import read_trace
 from flopscope.sources.foreign import foreign_file
 from flopscope.sources.head import STACKS_MEMBER, members_of, rank_of, unfinished_steps
-from flopscope.sources.paths import find_traces
-from flopscope.sources.peek import as_file, start_of
+from flopscope.sources.hlo import Hlo, read_hlo, tie
+from flopscope.sources.paths import find_traces, recording_in
+from flopscope.sources.peek import PATH, as_file, start_of
+from flopscope.sources.pftrace import is_pftrace, read_pftrace
+from flopscope.sources.xplane import Modules
 from flopscope.support.files import close_names
 from flopscope.support.safe import printable
 from flopscope.support.warn import warn_user
@@ -47,12 +50,17 @@ class Loaded(NamedTuple):
     """Members of the trace other than its events."""
     graphs: dict[str, int]
     """Counts of its CUDA or HIP graphs."""
+    modules: Modules | None = None
+    """The modules of XLA that it holds."""
+    hlo: dict[str, int] | None = None
+    """Counts of kernels that were tied to instructions of HLO."""
 
 
 def read(
     source: str | bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes],
     max_bytes: int | None = None,
     captures: Callable[[], GraphCaptures] | None = None,
+    hlo: Hlo | None = None,
     *,
     name: str = "",
     watched: bool = False,
@@ -64,20 +72,27 @@ def read(
     if max_bytes is not None and max_bytes <= 0:
         raise ValueError(f"max_bytes must be positive, not {max_bytes}")
     name = name or _name_of(source)
+    texts = read_hlo(hlo)
     problems = _Problems(name, max_bytes)
     try:
+        if isinstance(source, PATH) and os.path.isdir(source):
+            source = recording_in(os.fsdecode(source))
+            name = problems.name = source
         problems.start = start_of(source)
         if is_capture(problems.start):
             problems.captured = True
             with as_file(source, problems) as path:
-                capture = read_capture(path, problems.start)
+                capture = read_capture(path, problems.start, name)
             notes = list(capture.notes)
             if captures is not None:
                 notes.append("captures= is for traces of torch.profiler: this file has those of its own graphs")
             problems.warn(notes, capture.report, {})
-            return Loaded(name, capture.core, capture.report, capture.metadata, {})
+            modules = capture.modules
+            loaded = Loaded(name, capture.core, capture.report, capture.metadata, {}, modules)
+            return loaded._replace(hlo=tie(capture.core, texts, modules, name))
         reader = _core.TraceReader()
-        read_trace(source, reader, problems)
+        problems.captured = is_pftrace(problems.start)
+        (read_pftrace if problems.captured else read_trace)(source, reader, problems)
         core = _core.Store()
         report = reader.finish(core)
         problems.check_kind(report)
@@ -102,7 +117,7 @@ def read(
     counts = core.join_replays(tuple(given.stores), watched, names)
     if captures is not None and (unmatched := graphs.describe(counts, len(given.stores), len(names))):
         warn_user(printable(f"{name}: captures: {unmatched}"))
-    return Loaded(name, core, report, metadata, counts)
+    return Loaded(name, core, report, metadata, counts, None, tie(core, texts, None, name))
 
 
 class GraphCaptures(NamedTuple):

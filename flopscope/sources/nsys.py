@@ -106,7 +106,7 @@ def read_nsys(
     database.read(reader, [_DOMAINS], Reading())
     database.read(reader, [*_EVENTS, *_libraries(database)], reading)
     samples = read_metrics(database, devices, reading)
-    report, metadata = finished("nsys", reader, store, facts, devices, samples, start)
+    report, metadata = finished("nsys", reader, store, facts, devices, samples, start, amd=False)
     metadata["nsys"] |= {
         "tables": dict(reading.rows),
         "unread": _unread(database, reading),

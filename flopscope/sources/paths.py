@@ -17,7 +17,10 @@ MAGIC = re.compile(r"[*?]|\[[^\]]+\]")
 PATTERNS = (
     *("*.json", "*.json.gz", "*.json.zst", "*.pt.trace.json*", "*.sqlite", "*.db"),
     *("*_kernel_trace.csv", "*_counter_collection.csv"),
+    *("*.xplane.pb", "*.xplane.pb.gz", "*.pftrace", "*.pftrace.gz"),
 )
+XPLANE = re.compile(r"(.*)\.xplane\.pb(\.gz)?$")
+RUNS = os.path.join("plugins", "profile")
 SHOWN = 3  # skipped files that a warning names
 
 
@@ -38,22 +41,64 @@ def listed(names: Sequence[str]) -> str:
 def find_traces(source: str) -> Found:
     """Return the traces that a path, a folder or a pattern selects.
 
-    Files of rocprofv3 that are read together with its trace of kernels are neither listed nor skipped.
+    Files of rocprofv3 that are read together with its trace of kernels are neither listed nor skipped. In a folder of
+    JAX's profiler, the recordings of the newest run are selected.
     """
     if not isinstance(source, str):
         raise TypeError(f"a trace must be named by a text or a path, not {source!r}")
     if os.path.isdir(source):
-        return _in_folder(source)
+        return _in_folder(newest_run(source))
     if MAGIC.search(source) and not os.path.lexists(source):
         return _of_pattern(source)
     return Found([source])
+
+
+def newest_run(folder: str) -> str:
+    """Return the folder of the newest run in a folder that JAX's or TensorFlow's profiler wrote; others unchanged."""
+    runs = os.path.join(folder, RUNS)
+    if not os.path.isdir(runs):
+        return folder
+    with os.scandir(runs) as entries:
+        found = [(entry.stat().st_mtime_ns, entry.name) for entry in entries if entry.is_dir()]
+    return os.path.join(runs, max(found)[1]) if found else folder
+
+
+def recording_in(folder: str) -> str:
+    """Return the recording of the newest run of JAX's profiler in a folder, if there is exactly one; else the folder.
+
+    Raise ValueError if there are several.
+    """
+    run = newest_run(folder)
+    hosts = hosts_in(run)
+    if len(hosts) > 1:
+        raise ValueError(
+            f"it holds the recordings of {len(hosts)} hosts ({listed(hosts)}): give the folder to load_ranks(), to "
+            f"load_traces() or to flopscope table, or name one of them"
+        )
+    return os.path.join(run, hosts[0]) if hosts else folder
+
+
+def hosts_in(folder: str) -> list[str]:
+    """Return the names of the recordings of JAX's profiler in a folder: one for each host."""
+    try:
+        return natural_order(name for name in os.listdir(folder) if XPLANE.match(name))
+    except OSError:
+        return []
+
+
+def _viewed(names: Iterable[str]) -> set[str]:
+    """Return the files that JAX's profiler writes beside a recording: parts of the same events, for viewers."""
+    names = set(names)
+    recordings = [match[1] for match in map(XPLANE.match, names) if match]
+    beside = {os.path.join(os.path.dirname(stem), "perfetto_trace.json.gz") for stem in recordings}
+    return names & (beside | {f"{stem}.trace.json.gz" for stem in recordings})
 
 
 def _in_folder(folder: str) -> Found:
     with os.scandir(folder) as entries:
         kinds = {entry.name: entry.is_dir() for entry in entries}
     files = natural_order(name for name, is_folder in kinds.items() if not is_folder)
-    beside = read_beside(files)
+    beside = read_beside(files) | _viewed(files)
     files = [name for name in files if name not in beside]
     chosen = [name for name in files if not name.startswith(".") and any(fnmatchcase(name, like) for like in PATTERNS)]
     named = set(chosen)
@@ -76,7 +121,7 @@ def _of_pattern(pattern: str) -> Found:
     matches = natural_order(glob.iglob(pattern, recursive=True))
     files = [path for path in matches if not os.path.isdir(path)]
     if files:
-        beside = read_beside(files)
+        beside = read_beside(files) | _viewed(files)
         return Found([path for path in files if path not in beside], True)
     paths, skipped = [], []
     for folder in matches:

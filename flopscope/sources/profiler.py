@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
@@ -82,6 +83,7 @@ class profile:
     _core: Store | None = None
     """The events of the latest cycle, which may still be recording."""
     _energy: dict[str, Energy]
+    hlo: Mapping[str, int]
     _timing: str
     _trace_id: str | None
     _is_of_program: bool
@@ -326,6 +328,11 @@ class profile:
                 self._energy, self._counters_refused = counters.energy, counters.refused
             if stacks is not None:
                 stacks.pour(core.store)
+            if "jax" in sys.modules:
+                from flopscope.sources.jax_modules import tie_to_jax
+
+                self.hlo = tie_to_jax(core.store)
+                self.with_stack = self.with_stack or bool(self.hlo.get("instructions"))
             warn_of_losses(core)
 
     def _save_and_hand_over(self) -> None:

@@ -5,6 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+_UNKNOWN_KERNELS = (
+    "No rule knows kernels of CuPy, Triton, Numba or CUDA C by their names: counters count what they move ({}), "
+    "fs.record_function(…, flops=…, bytes=…, unit=…) states their work, and fs.register_work() adds a rule."
+)
+NOT_RESOLVED = (
+    "The counters did not resolve work of {}: its kernels are shorter than two samples, or ran while nothing was "
+    "counted."
+)
+"""Why the work of kernels is unknown though they were counted."""
+
 
 class Hints(NamedTuple):
     """Texts for users."""
@@ -21,6 +31,8 @@ class Hints(NamedTuple):
     """What records the rest: "device", "steps", "stacks", "modules", "memory", "counters"."""
     graphs: str = "Call fs.watch_graphs() before graphs are captured, or load_trace(…, captures=…) or --captures."
     """Why the capture of CUDA graphs is unknown, or what to do: a sentence."""
+    kernels: str = _UNKNOWN_KERNELS.format("counters=True")
+    """What makes the work of kernels known that no op of torch launched: a sentence."""
     said: tuple[str, ...] = ()
     """What the recording program reported about the recording."""
     busy: str = ""
@@ -55,14 +67,17 @@ RUN_HINTS = Hints(
         "memory": "--memory",
         "counters": "--counters",
     },
+    kernels=_UNKNOWN_KERNELS.format("--counters"),
 )
 """Hints of flopscope run."""
+OWN_HINTS = HINTS._replace(kernels=_UNKNOWN_KERNELS.format("counters=True, or flopscope run --counters"))
+"""Hints of a trace that flopscope wrote, of any program."""
 _WITHOUT_OPS = (
     "The work is unknown, because no op that did it was recorded. ProfilerActivity.CPU with record_shapes=True records "
     "ops; those of a replayed graph are in its capture (fs.watch_graphs(), captures=…); state other work by "
     "fs.record_function(…, flops=…, bytes=…)."
 )
-WITHOUT_OPS = HINTS._replace(shapes=_WITHOUT_OPS, advice=_WITHOUT_OPS)
+WITHOUT_OPS = HINTS._replace(shapes=_WITHOUT_OPS, advice=_WITHOUT_OPS, kernels=_WITHOUT_OPS)
 """Hints of a trace of torch without ops."""
 ON_CPU_WITHOUT_OPS = (
     "The work of the ranges is unknown, because no op that did it was recorded: state it by fs.record_function(…, "
@@ -74,3 +89,24 @@ LINES_ALONE = (
     "line that made them. State the work of a part, and it is rated: fs.record_function(…, flops=…, bytes=…, unit=…)."
 )
 """Hint of a profile that has sampled lines and nothing else."""
+_WITHOUT_HLO = (
+    "The work is unknown, because the recording lacks the HLO of the modules that ran: pass it by load_trace(…, "
+    "hlo=…), as jax.jit(f).lower(x).compile().as_text() gives it."
+)
+_STEPS = 'jax.profiler.StepTraceAnnotation("train", step_num=i)'
+XLA_HINTS = Hints(
+    _WITHOUT_HLO,
+    _WITHOUT_HLO,
+    f"enclose each step of the loop in {_STEPS}",
+    "jax.profiler.trace()",
+    {
+        "device": "jax.profiler.trace() in a program that uses a GPU or a TPU",
+        "steps": f"{_STEPS} around each step",
+        "stacks": "jax.profiler.trace() with its Python tracer, which is on by default,",
+        "modules": "jax.named_scope() around each part of the model",
+        "memory": "flopscope run --memory",
+        "counters": "flopscope run --counters",
+    },
+    "Pass the HLO of their modules: load_trace(…, hlo=…).",
+)
+"""Hints of a recording of XLA's profiler."""

@@ -102,13 +102,25 @@ def list_entries(table: EventTable, kind: str | None = None, kernels: bool = Fal
         ranges.sort(key=lambda entry: -entry.row.cpu_time_total)
         if (unowned := _without_op(table, kinds)) is not None:
             has_no_op = True
-            entries[_place(entries, unowned, table) : 0] = [Entry(unowned), *_below(table, _kernels_left(table, kinds))]
+            entries[_place(entries, unowned, table) : 0] = [Entry(unowned), *_alone(table, _kernels_left(table, kinds))]
     noun = "row" if shown == "all" else shown
     return Listing(entries, ranges, len(ordered), noun, has_no_op, listed - len(ordered))
 
 
 def _counts(row: EventRow) -> bool:
     return bool(row.self_device_time_total > 0 or row.gbytes_per_s > 0 or row.tflops_per_s > 0)
+
+
+def _alone(table: EventTable, kernels: Sequence[tuple[str, int, float]]) -> list[Entry]:
+    """Return entries for kernels that no op launched; where counters tell the work of all of a name, with its work."""
+    names = ("key", "count", "device_type", "bytes_source")
+    rows = zip(*(table.columns[name] for name in names), strict=True)
+    counted = {
+        (key, count): i for i, (key, count, of, source) in enumerate(rows) if of != "cpu" and source == "counted"
+    }
+    entries = _below(table, kernels)
+    places = [counted.get((entry.row.key, entry.row.count)) for entry in entries]
+    return [entry if at is None else Entry(table[at], 1) for entry, at in zip(entries, places, strict=True)]
 
 
 def _below(table: EventTable, kernels: Sequence[tuple[str, int, float]]) -> list[Entry]:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from flopscope.results.details import unknown_kernels
+from flopscope.support.hints import NOT_RESOLVED
 from flopscope.support.safe import printable
 
 if TYPE_CHECKING:
@@ -13,6 +15,10 @@ if TYPE_CHECKING:
     from flopscope.results.table import EventTable
 
 UNMODELLED_SHOWN = 3
+COUNTED = (
+    "Bytes of rows without a rule are those that the counters saw: traffic as it was, with what missed the caches and "
+    "without what they held. Their % of the roofline is how busy the memory or a compute unit was."
+)
 
 DEVICE_UNSEEN = (
     "No rates and no roofline: the program apparently used a GPU, but the trace contains no activity of that GPU",
@@ -43,10 +49,15 @@ def footnotes(
             f"Coverage: the bytes of {100 * coverage['bytes']:.1f}% and the FLOPs of {100 * coverage['flops']:.1f}% "
             f"of the {where} are known."
         )
-    if table.lacks_shapes:
+    counted = "counted" in table.columns["bytes_source"]
+    if table.lacks_shapes and not counted:
         yield table.hints.shapes
     elif coverage["unmodelled"]:
         yield f"Not modelled: {_first([f'{name(op)} {time(spent)}' for op, spent in coverage['unmodelled']])}."
+        if kernels := unknown_kernels(coverage, table.columns):
+            yield NOT_RESOLVED.format(time(sum(us for _, us in kernels))) if counted else table.hints.kernels
+    if counted:
+        yield COUNTED
     if coverage.get("estimated"):
         names = _first([name(op) for op, _ in coverage["estimated"]])
         yield f"Only bounds or estimates are known for the work of {names}."

@@ -50,10 +50,17 @@ def points_of(table: EventTable, on_device: bool) -> list[Point]:
 
 
 def timed_ops(table: EventTable, on_device: bool) -> Iterator[tuple[int, EventRow, float]]:
-    """Yield the place, the row and the own time in µs of each op that took time, on the device or on the host."""
-    for place, row in enumerate(table):
-        if row.device_type == "cpu" and row.key != "[memory]" and (time := own_time(row, on_device)) > 0:
-            yield place, row, time
+    """Yield the place, the row and the own time in µs of each op that took time, on the device or on the host.
+
+    In a program in which only counters know any work, its kernels are the ops.
+    """
+    rows = [(place, row) for place, row in enumerate(table) if row.key != "[memory]"]
+    timed = [(place, row, time) for place, row in rows if (time := own_time(row, on_device)) > 0]
+    ops = [one for one in timed if one[1].device_type == "cpu"]
+    sources = {source for _, row, _ in ops for source in (row.bytes_source, row.flops_source)}
+    if on_device and "counted" in table.columns["bytes_source"] and sources <= {None, "counted"}:
+        ops = [one for one in timed if one[1].device_type != "cpu" and not one[1].is_user_annotation]
+    yield from ops
 
 
 def memory_of(peaks: Mapping[str, Peaks]) -> Rates:

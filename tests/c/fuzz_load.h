@@ -48,8 +48,9 @@ static inline fs_status fuzz_feed(fs_kineto *kineto, const fuzz_text *text, fuzz
         if (at > 0 && way == FUZZ_PARTS) part = part * 3 % 61 + 1;
         if (part > text->size - at) part = text->size - at;
         const char *from = (const char *)text->data + at;
+        fs_kineto_part parts[] = {{from, part / 3}, {from + part / 3, part - part / 3}};
         FS_TRY(way == FUZZ_PARTS ? fs_kineto_feed(kineto, from, part, err)
-                                 : fs_kineto_feed_ahead(kineto, from, part, err));
+                                 : fs_kineto_feed_ahead(kineto, parts, 2, err));
     }
     return FS_OK;
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -226,3 +228,27 @@ def test_a_call_of_rccl_names_the_kind_of_its_kernel(form: str, tmp_path: Path) 
     assert row.kernel.startswith("ncclDevKernel_Generic"), "a name that tells no kind"
     assert (row.collective, row.name) == ("allreduce", "ncclAllReduce")
     assert row.message_bytes != row.message_bytes
+
+
+@pytest.mark.parametrize(
+    ("counted", "bound", "share"),
+    [
+        ({"FETCH_SIZE": 150e3, "WRITE_SIZE": 50e3}, "memory", 100 * 200e3 * 1024 / 50e-6 / 5.3e12),
+        ({"FETCH_SIZE": 15e3, "WRITE_SIZE": 5e3, "MfmaUtil": 81.0, "VALUBusy": 9.0}, "compute", 81),
+        ({"FETCH_SIZE": 15e3, "WRITE_SIZE": 5e3, "MfmaUtil": 1.0, "VALUBusy": 62.0}, "compute", 62),
+        ({"FETCH_SIZE": 15e3, "WRITE_SIZE": 5e3, "MfmaUtil": 9.0}, "other", 9),
+        ({"FETCH_SIZE": 150e3}, "unknown", math.nan),
+    ],
+)
+def test_counted_kernels_have_a_roof(
+    counted: dict[str, float], bound: str, share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = sys.modules[__name__]
+    monkeypatch.setattr(here, "DISPATCHES", [(GEMM, 300_000, 350_000, 2, 5)])
+    monkeypatch.setattr(here, "COUNTED", [(5, 0, name, value) for name, value in counted.items()])
+    trace = fs.load_trace(counters_csv(tmp_path / "7_counter_collection.csv"))
+    (row,) = [row for row in trace.key_averages(peaks="memory=5.3e12") if row.key == GEMM]
+    assert row.bound == bound and row.pct_roofline == pytest.approx(share, nan_ok=True)
+    whole = trace.coverage()["bytes"] == 1
+    assert whole == ("WRITE_SIZE" in counted) and (row.bytes_source == "counted") == whole
+    assert not whole or row.bytes_total_moved == 1024 * (counted["FETCH_SIZE"] + counted["WRITE_SIZE"])

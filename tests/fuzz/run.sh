@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Fuzz the trace reader, the tables and exports of traces, the digests of ranks, the ops and the databases, with
+# Fuzz the trace reader, the tables and exports of traces, the digests of ranks, the ops, the databases, HLO and protobuf, with
 # AddressSanitizer and UndefinedBehaviorSanitizer:
 #
-#   tests/fuzz/run.sh [seconds [target...]]        default: 60 seconds each of kineto, tables, ranks, ops and sqlite,
-#                                              as many at once as there are processors
+#   tests/fuzz/run.sh [seconds [target...]]        default: 60 seconds each of kineto, tables, ranks, ops, sqlite, hlo and
+#                                              protobuf, as many at once as there are processors
 #
 # Requires clang with libFuzzer: $CLANG, or clang on PATH. Objects, failing inputs and the grown corpora are written to
 # $FUZZ_BUILD (default: build/fuzz). A failing input is stored there as <target>-crash-…: fix the bug, and add the input
@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 seconds=${1:-60}
 shift || true
-targets=${*:-kineto tables ranks ops sqlite}
+targets=${*:-kineto tables ranks ops sqlite hlo protobuf}
 clang=${CLANG:-clang}
 build=${FUZZ_BUILD:-build/fuzz}
 command -v "$clang" >/dev/null || { echo "tests/fuzz/run.sh: clang not found; set CLANG to its path" >&2; exit 2; }
@@ -50,8 +50,8 @@ objects=()
 for source in "${sources[@]}"; do objects+=("$build/${source//\//_}.o"); done
 
 # Traces are text, so only their targets benefit from longer inputs.
-declare -A longest=([kineto]=8192 [tables]=8192 [ranks]=8192 [ops]=256 [sqlite]=32768)
-declare -A seeds=([kineto]="tests/data/corpus tests/fuzz/corpus/tables" [tables]="tests/data/corpus tests/fuzz/corpus/kineto" [ranks]="tests/data/corpus" [ops]="" [sqlite]="")
+declare -A longest=([kineto]=8192 [tables]=8192 [ranks]=8192 [ops]=256 [sqlite]=32768 [hlo]=8192 [protobuf]=8192)
+declare -A seeds=([kineto]="tests/data/corpus tests/fuzz/corpus/tables" [tables]="tests/data/corpus tests/fuzz/corpus/kineto" [ranks]="tests/data/corpus" [ops]="" [sqlite]="" [hlo]="tests/data/hlo" [protobuf]="")
 export ASAN_OPTIONS=quarantine_size_mb=16:malloc_context_size=8:allocator_may_return_null=1:detect_stack_use_after_return=0 UBSAN_OPTIONS=print_stacktrace=1
 fuzz() {
     local target=$1 dictionary=()

@@ -43,6 +43,23 @@ def test_rows_have_the_traffic_of_their_kernels() -> None:
     assert add.traffic_ratio == pytest.approx(1, abs=0.04) and add.sm_active > 80
 
 
+def test_kernels_without_a_rule_have_what_was_counted() -> None:
+    torch, kernels = pytest.importorskip("torch"), pytest.importorskip("triton_kernel")
+    x = torch.rand(1 << 26, device="cuda")
+    kernels.double(x)
+    with fs.profile(counters="require") as prof:
+        for _ in range(40):
+            kernels.double(x)
+        torch.cuda.synchronize()
+    (row,) = [row for row in prof.key_averages(peaks="datasheet") if row.key == "double_kernel"]
+    assert row.bytes_source == "counted" and row.flops_source is None
+    assert row.bytes_total_moved == pytest.approx(40 * 8 * (1 << 26), rel=0.03)
+    assert row.bound == "memory" and 70 < row.pct_roofline <= 105
+    whole = prof.accounting().iloc[-1]
+    assert whole["unmodelled"] < 0.02 * row.self_device_time_total
+    assert prof.coverage()["bytes_source"]["counted"] > 0.95
+
+
 def test_short_kernels_are_missing() -> None:
     x = fs.rand((64, 64), device="cuda")
     with fs.profile(counters="require") as prof:

@@ -20,6 +20,8 @@ DEFAULTS: dict[str, Any] = {
     "input_shapes": [],
     "input_dtypes": [],
     "unit": None,
+    "bytes_source": None,
+    "flops_source": None,
     "bound": "unknown",
     "timing_source": "cpu",
     **{c.name: 0.0 for c in COLUMNS if c.unit == "µs" and "total" in c.name},

@@ -159,7 +159,7 @@ def test_the_columns_include_those_of_the_core() -> None:
     assert [name for name in names if name not in own] == [name for name, _ in core]
     assert own == {
         "key", "overload_name", "device_type", "is_user_annotation", "count", "input_shapes", "input_dtypes", "unit",
-        "bound", "timing_source", "category",
+        "bytes_source", "flops_source", "bound", "timing_source", "category",
     }  # fmt: skip
     units = {"ns": "µs", "bytes": "bytes", "flops": "FLOP", "percent": "%"}
     for name, unit in core:

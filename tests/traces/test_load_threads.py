@@ -7,6 +7,7 @@ import json
 import os
 import random
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +188,7 @@ def test_text_that_is_read_ahead_may_not_change() -> None:
     _core.set_num_threads(2)
     text = bytearray(events_to_text(*launches(30_000)))
     reader, core = _core.TraceReader(), _core.Store()
-    reader.feed_ahead(text)
+    reader.feed_ahead([text])
     with pytest.raises(BufferError):
         text.clear()
     reader.feed(b"")
@@ -195,12 +196,39 @@ def test_text_that_is_read_ahead_may_not_change() -> None:
     assert reader.finish(core)["events"] == 90_000
 
 
+@pytest.mark.parametrize("threads", THREADS)
+def test_parts_that_are_read_ahead_together_are_one_text(threads: int) -> None:
+    text = events_to_text(*launches(30_000))
+    edges = sorted({0, 1, len(text) - 1, len(text), *random.Random(3).sample(range(len(text)), 40)})
+    parts = [text[a:b] for a, b in pairwise(edges)]
+    expected = columns_of(text, 1)
+    _core.set_num_threads(threads)
+    reader, core = _core.TraceReader(), _core.Store()
+    reader.feed_ahead([])
+    reader.feed_ahead([b"", *parts[:9], b"", b""])
+    reader.feed_ahead(tuple(parts[9:]))
+    reader.finish(core)
+    columns, names, *_ = core.events()
+    assert list(names) == expected[1]
+    assert all(np.array_equal(columns[name], values) for name, values in expected[0].items())
+
+
+def test_parts_without_bytes_are_refused_and_those_before_them_released() -> None:
+    text = bytearray(b"[")
+    reader = _core.TraceReader()
+    with pytest.raises(TypeError, match="bytes-like"):
+        reader.feed_ahead([text, "]"])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="iterable"):
+        reader.feed_ahead(7)  # type: ignore[arg-type]
+    text.clear()  # possible only if nothing refers to its memory
+
+
 def test_a_reader_is_released_while_it_reads_ahead() -> None:
     _core.set_num_threads(3)
     text = events_to_text(*launches(30_000))
     for _ in range(5):
         reader = _core.TraceReader()
-        reader.feed_ahead(text)
+        reader.feed_ahead([text])
         del reader
     assert fs.load_trace(text).report["events"] == 90_000
 
@@ -210,7 +238,7 @@ def test_a_forked_child_cannot_use_a_reader_that_reads_ahead() -> None:
     _core.set_num_threads(2)
     text = events_to_text(*launches(30_000))
     reader = _core.TraceReader()
-    reader.feed_ahead(text)
+    reader.feed_ahead([text])
     child = os.fork()
     if child == 0:
         try:

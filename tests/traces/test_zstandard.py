@@ -153,7 +153,7 @@ def test_text_of_many_batches_is_read_ahead(
 ) -> None:
     monkeypatch.setattr(compression, "PIECE", 50)
     monkeypatch.setattr(compression, "CHUNK", 20)
-    monkeypatch.setattr(feed, "BATCH", 100)
+    monkeypatch.setattr(feed, "BATCH", (100, 1, 100))
     assert rows(compress(RAW)) == rows(RAW)
     monkeypatch.setattr(load._Problems, "check_size", lambda self, size, packed=None: 1 // (size < 500))
     with pytest.raises(ZeroDivisionError):

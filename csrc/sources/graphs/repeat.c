@@ -3,6 +3,7 @@
 
 #include "base/interrupt.h"
 #include "sources/graphs/joining.h"
+#include "store/copy.h"
 #include "store/event.h"
 #include "store/samples.h"
 
@@ -34,40 +35,6 @@ static bool may_be_captured(const fs_event *event)
 }
 
 /* Copying ---------------------------------------------------------------------------------------------------------- */
-
-/* Ids stay the same: what was appended, such as the states of memory, may be there several times. */
-static fs_status copy_signatures(const fs_store *from, fs_store *into, fs_error *err)
-{
-    uint32_t copy;
-    for (uint32_t id = 0; id < fs_store_signature_count(from); id++) {
-        fs_span bytes = fs_store_signature_bytes(from, id);
-        bool appended = bytes.hash == 0;
-        FS_TRY((appended ? fs_store_append_signature : fs_store_signature)(into, bytes.bytes, bytes.size, &copy, err));
-    }
-    return FS_OK;
-}
-
-static fs_status copy_ids(const fs_store *from, fs_store *into, fs_error *err)
-{
-    uint32_t id;
-    int64_t begin, end;
-    for (uint32_t i = 0; i < fs_store_name_count(from); i++)
-        FS_TRY(fs_store_name(into, fs_store_name_text(from, i), &id, err));
-    FS_TRY(copy_signatures(from, into, err));
-    for (uint32_t i = 0; i < fs_store_lane_count(from); i++) {
-        fs_lane lane = fs_store_lane(from, i);
-        if (lane.on_device) FS_TRY(fs_store_device_lane(into, lane.device, lane.id, &id, err));
-        else FS_TRY(fs_store_thread_lane_of(into, lane.id, &id, err));
-    }
-    for (int device = 0; device < FS_DEVICE_LIMIT; device++) {
-        fs_device_facts facts = fs_store_device(from, device);
-        if (memcmp(&facts, &fs_device_facts_missing, sizeof facts) != 0)
-            FS_TRY(fs_store_set_device(into, device, &facts, err));
-    }
-    fs_store_window(from, &begin, &end);
-    fs_store_set_window(into, begin, end);
-    return FS_OK;
-}
 
 static fs_status allocate(fs_joining *all, fs_error *err)
 {
@@ -345,7 +312,7 @@ fs_status fs_joining_repeat(fs_joining *all, fs_error *err)
     fs_elsewhere elsewhere = {0};
     fs_status status = allocate(all, err);
     if (status == FS_OK) status = fs_elsewhere_create(&elsewhere, all->from, all->by_event, err);
-    if (status == FS_OK) status = copy_ids(all->from, all->into, err);
+    if (status == FS_OK) status = fs_store_copy_ids(all->into, all->from, err);
     if (status == FS_OK) find_captured(all);
     if (status == FS_OK) status = copy_events(all, &elsewhere, err);
     if (status == FS_OK) status = fs_store_copy_samples(all->into, all->from, 0, err);

@@ -37,6 +37,7 @@ static const struct {
     KEY("Process Group Name", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_GROUP])),
     KEY("Process Group Ranks", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_RANKS])),
     KEY("unit", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_UNIT])),
+    KEY("category", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_CATEGORY])),
     KEY("kernel", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_KERNEL])),
     KEY("name", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_MARK])),
 #undef KEY
@@ -316,12 +317,11 @@ static fs_status scratch(fs_piece *piece, size_t size, fs_error *err)
 
 enum { CALL_SPANS = 4 };
 
-/* Copy the unit's name to `to` and zero the rest; a name that does not fit is not a unit and is dropped. */
-static void take_unit(const fs_event_arguments *arguments, char *to, size_t size)
+/* Copy the name of a unit or a category to `to` and zero the rest; one that does not fit is neither and is dropped. */
+static void take_name(const fs_scan_span *name, char *to, size_t size)
 {
-    const fs_scan_span *unit = &arguments->texts[FS_ARG_UNIT];
     memset(to, 0, size);
-    if (unit->size < size) memcpy(to, unit->text, unit->size);
+    if (name->size < size) memcpy(to, name->text, name->size);
 }
 
 static double number_or_nan(const fs_event_arguments *arguments, int which)
@@ -338,7 +338,8 @@ static bool recorded_work(const fs_event_arguments *arguments, fs_torch_recorded
     work->bytes_read = number_or_nan(arguments, FS_ARG_BYTES_READ);
     work->bytes_written = number_or_nan(arguments, FS_ARG_BYTES_WRITTEN);
     work->bytes = number_or_nan(arguments, FS_ARG_BYTES);
-    take_unit(arguments, work->unit, sizeof work->unit);
+    take_name(&arguments->texts[FS_ARG_UNIT], work->unit, sizeof work->unit);
+    take_name(&arguments->texts[FS_ARG_CATEGORY], work->category, sizeof work->category);
     return true;
 }
 
@@ -467,7 +468,7 @@ fs_status fs_arguments_stated(fs_piece *piece, const fs_event_arguments *argumen
         .flops = flops ? (double)arguments->numbers[FS_ARG_FLOPS] : (double)NAN,
         .bytes = moved ? (double)arguments->numbers[FS_ARG_BYTES] : (double)NAN,
     };
-    take_unit(arguments, work.unit, sizeof work.unit);
+    take_name(&arguments->texts[FS_ARG_UNIT], work.unit, sizeof work.unit);
     fs_given_work_encode(&work, bytes);
     return fs_intern_bytes(&piece->signatures, bytes, sizeof bytes, signature, err);
 }

@@ -10,7 +10,7 @@ typedef struct {
     int64_t numbers[32];                         /* indexed by FS_ARG_… */
     uint32_t known;                              /* one bit per number: it is known */
     uint32_t grid[3], block[3], cluster[3];      /* first element 0: missing */
-    fs_scan_span texts[7]; /* texts of a collective, the unit of declared FLOPs, a kernel, an annotation */
+    fs_scan_span texts[8]; /* texts of a collective, the unit of declared FLOPs, a kernel, an annotation */
 } fs_event_arguments;
 
 /* The integers. X(NAME, key) */
@@ -53,7 +53,16 @@ enum {
         FS_ARG_COUNT
 };
 
-enum { FS_ARG_COLLECTIVE, FS_ARG_DTYPE, FS_ARG_GROUP, FS_ARG_RANKS, FS_ARG_UNIT, FS_ARG_KERNEL, FS_ARG_MARK };
+enum {
+    FS_ARG_COLLECTIVE,
+    FS_ARG_DTYPE,
+    FS_ARG_GROUP,
+    FS_ARG_RANKS,
+    FS_ARG_UNIT,
+    FS_ARG_CATEGORY,
+    FS_ARG_KERNEL,
+    FS_ARG_MARK
+};
 
 /* Reset to unknown. */
 void fs_arguments_begin(fs_event_arguments *arguments);

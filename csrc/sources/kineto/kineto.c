@@ -18,7 +18,7 @@
 
 /* A piece for a thread has at least this many bytes; there are several per thread, because some take longer. Text that
  * is fed is cut again and again, so its pieces are larger: each has tables of its own. */
-enum { LEAST_PIECE_BYTES = 1 << 18, LEAST_FED_BYTES = 1 << 20, PIECES_PER_THREAD = 4, MOST_PIECES = 1024 };
+enum { LEAST_PIECE_BYTES = 1 << 18, LEAST_FED_BYTES = 1 << 19, PIECES_PER_THREAD = 4, MOST_PIECES = 1024 };
 
 /* The text before the events is read in parts of this many bytes. */
 enum { HEAD_PART = FS_BLOCK(1 << 16, 1 << 6) };
@@ -30,11 +30,12 @@ void fs_kineto_set_piece_bytes(int64_t bytes)
     piece_bytes = bytes > 0 ? bytes : 0;
 }
 
-/* A part of the text in memory. */
+/* The text that is fed, in memory; its first byte is byte `offset` of the whole. */
 typedef struct {
-    const char *text;
-    int64_t offset, size;
-} part_text;
+    fs_kineto_part *parts;
+    size_t count;
+    int64_t offset;
+} fed_text;
 
 /* Pieces that several threads read. */
 typedef struct {
@@ -54,10 +55,10 @@ struct fs_kineto {
     int64_t size; /* of the text, known so far */
     char *head;
     size_t head_size;
-    bool is_ahead;       /* the pool reads `part`, by `ahead` */
+    bool is_ahead;       /* the pool reads `fed`, by `ahead` */
     uint32_t generation; /* of the process that began to */
     scanning ahead;
-    part_text part;
+    fed_text fed;
 };
 
 fs_status fs_kineto_create(fs_kineto **kineto, fs_error *err)
@@ -96,6 +97,7 @@ void fs_kineto_destroy(fs_kineto *kineto)
     for (uint32_t i = 0; i < kineto->count; i++) fs_piece_clear(&kineto->pieces[i]);
     fs_record_pool_clear(&kineto->pool);
     fs_free(kineto->pieces);
+    fs_free(kineto->fed.parts);
     fs_free(kineto->head);
     fs_free(kineto);
 }
@@ -241,8 +243,23 @@ fs_status fs_kineto_scan(fs_kineto *kineto, fs_kineto_read read, void *context, 
 
 /* Feeding ---------------------------------------------------------------------------------------------------------- */
 
+static int64_t read_fed(void *context, int64_t offset, char *to, size_t size, fs_error *err)
+{
+    const fed_text *fed = context;
+    size_t at = (size_t)(offset - fed->offset), done = 0;
+    (void)err;
+    for (const fs_kineto_part *part = fed->parts; part < fed->parts + fed->count && done < size; part++) {
+        size_t skipped = at < part->size ? at : part->size, count = part->size - skipped;
+        if (count > size - done) count = size - done;
+        memcpy(to + done, part->text + skipped, count);
+        at -= skipped;
+        done += count;
+    }
+    return (int64_t)done;
+}
+
 /* Read by one thread, up to where several can. Returns the number of bytes read in *count. */
-static fs_status feed_one(fs_kineto *kineto, const char *text, size_t size, size_t *count, fs_error *err)
+static fs_status feed_one(fs_kineto *kineto, size_t size, size_t *count, fs_error *err)
 {
     fs_piece *piece = &kineto->pieces[kineto->count - 1];
     *count = 0;
@@ -253,35 +270,28 @@ static fs_status feed_one(fs_kineto *kineto, const char *text, size_t size, size
         size_t part = size - *count < most ? size - *count : most;
         FS_TRY(fs_interrupt_poll(err));
         FS_TRY(fs_piece_room(piece, part, err));
-        memcpy(piece->text + piece->size, text + *count, part);
+        read_fed(&kineto->fed, kineto->size + (int64_t)*count, piece->text + piece->size, part, err);
         FS_TRY(fs_piece_read(piece, part, err));
         *count += part;
     }
     return FS_OK;
 }
 
-static int64_t read_part(void *context, int64_t offset, char *to, size_t size, fs_error *err)
+static fs_status feed(fs_kineto *kineto, const fs_kineto_part *parts, size_t count, bool ahead, fs_error *err)
 {
-    const part_text *part = context;
-    int64_t at = offset - part->offset;
-    (void)err;
-    if (at >= part->size) return 0;
-    if ((int64_t)size > part->size - at) size = (size_t)(part->size - at);
-    memcpy(to, part->text + at, size);
-    return (int64_t)size;
-}
-
-static fs_status feed(fs_kineto *kineto, const char *text, size_t size, bool ahead, fs_error *err)
-{
-    size_t done;
+    size_t done, size = 0;
     scanning *all = &kineto->ahead;
     FS_TRY(settle(kineto, err));
-    kineto->part = (part_text){text, kineto->size, (int64_t)size};
-    FS_TRY(feed_one(kineto, text, size, &done, err));
+    fs_kineto_part *fed = fs_realloc(kineto->fed.parts, count * sizeof *fed);
+    if (fed == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read %zu parts of a trace", count);
+    memcpy(fed, parts, count * sizeof *fed);
+    kineto->fed = (fed_text){fed, count, kineto->size};
+    for (size_t i = 0; i < count; i++) size += fed[i].size;
+    FS_TRY(feed_one(kineto, size, &done, err));
     int64_t begin = kineto->size + (int64_t)done;
     kineto->size += (int64_t)size;
     if (done == size) return FS_OK;
-    *all = (scanning){.kineto = kineto, .read = read_part, .context = &kineto->part};
+    *all = (scanning){.kineto = kineto, .read = read_fed, .context = &kineto->fed};
     FS_TRY(begin_parts(all, begin, kineto->size, piece_count((int64_t)(size - done), LEAST_FED_BYTES), err));
     kineto->generation = fs_fork_generation();
     kineto->is_ahead = ahead && fs_parallel_begin(all->count, 1, scan_pieces, all);
@@ -290,15 +300,15 @@ static fs_status feed(fs_kineto *kineto, const char *text, size_t size, bool ahe
     return end_parts(all, err);
 }
 
-fs_status fs_kineto_feed_ahead(fs_kineto *kineto, const char *text, size_t size, fs_error *err)
+fs_status fs_kineto_feed_ahead(fs_kineto *kineto, const fs_kineto_part *parts, size_t count, fs_error *err)
 {
-    return feed(kineto, text, size, true, err);
+    return feed(kineto, parts, count, true, err);
 }
 
 /* Threads that read ahead cannot be interrupted; these can. */
 fs_status fs_kineto_feed(fs_kineto *kineto, const char *text, size_t size, fs_error *err)
 {
-    return feed(kineto, text, size, false, err);
+    return feed(kineto, &(fs_kineto_part){text, size}, 1, false, err);
 }
 
 /* Finishing -------------------------------------------------------------------------------------------------------- */

@@ -47,9 +47,13 @@ void fs_kineto_destroy(fs_kineto *kineto);
  * the text is not a trace, FS_VALUE_ERROR names the byte and what was expected there; do not feed any more then. */
 fs_status fs_kineto_feed(fs_kineto *kineto, const char *text, size_t size, fs_error *err);
 
-/* The same, and return while the pool may still read the text, which must stay as it is until the next call of any
- * function here. That call also reports what is wrong with this text. */
-fs_status fs_kineto_feed_ahead(fs_kineto *kineto, const char *text, size_t size, fs_error *err);
+/* The same for several parts at once, and return while the pool may still read them: they must stay as they are until
+ * the next call of any function here. That call also reports what is wrong with this text. */
+typedef struct {
+    const char *text;
+    size_t size;
+} fs_kineto_part;
+fs_status fs_kineto_feed_ahead(fs_kineto *kineto, const fs_kineto_part *parts, size_t count, fs_error *err);
 
 /* Read the whole text, of `size` bytes, with an appropriate number of threads, instead of feeding it. Errors: as
  * fs_kineto_feed, and those of `read`. */

@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 
-enum { FIRST_BLOCKS = 2, MOST_BLOCKS = FS_BLOCK(32, 4) };
+enum { FIRST_BLOCKS = 2, MOST_BLOCKS = FS_BLOCK(64, 4) };
 
 struct fs_record_slab {
     fs_record_slab *next;

@@ -57,7 +57,7 @@ static inline bool fs_record_is_backward(const fs_record *record)
     return record->kind == FS_EVENT_OP && (record->node & ((1 << FS_NODE_THREAD_BITS) - 1)) != 0;
 }
 
-enum { FS_RECORD_BLOCK = FS_BLOCK(1169, 8) }; /* 32 blocks fill a huge page */
+enum { FS_RECORD_BLOCK = FS_BLOCK(584, 8) }; /* 64 blocks fill a huge page; a piece leaves half of one empty */
 
 typedef struct fs_record_block {
     struct fs_record_block *next;

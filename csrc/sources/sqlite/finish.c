@@ -168,12 +168,20 @@ static fs_status join(fs_rows *rows, fs_store *store, fs_rows_report *report, fs
     fs_piece *pieces = fs_malloc((rows->part_count + (size_t)1) * sizeof *pieces);
     if (pieces == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to join %u parts", rows->part_count);
     for (uint32_t i = 0; i < rows->part_count; i++) pieces[i] = rows->parts[i]->piece;
-    fs_join_options options = {.keeps_alike = true, .own_memory = true};
+    fs_join_options options = {.keeps_alike = !rows->unites, .own_memory = true};
     fs_status status = fs_join_pieces(pieces, rows->part_count, options, store, &joined, err);
     for (uint32_t i = 0; i < rows->part_count; i++) rows->parts[i]->piece = pieces[i];
     fs_free(pieces);
     report->overlapping = joined.overlapping;
     return status;
+}
+
+/* Whether work names the instructions that it runs: then no captures tell its ops. */
+static bool any_ties(const fs_rows *rows)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < rows->part_count; i++) any = any || rows->parts[i]->tie_count > 0;
+    return any;
 }
 
 fs_status fs_rows_finish(fs_rows *rows, const char *head, size_t head_size, fs_store **store, fs_rows_report *report,
@@ -190,5 +198,5 @@ fs_status fs_rows_finish(fs_rows *rows, const char *head, size_t head_size, fs_s
     FS_TRY(fs_store_set_accelerator(*store, fs_accelerator_told(facts.accelerators), err));
     report->kept = fs_store_count(*store);
     FS_TRY(fs_rows_join_nccl(rows, *store, report, err));
-    return fs_rows_join_graphs(rows, store, report, err);
+    return any_ties(rows) ? FS_OK : fs_rows_join_graphs(rows, store, report, err);
 }

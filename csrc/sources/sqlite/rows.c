@@ -14,6 +14,7 @@
 #include "sources/sqlite/names.h"
 #include "sources/sqlite/nccl.h"
 #include "sources/sqlite/parts.h"
+#include "sources/sqlite/ties.h"
 #include "store/event.h"
 #include "store/signature.h"
 
@@ -45,6 +46,8 @@ static void clear_part(fs_part *part)
     fs_free(part->samples);
     fs_free(part->calls);
     fs_free(part->allocations);
+    fs_free(part->ties);
+    fs_intern_clear(&part->instructions);
 }
 
 void fs_rows_destroy(fs_rows *rows)
@@ -62,6 +65,11 @@ void fs_rows_destroy(fs_rows *rows)
     fs_free(rows->payloads);
     fs_free(rows);
     fs_memory_trim(); /* what each reading thread allocated in an arena of its own */
+}
+
+void fs_rows_unite(fs_rows *rows)
+{
+    rows->unites = true;
 }
 
 fs_status fs_rows_open_parts(fs_rows *rows, uint32_t count, uint32_t *first, fs_error *err)
@@ -140,6 +148,7 @@ static fs_status keep_work(const fs_rows *rows, fs_part *part, fs_row_kind kind,
     if (kind != FS_ROW_SYNC) FS_TRY(take_launch(part, cells, &record, err));
     FS_TRY(fs_part_add_record(part, &record, err));
     if (kind == FS_ROW_REPLAY) part->report.replays++;
+    if (cells[FS_CELL_INSTRUCTION].type == FS_IS_TEXT) return fs_part_add_tie(part, cells, err);
     int64_t node = fs_cell_number(cells, FS_CELL_GRAPH_NODE, 0);
     if (kind == FS_ROW_SYNC || node == 0) return FS_OK;
     part->report.graph_work++;
@@ -179,9 +188,13 @@ static fs_status keep_memory(const fs_rows *rows, fs_part *part, const fs_cell *
 
 static fs_status keep_call(const fs_rows *rows, fs_part *part, fs_row_kind kind, const fs_cell *cells, fs_error *err)
 {
+    static const uint8_t kinds[FS_ROW_KIND_COUNT] = {
+        [FS_ROW_CALL] = FS_EVENT_RUNTIME,      [FS_ROW_SPAN] = FS_EVENT_RANGE,  [FS_ROW_STEP] = FS_EVENT_STEP,
+        [FS_ROW_OVERHEAD] = FS_EVENT_OVERHEAD, [FS_ROW_FRAME] = FS_EVENT_FRAME,
+    };
     fs_record record;
     if (!fs_part_take_times(part, cells, &record)) return FS_OK;
-    record.kind = kind == FS_ROW_CALL ? FS_EVENT_RUNTIME : kind == FS_ROW_SPAN ? FS_EVENT_RANGE : FS_EVENT_OVERHEAD;
+    record.kind = kinds[kind];
     if (kind != FS_ROW_CALL) record.correlation = FS_NONE;
     FS_TRY(fs_part_take_thread(part, cells, &record.lane, err));
     FS_TRY(fs_part_take_name(rows, part, kind, cells, &record.name, err));
@@ -240,6 +253,8 @@ fs_status fs_rows_add(fs_rows *rows, uint32_t place, fs_row_kind kind, const fs_
     case FS_ROW_CALL:
     case FS_ROW_SPAN:
     case FS_ROW_OVERHEAD:
+    case FS_ROW_FRAME:
+    case FS_ROW_STEP:
         return keep_call(rows, part, kind, cells, err);
     case FS_ROW_RANGE:
         return fs_part_keep_range(rows, part, cells, err);

@@ -31,7 +31,9 @@
     X(NODE, node, "a node added to a CUDA graph")                                                                   \
     X(FIELD, field, "a field of the payloads of a schema: domain, id of the schema, name, type, value: its offset") \
     X(MEMORY, memory, "memory allocated or freed: start, device unless the host's, bytes, type, address")           \
-    X(METRIC, metric, "a sample of a device's counter: start or end, device, id of the metric, value")
+    X(METRIC, metric, "a sample of a device's counter: start or end, device, id of the metric, value")              \
+    X(FRAME, frame, "a call of a function of Python")                                                               \
+    X(STEP, step, "a step of a loop")
 
 typedef enum {
 #define FS_ROW_ENUM(NAME, name, prose) FS_ROW_##NAME,
@@ -79,7 +81,9 @@ typedef enum {
     X(ORIGINAL, original, "of a node: the node it was cloned from")                         \
     X(ADDRESS, address, "of memory")                                                        \
     X(PAYLOAD, payload, "of a range: bytes, of a schema")                                   \
-    X(VALUE, value, "of a metric")
+    X(VALUE, value, "of a metric")                                                          \
+    X(MODULE, module, "of XLA, whose instruction a kernel runs: a text")                    \
+    X(INSTRUCTION, instruction, "that a kernel runs: a text")
 
 typedef enum {
 #define FS_COLUMN_ENUM(NAME, name, prose) FS_CELL_##NAME,
@@ -137,6 +141,9 @@ typedef struct fs_rows fs_rows;
 fs_status fs_rows_create(fs_rows **rows, fs_error *err);
 void fs_rows_destroy(fs_rows *rows);
 
+/* Merge an only child with a parent of its name, as torch's tables do. By default each range counts. */
+void fs_rows_unite(fs_rows *rows);
+
 /* Open `count` parts for rows; *first receives the index of the first. Several threads may add rows, each to its own
  * part. Rows of the kinds STRING, DOMAIN, DEVICE and FIELD are added by one thread, before all others. */
 fs_status fs_rows_open_parts(fs_rows *rows, uint32_t count, uint32_t *first, fs_error *err);
@@ -147,6 +154,17 @@ fs_status fs_rows_add(fs_rows *rows, uint32_t part, fs_row_kind kind, const fs_c
 /* Return the samples of all METRIC rows, in order of (device, metric, end), in a block for fs_free. FS_OUT_OF_MEMORY;
  * FS_INTERRUPTED. */
 fs_status fs_rows_metrics(const fs_rows *rows, fs_metric_sample **samples, uint32_t *count, fs_error *err);
+
+/* Work of a device and the instruction that it runs. */
+typedef struct {
+    uint32_t event;       /* of the store */
+    uint32_t instruction; /* in a list of them */
+} fs_row_tie;
+
+/* After fs_rows_finish: return the work whose rows named an instruction, in order of the events, in a block for
+ * fs_free, and add the instructions to an empty list: each is its module, a zero byte, and its name. FS_OUT_OF_MEMORY;
+ * FS_INTERRUPTED. */
+fs_status fs_rows_ties(const fs_rows *rows, fs_row_tie **ties, uint32_t *count, fs_intern *instructions, fs_error *err);
 
 /* Put the events into an empty store, or another in its place. `head`, as in a trace, is a JSON object with
  * "deviceProperties", followed by zero bytes as json_scan.h asks for. FS_OUT_OF_MEMORY; FS_INTERRUPTED. */

@@ -43,6 +43,12 @@ typedef struct {
     fs_record *record;
 } fs_allocation;
 
+/* Work that runs an instruction of XLA. The record stays where it is until the reader is destroyed. */
+typedef struct {
+    fs_record *record;
+    uint32_t instruction; /* in the part's instructions */
+} fs_tied_work;
+
 /* Rows read by one thread. The piece has no text, only records. */
 typedef struct {
     fs_piece piece;
@@ -53,10 +59,12 @@ typedef struct {
     fs_record **open; /* ranges that had not ended */
     fs_nccl_call *calls;
     fs_allocation *allocations;
-    bool frees_unsized; /* a free among the allocations lacks its size */
+    fs_tied_work *ties;
+    fs_intern instructions; /* as in fs_rows_ties */
+    bool frees_unsized;     /* a free among the allocations lacks its size */
     uint32_t allocation_count, allocation_capacity;
     uint32_t node_count, node_capacity, work_count, work_capacity, open_count, open_capacity, sample_count,
-        sample_capacity, call_count, call_capacity;
+        sample_capacity, call_count, call_capacity, tie_count, tie_capacity;
     fs_rows_report report;
 } fs_part;
 
@@ -71,6 +79,7 @@ struct fs_rows {
     fs_part **parts;
     uint32_t part_count;
     fs_record_pool pool; /* the records of the parts */
+    bool unites;
 };
 
 #endif

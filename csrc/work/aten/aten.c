@@ -11,6 +11,7 @@
 #include "work/aten/generated.h"
 #include "work/aten/products.h"
 #include "work/aten/triton.h"
+#include "work/category.h"
 #include "work/libraries/libraries.h"
 #include "work/libraries/traffic.h"
 #include "work/registered.h"
@@ -306,6 +307,7 @@ fs_work fs_work_of_torch(const char *name, const fs_torch_call *call)
         work.unit.preferred = work.unit.fallback = fs_unit_find(recorded->unit);
         work.stated = true;
     }
+    if (strcmp(recorded->category, fs_categories[FS_CATEGORY_COMMUNICATION].name) == 0) work.between = true;
     if (isnan(work.bytes_read)) work.bytes_read = recorded->bytes_read;
     if (isnan(work.bytes_written)) work.bytes_written = recorded->bytes_written;
     if (isnan(work.bytes_moved))

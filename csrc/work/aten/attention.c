@@ -155,8 +155,7 @@ static mask mask_of(const fs_torch_call *call, int row)
     return found;
 }
 
-/* Return the sum of i + shift for i from 0 to rows - 1, each clamped to 0 … columns. */
-static double reached(double rows, double columns, double shift)
+double fs_attention_reached(double rows, double columns, double shift)
 {
     double sums[2], ends[2] = {shift - 1, shift + rows - 1};
     for (int i = 0; i < 2; i++) {
@@ -172,8 +171,8 @@ static double pairs_of(const shapes *of, mask visible)
     double rows = of->rows, columns = of->columns, offset = visible.top_left ? 0 : columns - rows;
     if (!visible.known) return NAN;
     if (visible.before < 0 && visible.after < 0) return rows * columns;
-    double until = visible.after < 0 ? rows * columns : reached(rows, columns, offset + visible.after + 1);
-    return until - (visible.before < 0 ? 0 : reached(rows, columns, offset - visible.before));
+    double until = visible.after < 0 ? rows * columns : fs_attention_reached(rows, columns, offset + visible.after + 1);
+    return until - (visible.before < 0 ? 0 : fs_attention_reached(rows, columns, offset - visible.before));
 }
 
 static double bias_bytes(const fs_torch_call *call, int row)

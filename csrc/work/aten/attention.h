@@ -1,4 +1,4 @@
-/* The arguments of attention ops. Private to csrc/work/aten.
+/* The arguments of attention ops. Private to csrc/work.
  *
  * X(NAME, query, layout, bias, causal, lengths, longest, log-sum-exp, window, fewest): places; key and value follow the
  * query. causal: the place of the flag, or of the mask number if layout is MASKED. lengths: the place of the sequence
@@ -95,5 +95,8 @@ enum {
     FS_ATTENTION_LIST(FS_ATTENTION_ENUM)
 #undef FS_ATTENTION_ENUM
 };
+
+/* Return the sum of i + shift for i from 0 to rows - 1, each clamped to 0 … columns: the keys that a mask leaves. */
+double fs_attention_reached(double rows, double columns, double shift);
 
 #endif

@@ -1,4 +1,4 @@
-/* Costs of matrix factorizations and of solving with them. Private to csrc/work/aten.
+/* Costs of matrix factorizations and of solving with them. Private to csrc/work.
  *
  * X(NAME, matrix, right-hand side, FLOPs as multiples of m n^2, n^3 and n^2 k, elements written as multiples of m n,
  * n^2 and n k): places of the matrix of m rows and n columns (m is the larger; a wide matrix is counted as its

@@ -1,4 +1,4 @@
-/* Sizes of the arguments of a torch call, for the elementwise rules. Private to csrc/work/aten.
+/* Sizes of the arguments of a torch call, for the elementwise rules. Private to csrc/work.
  *
  * Unknown is NaN, which propagates through sums and products. Texts are as Kineto writes them: "[1, 2]", "1", "True",
  * "". */

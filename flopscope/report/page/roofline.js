@@ -102,7 +102,7 @@ flopscope.Roofline = class {
             bound: rows.get("bound", row) || "unknown",
             radius: Math.max(Math.sqrt(times[i] / most) * 17, 3.2),
         }));
-        const moving = this.marks.filter((mark) => rows.get("flops", mark.row) === 0);
+        const moving = this.marks.filter((mark) => !(rows.get("flops", mark.row) > 0));
         this.total = own.total;
         this.plot.hidden = !this.marks.length;
         const relevant = this.marks.filter((mark) => mark.time >= 0.001 * own.total);
@@ -162,8 +162,8 @@ flopscope.Roofline = class {
         if (!own.roofs.length && !own.memory) lines.push("No roofs: the peaks are unknown.");
         if (this.strip) {
             lines.push(
-                "Rows in the strip at the left move data and do no FLOPs: their distance to the memory roof " +
-                    "is that of their bandwidth.",
+                "Rows in the strip at the left move data and do no FLOPs, or an unknown number of them: " +
+                    "their distance to the memory roof is that of their bandwidth.",
             );
         }
         if (this.marks.length) {
@@ -208,7 +208,7 @@ flopscope.Roofline = class {
         );
         texts.push(
             mark.rate
-                ? `${format.byteRate(mark.rate)}, no FLOPs`
+                ? `${format.byteRate(mark.rate)}, ${rows.get("flops", mark.row) === 0 ? "no" : "unknown"} FLOPs`
                 : `${format.intensity(10 ** mark.x)}, ${format.flopRate(10 ** mark.y)}`,
         );
         const share = rows.get("pct_roofline", mark.row);

@@ -1,0 +1,304 @@
+/* Modules of HLO, for Python: the work of their schedules, and what was read of them. */
+
+#include "base/memory.h"
+#include "python/core.h"
+#include "work/hlo/cost.h"
+
+/* What is made of a module: texts are converted once. */
+typedef struct {
+    const fs_hlo_module *module;
+    PyObject **texts;   /* by id; NULL: not yet */
+    PyObject **sources; /* by frame */
+} shown;
+
+/* Return a new reference: None for FS_NONE, NULL with an exception set on failure. */
+static PyObject *text_of(const shown *of, uint32_t text)
+{
+    if (text == FS_NONE) return Py_NewRef(Py_None);
+    if (of->texts[text] == NULL) of->texts[text] = fs_text_object(fs_hlo_text(of->module, text));
+    return Py_XNewRef(of->texts[text]);
+}
+
+/* "train.py:12" */
+static PyObject *source_of(const shown *of, uint32_t id)
+{
+    if (id == FS_NONE || of->module->frames[id].file == FS_NONE) return Py_NewRef(Py_None);
+    if (of->sources[id] == NULL) {
+        const fs_hlo_frame *frame = &of->module->frames[id];
+        PyObject *file = text_of(of, frame->file);
+        if (file != NULL)
+            of->sources[id] =
+                frame->line > 0 ? PyUnicode_FromFormat("%U:%lld", file, (long long)frame->line) : Py_NewRef(file);
+        Py_XDECREF(file);
+    }
+    return Py_XNewRef(of->sources[id]);
+}
+
+static bool begin(shown *of, const fs_hlo_module *module)
+{
+    of->module = module;
+    of->texts = PyMem_Calloc(module->texts.count + (size_t)1, sizeof *of->texts);
+    of->sources = PyMem_Calloc(module->frame_count + (size_t)1, sizeof *of->sources);
+    if (of->texts == NULL || of->sources == NULL) PyErr_NoMemory();
+    return of->texts != NULL && of->sources != NULL;
+}
+
+static void end(shown *of)
+{
+    for (uint32_t i = 0; of->texts != NULL && i < of->module->texts.count; i++) Py_XDECREF(of->texts[i]);
+    for (uint32_t i = 0; of->sources != NULL && i < of->module->frame_count; i++) Py_XDECREF(of->sources[i]);
+    PyMem_Free(of->texts);
+    PyMem_Free(of->sources);
+}
+
+/* Read a text or the bytes of one. false with an exception set on failure. */
+static bool read_module(PyObject *text, fs_hlo_module *module)
+{
+    Py_buffer bytes;
+    fs_error err;
+    fs_long_work work;
+    if (!PyArg_Parse(text, "s*", &bytes)) return false;
+    fs_long_work_begin(&work);
+    bool proto = fs_hlo_is_proto(bytes.buf, (size_t)bytes.len);
+    fs_status status = proto ? fs_hlo_read_proto(module, bytes.buf, (size_t)bytes.len, &err)
+                             : fs_hlo_read_text(module, bytes.buf, (size_t)bytes.len, &err);
+    fs_long_work_end(&work);
+    PyBuffer_Release(&bytes);
+    if (status != FS_OK) fs_raise(&err);
+    return status == FS_OK;
+}
+
+/* The schedule's work -----------------------------------------------------------------------------------------------*/
+
+enum { CALLS, FLOPS, PRODUCT_FLOPS, BYTES_READ, BYTES_WRITTEN, NUMBERS };
+static const char *const number_names[] = {"calls", "flops", "product_flops", "bytes_read", "bytes_written"};
+
+static PyObject *numbers_of(const fs_hlo_step *steps, uint32_t count, int which)
+{
+    double *numbers = fs_malloc((count + (size_t)1) * sizeof *numbers);
+    if (numbers == NULL) return PyErr_NoMemory();
+    for (uint32_t i = 0; i < count; i++) {
+        const fs_hlo_work *work = &steps[i].work;
+        double each[] = {1, work->work.flops, work->product_flops, work->work.bytes_read, work->work.bytes_written};
+        numbers[i] = steps[i].calls * each[which];
+    }
+    PyObject *array = fs_array_of_doubles(numbers, count);
+    fs_free(numbers);
+    return array;
+}
+
+/* Return a list of the texts that `text_at` gives for each step. */
+static PyObject *texts_of(const shown *of, const fs_hlo_step *steps, uint32_t count,
+                          PyObject *(*text_at)(const shown *, const fs_hlo_instruction *))
+{
+    PyObject *list = PyList_New(count);
+    for (uint32_t i = 0; list != NULL && i < count; i++) {
+        PyObject *text = text_at(of, &of->module->instructions[steps[i].instruction]);
+        if (text == NULL) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, text);
+    }
+    return list;
+}
+
+static PyObject *name_at(const shown *of, const fs_hlo_instruction *instruction)
+{
+    return text_of(of, instruction->name);
+}
+
+static PyObject *opcode_at(const shown *of, const fs_hlo_instruction *instruction)
+{
+    return text_of(of, instruction->opcode);
+}
+
+static PyObject *scope_at(const shown *of, const fs_hlo_instruction *instruction)
+{
+    return text_of(of, instruction->op_name);
+}
+
+static PyObject *source_at(const shown *of, const fs_hlo_instruction *instruction)
+{
+    return source_of(of, instruction->frame);
+}
+
+static PyObject *columns_of(const fs_hlo_module *module, const fs_hlo_step *steps, uint32_t count)
+{
+    shown of = {0};
+    PyObject *columns = begin(&of, module) ? PyDict_New() : NULL;
+    bool good = columns != NULL && fs_put_column(columns, "module", text_of(&of, module->name)) &&
+                fs_put_column(columns, "name", texts_of(&of, steps, count, name_at)) &&
+                fs_put_column(columns, "opcode", texts_of(&of, steps, count, opcode_at)) &&
+                fs_put_column(columns, "scope", texts_of(&of, steps, count, scope_at)) &&
+                fs_put_column(columns, "source", texts_of(&of, steps, count, source_at));
+    for (int k = 0; good && k < NUMBERS; k++)
+        good = fs_put_column(columns, number_names[k], numbers_of(steps, count, k));
+    end(&of);
+    if (!good) Py_CLEAR(columns);
+    return columns;
+}
+
+static PyObject *work_of_hlo(PyObject *self, PyObject *text)
+{
+    (void)self;
+    fs_hlo_module module = {0};
+    fs_hlo_step *steps = NULL;
+    uint32_t count = 0;
+    fs_error err;
+    fs_long_work work;
+    if (!read_module(text, &module)) return NULL;
+    fs_long_work_begin(&work);
+    fs_status status = fs_hlo_schedule(&module, &steps, &count, &err);
+    fs_long_work_end(&work);
+    PyObject *columns = status == FS_OK ? columns_of(&module, steps, count) : fs_raise(&err);
+    fs_free(steps);
+    fs_hlo_clear(&module);
+    return columns;
+}
+
+/* What was read, for tests ------------------------------------------------------------------------------------------*/
+
+static const char *const type_names[] = {
+#define FS_HLO_TYPE(NAME, text, bits) text,
+    FS_HLO_TYPES(FS_HLO_TYPE)
+#undef FS_HLO_TYPE
+};
+static const char *const attribute_names[] = {
+#define FS_HLO_ATTRIBUTE(NAME, text) #NAME,
+    FS_HLO_ATTRIBUTES(FS_HLO_ATTRIBUTE)
+#undef FS_HLO_ATTRIBUTE
+};
+
+static PyObject *integers_of(const fs_hlo_module *module, fs_hlo_list list)
+{
+    static const int64_t none = 0;
+    return fs_integers_object(list.count > 0 ? module->numbers + list.first : &none, list.count, 1);
+}
+
+/* (type, sizes, layout, space, parts, bytes) */
+static PyObject *shape_of(const fs_hlo_module *module, uint32_t id)
+{
+    const fs_hlo_shape *shape = &module->shapes[id];
+    PyObject *parts = PyTuple_New(shape->parts.count);
+    for (uint32_t i = 0; parts != NULL && i < shape->parts.count; i++) {
+        PyObject *part = shape_of(module, module->shape_parts[shape->parts.first + i]);
+        if (part == NULL) Py_CLEAR(parts);
+        else PyTuple_SET_ITEM(parts, i, part);
+    }
+    if (parts == NULL) return NULL;
+    return Py_BuildValue("(sNNLNd)", type_names[shape->type], integers_of(module, shape->sizes),
+                         integers_of(module, shape->layout), (long long)shape->space, parts, fs_hlo_bytes(module, id));
+}
+
+static PyObject *operands_of(const shown *of, fs_hlo_list list)
+{
+    PyObject *names = PyTuple_New(list.count);
+    for (uint32_t i = 0; names != NULL && i < list.count; i++) {
+        uint32_t id = of->module->operands[list.first + i];
+        PyObject *name = text_of(of, id == FS_NONE ? FS_NONE : of->module->instructions[id].name);
+        if (name == NULL) Py_CLEAR(names);
+        else PyTuple_SET_ITEM(names, i, name);
+    }
+    return names;
+}
+
+static PyObject *called_of(const shown *of, fs_hlo_list list)
+{
+    PyObject *names = PyTuple_New(list.count);
+    for (uint32_t i = 0; names != NULL && i < list.count; i++) {
+        uint32_t id = of->module->called[list.first + i];
+        PyObject *name = text_of(of, id == FS_NONE ? FS_NONE : of->module->computations[id].name);
+        if (name == NULL) Py_CLEAR(names);
+        else PyTuple_SET_ITEM(names, i, name);
+    }
+    return names;
+}
+
+static PyObject *attributes_of(const fs_hlo_module *module, fs_hlo_list list)
+{
+    PyObject *all = PyDict_New();
+    for (uint32_t i = list.first; all != NULL && i < list.first + list.count; i++) {
+        const fs_hlo_attribute *attribute = &module->attributes[i];
+        if (!fs_put_column(all, attribute_names[attribute->key], integers_of(module, attribute->values))) Py_CLEAR(all);
+    }
+    return all;
+}
+
+/* The places in the program, the innermost first: (source, function). */
+static PyObject *stack_of(const shown *of, uint32_t frame)
+{
+    PyObject *stack = PyList_New(0);
+    for (; stack != NULL && frame != FS_NONE; frame = of->module->frames[frame].parent) {
+        PyObject *place = Py_BuildValue("(NN)", source_of(of, frame), text_of(of, of->module->frames[frame].function));
+        if (place == NULL || PyList_Append(stack, place) < 0) Py_CLEAR(stack);
+        Py_XDECREF(place);
+    }
+    return stack;
+}
+
+static PyObject *instruction_of(const shown *of, const fs_hlo_instruction *one)
+{
+    const fs_hlo_module *module = of->module;
+    return Py_BuildValue("{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "name", text_of(of, one->name),
+                         "opcode", text_of(of, one->opcode), "shape", shape_of(module, one->shape), "operands",
+                         operands_of(of, one->operands), "called", called_of(of, one->called), "attributes",
+                         attributes_of(module, one->attributes), "op_name", text_of(of, one->op_name), "kernel",
+                         text_of(of, one->kernel), "scheduled", text_of(of, one->scheduled), "stack",
+                         stack_of(of, one->frame), "target", text_of(of, one->target), "kind", text_of(of, one->kind),
+                         "config", text_of(of, one->config), "root", PyBool_FromLong(one->root));
+}
+
+/* (name, instructions) */
+static PyObject *computation_of(const shown *of, const fs_hlo_computation *one)
+{
+    PyObject *list = PyList_New(one->instructions.count);
+    for (uint32_t i = 0; list != NULL && i < one->instructions.count; i++) {
+        PyObject *instruction = instruction_of(of, &of->module->instructions[one->instructions.first + i]);
+        if (instruction == NULL) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, instruction);
+    }
+    return list != NULL ? Py_BuildValue("(NN)", text_of(of, one->name), list) : NULL;
+}
+
+static PyObject *read_hlo(PyObject *self, PyObject *text)
+{
+    (void)self;
+    fs_hlo_module module = {0};
+    shown of = {0};
+    if (!read_module(text, &module)) return NULL;
+    PyObject *list = begin(&of, &module) ? PyList_New(module.computation_count) : NULL, *result = NULL;
+    for (uint32_t i = 0; list != NULL && i < module.computation_count; i++) {
+        PyObject *computation = computation_of(&of, &module.computations[i]);
+        if (computation == NULL) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, computation);
+    }
+    if (list != NULL)
+        result = Py_BuildValue("{s:N,s:N,s:N,s:I,s:I,s:N}", "name", text_of(&of, module.name), "entry",
+                               text_of(&of, module.computations[module.entry].name), "scheduled",
+                               PyBool_FromLong(module.scheduled), "partitions", module.partitions, "replicas",
+                               module.replicas, "computations", list);
+    end(&of);
+    fs_hlo_clear(&module);
+    return result;
+}
+
+static PyObject *count_hlo(PyObject *self, PyObject *text)
+{
+    (void)self;
+    fs_hlo_module module = {0};
+    if (!read_module(text, &module)) return NULL;
+    PyObject *counts = Py_BuildValue("(II)", module.computation_count, module.instruction_count);
+    fs_hlo_clear(&module);
+    return counts;
+}
+
+static PyMethodDef functions[] = {
+    {"_count_hlo", count_hlo, METH_O, "_count_hlo(text): return the numbers of computations and instructions."},
+    {"_read_hlo", read_hlo, METH_O, "_read_hlo(text): return what was read of a module: for tests."},
+    {"_work_of_hlo", work_of_hlo, METH_O,
+     "_work_of_hlo(text): return the name of a module, and columns of the instructions of its schedule that run."},
+    {NULL, NULL, 0, NULL},
+};
+
+int fs_add_hlo(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
+}

@@ -1,0 +1,182 @@
+/* Names are found by a number that combines their epoch and kind, and by their own. Annotations are nested messages:
+ * what is nested deeper than torch's are is left out. */
+#include "sources/protobuf/pftrace_values.h"
+
+#include <string.h>
+
+#include "base/list.h"
+#include "base/memory.h"
+#include "store/store.h"
+
+enum { INTERNED_KINDS = 32, EVENT_ANNOTATION = 4, MOST_NESTED = 32 };
+
+typedef fs_pftrace_span span;
+
+void fs_pftrace_names_clear(fs_pftrace_names *names)
+{
+    fs_id_map_clear(&names->ids);
+    fs_free(names->texts);
+}
+
+/* Names ------------------------------------------------------------------------------------------------------------ */
+
+fs_status fs_pftrace_names_read(fs_pftrace_names *names, uint32_t epoch, fs_wire wire, fs_error *err)
+{
+    fs_wire_field field, inner;
+    while (fs_wire_next(&wire, &field)) {
+        span text = {NULL, 0};
+        uint64_t id = 0;
+        if (field.number >= INTERNED_KINDS) continue;
+        fs_wire rest = fs_wire_in(&wire, &field);
+        while (fs_wire_next(&rest, &inner)) {
+            if (inner.number == 1 && inner.type == FS_WIRE_VARINT) id = inner.value;
+            if (inner.number == 2 && inner.type == FS_WIRE_BYTES) text = (span){inner.bytes, inner.size};
+        }
+        FS_TRY(fs_wire_end(&rest, err));
+        if (text.bytes == NULL) continue;
+        FS_TRY(FS_LIST_ROOM(&names->texts, names->count, &names->capacity, 64, "names", err));
+        names->texts[names->count] = text;
+        FS_TRY(
+            fs_id_map_set(&names->ids, (int64_t)epoch * INTERNED_KINDS + field.number, (int64_t)id, names->count, err));
+        names->count++;
+    }
+    return fs_wire_end(&wire, err);
+}
+
+static span interned(const fs_pftrace_names *names, uint32_t epoch, int kind, uint64_t id)
+{
+    uint32_t index = fs_id_map_get(&names->ids, (int64_t)epoch * INTERNED_KINDS + kind, (int64_t)id);
+    return index != FS_NONE ? names->texts[index] : (span){NULL, 0};
+}
+
+/* The text of a field, or the one that another field names. */
+fs_pftrace_span fs_pftrace_text_of(const fs_pftrace_names *names, uint32_t epoch, const fs_wire_field *field, int kind)
+{
+    if (field->type == FS_WIRE_BYTES) return (span){field->bytes, field->size};
+    return field->type == FS_WIRE_VARINT ? interned(names, epoch, kind, field->value) : (span){NULL, 0};
+}
+
+bool fs_pftrace_is(span text, const char *other)
+{
+    return text.size == strlen(other) && memcmp(text.bytes, other, text.size) == 0;
+}
+
+bool fs_pftrace_begins(span text, const char *other)
+{
+    return text.size >= strlen(other) && memcmp(text.bytes, other, strlen(other)) == 0;
+}
+
+/* Where annotations are written, and the names that they refer to. */
+typedef struct {
+    fs_pftrace_text *text;
+    const fs_pftrace_names *names;
+    uint32_t epoch;
+} writing;
+
+/* Annotations ------------------------------------------------------------------------------------------------------ */
+
+enum {
+    NAME_ID = 1,
+    BOOL = 2,
+    UNSIGNED = 3,
+    INTEGER = 4,
+    REAL = 5,
+    STRING = 6,
+    POINTER = 7,
+    JSON = 9,
+    NAME = 10,
+    ENTRY = 11,
+    ITEM = 12,
+    STRING_ID = 17
+};
+
+static fs_status put_annotation(const writing *to, fs_wire wire, int depth, bool named, fs_error *err);
+
+/* The entries of a dict or the items of an array. */
+static fs_status put_nested(const writing *to, fs_wire wire, uint32_t number, int depth, fs_error *err)
+{
+    fs_wire_field field;
+    bool some = false;
+    FS_TRY(fs_text_put_plain(to->text, number == ENTRY ? "{" : "[", err));
+    while (fs_wire_next(&wire, &field)) {
+        if (field.number != number) continue;
+        if (some) FS_TRY(fs_text_put_plain(to->text, ",", err));
+        some = true;
+        FS_TRY(put_annotation(to, fs_wire_in(&wire, &field), depth + 1, number == ENTRY, err));
+    }
+    return fs_text_put_plain(to->text, number == ENTRY ? "}" : "]", err);
+}
+
+static fs_status put_value(const writing *to, fs_wire wire, const fs_wire_field *value, int depth, fs_error *err)
+{
+    fs_pftrace_text *text = to->text;
+    bool number = value->type == FS_WIRE_VARINT;
+    if (value->number == 0) return fs_text_put_plain(text, "[]", err); /* an empty array has no items */
+    if (depth < MOST_NESTED && (value->number == ENTRY || value->number == ITEM))
+        return put_nested(to, wire, value->number, depth, err);
+    if (value->number == BOOL && number) return fs_text_put_plain(text, value->value != 0 ? "true" : "false", err);
+    if ((value->number == UNSIGNED || value->number == INTEGER || value->number == POINTER) && number)
+        return fs_text_put_integer(text, (int64_t)value->value, err);
+    if (value->number == REAL && value->type == FS_WIRE_FIXED64)
+        return fs_text_put_real(text, fs_wire_double(value), err);
+    span string = {NULL, 0};
+    if (value->number == STRING || value->number == JSON || value->number == STRING_ID)
+        string = fs_pftrace_text_of(to->names, to->epoch, value, FS_INTERNED_TEXT);
+    return string.bytes != NULL ? fs_text_put_quoted(text, string.bytes, string.size, err)
+                                : fs_text_put_plain(text, "null", err);
+}
+
+/* Names of rocprofv3's annotations, and what torch calls them. */
+static span known_as(span name)
+{
+    static const char *const names[][2] = {{"corr_id", "correlation"}, {"agent", "device"}, {"queue", "stream"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (fs_pftrace_is(name, names[i][0])) return (span){(const uint8_t *)names[i][1], strlen(names[i][1])};
+    return name;
+}
+
+/* Put "name": value, or the value alone. */
+static fs_status put_annotation(const writing *to, fs_wire wire, int depth, bool named, fs_error *err)
+{
+    fs_wire rest = wire;
+    fs_wire_field field, value = {.number = 0, .type = FS_WIRE_GROUP};
+    span name = {(const uint8_t *)"", 0};
+    while (fs_wire_next(&rest, &field)) {
+        if (field.number == NAME || field.number == NAME_ID)
+            name = fs_pftrace_text_of(to->names, to->epoch, &field, FS_INTERNED_ANNOTATION);
+        else value = field;
+    }
+    FS_TRY(fs_wire_end(&rest, err));
+    if (named) {
+        name = known_as(name.bytes != NULL ? name : (span){(const uint8_t *)"", 0});
+        FS_TRY(fs_text_put_quoted(to->text, name.bytes, name.size, err));
+        FS_TRY(fs_text_put_plain(to->text, ":", err));
+    }
+    return put_value(to, wire, &value, depth, err);
+}
+
+fs_status fs_pftrace_put_annotations(fs_pftrace_text *text, const fs_pftrace_names *names, uint32_t epoch,
+                                     fs_wire event, fs_pftrace_signs *signs, fs_error *err)
+{
+    const writing writes = {text, names, epoch}, *to = &writes;
+    fs_wire_field field, inner;
+    bool some = false;
+    FS_TRY(fs_text_put_plain(to->text, "{", err));
+    while (fs_wire_next(&event, &field)) {
+        if (field.number != EVENT_ANNOTATION) continue;
+        fs_wire annotation = fs_wire_in(&event, &field), rest = annotation;
+        while (fs_wire_next(&rest, &inner)) {
+            if (inner.number != NAME && inner.number != NAME_ID) continue;
+            span name = fs_pftrace_text_of(to->names, to->epoch, &inner, FS_INTERNED_ANNOTATION);
+            if (name.bytes == NULL) continue;
+            signs->grid = signs->grid || fs_pftrace_is(name, "grid");
+            signs->stream = signs->stream || fs_pftrace_is(name, "stream") || fs_pftrace_is(name, "queue");
+            signs->called = signs->called || fs_pftrace_is(name, "cbid");
+            signs->op = signs->op || fs_pftrace_is(name, "Input Dims") || fs_pftrace_is(name, "Sequence number");
+        }
+        if (some) FS_TRY(fs_text_put_plain(to->text, ",", err));
+        some = true;
+        FS_TRY(put_annotation(to, annotation, 0, true, err));
+    }
+    return fs_text_put_plain(to->text, "}", err);
+}

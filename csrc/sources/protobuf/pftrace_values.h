@@ -1,0 +1,45 @@
+/* Interned names, and the annotations of events as JSON. Private to the reader of Perfetto's traces. */
+#ifndef FS_SOURCES_PROTOBUF_PFTRACE_VALUES_H
+#define FS_SOURCES_PROTOBUF_PFTRACE_VALUES_H
+
+#include "base/wire.h"
+#include "sources/protobuf/pftrace_text.h"
+#include "sources/sqlite/id_map.h"
+
+/* A text of the file; bytes NULL: none. */
+typedef struct {
+    const uint8_t *bytes;
+    size_t size;
+} fs_pftrace_span;
+
+/* The kinds of interned names that are used, by their fields of InternedData. */
+enum { FS_INTERNED_CATEGORY = 1, FS_INTERNED_NAME = 2, FS_INTERNED_ANNOTATION = 3, FS_INTERNED_TEXT = 29 };
+
+/* All-zero: none. An epoch is a sequence between two times that it forgets its names. */
+typedef struct {
+    fs_id_map ids;
+    fs_pftrace_span *texts;
+    uint32_t count, capacity;
+} fs_pftrace_names;
+
+void fs_pftrace_names_clear(fs_pftrace_names *names);
+
+/* Keep the names of an InternedData. FS_VALUE_ERROR; FS_OUT_OF_MEMORY. */
+fs_status fs_pftrace_names_read(fs_pftrace_names *names, uint32_t epoch, fs_wire wire, fs_error *err);
+
+/* Return the text of a field, or the one whose number it is. */
+fs_pftrace_span fs_pftrace_text_of(const fs_pftrace_names *names, uint32_t epoch, const fs_wire_field *field, int kind);
+
+bool fs_pftrace_is(fs_pftrace_span text, const char *other);
+bool fs_pftrace_begins(fs_pftrace_span text, const char *start);
+
+/* What the annotations of an event tell of its kind. */
+typedef struct {
+    bool grid, stream, called, op;
+} fs_pftrace_signs;
+
+/* Put the annotations of an event as an object. FS_VALUE_ERROR; FS_OUT_OF_MEMORY. */
+fs_status fs_pftrace_put_annotations(fs_pftrace_text *text, const fs_pftrace_names *names, uint32_t epoch,
+                                     fs_wire event, fs_pftrace_signs *signs, fs_error *err);
+
+#endif

@@ -1,0 +1,118 @@
+/* The sums of counted.h are complete once busy times are, before any work is added, so that coverage, rows and pieces
+ * of work all see the same. */
+#include "table/counted_rows.h"
+
+#include "base/memory.h"
+#include "base/saturate.h"
+#include "table/totals.h"
+
+/* What may be counted of the multiprocessors that bounds their work: each a share of its own peak. */
+static const fs_metric units[] = {FS_METRIC_TENSOR_ACTIVE, FS_METRIC_FMA_ACTIVE, FS_METRIC_FP64_ACTIVE,
+                                  FS_METRIC_ALU_ACTIVE, FS_METRIC_ISSUE_ACTIVE};
+
+/* Below this share of active multiprocessors, in percent, no unit of them was busy enough to bound the time, nor was
+ * the L2. Neither was the L2 if it served less than this share of the memory's bandwidth, as its own is higher. */
+static const double idle_percent = 10;
+
+/* Whether neither the L2 nor a unit of the multiprocessors can have been busier than those that were counted. */
+static bool is_whole(const fs_counted_sum *total, double ns_per_byte)
+{
+    if (fs_counted_value(total, FS_METRIC_SM_ACTIVE) < idle_percent) return true;
+    double l2_ns = fs_counted_value(total, FS_METRIC_L2) * ns_per_byte;
+    bool pipes = !isnan(fs_counted_value(total, FS_METRIC_FMA_ACTIVE)) &&
+                 !isnan(fs_counted_value(total, FS_METRIC_ISSUE_ACTIVE));
+    return pipes && 100 * l2_ns < idle_percent * (double)total->ns;
+}
+
+/* Sum the least times over the devices of a row: the bytes and the time are divided as its work is. Return the ns of a
+ * byte. */
+static double add_peaks(const fs_build *build, const fs_call *call, const fs_counted_sum *sums, fs_counted_row *row)
+{
+    double per_byte = 0, kernel_ns = 0;
+    bool rated = false;
+    for (uint32_t i = 0; i < build->counted.devices; i++) {
+        if (sums[i].ns == 0) continue;
+        const fs_peaks *peaks = fs_build_peaks(build, call, build->counted.numbers[i]);
+        double part = (double)sums[i].ns / (double)row->ns;
+        per_byte += part * (peaks != NULL ? 1e9 / peaks->bandwidth : (double)NAN);
+        kernel_ns += part * (peaks != NULL ? peaks->kernel_ns : (double)NAN);
+        rated = rated || peaks != NULL;
+    }
+    if (isnan(kernel_ns) && rated && build->shortest_kernel_ns > 0) kernel_ns = (double)build->shortest_kernel_ns;
+    row->memory_ns = row->bytes_moved * per_byte;
+    row->kernel_ns = kernel_ns;
+    row->compute_ns = rated ? row->active * (double)row->ns : (double)NAN;
+    return per_byte;
+}
+
+static fs_counted_row count_row(const fs_build *build, uint32_t index)
+{
+    fs_counted_sum *sums = &build->counted_sums[(size_t)index * build->counted.devices];
+    fs_counted_sum total = fs_counted_total(sums, build->counted.devices);
+    fs_counted_row row = {.ns = total.ns, .bytes_moved = NAN, .active = NAN};
+    if (total.ns == 0 || total.apart) return row;
+    row.bytes_read = fs_counted_value(&total, FS_METRIC_DRAM_READ);
+    row.bytes_written = fs_counted_value(&total, FS_METRIC_DRAM_WRITTEN);
+    row.bytes_moved = isnan(row.bytes_written) ? fs_counted_traffic(&total) : row.bytes_read + row.bytes_written;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        row.active = fmax(row.active, fs_counted_value(&total, units[i]) / 100);
+    double ns_per_byte = add_peaks(build, fs_build_call(build, build->groups[index].first), sums, &row);
+    row.whole = is_whole(&total, ns_per_byte);
+    return row;
+}
+
+fs_status fs_counted_rows_find(fs_build *build, fs_error *err)
+{
+    if (build->counted_sums == NULL) return FS_OK;
+    build->counted_rows = fs_malloc(build->group_count * sizeof *build->counted_rows);
+    if (build->counted_rows == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to count %u rows", build->group_count);
+    for (uint32_t i = 0; i < build->group_count; i++) build->counted_rows[i] = count_row(build, i);
+    for (uint32_t i = 1; i < build->slice_count; i++) build->rest[i - 1].counted_rows = build->counted_rows;
+    return FS_OK;
+}
+
+/* The rules know the work of some calls of such a row, or a part of its time is that of other work. */
+static bool is_mixed(const fs_group *group)
+{
+    if (group->row.on_device) return false;
+    return group->owned_by_others || group->untimed || group->unrecorded || group->host_ns > 0 || group->unrated_ns > 0;
+}
+
+void fs_counted_row_fill(const fs_build *build, fs_group *group)
+{
+    fs_row *row = &group->row;
+    const fs_counted_row *counted = fs_counted_row_of(build, (uint32_t)(group - build->groups));
+    if (counted == NULL || is_mixed(group)) return;
+    bool bytes = isnan(row->bytes_total_moved) && !isnan(counted->bytes_moved), flops = isnan(row->flops);
+    if (!bytes && !flops) return;
+    fs_roof *roof = &row->roof;
+    if (bytes) {
+        row->bytes_read = counted->bytes_read;
+        row->bytes_written = counted->bytes_written;
+        row->bytes_total_moved = counted->bytes_moved;
+        row->bytes_source = FS_SOURCE_COUNTED;
+        roof->memory_ns = counted->memory_ns;
+    }
+    if (flops) roof->compute_ns = counted->compute_ns;
+    roof->least_ns = fmax(roof->compute_ns, roof->memory_ns);
+    roof->partial = isnan(roof->compute_ns) || isnan(roof->memory_ns) || (flops && !counted->whole);
+    roof->counted = !isnan(roof->memory_ns) && (bytes || !isnan(roof->compute_ns));
+    if (!row->on_device) return;
+    group->untimed = false; /* the work of some of its kernels is that of their ops, but the counters saw all of it */
+    roof->launches = (double)row->count;
+    roof->kernel_ns = (double)row->count * counted->kernel_ns;
+}
+
+void fs_counted_work_fill(const fs_build *build, fs_table_work *work)
+{
+    if (!isnan(work->least_ns) && !isnan(work->memory_ns)) return;
+    const fs_counted_row *counted = work->own_row != FS_NONE ? fs_counted_row_of(build, work->own_row) : NULL;
+    if (counted == NULL) return;
+    double share = (double)fs_sub_saturated(work->end, work->start) / (double)counted->ns;
+    if (isnan(work->memory_ns)) work->memory_ns = counted->memory_ns * share;
+    work->active = isnan(work->compute_ns);
+    if (work->active) work->compute_ns = counted->compute_ns * share;
+    work->least_ns = fmax(work->compute_ns, work->memory_ns);
+    work->counted = true;
+}

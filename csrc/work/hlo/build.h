@@ -1,0 +1,77 @@
+/* Appending to a module, for its readers. Functions that append to the lists of an instruction are called between the
+ * instruction before it and fs_hlo_put_instruction, lists one after the other. All fail with FS_OUT_OF_MEMORY. */
+#ifndef FS_WORK_HLO_BUILD_H
+#define FS_WORK_HLO_BUILD_H
+
+#include "base/list.h"
+#include "work/hlo/hlo.h"
+
+enum { FS_HLO_FIRST_ROOM = 64 };
+
+/* Make a module empty, with room in its arrays: the lists of one that was read are no null pointers. */
+fs_status fs_hlo_begin(fs_hlo_module *module, fs_error *err);
+
+/* Append to an array of the module, and give the item's id. X(name of the function, type, array, items) */
+#define FS_HLO_ARRAYS(X)                                                   \
+    X(number, int64_t, number, "numbers of HLO")                           \
+    X(part, uint32_t, shape_part, "shapes of HLO")                         \
+    X(operand, uint32_t, operand, "operands of HLO")                       \
+    X(shape, fs_hlo_shape, shape, "shapes of HLO")                         \
+    X(instruction, fs_hlo_instruction, instruction, "instructions of HLO") \
+    X(computation, fs_hlo_computation, computation, "computations of HLO") \
+    X(frame, fs_hlo_frame, frame, "frames of HLO")                         \
+    X(attribute, fs_hlo_attribute, attribute, "attributes of HLO")
+
+#define FS_HLO_PUT(name, type, array, items)                                                                        \
+    static inline fs_status fs_hlo_put_##name(fs_hlo_module *module, type item, fs_error *err)                      \
+    {                                                                                                               \
+        FS_TRY(FS_LIST_ROOM(&module->array##s, module->array##_count, &module->array##_capacity, FS_HLO_FIRST_ROOM, \
+                            items, err));                                                                           \
+        module->array##s[module->array##_count++] = item;                                                           \
+        return FS_OK;                                                                                               \
+    }
+FS_HLO_ARRAYS(FS_HLO_PUT)
+#undef FS_HLO_PUT
+
+/* The id of a called computation, which may follow. */
+static inline fs_status fs_hlo_put_called(fs_hlo_module *module, uint32_t computation, fs_error *err)
+{
+    FS_TRY(FS_LIST_ROOM(&module->called, module->called_count, &module->called_capacity, FS_HLO_FIRST_ROOM,
+                        "calls of HLO", err));
+    module->called[module->called_count++] = computation;
+    return FS_OK;
+}
+
+/* Append an attribute whose values are the numbers from `first` on. */
+static inline fs_status fs_hlo_put_values(fs_hlo_module *module, fs_hlo_attribute_key key, uint32_t first,
+                                          fs_error *err)
+{
+    fs_hlo_list values = {first, module->number_count - first};
+    return fs_hlo_put_attribute(module, (fs_hlo_attribute){key, values}, err);
+}
+
+/* Append an attribute of one value. */
+static inline fs_status fs_hlo_put_value(fs_hlo_module *module, fs_hlo_attribute_key key, int64_t value, fs_error *err)
+{
+    FS_TRY(fs_hlo_put_number(module, value, err));
+    return fs_hlo_put_values(module, key, module->number_count - 1, err);
+}
+
+/* Return an instruction without anything. */
+fs_hlo_instruction fs_hlo_blank(void);
+
+/* Return the type of this text, FS_HLO_INVALID if there is none. */
+fs_hlo_type fs_hlo_type_of(const char *text, size_t size);
+
+/* Return whether a shape has at most 2^62 elements. */
+bool fs_hlo_countable(const fs_hlo_module *module, const fs_hlo_shape *shape);
+
+/* Append the attributes that stand in the backend_config of an instruction with this opcode: the trip count of a while,
+ * the dimensions of a library's product. Another text has none. */
+fs_status fs_hlo_put_config(fs_hlo_module *module, const char *opcode, const char *config, fs_error *err);
+
+/* Check that no computation calls itself, and how deep calls are. On FS_VALUE_ERROR, *at is a computation of a cycle,
+ * or the deepest that is allowed. */
+fs_status fs_hlo_check_calls(const fs_hlo_module *module, uint32_t *at, fs_error *err);
+
+#endif

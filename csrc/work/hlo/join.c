@@ -1,0 +1,413 @@
+/* Four steps: the works of each device in the order of their launches; their ties (align.h); which works are one
+ * execution of an instruction; the copy of the store, in which the op of an execution comes right before its first
+ * work. An execution of a module shares its scopes and lines, which all begin at its first launch, as do its ops. */
+#include "work/hlo/join.h"
+
+#include <string.h>
+
+#include "base/interrupt.h"
+#include "base/list.h"
+#include "base/memory.h"
+#include "base/sort.h"
+#include "store/api_calls.h"
+#include "store/copy.h"
+#include "store/event.h"
+#include "store/samples.h"
+#include "store/stacks.h"
+#include "work/hlo/cost_parts.h"
+#include "work/hlo/describe.h"
+#include "work/hlo/schedule_of.h"
+
+/* A kernel, copy or fill. */
+typedef struct {
+    int64_t launched, start;
+    uint32_t event;
+    uint32_t call; /* that launched it, or FS_NONE */
+    int device;
+    uint32_t execution; /* of a module; */
+    uint32_t run;       /* of an instruction: index of runs, or FS_NONE */
+} work;
+
+/* An execution of an instruction. */
+typedef struct {
+    uint32_t module, instruction;
+    uint32_t first; /* its first work, as an index of works */
+    uint32_t op;    /* in the joined store, or FS_NONE */
+} run;
+
+/* What an execution of a module has in common. */
+typedef struct {
+    int64_t start;
+    uint32_t parent, lane; /* in the joined store */
+    uint32_t execution;
+} scene;
+
+typedef struct {
+    uint32_t event;
+    uint32_t epoch; /* of the scene in which it was copied */
+} copied;
+
+typedef struct {
+    const fs_store *from;
+    fs_store *into;
+    const fs_hlo_module *modules;
+    uint32_t module_count;
+    fs_hlo_report *report;
+    fs_schedules schedules;
+    fs_api_calls calls;
+    work *works;
+    uint32_t work_count, work_capacity;
+    fs_aligned_work *aligned;
+    fs_tie *ties;
+    run *runs;
+    uint32_t run_count, run_capacity;
+    uint32_t *by_event;           /* by event: index of works + 1 */
+    uint32_t *moved;              /* by event: its index in `into` */
+    fs_hlo_described **described; /* by module and instruction */
+    fs_hlo_work **costs;          /* likewise */
+    uint32_t *ran;                /* by module: executions of its instructions */
+    uint32_t biggest;             /* the module with most of them: its instructions bear their own names */
+    fs_hlo_describer describer;
+    copied *places; /* by id of describer.places */
+    uint32_t place_capacity, epoch;
+    scene scene;
+} joining;
+
+static fs_status no_memory(const joining *all, fs_error *err)
+{
+    return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tie %u kernels to HLO", all->work_count);
+}
+
+/* Schedules -------------------------------------------------------------------------------------------------------- */
+
+static fs_status add_module(joining *all, uint32_t index, fs_error *err)
+{
+    const fs_hlo_module *module = &all->modules[index];
+    size_t count = module->instruction_count;
+    uint8_t *runs = fs_malloc(count + 1);
+    all->described[index] = fs_malloc((count + 1) * sizeof **all->described);
+    if (runs == NULL || all->described[index] == NULL) {
+        fs_free(runs);
+        return no_memory(all, err);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        runs[i] = (uint8_t)fs_hlo_run_of(module, i);
+        all->described[index][i].name = FS_NONE;
+    }
+    fs_status status = fs_schedules_add_module(&all->schedules, module, runs, err);
+    fs_free(runs);
+    return status;
+}
+
+/* Works ------------------------------------------------------------------------------------------------------------ */
+
+/* Return whether an op encloses a host event, or is it. */
+static bool has_op(const fs_store *store, uint32_t event)
+{
+    for (int depth = 0; event != FS_NONE && depth < FS_MOST_ENCLOSING; depth++) {
+        if (FS_EVENT_AT(store, event, kind) == FS_EVENT_OP) return true;
+        event = FS_EVENT_AT(store, event, parent);
+    }
+    return false;
+}
+
+static fs_status list_works(joining *all, fs_error *err)
+{
+    uint32_t count = fs_store_count(all->from), at, without = 0;
+    const fs_chunk *chunk = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        FS_POLL(i, err);
+        chunk = fs_event_next_chunk(all->from, i, chunk, &at);
+        uint8_t kind = chunk->kind[at];
+        if (kind != FS_EVENT_KERNEL && kind != FS_EVENT_MEMCPY && kind != FS_EVENT_MEMSET) continue;
+        if (!fs_event_is_placed_work(chunk, at) || has_op(all->from, chunk->launcher[at])) continue;
+        FS_TRY(FS_LIST_ROOM(&all->works, all->work_count, &all->work_capacity, 1024, "kernels", err));
+        uint32_t call = FS_NONE;
+        if (chunk->correlation[at] != FS_NONE) call = fs_api_calls_find(&all->calls, chunk->correlation[at]);
+        without += call == FS_NONE;
+        all->works[all->work_count++] = (work){.launched = call != FS_NONE ? FS_EVENT_AT(all->from, call, start) : 0,
+                                               .start = chunk->start[at],
+                                               .event = i,
+                                               .call = call,
+                                               .device = fs_event_device(chunk, at),
+                                               .run = FS_NONE};
+    }
+    for (uint32_t i = 0; without > 0 && i < all->work_count; i++) all->works[i].launched = 0; /* by start alone */
+    return FS_OK;
+}
+
+static int compare_works(const void *left, const void *right)
+{
+    const work *a = left, *b = right;
+    if (a->device != b->device) return a->device < b->device ? -1 : 1;
+    if (a->launched != b->launched) return a->launched < b->launched ? -1 : 1;
+    if (a->start != b->start) return a->start < b->start ? -1 : 1;
+    return (a->event > b->event) - (a->event < b->event);
+}
+
+/* Describe the works for the alignment; those of equal names once. */
+static fs_status describe_works(joining *all, const fs_hlo_given *given, uint32_t given_count, fs_error *err)
+{
+    uint32_t names = fs_store_name_count(all->from);
+    fs_aligned_work *by_name = fs_malloc(((size_t)names + 1) * sizeof *by_name);
+    if (by_name == NULL) return no_memory(all, err);
+    for (uint32_t i = 0; i < names; i++)
+        by_name[i] = fs_schedules_kernel(&all->schedules, fs_store_name_text(all->from, i));
+    for (uint32_t i = 0; i < all->work_count; i++) {
+        uint32_t at, event = all->works[i].event;
+        const fs_chunk *chunk = fs_event_chunk(all->from, event, &at);
+        fs_aligned_work *to = &all->aligned[i];
+        if (chunk->kind[at] == FS_EVENT_KERNEL && chunk->name[at] != FS_NONE) *to = by_name[chunk->name[at]];
+        else *to = (fs_aligned_work){FS_NONE, chunk->kind[at] == FS_EVENT_MEMSET ? FS_WORK_FILLS : FS_SLOT_COPY, 0, 0};
+        uint32_t low = 0, high = given_count;
+        while (low < high) {
+            uint32_t middle = low + (high - low) / 2;
+            if (given[middle].event < event) low = middle + 1;
+            else high = middle;
+        }
+        if (low == given_count || given[low].event != event) continue;
+        fs_aligned_work known = fs_schedules_given(&all->schedules, given[low].module, given[low].instruction);
+        if (known.given) *to = known;
+    }
+    fs_free(by_name);
+    return FS_OK;
+}
+
+/* Find the executions of instructions and modules among the works of a device. */
+static fs_status find_runs(joining *all, uint32_t first, uint32_t end, fs_error *err)
+{
+    uint32_t last = FS_NONE; /* slot */
+    for (uint32_t i = first; i < end; i++) {
+        const fs_tie *tie = &all->ties[i];
+        if (tie->slot == FS_NONE) continue;
+        const fs_slot *slot = &all->schedules.slots[tie->slot];
+        all->report->executions += tie->begins_module;
+        if (tie->begins || last != tie->slot) {
+            FS_TRY(FS_LIST_ROOM(&all->runs, all->run_count, &all->run_capacity, 1024, "executions of HLO", err));
+            all->runs[all->run_count++] = (run){slot->module, slot->instruction, i, FS_NONE};
+            all->ran[slot->module]++;
+        }
+        last = tie->slot;
+        all->works[i].run = all->run_count - 1;
+        all->works[i].execution = (uint32_t)all->report->executions;
+    }
+    return FS_OK;
+}
+
+static void count_ties(joining *all)
+{
+    fs_hlo_report *report = all->report;
+    report->works = all->work_count;
+    report->instructions = all->run_count;
+    for (uint32_t i = 0; i < all->work_count; i++) {
+        uint32_t at;
+        const fs_chunk *chunk = fs_event_chunk(all->from, all->works[i].event, &at);
+        uint8_t proof = all->ties[i].proof;
+        int64_t time = chunk->kind[at] == FS_EVENT_KERNEL && fs_event_is_timed(chunk, at) ? chunk->duration[at] : 0;
+        report->by_name += proof == FS_TIE_BY_NAME;
+        report->by_order += proof == FS_TIE_BY_ORDER;
+        report->guessed += proof == FS_TIE_GUESSED;
+        report->kernel_ns += time;
+        report->tied_ns += proof != FS_TIE_NONE ? time : 0;
+    }
+    for (uint32_t i = 0; i < all->module_count; i++)
+        if (all->ran[i] > all->ran[all->biggest]) all->biggest = i;
+}
+
+static fs_status tie_works(joining *all, const fs_hlo_given *given, uint32_t given_count, fs_error *err)
+{
+    FS_TRY(fs_sort(all->works, all->work_count, sizeof *all->works, compare_works, "kernels", err));
+    all->aligned = fs_malloc(((size_t)all->work_count + 1) * sizeof *all->aligned);
+    all->ties = fs_malloc(((size_t)all->work_count + 1) * sizeof *all->ties);
+    if (all->aligned == NULL || all->ties == NULL) return no_memory(all, err);
+    FS_TRY(describe_works(all, given, given_count, err));
+    for (uint32_t first = 0, end; first < all->work_count; first = end) {
+        for (end = first; end < all->work_count && all->works[end].device == all->works[first].device;) end++;
+        FS_TRY(fs_schedules_align(&all->schedules, all->aligned + first, end - first, all->ties + first, err));
+        FS_TRY(find_runs(all, first, end, err));
+    }
+    count_ties(all);
+    return FS_OK;
+}
+
+/* Copying ---------------------------------------------------------------------------------------------------------- */
+
+static uint32_t moved(const joining *all, uint32_t event, uint32_t before)
+{
+    return event < before ? all->moved[event] : FS_NONE;
+}
+
+/* Set the scene for a work before event `before`: that of its execution, unless its launch is elsewhere. */
+static void set_scene(joining *all, const work *of, uint32_t before)
+{
+    scene *now = &all->scene;
+    uint32_t parent = FS_NONE, lane = FS_NONE;
+    int64_t start = of->start;
+    if (of->call != FS_NONE) {
+        parent = moved(all, FS_EVENT_AT(all->from, of->call, parent), before);
+        lane = FS_EVENT_AT(all->from, of->call, lane);
+        start = FS_EVENT_AT(all->from, of->call, start);
+    } else {
+        parent = moved(all, FS_EVENT_AT(all->from, of->event, launcher), before);
+        if (parent != FS_NONE) lane = FS_EVENT_AT(all->into, parent, lane);
+    }
+    if (all->epoch > 0 && now->execution == of->execution && now->parent == parent && now->lane == lane) return;
+    *now = (scene){start, parent, lane, of->execution};
+    all->epoch++;
+}
+
+static fs_status append(joining *all, fs_event_kind kind, uint32_t name, uint32_t signature, uint32_t parent,
+                        uint8_t timing, uint32_t *index, fs_error *err)
+{
+    fs_event event = fs_event_missing;
+    event.kind = (uint8_t)kind;
+    event.flags = FS_EVENT_REPLAYED;
+    event.start = all->scene.start;
+    event.duration = 0;
+    event.name = name;
+    event.signature = signature;
+    event.parent = parent;
+    event.lane = all->scene.lane;
+    event.timing = timing == FS_TIMING_TRACE ? FS_TIMING_TRACE : FS_TIMING_CPU;
+    return fs_store_append(all->into, &event, index, err);
+}
+
+/* Append what encloses an instruction, unless the scene has it. */
+static fs_status append_places(joining *all, uint32_t place, uint8_t timing, uint32_t *parent, fs_error *err)
+{
+    enum { DEEPEST = 256 };
+    uint32_t missing[DEEPEST], before = all->place_capacity;
+    int depth = 0;
+    *parent = all->scene.parent;
+    if (place == FS_NONE) return FS_OK;
+    FS_TRY(FS_LIST_ROOM(&all->places, all->describer.places.count, &all->place_capacity, 64, "scopes of HLO", err));
+    for (; before < all->place_capacity; before++) all->places[before].epoch = 0;
+    for (; place != FS_NONE && depth < DEEPEST;
+         place = ((const fs_hlo_place *)fs_intern_get(&all->describer.places, place).bytes)->parent) {
+        if (all->places[place].epoch == all->epoch) {
+            *parent = all->places[place].event;
+            break;
+        }
+        missing[depth++] = place;
+    }
+    while (depth-- > 0) {
+        const fs_hlo_place *one = fs_intern_get(&all->describer.places, missing[depth]).bytes;
+        FS_TRY(append(all, FS_EVENT_FRAME, one->name, FS_NONE, *parent, timing, parent, err));
+        all->places[missing[depth]] = (copied){*parent, all->epoch};
+    }
+    return FS_OK;
+}
+
+/* The works of modules that ran, of all their instructions at once. */
+static fs_status cost_of(joining *all, uint32_t module, uint32_t instruction, fs_hlo_work *cost, fs_error *err)
+{
+    if (all->costs[module] == NULL) {
+        fs_hlo_step *steps = NULL;
+        uint32_t count = 0;
+        FS_TRY(fs_hlo_schedule(&all->modules[module], &steps, &count, err));
+        all->costs[module] = fs_calloc((size_t)all->modules[module].instruction_count + 1, sizeof **all->costs);
+        for (uint32_t i = 0; all->costs[module] != NULL && i < count; i++)
+            all->costs[module][steps[i].instruction] = steps[i].work;
+        fs_free(steps);
+        if (all->costs[module] == NULL) return no_memory(all, err);
+    }
+    *cost = all->costs[module][instruction];
+    return FS_OK;
+}
+
+/* Append the op of an execution before its first work. */
+static fs_status give_op(joining *all, const work *of, run *one, uint32_t before, uint8_t timing, fs_error *err)
+{
+    const fs_hlo_module *module = &all->modules[one->module];
+    fs_hlo_described *described = &all->described[one->module][one->instruction];
+    uint32_t parent;
+    if (described->name == FS_NONE) {
+        fs_hlo_work cost;
+        FS_TRY(cost_of(all, one->module, one->instruction, &cost, err));
+        FS_TRY(fs_hlo_describe(&all->describer, module, one->instruction, &cost, one->module != all->biggest, described,
+                               err));
+    }
+    set_scene(all, of, before);
+    FS_TRY(append_places(all, described->place, timing, &parent, err));
+    return append(all, FS_EVENT_OP, described->name, described->signature, parent, timing, &one->op, err);
+}
+
+static fs_status copy_events(joining *all, fs_error *err)
+{
+    uint32_t count = fs_store_count(all->from);
+    bool forwards = false;
+    all->by_event = fs_calloc((size_t)count + 1, sizeof *all->by_event);
+    all->moved = fs_malloc(((size_t)count + 1) * sizeof *all->moved);
+    if (all->by_event == NULL || all->moved == NULL) return no_memory(all, err);
+    for (uint32_t i = 0; i < all->work_count; i++) all->by_event[all->works[i].event] = i + 1;
+    fs_store_expect(all->into, count + all->run_count);
+    for (uint32_t i = 0; i < count; i++) {
+        FS_POLL(i, err);
+        fs_event event;
+        fs_store_get(all->from, i, &event);
+        event.parent = moved(all, event.parent, i);
+        event.launcher = moved(all, event.launcher, i);
+        forwards = forwards || event.forward != FS_NONE;
+        const work *of = all->by_event[i] != 0 ? &all->works[all->by_event[i] - 1] : NULL;
+        if (of != NULL && of->run != FS_NONE) {
+            run *one = &all->runs[of->run];
+            if (one->op == FS_NONE) FS_TRY(give_op(all, of, one, i, event.timing, err));
+            event.launcher = one->op;
+            if (all->ties[of - all->works].proof == FS_TIE_GUESSED) event.flags |= FS_EVENT_ESTIMATED;
+        }
+        FS_TRY(fs_store_append(all->into, &event, &all->moved[i], err));
+    }
+    for (uint32_t i = 0; forwards && i < count; i++) {
+        uint32_t forward = FS_EVENT_AT(all->from, i, forward);
+        if (forward != FS_NONE) fs_store_set_forward(all->into, all->moved[i], all->moved[forward]);
+    }
+    return FS_OK;
+}
+
+static void clear(joining *all)
+{
+    for (uint32_t i = 0; i < all->module_count; i++) {
+        if (all->described != NULL) fs_free(all->described[i]);
+        if (all->costs != NULL) fs_free(all->costs[i]);
+    }
+    void *blocks[] = {all->described, all->costs, all->ran,      all->works, all->aligned,
+                      all->ties,      all->runs,  all->by_event, all->moved, all->places};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fs_free(blocks[i]);
+    fs_schedules_clear(&all->schedules);
+    fs_api_calls_clear(&all->calls);
+    fs_hlo_describer_clear(&all->describer);
+}
+
+static fs_status join(joining *all, const fs_hlo_given *given, uint32_t given_count, fs_error *err)
+{
+    all->described = fs_calloc((size_t)all->module_count + 1, sizeof *all->described);
+    all->costs = fs_calloc((size_t)all->module_count + 1, sizeof *all->costs);
+    all->ran = fs_calloc((size_t)all->module_count + 1, sizeof *all->ran);
+    if (all->described == NULL || all->costs == NULL || all->ran == NULL) return no_memory(all, err);
+    for (uint32_t i = 0; i < all->module_count; i++) FS_TRY(add_module(all, i, err));
+    FS_TRY(fs_api_calls_create(&all->calls, all->from, err));
+    FS_TRY(list_works(all, err));
+    FS_TRY(tie_works(all, given, given_count, err));
+    FS_TRY(fs_store_copy_ids(all->into, all->from, err));
+    FS_TRY(copy_events(all, err));
+    FS_TRY(
+        fs_stacks_append(fs_store_stacks(all->into), fs_store_stacks(all->from), NULL, 0, INT64_MIN, INT64_MAX, err));
+    return fs_store_copy_samples(all->into, all->from, 0, err);
+}
+
+fs_status fs_hlo_join(const fs_store *from, const fs_hlo_module *modules, uint32_t module_count,
+                      const fs_hlo_given *given, uint32_t given_count, fs_store *into, fs_hlo_report *report,
+                      fs_error *err)
+{
+    joining all = {.from = from,
+                   .into = into,
+                   .modules = modules,
+                   .module_count = module_count,
+                   .report = report,
+                   .schedules = {.numbered = given_count > 0},
+                   .describer = {.store = into}};
+    *report = (fs_hlo_report){0};
+    fs_status status = join(&all, given, given_count, err);
+    clear(&all);
+    return status;
+}

@@ -1,0 +1,502 @@
+/* Attributes of instructions, in the protobuf: a row for each field. A number that is 0 and an empty list are not in a
+ * message, so some opcodes have attributes whether they are there or not: their rows name the opcode. */
+#include <stddef.h>
+#include <string.h>
+
+#include "work/hlo/proto.h"
+
+typedef fs_status taker(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                        fs_hlo_instruction *instruction, size_t what);
+
+/* what: a key of fs_hlo_attribute_key, or the offset of a field of the instruction. */
+static taker take_numbers, take_number, take_text, take_window, take_slices, take_padding, take_labels, take_dot,
+    take_gather, take_scatter, take_groups, take_devices, take_aliasing, take_algorithm, take_distribution, take_fft,
+    take_random, take_metadata;
+
+#define FIELD(name) offsetof(fs_hlo_instruction, name)
+static const struct {
+    uint32_t number;
+    const char *opcode; /* that has it also without the field; "" */
+    taker *take;
+    size_t what;
+} ROWS[] = {
+    {9, "parameter", take_number, FS_HLO_PARAMETER},
+    {11, "", take_text, FIELD(kind)},
+    {13, "get-tuple-element", take_number, FS_HLO_INDEX},
+    {14, "broadcast", take_numbers, FS_HLO_DIMENSIONS},
+    {14, "reduce", take_numbers, FS_HLO_DIMENSIONS},
+    {14, "transpose", take_numbers, FS_HLO_DIMENSIONS},
+    {14, "reverse", take_numbers, FS_HLO_DIMENSIONS},
+    {14, "map", take_numbers, FS_HLO_DIMENSIONS},
+    {14, "", take_numbers, FS_HLO_DIMENSIONS},
+    {15, "", take_window, 0},
+    {16, "", take_labels, 0},
+    {17, "", take_slices, 0},
+    {20, "", take_numbers, FS_HLO_DYNAMIC_SLICE_SIZES},
+    {21, "", take_padding, 0},
+    {23, "", take_distribution, 0},
+    {28, "", take_text, FIELD(target)},
+    {30, "", take_dot, 0},
+    {31, "fft", take_fft, 0},
+    {32, "", take_numbers, FS_HLO_FFT_LENGTH},
+    {33, "", take_gather, 0},
+    {34, "", take_numbers, FS_HLO_SLICE_SIZES},
+    {43, "", take_text, FIELD(config)},
+    {48, "", take_scatter, 0},
+    {49, "", take_groups, 0},
+    {50, "", take_number, FS_HLO_FEATURE_GROUPS},
+    {51, "", take_algorithm, 0},
+    {58, "", take_number, FS_HLO_BATCH_GROUPS},
+    {63, "", take_text, FIELD(kind)},
+    {70, "rng-bit-generator", take_random, 0},
+    {74, "", take_aliasing, 0},
+    {87, "", take_devices, 0},
+    {7, "", take_metadata, 0},
+};
+#undef FIELD
+enum { ROW_COUNT = sizeof ROWS / sizeof *ROWS, MOST_FIELD = 128 };
+
+fs_status fs_hlo_proto_attributes(fs_hlo_reader *reader, fs_wire message, const char *opcode,
+                                  fs_hlo_instruction *instruction)
+{
+    static const fs_wire_field missing = {.number = 0};
+    fs_wire_field last[MOST_FIELD], field;
+    bool here[MOST_FIELD] = {false}, taken[MOST_FIELD] = {false};
+    fs_wire rest = message;
+    while (fs_wire_next(&rest, &field)) {
+        if (field.number >= MOST_FIELD) continue;
+        here[field.number] = true;
+        last[field.number] = field;
+    }
+    FS_TRY(fs_wire_end(&rest, reader->err));
+    for (size_t i = 0; i < ROW_COUNT; i++) {
+        uint32_t number = ROWS[i].number;
+        if (taken[number] || !(here[number] || strcmp(opcode, ROWS[i].opcode) == 0)) continue;
+        taken[number] = true;
+        FS_TRY(ROWS[i].take(reader, message, here[number] ? &last[number] : &missing, instruction, ROWS[i].what));
+    }
+    if (instruction->config == FS_NONE) return FS_OK;
+    return fs_hlo_put_config(reader->module, opcode, fs_hlo_text(reader->module, instruction->config), reader->err);
+}
+
+/* Numbers and texts -------------------------------------------------------------------------------------------------*/
+
+static bool is_opcode(const fs_hlo_reader *reader, const fs_hlo_instruction *instruction, const char *opcode)
+{
+    return strcmp(fs_hlo_text(reader->module, instruction->opcode), opcode) == 0;
+}
+
+/* The dimension of an iota is not among the dimensions in the text. */
+static fs_status take_numbers(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                              fs_hlo_instruction *instruction, size_t what)
+{
+    uint32_t first = reader->module->number_count;
+    if (what == FS_HLO_DIMENSIONS && is_opcode(reader, instruction, "iota")) return FS_OK;
+    if (field->number != 0) FS_TRY(fs_hlo_proto_numbers(reader, message, field->number));
+    return fs_hlo_put_values(reader->module, (fs_hlo_attribute_key)what, first, reader->err);
+}
+
+static fs_status take_number(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                             fs_hlo_instruction *instruction, size_t what)
+{
+    bool groups = what == FS_HLO_FEATURE_GROUPS || what == FS_HLO_BATCH_GROUPS;
+    int64_t value = field->number != 0 && field->type == FS_WIRE_VARINT ? (int64_t)field->value : 0;
+    (void)message;
+    (void)instruction;
+    if (groups && value <= 1) return FS_OK; /* the text has none */
+    return fs_hlo_put_value(reader->module, (fs_hlo_attribute_key)what, value, reader->err);
+}
+
+static fs_status take_text(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                           fs_hlo_instruction *instruction, size_t what)
+{
+    (void)message;
+    return fs_hlo_proto_text(reader, field, (uint32_t *)(void *)((char *)instruction + what));
+}
+
+/* The numbers 1 to `count` of a message, where they are missing `rest`. */
+static fs_status take_fields(fs_hlo_reader *reader, fs_wire message, int count, const int64_t *rest, int64_t *values)
+{
+    fs_wire_field field;
+    for (int i = 0; i < count; i++) values[i] = rest[i];
+    while (fs_wire_next(&message, &field))
+        if (field.number >= 1 && field.number <= (uint32_t)count && field.type == FS_WIRE_VARINT)
+            values[field.number - 1] = (int64_t)field.value;
+    return fs_wire_end(&message, reader->err);
+}
+
+/* Take messages of up to eight numbers, one for each dimension: those in the fields `number` of a message. */
+enum { MOST_FIELDS = 8 };
+
+static fs_status take_dimensions(fs_hlo_reader *reader, fs_wire message, uint32_t number, int count,
+                                 const int64_t *rest, int64_t values[FS_HLO_MOST_RANK][MOST_FIELDS], int *dimensions)
+{
+    fs_wire_field field;
+    *dimensions = 0;
+    while (fs_wire_next(&message, &field)) {
+        if (field.number != number) continue;
+        if (*dimensions == FS_HLO_MOST_RANK)
+            return fs_hlo_damaged(reader, message.at, "more than %d dimensions", FS_HLO_MOST_RANK);
+        FS_TRY(take_fields(reader, fs_wire_in(&message, &field), count, rest, values[(*dimensions)++]));
+    }
+    return fs_wire_end(&message, reader->err);
+}
+
+static fs_status put_column(fs_hlo_reader *reader, int64_t values[FS_HLO_MOST_RANK][MOST_FIELDS], int dimensions,
+                            int column, fs_hlo_attribute_key key)
+{
+    uint32_t first = reader->module->number_count;
+    for (int i = 0; i < dimensions; i++) FS_TRY(fs_hlo_put_number(reader->module, values[i][column], reader->err));
+    return fs_hlo_put_values(reader->module, key, first, reader->err);
+}
+
+/* Windows, slices, padding ------------------------------------------------------------------------------------------*/
+
+/* The text has only those of a window's numbers that are not usual. */
+static fs_status take_window(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                             fs_hlo_instruction *instruction, size_t what)
+{
+    enum { SIZE, STRIDE, LOW, HIGH, RHS_DILATE, LHS_DILATE, REVERSAL, COLUMNS };
+    static const int64_t REST[] = {0, 0, 0, 0, 0, 0, 0}, USUAL[] = {-1, 1, 0, 0, 1, 1, 0};
+    static const struct {
+        int column;
+        fs_hlo_attribute_key key;
+    } PARTS[] = {{SIZE, FS_HLO_WINDOW_SIZE},
+                 {STRIDE, FS_HLO_WINDOW_STRIDE},
+                 {LOW, FS_HLO_WINDOW_PAD_LOW},
+                 {HIGH, FS_HLO_WINDOW_PAD_HIGH},
+                 {LHS_DILATE, FS_HLO_WINDOW_LHS_DILATE},
+                 {RHS_DILATE, FS_HLO_WINDOW_RHS_DILATE},
+                 {REVERSAL, FS_HLO_WINDOW_REVERSAL}};
+    int64_t values[FS_HLO_MOST_RANK][MOST_FIELDS];
+    int dimensions;
+    bool odd[COLUMNS] = {false};
+    (void)instruction;
+    (void)what;
+    FS_TRY(take_dimensions(reader, fs_wire_in(&message, field), 1, COLUMNS, REST, values, &dimensions));
+    for (int i = 0; i < dimensions; i++)
+        for (int j = 0; j < COLUMNS; j++) odd[j] = odd[j] || values[i][j] != USUAL[j];
+    odd[LOW] = odd[HIGH] = odd[LOW] || odd[HIGH];
+    for (size_t i = 0; i < sizeof PARTS / sizeof *PARTS; i++)
+        if (odd[PARTS[i].column]) FS_TRY(put_column(reader, values, dimensions, PARTS[i].column, PARTS[i].key));
+    return FS_OK;
+}
+
+/* Fields of dimensions become three attributes. */
+static fs_status take_three(fs_hlo_reader *reader, fs_wire message, uint32_t number, const int64_t *rest,
+                            const fs_hlo_attribute_key *keys)
+{
+    int64_t values[FS_HLO_MOST_RANK][MOST_FIELDS];
+    int dimensions;
+    FS_TRY(take_dimensions(reader, message, number, 3, rest, values, &dimensions));
+    for (int i = 0; i < 3; i++) FS_TRY(put_column(reader, values, dimensions, i, keys[i]));
+    return FS_OK;
+}
+
+static fs_status take_slices(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                             fs_hlo_instruction *instruction, size_t what)
+{
+    static const fs_hlo_attribute_key KEYS[] = {FS_HLO_SLICE_STARTS, FS_HLO_SLICE_LIMITS, FS_HLO_SLICE_STRIDES};
+    (void)instruction;
+    (void)what;
+    return take_three(reader, message, field->number, (int64_t[]){0, 0, 0}, KEYS);
+}
+
+static fs_status take_padding(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                              fs_hlo_instruction *instruction, size_t what)
+{
+    static const fs_hlo_attribute_key KEYS[] = {FS_HLO_PADDING_LOW, FS_HLO_PADDING_HIGH, FS_HLO_PADDING_INTERIOR};
+    (void)instruction;
+    (void)what;
+    return take_three(reader, fs_wire_in(&message, field), 1, (int64_t[]){0, 0, 0}, KEYS);
+}
+
+/* Products, convolutions, gathers -----------------------------------------------------------------------------------*/
+
+typedef struct {
+    uint32_t number;
+    fs_hlo_attribute_key key;
+    bool always; /* in the text also where it is empty */
+} list_row;
+
+static fs_status take_lists(fs_hlo_reader *reader, fs_wire message, const list_row *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t first = reader->module->number_count;
+        FS_TRY(fs_hlo_proto_numbers(reader, message, rows[i].number));
+        if (rows[i].always || reader->module->number_count > first)
+            FS_TRY(fs_hlo_put_values(reader->module, rows[i].key, first, reader->err));
+    }
+    return FS_OK;
+}
+
+static fs_status take_dot(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                          fs_hlo_instruction *instruction, size_t what)
+{
+    static const list_row ROW[] = {{3, FS_HLO_LHS_BATCH, false},
+                                   {1, FS_HLO_LHS_CONTRACTING, true},
+                                   {4, FS_HLO_RHS_BATCH, false},
+                                   {2, FS_HLO_RHS_CONTRACTING, true}};
+    (void)instruction;
+    (void)what;
+    return take_lists(reader, fs_wire_in(&message, field), ROW, 4);
+}
+
+static fs_status put_vector_dimension(fs_hlo_reader *reader, fs_wire message)
+{
+    int64_t values[4];
+    FS_TRY(take_fields(reader, message, 4, (int64_t[]){0, 0, 0, 0}, values));
+    return fs_hlo_put_value(reader->module, FS_HLO_INDEX_VECTOR_DIM, values[3], reader->err);
+}
+
+static fs_status take_gather(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                             fs_hlo_instruction *instruction, size_t what)
+{
+    static const list_row ROW[] = {
+        {1, FS_HLO_OFFSET_DIMS, true}, {2, FS_HLO_COLLAPSED_SLICE_DIMS, true}, {3, FS_HLO_START_INDEX_MAP, true}};
+    (void)instruction;
+    (void)what;
+    FS_TRY(take_lists(reader, fs_wire_in(&message, field), ROW, 3));
+    return put_vector_dimension(reader, fs_wire_in(&message, field));
+}
+
+static fs_status take_scatter(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                              fs_hlo_instruction *instruction, size_t what)
+{
+    static const list_row ROW[] = {
+        {1, FS_HLO_UPDATE_WINDOW_DIMS, true}, {2, FS_HLO_INSERTED_WINDOW_DIMS, true}, {3, FS_HLO_SCATTER_DIMS, true}};
+    (void)instruction;
+    (void)what;
+    FS_TRY(take_lists(reader, fs_wire_in(&message, field), ROW, 3));
+    return put_vector_dimension(reader, fs_wire_in(&message, field));
+}
+
+/* The labels of the dimensions of an operand: the first and the second have fields, and so have the spatial ones. */
+static fs_status take_operand_labels(fs_hlo_reader *reader, fs_wire message, const int64_t *values, int first,
+                                     int second, uint32_t spatial, fs_hlo_attribute_key key)
+{
+    fs_hlo_module *module = reader->module;
+    uint32_t from = module->number_count;
+    FS_TRY(fs_hlo_proto_numbers(reader, message, spatial));
+    uint32_t count = module->number_count - from;
+    if (count > FS_HLO_MOST_RANK - 2)
+        return fs_hlo_damaged(reader, message.at, "more than %d dimensions", FS_HLO_MOST_RANK);
+    int64_t labels[FS_HLO_MOST_RANK];
+    for (uint32_t i = 0; i < count + 2; i++) labels[i] = INT64_MIN;
+    for (uint32_t i = 0; i < count + 2; i++) {
+        int64_t dimension = i < count ? module->numbers[from + i] : values[(i == count ? first : second) - 1];
+        int64_t label = i < count ? (int64_t)i : i == count ? -1 : -2;
+        if (dimension < 0 || dimension >= count + 2 || labels[dimension] != INT64_MIN)
+            return fs_hlo_damaged(reader, message.at, "the dimensions of a convolution are contradictory");
+        labels[dimension] = label;
+    }
+    module->number_count = from;
+    for (uint32_t i = 0; i < count + 2; i++) FS_TRY(fs_hlo_put_number(module, labels[i], reader->err));
+    return fs_hlo_put_values(module, key, from, reader->err);
+}
+
+static fs_status take_labels(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                             fs_hlo_instruction *instruction, size_t what)
+{
+    enum { RHS_INPUT = 3, RHS_OUTPUT = 4, RHS = 6, LHS_BATCH = 7, LHS_FEATURE = 8, OUT_BATCH = 9, OUT_FEATURE = 10 };
+    enum { LHS = 11, OUT = 12 };
+    int64_t values[OUT_FEATURE], rest[OUT_FEATURE] = {0};
+    fs_wire inner = fs_wire_in(&message, field);
+    (void)instruction;
+    (void)what;
+    FS_TRY(take_fields(reader, inner, OUT_FEATURE, rest, values));
+    FS_TRY(take_operand_labels(reader, inner, values, LHS_BATCH, LHS_FEATURE, LHS, FS_HLO_LHS_LABELS));
+    FS_TRY(take_operand_labels(reader, inner, values, RHS_OUTPUT, RHS_INPUT, RHS, FS_HLO_RHS_LABELS));
+    return take_operand_labels(reader, inner, values, OUT_BATCH, OUT_FEATURE, OUT, FS_HLO_OUT_LABELS);
+}
+
+/* Groups of devices, aliases ----------------------------------------------------------------------------------------*/
+
+/* The number of devices in a list, which may be packed. */
+static fs_status put_group(fs_hlo_reader *reader, fs_wire message)
+{
+    fs_hlo_module *module = reader->module;
+    uint32_t first = module->number_count;
+    FS_TRY(fs_hlo_proto_numbers(reader, message, 1));
+    int64_t size = module->number_count - first;
+    module->number_count = first;
+    return size > 0 ? fs_hlo_put_value(module, FS_HLO_GROUP_SIZE, size, reader->err) : FS_OK;
+}
+
+/* Whether the instruction already has the attribute: the list of devices stands beside the older groups. */
+static bool is_grouped(const fs_hlo_reader *reader, const fs_hlo_instruction *instruction)
+{
+    for (uint32_t i = instruction->attributes.first; i < reader->module->attribute_count; i++)
+        if (reader->module->attributes[i].key == FS_HLO_GROUP_SIZE) return true;
+    return false;
+}
+
+/* The first of the groups. */
+static fs_status take_first_group(fs_hlo_reader *reader, fs_wire message, uint32_t number)
+{
+    fs_wire_field field;
+    while (fs_wire_next(&message, &field))
+        if (field.number == number) return put_group(reader, fs_wire_in(&message, &field));
+    return fs_wire_end(&message, reader->err);
+}
+
+static fs_status take_groups(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                             fs_hlo_instruction *instruction, size_t what)
+{
+    (void)instruction;
+    (void)what;
+    return take_first_group(reader, message, field->number);
+}
+
+static fs_status take_devices(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                              fs_hlo_instruction *instruction, size_t what)
+{
+    enum { GROUPS = 1, IOTA = 2 };
+    fs_wire inner = fs_wire_in(&message, field), rest = inner;
+    fs_wire_field part;
+    int64_t values[2];
+    (void)what;
+    if (is_grouped(reader, instruction)) return FS_OK;
+    while (fs_wire_next(&rest, &part)) {
+        if (part.number != IOTA) continue;
+        FS_TRY(take_fields(reader, fs_wire_in(&rest, &part), 2, (int64_t[]){0, 0}, values));
+        if (values[1] > 0) return fs_hlo_put_value(reader->module, FS_HLO_GROUP_SIZE, values[1], reader->err);
+    }
+    FS_TRY(fs_wire_end(&rest, reader->err));
+    return take_first_group(reader, inner, GROUPS);
+}
+
+/* The first number of a list, or -1. */
+static fs_status take_index(fs_hlo_reader *reader, fs_wire message, uint32_t number, int64_t *index)
+{
+    fs_hlo_module *module = reader->module;
+    uint32_t first = module->number_count;
+    FS_TRY(fs_hlo_proto_numbers(reader, message, number));
+    *index = module->number_count > first ? module->numbers[first] : -1;
+    module->number_count = first;
+    return FS_OK;
+}
+
+static fs_status take_aliasing(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                               fs_hlo_instruction *instruction, size_t what)
+{
+    enum { OUTPUT = 1, OPERAND = 2, PART = 3 };
+    uint32_t number = field->number, first = reader->module->number_count;
+    fs_wire_field one;
+    (void)instruction;
+    (void)what;
+    while (fs_wire_next(&message, &one)) {
+        int64_t output, part, operand[2];
+        if (one.number != number) continue;
+        fs_wire inner = fs_wire_in(&message, &one);
+        FS_TRY(take_index(reader, inner, OUTPUT, &output));
+        FS_TRY(take_index(reader, inner, PART, &part));
+        FS_TRY(take_fields(reader, inner, 2, (int64_t[]){0, 0}, operand));
+        FS_TRY(fs_hlo_put_number(reader->module, output, reader->err));
+        FS_TRY(fs_hlo_put_number(reader->module, operand[OPERAND - 1], reader->err));
+        FS_TRY(fs_hlo_put_number(reader->module, part, reader->err));
+    }
+    FS_TRY(fs_wire_end(&message, reader->err));
+    return fs_hlo_put_values(reader->module, FS_HLO_ALIASED_OPERANDS, first, reader->err);
+}
+
+/* Enumerations: their names in the text -----------------------------------------------------------------------------*/
+
+static fs_status put_kind(fs_hlo_reader *reader, const char *const *names, size_t count, uint64_t value,
+                          fs_hlo_instruction *instruction)
+{
+    if (value >= count || names[value] == NULL) return FS_OK;
+    return fs_intern_text(&reader->module->texts, names[value], &instruction->kind, reader->err);
+}
+
+static fs_status take_distribution(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                                   fs_hlo_instruction *instruction, size_t what)
+{
+    static const char *const NAMES[] = {NULL, "rng_uniform", "rng_normal"};
+    (void)message;
+    (void)what;
+    return put_kind(reader, NAMES, 3, field->type == FS_WIRE_VARINT ? field->value : 0, instruction);
+}
+
+static fs_status take_random(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                             fs_hlo_instruction *instruction, size_t what)
+{
+    static const char *const NAMES[] = {"rng_default", "rng_three_fry", "rng_philox"};
+    (void)message;
+    (void)what;
+    return put_kind(reader, NAMES, 3, field->type == FS_WIRE_VARINT ? field->value : 0, instruction);
+}
+
+static fs_status take_fft(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                          fs_hlo_instruction *instruction, size_t what)
+{
+    static const char *const NAMES[] = {"FFT", "IFFT", "RFFT", "IRFFT"};
+    (void)message;
+    (void)what;
+    return put_kind(reader, NAMES, 4, field->type == FS_WIRE_VARINT ? field->value : 0, instruction);
+}
+
+/* The algorithm of a product, in a PrecisionConfig. */
+static fs_status take_algorithm(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                                fs_hlo_instruction *instruction, size_t what)
+{
+    static const char *const NAMES[] = {NULL,
+                                        "dot_any_f8_any_f8_f32",
+                                        "dot_any_f8_any_f8_f32_fast_accum",
+                                        "dot_f16_f16_f16",
+                                        "dot_f16_f16_f32",
+                                        "dot_bf16_bf16_bf16",
+                                        "dot_bf16_bf16_f32",
+                                        "dot_bf16_bf16_f32_x3",
+                                        "dot_bf16_bf16_f32_x6",
+                                        "dot_tf32_tf32_f32",
+                                        "dot_tf32_tf32_f32_x3",
+                                        "dot_f32_f32_f32",
+                                        "dot_f64_f64_f64",
+                                        "dot_bf16_bf16_f32_x9"};
+    int64_t values[2];
+    (void)what;
+    FS_TRY(take_fields(reader, fs_wire_in(&message, field), 2, (int64_t[]){0, 0}, values));
+    return put_kind(reader, NAMES, sizeof NAMES / sizeof *NAMES, (uint64_t)values[1], instruction);
+}
+
+/* Metadata ----------------------------------------------------------------------------------------------------------*/
+
+/* The frame of an instruction without a number in the table: one of its file and line. */
+static fs_status put_source(fs_hlo_reader *reader, const fs_wire_field *file, int64_t line,
+                            fs_hlo_instruction *instruction)
+{
+    fs_hlo_module *module = reader->module;
+    fs_hlo_frame frame = {.file = FS_NONE, .function = FS_NONE, .line = line > 0 ? line : 0, .parent = FS_NONE};
+    FS_TRY(fs_hlo_proto_text(reader, file, &frame.file));
+    if (frame.file == FS_NONE) return FS_OK;
+    bool same = module->frame_count > reader->table_frames;
+    if (same) {
+        const fs_hlo_frame *last = &module->frames[module->frame_count - 1];
+        same = last->file == frame.file && last->line == frame.line;
+    }
+    instruction->frame = module->frame_count - same;
+    return same ? FS_OK : fs_hlo_put_frame(module, frame, reader->err);
+}
+
+static fs_status take_metadata(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                               fs_hlo_instruction *instruction, size_t what)
+{
+    enum { OP_NAME = 2, FILE_NAME = 3, LINE = 4, DEDUPLICATED = 12, FRAME = 15, SCHEDULED = 16 };
+    fs_wire inner = fs_wire_in(&message, field);
+    fs_wire_field one, file = {.number = 0};
+    int64_t line = 0;
+    (void)what;
+    while (fs_wire_next(&inner, &one)) {
+        bool number = one.type == FS_WIRE_VARINT;
+        if (one.number == OP_NAME) FS_TRY(fs_hlo_proto_text(reader, &one, &instruction->op_name));
+        if (one.number == DEDUPLICATED) FS_TRY(fs_hlo_proto_text(reader, &one, &instruction->kernel));
+        if (one.number == SCHEDULED) FS_TRY(fs_hlo_proto_text(reader, &one, &instruction->scheduled));
+        if (one.number == FILE_NAME && one.type == FS_WIRE_BYTES) file = one;
+        if (one.number == LINE && number) line = (int32_t)one.value;
+        if (one.number == FRAME && number && one.value >= 1 && one.value <= reader->table_frames)
+            instruction->frame = (uint32_t)one.value - 1;
+    }
+    FS_TRY(fs_wire_end(&inner, reader->err));
+    return instruction->frame == FS_NONE && file.number != 0 ? put_source(reader, &file, line, instruction) : FS_OK;
+}

@@ -1,0 +1,118 @@
+/* The schedule of a module as slots for works. It enters the same computations as schedule.c. */
+#include "work/hlo/schedule_of.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "work/hlo/cost_parts.h"
+
+enum { MOST_SLOTS = 1 << 21 };
+
+typedef struct {
+    fs_schedules *all;
+    const fs_hlo_module *module;
+    const uint8_t *runs; /* by instruction: fs_hlo_run */
+    bool *empty;         /* by computation: nothing runs in it */
+    bool *known;         /* by computation: whether it is empty is known */
+} walk;
+
+static bool begins(const char *text, const char *prefix)
+{
+    return text != NULL && strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* The kernels of these have names of a library, or of XLA's runtime, not of the instruction. */
+static bool is_library(const fs_hlo_module *module, uint32_t instruction)
+{
+    static const char *const opcodes[] = {
+        "custom-call", "all-gather",       "all-reduce", "all-to-all", "collective-", "convolution", "dot",
+        "ragged-",     "cholesky",         "fft",        "infeed",     "outfeed",     "recv",        "reduce-scatter",
+        "send",        "triangular-solve", "sort",       "rng-",
+    };
+    const char *opcode = fs_hlo_text(module, module->instructions[instruction].opcode);
+    for (size_t i = 0; i < sizeof opcodes / sizeof *opcodes; i++)
+        if (begins(opcode, opcodes[i])) return true;
+    return false;
+}
+
+static fs_family family_of(const fs_hlo_module *module, uint32_t instruction)
+{
+    const fs_hlo_instruction *of = &module->instructions[instruction];
+    const char *target = fs_hlo_text(module, of->target), *opcode = fs_hlo_text(module, of->opcode);
+    if (begins(target, "__cublas") || begins(opcode, "dot")) return FS_FAMILY_PRODUCT;
+    if (begins(target, "__cudnn$conv") || begins(opcode, "convolution")) return FS_FAMILY_CONVOLUTION;
+    if (begins(opcode, "all-") || begins(opcode, "collective-") || begins(opcode, "reduce-scatter"))
+        return FS_FAMILY_COMMUNICATION;
+    return FS_FAMILY_ANY;
+}
+
+static fs_status add_slot(walk *of, uint32_t id, fs_hlo_run run, fs_error *err)
+{
+    const fs_hlo_module *module = of->module;
+    const fs_hlo_instruction *instruction = &module->instructions[id];
+    const char *name = fs_hlo_text(module, instruction->name), *shared = fs_hlo_text(module, instruction->kernel);
+    fs_slot_kind kind = run == FS_HLO_COPIES ? FS_SLOT_COPY : is_library(module, id) ? FS_SLOT_LIBRARY : FS_SLOT_KERNEL;
+    if (of->all->slot_count >= MOST_SLOTS)
+        return fs_fail(err, FS_VALUE_ERROR, "the schedules have more than %d instructions", MOST_SLOTS);
+    return fs_schedules_add(of->all, id, kind, family_of(module, id), name != NULL ? name : "", shared, err);
+}
+
+/* Return whether nothing runs in a computation. Such ones are not entered: there may be endless many calls of them. */
+static bool is_empty(walk *of, uint32_t computation)
+{
+    const fs_hlo_module *module = of->module;
+    if (of->known[computation]) return of->empty[computation];
+    fs_hlo_list list = module->computations[computation].instructions;
+    bool empty = true;
+    for (uint32_t i = list.first; empty && i < list.first + list.count; i++) {
+        empty = of->runs[i] != FS_HLO_RUNS && of->runs[i] != FS_HLO_COPIES;
+        if (of->runs[i] != FS_HLO_CALLS) continue;
+        for (uint32_t place = 0; empty && place < module->instructions[i].called.count; place++) {
+            uint32_t called = fs_hlo_called(module, i, place);
+            empty = called == FS_NONE || is_empty(of, called);
+        }
+    }
+    of->known[computation] = true;
+    return of->empty[computation] = empty;
+}
+
+static fs_status add_computation(walk *of, uint32_t computation, fs_error *err)
+{
+    const fs_hlo_module *module = of->module;
+    fs_hlo_list list = module->computations[computation].instructions;
+    for (uint32_t i = list.first; i < list.first + list.count; i++) {
+        fs_hlo_run run = (fs_hlo_run)of->runs[i];
+        if (run == FS_HLO_RUNS || run == FS_HLO_COPIES) FS_TRY(add_slot(of, i, run, err));
+        if (run != FS_HLO_CALLS) continue;
+        bool loop = fs_hlo_is(module, i, "while"), branches = fs_hlo_is(module, i, "conditional");
+        uint32_t count = module->instructions[i].called.count, trips;
+        bool counted = loop && fs_hlo_values(module, i, FS_HLO_TRIP_COUNT, &trips) != NULL;
+        if (loop) FS_TRY(fs_schedules_open_loop(of->all, err));
+        of->all->branches += branches;
+        for (uint32_t place = 0; place < count; place++) {
+            bool condition = loop && place + 1 < count; /* it precedes the body, which is listed first */
+            uint32_t called = fs_hlo_called(module, i, loop ? count - 1 - place : place);
+            if (called != FS_NONE && !(condition && counted) && !is_empty(of, called))
+                FS_TRY(add_computation(of, called, err));
+        }
+        of->all->branches -= branches;
+        if (loop) fs_schedules_close_loop(of->all);
+    }
+    return FS_OK;
+}
+
+fs_status fs_schedules_add_module(fs_schedules *all, const fs_hlo_module *module, const uint8_t *runs, fs_error *err)
+{
+    FS_TRY(fs_schedules_begin(all, err));
+    if (module->entry >= module->computation_count) return FS_OK;
+    walk of = {.all = all, .module = module, .runs = runs};
+    of.empty = fs_calloc(module->computation_count, sizeof *of.empty);
+    of.known = fs_calloc(module->computation_count, sizeof *of.known);
+    fs_status status = FS_OK;
+    if (of.empty == NULL || of.known == NULL)
+        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u computations", module->computation_count);
+    else status = add_computation(&of, module->entry, err);
+    fs_free(of.empty);
+    fs_free(of.known);
+    return status;
+}

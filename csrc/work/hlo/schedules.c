@@ -1,0 +1,293 @@
+/* Building the schedules to which works are tied. A class is a set of slots of one module that share a name: those
+ * whose kernel was compiled once, under the name of any of them, and those of one instruction, which are named by its
+ * number. A name may have classes in several modules. XLA also shares kernels that turn out to be equal, and does not
+ * say so: of slots whose names differ in their last number alone, any may run a kernel of the others, if no work bears
+ * its own name. */
+#include <string.h>
+
+#include "base/list.h"
+#include "base/memory.h"
+#include "work/hlo/align.h"
+
+void fs_schedules_clear(fs_schedules *all)
+{
+    for (uint32_t i = 0; i < all->class_count; i++) fs_free(all->classes[i].slots);
+    fs_free(all->slots);
+    fs_free(all->loops);
+    fs_free(all->classes);
+    fs_free(all->modules);
+    fs_free(all->pairs);
+    fs_free(all->first_pairs);
+    fs_free(all->costs);
+    fs_free(all->lists);
+    fs_free(all->listed);
+    fs_intern_clear(&all->names);
+    fs_intern_clear(&all->named);
+    fs_intern_clear(&all->shares);
+    *all = (fs_schedules){0};
+}
+
+fs_status fs_schedules_begin(fs_schedules *all, fs_error *err)
+{
+    FS_TRY(FS_LIST_ROOM(&all->modules, all->module_count, &all->module_capacity, 16, "modules", err));
+    fs_intern_clear(&all->shares);
+    all->modules[all->module_count++] = all->slot_count;
+    all->first_class = all->class_count;
+    all->loop = FS_NONE;
+    all->branches = 0;
+    return FS_OK;
+}
+
+fs_status fs_schedules_open_loop(fs_schedules *all, fs_error *err)
+{
+    FS_TRY(FS_LIST_ROOM(&all->loops, all->loop_count, &all->loop_capacity, 16, "loops", err));
+    all->loops[all->loop_count] = (fs_slot_loop){all->slot_count, FS_NONE, all->loop};
+    all->loop = all->loop_count++;
+    return FS_OK;
+}
+
+void fs_schedules_close_loop(fs_schedules *all)
+{
+    fs_slot_loop *loop = &all->loops[all->loop];
+    loop->end = all->slot_count;
+    all->loop = loop->parent;
+}
+
+/* Write a name as kernels bear it. Return its size; longer names are cut. */
+static size_t kernel_name(const char *name, char *to, size_t room)
+{
+    size_t size = 0;
+    for (; name[size] != 0 && size < room; size++) to[size] = name[size] == '.' || name[size] == '-' ? '_' : name[size];
+    return size;
+}
+
+/* Let the last slot belong to the class of its module with that key, one of `names` too. */
+static fs_status join_class(fs_schedules *all, const void *key, size_t size, uint32_t *class, fs_error *err)
+{
+    uint32_t slot = all->slot_count;
+    FS_TRY(fs_intern_bytes(&all->shares, key, size, class, err));
+    *class += all->first_class;
+    if (*class == all->class_count) {
+        FS_TRY(FS_LIST_ROOM(&all->classes, *class, &all->class_capacity, 64, "names of kernels", err));
+        all->classes[all->class_count++] = (fs_slot_class){.module = all->module_count - 1};
+    }
+    fs_slot_class *joined = &all->classes[*class];
+    FS_TRY(FS_LIST_ROOM(&joined->slots, joined->count, &joined->capacity, 1, "instructions of a kernel", err));
+    joined->slots[joined->count++] = slot;
+    return FS_OK;
+}
+
+static fs_status name_class(fs_schedules *all, const void *name, size_t size, uint32_t class, fs_error *err)
+{
+    uint32_t id, pair, before = all->name_capacity;
+    FS_TRY(fs_intern_bytes(&all->names, name, size, &id, err));
+    FS_TRY(FS_LIST_ROOM(&all->first_pairs, id, &all->name_capacity, 64, "names of kernels", err));
+    for (; before < all->name_capacity; before++) all->first_pairs[before] = 0;
+    uint32_t key[2] = {id, class}, known = all->named.count;
+    FS_TRY(fs_intern_bytes(&all->named, key, sizeof key, &pair, err));
+    FS_TRY(FS_LIST_ROOM(&all->pairs, pair, &all->pair_capacity, 64, "names of kernels", err));
+    if (pair < known) return FS_OK;
+    all->pairs[pair] = (fs_named_class){class, all->first_pairs[id]};
+    all->first_pairs[id] = pair + 1;
+    return FS_OK;
+}
+
+enum { MOST_NAME = 512, NUMBER = 1, ALIKE = 2 }; /* the last two: with which no name begins */
+
+/* Let the last slot belong to the class of those whose names are alike. */
+static fs_status join_alike(fs_schedules *all, const char *name, size_t size, fs_error *err)
+{
+    char key[MOST_NAME + 1] = {ALIKE};
+    size_t stem = size;
+    uint32_t class;
+    while (stem > 0 && name[stem - 1] >= '0' && name[stem - 1] <= '9') stem--;
+    stem = stem > 1 && stem < size && name[stem - 1] == '_' ? stem - 1 : size;
+    memcpy(key + 1, name, stem);
+    FS_TRY(join_class(all, key, stem + 1, &class, err));
+    all->classes[class].alike = true;
+    return name_class(all, name, size, class, err);
+}
+
+/* What names an instruction by its number. */
+typedef struct {
+    char mark[4];
+    uint32_t module, instruction;
+} given_name;
+
+static given_name name_of_given(uint32_t module, uint32_t instruction)
+{
+    return (given_name){{NUMBER}, module, instruction};
+}
+
+fs_status fs_schedules_add(fs_schedules *all, uint32_t instruction, fs_slot_kind kind, fs_family family,
+                           const char *name, const char *shared, fs_error *err)
+{
+    char own[MOST_NAME], label[MOST_NAME];
+    size_t size = kernel_name(name, own, sizeof own);
+    size_t shared_size = kernel_name(shared != NULL ? shared : name, label, sizeof label);
+    given_name number = name_of_given(all->module_count - 1, instruction);
+    uint32_t class;
+    FS_TRY(FS_LIST_ROOM(&all->slots, all->slot_count, &all->slot_capacity, 256, "instructions", err));
+    FS_TRY(join_class(all, label, shared_size, &class, err));
+    FS_TRY(name_class(all, label, shared_size, class, err));
+    FS_TRY(name_class(all, own, size, class, err));
+    if (kind == FS_SLOT_KERNEL) FS_TRY(join_alike(all, own, size, err));
+    if (all->numbered) {
+        FS_TRY(join_class(all, &number, sizeof number, &class, err));
+        FS_TRY(name_class(all, &number, sizeof number, class, err));
+    }
+    all->slots[all->slot_count++] = (fs_slot){.instruction = instruction,
+                                              .module = all->module_count - 1,
+                                              .loop = all->loop,
+                                              .kind = (uint8_t)kind,
+                                              .family = (uint8_t)family,
+                                              .optional = all->branches > 0};
+    return FS_OK;
+}
+
+static fs_family family_of(const char *name)
+{
+    static const struct {
+        const char *part;
+        fs_family family;
+    } parts[] = {
+        {"nccl", FS_FAMILY_COMMUNICATION}, {"rccl", FS_FAMILY_COMMUNICATION},  {"conv", FS_FAMILY_CONVOLUTION},
+        {"fprop", FS_FAMILY_CONVOLUTION},  {"dgrad", FS_FAMILY_CONVOLUTION},   {"wgrad", FS_FAMILY_CONVOLUTION},
+        {"cudnn", FS_FAMILY_CONVOLUTION},  {"nchw", FS_FAMILY_CONVOLUTION},    {"nvjet", FS_FAMILY_PRODUCT},
+        {"gemm", FS_FAMILY_PRODUCT},       {"cublas", FS_FAMILY_PRODUCT},      {"Cijk_", FS_FAMILY_PRODUCT},
+        {"gemv", FS_FAMILY_PRODUCT},       {"splitKreduce", FS_FAMILY_PRODUCT}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (strstr(name, parts[i].part) != NULL) return parts[i].family;
+    return FS_FAMILY_ANY;
+}
+
+fs_aligned_work fs_schedules_kernel(const fs_schedules *all, const char *name)
+{
+    fs_aligned_work work = {.name = fs_intern_find(&all->names, name, strlen(name)), .kind = FS_SLOT_LIBRARY};
+    if (strncmp(name, "memcpy", 6) == 0) work.kind = FS_SLOT_COPY; /* of the driver, in graphs */
+    else if (strncmp(name, "memset", 6) == 0) work.kind = FS_WORK_FILLS;
+    else work.family = (uint8_t)family_of(name);
+    return work;
+}
+
+fs_aligned_work fs_schedules_given(const fs_schedules *all, uint32_t module, uint32_t instruction)
+{
+    given_name number = name_of_given(module, instruction);
+    uint32_t name = fs_intern_find(&all->names, &number, sizeof number);
+    return (fs_aligned_work){.name = name, .kind = FS_SLOT_LIBRARY, .given = name != FS_NONE};
+}
+
+/* Preparing -------------------------------------------------------------------------------------------------------- */
+
+/* Of a slot that is left out, in quarters. */
+enum {
+    LEFT_OUT = 12,       /* its kernel has a name that was seen, or it is a call of a library */
+    LEFT_OUT_UNSEEN = 4, /* a copy, or a kernel whose name was not seen: it may have been compiled to a copy */
+};
+
+static bool may_run(const fs_slot *slot, int kind)
+{
+    bool unseen = slot->kind == FS_SLOT_KERNEL && !slot->seen;
+    if (kind == FS_SLOT_LIBRARY) return (slot->kind == FS_SLOT_LIBRARY && !slot->seen) || unseen;
+    if (kind == FS_SLOT_COPY) return (slot->kind == FS_SLOT_COPY && !slot->seen) || unseen;
+    return unseen || slot->kind != FS_SLOT_KERNEL;
+}
+
+/* List the classes of each name; pairs that were added later come first in their chains. */
+static void list_classes(fs_schedules *all)
+{
+    uint32_t count = 0;
+    for (uint32_t name = 0; name < all->names.count; name++) {
+        all->lists[name] = count;
+        for (uint32_t pair = all->first_pairs[name]; pair != 0; pair = all->pairs[pair - 1].next) count++;
+        uint32_t last = count;
+        for (uint32_t pair = all->first_pairs[name]; pair != 0; pair = all->pairs[pair - 1].next)
+            all->listed[--last] = all->pairs[pair - 1].class;
+    }
+    all->lists[all->names.count] = count;
+}
+
+static void mark_seen(fs_schedules *all, const fs_aligned_work *works, uint32_t count, bool *seen)
+{
+    for (uint32_t i = 0; i < all->slot_count; i++) all->slots[i].seen = false;
+    for (uint32_t i = 0; i < count; i++) {
+        if (works[i].name == FS_NONE || seen[works[i].name]) continue;
+        seen[works[i].name] = true;
+        for (uint32_t k = all->lists[works[i].name]; k < all->lists[works[i].name + 1]; k++) {
+            const fs_slot_class *class = &all->classes[all->listed[k]];
+            for (uint32_t j = 0; j < class->count && !class->alike; j++) all->slots[class->slots[j]].seen = true;
+        }
+    }
+}
+
+static void count_unseen(fs_schedules *all)
+{
+    for (uint32_t i = 0; i < all->class_count; i++) {
+        fs_slot_class *class = &all->classes[i];
+        class->unseen = 0;
+        for (uint32_t k = 0; k < class->count; k++) class->unseen += !all->slots[class->slots[k]].seen;
+    }
+}
+
+static void prepare_slots(fs_schedules *all)
+{
+    uint32_t next[FS_SLOT_KINDS] = {FS_NONE, FS_NONE, FS_NONE};
+    all->costs[0] = 0;
+    for (uint32_t i = 0; i < all->slot_count; i++) {
+        const fs_slot *slot = &all->slots[i];
+        bool sure = slot->seen || slot->kind == FS_SLOT_LIBRARY;
+        all->costs[i + 1] = all->costs[i] + (slot->optional ? 0 : sure ? LEFT_OUT : LEFT_OUT_UNSEEN);
+    }
+    for (uint32_t i = all->slot_count; i-- > 0;) {
+        fs_slot *slot = &all->slots[i];
+        bool last = i + 1 == fs_schedules_end(all, slot->module);
+        for (int kind = 0; kind < FS_SLOT_KINDS; kind++) {
+            if (last) next[kind] = FS_NONE;
+            if (may_run(slot, kind)) next[kind] = i;
+            slot->next[kind] = next[kind];
+        }
+    }
+}
+
+fs_status fs_schedules_prepare(fs_schedules *all, const fs_aligned_work *works, uint32_t count, fs_error *err)
+{
+    bool *seen = fs_calloc((size_t)all->names.count + 1, sizeof *seen);
+    fs_free(all->costs);
+    all->costs = fs_malloc(((size_t)all->slot_count + 1) * sizeof *all->costs);
+    fs_free(all->lists);
+    fs_free(all->listed);
+    all->lists = fs_malloc(((size_t)all->names.count + 1) * sizeof *all->lists);
+    all->listed = fs_malloc(((size_t)all->named.count + 1) * sizeof *all->listed);
+    if (seen == NULL || all->costs == NULL || all->lists == NULL || all->listed == NULL) {
+        fs_free(seen);
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tie %u kernels", count);
+    }
+    list_classes(all);
+    mark_seen(all, works, count, seen);
+    fs_free(seen);
+    count_unseen(all);
+    prepare_slots(all);
+    return FS_OK;
+}
+
+uint32_t fs_slot_class_from(const fs_slot_class *class, uint32_t from)
+{
+    uint32_t low = 0, high = class->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (class->slots[middle] < from) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+uint32_t fs_schedules_first_class(const fs_schedules *all, uint32_t name, uint32_t module)
+{
+    uint32_t low = all->lists[name], high = all->lists[name + 1];
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (all->classes[all->listed[middle]].module < module) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}

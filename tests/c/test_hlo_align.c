@@ -1,0 +1,483 @@
+/* Tying kernels to schedules. Programs of fusions, library calls, copies, loops and branches are executed here, which
+ * gives the works and the slot of each; the alignment must find the slots from the names alone. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "check.h"
+#include "work/hlo/align.h"
+
+typedef enum { KERNEL, LIBRARY, COPY, LOOP, END, EITHER, OR } what;
+
+/* name: of the instruction; shared: deduplicated_name; kernel: that it launches, of a library or a copy `times` ones.
+ * Of a loop: `times` iterations. */
+typedef struct {
+    what is;
+    const char *name, *shared, *kernel;
+    int times;
+    bool fills; /* a library's first work is a fill */
+} item;
+
+enum { MOST_WORKS = 1 << 15 };
+
+typedef struct {
+    fs_schedules schedules;
+    fs_aligned_work works[MOST_WORKS];
+    uint32_t truth[MOST_WORKS];                  /* slot */
+    bool begins[MOST_WORKS], starts[MOST_WORKS]; /* an execution of an instruction, of a module */
+    uint32_t count;
+    fs_tie ties[MOST_WORKS];
+} trial;
+
+static trial *now;
+
+static void add_module(const item *items)
+{
+    fs_error err;
+    CHECK_OK(fs_schedules_begin(&now->schedules, &err));
+    bool loops[16];
+    int depth = 0;
+    for (uint32_t i = 0; items[i].name != NULL; i++) {
+        const item *one = &items[i];
+        switch (one->is) {
+        case LOOP:
+            CHECK_OK(fs_schedules_open_loop(&now->schedules, &err));
+            loops[depth++] = true;
+            break;
+        case EITHER:
+            now->schedules.branches++;
+            loops[depth++] = false;
+            break;
+        case OR:
+            break;
+        case END:
+            if (loops[--depth]) fs_schedules_close_loop(&now->schedules);
+            else now->schedules.branches--;
+            break;
+        case KERNEL:
+        case LIBRARY:
+        case COPY:
+            CHECK_OK(fs_schedules_add(&now->schedules, i, (fs_slot_kind)one->is, FS_FAMILY_ANY, one->name, one->shared,
+                                      &err));
+        }
+    }
+}
+
+/* A number that looks random. */
+static uint32_t chance(void)
+{
+    static uint32_t state = 1;
+    state = state * 1664525 + 1013904223;
+    return state >> 8;
+}
+
+static void emit(const char *name, int kind, uint32_t slot, bool begins)
+{
+    fs_aligned_work *work = &now->works[now->count];
+    *work = name != NULL ? fs_schedules_kernel(&now->schedules, name)
+                         : (fs_aligned_work){FS_NONE, (uint8_t)kind, FS_FAMILY_ANY, false};
+    now->truth[now->count] = slot;
+    now->begins[now->count] = begins;
+    now->starts[now->count++] = false;
+}
+
+/* Execute items up to their end. *slot: of the first; returns the index after the last. In a branch: `taken`. */
+static uint32_t execute(const item *items, uint32_t at, uint32_t *slot, bool taken)
+{
+    for (; items[at].name != NULL; at++) {
+        const item *one = &items[at];
+        if (one->is == END || one->is == OR) return at;
+        if (one->is == LOOP) {
+            uint32_t first = *slot, end = at;
+            for (int i = 0; i < one->times; i++) {
+                *slot = first;
+                end = execute(items, at + 1, slot, taken);
+            }
+            at = end;
+        } else if (one->is == EITHER) {
+            bool second = taken && chance() % 2 == 0;
+            at = execute(items, at + 1, slot, taken && !second);
+            if (items[at].is == OR) at = execute(items, at + 1, slot, second);
+        } else {
+            if (taken && one->fills) emit(NULL, FS_WORK_FILLS, *slot, true);
+            for (int i = 0; taken && i < one->times; i++) emit(one->kernel, (int)one->is, *slot, i == 0 && !one->fills);
+            ++*slot;
+        }
+    }
+    return at;
+}
+
+static void run_module(const item *items, uint32_t module)
+{
+    uint32_t slot = now->schedules.modules[module], first = now->count;
+    execute(items, 0, &slot, true);
+    if (now->count > first) now->starts[first] = true;
+}
+
+static trial *begin(void)
+{
+    now = calloc(1, sizeof *now);
+    return now;
+}
+
+static void end(void)
+{
+    fs_schedules_clear(&now->schedules);
+    free(now);
+}
+
+static void align(void)
+{
+    fs_error err;
+    CHECK_OK(fs_schedules_align(&now->schedules, now->works, now->count, now->ties, &err));
+}
+
+/* Align, and return the share of the works with the right slot, in thousandths. */
+static int right(void)
+{
+    uint32_t found = 0;
+    align();
+    for (uint32_t i = 0; i < now->count; i++) found += now->ties[i].slot == now->truth[i];
+    return (int)(1000 * (uint64_t)found / now->count);
+}
+
+/* The beginnings that were found are those that were. */
+static void check_beginnings(void)
+{
+    for (uint32_t i = 0; i < now->count; i++) {
+        CHECK(now->ties[i].begins == now->begins[i], "instruction at work %u", i);
+        CHECK(now->ties[i].begins_module == now->starts[i], "module at work %u", i);
+    }
+}
+
+/* Leave out works for which `keeps` is false. */
+static void keep(bool (*keeps)(uint32_t index))
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < now->count; i++) {
+        if (!keeps(i)) continue;
+        now->works[kept] = now->works[i];
+        now->truth[kept] = now->truth[i];
+        now->begins[kept] = now->begins[i];
+        now->starts[kept++] = now->starts[i];
+    }
+    now->count = kept;
+}
+
+#define ITEMS(...) ((const item[]){__VA_ARGS__, {.name = NULL}})
+#define FUSION(its_name) {KERNEL, its_name, NULL, its_name, 1, false}
+#define SHARED(its_name, label, its_kernel) {KERNEL, its_name, label, its_kernel, 1, false}
+#define CALL(its_name, its_kernel, count, fill) {LIBRARY, its_name, NULL, its_kernel, count, fill}
+#define COPIED(its_name) {COPY, its_name, NULL, "memcpy128", 1, false}
+#define LOOPED(count) {LOOP, "while", NULL, NULL, count, false}
+#define ONE_OF {EITHER, "conditional", NULL, NULL, 0, false}
+#define OTHERWISE {OR, "or", NULL, NULL, 0, false}
+#define ENDED {END, "end", NULL, NULL, 0, false}
+
+static const item plain[] = {FUSION("gather"),
+                             SHARED("norm_2", "norm_1", "norm_2"),
+                             CALL("custom-call.1", "nvjet_NNT", 1, true),
+                             SHARED("norm_1", "norm_1", "norm_2"),
+                             CALL("custom-call.2", "nvjet_TNN", 1, false),
+                             COPIED("copy.1"),
+                             FUSION("gelu"),
+                             SHARED("norm.3", "norm_1", "norm_2"),
+                             CALL("custom-call.3", "nvjet_NNT", 1, false),
+                             FUSION("loss"),
+                             {.name = NULL}};
+
+static void test_a_schedule_repeats(void)
+{
+    begin();
+    add_module(plain);
+    for (int i = 0; i < 50; i++) run_module(plain, 0);
+    CHECK(right() == 1000);
+    check_beginnings();
+    CHECK(now->ties[0].proof == FS_TIE_BY_NAME);  /* gather */
+    CHECK(now->ties[1].proof == FS_TIE_BY_ORDER); /* norm, one of three */
+    CHECK(now->ties[2].proof == FS_TIE_BY_ORDER); /* the fill */
+    end();
+}
+
+static void test_names_are_those_of_kernels(void)
+{
+    begin();
+    add_module(ITEMS(FUSION("loop-add_fusion.2.clone"), FUSION("x")));
+    emit("loop_add_fusion_2_clone", 0, 0, true);
+    emit("x", 0, 1, true);
+    CHECK(right() == 1000);
+    end();
+}
+
+/* Loops within loops; the trip counts are not told, and differ between executions. */
+static void test_loops_repeat(void)
+{
+    for (int times = 1; times < 8; times++) {
+        const item *nested =
+            ITEMS(FUSION("start"), LOOPED(times), FUSION("body_1"), CALL("call", "nvjet", 2, true), LOOPED(3),
+                  COPIED("copy"), FUSION("inner"), ENDED, FUSION("counter"), ENDED, FUSION("last"));
+        begin();
+        add_module(nested);
+        for (int i = 0; i < 5; i++) run_module(nested, 0);
+        CHECK(right() == 1000, "%d iterations", times);
+        check_beginnings();
+        end();
+    }
+}
+
+/* Iterations of a call of a library alone are executions, not further kernels of one. */
+static void test_a_loop_of_one_call_repeats(void)
+{
+    const item *one = ITEMS(FUSION("start"), LOOPED(6), CALL("call", "nvjet", 1, false), ENDED, FUSION("last"));
+    begin();
+    add_module(one);
+    for (int i = 0; i < 3; i++) run_module(one, 0);
+    CHECK(right() == 1000);
+    check_beginnings();
+    end();
+}
+
+static void test_one_branch_runs(void)
+{
+    const item *branching = ITEMS(FUSION("start"), ONE_OF, FUSION("a"), CALL("call.1", "nvjet", 1, false), FUSION("b"),
+                                  OTHERWISE, FUSION("c"), COPIED("copy"), ENDED, FUSION("last"));
+    begin();
+    add_module(branching);
+    for (int i = 0; i < 60; i++) run_module(branching, 0);
+    CHECK(right() == 1000);
+    check_beginnings();
+    end();
+}
+
+static void test_calls_launch_several_kernels(void)
+{
+    const item *calls = ITEMS(FUSION("a"), CALL("call.1", "nchwToNhwc", 3, false), FUSION("b"),
+                              CALL("call.2", "cudnn_conv", 2, true), FUSION("c"), CALL("call.3", "gemv", 1, false));
+    begin();
+    add_module(calls);
+    for (int i = 0; i < 20; i++) run_module(calls, 0);
+    CHECK(right() == 1000);
+    check_beginnings();
+    end();
+}
+
+/* XLA found the kernels of three fusions equal, and tells of none. */
+static void test_kernels_are_shared_silently(void)
+{
+    const item *shared = ITEMS(FUSION("a"), SHARED("wrapped_transpose", NULL, "wrapped_transpose"), FUSION("b"),
+                               SHARED("wrapped_transpose.1", NULL, "wrapped_transpose"), FUSION("c"),
+                               SHARED("wrapped_transpose.2", NULL, "wrapped_transpose"));
+    begin();
+    add_module(shared);
+    for (int i = 0; i < 20; i++) run_module(shared, 0);
+    CHECK(right() == 1000);
+    check_beginnings();
+    CHECK(now->ties[1].proof == FS_TIE_BY_ORDER);
+    end();
+}
+
+static bool nine_of_ten(uint32_t index)
+{
+    (void)index;
+    return chance() % 10 > 0;
+}
+
+/* Without a tenth of the works, hardly any other one is misplaced. */
+static void test_works_are_missing(void)
+{
+    begin();
+    add_module(plain);
+    for (int i = 0; i < 300; i++) run_module(plain, 0);
+    keep(nine_of_ten);
+    int share = right();
+    CHECK(share >= 970, "%d of 1000", share);
+    end();
+}
+
+static bool not_at_the_ends(uint32_t index)
+{
+    return index >= 4 && index + 3 < now->count;
+}
+
+static void test_the_recording_cuts_executions_off(void)
+{
+    begin();
+    add_module(plain);
+    for (int i = 0; i < 3; i++) run_module(plain, 0);
+    keep(not_at_the_ends);
+    CHECK(right() == 1000);
+    end();
+}
+
+/* A second module runs after one, and within another one's execution. */
+static void test_modules_interleave(void)
+{
+    const item *other = ITEMS(FUSION("x"), CALL("call", "nvjet", 1, false), FUSION("gather"), FUSION("y"), FUSION("z"));
+    begin();
+    add_module(plain);
+    add_module(other);
+    for (int i = 0; i < 40; i++) {
+        uint32_t first = now->count;
+        run_module(plain, 0);
+        uint32_t between = now->count;
+        run_module(other, 1);
+        if (i % 2 == 0) continue;
+        /* The other module's works come before the last four of the first one's. */
+        uint32_t count = now->count - between, place = between - 4;
+        fs_aligned_work works[16];
+        uint32_t truth[16];
+        memcpy(works, now->works + place, 4 * sizeof *works);
+        memcpy(truth, now->truth + place, 4 * sizeof *truth);
+        memmove(now->works + place, now->works + between, count * sizeof *works);
+        memmove(now->truth + place, now->truth + between, count * sizeof *truth);
+        memcpy(now->works + place + count, works, 4 * sizeof *works);
+        memcpy(now->truth + place + count, truth, 4 * sizeof *truth);
+        CHECK(first < place);
+    }
+    int share = right();
+    CHECK(share >= 990, "%d of 1000", share);
+    end();
+}
+
+/* Kernels of two streams change places; names that one slot has are tied nevertheless. */
+static void test_streams_change_the_order(void)
+{
+    const item *many = ITEMS(FUSION("a"), FUSION("b"), FUSION("c"), FUSION("d"), FUSION("e"), FUSION("f"));
+    begin();
+    add_module(many);
+    for (int i = 0; i < 30; i++) run_module(many, 0);
+    for (uint32_t i = 2; i + 1 < now->count; i += 6) {
+        fs_aligned_work work = now->works[i];
+        uint32_t slot = now->truth[i];
+        now->works[i] = now->works[i + 1];
+        now->truth[i] = now->truth[i + 1];
+        now->works[i + 1] = work;
+        now->truth[i + 1] = slot;
+    }
+    CHECK(right() == 1000);
+    end();
+}
+
+/* A kernel of the program that was timed alone, as autotuning does, belongs to no execution. */
+static void test_what_runs_outside_stays_untied(void)
+{
+    begin();
+    add_module(plain);
+    for (int i = 0; i < 40; i++) emit("gelu", 0, FS_NONE, false);
+    for (int i = 0; i < 40; i++) emit("cutlass_gemm", 0, FS_NONE, false);
+    uint32_t outside = now->count;
+    for (int i = 0; i < 5; i++) run_module(plain, 0);
+    for (int i = 0; i < 9; i++) emit("an_unknown_kernel", 0, FS_NONE, false);
+    align();
+    uint32_t tied = 0;
+    for (uint32_t i = 0; i < outside; i++) tied += now->ties[i].slot != FS_NONE;
+    CHECK(tied <= 2, "%u of %u", tied, outside);
+    for (uint32_t i = outside; i < now->count; i++)
+        if (now->truth[i] != FS_NONE) CHECK(now->ties[i].slot == now->truth[i], "work %u", i);
+    end();
+}
+
+/* Where a profiler named the instructions, names and order do not matter. */
+static void test_given_instructions_are_taken(void)
+{
+    const item *calls = ITEMS(CALL("call.1", "k", 2, false), CALL("call.2", "k", 1, false), FUSION("a"));
+    begin();
+    now->schedules.numbered = true;
+    add_module(calls);
+    for (int i = 0; i < 10; i++) {
+        for (uint32_t k = 0; k < 4; k++) {
+            uint32_t slot = k < 2 ? 0 : k - 1;
+            now->truth[now->count] = slot;
+            now->works[now->count++] = fs_schedules_given(&now->schedules, 0, slot);
+        }
+    }
+    CHECK(right() == 1000);
+    for (uint32_t i = 0; i < now->count; i++) {
+        CHECK(now->ties[i].proof == FS_TIE_BY_NAME);
+        CHECK(now->ties[i].begins == (i % 4 != 1));
+    }
+    end();
+}
+
+/* Time grows with the works, also where names repeat without end. */
+static void test_repeating_names_end(void)
+{
+    item many[402] = {{.name = NULL}};
+    for (int i = 0; i < 400; i++) many[i] = (item)SHARED(i % 2 ? "a" : "b", "c", "b");
+    begin();
+    add_module(many);
+    for (int i = 0; i < 60; i++) run_module(many, 0);
+    keep(nine_of_ten);
+    align();
+    uint32_t tied = 0;
+    for (uint32_t i = 0; i < now->count; i++) tied += now->ties[i].slot != FS_NONE;
+    CHECK(tied > now->count / 2);
+    end();
+}
+
+/* Of many modules with the same names, that one ran whose other names were seen. */
+static void test_a_module_is_known_by_all_of_its_names(void)
+{
+    enum { MODULES = 100, RAN = 70 };
+    char names[MODULES][16];
+    const item *ran = NULL;
+    static item items[MODULES][5];
+    begin();
+    for (int i = 0; i < MODULES; i++) {
+        snprintf(names[i], sizeof names[i], "only_in_%d", i);
+        const item own[] = {FUSION("a"), FUSION("b"), FUSION("c"), FUSION(names[i]), {.name = NULL}};
+        memcpy(items[i], own, sizeof own);
+        add_module(items[i]);
+        if (i == RAN) ran = items[i];
+    }
+    for (int i = 0; i < 20; i++) run_module(ran, RAN);
+    CHECK(right() == 1000);
+    check_beginnings();
+    end();
+}
+
+static void test_memory_may_fail(void)
+{
+    int64_t before = fs_memory_live();
+    for (int n = 1; n < 200; n++) {
+        fs_error err = {FS_OK, ""};
+        begin();
+        fs_memory_fail_at(n);
+        fs_status status = fs_schedules_begin(&now->schedules, &err);
+        for (uint32_t i = 0; status == FS_OK && i < 3; i++)
+            status =
+                fs_schedules_add(&now->schedules, i, FS_SLOT_KERNEL, FS_FAMILY_ANY, i == 0 ? "a" : "b", NULL, &err);
+        fs_memory_fail_at(0);
+        if (status == FS_OK) {
+            emit("a", 0, 0, true);
+            emit("b", 0, 1, true);
+            fs_memory_fail_at(n);
+            status = fs_schedules_align(&now->schedules, now->works, now->count, now->ties, &err);
+            fs_memory_fail_at(0);
+        }
+        CHECK(status == FS_OK || status == FS_OUT_OF_MEMORY);
+        end();
+        CHECK(fs_memory_live() == before);
+    }
+}
+
+int main(void)
+{
+    test_a_schedule_repeats();
+    test_names_are_those_of_kernels();
+    test_loops_repeat();
+    test_a_loop_of_one_call_repeats();
+    test_one_branch_runs();
+    test_calls_launch_several_kernels();
+    test_kernels_are_shared_silently();
+    test_works_are_missing();
+    test_the_recording_cuts_executions_off();
+    test_modules_interleave();
+    test_streams_change_the_order();
+    test_what_runs_outside_stays_untied();
+    test_given_instructions_are_taken();
+    test_repeating_names_end();
+    test_a_module_is_known_by_all_of_its_names();
+    test_memory_may_fail();
+    return failures > 0;
+}

@@ -1,0 +1,129 @@
+"""Perfetto's traces: the same events as from a Chrome trace of the same program."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import TESTS
+from helpers.pftraces import BEGIN, END, annotation, sdk_trace, torch_trace, track
+from helpers.protobufs import field, message
+
+import flopscope as fs
+
+TRACES = ("square", "tracking_flops", "tutorial_naive")
+
+
+def _chrome(name: str) -> list[dict[str, Any]]:
+    trace = json.loads(gzip.decompress((TESTS / "data" / "traces" / f"{name}.json.gz").read_bytes()))
+    events: list[dict[str, Any]] = trace["traceEvents"] if isinstance(trace, dict) else trace
+    return [event for event in events if event.get("ph") == "X" and isinstance(event.get("tid"), int)]
+
+
+def _rows(source: Any) -> str:
+    return fs.load_trace(source).key_averages(group_by_input_shape=True, peaks="none").to_pandas().to_csv()
+
+
+def _nested(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the events that overlap no other of their thread without being nested in it."""
+    kept = []
+    ends: dict[tuple[int, int], list[float]] = {}
+    for event in sorted(events, key=lambda one: (round(1000 * one["ts"]), -round(1000 * one["dur"]))):
+        start, stack = round(1000 * event["ts"]), ends.setdefault((event["pid"], event["tid"]), [])
+        while stack and stack[-1] <= start:
+            stack.pop()
+        if not stack or start + round(1000 * event["dur"]) <= stack[-1]:
+            stack.append(start + round(1000 * event["dur"]))
+            kept.append(event)
+    return kept
+
+
+@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.filterwarnings("ignore:.*host events overlap")
+def test_rows_of_torchs_form_are_those_of_the_chrome_trace(name: str) -> None:
+    events = _chrome(name)
+    assert _rows(torch_trace(events)) == _rows(json.dumps({"schemaVersion": 1, "traceEvents": events}).encode())
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", TRACES)
+def test_rows_of_the_sdks_form_are_those_of_the_chrome_trace(name: str, packed: bool) -> None:
+    events = _nested(_chrome(name))
+    assert _rows(sdk_trace(events, packed)) == _rows(json.dumps({"schemaVersion": 1, "traceEvents": events}).encode())
+
+
+def test_a_compressed_file_is_read_from_a_path(tmp_path: Path) -> None:
+    events = _chrome("square")
+    path = tmp_path / "rank0.pftrace.gz"
+    path.write_bytes(gzip.compress(torch_trace(events)))
+    (trace,) = fs.load_traces(tmp_path)
+    assert len(trace) == len(fs.load_trace(torch_trace(events)))
+
+
+def _slice(begin: int, end: int, name: str, *fields: tuple[int, Any]) -> bytes:
+    begun = message((9, BEGIN), (11, 7), (23, name), *fields)
+    return b"".join(
+        field(1, message((8, time), (10, 1), (11, event)))
+        for time, event in ((begin, begun), (end, message((9, END), (11, 7))))
+    )
+
+
+def test_categories_follow_from_the_annotations() -> None:
+    grid = [(4, annotation(key, value)) for key, value in {"grid": [8, 1, 1], "block": [64, 1, 1]}.items()]
+    place = [(4, annotation(key, value)) for key, value in {"device": 1, "stream": 9, "correlation": 4}.items()]
+    call = [(4, annotation(key, value)) for key, value in {"cbid": 211, "correlation": 4}.items()]
+    content = track(7, 12, 13) + b"".join(
+        (
+            _slice(1000, 2000, "gemm", *grid, *place),
+            _slice(3000, 4000, "Memcpy HtoD (Pageable -> Device)", *place),
+            _slice(5000, 6000, "cudaLaunchKernel", *call),
+            _slice(7000, 8000, "train"),
+        )
+    )
+    events = fs.load_trace(content).events()
+    assert {event.name: event.kind for event in events} == {
+        "gemm": "kernel",
+        "Memcpy HtoD (Pageable -> Device)": "memcpy",
+        "cudaLaunchKernel": "runtime",
+        "train": "range",
+    }
+    assert {event.device_index for event in events if event.kind == "kernel"} == {1}
+
+
+def test_names_of_rocprofv3_are_those_of_torch() -> None:
+    kernel = [(4, annotation(key, value)) for key, value in {"agent": 2, "queue": 1, "corr_id": 4}.items()]
+    content = track(7, 12, 13)
+    content += _slice(1000, 2000, "gemm", (22, "kernel_dispatch"), *kernel)
+    content += _slice(500, 600, "hipLaunchKernel", (22, "hip_runtime_api"), (4, annotation("corr_id", 4)))
+    kinds = {event.name: (event.kind, event.correlation) for event in fs.load_trace(content).events()}
+    assert kinds == {"gemm": ("kernel", 4), "hipLaunchKernel": ("runtime", 4)}
+
+
+def test_slices_that_end_without_a_beginning_are_left_out() -> None:
+    content = track(7, 12, 13) + field(1, message((8, 5), (10, 1), (11, message((9, END), (11, 7)))))
+    content += _slice(1000, 2000, "work", (22, "cpu_op"))
+    assert [event.name for event in fs.load_trace(content).events()] == ["work"]
+
+
+@pytest.mark.parametrize("cut", [1, 5, 33])
+def test_a_damaged_file_is_an_error_with_the_byte(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "run.pftrace"
+    path.write_bytes(torch_trace(_chrome("square"))[:-cut])
+    with pytest.raises(ValueError, match=r"run\.pftrace: byte \d+: "):
+        fs.load_trace(path)
+
+
+def test_damaged_compressed_packets_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a compressed packet cannot be expanded"):
+        fs.load_trace(track(7, 12, 13) + field(1, field(50, b"\x78\x9cnothing")))
+
+
+def test_deep_annotations_end() -> None:
+    value = field(4, 5)
+    for _ in range(2000):
+        value = field(12, value)
+    content = track(7, 12, 13) + _slice(1000, 2000, "work", (22, "cpu_op"), (4, field(10, "deep") + value))
+    assert len(fs.load_trace(content)) == 1
