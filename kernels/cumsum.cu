@@ -5,19 +5,25 @@
  *   short rows      1 to 32 lanes each, a vector per lane
  *   longer rows     a warp or a block each: tile after tile, with the sum of those before
  *   few, long rows  a block for each tile: the tiles' sums, the sums of these, then the results, so that memory is read
- *                   twice (a pass in which blocks wait for those before them took longer on an H200)
+ *                   twice
+ *   longest rows    all resident blocks (compute capability 9.0), a tile each of one stretch of a row after the other;
+ *                   tiles stay in shared memory until the sums of those before are known
  *
- * In the others memory is read once. All orders depend only on the shape, so that equal calls have equal results.
+ * In all but one memory is read once. All orders depend only on the shape and the device, so that equal calls have
+ * equal results.
  */
 #include "kernels/context.h"
 
 #include "kernels/block.cuh"
+#include "kernels/stream.cuh"
 
 enum {
     THREADS = 256,
     VECTORS = 4,       /* of 16 bytes (or elements, where vectors do not fit) per thread; × warps = a warp's lanes */
     WARP_BYTES = 4096, /* rows of at most so many bytes have a warp each */
-    RESIDENT = 1024    /* threads per multiprocessor that fill it */
+    RESIDENT = 1024,   /* threads per multiprocessor that fill it */
+    RING = 3,          /* tiles of a block in shared memory */
+    STRETCHES = 4      /* of all resident blocks' tiles, from which on a row is one of the longest */
 };
 
 typedef struct {
@@ -25,7 +31,7 @@ typedef struct {
     void *out;
     int64_t rows, length;
     int lanes;     /* per row, of short rows */
-    int64_t tiles; /* per row, of few, long rows */
+    int64_t tiles; /* per row, of few, long rows; of the longest rows, with those beyond the last stretch's end */
     void *sums;    /* by row and tile, of each tile or of all up to it */
 } arguments;
 
@@ -199,16 +205,122 @@ static __global__ void __launch_bounds__(THREADS) tiles_kernel(const __grid_cons
     tile::store((S *)args.out + row * args.length + begin, args.length - begin, (int)threadIdx.x, before, x);
 }
 
+#ifdef FS_HAS_STREAM
+/* Sums that blocks tell each other. All bits are set in one that is not known yet; no NaN among the others has them. */
+template <class T> struct told_sum;
+template <> struct told_sum<float> {
+    typedef unsigned bits;
+    static FS_INLINE void tell(void *to, float sum)
+    {
+        bits value = sum == sum ? __float_as_uint(sum) : 0x7FC00000u;
+        asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+    }
+    static FS_INLINE float wait(const void *from)
+    {
+        bits value;
+        do asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+        while (value == ~bits(0));
+        return __uint_as_float(value);
+    }
+};
+template <> struct told_sum<double> {
+    typedef unsigned long long bits;
+    static FS_INLINE void tell(void *to, double sum)
+    {
+        bits value = sum == sum ? (bits)__double_as_longlong(sum) : 0x7FF8000000000000u;
+        asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+    }
+    static FS_INLINE double wait(const void *from)
+    {
+        bits value;
+        do asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+        while (value == ~bits(0));
+        return __longlong_as_double((long long)value);
+    }
+};
+#endif
+
+/* The longest rows, stretch after stretch. A block tells the sum of its next tile before it needs those of the tiles
+ * before the current one, so that it seldom waits for them. All blocks are resident. */
+template <class S, int W>
+static __global__ void __launch_bounds__(THREADS, RESIDENT / THREADS)
+    stretches_kernel(const __grid_constant__ arguments args)
+{
+#ifdef FS_HAS_STREAM
+    typedef tile_of<S, THREADS, W, VECTORS> tile;
+    typedef typename tile::T T;
+    constexpr int BYTES = tile::LENGTH * (int)sizeof(S);
+    extern __shared__ __align__(128) unsigned char staged[];
+    __shared__ T shared[FS_WARP];
+    __shared__ uint64_t arrived[RING];
+    int64_t stretches = args.tiles / gridDim.x, all = args.rows * stretches;
+    T running = 0, *sums = (T *)args.sums;
+    alignas(16) S raw[VECTORS][W];
+    T x[VECTORS][W];
+
+    auto place = [&](int64_t at) { return (at % stretches * gridDim.x + blockIdx.x) * (int64_t)tile::LENGTH; };
+    auto left = [&](int64_t at) { return at < all ? args.length - place(at) : int64_t(0); };
+    auto start = [&](int64_t at) {
+        if (threadIdx.x != 0 || left(at) <= 0) return;
+        uint32_t bytes = left(at) < tile::LENGTH ? (uint32_t)left(at) * (uint32_t)sizeof(S) : BYTES;
+        const S *from = (const S *)args.in + at / stretches * args.length + place(at);
+        fs_bulk_load(staged + at % RING * BYTES, from, bytes, &arrived[at % RING]);
+    };
+    auto tell = [&](int64_t at) {
+        T values[W], sum = 0;
+        if (at >= all) return;
+        if (left(at) > 0) fs_barrier_wait(&arrived[at % RING], (uint32_t)(at / RING & 1));
+        tile::load((const S *)(staged + at % RING * BYTES), left(at), (int)threadIdx.x, raw);
+#pragma unroll
+        for (int u = 0; u < VECTORS; u++) {
+            fs_widen_run<W>(raw[u], values);
+#pragma unroll
+            for (int j = 0; j < W; j++) sum += values[j];
+        }
+        sum = fs_reduce_block<fs_add>(sum, shared);
+        if (threadIdx.x == 0) told_sum<T>::tell(&sums[at * gridDim.x + blockIdx.x], sum);
+    };
+
+    if (threadIdx.x == 0)
+        for (int i = 0; i < RING; i++) fs_barrier_init(&arrived[i]);
+    __syncthreads();
+    for (int i = 0; i < RING; i++) start(i);
+    tell(0);
+    for (int64_t at = 0; at < all; at++) {
+        tell(at + 1);
+        T before = 0, after = 0; /* of the stretch's tiles */
+        for (unsigned i = threadIdx.x; i < gridDim.x; i += THREADS) {
+            T sum = told_sum<T>::wait(&sums[at * gridDim.x + i]);
+            if (i < blockIdx.x) before += sum;
+            else after += sum;
+        }
+        before = fs_reduce_block<fs_add>(before, shared);
+        after = fs_reduce_block<fs_add>(after, shared);
+        if (at % stretches == 0) running = 0;
+        tile::load((const S *)(staged + at % RING * BYTES), left(at), (int)threadIdx.x, raw);
+        __syncthreads(); /* all have read `shared` and the tile */
+        start(at + RING);
+        tile::scan(raw, x, shared);
+        S *to = (S *)args.out + at / stretches * args.length + place(at);
+        tile::store(to, left(at), (int)threadIdx.x, running + before, x);
+        running += before + after;
+    }
+#else
+    (void)args;
+#endif
+}
+
 typedef struct {
-    const void *lanes, *warp, *block, *sums, *tiles;
+    const void *lanes, *warp, *block, *sums, *tiles, *stretches;
     int length; /* of a block's tile */
 } kernels;
 
-#define KERNELS(S, W)                                                                    \
+#define KERNELS(S, W, ...)                                                               \
     {(const void *)lanes_kernel<S, W>,         (const void *)rows_kernel<S, FS_WARP, W>, \
      (const void *)rows_kernel<S, THREADS, W>, (const void *)sums_kernel<S, W>,          \
-     (const void *)tiles_kernel<S, W>,         tile_of<S, THREADS, W, VECTORS>::LENGTH}
-#define BY_VECTORS(S) {KERNELS(S, 1), KERNELS(S, 16 / sizeof(S))}
+     (const void *)tiles_kernel<S, W>,         (const void *)(__VA_ARGS__),              \
+     tile_of<S, THREADS, W, VECTORS>::LENGTH}
+#define BY_VECTORS(S) {KERNELS(S, 1, NULL), KERNELS(S, 16 / sizeof(S), stretches_kernel<S, 16 / sizeof(S)>)}
 static const kernels table[4][2] = {BY_VECTORS(double), BY_VECTORS(float), BY_VECTORS(fs_float16),
                                     BY_VECTORS(fs_bfloat16)};
 static const int sizes[4] = {8, 4, 2, 2};
@@ -241,6 +353,48 @@ done:
     return status;
 }
 
+/* As many blocks as are resident at once, if the row has stretches enough for them; otherwise 0. */
+static int64_t blocks_for_stretches(const kernels *choice, const arguments *args, int sms, size_t staged)
+{
+    cudaFuncAttributes attributes;
+    int blocks = 0;
+    if (args->length / choice->length < (int64_t)STRETCHES * sms) return 0;
+    bool fits =
+        cudaFuncGetAttributes(&attributes, choice->stretches) == cudaSuccess && attributes.ptxVersion >= 90 &&
+        cudaFuncSetAttribute(choice->stretches, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)staged) ==
+            cudaSuccess &&
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, choice->stretches, THREADS, staged) == cudaSuccess;
+    if (!fits) cudaGetLastError();
+    int64_t all = fits ? (int64_t)blocks * sms : 0;
+    return args->length / choice->length >= STRETCHES * all ? all : 0;
+}
+
+static fs_status launch_stretches(fs_device device, const kernels *choice, const arguments *args, int64_t blocks,
+                                  size_t staged, bool is_double, fs_error *err)
+{
+    const char *doing = "launching a cumulative sum";
+    arguments own = *args;
+    cudaLaunchAttribute attribute = {};
+    cudaLaunchConfig_t config = {};
+    void *parameters[] = {&own};
+
+    own.tiles = fs_ceil_div(args->tiles, blocks) * blocks;
+    size_t nbytes = (size_t)(own.rows * own.tiles) * (is_double ? 8 : 4);
+    FS_TRY(fs_cuda_allocate(device, nbytes, &own.sums, err));
+    attribute.id = cudaLaunchAttributeCooperative; /* resident at once, or not at all */
+    attribute.val.cooperative = 1;
+    config.gridDim = dim3((unsigned)blocks);
+    config.blockDim = dim3(THREADS);
+    config.dynamicSmemBytes = staged;
+    config.stream = fs_cuda_stream(device);
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    cudaError_t code = cudaMemsetAsync(own.sums, 0xFF, nbytes, config.stream);
+    if (code == cudaSuccess) code = cudaLaunchKernelExC(&config, choice->stretches, parameters);
+    fs_cuda_release(device, own.sums, nbytes);
+    return code == cudaSuccess ? FS_OK : fs_cuda_fail(code, device, doing, err);
+}
+
 extern "C" fs_status fs_cuda_cumsum(fs_device device, const fs_cumsum *scan, fs_error *err)
 {
     const char *doing = "launching a cumulative sum";
@@ -267,5 +421,8 @@ extern "C" fs_status fs_cuda_cumsum(fs_device device, const fs_cumsum *scan, fs_
     args.tiles = fs_ceil_div(args.length, choice->length);
     if (args.tiles == 1 || args.rows * THREADS >= (int64_t)sms * RESIDENT)
         return fs_cuda_launch(device, choice->block, args.rows, THREADS, &args, doing, err);
+    size_t staged = (size_t)RING * (size_t)(choice->length * size);
+    int64_t blocks = choice->stretches ? blocks_for_stretches(choice, &args, sms, staged) : 0;
+    if (blocks > 0) return launch_stretches(device, choice, &args, blocks, staged, size == 8, err);
     return launch_tiles(device, choice, &args, size == 8, err);
 }

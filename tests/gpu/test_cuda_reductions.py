@@ -31,6 +31,23 @@ def test_large_inputs(lab: Lab, dtype: str, shape: tuple[int, int]) -> None:
     near_sums(fs.cumsum(x), values, dtype)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(1, (1 << 25) + 64), (3, 18_000_000)], ids=str)
+def test_sums_of_the_longest_rows(lab: Lab, dtype: str, shape: tuple[int, int]) -> None:
+    x = fs.randn(shape, dtype=dtype, device="cuda")
+    sums = fs.cumsum(x)
+    near_sums(sums, exact(x), dtype)
+    assert (exact(fs.cumsum(x)) == exact(sums)).all()
+
+
+@pytest.mark.parametrize("at", [0, 12_345_677, (1 << 25) - 1])
+def test_sums_before_a_nan_are_numbers(at: int) -> None:
+    values = np.ones(1 << 25, np.float32)
+    values[at] = np.float32("nan")
+    sums = fs.cumsum(fs.from_numpy(values).to("cuda")).numpy()
+    assert np.isfinite(sums[:at]).all() and np.isnan(sums[at:]).all()
+
+
 def test_more_than_two_to_the_31_elements(lab: Lab) -> None:
     count = (1 << 31) + 5
     x = fs.full((count,), 1, dtype="bfloat16", device="cuda")
