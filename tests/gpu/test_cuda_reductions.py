@@ -32,7 +32,7 @@ def test_large_inputs(lab: Lab, dtype: str, shape: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("shape", [(1, (1 << 25) + 64), (3, 18_000_000)], ids=str)
+@pytest.mark.parametrize("shape", [(1, (1 << 25) + 64), (2, 18_000_000)], ids=str)
 def test_sums_of_the_longest_rows(lab: Lab, dtype: str, shape: tuple[int, int]) -> None:
     x = fs.randn(shape, dtype=dtype, device="cuda")
     sums = fs.cumsum(x)
