@@ -23,6 +23,7 @@ enum {
     WARP_BYTES = 4096, /* rows of at most so many bytes have a warp each */
     RESIDENT = 1024,   /* threads per multiprocessor that fill it */
     RING = 3,          /* tiles of a block in shared memory */
+    AHEAD = 4,         /* sums of other blocks that a thread reads at once */
     STRETCHES = 4      /* of all resident blocks' tiles, from which on a row is one of the longest */
 };
 
@@ -206,42 +207,46 @@ static __global__ void __launch_bounds__(THREADS) tiles_kernel(const __grid_cons
 }
 
 #ifdef FS_HAS_STREAM
-/* Sums that blocks tell each other. All bits are set in one that is not known yet; no NaN among the others has them. */
+/* Sums that blocks tell each other. All bits are set in one that is missing; those of no sum are. */
 template <class T> struct told_sum;
 template <> struct told_sum<float> {
-    typedef unsigned bits;
-    static FS_INLINE void tell(void *to, float sum)
+    static FS_INLINE void tell(float *to, float sum)
     {
-        bits value = sum == sum ? __float_as_uint(sum) : 0x7FC00000u;
-        asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+        unsigned bits = sum == sum ? __float_as_uint(sum) : 0x7FC00000u;
+        asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(bits) : "memory");
     }
-    static FS_INLINE float wait(const void *from)
+    static FS_INLINE float read(const float *from)
     {
-        bits value;
-        do asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
-        while (value == ~bits(0));
-        return __uint_as_float(value);
+        unsigned bits;
+        asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(bits) : "l"(from) : "memory");
+        return __uint_as_float(bits);
+    }
+    static FS_INLINE bool is_missing(float sum)
+    {
+        return __float_as_uint(sum) == 0xFFFFFFFFu;
     }
 };
 template <> struct told_sum<double> {
-    typedef unsigned long long bits;
-    static FS_INLINE void tell(void *to, double sum)
+    static FS_INLINE void tell(double *to, double sum)
     {
-        bits value = sum == sum ? (bits)__double_as_longlong(sum) : 0x7FF8000000000000u;
-        asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+        long long bits = sum == sum ? __double_as_longlong(sum) : 0x7FF8000000000000;
+        asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(bits) : "memory");
     }
-    static FS_INLINE double wait(const void *from)
+    static FS_INLINE double read(const double *from)
     {
-        bits value;
-        do asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
-        while (value == ~bits(0));
-        return __longlong_as_double((long long)value);
+        long long bits;
+        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(bits) : "l"(from) : "memory");
+        return __longlong_as_double(bits);
+    }
+    static FS_INLINE bool is_missing(double sum)
+    {
+        return __double_as_longlong(sum) == -1;
     }
 };
 #endif
 
-/* The longest rows, stretch after stretch. A block tells the sum of its next tile before it needs those of the tiles
- * before the current one, so that it seldom waits for them. All blocks are resident. */
+/* The longest rows, stretch after stretch. While a tile is finished, the next one's sum is told, so that blocks seldom
+ * wait for each other. All blocks are resident. */
 template <class S, int W>
 static __global__ void __launch_bounds__(THREADS, RESIDENT / THREADS)
     stretches_kernel(const __grid_constant__ arguments args)
@@ -249,27 +254,31 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT / THREADS)
 #ifdef FS_HAS_STREAM
     typedef tile_of<S, THREADS, W, VECTORS> tile;
     typedef typename tile::T T;
-    constexpr int BYTES = tile::LENGTH * (int)sizeof(S);
+    constexpr int BYTES = tile::LENGTH * (int)sizeof(S), WARPS = THREADS / FS_WARP;
     extern __shared__ __align__(128) unsigned char staged[];
-    __shared__ T shared[FS_WARP];
+    __shared__ T shared[FS_WARP], partial[3][WARPS];
     __shared__ uint64_t arrived[RING];
-    int64_t stretches = args.tiles / gridDim.x, all = args.rows * stretches;
+    unsigned stretches = (unsigned)(args.tiles / gridDim.x), all = (unsigned)args.rows * stretches, waited = 0;
+    int lane = threadIdx.x % FS_WARP, warp = threadIdx.x / FS_WARP;
     T running = 0, *sums = (T *)args.sums;
     alignas(16) S raw[VECTORS][W];
     T x[VECTORS][W];
 
-    auto place = [&](int64_t at) { return (at % stretches * gridDim.x + blockIdx.x) * (int64_t)tile::LENGTH; };
-    auto left = [&](int64_t at) { return at < all ? args.length - place(at) : int64_t(0); };
-    auto start = [&](int64_t at) {
+    /* Where the block's tile number `at` lies, and how many elements are left from there. */
+    auto row = [&](unsigned at) { return at / stretches * args.length; };
+    auto place = [&](unsigned at) { return ((int64_t)(at % stretches) * gridDim.x + blockIdx.x) * tile::LENGTH; };
+    auto left = [&](unsigned at) { return at < all ? args.length - place(at) : int64_t(0); };
+    auto start = [&](unsigned at) {
         if (threadIdx.x != 0 || left(at) <= 0) return;
         uint32_t bytes = left(at) < tile::LENGTH ? (uint32_t)left(at) * (uint32_t)sizeof(S) : BYTES;
-        const S *from = (const S *)args.in + at / stretches * args.length + place(at);
-        fs_bulk_load(staged + at % RING * BYTES, from, bytes, &arrived[at % RING]);
+        fs_bulk_load(staged + at % RING * BYTES, (const S *)args.in + row(at) + place(at), bytes, &arrived[at % RING]);
     };
-    auto tell = [&](int64_t at) {
+    /* The thread's share of a tile's sum. */
+    auto sum_of = [&](unsigned at) {
         T values[W], sum = 0;
-        if (at >= all) return;
-        if (left(at) > 0) fs_barrier_wait(&arrived[at % RING], (uint32_t)(at / RING & 1));
+        if (left(at) <= 0) return sum;
+        fs_barrier_wait(&arrived[at % RING], waited >> at % RING & 1);
+        waited ^= 1u << at % RING;
         tile::load((const S *)(staged + at % RING * BYTES), left(at), (int)threadIdx.x, raw);
 #pragma unroll
         for (int u = 0; u < VECTORS; u++) {
@@ -277,33 +286,54 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT / THREADS)
 #pragma unroll
             for (int j = 0; j < W; j++) sum += values[j];
         }
-        sum = fs_reduce_block<fs_add>(sum, shared);
-        if (threadIdx.x == 0) told_sum<T>::tell(&sums[at * gridDim.x + blockIdx.x], sum);
+        return sum;
+    };
+    auto tell = [&](unsigned at, T sum) {
+        if (threadIdx.x == 0 && at < all) told_sum<T>::tell(&sums[(int64_t)at * gridDim.x + blockIdx.x], sum);
     };
 
     if (threadIdx.x == 0)
         for (int i = 0; i < RING; i++) fs_barrier_init(&arrived[i]);
     __syncthreads();
     for (int i = 0; i < RING; i++) start(i);
-    tell(0);
-    for (int64_t at = 0; at < all; at++) {
-        tell(at + 1);
-        T before = 0, after = 0; /* of the stretch's tiles */
-        for (unsigned i = threadIdx.x; i < gridDim.x; i += THREADS) {
-            T sum = told_sum<T>::wait(&sums[at * gridDim.x + i]);
-            if (i < blockIdx.x) before += sum;
-            else after += sum;
+    tell(0, fs_reduce_block<fs_add>(sum_of(0), shared));
+    for (unsigned at = 0; at < all; at++) {
+        const T *told = sums + (int64_t)at * gridDim.x;
+        T parts[3] = {sum_of(at + 1), 0, 0}; /* of the next tile, of this stretch's tiles before the block's, of all */
+        for (unsigned i = threadIdx.x; i < gridDim.x; i += THREADS * AHEAD) {
+            T found[AHEAD];
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++)
+                if (i + k * THREADS < gridDim.x) found[k] = told_sum<T>::read(told + i + k * THREADS);
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++) {
+                unsigned from = i + k * THREADS;
+                if (from >= gridDim.x) continue;
+                while (told_sum<T>::is_missing(found[k])) found[k] = told_sum<T>::read(told + from);
+                if (from < blockIdx.x) parts[1] += found[k];
+                parts[2] += found[k];
+            }
         }
-        before = fs_reduce_block<fs_add>(before, shared);
-        after = fs_reduce_block<fs_add>(after, shared);
+#pragma unroll
+        for (int k = 0; k < 3; k++) {
+            parts[k] = fs_reduce_lanes<fs_add>(parts[k], FS_WARP);
+            if (lane == 0) partial[k][warp] = parts[k];
+        }
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < 3; k++) {
+            parts[k] = partial[k][0];
+#pragma unroll
+            for (int i = 1; i < WARPS; i++) parts[k] += partial[k][i];
+        }
+        tell(at + 1, parts[0]);
         if (at % stretches == 0) running = 0;
         tile::load((const S *)(staged + at % RING * BYTES), left(at), (int)threadIdx.x, raw);
-        __syncthreads(); /* all have read `shared` and the tile */
+        tile::scan(raw, x, shared); /* synchronises: all have read the tile, and `partial` */
         start(at + RING);
-        tile::scan(raw, x, shared);
-        S *to = (S *)args.out + at / stretches * args.length + place(at);
-        tile::store(to, left(at), (int)threadIdx.x, running + before, x);
-        running += before + after;
+        S *to = (S *)args.out + row(at) + place(at);
+        tile::store(to, left(at), (int)threadIdx.x, running + parts[1], x);
+        running += parts[2];
     }
 #else
     (void)args;

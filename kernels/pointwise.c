@@ -85,7 +85,10 @@ fs_status fs_cuda_unary(fs_device device, fs_unary_id op, const fs_elementwise *
 fs_status fs_cuda_binary(fs_device device, fs_binary_id op, const fs_elementwise *space, fs_error *err)
 {
     const fs_pointwise_kernels *kernels = kernels_of[space->dtype];
-    if (fs_space_is_dense(space, 2))
+    bool dense = fs_space_is_dense(space, 2);
+    if (dense && op == FS_BINARY_pow && space->in[0] && !space->in[1] && fs_is_few_power(space->scalar[1]))
+        return launch_dense(device, kernels->few_powers_dense, binary_doing[op], space, false, err);
+    if (dense)
         return launch_dense(device, kernels->binary_dense[op], binary_doing[op], space, FS_BINARY_IS_HEAVY(op), err);
     return launch_strided(device, kernels->binary_strided[op], binary_doing[op], space, 2, err);
 }

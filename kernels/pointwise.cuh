@@ -65,9 +65,13 @@ template <template <class> class OP> struct fs_by_scalar {
     }
 };
 
-/* Powers that a few instructions compute. All threads take the same branch. The values at -0 and -infinity are those of
- * C's pow, also of the square root. */
-template <> struct fs_by_scalar<fs_math::binary_pow> {
+/* The powers of fs_is_few_power(). All threads take the same branch. The values at -0 and -infinity are those of C's
+ * pow, also of the square root. */
+namespace fs_math
+{
+template <class T> struct few_powers {};
+} // namespace fs_math
+template <> struct fs_by_scalar<fs_math::few_powers> {
     template <class T, int ITEMS> FS_DEVICE void apply(T (&a)[ITEMS], T b)
     {
         if (b == T(2)) {
@@ -79,12 +83,9 @@ template <> struct fs_by_scalar<fs_math::binary_pow> {
         } else if (b == T(-1)) {
 #pragma unroll
             for (int k = 0; k < ITEMS; k++) a[k] = T(1) / a[k];
-        } else if (b == T(0.5)) {
-#pragma unroll
-            for (int k = 0; k < ITEMS; k++) a[k] = a[k] == -T(INFINITY) ? T(INFINITY) : sqrt(a[k]) + T(0);
         } else {
 #pragma unroll
-            for (int k = 0; k < ITEMS; k++) a[k] = fs_math::binary_pow<T>::apply(a[k], b);
+            for (int k = 0; k < ITEMS; k++) a[k] = a[k] == -T(INFINITY) ? T(INFINITY) : sqrt(a[k]) + T(0);
         }
     }
 };
@@ -103,13 +104,15 @@ FS_DEVICE void apply(const ARGUMENTS &args, S (&raw)[2][ITEMS])
 #pragma unroll
         for (int k = 0; k < ITEMS; k++) a[k] = scalar[0];
     }
-    if (INPUTS == 2 && args.in[1]) {
-        fs_widen_run<ITEMS>(raw[1], b);
+    bool by_tensor = INPUTS == 2 && args.in[1];
+    if constexpr (INPUTS == 2) {
+        if (by_tensor) {
+            fs_widen_run<ITEMS>(raw[1], b);
 #pragma unroll
-        for (int k = 0; k < ITEMS; k++) a[k] = OP<T>::apply(a[k], b[k]);
-    } else {
-        fs_by_scalar<OP>::apply(a, scalar[1]);
+            for (int k = 0; k < ITEMS; k++) a[k] = OP<T>::apply(a[k], b[k]);
+        }
     }
+    if (!by_tensor) fs_by_scalar<OP>::apply(a, scalar[1]);
     fs_narrow_run<ITEMS>(a, raw[0]);
 }
 
@@ -198,6 +201,7 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS)
 
 #define FS_UNARY_DENSE(name, value, prose) \
     (const void *)dense_kernel<S, fs_math::unary_##name, 1, FS_DENSE_ITEMS(sizeof(S), false)>,
+#define FS_FEW_POWERS_DENSE (const void *)dense_kernel<S, fs_math::few_powers, 1, FS_DENSE_ITEMS(sizeof(S), false)>,
 #define FS_UNARY_STRIDED(name, value, prose) (const void *)strided_kernel<S, fs_math::unary_##name, 1>,
 #define FS_BINARY_DENSE(name, value, prose) \
     (const void *)                          \

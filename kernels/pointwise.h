@@ -11,6 +11,12 @@
 #define FS_BINARY_IS_HEAVY(op) ((op) == FS_BINARY_pow)
 #define FS_STRIDED_ITEMS(size) (FS_VECTOR_BYTES / (int)(size))
 
+/* Whether a few instructions compute this power. */
+static inline bool fs_is_few_power(double exponent)
+{
+    return exponent == 2 || exponent == 3 || exponent == -1 || exponent == 0.5;
+}
+
 typedef struct {
     void *out;
     const void *in[2]; /* NULL: the scalar */
@@ -33,6 +39,7 @@ typedef struct {
 typedef struct {
     const void *unary_dense[FS_UNARY_COUNT], *unary_strided[FS_UNARY_COUNT];
     const void *binary_dense[FS_BINARY_COUNT], *binary_strided[FS_BINARY_COUNT];
+    const void *few_powers_dense; /* of one input; the exponent is scalar[1] */
 } fs_pointwise_kernels;
 
 #ifdef __cplusplus
