@@ -29,7 +29,7 @@ Opener = Callable[[], AbstractContextManager[object]]
 Taker = Callable[[str, "dict[str, Step]", str], "dict[str, list[float]]"]
 
 # What CUPTI alone is asked for: bits of floor_ask() in cupti_floor.c.
-CALLS, DRIVER, SYNCHRONIZATION, OVERHEAD, SYSTEM_IDS, OWN_CLOCK = (1 << bit for bit in range(6))
+CALLS, DRIVER, SYNCHRONIZATION, OVERHEAD, SYSTEM_IDS, OWN_CLOCK, CALLBACKS = (1 << bit for bit in range(7))
 ASKED = {
     "kernels": 0,
     "+ runtime API calls": CALLS,
@@ -186,6 +186,7 @@ def add_profile(report: Report, take: Taker, measure: Callable[[Opener], Step], 
     cases["CUPTI alone: - all queries"] = measure(partial(cupti_alone, floor, asked, NOISE + QUERIES))
     few = CALLS | OWN_CLOCK
     cases["CUPTI alone: runtime only, - all queries"] = measure(partial(cupti_alone, floor, few, NOISE + QUERIES))
+    cases["CUPTI alone: kernels, calls by callbacks"] = measure(partial(cupti_alone, floor, CALLBACKS | OWN_CLOCK))
     samples = take("CUPTI", cases, "fs.profile")
     for name, limit in (("fs.profile", 1.06), ("fs.profile, no API calls", 1.04)):
         report.target(f"{name}, over bare", ratio(samples[name], samples["bare"]).median, limit, "x")
