@@ -25,6 +25,9 @@ static inline const fs_counted_row *fs_counted_row_of(const fs_build *build, uin
     return counted != NULL && !(isnan(counted->bytes_moved) && isnan(counted->active)) ? counted : NULL;
 }
 
+/* Whether the rules know the work of some calls of a row, or a part of its time is that of other work. */
+bool fs_counted_row_is_mixed(const fs_group *group);
+
 /* Let a row of unknown work have the work that was counted. */
 void fs_counted_row_fill(const fs_build *build, fs_group *group);
 

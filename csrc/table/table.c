@@ -80,6 +80,20 @@ static void judge_traffic(fs_row *row)
     if (row->bound == FS_BOUND_MEMORY && ratio < cached_ratio) row->bound = FS_BOUND_CACHE;
 }
 
+/* From this share of its peak on, what was busiest bounds a row, in percent. */
+static const double busy_percent = 50;
+
+/* Where the work of the model does not explain the time, or a cache served it, what was busiest does. */
+static void judge_busiest(const fs_counted_row *counted, fs_row *row)
+{
+    bool open = row->bound == FS_BOUND_LATENCY || row->bound == FS_BOUND_INEFFICIENT || row->bound == FS_BOUND_CACHE ||
+                (row->bound == FS_BOUND_MEMORY && row->pct_roofline < busy_percent);
+    double ns = (double)row->device_busy_time;
+    bool memory = counted->memory_ns >= counted->busiest_ns || isnan(counted->busiest_ns);
+    double busy_ns = memory ? counted->memory_ns : counted->busiest_ns;
+    if (open && 100 * busy_ns >= busy_percent * ns) row->bound = memory ? FS_BOUND_MEMORY : counted->busiest;
+}
+
 static void fill_counted(const fs_build *build, fs_group *group)
 {
     fs_row *row = &group->row;
@@ -104,7 +118,13 @@ static void fill_counted(const fs_build *build, fs_group *group)
     if (row->bytes_source == FS_SOURCE_COUNTED) modelled = NAN;
     row->dram_gbytes_per_s = row->device_busy_time > 0 ? moved / (double)row->device_busy_time : NAN;
     row->traffic_ratio = modelled > 0 ? moved / modelled : NAN;
-    if (row->bytes_source != FS_SOURCE_COUNTED) judge_traffic(row);
+    const fs_counted_row *counted = fs_counted_row_of(build, (uint32_t)(group - build->groups));
+    double busy_ns = row->device_busy_time > 0 ? (double)row->device_busy_time : NAN;
+    row->l2_gbytes_per_s = row->l2_bytes / busy_ns;
+    row->pct_peak_l2 = counted != NULL ? 100 * counted->l2_ns / busy_ns : (double)NAN;
+    if (row->bytes_source == FS_SOURCE_COUNTED) return;
+    judge_traffic(row);
+    if (counted != NULL && !fs_counted_row_is_mixed(group)) judge_busiest(counted, row);
 }
 
 const char *const fs_source_names[FS_SOURCE_COUNT] = {

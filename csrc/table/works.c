@@ -149,7 +149,9 @@ static fs_rating rate_of(const fs_build *build, const fs_node *node, const fs_no
                     0,
                     rate->partial,
                     rate->launches,
-                    false};
+                    false,
+                    FS_BOUND_UNKNOWN,
+                    NAN};
     bool known = rate->timed && !build->table->device_unseen;
     if (rate->timing != FS_TIMING_COUNT) timing = rate->timing;
     double time = known ? (double)rate->busy_ns : (double)NAN;

@@ -15,7 +15,7 @@ from flopscope.timing.stage import Stage
 
 LEFT_DIRTY = "l2_bytes_left_dirty"
 """The bytes that a call wrote and that reach device memory only after it, when other data displaces them in the L2."""
-ALWAYS = ("memory", "issue", "scalar", "stalls")
+ALWAYS = ("memory", "units", "issue", "scalar", "stalls")
 TENSOR = tuple(group for group in _core.counter_groups if group.endswith("_tensor"))
 ASLEEP = "NOT_INITIALIZED"  # a capture has detached CUPTI, and it did not come back
 ONLY_ALONE = ("fp32_flops", "fp64_flops", "fp16_flops", "thread_instructions")

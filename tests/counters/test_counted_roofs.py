@@ -1,0 +1,128 @@
+"""The roofs that counters add: the L2, the pipes of multiprocessors, issue slots; and what they say bounds a row.
+
+Kernels and their counts are put together by hand, on a GPU with a memory of 4 TB/s and an L2 of 8 TB/s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flopscope import _core
+
+KERNEL, SAMPLE = 400_000, 10_000  # ns
+MEMORY, L2 = 4e12, 8e12
+PEAKS: Mapping[str, Any] = {"bandwidth": MEMORY, "l2_bandwidth": L2, "flops": {"fp32": 60e12}}
+UNITS = ("tensor_active", "fma_active", "fp64_active", "alu_active", "issue_active")
+QUIET = {"dram_bytes_read": 40.0, "dram_bytes_written": 0.0, "l2_bytes": 40.0, "sm_active": 95.0, **dict.fromkeys(UNITS, 2.0)}
+Work = tuple[str, int, int]
+"""Name, start and length in ns."""
+
+
+def store_of(works: Sequence[Work], rates: Mapping[str, float | Sequence[float]]) -> _core.Store:
+    """Return kernels with counters: bytes/ns, or shares in percent; one value, or one for each KERNEL's time."""
+    store = _core.Store()
+    for name, start, length in works:
+        _core._append(store, "kernel", name, start, length, device=0)  # type: ignore[attr-defined]
+    end = max(start + length for _, start, length in works)
+    edges = np.arange(0, end + 1, SAMPLE)
+    for name, rate in rates.items():
+        values = np.repeat(np.atleast_1d(np.asarray(rate, dtype=float)), KERNEL // SAMPLE)[: len(edges) - 1]
+        values = values if np.ndim(rate) else np.full(len(edges) - 1, float(rate))  # type: ignore[arg-type]
+        store.add_samples(0, name, edges[:-1], edges[1:], values * (SAMPLE if "bytes" in name else 1))
+    return store
+
+
+def rows_of(store: _core.Store, **changes: Any) -> dict[str, dict[str, Any]]:
+    columns, _ = store.table(False, 0, {"cuda:0": {**PEAKS, **changes}})
+    return {key: {name: columns[name][i] for name in columns} for i, key in enumerate(columns["key"])}
+
+
+def row_of(rates: Mapping[str, float], **changes: Any) -> dict[str, Any]:
+    return rows_of(store_of([("kernel", 0, KERNEL)], rates), **changes)["kernel"]
+
+
+def test_the_l2_has_a_rate_and_a_share_of_its_peak() -> None:
+    row = row_of({**QUIET, "l2_bytes": 6000.0})
+    assert row["l2_bytes"] == pytest.approx(6000 * KERNEL)
+    assert row["l2_gbytes_per_s"] == pytest.approx(6000)
+    assert row["pct_peak_l2"] == pytest.approx(100 * 6e12 / L2)
+    assert row["bound"] == "l2" and row["pct_roofline"] == pytest.approx(75)
+    assert row["headroom"] == pytest.approx(KERNEL / 1e3 / 4)
+    assert row["pct_peak_bandwidth"] == pytest.approx(1) and row["pct_peak_flops"] == pytest.approx(2)
+
+
+def test_without_a_peak_of_the_l2_its_share_is_unknown_and_all_else_stays() -> None:
+    for changes in ({"l2_bandwidth": None}, {"l2_bandwidth": math.nan}):
+        row = row_of({**QUIET, "l2_bytes": 6000.0}, **changes)
+        assert math.isnan(row["pct_peak_l2"]) and row["l2_gbytes_per_s"] == pytest.approx(6000)
+        assert row["bound"] == "other" and row["pct_roofline"] == pytest.approx(2)
+    row = row_of({**QUIET, "fma_active": 80.0}, l2_bandwidth=None)
+    assert row["bound"] == "fma" and row["pct_roofline"] == pytest.approx(80)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_busiest_unit_bounds(unit: str) -> None:
+    row = row_of({**QUIET, unit: 85.0})
+    assert row["bound"] == unit.removesuffix("_active") and row[unit] == pytest.approx(85)
+    assert row["pct_peak_flops"] == row["pct_roofline"] == pytest.approx(85)
+
+
+@pytest.mark.parametrize("missing", UNITS)
+def test_a_chip_that_lacks_one_has_the_others(missing: str) -> None:
+    other = next(unit for unit in UNITS if unit != missing)
+    rates = {name: rate for name, rate in QUIET.items() if name != missing}
+    row = row_of({**rates, other: 70.0})
+    assert row["bound"] == other.removesuffix("_active") and math.isnan(row[missing])
+    assert row_of(rates)["bound"] == "other", "what was not counted may have been busy"
+    assert row_of(QUIET)["bound"] == "inefficient", "all were counted, and none was busy"
+
+
+@pytest.mark.parametrize(
+    ("rates", "bound"),
+    [
+        ({"fma_active": 96.0, "issue_active": 99.0}, "fma"),  # each of its instructions takes a slot
+        ({"fma_active": 70.0, "alu_active": 60.0, "issue_active": 97.0}, "issue"),
+        ({"alu_active": 99.0, "issue_active": 50.0}, "alu"),
+        ({"dram_bytes_read": 3600.0, "l2_bytes": 3800.0, "issue_active": 55.0}, "memory"),
+        ({"dram_bytes_read": 3000.0, "l2_bytes": 7000.0}, "l2"),
+        ({"tensor_active": 90.0, "l2_bytes": 6000.0, "dram_bytes_read": 900.0}, "tensor"),
+        ({"fma_active": 49.0, "issue_active": 49.0, "l2_bytes": 3900.0, "dram_bytes_read": 1900.0}, "other"),
+    ],
+)
+def test_the_nearest_roof_bounds(rates: Mapping[str, float], bound: str) -> None:
+    assert row_of({**QUIET, **rates})["bound"] == bound
+
+
+def test_overlapping_kernels_never_exceed_the_roof_in_sum() -> None:
+    works = [("one", 0, KERNEL), ("other", KERNEL // 2, KERNEL)]
+    full = {**QUIET, "l2_bytes": L2 / 1e9, "fma_active": 95.0}
+    rows = rows_of(store_of(works, full))
+    assert all(0 < row["pct_peak_l2"] <= 100.001 and row["pct_roofline"] <= 100.001 for row in rows.values())
+    total = sum(row["l2_bytes"] for row in rows.values())
+    assert total == pytest.approx(L2 / 1e9 * 1.5 * KERNEL, rel=1e-6)
+    same = rows_of(store_of([("one", 0, KERNEL), ("one", KERNEL // 2, KERNEL)], full))["one"]
+    assert same["pct_peak_l2"] == pytest.approx(100) and same["device_busy_time"] == pytest.approx(1.5 * KERNEL / 1e3)
+
+
+def test_kernels_that_samples_do_not_resolve_have_no_share() -> None:
+    works = [("long", 0, KERNEL), ("short", KERNEL + 3_000, 4_000), ("after", KERNEL + 9_000, KERNEL)]
+    rows = rows_of(store_of(works, {**QUIET, "l2_bytes": 6000.0}))
+    assert math.isnan(rows["short"]["pct_peak_l2"]) and rows["short"]["bound"] == "unknown"
+    assert rows["long"]["bound"] == "l2"
+
+
+def test_several_devices_share_a_roof_by_their_work() -> None:
+    store = store_of([("kernel", 0, KERNEL)], {**QUIET, "l2_bytes": 6000.0})
+    _core._append(store, "kernel", "kernel", 0, KERNEL, device=1)  # type: ignore[attr-defined]
+    edges = np.arange(0, KERNEL + 1, SAMPLE)
+    for name, rate in {**QUIET, "l2_bytes": 2000.0}.items():
+        values = np.full(len(edges) - 1, rate * (SAMPLE if "bytes" in name else 1))
+        store.add_samples(1, name, edges[:-1], edges[1:], values)
+    columns, _ = store.table(False, 0, {"cuda:0": PEAKS, "cuda:1": PEAKS})
+    assert list(columns["l2_bytes"]) == [pytest.approx(8000 * KERNEL)]
+    assert list(columns["pct_peak_l2"]) == [pytest.approx(100 * (0.75 + 0.25) / 2)]
