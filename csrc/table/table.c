@@ -86,12 +86,13 @@ static const double busy_percent = 50;
 /* Where the work of the model does not explain the time, or a cache served it, what was busiest does. */
 static void judge_busiest(const fs_counted_row *counted, fs_row *row)
 {
-    bool open = row->bound == FS_BOUND_LATENCY || row->bound == FS_BOUND_INEFFICIENT || row->bound == FS_BOUND_CACHE ||
+    bool cached = row->bound == FS_BOUND_CACHE;
+    bool open = row->bound == FS_BOUND_LATENCY || row->bound == FS_BOUND_INEFFICIENT || cached ||
                 (row->bound == FS_BOUND_MEMORY && row->pct_roofline < busy_percent);
-    double ns = (double)row->device_busy_time;
     bool memory = counted->memory_ns >= counted->busiest_ns || isnan(counted->busiest_ns);
     double busy_ns = memory ? counted->memory_ns : counted->busiest_ns;
-    if (open && 100 * busy_ns >= busy_percent * ns) row->bound = memory ? FS_BOUND_MEMORY : counted->busiest;
+    if (!open || (cached && memory) || !(100 * busy_ns >= busy_percent * (double)row->device_busy_time)) return;
+    row->bound = memory ? FS_BOUND_MEMORY : counted->busiest;
 }
 
 static void fill_counted(const fs_build *build, fs_group *group)
