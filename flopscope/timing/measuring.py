@@ -67,7 +67,7 @@ def measure(
         ``notes``); "cupti": CUPTI, or RuntimeError; "event": CUDA events. Without CUPTI, work on a GPU is detected only
         from flopscope's own ops and from tensors in args: for other code, pass device=.
     counters: True also counts what the hardware did for a call, in ``counters``: DRAM and L2 bytes, FLOP instructions,
-        occupancy, stalls. It calls fn a few more times after it was timed, each counter in some of these calls. Where
+        activity of units, occupancy, stalls. It calls fn a few more times after it was timed, each counter in some of these calls. Where
         counters are unavailable, a note says why; "require" raises RuntimeError. Calls that communicate with other
         devices are not counted.
     graph: on CUDA, also measure the time from launch to launch in a CUDA graph, where the calls can be captured.
@@ -95,7 +95,10 @@ def measure(
             extras |= {"bytes_read": look.bytes_read, "bytes_written": look.bytes_written}
         if counters:
             with no_collector():
-                extras["counters"] = count_call(stage, call, unit or look.unit, counters == "require")
+                counts = count_call(stage, call, unit or look.unit, counters == "require")
+            measured = stage.device.measured
+            counts.rate_l2(median(series.times), measured.l2_bandwidth if measured else None)
+            extras["counters"] = counts
         return _result(name_of(fn), stage, series, done, roofs, peaks, extras)
 
 

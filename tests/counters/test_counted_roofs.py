@@ -11,8 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.hand_traces import BANDWIDTH, Program
 
 from flopscope import _core
+from flopscope.hardware.peaks import Peaks
+from flopscope.pictures.roofline import roofline
+from flopscope.views.roofs import slopes_of
 
 KERNEL, SAMPLE = 400_000, 10_000  # ns
 MEMORY, L2 = 4e12, 8e12
@@ -126,3 +130,75 @@ def test_several_devices_share_a_roof_by_their_work() -> None:
     columns, _ = store.table(False, 0, {"cuda:0": PEAKS, "cuda:1": PEAKS})
     assert list(columns["l2_bytes"]) == [pytest.approx(8000 * KERNEL)]
     assert list(columns["pct_peak_l2"]) == [pytest.approx(100 * (0.75 + 0.25) / 2)]
+
+
+# Ops whose work the model knows -----------------------------------------------------------------------------------------
+
+
+def modelled(us: float, **rates: float) -> dict[str, Any]:
+    """Return the row of an op that must move 201 MB, 42 µs of an H200's memory, and took so long."""
+    program = Program()
+    program.run("aten::add", 1, 10, us, [1 << 24], [1 << 24], kernel="kernel")
+    for name, rate in rates.items():
+        for at in range(10, 10 + int(us), 10):
+            key = "GB/s" if "bytes" in name else "%"
+            program.events.append({"ph": "C", "name": name, "pid": 0, "ts": at, "args": {key: rate}})
+        program.events.append({"ph": "C", "name": name, "pid": 0, "ts": 10 + us, "args": {key: 0}})
+    (row,) = [row for row in program.load().key_averages(peaks="datasheet") if row.key == "aten::add"]
+    return {name: getattr(row, name) for name in ("bound", "pct_roofline", "bytes_source", "bytes_total_moved")}
+
+
+@pytest.mark.parametrize(
+    ("us", "rates", "bound"),
+    [
+        (200, {}, "memory"),
+        (200, {"dram_bytes_read": 1000.0, "dram_bytes_written": 10.0}, "memory"),
+        (200, {"fma_active": 85.0}, "fma"),
+        (200, {"fma_active": 45.0}, "memory"),  # not half of its peak either
+        (200, {"fma_active": 60.0, "dram_bytes_read": 4000.0, "dram_bytes_written": 10.0}, "memory"),
+        (60, {"issue_active": 90.0}, "memory"),  # its bytes explain more than half of the time
+        (1000, {}, "inefficient"),
+        (1000, {"issue_active": 90.0, "fma_active": 20.0}, "issue"),
+        (1000, {"dram_bytes_read": 4300.0, "dram_bytes_written": 10.0}, "memory"),  # of 20 times the bytes it must
+        (1000, {"issue_active": 30.0}, "inefficient"),
+    ],
+)
+def test_counts_tell_what_bounds_ops_that_their_model_does_not_explain(
+    us: float, rates: Mapping[str, float], bound: str
+) -> None:
+    row = modelled(us, **rates)
+    assert row["bound"] == bound
+    assert row["bytes_source"] == "model" and row["bytes_total_moved"] == 12 << 24, "the model has its work"
+    assert row["pct_roofline"] == pytest.approx(100 * (12 << 24) / BANDWIDTH / (us * 1e-6), rel=1e-3)
+
+
+# Views ------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_l2_has_a_roof_where_a_cache_bounds_an_op() -> None:
+    peaks = {"measured": Peaks("measured", {"fp32": 60e12}, 4e12, l2_bandwidth=8e12)}
+    peaks["datasheet"] = Peaks("datasheet", {"fp32": 67e12}, 4.8e12)
+    memory = ("memory", {"measured": 4e12, "datasheet": 4.8e12})
+    assert slopes_of(peaks, ["memory", "unknown"]) == [memory]
+    for bound in ("l2", "cache"):
+        assert slopes_of(peaks, ["memory", bound]) == [memory, ("L2", {"measured": 8e12})]
+    assert slopes_of({"datasheet": peaks["datasheet"]}, ["cache"]) == [("memory", {"datasheet": 4.8e12})]
+    assert slopes_of({}, ["cache"]) == []
+
+
+def test_the_picture_draws_the_roof_of_the_l2() -> None:
+    pytest.importorskip("matplotlib")
+    import pandas
+
+    frame = pandas.DataFrame(
+        {"key": ["sum", "mul"], "arithmetic_intensity": [0.25, 0.1], "tflops_per_s": [1.6, 0.3], "bound": ["l2", "memory"]}
+    )
+    peaks = Peaks("measured", {"fp32": 60e12}, 4e12, l2_bandwidth=8e12)
+    axes = roofline(frame, peaks=peaks)
+    labels = [text.get_text() for text in axes.texts if text.get_gid() == "roof"]
+    assert any(label.startswith("L2: 8 TB/s") for label in labels), labels
+    lines = {line.get_label(): line.get_xydata() for line in axes.get_lines()}
+    assert all(y == pytest.approx(8 * x) for x, y in lines["L2 measured"])
+    assert lines["L2 measured"][-1][0] == pytest.approx(60 / 8), "the ridge"
+    axes = roofline(frame[frame.bound == "memory"], peaks=peaks)
+    assert not any(text.get_text().startswith("L2") for text in axes.texts)

@@ -95,6 +95,81 @@ def test_metrics_that_the_gpu_lacks_are_missing(library: Path) -> None:
     assert "dram_bytes_written" not in columns and "nvlink_bytes_received" not in columns
 
 
+UNITS = """
+UNIT = {
+    "fma_active": "TPC.TriageCompute.sm__inst_executed_pipe_fma_realtime",
+    "fp64_active": "TPC.TriageCompute.sm__pipe_fp64_cycles_active_realtime",
+    "alu_active": "TPC.TriageCompute.sm__inst_executed_pipe_alu_realtime",
+    "issue_active": "TPC.TriageCompute.sm__inst_executed_realtime",
+}
+
+def works(name, us=200, sectors=0.0, **units):
+    start = kernel(name, us)
+    cuda.traffic("lts__t_sectors_srcunit_tex.sum", start, 1000 * us, sectors)
+    for unit, percent in units.items():
+        cuda.traffic(UNIT[unit] + ".avg.pct_of_peak_sustained_elapsed", start, 1000 * us, 1000 * us * percent)
+
+def roofs(prof):
+    row = next(row for row in prof.key_averages(peaks="none") if row.key == "k")
+    values = {name: getattr(row, name) for name in (*UNIT, "l2_bytes", "dram_bytes_read")}
+    return {name: None if math.isnan(value) else value for name, value in values.items()}
+"""
+
+
+def test_pipes_issue_slots_and_l2_are_read_in_the_one_pass(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP + UNITS,
+        """
+        with fs.profile(counters="require") as prof:
+            for _ in range(5):
+                works("k", sectors=1e6, fma_active=80.0, fp64_active=7.0, alu_active=30.0, issue_active=90.0)
+            time.sleep(0.002)
+        print(json.dumps(roofs(prof)))
+        """,
+    )
+    assert found["l2_bytes"] == pytest.approx(5 * 32e6, rel=0.01), "a sector is 32 bytes"
+    for name, percent in {"fma_active": 80, "fp64_active": 7, "alu_active": 30, "issue_active": 90}.items():
+        assert found[name] == pytest.approx(percent, rel=0.02), name
+
+
+@pytest.mark.parametrize("lacks", ["fma_active", "alu_active", "lts__t_sectors_srcunit_tex.sum"])
+def test_a_gpu_that_lacks_a_unit_counts_the_others(library: Path, lacks: str) -> None:
+    found = run_with_fake(
+        library,
+        SETUP + UNITS,
+        f"""
+        lacks = UNIT.get("{lacks}", "")
+        cuda.fake.fake_lack((lacks + ".avg.pct_of_peak_sustained_elapsed" if lacks else "{lacks}").encode())
+        cuda.fake.fake_lack(("sm__inst_executed_pipe_alu_realtime.avg.pct_of_peak_sustained_elapsed").encode())
+        with fs.profile(counters="require") as prof:
+            for _ in range(5): works("k", sectors=1e6, fp64_active=7.0, issue_active=90.0)
+            time.sleep(0.002)
+        print(json.dumps(roofs(prof)))
+        """,
+    )
+    assert [name for name in found if found[name] is None] == ["l2_bytes" if "lts" in lacks else lacks]
+    assert found["fp64_active"] == pytest.approx(7, rel=0.02)
+
+
+def test_where_not_all_fit_one_pass_the_last_are_left_out(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP + UNITS,
+        """
+        cuda.fake.fake_fit(6)
+        with fs.profile(counters="require") as prof:
+            for _ in range(5): works("k", sectors=1e6, fma_active=80.0)
+            time.sleep(0.002)
+        print(json.dumps([roofs(prof), prof.counter_timeline().columns.tolist(), cuda.counters("hosts")]))
+        """,
+    )
+    row, columns, hosts = found
+    assert row["fma_active"] == pytest.approx(80, rel=0.02) and row["dram_bytes_read"] is not None
+    assert row["l2_bytes"] is None and hosts == 0
+    assert len({"dram_bytes_read", "dram_bytes_written", "sm_active", "tensor_active", "fma_active"} & {*columns}) == 5
+
+
 REFUSALS = {
     35: "NVreg_RestrictProfilingToAdminUsers=0",
     26: "another profiler holds the counters",
