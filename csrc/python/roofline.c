@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Peaks: {"flops": {unit: FLOP/s}, "bandwidth": bytes/s, "l2_bandwidth": bytes/s, "launch_ns": ns, "kernel_ns": ns} ------------------------- */
+/* Peaks: {"flops": {unit: FLOP/s}, "bandwidth": bytes/s, "l2_bandwidth": bytes/s, "launch_ns": ns, "kernel_ns": ns} */
 
 static bool take_rate(PyObject *mapping, const char *key, double *rate)
 {

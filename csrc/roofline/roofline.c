@@ -110,8 +110,14 @@ void fs_roof_sum_launch(fs_roof_sum *sum, const fs_roof *roof, double count)
 
 fs_roof fs_roof_sum_total(const fs_roof_sum *sum)
 {
-    fs_roof total = {sum->compute_ns, sum->memory_ns, sum->least_ns, sum->launch_ns, sum->kernel_ns, FS_UNIT_NONE, 0,
-                     sum->partial,    sum->launches,  false,         FS_BOUND_UNKNOWN, NAN};
+    fs_roof total = fs_roof_unknown;
+    total.compute_ns = sum->compute_ns;
+    total.memory_ns = sum->memory_ns;
+    total.least_ns = sum->least_ns;
+    total.launch_ns = sum->launch_ns;
+    total.kernel_ns = sum->kernel_ns;
+    total.partial = sum->partial;
+    total.launches = sum->launches;
     for (int unit = 0; unit < FS_UNIT_COUNT; unit++) {
         if (sum->unit_flops[unit] <= total.unit_flops) continue;
         total.unit = (fs_unit)unit;

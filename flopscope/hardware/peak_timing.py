@@ -55,7 +55,9 @@ TENSOR = (
 
 PLANS = {
     "cpu": _Plan(0.09, 0.015, fma=PLAIN, matmul=PLAIN, largest_product=4096),
-    "cuda": _Plan(0.04, 0.002, fma=(*PLAIN, ("float16", "fp16")), matmul=(PLAIN[1], *TENSOR), largest_product=16384, l2=True),
+    "cuda": _Plan(
+        0.04, 0.002, fma=(*PLAIN, ("float16", "fp16")), matmul=(PLAIN[1], *TENSOR), largest_product=16384, l2=True
+    ),
 }
 
 BANDWIDTHS = ("write", "read", "copy")  # write comes first, because it touches the fresh pages

@@ -55,10 +55,10 @@ def roofline(
     """Draw a roofline plot: the TFLOP/s of ops over their FLOP/B, on log axes, and the limits of the device.
 
     The area of a point is proportional to its time, from a smallest area on, and a legend gives the times; its colour
-    and marker show its bound. Roofs are drawn for memory, for the L2 if it bounds a point, and for each compute unit
-    that the points use: solid if measured, dashed if from the datasheet. Ops without FLOPs and ops of unknown work cannot be drawn on log axes: the
-    caption counts and names them. Labels cover neither each other nor points; those away from their point have a line
-    to it, and the caption counts those for which there is no room.
+    and marker show its bound. Roofs are drawn for memory, for the L2 if a cache bounds a point, and for each compute
+    unit that the points use: solid if measured, dashed if from the datasheet. Ops without FLOPs and ops of unknown work
+    cannot be drawn on log axes: the caption counts and names them. Labels cover neither each other nor points; those
+    away from their point have a line to it, and the caption counts those for which there is no room.
 
     table: an EventTable (``key_averages()``), a Measurement, several of them, a Sweep, or a DataFrame with the columns
         arithmetic_intensity (FLOP/B) and tflops_per_s and the optional columns key, op or name; bound; unit;

@@ -67,9 +67,9 @@ def measure(
         ``notes``); "cupti": CUPTI, or RuntimeError; "event": CUDA events. Without CUPTI, work on a GPU is detected only
         from flopscope's own ops and from tensors in args: for other code, pass device=.
     counters: True also counts what the hardware did for a call, in ``counters``: DRAM and L2 bytes, FLOP instructions,
-        activity of units, occupancy, stalls. It calls fn a few more times after it was timed, each counter in some of these calls. Where
-        counters are unavailable, a note says why; "require" raises RuntimeError. Calls that communicate with other
-        devices are not counted.
+        activity of units, occupancy, stalls. It calls fn a few more times after it was timed, each counter in some of
+        these calls. Where counters are unavailable, a note says why; "require" raises RuntimeError. Calls that
+        communicate with other devices are not counted.
     graph: on CUDA, also measure the time from launch to launch in a CUDA graph, where the calls can be captured.
 
     Raises ValueError for invalid options or a call that uses several devices, RuntimeError if nothing is launched on

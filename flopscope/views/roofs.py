@@ -71,7 +71,7 @@ def memory_of(peaks: Mapping[str, Peaks]) -> Rates:
 
 
 def slopes_of(peaks: Mapping[str, Peaks], bounds: Iterable[str]) -> list[tuple[str, Rates]]:
-    """Return the known bandwidths that limit ops of these bounds: of the memory, and of the L2 if a cache bounds one."""
+    """Return the known bandwidths that limit ops of these bounds: the memory's, and the L2's if a cache bounds one."""
     caches = {source: known.l2_bandwidth for source, known in peaks.items() if known.l2_bandwidth}
     slopes = [("memory", memory_of(peaks)), ("L2", caches if not CACHES.isdisjoint(bounds) else {})]
     return [(name, rates) for name, rates in slopes if rates]

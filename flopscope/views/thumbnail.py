@@ -22,7 +22,6 @@ LABEL_EM = 5.4  # px: the width of a character of a level's name
 FONT = 'font-size="10" fill="currentColor"'
 
 
-
 def _around(corners: int, *radii: float, turn: float = 0.0) -> Sequence[tuple[float, float]]:
     """Return corners around the centre from the top on, at these radii in turn; turn: in parts of a step."""
     angles = (2 * math.pi * (place + turn) / corners for place in range(corners))

@@ -54,7 +54,10 @@ static struct {
     size_t record_bytes;  /* of a sample in the hardware buffer */
     bool initialized_now; /* since CUPTI was attached */
     pid_t process;        /* that called first */
-} counters = {.lock = PTHREAD_MUTEX_INITIALIZER, .chip = "GH100", .passes = 1, .fitting = FAKE_CHIP_METRICS,
+} counters = {.lock = PTHREAD_MUTEX_INITIALIZER,
+              .chip = "GH100",
+              .passes = 1,
+              .fitting = FAKE_CHIP_METRICS,
               .record_bytes = 4 << 10};
 
 /* The Range Profiler: one session, ranges of several passes. */

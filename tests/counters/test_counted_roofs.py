@@ -22,7 +22,8 @@ KERNEL, SAMPLE = 400_000, 10_000  # ns
 MEMORY, L2 = 4e12, 8e12
 PEAKS: Mapping[str, Any] = {"bandwidth": MEMORY, "l2_bandwidth": L2, "flops": {"fp32": 60e12}}
 UNITS = ("tensor_active", "fma_active", "fp64_active", "alu_active", "issue_active")
-QUIET = {"dram_bytes_read": 40.0, "dram_bytes_written": 0.0, "l2_bytes": 40.0, "sm_active": 95.0, **dict.fromkeys(UNITS, 2.0)}
+QUIET = {"dram_bytes_read": 40.0, "dram_bytes_written": 0.0, "l2_bytes": 40.0, "sm_active": 95.0}
+QUIET |= dict.fromkeys(UNITS, 2.0)
 Work = tuple[str, int, int]
 """Name, start and length in ns."""
 
@@ -132,7 +133,7 @@ def test_several_devices_share_a_roof_by_their_work() -> None:
     assert list(columns["pct_peak_l2"]) == [pytest.approx(100 * (0.75 + 0.25) / 2)]
 
 
-# Ops whose work the model knows -----------------------------------------------------------------------------------------
+# Ops whose work the model knows ---------------------------------------------------------------------------------------
 
 
 def modelled(us: float, **rates: float) -> dict[str, Any]:
@@ -172,7 +173,7 @@ def test_counts_tell_what_bounds_ops_that_their_model_does_not_explain(
     assert row["pct_roofline"] == pytest.approx(100 * (12 << 24) / BANDWIDTH / (us * 1e-6), rel=1e-3)
 
 
-# Views ------------------------------------------------------------------------------------------------------------------
+# Views ----------------------------------------------------------------------------------------------------------------
 
 
 def test_the_l2_has_a_roof_where_a_cache_bounds_an_op() -> None:
@@ -190,9 +191,9 @@ def test_the_picture_draws_the_roof_of_the_l2() -> None:
     pytest.importorskip("matplotlib")
     import pandas
 
-    frame = pandas.DataFrame(
-        {"key": ["sum", "mul"], "arithmetic_intensity": [0.25, 0.1], "tflops_per_s": [1.6, 0.3], "bound": ["l2", "memory"]}
-    )
+    points = {"sum": (0.25, 1.6, "l2"), "mul": (0.1, 0.3, "memory")}
+    columns = ["arithmetic_intensity", "tflops_per_s", "bound"]
+    frame = pandas.DataFrame.from_dict(points, "index", columns=columns).rename_axis("key").reset_index()
     peaks = Peaks("measured", {"fp32": 60e12}, 4e12, l2_bandwidth=8e12)
     axes = roofline(frame, peaks=peaks)
     labels = [text.get_text() for text in axes.texts if text.get_gid() == "roof"]
