@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from helpers.hand_traces import BANDWIDTH, Program
 
+import flopscope as fs
 from flopscope import _core
 from flopscope.hardware.peaks import Peaks
 from flopscope.pictures.roofline import roofline
@@ -136,8 +137,8 @@ def test_several_devices_share_a_roof_by_their_work() -> None:
 # Ops whose work the model knows ---------------------------------------------------------------------------------------
 
 
-def modelled(us: float, **rates: float) -> dict[str, Any]:
-    """Return the row of an op that must move 201 MB, 42 µs of an H200's memory, and took so long."""
+def an_op(us: float, **rates: float) -> fs.Trace:
+    """Return a program of an op that must move 201 MB, 42 µs of an H200's memory, and took so long."""
     program = Program()
     program.run("aten::add", 1, 10, us, [1 << 24], [1 << 24], kernel="kernel")
     for name, rate in rates.items():
@@ -145,7 +146,11 @@ def modelled(us: float, **rates: float) -> dict[str, Any]:
             key = "GB/s" if "bytes" in name else "%"
             program.events.append({"ph": "C", "name": name, "pid": 0, "ts": at, "args": {key: rate}})
         program.events.append({"ph": "C", "name": name, "pid": 0, "ts": 10 + us, "args": {key: 0}})
-    (row,) = [row for row in program.load().key_averages(peaks="datasheet") if row.key == "aten::add"]
+    return program.load()
+
+
+def modelled(us: float, **rates: float) -> dict[str, Any]:
+    (row,) = [row for row in an_op(us, **rates).key_averages(peaks="datasheet") if row.key == "aten::add"]
     return {name: getattr(row, name) for name in ("bound", "pct_roofline", "bytes_source", "bytes_total_moved")}
 
 
@@ -171,6 +176,14 @@ def test_counts_tell_what_bounds_ops_that_their_model_does_not_explain(
     assert row["bound"] == bound
     assert row["bytes_source"] == "model" and row["bytes_total_moved"] == 12 << 24, "the model has its work"
     assert row["pct_roofline"] == pytest.approx(100 * (12 << 24) / BANDWIDTH / (us * 1e-6), rel=1e-3)
+
+
+def test_a_faster_memory_does_not_help_what_a_unit_bounds() -> None:
+    least = 1e6 * (12 << 24) / BANDWIDTH
+    for rates, expected in (({"fma_active": 85.0}, 200 - least / 2), ({}, 100)):
+        whole = an_op(200, **rates).what_if(peaks={"memory": 2 * BANDWIDTH}).iloc[-1]
+        parts = whole["ideal"] + whole["compute"] + whole["memory"] + whole["latency"]
+        assert parts == pytest.approx(expected, rel=1e-3), rates
 
 
 # Views ----------------------------------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def test_counting_goes_on_inside_a_capture_where_cupti_was_detached(
     found = count_call(stage, lambda: called.append(1), "bf16_tensor", require=True)
     expected = {"dram_bytes_read": 4e6, "dram_bytes_written": 1e6, "tensor_active": 50.0, "tensor_flops": 7e9}
     expected |= {"instructions": 3e5, "fma_active": 12.0, "issue_active": 30.0}
-    expected |= ({} if asleep else {"fp32_flops": 4e6, "thread_instructions": 8e6})
+    expected |= {} if asleep else {"fp32_flops": 4e6, "thread_instructions": 8e6}
     assert found == expected
     assert cupti.captures == 0 and called and any("stalls" in note for note in stage.notes)
     assert any("FLOP instructions" in note for note in stage.notes) == asleep
