@@ -108,7 +108,8 @@ fs_status fs_counted_rows_find(fs_build *build, fs_error *err)
     return FS_OK;
 }
 
-bool fs_counted_row_is_mixed(const fs_group *group)
+/* The rules know the work of some calls of such a row, or a part of its time is that of other work. */
+static bool is_mixed(const fs_group *group)
 {
     if (group->row.on_device) return false;
     return group->owned_by_others || group->untimed || group->unrecorded || group->host_ns > 0 || group->unrated_ns > 0;
@@ -118,7 +119,7 @@ void fs_counted_row_fill(const fs_build *build, fs_group *group)
 {
     fs_row *row = &group->row;
     const fs_counted_row *counted = fs_counted_row_of(build, (uint32_t)(group - build->groups));
-    if (counted == NULL || fs_counted_row_is_mixed(group)) return;
+    if (counted == NULL || is_mixed(group)) return;
     bool bytes = isnan(row->bytes_total_moved) && !isnan(counted->bytes_moved), flops = isnan(row->flops);
     if (!bytes && !flops) return;
     fs_roof *roof = &row->roof;
@@ -139,6 +140,23 @@ void fs_counted_row_fill(const fs_build *build, fs_group *group)
     group->untimed = false; /* the work of some of its kernels is that of their ops, but the counters saw all of it */
     roof->launches = (double)row->count;
     roof->kernel_ns = (double)row->count * counted->kernel_ns;
+}
+
+/* From this share of its peak on, what was busiest bounds a row, in percent. */
+static const double busy_percent = 50;
+
+void fs_counted_row_judge(const fs_build *build, fs_group *group)
+{
+    fs_row *row = &group->row;
+    const fs_counted_row *counted = fs_counted_row_of(build, (uint32_t)(group - build->groups));
+    if (counted == NULL || is_mixed(group)) return;
+    bool cached = row->bound == FS_BOUND_CACHE;
+    bool open = row->bound == FS_BOUND_LATENCY || row->bound == FS_BOUND_INEFFICIENT || cached ||
+                (row->bound == FS_BOUND_MEMORY && row->pct_roofline < busy_percent);
+    bool memory = counted->memory_ns >= counted->busiest_ns || isnan(counted->busiest_ns);
+    double busy_ns = memory ? counted->memory_ns : counted->busiest_ns;
+    if (!open || (cached && memory) || !(100 * busy_ns >= busy_percent * (double)row->device_busy_time)) return;
+    row->bound = memory ? FS_BOUND_MEMORY : counted->busiest;
 }
 
 void fs_counted_work_fill(const fs_build *build, fs_table_work *work)

@@ -80,21 +80,6 @@ static void judge_traffic(fs_row *row)
     if (row->bound == FS_BOUND_MEMORY && ratio < cached_ratio) row->bound = FS_BOUND_CACHE;
 }
 
-/* From this share of its peak on, what was busiest bounds a row, in percent. */
-static const double busy_percent = 50;
-
-/* Where the work of the model does not explain the time, or a cache served it, what was busiest does. */
-static void judge_busiest(const fs_counted_row *counted, fs_row *row)
-{
-    bool cached = row->bound == FS_BOUND_CACHE;
-    bool open = row->bound == FS_BOUND_LATENCY || row->bound == FS_BOUND_INEFFICIENT || cached ||
-                (row->bound == FS_BOUND_MEMORY && row->pct_roofline < busy_percent);
-    bool memory = counted->memory_ns >= counted->busiest_ns || isnan(counted->busiest_ns);
-    double busy_ns = memory ? counted->memory_ns : counted->busiest_ns;
-    if (!open || (cached && memory) || !(100 * busy_ns >= busy_percent * (double)row->device_busy_time)) return;
-    row->bound = memory ? FS_BOUND_MEMORY : counted->busiest;
-}
-
 static void fill_counted(const fs_build *build, fs_group *group)
 {
     fs_row *row = &group->row;
@@ -125,7 +110,7 @@ static void fill_counted(const fs_build *build, fs_group *group)
     row->pct_peak_l2 = counted != NULL ? 100 * counted->l2_ns / busy_ns : (double)NAN;
     if (row->bytes_source == FS_SOURCE_COUNTED) return;
     judge_traffic(row);
-    if (counted != NULL && !fs_counted_row_is_mixed(group)) judge_busiest(counted, row);
+    fs_counted_row_judge(build, group);
 }
 
 const char *const fs_source_names[FS_SOURCE_COUNT] = {
