@@ -49,10 +49,11 @@ class Counts(dict[str, float]):
         parts = [self.get(name, math.nan) for name in ("dram_bytes_read", "dram_bytes_written")]
         return sum(parts) + self.get(LEFT_DIRTY, 0.0)
 
-    def rate_l2(self, us: float, bandwidth: float | None) -> None:
-        """Add the share of the L2's bandwidth (bytes/s) that a call of so many µs reaches, if all are known."""
-        if "l2_bytes" in self and bandwidth and us > 0:
-            self["pct_peak_l2"] = 100 * self["l2_bytes"] / (us * 1e-6) / bandwidth
+
+def rate_l2(counts: Counts, us: float, bandwidth: float | None) -> None:
+    """Add the share of the L2's bandwidth (bytes/s) that a call of so many µs reaches, if all are known."""
+    if "l2_bytes" in counts and bandwidth and us > 0:
+        counts["pct_peak_l2"] = 100 * counts["l2_bytes"] / (us * 1e-6) / bandwidth
 
 
 @contextmanager

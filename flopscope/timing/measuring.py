@@ -19,7 +19,7 @@ from flopscope.hardware.peak_timing import free_bytes
 from flopscope.hardware.peaks import Peaks
 from flopscope.support.progress import time_bar
 from flopscope.support.suggest import suggesting
-from flopscope.timing.counting import count_call, cupti_stays
+from flopscope.timing.counting import count_call, cupti_stays, rate_l2
 from flopscope.timing.cuda import CudaClock, Graph, LostRecords, rotated
 from flopscope.timing.distribution import describe
 from flopscope.timing.measurement import Measurement, Shares
@@ -97,7 +97,7 @@ def measure(
             with no_collector():
                 counts = count_call(stage, call, unit or look.unit, counters == "require")
             measured = stage.device.measured
-            counts.rate_l2(median(series.times), measured.l2_bandwidth if measured else None)
+            rate_l2(counts, median(series.times), measured.l2_bandwidth if measured else None)
             extras["counters"] = counts
         return _result(name_of(fn), stage, series, done, roofs, peaks, extras)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flopscope.hardware.energy import LEAST_SECONDS, Energy, EnergyMeter
-from flopscope.timing.counting import LEFT_DIRTY, Counts, count_call, counts_text, traffic_sentence
+from flopscope.timing.counting import LEFT_DIRTY, Counts, count_call, counts_text, rate_l2, traffic_sentence
 
 
 def counts(read: float, written: float, dirty: float = 0.0) -> Counts:
@@ -121,11 +121,11 @@ def test_counting_goes_on_inside_a_capture_where_cupti_was_detached(
 
 def test_the_share_of_the_l2_needs_its_bytes_its_peak_and_a_time() -> None:
     counts = Counts({"l2_bytes": 8e6})
-    counts.rate_l2(2.0, 8e12)
+    rate_l2(counts, 2.0, 8e12)
     assert counts["pct_peak_l2"] == pytest.approx(50)
     for found, us, bandwidth in (({}, 2.0, 8e12), ({"l2_bytes": 8e6}, 0.0, 8e12), ({"l2_bytes": 8e6}, 2.0, None)):
         counts = Counts(found)
-        counts.rate_l2(us, bandwidth)
+        rate_l2(counts, us, bandwidth)
         assert "pct_peak_l2" not in counts
 
 
