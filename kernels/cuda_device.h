@@ -34,5 +34,7 @@ fs_status fs_cuda_probe_fma(fs_device device, fs_dtype dtype, int iterations, do
 fs_status fs_cuda_probe_empty(fs_device device, fs_error *err);
 /* read: sums `nbytes` of float32 at `data` in registers and writes almost nothing. */
 fs_status fs_cuda_probe_read(fs_device device, const void *data, size_t nbytes, fs_error *err);
+/* l2: reads `nbytes` at `data` again and again past the L1; *moved receives the bytes that were read. */
+fs_status fs_cuda_probe_l2(fs_device device, const void *data, size_t nbytes, double *moved, fs_error *err);
 
 #endif

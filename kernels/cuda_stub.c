@@ -187,6 +187,12 @@ fs_status fs_cuda_probe_read(fs_device device, const void *data, size_t nbytes, 
     return not_built(err);
 }
 
+fs_status fs_cuda_probe_l2(fs_device device, const void *data, size_t nbytes, double *moved, fs_error *err)
+{
+    (void)device, (void)data, (void)nbytes, (void)moved;
+    return not_built(err);
+}
+
 fs_status fs_cuda_measure_wait(fs_device device, double seconds, bool *done, fs_error *err)
 {
     (void)device, (void)seconds, (void)done;

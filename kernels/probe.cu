@@ -1,4 +1,4 @@
-/* Probes for a device's peaks: multiply-adds in registers, a read of memory, and an empty kernel. */
+/* Probes for a device's peaks: multiply-adds in registers, reads of memory and of the L2, and an empty kernel. */
 #include "kernels/context.h"
 
 #include "kernels/block.cuh"
@@ -20,6 +20,13 @@ typedef struct {
     const uint4 *data;
     int64_t vectors;
 } read_arguments;
+
+/* Each thread reads `rounds` × READ_UNROLL vectors, `step` vectors apart, and goes round at the end of the data. */
+typedef struct {
+    const uint4 *data;
+    uint32_t vectors, step; /* step < vectors */
+    int rounds;
+} l2_arguments;
 
 /* Never written, as no result equals this number; but the compiler cannot know that. */
 __device__ float fs_probe_sink;
@@ -123,6 +130,29 @@ static __global__ void __launch_bounds__(THREADS) read_kernel(const __grid_const
     if (sum[0] + sum[1] + sum[2] + sum[3] == -1.2345678e-30f) fs_probe_sink = sum[0];
 }
 
+/* FLOPS 1 per float    BYTES 4 per float, past the L1    bound by the L2, if it holds the data */
+static __global__ void __launch_bounds__(THREADS) l2_kernel(const __grid_constant__ l2_arguments args)
+{
+    uint32_t i = (blockIdx.x * THREADS + threadIdx.x) % args.vectors;
+    float sum[4] = {0, 0, 0, 0};
+
+#pragma unroll 1
+    for (int round = 0; round < args.rounds; round++) {
+        alignas(16) float values[READ_UNROLL][4];
+#pragma unroll
+        for (int u = 0; u < READ_UNROLL; u++) {
+            *(uint4 *)values[u] = __ldcg(&args.data[i]);
+            i += args.step;
+            if (i >= args.vectors) i -= args.vectors;
+        }
+#pragma unroll
+        for (int u = 0; u < READ_UNROLL; u++)
+#pragma unroll
+            for (int k = 0; k < 4; k++) sum[k] += values[u][k];
+    }
+    if (sum[0] + sum[1] + sum[2] + sum[3] == -1.2345678e-30f) fs_probe_sink = sum[0];
+}
+
 static __global__ void empty_kernel(int)
 {
 }
@@ -150,17 +180,40 @@ static fs_status launch_fma(fs_device device, fs_dtype dtype, int iterations, do
     return fs_cuda_launch(device, fma_kernels[dtype].kernel, blocks, THREADS, &args, "launching a compute probe", err);
 }
 
-static fs_status launch_read(fs_device device, const void *data, size_t nbytes, fs_error *err)
+/* As many blocks as the device holds. */
+static fs_status count_blocks(fs_device device, int64_t *blocks, fs_error *err)
 {
-    read_arguments args = {(const uint4 *)data, (int64_t)(nbytes / 16)};
     int sms, per_sm;
 
     FS_CUDA_TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device.index), device,
                 "asking for the number of multiprocessors", err);
     FS_CUDA_TRY(cudaDeviceGetAttribute(&per_sm, cudaDevAttrMaxThreadsPerMultiProcessor, device.index), device,
                 "asking for the threads of a multiprocessor", err);
-    return fs_cuda_launch(device, (const void *)read_kernel, (int64_t)sms * (per_sm / THREADS), THREADS, &args,
-                          "launching a memory probe", err);
+    *blocks = (int64_t)sms * (per_sm / THREADS);
+    return FS_OK;
+}
+
+static fs_status launch_read(fs_device device, const void *data, size_t nbytes, fs_error *err)
+{
+    read_arguments args = {(const uint4 *)data, (int64_t)(nbytes / 16)};
+    int64_t blocks;
+
+    FS_TRY(count_blocks(device, &blocks, err));
+    return fs_cuda_launch(device, (const void *)read_kernel, blocks, THREADS, &args, "launching a memory probe", err);
+}
+
+static fs_status launch_l2(fs_device device, const void *data, size_t nbytes, double *moved, fs_error *err)
+{
+    const double least = 16e9; /* bytes, so that the launch takes a small part of the time */
+    int64_t blocks;
+
+    FS_TRY(count_blocks(device, &blocks, err));
+    double round = (double)blocks * THREADS * READ_UNROLL * 16;
+    uint32_t vectors = (uint32_t)(nbytes / 16);
+    l2_arguments args = {(const uint4 *)data, vectors, (uint32_t)(blocks * THREADS % vectors),
+                         (int)(least / round) + 1};
+    *moved = round * args.rounds;
+    return fs_cuda_launch(device, (const void *)l2_kernel, blocks, THREADS, &args, "launching a probe of the L2", err);
 }
 
 extern "C" fs_status fs_cuda_probe_fma(fs_device device, fs_dtype dtype, int iterations, double *flops, fs_error *err)
@@ -188,13 +241,29 @@ extern "C" fs_status fs_cuda_probe_empty(fs_device device, fs_error *err)
     return status;
 }
 
+static fs_status check_data(const void *data, size_t nbytes, fs_error *err)
+{
+    if (nbytes >= 16 && nbytes / 16 < UINT32_MAX / 2 && fs_is_aligned(data, 16)) return FS_OK;
+    return fs_fail(err, FS_VALUE_ERROR, "a memory probe needs 16 bytes to 32 GiB, aligned to 16, not %zu at %p", nbytes,
+                   data);
+}
+
+extern "C" fs_status fs_cuda_probe_l2(fs_device device, const void *data, size_t nbytes, double *moved, fs_error *err)
+{
+    int previous;
+
+    FS_TRY(check_data(data, nbytes, err));
+    FS_TRY(fs_cuda_enter(device, &previous, err));
+    fs_status status = launch_l2(device, data, nbytes, moved, err);
+    fs_cuda_leave(previous);
+    return status;
+}
+
 extern "C" fs_status fs_cuda_probe_read(fs_device device, const void *data, size_t nbytes, fs_error *err)
 {
     int previous;
 
-    if (nbytes < 16 || !fs_is_aligned(data, 16))
-        return fs_fail(err, FS_VALUE_ERROR, "a memory probe needs at least 16 bytes, aligned to 16, not %zu at %p",
-                       nbytes, data);
+    FS_TRY(check_data(data, nbytes, err));
     FS_TRY(fs_cuda_enter(device, &previous, err));
     fs_status status = launch_read(device, data, nbytes, err);
     fs_cuda_leave(previous);

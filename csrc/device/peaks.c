@@ -24,7 +24,7 @@ static const struct {
 void fs_peaks_unknown(fs_peaks *peaks)
 {
     for (int unit = 0; unit < FS_UNIT_COUNT; unit++) peaks->flops[unit] = NAN;
-    peaks->bandwidth = NAN;
+    peaks->bandwidth = peaks->l2_bandwidth = NAN;
     peaks->launch_ns = peaks->kernel_ns = NAN;
 }
 

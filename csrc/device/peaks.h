@@ -12,6 +12,7 @@
 typedef struct {
     double flops[FS_UNIT_COUNT]; /* FLOP/s, NaN unknown */
     double bandwidth;            /* bytes/s, NaN unknown */
+    double l2_bandwidth;         /* of reads by the multiprocessors, bytes/s, NaN unknown */
     double launch_ns;            /* time of an empty kernel between CUDA events (CPU: of an empty call), NaN unknown */
     double kernel_ns; /* time of a minimal kernel (CPU: op) in the profiler's record: one element read and written, NaN
                        * unknown */

@@ -300,6 +300,12 @@ static fs_status run_read(probe *p, fs_error *err)
                                     : fs_cuda_probe_read(p->device, p->tensors[0].data, nbytes, err);
 }
 
+static fs_status run_l2(probe *p, fs_error *err)
+{
+    if (p->device.kind == FS_CPU) return fs_fail(err, FS_VALUE_ERROR, "the L2 is probed on CUDA devices only");
+    return fs_cuda_probe_l2(p->device, p->tensors[0].data, fs_tensor_nbytes(&p->tensors[0]), &p->done, err);
+}
+
 static fs_status run_write(probe *p, fs_error *err)
 {
     fs_elementwise space = flat(p, 0, 0);
@@ -358,6 +364,7 @@ static const struct {
 } probes[] = {
     {"fma", prepare_nothing, run_fma}, {"read", prepare_one, run_read},          {"write", prepare_one, run_write},
     {"copy", prepare_two, run_copy},   {"matmul", prepare_matrices, run_matmul}, {"empty", prepare_empty, run_empty},
+    {"l2", prepare_one, run_l2},
 };
 enum { PROBE_COUNT = sizeof probes / sizeof *probes };
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Peaks: {"flops": {unit: FLOP/s}, "bandwidth": bytes/s, "launch_ns": ns, "kernel_ns": ns} ------------------------- */
+/* Peaks: {"flops": {unit: FLOP/s}, "bandwidth": bytes/s, "l2_bandwidth": bytes/s, "launch_ns": ns, "kernel_ns": ns} */
 
 static bool take_rate(PyObject *mapping, const char *key, double *rate)
 {
@@ -22,8 +22,9 @@ static bool take_rate(PyObject *mapping, const char *key, double *rate)
 bool fs_take_peaks(PyObject *object, fs_peaks *peaks)
 {
     fs_peaks_unknown(peaks);
-    if (!take_rate(object, "bandwidth", &peaks->bandwidth) || !take_rate(object, "launch_ns", &peaks->launch_ns) ||
-        !take_rate(object, "kernel_ns", &peaks->kernel_ns))
+    if (!take_rate(object, "bandwidth", &peaks->bandwidth) ||
+        !take_rate(object, "l2_bandwidth", &peaks->l2_bandwidth) ||
+        !take_rate(object, "launch_ns", &peaks->launch_ns) || !take_rate(object, "kernel_ns", &peaks->kernel_ns))
         return false;
     PyObject *flops = PyMapping_GetItemString(object, "flops");
     if (flops == NULL) return false;

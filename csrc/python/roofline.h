@@ -5,8 +5,8 @@
 #include "python/core.h"
 #include "table/table.h"
 
-/* Read {"flops": {unit: FLOP/s}, "bandwidth": bytes/s, "launch_ns": ns, "kernel_ns": ns}. A missing key or None is
- * unknown. Return false with an exception set on failure. */
+/* Read {"flops": {unit: FLOP/s}, "bandwidth": bytes/s, "l2_bandwidth": bytes/s, "launch_ns": ns, "kernel_ns": ns}. A
+ * missing key or None is unknown. Return false with an exception set on failure. */
 bool fs_take_peaks(PyObject *object, fs_peaks *peaks);
 
 /* The options of a table with room for the peaks that they point to. */

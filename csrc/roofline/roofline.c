@@ -32,7 +32,7 @@ static const double latency_percent = 10;
  * microsecond or two each: it uses the device badly throughout. */
 static const double long_ns = 50e3;
 
-const fs_roof fs_roof_unknown = {NAN, NAN, NAN, NAN, NAN, FS_UNIT_NONE, 0, false, 1, false};
+const fs_roof fs_roof_unknown = {NAN, NAN, NAN, NAN, NAN, FS_UNIT_NONE, 0, false, 1, false, FS_BOUND_UNKNOWN, NAN};
 
 /* The term of no work is 0 for any peak. */
 static double term_ns(double amount, double rate)
@@ -110,8 +110,14 @@ void fs_roof_sum_launch(fs_roof_sum *sum, const fs_roof *roof, double count)
 
 fs_roof fs_roof_sum_total(const fs_roof_sum *sum)
 {
-    fs_roof total = {sum->compute_ns, sum->memory_ns, sum->least_ns, sum->launch_ns, sum->kernel_ns, FS_UNIT_NONE, 0,
-                     sum->partial,    sum->launches,  false};
+    fs_roof total = fs_roof_unknown;
+    total.compute_ns = sum->compute_ns;
+    total.memory_ns = sum->memory_ns;
+    total.least_ns = sum->least_ns;
+    total.launch_ns = sum->launch_ns;
+    total.kernel_ns = sum->kernel_ns;
+    total.partial = sum->partial;
+    total.launches = sum->launches;
     for (int unit = 0; unit < FS_UNIT_COUNT; unit++) {
         if (sum->unit_flops[unit] <= total.unit_flops) continue;
         total.unit = (fs_unit)unit;
@@ -131,6 +137,7 @@ static double empty_ns(const fs_roof *roof, fs_timing timing)
  * the minimum time. */
 static fs_bound larger_term(const fs_roof *roof)
 {
+    if (roof->busiest != FS_BOUND_UNKNOWN && roof->busiest_ns >= roof->least_ns) return roof->busiest;
     bool whole = !isnan(roof->compute_ns) && !isnan(roof->memory_ns);
     if (!whole && !(2 * fmax(roof->compute_ns, roof->memory_ns) >= roof->least_ns)) return FS_BOUND_UNKNOWN;
     return roof->compute_ns > roof->memory_ns || isnan(roof->memory_ns) ? FS_BOUND_COMPUTE : FS_BOUND_MEMORY;

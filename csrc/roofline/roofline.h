@@ -44,6 +44,10 @@ typedef struct {
     bool partial;      /* only the FLOPs or only the bytes are known: the other may take longer */
     double launches;   /* of the work, 1 if it is one call */
     bool counted;      /* counters gave a term, which is also known where the work of some unit is not */
+    /* Counters: what was busy most of the time, and how long it would have been at its peak. FS_BOUND_UNKNOWN: nothing
+     * is known of it. */
+    fs_bound busiest;
+    double busiest_ns;
 } fs_roof;
 
 /* All fields unknown. */

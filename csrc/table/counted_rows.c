@@ -6,58 +6,94 @@
 #include "base/saturate.h"
 #include "table/totals.h"
 
-/* What may be counted of the multiprocessors that bounds their work: each a share of its own peak. */
-static const fs_metric units[] = {FS_METRIC_TENSOR_ACTIVE, FS_METRIC_FMA_ACTIVE, FS_METRIC_FP64_ACTIVE,
-                                  FS_METRIC_ALU_ACTIVE, FS_METRIC_ISSUE_ACTIVE};
+/* What is counted of the multiprocessors and bounds their work: each a share of its own peak. Issue comes last. */
+static const struct {
+    fs_metric metric;
+    fs_bound bound;
+} units[] = {
+    {FS_METRIC_TENSOR_ACTIVE, FS_BOUND_TENSOR}, {FS_METRIC_FMA_ACTIVE, FS_BOUND_FMA},
+    {FS_METRIC_FP64_ACTIVE, FS_BOUND_FP64},     {FS_METRIC_ALU_ACTIVE, FS_BOUND_ALU},
+    {FS_METRIC_ISSUE_ACTIVE, FS_BOUND_ISSUE},
+};
+enum { UNITS = sizeof units / sizeof *units };
+
+/* A pipe that takes this part of all instructions bounds the work, not their issue: it takes one in each slot. */
+static const double most_issued = 0.9;
 
 /* Below this share of active multiprocessors, in percent, no unit of them was busy enough to bound the time, nor was
- * the L2. Neither was the L2 if it served less than this share of the memory's bandwidth, as its own is higher. */
+ * the L2. Neither was the L2 if it served less than this share of its bandwidth or, where that is unknown, of the
+ * memory's, which is lower. */
 static const double idle_percent = 10;
 
 /* Whether neither the L2 nor a unit of the multiprocessors can have been busier than those that were counted. */
-static bool is_whole(const fs_counted_sum *total, double ns_per_byte)
+static bool is_whole(const fs_counted_sum *total, double l2_ns)
 {
     if (fs_counted_value(total, FS_METRIC_SM_ACTIVE) < idle_percent) return true;
-    double l2_ns = fs_counted_value(total, FS_METRIC_L2) * ns_per_byte;
-    bool pipes = !isnan(fs_counted_value(total, FS_METRIC_FMA_ACTIVE)) &&
-                 !isnan(fs_counted_value(total, FS_METRIC_ISSUE_ACTIVE));
-    return pipes && 100 * l2_ns < idle_percent * (double)total->ns;
+    for (int i = 0; i < UNITS; i++)
+        if (isnan(fs_counted_value(total, units[i].metric))) return false;
+    return 100 * l2_ns < idle_percent * (double)total->ns;
 }
 
-/* Sum the least times over the devices of a row: the bytes and the time are divided as its work is. Return the ns of a
- * byte. */
-static double add_peaks(const fs_build *build, const fs_call *call, const fs_counted_sum *sums, fs_counted_row *row)
+/* The mean of something of the peaks over the devices of a row: the bytes and the time are divided as its work is. */
+typedef struct {
+    double memory, l2, kernel_ns; /* ns per byte; time of an empty kernel */
+    bool rated;                   /* some device has peaks */
+} mean_peaks;
+
+static mean_peaks peaks_of(const fs_build *build, const fs_call *call, const fs_counted_sum *sums, int64_t ns)
 {
-    double per_byte = 0, kernel_ns = 0;
-    bool rated = false;
+    mean_peaks mean = {.rated = false};
     for (uint32_t i = 0; i < build->counted.devices; i++) {
         if (sums[i].ns == 0) continue;
         const fs_peaks *peaks = fs_build_peaks(build, call, build->counted.numbers[i]);
-        double part = (double)sums[i].ns / (double)row->ns;
-        per_byte += part * (peaks != NULL ? 1e9 / peaks->bandwidth : (double)NAN);
-        kernel_ns += part * (peaks != NULL ? peaks->kernel_ns : (double)NAN);
-        rated = rated || peaks != NULL;
+        double part = (double)sums[i].ns / (double)ns;
+        mean.memory += part * (peaks != NULL ? 1e9 / peaks->bandwidth : (double)NAN);
+        mean.l2 += part * (peaks != NULL ? 1e9 / peaks->l2_bandwidth : (double)NAN);
+        mean.kernel_ns += part * (peaks != NULL ? peaks->kernel_ns : (double)NAN);
+        mean.rated = mean.rated || peaks != NULL;
     }
-    if (isnan(kernel_ns) && rated && build->shortest_kernel_ns > 0) kernel_ns = (double)build->shortest_kernel_ns;
-    row->memory_ns = row->bytes_moved * per_byte;
-    row->kernel_ns = kernel_ns;
-    row->compute_ns = rated ? row->active * (double)row->ns : (double)NAN;
-    return per_byte;
+    if (isnan(mean.kernel_ns) && mean.rated && build->shortest_kernel_ns > 0)
+        mean.kernel_ns = (double)build->shortest_kernel_ns;
+    return mean;
+}
+
+/* Find the busiest of the units, and of the units and the L2. */
+static void find_busiest(const fs_counted_sum *total, fs_counted_row *row)
+{
+    for (int i = 0; i < UNITS; i++) {
+        double share = fs_counted_value(total, units[i].metric) / 100;
+        double least = units[i].bound == FS_BOUND_ISSUE ? row->active / most_issued : row->active;
+        if (isnan(share) || share <= least) continue;
+        row->busiest = units[i].bound;
+        row->active = share;
+    }
+    row->compute_ns = row->busiest_ns = row->active * (double)total->ns;
+    if (isnan(row->l2_ns) || row->l2_ns <= row->busiest_ns) return;
+    row->busiest = FS_BOUND_L2;
+    row->busiest_ns = row->l2_ns;
 }
 
 static fs_counted_row count_row(const fs_build *build, uint32_t index)
 {
     fs_counted_sum *sums = &build->counted_sums[(size_t)index * build->counted.devices];
     fs_counted_sum total = fs_counted_total(sums, build->counted.devices);
-    fs_counted_row row = {.ns = total.ns, .bytes_moved = NAN, .active = NAN};
+    fs_counted_row row = {.ns = total.ns, .bytes_moved = NAN, .active = NAN, .l2_ns = NAN};
+    row.compute_ns = row.busiest_ns = NAN;
     if (total.ns == 0 || total.apart) return row;
     row.bytes_read = fs_counted_value(&total, FS_METRIC_DRAM_READ);
     row.bytes_written = fs_counted_value(&total, FS_METRIC_DRAM_WRITTEN);
     row.bytes_moved = isnan(row.bytes_written) ? fs_counted_traffic(&total) : row.bytes_read + row.bytes_written;
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        row.active = fmax(row.active, fs_counted_value(&total, units[i]) / 100);
-    double ns_per_byte = add_peaks(build, fs_build_call(build, build->groups[index].first), sums, &row);
-    row.whole = is_whole(&total, ns_per_byte);
+    mean_peaks peaks = peaks_of(build, fs_build_call(build, build->groups[index].first), sums, row.ns);
+    double l2_bytes = fs_counted_value(&total, FS_METRIC_L2);
+    row.memory_ns = row.bytes_moved * peaks.memory;
+    row.l2_ns = l2_bytes * peaks.l2;
+    row.kernel_ns = peaks.kernel_ns;
+    find_busiest(&total, &row);
+    if (!peaks.rated) {
+        row.busiest = FS_BOUND_UNKNOWN;
+        row.compute_ns = row.busiest_ns = NAN;
+    }
+    row.whole = is_whole(&total, isnan(row.l2_ns) ? l2_bytes * peaks.memory : row.l2_ns);
     return row;
 }
 
@@ -95,13 +131,32 @@ void fs_counted_row_fill(const fs_build *build, fs_group *group)
         roof->memory_ns = counted->memory_ns;
     }
     if (flops) roof->compute_ns = counted->compute_ns;
-    roof->least_ns = fmax(roof->compute_ns, roof->memory_ns);
+    roof->busiest = counted->busiest;
+    roof->busiest_ns = counted->busiest_ns;
+    roof->least_ns = fmax(fmax(roof->compute_ns, roof->memory_ns), roof->busiest_ns);
     roof->partial = isnan(roof->compute_ns) || isnan(roof->memory_ns) || (flops && !counted->whole);
     roof->counted = !isnan(roof->memory_ns) && (bytes || !isnan(roof->compute_ns));
     if (!row->on_device) return;
     group->untimed = false; /* the work of some of its kernels is that of their ops, but the counters saw all of it */
     roof->launches = (double)row->count;
     roof->kernel_ns = (double)row->count * counted->kernel_ns;
+}
+
+/* From this share of its peak on, what was busiest bounds a row, in percent. */
+static const double busy_percent = 50;
+
+void fs_counted_row_judge(const fs_build *build, fs_group *group)
+{
+    fs_row *row = &group->row;
+    const fs_counted_row *counted = fs_counted_row_of(build, (uint32_t)(group - build->groups));
+    if (counted == NULL || is_mixed(group)) return;
+    bool cached = row->bound == FS_BOUND_CACHE;
+    bool open = row->bound == FS_BOUND_LATENCY || row->bound == FS_BOUND_INEFFICIENT || cached ||
+                (row->bound == FS_BOUND_MEMORY && row->pct_roofline < busy_percent);
+    bool memory = counted->memory_ns >= counted->busiest_ns || isnan(counted->busiest_ns);
+    double busy_ns = memory ? counted->memory_ns : counted->busiest_ns;
+    if (!open || (cached && memory) || !(100 * busy_ns >= busy_percent * (double)row->device_busy_time)) return;
+    row->bound = memory ? FS_BOUND_MEMORY : counted->busiest;
 }
 
 void fs_counted_work_fill(const fs_build *build, fs_table_work *work)
@@ -112,7 +167,7 @@ void fs_counted_work_fill(const fs_build *build, fs_table_work *work)
     double share = (double)fs_sub_saturated(work->end, work->start) / (double)counted->ns;
     if (isnan(work->memory_ns)) work->memory_ns = counted->memory_ns * share;
     work->active = isnan(work->compute_ns);
-    if (work->active) work->compute_ns = counted->compute_ns * share;
-    work->least_ns = fmax(work->compute_ns, work->memory_ns);
+    if (work->active) work->compute_ns = fmax(counted->compute_ns, counted->busiest_ns) * share;
+    work->least_ns = fmax(fmax(work->compute_ns, work->memory_ns), counted->busiest_ns * share);
     work->counted = true;
 }

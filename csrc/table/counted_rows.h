@@ -28,6 +28,10 @@ static inline const fs_counted_row *fs_counted_row_of(const fs_build *build, uin
 /* Let a row of unknown work have the work that was counted. */
 void fs_counted_row_fill(const fs_build *build, fs_group *group);
 
+/* Let what was busiest, if it was at half of its peak or more, bound a row whose known work does not explain its time,
+ * or was served by a cache. */
+void fs_counted_row_judge(const fs_build *build, fs_group *group);
+
 /* Let device work of unknown roofs have its share of what was counted of its kernel's row. */
 void fs_counted_work_fill(const fs_build *build, fs_table_work *work);
 

@@ -104,7 +104,13 @@ static void fill_counted(const fs_build *build, fs_group *group)
     if (row->bytes_source == FS_SOURCE_COUNTED) modelled = NAN;
     row->dram_gbytes_per_s = row->device_busy_time > 0 ? moved / (double)row->device_busy_time : NAN;
     row->traffic_ratio = modelled > 0 ? moved / modelled : NAN;
-    if (row->bytes_source != FS_SOURCE_COUNTED) judge_traffic(row);
+    const fs_counted_row *counted = fs_counted_row_of(build, (uint32_t)(group - build->groups));
+    double busy_ns = row->device_busy_time > 0 ? (double)row->device_busy_time : NAN;
+    row->l2_gbytes_per_s = row->l2_bytes / busy_ns;
+    row->pct_peak_l2 = counted != NULL ? 100 * counted->l2_ns / busy_ns : (double)NAN;
+    if (row->bytes_source == FS_SOURCE_COUNTED) return;
+    judge_traffic(row);
+    fs_counted_row_judge(build, group);
 }
 
 const char *const fs_source_names[FS_SOURCE_COUNT] = {

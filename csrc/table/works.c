@@ -140,16 +140,14 @@ fs_status fs_build_works(fs_build *build, fs_error *err)
 static fs_rating rate_of(const fs_build *build, const fs_node *node, const fs_node_rate *rate, uint8_t timing)
 {
     const fs_node_roofs *roofs = &build->roofs[node - build->nodes];
-    fs_roof roof = {roofs->compute_ns,
-                    roofs->memory_ns,
-                    roofs->least_ns,
-                    rate->launch_ns,
-                    rate->kernel_ns,
-                    FS_UNIT_NONE,
-                    0,
-                    rate->partial,
-                    rate->launches,
-                    false};
+    fs_roof roof = fs_roof_unknown;
+    roof.compute_ns = roofs->compute_ns;
+    roof.memory_ns = roofs->memory_ns;
+    roof.least_ns = roofs->least_ns;
+    roof.launch_ns = rate->launch_ns;
+    roof.kernel_ns = rate->kernel_ns;
+    roof.partial = rate->partial;
+    roof.launches = rate->launches;
     bool known = rate->timed && !build->table->device_unseen;
     if (rate->timing != FS_TIMING_COUNT) timing = rate->timing;
     double time = known ? (double)rate->busy_ns : (double)NAN;

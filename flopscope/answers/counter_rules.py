@@ -16,6 +16,8 @@ CACHED, LEAST_CACHED = 0.7, 0.01
 """Counted bytes over the model's below which the L2 served the rest, and the least share of the time to report."""
 TRAFFIC_SHARE = 0.5
 """Least share of its time that an op needs for the counted bytes at the peak, so that fewer bytes make it faster."""
+LEAST_L2 = 50.0
+"""Percent of the L2's bandwidth below which it does not bound an op, where that bandwidth is known."""
 MOST_PADDING = 1.35
 """Largest ratio of busy tensor cores to the model's share of their peak without a finding: clocks vary below it."""
 LOW_TENSOR, USUAL_TENSOR = 60.0, 85.0
@@ -60,7 +62,8 @@ def cached(analysis: Analysis) -> Cached | None:
     op, ratio = found[0]
     compute, memory = (100 * least / op.time for least in (op.compute, op.memory))
     busy, asked = _counted(analysis, op, "device_busy_time"), _counted(analysis, op, "l2_bytes")
-    rate = asked / busy if busy > 0 and asked > 0 else math.nan
+    below = _counted(analysis, op, "pct_peak_l2") < LEAST_L2
+    rate = asked / busy if busy > 0 and asked > 0 and not below else math.nan
     return Cached(op.key, ratio, memory, compute, compute >= 100 * TRAFFIC_SHARE, rate, len(found))
 
 

@@ -139,7 +139,7 @@ class Cached(NamedTuple):
     computes: bool
     """The FLOPs take the time."""
     l2_rate: float
-    """Bytes/µs that the L2 served; NaN: unknown."""
+    """Bytes/µs that the L2 served; NaN: unknown, or less than half of its known peak."""
     ops: int
 
 

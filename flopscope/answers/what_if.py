@@ -1,8 +1,9 @@
 """What if: the accounting as it would be after a change of the program, of its host or of its device.
 
 The model: a row that compute or memory bounds keeps the share of its limit that it reaches, so its time changes as its
-least time does. Time beyond the limits of other rows, inefficient ones included, communication and copies stay. A
-device that works less waits for the host where the host's own time then limits the step (Analysis.slack).
+least time does. Time beyond the limits of other rows, of inefficient ones and of those that a counted unit bounds
+stays, and so do communication and copies. A device that works less waits for the host where the host's own time then
+limits the step (Analysis.slack).
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 CHANGE_WORK = frozenset({"attention", "tf32", "low_precision", "cast", "layout", "fuse", "optimizer"})
 """Rules whose change makes the program do other work, so that its FLOPs and bytes are unknown."""
+STAYING = ("inefficient", "l2", "tensor", "fma", "fp64", "alu", "issue")
+"""Bounds of rows whose time beyond their FLOPs and bytes is not that of the peaks that change."""
 LONGEST = 100 * 365 * 86400 * 10**9
 """ns, a century: numbers that make the times longer are refused, as they would not fit 64 bits."""
 COMPUTE, MEMORY, UNMODELLED, HOST = (PARTS.index(name) for name in ("compute", "memory", "unmodelled", "host"))
@@ -175,7 +178,7 @@ class Model:
         lost = np.isnan(ratio)
         bounds = np.array([*self.analysis.columns["bound"], "unknown"])  # row -1 is the last entry
         bounds = bounds[np.where(cells["row"] < 0, cells["kernel"], cells["row"])]
-        limited = ((self.part == COMPUTE) | (self.part == MEMORY)) & (bounds != "inefficient")
+        limited = ((self.part == COMPUTE) | (self.part == MEMORY)) & ~np.isin(bounds, STAYING)
         turned = limited & ((compute > memory) != (new_compute > new_memory)) & ~lost
         self.part[turned] = np.where(new_compute > new_memory, COMPUTE, MEMORY)[turned]
         beyond = np.where(limited & ~lost, ratio, 1.0) * (self.time - self.ideal)

@@ -292,14 +292,15 @@ def _formatted(peaks: Peaks) -> dict[str, str]:
 
 def _reported(peaks: Peaks) -> list[str]:
     """Return the names of the reported numbers, which also decide verdicts, in order. Single bandwidths are omitted."""
-    return [name for name in ("bandwidth", *peaks.flops, "launch_ns", "kernel_ns") if name in peaks._numbers]
+    names = ("bandwidth", "l2_bandwidth", *peaks.flops, "launch_ns", "kernel_ns")
+    return [name for name in names if name in peaks._numbers]
 
 
-_LABELS = {"bandwidth": "memory", "launch_ns": "launch", "kernel_ns": "one element"}
+_LABELS = {"bandwidth": "memory", "l2_bandwidth": "L2", "launch_ns": "launch", "kernel_ns": "one element"}
 
 
 def _text(number: str, value: float) -> str:
-    if number == "bandwidth":
+    if number.endswith("bandwidth"):
         return whole_text(value / 1e9, "GB/s")
     if number in _LABELS:
         return whole_text(value, "ns")

@@ -39,6 +39,8 @@ class _Plan:
     matmul: tuple[tuple[str, str], ...]
     """Pairs of dtype and compute unit, plain units before tensor units."""
     largest_product: int
+    l2: bool = False
+    """Whether to measure the bandwidth of the L2."""
 
 
 PLAIN = (("float64", "fp64"), ("float32", "fp32"))
@@ -53,10 +55,14 @@ TENSOR = (
 
 PLANS = {
     "cpu": _Plan(0.09, 0.015, fma=PLAIN, matmul=PLAIN, largest_product=4096),
-    "cuda": _Plan(0.04, 0.002, fma=(*PLAIN, ("float16", "fp16")), matmul=(PLAIN[1], *TENSOR), largest_product=16384),
+    "cuda": _Plan(
+        0.04, 0.002, fma=(*PLAIN, ("float16", "fp16")), matmul=(PLAIN[1], *TENSOR), largest_product=16384, l2=True
+    ),
 }
 
 BANDWIDTHS = ("write", "read", "copy")  # write comes first, because it touches the fresh pages
+L2_PARTS = (2, 4, 8)
+"""The data read from the L2 is its size over each of these; the best rate counts."""
 MIN_ROUNDS, MAX_ROUNDS = 3, 5
 AGREEMENT = 0.02  # between a series' two best readings, which ends its rounds
 MIN_SAMPLES, MAX_SAMPLES = 3, 60
@@ -106,6 +112,7 @@ class Measurement:
         steps: dict[str, Callable[[], Iterator[_Series]]] = {
             what: partial(self._bandwidth, what) for what in BANDWIDTHS
         }
+        steps |= {"l2": self._l2} if self.plan.l2 else {}
         steps |= {f"fma {dtype}": partial(self._fma, dtype, unit) for dtype, unit in self.plan.fma}
         steps |= {f"matmul {dtype}": partial(self._matmul, dtype, unit) for dtype, unit in self.plan.matmul}
         steps |= {"empty": self._launch, "kernel": self._kernel}
@@ -200,6 +207,13 @@ class Measurement:
         for _ in range(2):
             self._probe(what, "float32", nbytes)
         yield _Series(f"{what}_bandwidth", partial(self._sustained, what, "float32", nbytes))
+
+    def _l2(self) -> Iterator[_Series]:
+        # Of an L2 in two partitions, each may hold a copy of the data.
+        held = int(self.device.properties.get("l2_bytes") or 0)
+        for part in L2_PARTS:
+            self._probe("l2", "float32", held // part)
+            yield _Series("l2_bandwidth", partial(self._sustained, "l2", "float32", held // part))
 
     def _fma(self, dtype: str, unit: str) -> Iterator[_Series]:
         iterations = self._grow("fma", dtype, 1 << 12, 1 << 30, 4)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 MAX_NUMBER = 1e18  # FLOP/s, bytes/s or ns; no device reaches it
 LOCK_SECONDS = 5.0  # to wait for a lock that is held for the time of writing a small file
-CACHE_FORMAT = 5  # of the JSON files; to be incremented when the measured numbers change
-BANDWIDTHS = ("bandwidth", "copy_bandwidth", "read_bandwidth", "write_bandwidth")
+CACHE_FORMAT = 6  # of the JSON files; to be incremented when the measured numbers change
+BANDWIDTHS = ("bandwidth", "copy_bandwidth", "read_bandwidth", "write_bandwidth", "l2_bandwidth")
 TIMES = ("launch_ns", "kernel_ns")  # lower is better
 
 
@@ -48,6 +48,8 @@ class Peaks:
     """Bytes/s of a copy, counting both reads and writes."""
     read_bandwidth: float | None = None
     write_bandwidth: float | None = None
+    l2_bandwidth: float | None = None
+    """Bytes/s that all multiprocessors read from the L2 cache. Measured on GPUs only; datasheets do not have it."""
     launch_ns: float | None = None
     """Time of an empty kernel between two CUDA events, in ns. For the CPU: time of an empty call."""
     kernel_ns: float | None = None
@@ -79,10 +81,13 @@ class Peaks:
     def for_core(self, measured: Peaks | None = None) -> dict[str, Any]:
         """Return the peaks in the format of Profiler.table().
 
-        ``measured``: the device's measured peaks, for the launch times that datasheet peaks do not contain.
+        ``measured``: the device's measured peaks, for the launch times and the bandwidth of the L2, which datasheet
+        peaks do not contain.
         """
-        times = self if measured is None else measured
-        return {"flops": self.flops, "bandwidth": self.bandwidth, **{name: getattr(times, name) for name in TIMES}}
+        more = self if measured is None else measured
+        l2 = self.l2_bandwidth if self.source == "stated" else more.l2_bandwidth
+        rates = {"flops": self.flops, "bandwidth": self.bandwidth, "l2_bandwidth": l2}
+        return rates | {name: getattr(more, name) for name in TIMES}
 
     @classmethod
     def _of_measured(cls, fields: Any) -> Peaks:

@@ -26,7 +26,7 @@ from flopscope.views.plots import (
     matplotlib_axes,
     require_matplotlib,
 )
-from flopscope.views.roofs import Point, level_label, memory_of, roofs_of
+from flopscope.views.roofs import Point, level_label, roofs_of, slopes_of
 
 if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
@@ -55,10 +55,10 @@ def roofline(
     """Draw a roofline plot: the TFLOP/s of ops over their FLOP/B, on log axes, and the limits of the device.
 
     The area of a point is proportional to its time, from a smallest area on, and a legend gives the times; its colour
-    and marker show its bound. Roofs are drawn for memory and for each compute unit that the points use: solid if
-    measured, dashed if from the datasheet. Ops without FLOPs and ops of unknown work cannot be drawn on log axes: the
-    caption counts and names them. Labels cover neither each other nor points; those away from their point have a line
-    to it, and the caption counts those for which there is no room.
+    and marker show its bound. Roofs are drawn for memory, for the L2 if a cache bounds a point, and for each compute
+    unit that the points use: solid if measured, dashed if from the datasheet. Ops without FLOPs and ops of unknown work
+    cannot be drawn on log axes: the caption counts and names them. Labels cover neither each other nor points; those
+    away from their point have a line to it, and the caption counts those for which there is no room.
 
     table: an EventTable (``key_averages()``), a Measurement, several of them, a Sweep, or a DataFrame with the columns
         arithmetic_intensity (FLOP/B) and tflops_per_s and the optional columns key, op or name; bound; unit;
@@ -112,7 +112,7 @@ def roofline(
 
 @dataclass(frozen=True)
 class Roof:
-    """A roof from one source or both: memory bandwidth (sloped) or the peak of compute units (level)."""
+    """A roof from one source or both: bandwidth of memory or L2 (sloped) or the peak of compute units (level)."""
 
     name: str
     rates: Mapping[str, float]
@@ -133,15 +133,15 @@ class Roof:
 
 
 def _roofs(scene: Scene, scale: float) -> list[Roof]:
-    """Return the level roofs in descending order, and the sloped one."""
-    memory = memory_of(scene.peaks)
+    """Return the level roofs in descending order, and the sloped ones."""
     roofs = [
         Roof(name, rates, ridges, False, scale)
         for name, rates, ridges in roofs_of(scene.peaks, (point.unit for point in scene.points))
     ]
-    if memory:
-        ends = {s: max((roof.rates[s] for roof in roofs if s in roof.rates), default=math.nan) for s in memory}
-        roofs.append(Roof("memory", memory, {s: ends[s] / memory[s] for s in memory}, True, scale))
+    slopes = slopes_of(scene.peaks, (point.bound for point in scene.points))
+    ends = {s: max((roof.rates[s] for roof in roofs if s in roof.rates), default=math.nan) for s in scene.peaks}
+    for name, rates in slopes:
+        roofs.append(Roof(name, rates, {source: ends[source] / rate for source, rate in rates.items()}, True, scale))
     return roofs
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MOST_BUCKETS = 20_000
 """Samples of a track."""
-MOST_TRACKS = 12
+MOST_TRACKS = 16
 """Tracks of a device; further ones are only counted."""
 
 _FIRST = ("dram_bytes_read", "dram_bytes_written", "sm_active", "tensor_active", "l2_bytes")
@@ -29,6 +29,10 @@ _LABELS = {
     "sm_active": "SM active",
     "tensor_active": "tensor active",
     "l2_bytes": "L2",
+    "fma_active": "FMA active",
+    "fp64_active": "fp64 active",
+    "alu_active": "ALU active",
+    "issue_active": "issue slots",
     "nvlink_bytes_received": "NVLink received",
     "nvlink_bytes_sent": "NVLink sent",
     "pcie_bytes_read": "PCIe read",

@@ -13,7 +13,7 @@ import numpy as np
 
 from flopscope.hardware.device import known_peaks
 from flopscope.report.encode import Columns
-from flopscope.views.roofs import level_label, memory_of, roofs_of, timed_ops
+from flopscope.views.roofs import level_label, roofs_of, slopes_of, timed_ops
 
 if TYPE_CHECKING:
     from flopscope.report.profile import Profile
@@ -93,7 +93,8 @@ def _device(source: Profile, name: str, times: Times, columns: Columns) -> dict[
             "more": max(len(names) - NAMED, 0),
         }
 
-    memory, units = memory_of(peaks), (table.columns["unit"][row] for row in shown)
+    units = {table.columns["unit"][row] for row in shown} - {None}
+    bounds = {table.columns["bound"][row] for row in shown}
     return {
         "name": name,
         "model": columns.text(model) if model else -1,
@@ -107,7 +108,9 @@ def _device(source: Profile, name: str, times: Times, columns: Columns) -> dict[
         ],
         "roofs": [
             {"label": level_label(level, rates, "FLOP"), "rates": rates, "ridges": ridges}
-            for level, rates, ridges in roofs_of(peaks, sorted({unit for unit in units if unit is not None}))
+            for level, rates, ridges in roofs_of(peaks, sorted(units))
         ],
-        "memory": {"label": level_label("memory", memory, "B"), "rates": memory} if memory else None,
+        "slopes": [
+            {"label": level_label(slope, rates, "B"), "rates": rates} for slope, rates in slopes_of(peaks, bounds)
+        ],
     }

@@ -15,7 +15,7 @@ from flopscope.timing.stage import Stage
 
 LEFT_DIRTY = "l2_bytes_left_dirty"
 """The bytes that a call wrote and that reach device memory only after it, when other data displaces them in the L2."""
-ALWAYS = ("memory", "issue", "scalar", "stalls")
+ALWAYS = ("memory", "units", "issue", "scalar", "stalls")
 TENSOR = tuple(group for group in _core.counter_groups if group.endswith("_tensor"))
 ASLEEP = "NOT_INITIALIZED"  # a capture has detached CUPTI, and it did not come back
 ONLY_ALONE = ("fp32_flops", "fp64_flops", "fp16_flops", "thread_instructions")
@@ -28,11 +28,14 @@ class Counts(dict[str, float]):
 
     dram_bytes_read, dram_bytes_written: traffic of the device memory in bytes until the call ends, with cold caches
         unless ``cache="hot"``. l2_bytes_left_dirty: bytes written that reach the memory later (cold caches only).
-    l2_bytes: bytes requested from the L2 cache.
+    l2_bytes: bytes requested from the L2 cache. pct_peak_l2: their rate in the median time, in percent of the measured
+        bandwidth of the L2; missing where that was not measured.
     fp32_flops, fp64_flops, fp16_flops: FLOPs by instructions outside of tensor cores; a fused multiply-add is 2. Of
         fp16 and bf16, a packed instruction counts once.
     tensor_flops: FLOPs by tensor cores; a multiply-add is 2.
-    sm_active, tensor_active, occupancy: percent. eligible_warps: warps per scheduler that could issue.
+    sm_active, tensor_active, fma_active, fp64_active, alu_active, issue_active, l1_active, occupancy: percent. l1 is
+        the data stage of L1 caches and shared memories, through which operands of tensor cores pass too.
+    eligible_warps: warps per scheduler that could issue.
     instructions: warp instructions. thread_instructions: those that their threads executed.
     stall_…: waiting warps per issued instruction, by the reason for the wait.
     """
@@ -45,6 +48,12 @@ class Counts(dict[str, float]):
         """Bytes read from and written to device memory, with those that are written back later; NaN if unknown."""
         parts = [self.get(name, math.nan) for name in ("dram_bytes_read", "dram_bytes_written")]
         return sum(parts) + self.get(LEFT_DIRTY, 0.0)
+
+
+def rate_l2(counts: Counts, us: float, bandwidth: float | None) -> None:
+    """Add the share of the L2's bandwidth (bytes/s) that a call of so many µs reaches, if all are known."""
+    if "l2_bytes" in counts and bandwidth and us > 0:
+        counts["pct_peak_l2"] = 100 * counts["l2_bytes"] / (us * 1e-6) / bandwidth
 
 
 @contextmanager

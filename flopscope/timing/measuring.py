@@ -19,7 +19,7 @@ from flopscope.hardware.peak_timing import free_bytes
 from flopscope.hardware.peaks import Peaks
 from flopscope.support.progress import time_bar
 from flopscope.support.suggest import suggesting
-from flopscope.timing.counting import count_call, cupti_stays
+from flopscope.timing.counting import count_call, cupti_stays, rate_l2
 from flopscope.timing.cuda import CudaClock, Graph, LostRecords, rotated
 from flopscope.timing.distribution import describe
 from flopscope.timing.measurement import Measurement, Shares
@@ -67,9 +67,9 @@ def measure(
         ``notes``); "cupti": CUPTI, or RuntimeError; "event": CUDA events. Without CUPTI, work on a GPU is detected only
         from flopscope's own ops and from tensors in args: for other code, pass device=.
     counters: True also counts what the hardware did for a call, in ``counters``: DRAM and L2 bytes, FLOP instructions,
-        occupancy, stalls. It calls fn a few more times after it was timed, each counter in some of these calls. Where
-        counters are unavailable, a note says why; "require" raises RuntimeError. Calls that communicate with other
-        devices are not counted.
+        activity of units, occupancy, stalls. It calls fn a few more times after it was timed, each counter in some of
+        these calls. Where counters are unavailable, a note says why; "require" raises RuntimeError. Calls that
+        communicate with other devices are not counted.
     graph: on CUDA, also measure the time from launch to launch in a CUDA graph, where the calls can be captured.
 
     Raises ValueError for invalid options or a call that uses several devices, RuntimeError if nothing is launched on
@@ -95,7 +95,10 @@ def measure(
             extras |= {"bytes_read": look.bytes_read, "bytes_written": look.bytes_written}
         if counters:
             with no_collector():
-                extras["counters"] = count_call(stage, call, unit or look.unit, counters == "require")
+                counts = count_call(stage, call, unit or look.unit, counters == "require")
+            measured = stage.device.measured
+            rate_l2(counts, median(series.times), measured.l2_bandwidth if measured else None)
+            extras["counters"] = counts
         return _result(name_of(fn), stage, series, done, roofs, peaks, extras)
 
 

@@ -186,6 +186,7 @@ COLUMNS = [
     ViewColumn("Bound", "bound", _texts(units.bound_text), 4, shown="roofline", width=7),
     ViewColumn("DRAM B/s", "dram_gbytes_per_s", _COUNTED_RATE, 9, shown="counted", width=9),
     ViewColumn("Traffic", "traffic_ratio", _texts(units.ratio_text), 6, shown="counted", width=7),
+    ViewColumn("L2 %", "pct_peak_l2", PERCENT, 10, "L2", "fitted"),
     ViewColumn("Tensor %", "tensor_active", PERCENT, 9, "Tensor", "counted", 8),
 ]
 SEEN = [column for column in COLUMNS if column.importance]

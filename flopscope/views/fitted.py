@@ -37,7 +37,7 @@ NO_BREAK = "\u00a0"
 STACK_INDENT = "    "
 WHOLE_WIDTH = 10**6
 
-EXPLAINED = ("launch", "latency", "inefficient")
+EXPLAINED = ("launch", "latency", "inefficient", "other", "l2", "alu", "issue")
 """Bounds whose names do not say what they are."""
 SHARE_STYLES = ((75.0, "green"), (40.0, "yellow"), (0.0, "red"))
 """Colours of shares of the roofline, from a share in percent on."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 UNMODELLED_SHOWN = 3
 COUNTED = (
     "Bytes of rows without a rule are those that the counters saw: traffic as it was, with what missed the caches and "
-    "without what they held. Their % of the roofline is how busy the memory or a compute unit was."
+    "without what they held. Their % of the roofline is how busy the memory, the L2 or a compute unit was."
 )
 
 DEVICE_UNSEEN = (

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from flopscope.results.row import EventRow
     from flopscope.results.table import EventTable
 
+CACHES = frozenset({"cache", "l2"})
+"""The bounds of ops whose data a cache served."""
 Rates = dict[str, float]
 """Bytes/s or FLOP/s by the source of the peak."""
 
@@ -66,6 +68,13 @@ def timed_ops(table: EventTable, on_device: bool) -> Iterator[tuple[int, EventRo
 def memory_of(peaks: Mapping[str, Peaks]) -> Rates:
     """Return the known bandwidths of the memory."""
     return {source: known.bandwidth for source, known in peaks.items() if known.bandwidth}
+
+
+def slopes_of(peaks: Mapping[str, Peaks], bounds: Iterable[str]) -> list[tuple[str, Rates]]:
+    """Return the known bandwidths that limit ops of these bounds: the memory's, and the L2's if a cache bounds one."""
+    caches = {source: known.l2_bandwidth for source, known in peaks.items() if known.l2_bandwidth}
+    slopes = [("memory", memory_of(peaks)), ("L2", caches if not CACHES.isdisjoint(bounds) else {})]
+    return [(name, rates) for name, rates in slopes if rates]
 
 
 def levels_of(peaks: Mapping[str, Peaks], used: Iterable[str | None]) -> list[tuple[str, Rates]]:

@@ -21,6 +21,14 @@ FAR = 4.0
 LABEL_EM = 5.4  # px: the width of a character of a level's name
 FONT = 'font-size="10" fill="currentColor"'
 
+
+def _around(corners: int, *radii: float, turn: float = 0.0) -> Sequence[tuple[float, float]]:
+    """Return corners around the centre from the top on, at these radii in turn; turn: in parts of a step."""
+    angles = (2 * math.pi * (place + turn) / corners for place in range(corners))
+    ends = zip(angles, (radii * corners)[:corners], strict=True)
+    return tuple((round(radius * math.sin(angle), 3), round(-radius * math.cos(angle), 3)) for angle, radius in ends)
+
+
 OUTLINES: Mapping[str, Sequence[tuple[float, float]]] = {
     "o": (),
     "s": ((-0.886, -0.886), (0.886, -0.886), (0.886, 0.886), (-0.886, 0.886)),
@@ -28,6 +36,12 @@ OUTLINES: Mapping[str, Sequence[tuple[float, float]]] = {
     "^": ((0, -1.3), (1.43, 0.975), (-1.43, 0.975)),
     "v": ((0, 1.3), (1.43, -0.975), (-1.43, -0.975)),
     "<": ((-1.3, 0), (0.975, 1.43), (0.975, -1.43)),
+    ">": ((1.3, 0), (-0.975, 1.43), (-0.975, -1.43)),
+    "d": ((0, -1.65), (0.95, 0), (0, 1.65), (-0.95, 0)),
+    "p": _around(5, 1.15),
+    "H": _around(6, 1.1, turn=0.5),
+    "8": _around(8, 1.05, turn=0.5),
+    "*": _around(10, 1.7, 0.7),
     "P": (
         *((-0.4, -1.25), (0.4, -1.25), (0.4, -0.4), (1.25, -0.4), (1.25, 0.4), (0.4, 0.4)),
         *((0.4, 1.25), (-0.4, 1.25), (-0.4, 0.4), (-1.25, 0.4), (-1.25, -0.4), (-0.4, -0.4)),

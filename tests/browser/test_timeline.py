@@ -184,7 +184,7 @@ def test_rows_without_flops_are_on_the_roofline_as_bandwidth(open_report: Open, 
     mark = page.run(
         """const view = flopscope.rooflineView, {rows} = flopscope.page;
         const mark = view.marks.find((one) => rows.get('key', one.row) === 'aten::copy_');
-        const roof = Math.log10(Object.values(view.own.memory.rates)[0]);
+        const roof = Math.log10(Object.values(view.own.slopes[0].rates)[0]);
         return {below: roof + mark.x - mark.y, inside: mark.x > view.strip.from && mark.x < view.strip.to,
             edge: view.strip.to, facts: view.facts(mark).join(' '), shown: view.shown.includes(mark),
             others: view.marks.filter((one) => one !== mark).map((one) => one.x)}"""

@@ -50,10 +50,15 @@ static struct {
         size_t records;
         uint32_t first;
     } session[FAKE_SAMPLING];
+    long fitting;         /* metrics in a pass of PM sampling */
     size_t record_bytes;  /* of a sample in the hardware buffer */
     bool initialized_now; /* since CUPTI was attached */
     pid_t process;        /* that called first */
-} counters = {.lock = PTHREAD_MUTEX_INITIALIZER, .chip = "GH100", .passes = 1, .record_bytes = 4 << 10};
+} counters = {.lock = PTHREAD_MUTEX_INITIALIZER,
+              .chip = "GH100",
+              .passes = 1,
+              .fitting = FAKE_CHIP_METRICS,
+              .record_bytes = 4 << 10};
 
 /* The Range Profiler: one session, ranges of several passes. */
 static struct {
@@ -126,6 +131,12 @@ void fake_set_record_bytes(size_t bytes)
 void fake_lack(const char *metric)
 {
     strncpy(counters.lacking[counters.lacking_count++], metric, 95);
+}
+
+/* Let no more than this many metrics fit the pass of PM sampling. */
+void fake_fit(long metrics)
+{
+    counters.fitting = metrics;
 }
 
 /* Let a configuration of the Range Profiler need this many passes. */
@@ -248,7 +259,9 @@ FAKE_CALL(host_config, cuptiProfilerHostGetConfigImage, arguments)
 {
     FAKE_ANSWER(cuptiProfilerHostGetConfigImage, host_config);
     memset(arguments->image, 7, arguments->size);
-    arguments->image[0] = (uint8_t)(((fake_host *)arguments->host)->for_samples ? 1 : counters.passes);
+    const fake_host *host = arguments->host;
+    long sampled = (long)host->count > counters.fitting ? 2 : 1;
+    arguments->image[0] = (uint8_t)(host->for_samples ? sampled : counters.passes);
     return 0;
 }
 

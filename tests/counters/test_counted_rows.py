@@ -81,11 +81,11 @@ def test_kernels_without_a_rule_have_the_bytes_that_moved() -> None:
 
 def test_what_bounds_them_is_what_was_busy() -> None:
     found = rows_of(kernels().load())
-    assert found["moves"].bound == "memory" and found["multiplies"].bound == "compute"
+    assert found["moves"].bound == "memory" and found["multiplies"].bound == "tensor"
     assert found["neither"].bound == "other", "FMA units were not counted, and may have been busy"
     assert found["idles"].bound == "inefficient", "4 % of the multiprocessors worked, so no unit of them was busy"
     found = rows_of(kernels(fma_active=70.0, issue_active=30.0).load())
-    assert [found[name].bound for name in ("neither", "idles")] == ["compute", "compute"]
+    assert [found[name].bound for name in ("neither", "idles")] == ["fma", "fma"]
     assert found["neither"].pct_roofline == pytest.approx(70)
     found = rows_of(kernels(fma_active=3.0, issue_active=5.0).load())
     assert found["neither"].bound == "other", "a fifth of the memory's time bounds nothing"
@@ -95,7 +95,8 @@ def test_what_bounds_them_is_what_was_busy() -> None:
 def test_the_l2_may_bound_what_no_unit_does(l2: float | None, bound: str) -> None:
     program = Program()
     program.work("kernel", 0, 400)
-    quiet = {**IDLE, "sm_active": 95.0, "tensor_active": 0.0, "fma_active": 3.0, "issue_active": 5.0}
+    units = dict.fromkeys(("tensor_active", "fma_active", "fp64_active", "alu_active", "issue_active"), 3.0)
+    quiet = {**IDLE, "sm_active": 95.0, **units}
     count(program, [(400, quiet)])
     for at in range(0, 400, EVERY) if l2 is not None else ():
         program.events.append({"ph": "C", "name": "l2_bytes", "pid": 0, "ts": at, "args": {"GB/s": l2}})
@@ -152,7 +153,7 @@ def test_reads_alone_are_no_traffic() -> None:
     program = Program()
     program.work("multiplies", 0, 400)
     row = rows_of(count(program, [(400, {"tensor_active": 75.0})]).load())["multiplies"]
-    assert row.bound == "compute" and row.pct_roofline == pytest.approx(75) and row.bytes_source is None
+    assert row.bound == "tensor" and row.pct_roofline == pytest.approx(75) and row.bytes_source is None
 
 
 def test_coverage_tells_the_sources() -> None:
@@ -315,7 +316,7 @@ def test_recorded_kernels_have_a_roof_without_a_rule() -> None:
         assert row["bytes_total_moved"] == pytest.approx(moved * row["count"], rel=0.06), key
         share = 100 * moved * row["count"] / BANDWIDTH / (row["device_busy_time"] * 1e-6)
         assert row["pct_roofline"] == pytest.approx(share, rel=0.06) and row["pct_roofline"] < 100, key
-    assert found["mm"]["bound"] == "compute" and found["mm"]["pct_roofline"] == found["mm"]["pct_peak_flops"] > 80
+    assert found["mm"]["bound"] == "tensor" and found["mm"]["pct_roofline"] == found["mm"]["pct_peak_flops"] > 80
     assert found["mm"]["pct_peak_flops"] == pytest.approx(found["mm"]["tensor_active"], rel=1e-3)
     assert found["add256"]["bytes_source"] is None and found["add256"]["bound"] == "unknown", "too short"
 

@@ -59,12 +59,15 @@ def test_every_chip_has_its_metrics_in_few_passes() -> None:
     for chip, groups in plans.items():
         sampled, passes = groups[""]
         assert passes == 1, chip
-        assert {"dram_bytes_read", "dram_bytes_written", "sm_active", "tensor_active", "l2_bytes"} <= {
-            *sampled.values()
-        }, chip
-        for group in ("memory", "issue", "scalar", "bf16_tensor"):
+        metrics = {"dram_bytes_read", "dram_bytes_written", "sm_active", "tensor_active", "l2_bytes", "fma_active"}
+        metrics |= {"issue_active"} | ({"alu_active"} if not chip.startswith("GB2") else set())
+        metrics |= {"fp64_active"} if chip in ("GA100", "GH100", "GB100", "GB102") else set()
+        assert metrics <= {*sampled.values()}, chip
+        for group in ("memory", "units", "issue", "scalar", "bf16_tensor"):
             assert groups[group][1] == 1, (chip, group)
         assert {"dram_bytes_read", "dram_bytes_written", "l2_bytes", "occupancy"} <= {*groups["memory"][0].values()}
+        units = {f"{unit}_active" for unit in ("fma", "fp64", "alu", "issue", "l1")}
+        assert {*groups["units"][0].values()} == units, chip
         assert {*groups["scalar"][0].values()} == {"fp32_flops", "fp64_flops", "fp16_flops", "thread_instructions"}
         assert len(groups["scalar"][0]) == 10
         assert groups["fp16_tensor"][1] <= 2 and groups["stalls"][1] <= 3

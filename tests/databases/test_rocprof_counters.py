@@ -234,8 +234,8 @@ def test_a_call_of_rccl_names_the_kind_of_its_kernel(form: str, tmp_path: Path) 
     ("counted", "bound", "share"),
     [
         ({"FETCH_SIZE": 150e3, "WRITE_SIZE": 50e3}, "memory", 100 * 200e3 * 1024 / 50e-6 / 5.3e12),
-        ({"FETCH_SIZE": 15e3, "WRITE_SIZE": 5e3, "MfmaUtil": 81.0, "VALUBusy": 9.0}, "compute", 81),
-        ({"FETCH_SIZE": 15e3, "WRITE_SIZE": 5e3, "MfmaUtil": 1.0, "VALUBusy": 62.0}, "compute", 62),
+        ({"FETCH_SIZE": 15e3, "WRITE_SIZE": 5e3, "MfmaUtil": 81.0, "VALUBusy": 9.0}, "tensor", 81),
+        ({"FETCH_SIZE": 15e3, "WRITE_SIZE": 5e3, "MfmaUtil": 1.0, "VALUBusy": 62.0}, "fma", 62),
         ({"FETCH_SIZE": 15e3, "WRITE_SIZE": 5e3, "MfmaUtil": 9.0}, "other", 9),
         ({"FETCH_SIZE": 150e3}, "unknown", math.nan),
     ],

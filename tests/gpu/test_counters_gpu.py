@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -113,6 +114,52 @@ def run_alone(code: str) -> str:
     return done.stdout + done.stderr
 
 
+def test_kernels_are_bound_by_what_is_busy() -> None:
+    held = _core.cuda_device_properties(0)["l2_bytes"]
+    moved = 0.0
+    with fs.profile(counters="require") as prof:
+        for _ in range(4):
+            for dtype, iterations in (("float32", 1 << 13), ("float64", 1 << 12)):
+                _core.probe("cuda:0", "fma", dtype, iterations)
+            moved += _core.probe("cuda:0", "l2", "float32", held // 4)[1]
+    table = prof.key_averages(peaks="measured")
+    found = {row.key: row for row in table if row.device_type == "cuda" and "kernel" in row.key}
+
+    def only(name: str) -> fs.EventRow:
+        (row,) = [row for key, row in found.items() if name in key]
+        return row
+
+    single, double, cache = only("fma_kernel<float>"), only("fma_kernel<double>"), only("l2_kernel")
+    assert single.bound == "fma" and 80 < single.fma_active <= 101 and single.issue_active > single.fma_active
+    assert single.pct_roofline == pytest.approx(single.fma_active, abs=1)
+    if not math.isnan(double.fp64_active):
+        assert double.bound == "fp64" and 80 < double.fp64_active <= 101
+    assert cache.l2_bytes == pytest.approx(moved, rel=0.03), "what multiprocessors asked for, once"
+    assert cache.bound == "l2" and 85 < cache.pct_peak_l2 < 110 and cache.pct_peak_bandwidth < 10
+    assert all(row.bytes_source == "counted" for row in (single, double, cache))
+
+
+def test_the_bandwidth_of_the_l2_is_measured() -> None:
+    peaks = fs.measure_peaks("cuda:0")
+    assert peaks.l2_bandwidth is not None and peaks.bandwidth is not None, peaks.missing
+    assert 1.2 * peaks.bandwidth < peaks.l2_bandwidth < 10 * peaks.bandwidth
+    assert "L2" in fs.devices()[1].report()
+
+
+def test_a_stream_asks_the_l2_for_its_bytes_once() -> None:
+    x, y = fs.rand((SIDE, SIDE), device="cuda"), fs.rand((SIDE, SIDE), device="cuda")
+    with fs.profile(counters="require") as prof:
+        for _ in range(20):
+            fs.add(x, y)
+    add = row_of(prof, "flopscope::add")
+    assert add.l2_bytes == pytest.approx(add.bytes_total_moved, rel=0.03)
+    measured = fs.measure(fs.add, x, y, counters="require", max_time=0.2).counters
+    assert measured["l2_bytes"] == pytest.approx(12 * SIDE**2, rel=0.03)
+    for name in ("fma_active", "alu_active", "issue_active"):
+        assert measured[name] == pytest.approx(getattr(add, name), abs=5), name
+    assert 0 < measured["pct_peak_l2"] < 100 and measured["fp64_active"] < 5
+
+
 COUNT = """
 def count():
     m = fs.measure(fs.add, x, y, counters="require", max_time=0.1)
@@ -182,7 +229,7 @@ def test_inputs_in_the_cache_are_told_from_the_memory() -> None:
         for _ in range(500):
             fs.sum(x)
     (row,) = [row for row in prof.key_averages(peaks="datasheet") if row.key == "flopscope::sum"]
-    assert row.dram_bytes_read < 0.3 * row.bytes_read and row.bound in ("cache", "launch", "latency")
+    assert row.dram_bytes_read < 0.3 * row.bytes_read and row.bound in ("cache", "l2", "launch", "latency")
 
 
 def test_two_gpus_are_counted_in_one_process() -> None:

@@ -71,7 +71,7 @@ def test_representations_show_both_kinds_of_peaks_escaped(core: FakeCore) -> Non
     fsd.measure_peaks(cuda)
     assert "datasheet: memory 4,800 GB/s, fp32 66.9 TFLOP/s" in repr(cuda)
     assert "int8_tensor 1,979 TOP/s" in repr(cuda)
-    assert "measured: memory 4,400 GB/s" in repr(cuda)
+    assert "measured: memory 4,400 GB/s, L2 5,600 GB/s" in repr(cuda)
     assert "launch 550 ns" in repr(cuda)
     page = cuda._repr_html_()
     assert "<td>4,800 GB/s</td><td>4,400 GB/s</td>" in page
@@ -99,6 +99,9 @@ def test_cuda_peaks_are_the_rates_of_the_probes(core: FakeCore) -> None:
     assert peaks.read_bandwidth == pytest.approx(4.3e12)
     assert peaks.copy_bandwidth == pytest.approx(4.2e12), "a copy counts the bytes read and the bytes written"
     assert peaks.bandwidth == peaks.write_bandwidth, "the best of the three"
+    assert peaks.l2_bandwidth == pytest.approx(5.6e12)
+    sets = {amount for device, what, _, amount in core.calls if what == "l2"}
+    assert sets and all(0 < amount <= 60 * MIB // 2 for amount in sets), "what the L2 holds, with copies of it"
     assert peaks.launch_ns == pytest.approx(550) and peaks.kernel_ns == 1100
     assert peaks.when is not None and peaks.when.endswith("+00:00")
     assert peaks.versions["driver"] == "13000"
@@ -108,6 +111,7 @@ def test_cpu_peaks_are_the_better_of_multiply_adds_and_products(core: FakeCore) 
     peaks = fsd.measure_peaks("cpu")
     assert peaks.flops == pytest.approx({"fp64": 45e9, "fp32": 80e9})
     assert peaks.launch_ns == pytest.approx(90) and peaks.kernel_ns == 1100
+    assert peaks.l2_bandwidth is None
 
 
 def test_tensor_units_that_are_no_faster_than_the_plain_units_are_omitted(core: FakeCore) -> None:

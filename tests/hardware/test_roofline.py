@@ -238,12 +238,15 @@ def test_an_unknown_unit_in_a_trace_is_none(unit: Any) -> None:
     assert (row.flops, row.unit) == (10, None)
 
 
-def test_a_datasheet_borrows_the_measured_time_of_a_launch() -> None:
+def test_a_datasheet_borrows_the_measured_times_of_launches_and_l2() -> None:
     datasheet = Peaks("datasheet", {"fp32": 2e12}, bandwidth=200e9)
-    measured = Peaks("measured", {"fp32": 1e12}, bandwidth=100e9, launch_ns=5000.0, kernel_ns=1000.0)
-    limits = {"flops": {"fp32": 2e12}, "bandwidth": 200e9, "launch_ns": 5000.0, "kernel_ns": 1000.0}
+    measured = Peaks("measured", {"fp32": 1e12}, 100e9, l2_bandwidth=9e11, launch_ns=5000.0, kernel_ns=1000.0)
+    borrowed = {"l2_bandwidth": 9e11, "launch_ns": 5000.0, "kernel_ns": 1000.0}
+    limits = {"flops": {"fp32": 2e12}, "bandwidth": 200e9, **borrowed}
     assert datasheet.for_core(measured) == limits
-    assert datasheet.for_core() == {**limits, "launch_ns": None, "kernel_ns": None}
+    assert datasheet.for_core() == {**limits, **dict.fromkeys(borrowed)}
+    stated = Peaks("stated", {"fp32": 2e12}, bandwidth=200e9)
+    assert stated.for_core(measured) == {**limits, "l2_bandwidth": None}, "rates that are not stated are unknown"
     assert measured.for_core() == {**limits, "flops": {"fp32": 1e12}, "bandwidth": 100e9}
 
 

@@ -28,6 +28,7 @@ CUDA_RATES = {
     ("write", "float32"): 4.4e12,
     ("read", "float32"): 4.3e12,
     ("copy", "float32"): 4.2e12,
+    ("l2", "float32"): 5.6e12,
     ("fma", "float64"): 32e12,
     ("fma", "float32"): 64e12,
     ("fma", "float16"): 128e12,

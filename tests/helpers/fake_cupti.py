@@ -103,6 +103,7 @@ class Cuda:
             "fake_traffic": (number, text, u64, u64, ctypes.c_double),
             "fake_set_chip": (text,),
             "fake_lack": (text,),
+            "fake_fit": (ctypes.c_long,),
             "fake_set_passes": (ctypes.c_long,),
             "fake_counters": (text,),
         }.items():

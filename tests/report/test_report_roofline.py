@@ -68,10 +68,11 @@ def test_marks_roofs_and_what_is_left_out(tmp_path: Path) -> None:
     assert rates == sorted([PEAKS["bf16_tensor"], PEAKS["fp32"]], reverse=True) or np.allclose(
         rates, [PEAKS["bf16_tensor"], PEAKS["fp32"]], rtol=1e-3
     )
-    assert device["memory"]["rates"]["datasheet"] == BANDWIDTH
+    (memory,) = device["slopes"]
+    assert memory["label"].startswith("memory: ") and memory["rates"] == {"datasheet": BANDWIDTH}
     for roof in device["roofs"]:
         for source, ridge in roof["ridges"].items():
-            assert math.isclose(ridge, roof["rates"][source] / device["memory"]["rates"][source])
+            assert math.isclose(ridge, roof["rates"][source] / memory["rates"][source])
     names = [roof["label"].partition(":")[0] for roof in device["roofs"]]
     assert names == ["bf16_tensor", "fp32"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flopscope.hardware.energy import LEAST_SECONDS, Energy, EnergyMeter
-from flopscope.timing.counting import LEFT_DIRTY, Counts, count_call, counts_text, traffic_sentence
+from flopscope.timing.counting import LEFT_DIRTY, Counts, count_call, counts_text, rate_l2, traffic_sentence
 
 
 def counts(read: float, written: float, dirty: float = 0.0) -> Counts:
@@ -73,6 +73,7 @@ class Cupti:
             function()
         values = {"memory": {"dram_bytes_read": 4e6, "dram_bytes_written": 1e6, "tensor_active": 50.0}}
         values["issue"] = {"instructions": 3e5}
+        values["units"] = {"fma_active": 12.0, "issue_active": 30.0}
         instrumented = 0.0 if self.captures else 8e6
         values["scalar"] = {"fp32_flops": instrumented / 2, "thread_instructions": instrumented}
         values["bf16_tensor"] = {"tensor_flops": 7e9}
@@ -110,11 +111,22 @@ def test_counting_goes_on_inside_a_capture_where_cupti_was_detached(
     monkeypatch.setattr("flopscope.timing.counting.why_no_counters", lambda: None)
     found = count_call(stage, lambda: called.append(1), "bf16_tensor", require=True)
     expected = {"dram_bytes_read": 4e6, "dram_bytes_written": 1e6, "tensor_active": 50.0, "tensor_flops": 7e9}
-    expected |= {"instructions": 3e5} | ({} if asleep else {"fp32_flops": 4e6, "thread_instructions": 8e6})
+    expected |= {"instructions": 3e5, "fma_active": 12.0, "issue_active": 30.0}
+    expected |= {} if asleep else {"fp32_flops": 4e6, "thread_instructions": 8e6}
     assert found == expected
     assert cupti.captures == 0 and called and any("stalls" in note for note in stage.notes)
     assert any("FLOP instructions" in note for note in stage.notes) == asleep
     assert any("hot caches" in note for note in stage.notes)
+
+
+def test_the_share_of_the_l2_needs_its_bytes_its_peak_and_a_time() -> None:
+    counts = Counts({"l2_bytes": 8e6})
+    rate_l2(counts, 2.0, 8e12)
+    assert counts["pct_peak_l2"] == pytest.approx(50)
+    for found, us, bandwidth in (({}, 2.0, 8e12), ({"l2_bytes": 8e6}, 0.0, 8e12), ({"l2_bytes": 8e6}, 2.0, None)):
+        counts = Counts(found)
+        rate_l2(counts, us, bandwidth)
+        assert "pct_peak_l2" not in counts
 
 
 def test_calls_that_communicate_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:

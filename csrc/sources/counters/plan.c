@@ -36,8 +36,9 @@ static const struct {
     fs_metric metric;
     int generations;
     const char *name;
+    double factor;
 } sampled[] = {
-#define FS_SAMPLED(metric, generations, name) {FS_METRIC_##metric, generations, name},
+#define FS_SAMPLED(metric, generations, name, factor) {FS_METRIC_##metric, generations, name, factor},
 #include "sources/counters/chips.def"
 };
 
@@ -55,10 +56,13 @@ static const struct {
 };
 enum { SAMPLED = sizeof sampled / sizeof *sampled, COUNTED = sizeof counted / sizeof *counted };
 
-int fs_plan_metric_of(const char *name)
+int fs_plan_metric_of(const char *name, double *factor)
 {
-    for (size_t i = 0; i < SAMPLED; i++)
-        if (strcmp(sampled[i].name, name) == 0) return (int)sampled[i].metric;
+    for (size_t i = 0; i < SAMPLED; i++) {
+        if (strcmp(sampled[i].name, name) != 0) continue;
+        *factor = sampled[i].factor;
+        return (int)sampled[i].metric;
+    }
     return -1;
 }
 
@@ -187,8 +191,16 @@ fs_status fs_plan_samples(fs_plan *plan, const char *chip, const uint8_t *availa
     plan->cycles_per_us = generations[generation].cycles_per_us;
     for (size_t i = 0; i < SAMPLED; i++)
         if ((sampled[i].generations >> generation & 1) != 0 && !has_key(plan, (int)sampled[i].metric))
-            add(plan, chip, availability, sampled[i].name, (int)sampled[i].metric, 1);
-    return finish(plan, chip, availability, err);
+            add(plan, chip, availability, sampled[i].name, (int)sampled[i].metric, sampled[i].factor);
+    FS_TRY(finish(plan, chip, availability, err));
+    while (plan->passes > 1 && plan->count > 1) { /* a GPU that needs more than others of its chip: drop the last */
+        close_host(plan->host);
+        fs_free(plan->config);
+        plan->config = NULL;
+        plan->count--;
+        FS_TRY(finish(plan, chip, availability, err));
+    }
+    return FS_OK;
 }
 
 fs_status fs_plan_ranges(fs_plan *plan, const char *chip, fs_counter_group group, const uint8_t *availability,

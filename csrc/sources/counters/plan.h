@@ -12,6 +12,7 @@
 /* X(NAME, name, prose): the groups of chips.def, each counted apart */
 #define FS_COUNTER_GROUP_LIST(X)                                   \
     X(MEMORY, memory, "traffic, occupancy, activity")              \
+    X(UNITS, units, "activity of pipes, of the L1 and of issue")   \
     X(ISSUE, issue, "instructions and warps that may issue")       \
     X(SCALAR, scalar, "floating-point instructions by dtype")      \
     X(TENSOR_BF16, bf16_tensor, "tensor cores with bf16 operands") \
@@ -40,8 +41,9 @@ typedef struct {
 size_t fs_counter_row_count(void);
 fs_counter_row fs_counter_row_at(size_t index);
 
-/* The metric of the store (fs_metric) that CUPTI samples under this name on some chip; -1: none. */
-int fs_plan_metric_of(const char *name);
+/* The metric of the store (fs_metric) that CUPTI samples under this name on some chip, and how many of the metric's
+ * unit one of CUPTI's is; -1: none. */
+int fs_plan_metric_of(const char *name, double *factor);
 
 enum { FS_PLAN_METRICS = 16 };
 

@@ -84,24 +84,25 @@ void fs_counters_clear(fs_counter_points *points)
 typedef struct {
     char name[512];
     enum { RATE, COUNT, LEVEL } form;
+    double factor; /* from its values to those of the store */
 } meaning;
 
-static int metric_of(const char *name)
+static int metric_of(const char *name, double *factor)
 {
     for (int i = 0; i < FS_METRIC_COUNT; i++)
         if (strcmp(fs_metrics[i].name, name) == 0) return i;
-    return fs_plan_metric_of(name);
+    return fs_plan_metric_of(name, factor);
 }
 
 static meaning meaning_of(const char *text, size_t size)
 {
-    meaning found = {.form = LEVEL};
+    meaning found = {.form = LEVEL, .factor = 1};
     char key[sizeof found.name];
     const char *end = memchr(text, '\n', size);
     size_t length = (size_t)(end - text);
     fs_scan_unescape(&(fs_scan_span){end + 1, size - length - 1, true}, key);
     length = fs_scan_unescape(&(fs_scan_span){text, length, true}, found.name);
-    int metric = metric_of(found.name);
+    int metric = metric_of(found.name, &found.factor);
     if (metric >= 0) {
         bool is_rate = strcmp(key, "GB/s") == 0;
         strcpy(found.name, fs_metrics[metric].name);
@@ -131,7 +132,8 @@ static fs_status add_series(const point *points, size_t count, const meaning *of
     for (size_t i = 0; i + 1 < count; i++) {
         int64_t start = points[i].start, end = points[i + 1].start;
         if (points[i].missing || end <= start) continue;
-        double value = of->form == RATE ? points[i].value * (double)(end - start) : points[i].value;
+        double value = points[i].value * of->factor;
+        if (of->form == RATE) value *= (double)(end - start);
         samples[kept++] = (fs_sample){start, end, value};
     }
     fs_status status = fs_store_add_samples(store, points->device, of->name, samples, kept, NULL, err);

@@ -159,7 +159,7 @@ flopscope.Roofline = class {
                     );
                 }),
         );
-        if (!own.roofs.length && !own.memory) lines.push("No roofs: the peaks are unknown.");
+        if (!own.roofs.length && !own.slopes.length) lines.push("No roofs: the peaks are unknown.");
         if (this.strip) {
             lines.push(
                 "Rows in the strip at the left move data and do no FLOPs, or an unknown number of them: " +
@@ -211,7 +211,12 @@ flopscope.Roofline = class {
                 ? `${format.byteRate(mark.rate)}, ${rows.get("flops", mark.row) === 0 ? "no" : "unknown"} FLOPs`
                 : `${format.intensity(10 ** mark.x)}, ${format.flopRate(10 ** mark.y)}`,
         );
-        const share = rows.get("pct_roofline", mark.row);
+        const share = rows.get("pct_roofline", mark.row),
+            l2 = rows.get("pct_peak_l2", mark.row);
+        if (format.known(l2)) {
+            const rate = format.byteRate(rows.get("l2_gbytes_per_s", mark.row) * 1e9);
+            texts.push(`${rate} from the L2, ${format.percent(l2)} of its peak`);
+        }
         texts.push(
             `${format.known(share) ? `${format.percent(share)} of the roofline, ` : ""}` +
                 `${mark.bound === "unknown" ? "bound unknown" : `${mark.bound}-bound`}` +

@@ -171,8 +171,7 @@ Object.assign(flopscope.Roofline.prototype, {
                 }
             }
         }
-        const memory = own.memory ? Object.entries(own.memory.rates) : [];
-        for (const [source, rate] of memory) {
+        for (const [source, rate] of own.slopes.flatMap((slope) => Object.entries(slope.rates))) {
             const end = highest[source] ? Math.min(Math.log10(highest[source] / rate), view.x1) : view.x1;
             const at = (x) => [this.x(x), this.y(x + Math.log10(rate))];
             const [x1, y1] = at(view.x0),
@@ -185,7 +184,7 @@ Object.assign(flopscope.Roofline.prototype, {
                 this.taken.push({ x0: x - half, x1: x + half, y0: y - 2, y1: y + 2 });
             }
         }
-        if (memory.length) this.nameSlope(texts, view, memory, highest);
+        for (const slope of own.slopes) this.nameSlope(texts, view, slope, highest);
         const levels = own.roofs
             .map((roof) => ({ label: roof.label, y: this.y(Math.log10(Math.max(...Object.values(roof.rates)))) - 5 }))
             .filter((one) => one.y > top && one.y < bottom)
@@ -200,16 +199,15 @@ Object.assign(flopscope.Roofline.prototype, {
         return texts;
     },
 
-    /* The text of the memory roof, along its upper line where it is in view. */
-    nameSlope(texts, view, memory, highest) {
-        const [source, rate] = memory.reduce((a, b) => (b[1] > a[1] ? b : a)),
+    /* The text of a sloped roof, along its upper line where it is in view. */
+    nameSlope(texts, view, { label, rates }, highest) {
+        const [source, rate] = Object.entries(rates).reduce((a, b) => (b[1] > a[1] ? b : a)),
             { left, right, top, bottom } = this.box;
         const slope = Math.log10(rate),
             end = Math.min(highest[source] ? Math.log10(highest[source] / rate) : view.x1, view.x1, view.y1 - slope);
         const begin = Math.max(view.x0, view.y0 - slope);
         if (end <= begin) return;
-        const angle = Math.atan2(this.y(end + slope) - this.y(begin + slope), this.x(end) - this.x(begin)),
-            label = this.own.memory.label;
+        const angle = Math.atan2(this.y(end + slope) - this.y(begin + slope), this.x(end) - this.x(begin));
         const length = Math.hypot(this.y(end + slope) - this.y(begin + slope), this.x(end) - this.x(begin)),
             wide = 6.1 * label.length + 16;
         if (length < wide) return;

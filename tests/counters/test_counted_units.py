@@ -1,0 +1,113 @@
+"""Pipes, issue slots and the L2 in the one pass of PM sampling, on a fake CUPTI and in traces of other tools."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from helpers.counter_programs import SETUP
+from helpers.fake_cupti import build, run_with_fake
+from helpers.hand_traces import Program
+
+UNITS = """
+UNIT = {
+    "fma_active": "TPC.TriageCompute.sm__inst_executed_pipe_fma_realtime",
+    "fp64_active": "TPC.TriageCompute.sm__pipe_fp64_cycles_active_realtime",
+    "alu_active": "TPC.TriageCompute.sm__inst_executed_pipe_alu_realtime",
+    "issue_active": "TPC.TriageCompute.sm__inst_executed_realtime",
+}
+
+def works(name, us=200, sectors=0.0, **units):
+    start = kernel(name, us)
+    cuda.traffic("lts__t_sectors_srcunit_tex.sum", start, 1000 * us, sectors)
+    for unit, percent in units.items():
+        cuda.traffic(UNIT[unit] + ".avg.pct_of_peak_sustained_elapsed", start, 1000 * us, 1000 * us * percent)
+
+def roofs(prof):
+    row = next(row for row in prof.key_averages(peaks="none") if row.key == "k")
+    values = {name: getattr(row, name) for name in (*UNIT, "l2_bytes", "dram_bytes_read")}
+    return {name: None if math.isnan(value) else value for name, value in values.items()}
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("fake"))
+
+
+def test_pipes_issue_slots_and_l2_are_read_in_the_one_pass(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP + UNITS,
+        """
+        with fs.profile(counters="require") as prof:
+            for _ in range(5):
+                works("k", sectors=1e6, fma_active=80.0, fp64_active=7.0, alu_active=30.0, issue_active=90.0)
+            time.sleep(0.002)
+        print(json.dumps(roofs(prof)))
+        """,
+    )
+    assert found["l2_bytes"] == pytest.approx(5 * 32e6, rel=0.01), "a sector is 32 bytes"
+    for name, percent in {"fma_active": 80, "fp64_active": 7, "alu_active": 30, "issue_active": 90}.items():
+        assert found[name] == pytest.approx(percent, rel=0.02), name
+
+
+@pytest.mark.parametrize("lacks", ["fma_active", "alu_active", "lts__t_sectors_srcunit_tex.sum"])
+def test_a_gpu_that_lacks_a_unit_counts_the_others(library: Path, lacks: str) -> None:
+    found = run_with_fake(
+        library,
+        SETUP + UNITS,
+        f"""
+        lacks = UNIT.get("{lacks}", "")
+        cuda.fake.fake_lack((lacks + ".avg.pct_of_peak_sustained_elapsed" if lacks else "{lacks}").encode())
+        cuda.fake.fake_lack(("sm__inst_executed_pipe_alu_realtime.avg.pct_of_peak_sustained_elapsed").encode())
+        with fs.profile(counters="require") as prof:
+            for _ in range(5): works("k", sectors=1e6, fp64_active=7.0, issue_active=90.0)
+            time.sleep(0.002)
+        print(json.dumps(roofs(prof)))
+        """,
+    )
+    assert [name for name in found if found[name] is None] == ["l2_bytes" if "lts" in lacks else lacks]
+    assert found["fp64_active"] == pytest.approx(7, rel=0.02)
+
+
+def test_where_not_all_fit_one_pass_the_last_are_left_out(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP + UNITS,
+        """
+        cuda.fake.fake_fit(6)
+        with fs.profile(counters="require") as prof:
+            for _ in range(5): works("k", sectors=1e6, fma_active=80.0)
+            time.sleep(0.002)
+        print(json.dumps([roofs(prof), prof.counter_timeline().columns.tolist(), cuda.counters("hosts")]))
+        """,
+    )
+    row, columns, hosts = found
+    assert row["fma_active"] == pytest.approx(80, rel=0.02) and row["dram_bytes_read"] is not None
+    assert row["l2_bytes"] is None and hosts == 0
+    assert len({"dram_bytes_read", "dram_bytes_written", "sm_active", "tensor_active", "fma_active"} & {*columns}) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("lts__t_sectors_srcunit_tex.sum", 1e6, 40 * 32e6),
+        ("l2_bytes", 1e6, 40e6),
+        ("lts__t_bytes.sum", 1e6, math.nan),  # which counts what passes from one partition to another twice
+    ],
+)
+def test_metrics_of_cupti_in_a_trace_have_our_units(name: str, value: float, expected: float) -> None:
+    program = Program()
+    program.work("kernel", 0, 400)
+    for at in range(0, 410, 10):
+        program.events.append(
+            {"ph": "C", "name": name, "pid": 0, "ts": at, "args": {"value": value if at < 400 else 0}}
+        )
+    trace = program.load()
+    (row,) = [row for row in trace.key_averages() if row.key == "kernel"]
+    assert row.l2_bytes == pytest.approx(expected, nan_ok=True)
+    assert math.isnan(row.pct_peak_l2), "no datasheet has the bandwidth of an L2"
+    if math.isnan(expected):
+        assert name in trace.counter_timeline().columns
