@@ -3,7 +3,8 @@
 Five programs of 2 to 12 s (counted_share_programs.py) whose work comes late, in bursts or all the time; and profiles of
 0.05 to 2 s of a training loop, by flopscope.torch.profile. For each: the share of the device's working time that lies
 within samples, and the share of it in rows whose bytes are known; and what counting adds to a step of the training.
---against FOLDER does the same with an older flopscope, whose package is there, in turns. About 90 s, and 160 s with --against.
+--against FOLDER does the same with an older flopscope, whose package is there, in turns. About 90 s, and 160 s with
+--against.
 
     python benchmarks/counted_share.py --device cuda --out FOLDER [--against FOLDER] [--programs triton,bursts]
 """
