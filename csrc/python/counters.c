@@ -31,7 +31,7 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
                             &begins_live))
         return NULL;
     sampler_object *self = (sampler_object *)type->tp_alloc(type, 0);
-    if (self != NULL) self->options = (fs_sampler_options){device, interval_ns, most_samples, window, begins_live};
+    if (self != NULL) self->options = (fs_sampler_options){device, interval_ns, most_samples, window, begins_live, 0};
     return (PyObject *)self;
 }
 

@@ -4,6 +4,7 @@
 #include "base/fork.h"
 #include "sources/counters/library.h"
 #include "sources/counters/ranges.h"
+#include "sources/counters/raw_samples.h"
 #include "sources/counters/sampling.h"
 #include "tests/c/fake_capture.h"
 
@@ -26,6 +27,13 @@ static void sleep_for(int64_t ns)
     nanosleep(&(struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000}, NULL);
 }
 
+/* Let the GPU have work for a second. */
+static void keep_busy(void)
+{
+    uint64_t now = fake_now();
+    fake_traffic(0, "dram__bytes_read.sum", now, now + 1000000000, 1e12);
+}
+
 static void check_closed(void)
 {
     CHECK(fake_counters("open") == 0 && fake_counters("hosts") == 0);
@@ -34,12 +42,13 @@ static void check_closed(void)
 
 static void test_samples_of_windows_and_of_live_sessions_are_poured(void)
 {
-    static const int64_t intervals[] = {0, 2000, 60000};
+    static const int64_t intervals[] = {0, 2000, FS_SAMPLER_LIVE_NS};
     int64_t live = fs_memory_live();
     for (size_t i = 0; i < sizeof intervals / sizeof *intervals; i++) {
         fs_sampler_options options = {.interval_ns = intervals[i], .window = intervals[i] == 2000 ? 2000 : 0};
         fs_sampler *sampler = NULL;
         load_all();
+        keep_busy();
         CHECK_OK(fs_store_create(&store, NULL));
         CHECK_OK(fs_sampler_open(&sampler, &options, NULL));
         CHECK_OK(fs_sampler_start(sampler, NULL));
@@ -55,6 +64,52 @@ static void test_samples_of_windows_and_of_live_sessions_are_poured(void)
     }
     store = NULL;
     CHECK(fs_memory_live() == live);
+}
+
+static void test_a_window_ends_before_its_samples_take_too_much_memory(void)
+{
+    fs_sampler_options options = {.window = 40000, .most_image_bytes = 20000 * (sizeof(fake_sample_at) * 5 / 4)};
+    fs_sampler *sampler = NULL;
+    load_all();
+    keep_busy();
+    fake_set_record_bytes(256);
+    CHECK_OK(fs_sampler_open(&sampler, &options, NULL));
+    CHECK_OK(fs_sampler_start(sampler, NULL));
+    sleep_for(90000000); /* 36 000 intervals; it ends while it waits whether the program goes on */
+    CHECK_OK(fs_sampler_stop(sampler, NULL));
+    CHECK(fs_sampler_last(sampler).samples > 10000 && fs_sampler_last(sampler).samples < 30000);
+    fs_sampler_destroy(sampler);
+    fake_set_record_bytes(4 << 10);
+    check_closed();
+}
+
+/* Add a sample to the end of the others, in ns and bytes. */
+static void add_sample(fs_raw_samples *samples, uint64_t start, uint64_t end, double bytes, double share)
+{
+    CHECK_OK(fs_raw_samples_reserve(samples, 1, NULL));
+    fs_raw_sample *added = fs_raw_samples_add(samples, start, end);
+    added->idle = share == 0;
+    added->values[FS_METRIC_DRAM_READ] = bytes;
+    added->values[FS_METRIC_TENSOR_ACTIVE] = share;
+    fs_raw_samples_join_idle(samples);
+}
+
+static void test_idle_samples_are_joined_but_for_those_beside_work(void)
+{
+    fs_raw_samples samples = {0};
+    add_sample(&samples, 0, 10, 100, 50);
+    for (uint64_t i = 1; i <= 7; i++) add_sample(&samples, 10 * i, 10 * (i + 1), (double)i, 0);
+    add_sample(&samples, 80, 90, 100, 50);
+    CHECK(samples.count == 5);
+    const fs_raw_sample *all = samples.items;
+    CHECK(all[1].start == 10 && all[1].end == 20 && all[1].values[FS_METRIC_DRAM_READ] == 1);
+    CHECK(all[2].start == 20 && all[2].end == 70 && all[2].values[FS_METRIC_DRAM_READ] == 2 + 3 + 4 + 5 + 6);
+    CHECK(all[3].start == 70 && all[3].end == 80 && all[3].values[FS_METRIC_DRAM_READ] == 7);
+    CHECK(all[4].start == 80 && all[4].values[FS_METRIC_TENSOR_ACTIVE] == 50);
+    for (uint64_t i = 0; i < 3; i++) add_sample(&samples, 90 + 10 * i, 100 + 10 * i, 0, 0);
+    for (uint64_t i = 0; i < 3; i++) add_sample(&samples, 200 + 10 * i, 210 + 10 * i, 0, 0); /* after a gap */
+    CHECK(samples.count == 11 && samples.items[7].end == 120 && samples.items[8].start == 200);
+    fs_raw_samples_clear(&samples);
 }
 
 static fs_status count_once(fs_error *err)
@@ -131,7 +186,7 @@ static void test_every_failure_closes_everything(void)
         load_all();
         fs_memory_fail_at(n);
         fs_status counted = count_once(NULL);
-        fs_status started = fs_sampler_open(&sampler, &(fs_sampler_options){.interval_ns = 60000}, NULL);
+        fs_status started = fs_sampler_open(&sampler, &(fs_sampler_options){.interval_ns = FS_SAMPLER_LIVE_NS}, NULL);
         if (started == FS_OK) started = fs_sampler_start(sampler, NULL);
         fs_memory_fail_at(0);
         fs_sampler_destroy(sampler);
@@ -146,7 +201,7 @@ static void test_a_forked_child_leaves_the_sampler_to_its_parent(void)
     fs_sampler *sampler = NULL;
     int status = 0;
     load_all();
-    CHECK_OK(fs_sampler_open(&sampler, &(fs_sampler_options){.interval_ns = 60000}, NULL));
+    CHECK_OK(fs_sampler_open(&sampler, &(fs_sampler_options){.interval_ns = FS_SAMPLER_LIVE_NS}, NULL));
     CHECK_OK(fs_sampler_start(sampler, NULL));
     pid_t child = fork();
     if (child == 0) {
@@ -167,6 +222,8 @@ static void test_a_forked_child_leaves_the_sampler_to_its_parent(void)
 int main(void)
 {
     test_samples_of_windows_and_of_live_sessions_are_poured();
+    test_a_window_ends_before_its_samples_take_too_much_memory();
+    test_idle_samples_are_joined_but_for_those_beside_work();
     test_a_detached_cupti_comes_back_by_whatever_brings_it();
     test_a_held_cupti_is_not_detached();
     test_every_failure_closes_everything();

@@ -207,6 +207,7 @@ def test_long_runs_are_reported(tmp_path: Path) -> None:
         """
         benchmark.LONG_RUNS = (("default", 0, 0.5), ("200 us", 200_000, 0.2))
         torch.add = lambda *tensors: time.sleep(0.0002)
+        cuda.traffic(READ, cuda.now(), 2 * 10**9, 2e12)
         benchmark.long(torch, out)
         """,
     )

@@ -262,52 +262,13 @@ def test_windows_follow_each_other_where_the_interval_is_too_short_to_decode(lib
     assert read == pytest.approx(60 * 1e8, rel=0.03)  # scaled from the kernels that were counted
 
 
-def test_short_programs_are_sampled_finely_and_long_ones_throughout(library: Path) -> None:
-    found = run_with_fake(
-        library,
-        SETUP,
-        """
-        cuda.fake.fake_set_record_bytes(256)  # the buffer does not fill up if a busy machine wakes the thread late
-        found = []
-        for seconds, live in ((0.03, False), (0.8, False), (9.2, False), (1.2, True), (2.8, True), (1.8, True)):
-            before = cuda.counters("sessions")
-            # a window of 50 ms, of which 10 ms are kept if the program goes on
-            sampler = _core.Sampler(0, 0, 0, 20_000, begins_live=live)
-            core = _core.Profiler(cupti=True)
-            core.start(); sampler.start()
-            time.sleep(seconds)
-            sampler.stop(); core.stop()
-            sampler.pour(core.store)
-            start, end = next((start, end) for _, name, _, _, start, end, _ in core.store.samples())
-            lengths = end - start
-            found.append([int((lengths < 5000).sum()), int((lengths > 90000).sum()), len(lengths), int(lengths.sum()),
-                          cuda.counters("sessions") - before, sampler.report, int((start[1:] - end[:-1]).max())])
-        print(json.dumps(found))
-        """,
-    )
-    (fine, live, count, _, sessions, report, _) = found[0]
-    assert (live, sessions) == (0, 1) and fine == count > 5000
-    (fine, live, count, ns, sessions, report, gap) = found[1]
-    assert fine + live == count and 2000 < fine < 4000 and live > 500 and sessions == 2
-    assert (report["first_interval_ns"], report["last_interval_ns"]) == (2500, 100_000)
-    assert report["overflows"] == report["lost"] == 0, "what is thinned out is not lost"
-    (fine, live, count, ns, sessions, report, gap) = found[2]
-    assert sessions >= 4 and 2000 < fine < 12_000 and live > 20_000 and ns > 0.5 * 9.2e9 and gap > 1.5e9  # it rests
-    (fine, live, count, ns, sessions, report, gap) = found[3]
-    assert (fine, report["first_interval_ns"]) == (0, 100_000) and live == count > 5000
-    (fine, live, count, ns, sessions, report, gap) = found[4]
-    assert sessions >= 3 and fine > 0 and live > 10_000
-    (fine, live, count, ns, sessions, report, gap) = found[5]  # ends in a rest
-    assert sessions == 2 and fine > 0 and live > 10_000
-
-
 def test_full_buffers_are_counted_and_sampling_goes_on(library: Path) -> None:
     found = run_with_fake(
         library,
         SETUP,
         """
-        sampler = _core.Sampler(0, 60000, 30, 0)  # live, at most 30 samples
-        sampler.start(); time.sleep(0.05); sampler.stop()
+        sampler = _core.Sampler(0, 100_000, 30, 0)  # live, at most 30 samples
+        sampler.start(); time.sleep(0.3); sampler.stop()
         limited = sampler.report
         sampler = _core.Sampler(0, 2000, 0, 500)
         cuda.fail("cuptiPmSamplingDecodeData", 8)
@@ -328,7 +289,7 @@ def test_windows_shrink_where_records_are_longer_than_expected(library: Path) ->
         library,
         SETUP,
         """
-        cuda.fake.fake_set_record_bytes(30 << 10)  # 2.3 times what the buffer allows for
+        cuda.fake.fake_set_record_bytes(37 << 10)  # 2.3 times what the buffer allows for
         # Windows of 1.2 s, then of 120 ms (too long), at last of 60 ms: the buffer holds 104 ms, so that the thread may
         # be woken 47 ms late.
         sampler = _core.Sampler(0, 40_000, 0, 30_000)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 import flopscope as fs
 from flopscope import _core
+from flopscope.answers.counted import Counted
+from flopscope.results.results import store_of
 
 SIDE = 8192
 
@@ -221,6 +224,33 @@ def test_the_command_counts_programs_without_torch(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, cwd=tmp_path)
     assert done.returncode == 0 and "Counters" in done.stderr, done.stderr
     assert "unavailable" not in done.stderr and "nothing was counted" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("of_program", [True, False], ids=["program", "profile"])
+def test_work_after_idle_time_is_counted(of_program: bool) -> None:
+    x = fs.rand((SIDE, SIDE), device="cuda")
+    prof = fs.profile(counters="require")
+    prof._is_of_program = of_program
+    with prof:
+        time.sleep(2.5)
+        for _ in range(250):  # 47 ms
+            fs.sin(x)
+    (total,) = Counted(store_of(prof, "counters")).totals()
+    assert total.share > 0.95
+    assert row_of(prof, "flopscope::sin").dram_bytes_read == pytest.approx(250 * 4 * SIDE**2, rel=0.03)
+    assert len(prof.counter_timeline()) < 2000
+
+
+def test_a_profile_of_live_samples_is_counted_completely() -> None:
+    x = fs.rand((SIDE, SIDE), device="cuda")
+    with fs.profile(counters="require", counter_interval_us=100) as prof:
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end:
+            for _ in range(20):
+                fs.sin(x)
+            _core.wait_for_devices()
+    (total,) = Counted(store_of(prof, "counters")).totals()
+    assert total.share > 0.99
 
 
 def test_inputs_in_the_cache_are_told_from_the_memory() -> None:

@@ -19,6 +19,30 @@ fs_raw_sample *fs_raw_samples_add(fs_raw_samples *samples, uint64_t start, uint6
     return added;
 }
 
+/* Let a sample reach to the end of the next one: amounts add up, and shares are means. */
+static void extend(fs_raw_sample *sample, const fs_raw_sample *next)
+{
+    double own = (double)(sample->end - sample->start), more = (double)(next->end - next->start);
+    for (int i = 0; i < FS_METRIC_COUNT; i++) {
+        double *value = &sample->values[i];
+        if (fs_metrics[i].kind == FS_METRIC_AMOUNT_KIND) *value += next->values[i];
+        else if (own + more > 0) *value = (*value * own + next->values[i] * more) / (own + more);
+    }
+    sample->end = next->end;
+}
+
+void fs_raw_samples_join_idle(fs_raw_samples *samples)
+{
+    enum { KEPT = 3 };
+    if (samples->count <= KEPT) return;
+    fs_raw_sample *last = &samples->items[samples->count - 1];
+    for (const fs_raw_sample *at = last - KEPT; at <= last; at++)
+        if (!at->idle || (at < last && at->end != at[1].start)) return;
+    extend(last - 2, last - 1);
+    last[-1] = *last;
+    samples->count--;
+}
+
 static int64_t convert(const fs_raw_clock *clock, uint64_t time)
 {
     bool to_unix = clock->unix_base != FS_MISSING;

@@ -14,6 +14,7 @@ enum { FS_RAW_SAMPLE_DELAY_NS = 700 };
 
 typedef struct {
     uint64_t start, end;
+    bool idle; /* nothing ran on the device */
     double values[FS_METRIC_COUNT];
 } fs_raw_sample;
 
@@ -34,6 +35,10 @@ fs_status fs_raw_samples_reserve(fs_raw_samples *samples, size_t more, fs_error 
 
 /* Add one, for which there is room, with values of 0. */
 fs_raw_sample *fs_raw_samples_add(fs_raw_samples *samples, uint64_t start, uint64_t end);
+
+/* Join the last idle samples, so that idle time takes three of them, however long it is: the first and the last, which
+ * may share their time with work, and one for all between. To be called after each sample. */
+void fs_raw_samples_join_idle(fs_raw_samples *samples);
 
 /* Append a metric of all samples to the store. FS_OUT_OF_MEMORY. */
 fs_status fs_raw_samples_pour(const fs_raw_samples *samples, const fs_raw_clock *clock, fs_store *store, int device,

@@ -14,33 +14,32 @@
 #include "base/memory.h"
 #include "sources/counters/anchor.h"
 #include "sources/counters/library.h"
-#include "sources/counters/plan.h"
-#include "sources/counters/raw_samples.h"
+#include "sources/counters/session.h"
 #include "sources/cupti/cupti.h"
 
 enum {
-    HARDWARE_BYTES = 13 << 10, /* of CUPTI's buffer for a sample; an H200 uses 10 KB */
-    LIVE_IMAGE = 2048,         /* samples */
+    LIVE_IMAGE = 4096, /* samples; at every look it is emptied, which takes 5 ms and more */
     LEAST_WINDOW = 64,
-    LIVE_POLL_NS = 20000000,
-    PATIENCE_NS = 150000000, /* after the first window, until its samples are thinned out */
+    LIVE_POLL_NS = 100000000,
+    LEAST_POLL_NS = 1000000,
+    IDLE_BYTES_PER_NS = 1,   /* of device memory: copies move more */
+    PATIENCE_NS = 100000000, /* after the first window, until its samples are thinned out */
 };
 
 struct fs_sampler {
     fs_sampler_options options;
     fs_sampler_report report;
-    fs_plan plan;
+    fs_session session;
     fs_counters_hold hold;
-    void *sampling; /* CUPTI's session; NULL: closed */
-    uint8_t *image; /* of decoded samples */
-    size_t image_size;
     uint32_t window_samples; /* that CUPTI's buffer is made for */
-    uint32_t part_samples;   /* of windows after the first */
+    uint32_t part_samples;   /* of windows after the first, and half of it in programs of little work */
     int shrunk;              /* how often windows were halved, as records are longer than the buffer allows for */
-    int64_t interval_ns, began, ended; /* of the session; of the window */
-    int64_t opened, live_until;        /* by the host's clock */
-    bool live, adapts, running;
-    bool broken; /* records were lost, and the session delivers no more */
+    int slowed;              /* how often live intervals were doubled, as decoding is slower than they allow for */
+    int64_t worked_ns;       /* of the device, within samples */
+    int64_t live_until;      /* worked_ns at which live samples give way to a window */
+    int64_t last_work;       /* when a live sample with work was last seen, by fs_clock_now() */
+    int64_t wakes_at;        /* worked_ns at which a device that has idled is sampled as before; 0: it is */
+    bool live, adapts;
     fs_raw_samples samples;
     fs_anchor from, to;
     int64_t l2_bytes;
@@ -53,34 +52,11 @@ struct fs_sampler {
     fs_error failure;    /* of the thread */
 };
 
-/* CUPTI's session ------------------------------------------------------------------------------------------------ */
-
-static fs_status check(int code, const char *doing, fs_error *err)
+/* Samples of a window after the first: fewer while their decoding would be much of the program. */
+static uint32_t later_window(const fs_sampler *sampler)
 {
-    return code == FS_COUNTERS_SUCCESS ? FS_OK : fs_counters_fail(code, doing, err);
-}
-
-static fs_status reset_image(fs_sampler *sampler, fs_error *err)
-{
-    FS_COUNTERS_ARGUMENTS(pm_data_init, arguments, .sampling = sampler->sampling, .size = sampler->image_size,
-                          .image = sampler->image);
-    return check(fs_counters->pm_data_init(&arguments), "the samples' memory cannot be prepared", err);
-}
-
-static void drop_image(fs_sampler *sampler)
-{
-    fs_free(sampler->image);
-    sampler->image = NULL;
-}
-
-static void close_session(fs_sampler *sampler)
-{
-    if (sampler->sampling != NULL) {
-        FS_COUNTERS_ARGUMENTS(pm_disable, arguments, .sampling = sampler->sampling);
-        fs_counters->pm_disable(&arguments);
-    }
-    sampler->sampling = NULL;
-    drop_image(sampler);
+    bool is_short = sampler->adapts && sampler->worked_ns < FS_SAMPLER_LIVE_SPAN_NS;
+    return is_short ? sampler->part_samples / 2 : sampler->part_samples;
 }
 
 static uint32_t buffer_samples(const fs_sampler *sampler)
@@ -88,140 +64,88 @@ static uint32_t buffer_samples(const fs_sampler *sampler)
     return sampler->live && sampler->window_samples > LIVE_IMAGE ? LIVE_IMAGE : sampler->window_samples;
 }
 
-static fs_status configure(fs_sampler *sampler, fs_error *err)
+/* Let a window end before its samples take too much memory. */
+static void limit_window(fs_sampler *sampler, size_t sample_bytes)
 {
-    uint32_t cycles = sampler->plan.cycles_per_us;
-    uint64_t interval = (uint64_t)sampler->interval_ns;
-    FS_COUNTERS_ARGUMENTS(
-        pm_config, config, .sampling = sampler->sampling, .size = sampler->plan.config_size,
-        .config = sampler->plan.config, .hardware_bytes = (size_t)buffer_samples(sampler) * HARDWARE_BYTES,
-        .interval = cycles > 0 ? interval * cycles / 1000 : interval,
-        .trigger = cycles > 0 ? FS_COUNTERS_BY_CYCLES : FS_COUNTERS_BY_TIME, .append_mode = FS_COUNTERS_KEEP_OLDEST);
-    int code = fs_counters->pm_config(&config);
-    if (code == FS_COUNTERS_INVALID) { /* CUDA 12.6 has no append mode, and keeps the oldest */
-        config.header.size = offsetof(fs_counters_pm_config, append_mode);
-        code = fs_counters->pm_config(&config);
-    }
-    return check(code, "sampling cannot be configured", err);
+    size_t most = sampler->options.most_image_bytes / (sample_bytes + sample_bytes / 4 + 1);
+    if (sampler->window_samples > most) sampler->window_samples = most > LEAST_WINDOW ? (uint32_t)most : LEAST_WINDOW;
 }
 
-static fs_status make_image(fs_sampler *sampler, uint32_t samples, fs_error *err)
+/* Open a session, and begin a window if it `starts`: making the image takes time that can be sampled already. */
+static fs_status open_session(fs_sampler *sampler, int64_t interval_ns, bool starts, fs_error *err)
 {
-    const char *metrics[FS_PLAN_METRICS];
-    memcpy(metrics, sampler->plan.metrics, sizeof metrics);
-    FS_COUNTERS_ARGUMENTS(pm_data_size, size, .sampling = sampler->sampling, .metrics = metrics,
-                          .count = sampler->plan.count, .most = samples);
-    FS_TRY(check(fs_counters->pm_data_size(&size), "the samples' memory cannot be sized", err));
-    drop_image(sampler);
-    sampler->image_size = size.size;
-    sampler->image = fs_malloc_huge(size.size);
-    if (sampler->image == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u samples of counters (%zu bytes)", samples, size.size);
-    return reset_image(sampler, err);
-}
-
-static fs_status start_window(fs_sampler *sampler, fs_error *err)
-{
-    FS_COUNTERS_ARGUMENTS(pm_start, arguments, .sampling = sampler->sampling);
-    FS_TRY(check(fs_counters->pm_start(&arguments), "sampling cannot be started", err));
-    sampler->began = fs_clock_now();
-    sampler->running = true;
-    return FS_OK;
-}
-
-static fs_status open_session(fs_sampler *sampler, int64_t interval_ns, fs_error *err)
-{
-    sampler->interval_ns = interval_ns;
+    fs_session *session = &sampler->session;
+    bool is_long = sampler->window_samples >> sampler->shrunk >= 2 * LEAST_WINDOW;
+    if (session->broken && !sampler->live && is_long) sampler->shrunk++;
     sampler->live = interval_ns >= FS_SAMPLER_LIVE_NS;
-    if (sampler->broken && sampler->window_samples >> sampler->shrunk >= 2 * LEAST_WINDOW) sampler->shrunk++;
-    FS_COUNTERS_ARGUMENTS(pm_enable, enable, .device = (size_t)sampler->options.device);
-    FS_TRY(check(fs_counters->pm_enable(&enable), "the counters cannot be sampled", err));
-    sampler->sampling = enable.sampling;
-    sampler->broken = false;
-    fs_status status = configure(sampler, err);
-    /* That of a window is made when its samples are counted; here a small one shows that it can be. */
-    if (status == FS_OK) status = make_image(sampler, sampler->live ? buffer_samples(sampler) : LEAST_WINDOW, err);
-    if (status != FS_OK) close_session(sampler);
-    else sampler->report.last_interval_ns = interval_ns;
-    return status;
+    FS_TRY(fs_session_open(session, interval_ns, buffer_samples(sampler), err));
+    /* The image of a window is made when its samples are counted; here a small one shows that it can be. */
+    uint32_t samples = sampler->live ? buffer_samples(sampler) : LEAST_WINDOW;
+    fs_status status = starts ? fs_session_start(session, err) : FS_OK;
+    if (status == FS_OK) status = fs_session_make_image(session, samples, err);
+    if (status != FS_OK) {
+        fs_session_close(session);
+        return status;
+    }
+    if (!sampler->live) limit_window(sampler, session->image_size / LEAST_WINDOW);
+    sampler->report.last_interval_ns = interval_ns;
+    return FS_OK;
 }
 
 static fs_status open_again(fs_sampler *sampler, int64_t interval_ns, fs_error *err)
 {
-    close_session(sampler);
-    FS_TRY(open_session(sampler, interval_ns, err));
-    return start_window(sampler, err);
+    fs_session_close(&sampler->session);
+    return open_session(sampler, interval_ns, true, err);
 }
 
-/* Decoding ------------------------------------------------------------------------------------------------------- */
-
-static fs_status take_sample(fs_sampler *sampler, size_t index, bool first, fs_error *err)
+/* Whether nothing ran during a sample: no unit was active, and no bytes moved but for the few of idle memory. */
+static bool is_idle(const fs_raw_sample *sample, int64_t interval_ns)
 {
-    const fs_plan *plan = &sampler->plan;
-    double values[FS_PLAN_METRICS];
-    FS_COUNTERS_ARGUMENTS(pm_sample, sample, .sampling = sampler->sampling, .image = sampler->image,
-                          .size = sampler->image_size, .index = index);
-    FS_TRY(check(fs_counters->pm_sample(&sample), "a sample cannot be read", err));
-    if (first || sample.start == 0) return FS_OK; /* the first sample of a window reaches back to an earlier time */
-    FS_TRY(fs_plan_evaluate(plan, sampler->image, sampler->image_size, index, values, err));
-    fs_raw_sample *taken = fs_raw_samples_add(&sampler->samples, sample.start, sample.end);
-    for (size_t i = 0; i < plan->count; i++) taken->values[plan->keys[i]] = values[i] * plan->factors[i];
-    return FS_OK;
+    double bytes = sample->values[FS_METRIC_DRAM_READ] + sample->values[FS_METRIC_DRAM_WRITTEN];
+    for (int i = 0; i < FS_METRIC_COUNT; i++)
+        if (fs_metrics[i].kind == FS_METRIC_SHARE_KIND && sample->values[i] > 0) return false;
+    return bytes <= IDLE_BYTES_PER_NS * (double)interval_ns;
 }
 
-/* Decode the records so far into the image. `*first`: the window began after the last time; cleared with its first
- * sample. `thinned`: what does not fit is not wanted. */
-static fs_status decode(fs_sampler *sampler, bool *first, bool thinned, fs_error *err)
+/* Take the records so far. `thinned`: those that do not fit the image are not wanted. */
+static fs_status decode(fs_sampler *sampler, bool thinned, fs_error *err)
 {
-    int64_t window_ns = (sampler->running ? fs_clock_now() : sampler->ended) - sampler->began;
-    FS_COUNTERS_ARGUMENTS(pm_decode, arguments, .sampling = sampler->sampling, .image = sampler->image,
-                          .size = sampler->image_size);
-    int code = fs_counters->pm_decode(&arguments);
-    FS_COUNTERS_ARGUMENTS(pm_data_info, info, .image = sampler->image, .size = sampler->image_size);
-    if (code == FS_COUNTERS_NO_MEMORY) { /* the buffer was full: its records are lost, and all later ones would be */
-        sampler->broken = true;
-        sampler->report.overflows++;
-        sampler->report.lost += window_ns / sampler->interval_ns;
-        return FS_OK;
-    }
-    FS_TRY(check(code, "samples cannot be decoded", err));
-    FS_TRY(check(fs_counters->pm_data_info(&info), "samples cannot be counted", err));
-    bool full = arguments.reason == FS_COUNTERS_IMAGE_FULL && !thinned;
-    if (arguments.overflow != 0 || full) sampler->report.overflows++;
-    size_t count = info.completed, room = sampler->options.most_samples - sampler->samples.count;
+    fs_session *session = &sampler->session;
+    fs_sampler_report *report = &sampler->report;
+    int64_t window_ns = fs_session_window_ns(session);
+    size_t count, room = sampler->options.most_samples - sampler->samples.count;
+    bool lost;
+    FS_TRY(fs_session_decode(session, &count, &lost, err));
+    if (lost && !thinned) report->overflows++;
+    if (session->broken) report->lost += window_ns / session->interval_ns;
     if (count > room) {
-        sampler->report.overflows += sampler->report.lost == 0;
-        sampler->report.lost += (int64_t)(count - room);
+        report->overflows += report->lost == 0;
+        report->lost += (int64_t)(count - room);
         count = room;
     }
-    if (info.completed == 0) return FS_OK;
     FS_TRY(fs_raw_samples_reserve(&sampler->samples, count, err));
     for (size_t i = 0; i < count; i++) {
-        FS_TRY(take_sample(sampler, i, *first, err));
-        *first = false;
+        fs_raw_sample *taken;
+        FS_TRY(fs_session_take(session, i, &sampler->samples, &taken, err));
+        if (taken == NULL) continue;
+        taken->idle = is_idle(taken, session->interval_ns);
+        if (!taken->idle) sampler->worked_ns += session->interval_ns;
+        if (sampler->adapts) fs_raw_samples_join_idle(&sampler->samples);
     }
     return FS_OK;
-}
-
-static fs_status stop_window(fs_sampler *sampler, fs_error *err)
-{
-    if (!sampler->running) return FS_OK;
-    FS_COUNTERS_ARGUMENTS(pm_stop, arguments, .sampling = sampler->sampling);
-    sampler->running = false;
-    sampler->ended = fs_clock_now();
-    return check(fs_counters->pm_stop(&arguments), "sampling cannot be stopped", err);
 }
 
 /* Decode a window that was stopped, or only its first samples. */
-static fs_status decode_window(fs_sampler *sampler, bool *first, bool thinned, fs_error *err)
+static fs_status decode_window(fs_sampler *sampler, bool thinned, fs_error *err)
 {
-    if (sampler->live) return decode(sampler, first, false, err);
-    int64_t expected = (sampler->ended - sampler->began) / sampler->interval_ns;
+    fs_session *session = &sampler->session;
+    if (sampler->live) return decode(sampler, false, err);
+    int64_t expected = fs_session_window_ns(session) / session->interval_ns;
     int64_t samples = expected + expected / 4 + LEAST_WINDOW; /* the interval may be of cycles at a higher clock */
-    int64_t most = thinned ? sampler->part_samples : 2 * (int64_t)sampler->window_samples;
-    FS_TRY(make_image(sampler, (uint32_t)(samples < most ? samples : most), err));
-    fs_status status = decode(sampler, first, thinned, err);
-    drop_image(sampler);
+    int64_t most = thinned ? later_window(sampler) / 2 : 2 * (int64_t)sampler->window_samples;
+    FS_TRY(fs_session_make_image(session, (uint32_t)(samples < most ? samples : most), err));
+    fs_status status = decode(sampler, thinned, err);
+    fs_session_drop_image(session);
     return status;
 }
 
@@ -248,121 +172,119 @@ static bool is_full(const fs_sampler *sampler)
     return sampler->samples.count >= sampler->options.most_samples;
 }
 
-/* Decode what has come so far of a session that goes on. */
-static fs_status decode_live(fs_sampler *sampler, bool *first, fs_error *err)
-{
-    FS_TRY(decode(sampler, first, false, err));
-    if (!sampler->broken) return reset_image(sampler, err);
-    *first = true;
-    return open_again(sampler, sampler->interval_ns, err);
-}
-
-/* The interval of live samples: longer in longer programs, so that their number is bounded. */
-static int64_t live_interval(int64_t elapsed_ns)
+/* The interval of live samples: longer in programs with more work, so that their number is bounded. */
+static int64_t live_interval(const fs_sampler *sampler)
 {
     enum { SAMPLES_OF_ALL = 50000, LONGEST_NS = 10000000 };
-    int64_t interval = elapsed_ns / SAMPLES_OF_ALL;
-    if (interval < FS_SAMPLER_LATER_NS) return FS_SAMPLER_LATER_NS;
+    int64_t interval = sampler->worked_ns / SAMPLES_OF_ALL, least = FS_SAMPLER_LIVE_NS << sampler->slowed;
+    if (sampler->wakes_at > 0 && least < FS_SAMPLER_IDLE_NS) least = FS_SAMPLER_IDLE_NS;
+    if (interval < least) interval = least;
     return interval < LONGEST_NS ? interval : LONGEST_NS;
 }
 
-/* Begin the next window: in the same session, unless it is to have another interval. */
-static fs_status begin_again(fs_sampler *sampler, bool *first, fs_error *err)
+/* Whether live samples are to have another interval from now on, as the device has idled for long, or works again. */
+static bool changes_pace(fs_sampler *sampler, bool worked)
 {
-    *first = true;
-    if (sampler->window_samples > sampler->part_samples) sampler->window_samples = sampler->part_samples;
-    if (!sampler->adapts && !sampler->broken) return start_window(sampler, err);
-    int64_t interval = sampler->interval_ns, now = fs_clock_now();
-    if (sampler->adapts) interval = sampler->live ? FS_SAMPLER_FIRST_NS : live_interval(now - sampler->opened);
-    FS_TRY(open_again(sampler, interval, err));
-    sampler->live_until = fs_clock_now() + FS_SAMPLER_LIVE_SPAN_NS;
-    return FS_OK;
+    int64_t now = fs_clock_now();
+    bool was_idle = sampler->wakes_at > 0;
+    if (worked) sampler->last_work = now;
+    if (!sampler->adapts) return false;
+    if (was_idle ? sampler->worked_ns < sampler->wakes_at : now - sampler->last_work < FS_SAMPLER_IDLE_AFTER_NS)
+        return false;
+    sampler->wakes_at = was_idle ? 0 : sampler->worked_ns + FS_SAMPLER_IDLE_UNTIL_NS;
+    sampler->last_work = now;
+    return true;
 }
 
-/* End a window that is full. If the program goes on after the first, only a part of its samples is decoded, as nothing
- * is counted meanwhile. Sets *ends. */
-static fs_status end_full_window(fs_sampler *sampler, bool *first, bool *ends, fs_error *err)
+/* Decode what has come so far of a session that goes on. If it fills faster than it is decoded, it is to have longer
+ * intervals. */
+static fs_status decode_live(fs_sampler *sampler, fs_error *err)
+{
+    enum { MOST_SLOWED = 6 };
+    int64_t before = sampler->worked_ns;
+    FS_TRY(decode(sampler, false, err));
+    bool other = changes_pace(sampler, sampler->worked_ns > before);
+    if (!sampler->session.broken && !other) return fs_session_empty_image(&sampler->session, err);
+    if (sampler->session.broken && sampler->slowed < MOST_SLOWED) sampler->slowed++;
+    return open_again(sampler, sampler->adapts ? live_interval(sampler) : sampler->session.interval_ns, err);
+}
+
+/* Begin the next window: in the same session, unless it is to have another interval. */
+static fs_status begin_again(fs_sampler *sampler, fs_error *err)
+{
+    sampler->window_samples = later_window(sampler);
+    if (!sampler->adapts && !sampler->session.broken) return fs_session_start(&sampler->session, err);
+    int64_t interval = sampler->session.interval_ns;
+    if (sampler->adapts) interval = sampler->live ? FS_SAMPLER_FIRST_NS : live_interval(sampler);
+    bool is_first = sampler->worked_ns < FS_SAMPLER_FIRST_SPAN_NS;
+    sampler->live_until = sampler->worked_ns + (is_first ? FS_SAMPLER_FIRST_SPAN_NS : FS_SAMPLER_LIVE_SPAN_NS);
+    sampler->last_work = fs_clock_now();
+    return open_again(sampler, interval, err);
+}
+
+/* End a window that is full. If the program goes on after the first, few of its samples are decoded, as nothing is
+ * counted meanwhile. Sets *ends. */
+static fs_status end_full_window(fs_sampler *sampler, bool *ends, fs_error *err)
 {
     bool thins = sampler->adapts && !sampler->live && sampler->window_samples > sampler->part_samples;
-    FS_TRY(stop_window(sampler, err));
+    FS_TRY(fs_session_stop(&sampler->session, err));
     *ends = thins && wait_for_end(sampler, PATIENCE_NS);
-    return decode_window(sampler, first, thins && !*ends, err);
+    return decode_window(sampler, thins && !*ends, err);
 }
 
 /* Between a window and what follows live, leave the GPU without a session. Returns true if sampling ends meanwhile. */
 static bool rest(fs_sampler *sampler)
 {
-    if (!sampler->adapts || sampler->live) return false;
-    close_session(sampler);
-    int64_t quarter = (fs_clock_now() - sampler->opened) / 4;
-    return wait_for_end(sampler, quarter < FS_SAMPLER_REST_NS ? quarter : FS_SAMPLER_REST_NS);
+    if (!sampler->adapts || sampler->live || sampler->worked_ns < FS_SAMPLER_RESTLESS_NS) return false;
+    fs_session_close(&sampler->session);
+    int64_t third = sampler->worked_ns / 3;
+    return wait_for_end(sampler, third < FS_SAMPLER_REST_NS ? third : FS_SAMPLER_REST_NS);
 }
 
 /* Sample until the end, and leave a window open that is to be ended with what it holds. */
-static fs_status sample_on(fs_sampler *sampler, bool *first, fs_error *err)
+static fs_status sample_on(fs_sampler *sampler, fs_error *err)
 {
+    int64_t looked = fs_clock_now(); /* at live samples */
     for (bool ends = false;;) {
-        int64_t window_ns = (int64_t)(sampler->window_samples >> sampler->shrunk) * sampler->interval_ns / 20 * 19;
-        if (wait_for_end(sampler, sampler->live ? LIVE_POLL_NS : window_ns)) return FS_OK;
-        if (sampler->live && !is_full(sampler) && (!sampler->adapts || fs_clock_now() < sampler->live_until)) {
-            FS_TRY(decode_live(sampler, first, err));
+        int64_t window = sampler->window_samples >> sampler->shrunk, interval = sampler->session.interval_ns;
+        int64_t left = looked + LIVE_POLL_NS - fs_clock_now(); /* decoding takes a part of it */
+        if (left < LEAST_POLL_NS) left = LEAST_POLL_NS;
+        if (wait_for_end(sampler, sampler->live ? left : window * interval / 20 * 19)) return FS_OK;
+        if (sampler->live && !is_full(sampler) && (!sampler->adapts || sampler->worked_ns < sampler->live_until)) {
+            looked = fs_clock_now();
+            FS_TRY(decode_live(sampler, err));
             continue;
         }
-        FS_TRY(end_full_window(sampler, first, &ends, err));
+        FS_TRY(end_full_window(sampler, &ends, err));
         if (ends || is_full(sampler) || rest(sampler)) return FS_OK;
-        FS_TRY(begin_again(sampler, first, err));
+        FS_TRY(begin_again(sampler, err));
     }
 }
 
 static void *run(void *context)
 {
     fs_sampler *sampler = context;
-    bool first = true;
-    fs_status status = sample_on(sampler, &first, &sampler->failure);
-    if (status == FS_OK && sampler->running) {
-        status = stop_window(sampler, &sampler->failure);
-        if (status == FS_OK) status = decode_window(sampler, &first, false, &sampler->failure);
+    fs_status status = sample_on(sampler, &sampler->failure);
+    if (status == FS_OK && sampler->session.running) {
+        status = fs_session_stop(&sampler->session, &sampler->failure);
+        if (status == FS_OK) status = decode_window(sampler, false, &sampler->failure);
     }
     sampler->to = fs_anchor_take();
-    close_session(sampler);
+    fs_session_close(&sampler->session);
     sampler->failure.status = status;
     return NULL;
 }
 
 /* Start and stop -------------------------------------------------------------------------------------------------- */
 
-static fs_status take_availability(int device, uint8_t **image, fs_error *err)
-{
-    static const char doing[] = "the counters of the GPU cannot be read";
-    FS_COUNTERS_ARGUMENTS(pm_availability, arguments, .device = (size_t)device);
-    FS_TRY(check(fs_counters->pm_availability(&arguments), doing, err));
-    *image = fs_calloc(1, arguments.size);
-    if (*image == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu bytes of counters", arguments.size);
-    arguments.image = *image;
-    return check(fs_counters->pm_availability(&arguments), doing, err);
-}
-
-static fs_status make_plan(fs_sampler *sampler, fs_error *err)
-{
-    FS_COUNTERS_ARGUMENTS(chip_name, chip, .device = (size_t)sampler->options.device);
-    uint8_t *availability = NULL;
-    fs_status status = check(fs_counters->chip_name(&chip), "the GPU's chip is unknown to CUPTI", err);
-    if (status == FS_OK) status = take_availability(sampler->options.device, &availability, err);
-    if (status == FS_OK) status = fs_plan_samples(&sampler->plan, chip.chip, availability, err);
-    fs_free(availability);
-    if (status == FS_OK && sampler->plan.passes != 1)
-        status = fs_fail(err, FS_RUNTIME_ERROR, "the counters of chip %s need %zu passes, but sampling has one",
-                         chip.chip, sampler->plan.passes);
-    for (size_t i = 0; i < sampler->plan.count; i++) sampler->report.metrics |= UINT32_C(1) << sampler->plan.keys[i];
-    return status;
-}
-
 static fs_status try_to_open(void *what, fs_error *err)
 {
     fs_sampler *sampler = what;
-    fs_status status = make_plan(sampler, err);
-    if (status == FS_OK) status = open_session(sampler, sampler->report.first_interval_ns, err);
-    if (status != FS_OK) fs_plan_clear(&sampler->plan);
+    fs_plan *plan = &sampler->session.plan;
+    FS_TRY(fs_session_plan(&sampler->session, err));
+    for (size_t i = 0; i < plan->count; i++) sampler->report.metrics |= UINT32_C(1) << plan->keys[i];
+    fs_status status = open_session(sampler, sampler->report.first_interval_ns, false, err);
+    if (status != FS_OK) fs_plan_clear(plan);
     return status;
 }
 
@@ -398,13 +320,15 @@ fs_status fs_sampler_open(fs_sampler **sampler, const fs_sampler_options *option
     fs_sampler *made = fs_calloc(1, sizeof *made);
     if (made == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the counters");
     made->options = *options;
+    made->session.device = options->device;
     if (options->most_samples == 0) made->options.most_samples = FS_MOST_SAMPLES;
+    if (options->most_image_bytes == 0) made->options.most_image_bytes = FS_SAMPLER_IMAGE_BYTES;
     made->generation = fs_fork_generation();
     made->adapts = options->interval_ns == 0;
     made->window_samples = options->window > 0 ? options->window : FS_SAMPLER_WINDOW;
     made->part_samples = made->window_samples / FS_SAMPLER_PARTS;
     made->report.first_interval_ns = !made->adapts          ? options->interval_ns
-                                     : options->begins_live ? FS_SAMPLER_LATER_NS
+                                     : options->begins_live ? FS_SAMPLER_LIVE_NS
                                                             : FS_SAMPLER_FIRST_NS;
     made->l2_bytes = fs_driver_l2_bytes(options->device);
     fs_status status = fs_counters_open(&made->hold, try_to_open, made, err);
@@ -416,17 +340,17 @@ fs_status fs_sampler_open(fs_sampler **sampler, const fs_sampler_options *option
 /* End what was opened: CUPTI's objects, before CUPTI may be detached. */
 static void release(fs_sampler *sampler)
 {
-    close_session(sampler);
-    fs_plan_clear(&sampler->plan);
+    fs_session_close(&sampler->session);
+    fs_plan_clear(&sampler->session.plan);
     fs_counters_release(&sampler->hold);
 }
 
 fs_status fs_sampler_start(fs_sampler *sampler, fs_error *err)
 {
-    if (sampler->sampling == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "sampling has ended before");
-    sampler->opened = fs_clock_now();
-    sampler->live_until = sampler->opened + FS_SAMPLER_FIRST_SPAN_NS;
-    fs_status status = start_window(sampler, err);
+    if (sampler->session.sampling == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "sampling has ended before");
+    sampler->live_until = FS_SAMPLER_FIRST_SPAN_NS;
+    sampler->last_work = fs_clock_now();
+    fs_status status = fs_session_start(&sampler->session, err);
     if (status == FS_OK) {
         sampler->from = fs_anchor_take();
         status = start_thread(sampler, err);
