@@ -105,6 +105,7 @@ static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what
     X(late_within, "late launches")     \
     X(late_spent, "late launches")      \
     X(trace_frames, "stacks")           \
+    X(trace_ranges, "ranges")           \
     X(trace_samples, "counter samples") \
     X(write_trace, "trace")
 #define READING_METHOD(method, what)                                       \
@@ -354,6 +355,9 @@ static PyMethodDef methods[] = {
      "device waited for the thread, in steps from the first on), and\n\"groups\": (processes, threads, time, cpu, "
      "begin, "
      "end) of each."},
+    {"trace_ranges", reading_trace_ranges, METH_VARARGS,
+     "trace_ranges($self, base, /)\n--\n\nReturn its ranges, on this process's clock, as events of a Chrome trace whose "
+     "times count from that Unix time in ns: one per line, separated by commas."},
     {"trace_samples", reading_trace_samples, METH_NOARGS,
      "The samples of counters and stacks as events of a Chrome trace, one per line, separated by commas, as "
      "write_trace "

@@ -302,9 +302,8 @@ static void end_aside(fs_store *store, uint32_t index, int64_t end)
     }
 }
 
-void fs_store_end(fs_store *store, uint32_t index, int64_t end)
+static void end_event(fs_store *store, uint32_t index, int64_t end)
 {
-    fs_lock_take(&store->lock);
     uint32_t lane = AT(store, index, lane), lanes = lane == FS_NONE ? store->lane_count : lane + 1;
     close_event(store, index, end);
     /* A suspended range has no lane: it may be open on any. */
@@ -312,6 +311,25 @@ void fs_store_end(fs_store *store, uint32_t index, int64_t end)
         if (encloses(store, index, store->lanes[lane].open)) break;
     if (lane < lanes) end_on_lane(store, &store->lanes[lane], index, end);
     else if (store->aside_count > 0) end_aside(store, index, end);
+}
+
+void fs_store_end(fs_store *store, uint32_t index, int64_t end)
+{
+    fs_lock_take(&store->lock);
+    end_event(store, index, end);
+    fs_lock_give(&store->lock);
+}
+
+void fs_store_end_range(fs_store *store, uint32_t index, int64_t end)
+{
+    uint32_t here;
+    fs_lock_take(&store->lock);
+    uint32_t lane = AT(store, index, lane);
+    bool on_lane = lane != FS_NONE, innermost = on_lane && store->lanes[lane].open == index;
+    bool nests = innermost && thread_lane(store, &here, NULL) == FS_OK && here == lane;
+    if (!on_lane || innermost) end_event(store, index, end);
+    else close_event(store, index, end);
+    if (!nests) AT(store, index, lane) = FS_NONE;
     fs_lock_give(&store->lock);
 }
 
