@@ -21,7 +21,10 @@ typedef struct {
     uint64_t recording; /* 0: none yet */
     uint32_t domain, category, colour;
     bool coloured;
-    uint32_t name, note; /* ids of the store */
+    uint32_t name, note;  /* ids of the store */
+    uint32_t latest_note; /* with the plain payload of the latest range that had one; FS_NONE: none had */
+    uint8_t latest_type;
+    uint64_t latest;
 } fs_nvtx_label;
 
 typedef struct {

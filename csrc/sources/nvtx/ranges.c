@@ -145,7 +145,7 @@ static fs_status make_name(fs_store *store, uint32_t domain, const char *text, u
     return fs_store_name(store, joined, name, NULL);
 }
 
-static fs_status make_note(fs_store *store, const said *what, fs_note *note, uint32_t *id)
+static fs_status make_note(fs_store *store, const said *what, fs_note *note, bool repeats, uint32_t *id)
 {
     _Alignas(8) char bytes[FS_NOTE_MAX_BYTES];
     note->category = what->category;
@@ -153,17 +153,8 @@ static fs_status make_note(fs_store *store, const said *what, fs_note *note, uin
     note->coloured = what->coloured;
     note->colour = what->colour;
     size_t size = fs_note_encode(note, bytes);
-    return fs_store_signature(store, bytes, size, id, NULL);
-}
-
-static fs_status make_label(fs_store *store, const said *what, const char *text, fs_nvtx_label *label)
-{
-    fs_note note = {0};
-    fs_nvtx_label made = {live.recording, what->domain, what->category, what->colour, what->coloured, 0, FS_NONE};
-    FS_TRY(make_name(store, what->domain, text, &made.name));
-    if (what->category != 0 || what->coloured) FS_TRY(make_note(store, what, &note, &made.note));
-    *label = made;
-    return FS_OK;
+    return repeats ? fs_store_signature(store, bytes, size, id, NULL)
+                   : fs_store_append_signature(store, bytes, size, id, NULL);
 }
 
 static bool fits(const fs_nvtx_label *label, const said *what)
@@ -172,29 +163,46 @@ static bool fits(const fs_nvtx_label *label, const said *what)
            label->coloured == what->coloured && label->colour == what->colour;
 }
 
-static fs_status find_label(fs_store *store, const said *what, fs_nvtx_label *label)
+/* Make a label what the call says, unless it is that already. */
+static fs_status renew_label(fs_store *store, const said *what, const char *text, fs_nvtx_label *label)
 {
-    fs_nvtx_string *string = what->registered;
-    if (string != NULL) {
-        if (!fits(&string->label, what))
-            FS_TRY(make_label(store, what, fs_nvtx_text(string->text), &string->label));
-        *label = string->label;
-        return FS_OK;
-    }
-    if (what->text == NULL) return make_label(store, what, unnamed, label);
-    size_t slot = ((uintptr_t)what->text >> 3 ^ (uintptr_t)what->text >> 11 ^ what->domain) % PLACES;
-    if (places[slot].place == what->text && fits(&places[slot].label, what) &&
-        strcmp(places[slot].text, what->text) == 0) {
-        *label = places[slot].label;
-        return FS_OK;
-    }
-    FS_TRY(make_label(store, what, what->text, label));
-    size_t size = strnlen(what->text, PLACE_BYTES);
-    if (size == PLACE_BYTES) return FS_OK;
-    places[slot].place = what->text;
-    places[slot].label = *label;
-    memcpy(places[slot].text, what->text, size + 1);
+    fs_note note = {0};
+    if (fits(label, what)) return FS_OK;
+    fs_nvtx_label made = {.recording = live.recording,
+                          .domain = what->domain,
+                          .category = what->category,
+                          .colour = what->colour,
+                          .coloured = what->coloured,
+                          .note = FS_NONE,
+                          .latest_note = FS_NONE};
+    FS_TRY(make_name(store, what->domain, text, &made.name));
+    if (what->category != 0 || what->coloured) FS_TRY(make_note(store, what, &note, true, &made.note));
+    *label = made;
     return FS_OK;
+}
+
+/* Find what a message became, or was the last time: *label is valid while the lock is held. */
+static fs_status find_label(fs_store *store, const said *what, fs_nvtx_label **label)
+{
+    static fs_nvtx_label of_no_place;
+    if (what->registered != NULL) {
+        *label = &what->registered->label;
+        return renew_label(store, what, fs_nvtx_text(what->registered->text), *label);
+    }
+    const char *text = what->text != NULL ? what->text : unnamed;
+    size_t slot = ((uintptr_t)text >> 3 ^ (uintptr_t)text >> 11 ^ what->domain) % PLACES;
+    *label = &places[slot].label;
+    if (places[slot].place == text && strcmp(places[slot].text, text) == 0)
+        return renew_label(store, what, text, *label);
+    size_t size = strnlen(text, PLACE_BYTES);
+    if (size == PLACE_BYTES) {
+        *label = &of_no_place;
+    } else {
+        places[slot].place = text;
+        memcpy(places[slot].text, text, size + 1);
+    }
+    (*label)->recording = 0; /* of another text */
+    return renew_label(store, what, text, *label);
 }
 
 /* Take the plain payload of a call; false if it has none. */
@@ -223,23 +231,38 @@ static bool take_payload(const fs_nvtx_attributes *attributes, fs_note *note)
     return true;
 }
 
+/* Return the note of a plain payload, which the range before may have had too. */
+static fs_status find_payload_note(fs_store *store, const said *what, fs_note *note, fs_nvtx_label *label, uint32_t *id)
+{
+    if (label->latest_note == FS_NONE || label->latest_type != note->payload_type ||
+        label->latest != note->payload.whole) {
+        FS_TRY(make_note(store, what, note, false, id));
+        label->latest_note = *id;
+        label->latest_type = note->payload_type;
+        label->latest = note->payload.whole;
+    }
+    *id = label->latest_note;
+    return FS_OK;
+}
+
 /* Begin a range on the calling thread. `attributes` and `payload` may be NULL. */
 static fs_status begin_range(fs_store *store, said *what, const fs_nvtx_attributes *attributes,
                              const fs_nvtx_payload *payload, int64_t start, uint32_t *index)
 {
-    fs_nvtx_label label;
+    fs_nvtx_label *label;
     fs_note note = {0};
     if (payload != NULL && payload->message != NULL && what->text == NULL && what->registered == NULL)
         what->text = payload->message;
     FS_TRY(find_label(store, what, &label));
-    bool has_payload = attributes != NULL && take_payload(attributes, &note);
-    if (payload != NULL) {
+    uint32_t id = label->note;
+    if (attributes != NULL && take_payload(attributes, &note)) {
+        FS_TRY(find_payload_note(store, what, &note, label, &id));
+    } else if (payload != NULL && payload->size > 0) {
         note.fields = payload->fields;
         note.fields_size = payload->size;
-        has_payload = has_payload || payload->size > 0;
+        FS_TRY(make_note(store, what, &note, true, &id));
     }
-    if (has_payload) FS_TRY(make_note(store, what, &note, &label.note));
-    FS_TRY(fs_store_begin(store, FS_EVENT_RANGE, label.name, label.note, start, index, NULL));
+    FS_TRY(fs_store_begin(store, FS_EVENT_RANGE, label->name, id, start, index, NULL));
     live.report.ranges++;
     return FS_OK;
 }
@@ -279,7 +302,7 @@ static void note_at_end(fs_store *store, uint32_t index, uint32_t domain, const 
     fs_note note = {.fields = payload->fields, .fields_size = payload->size};
     fs_store_get(store, index, &event);
     if (payload->size == 0 || event.signature != FS_NONE) return;
-    if (make_note(store, &(said){.domain = domain}, &note, &event.signature) == FS_OK)
+    if (make_note(store, &(said){.domain = domain}, &note, true, &event.signature) == FS_OK)
         fs_store_set(store, index, &event);
 }
 
