@@ -89,6 +89,12 @@ static void stop_nvtx(fs_profiler_object *self)
     self->hears_nvtx = false;
 }
 
+static fs_status attribute(fs_store *store, fs_error *err)
+{
+    FS_TRY(fs_attribute(store, err));
+    return fs_nvtx_join_nccl(store, err);
+}
+
 static void stop_frames(fs_profiler_object *self)
 {
     fs_frames_stop(self->frames, &self->frames_lost);
@@ -111,7 +117,7 @@ static fs_status stop_sources(fs_profiler_object *self, fs_error *err)
         fs_status stopped = fs_cupti_stop(status == FS_OK ? err : NULL);
         if (status == FS_OK) status = stopped;
         self->cupti = fs_cupti_last();
-        fs_status attributed = fs_attribute(self->into->store, status == FS_OK ? err : NULL);
+        fs_status attributed = attribute(self->into->store, status == FS_OK ? err : NULL);
         if (status == FS_OK) status = attributed;
         fs_status joined = fs_store_object_join_watched(&self->into->store, status == FS_OK ? err : NULL);
         if (status == FS_OK) status = joined;
@@ -248,7 +254,7 @@ static PyObject *profiler_split(PyObject *object, PyObject *unused)
     part->profile_memory = self->options.profile_memory;
     if (self->captures) {
         Py_BEGIN_ALLOW_THREADS;
-        status = fs_attribute(part->store, &err);
+        status = attribute(part->store, &err);
         if (status == FS_OK) status = fs_store_object_join_watched(&part->store, &err);
         Py_END_ALLOW_THREADS;
     }

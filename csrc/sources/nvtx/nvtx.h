@@ -45,6 +45,10 @@ bool fs_nvtx_begin(fs_store *store);
 fs_nvtx_report fs_nvtx_move(fs_store *store);
 fs_nvtx_report fs_nvtx_end(void);
 
+/* Give NCCL's kernels of a stopped store, whose calls are attributed, the messages that its ranges tell. FS_OUT_OF_MEMORY,
+ * FS_INTERRUPTED. */
+fs_status fs_nvtx_join_nccl(fs_store *store, fs_error *err);
+
 /* Return the counts so far. */
 fs_nvtx_report fs_nvtx_counts(void);
 
