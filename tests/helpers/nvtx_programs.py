@@ -25,6 +25,15 @@ LIBRARY = r"""
 void push(const char *text) { nvtxRangePushA(text); }
 void push_wide(void) { nvtxRangePushW(L"w\u00e4chst"); }
 int pop(void) { return nvtxRangePop(); }
+void push_in(const char *domain, const char *text) {
+    nvtxEventAttributes_t attributes = {0};
+    attributes.version = NVTX_VERSION;
+    attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+    attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
+    attributes.message.ascii = text;
+    nvtxDomainRangePushEx(nvtxDomainCreateA(domain), &attributes);
+}
+int pop_in(const char *domain) { return nvtxDomainRangePop(nvtxDomainCreateA(domain)); }
 
 /* As NCCL does. */
 typedef struct { uint64_t communicator; size_t size; } message;
@@ -32,7 +41,7 @@ static const nvtxPayloadSchemaEntry_t entries[] = {
     {0, NVTX_PAYLOAD_ENTRY_TYPE_UINT64, "NCCL communicator ID", "", 0, offsetof(message, communicator), 0, 0},
     {0, NVTX_PAYLOAD_ENTRY_TYPE_SIZE, "Message size [bytes]", "", 0, offsetof(message, size), 0, 0},
 };
-void all_reduce(uint64_t communicator, size_t size) {
+void push_all_reduce(uint64_t communicator, size_t size) {
     nvtxDomainHandle_t domain = nvtxDomainCreateA("NCCL");
     nvtxStringHandle_t name = nvtxDomainRegisterStringA(domain, "ncclAllReduce");
     nvtxPayloadSchemaAttr_t schema = {0};
@@ -53,7 +62,6 @@ void all_reduce(uint64_t communicator, size_t size) {
     attributes.reserved0 = 1;
     attributes.payload.ullValue = (uint64_t)(uintptr_t)&data;
     nvtxDomainRangePushEx(domain, &attributes);
-    nvtxDomainRangePop(domain);
 }
 
 int main(void) { push("of a program"); return pop() == 12345; }

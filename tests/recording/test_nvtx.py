@@ -185,12 +185,12 @@ def test_a_c_library_in_all_its_ways(tmp_path: Path) -> None:
     program = """
 import ctypes, json, subprocess, sys, flopscope as fs
 library = ctypes.CDLL(sys.argv[1])
-library.all_reduce.argtypes = [ctypes.c_uint64, ctypes.c_size_t]
+library.push_all_reduce.argtypes = [ctypes.c_uint64, ctypes.c_size_t]
 with fs.profile() as prof:
     library.push(b"outer")
     library.push_wide()
-    library.all_reduce(2**63 + 1, 4096)
-    depths = [library.pop() for _ in range(3)]
+    library.push_all_reduce(2**63 + 1, 4096)
+    depths = [library.pop_in(b"NCCL"), *(library.pop() for _ in range(3))]
     spawned = subprocess.run([sys.argv[2]]).returncode
 prof.export_chrome_trace("trace.json")
 print(json.dumps([[[e.name, e.cpu_parent and e.cpu_parent.name] for e in prof.events()], depths, spawned]))
@@ -198,7 +198,7 @@ print(json.dumps([[[e.name, e.cpu_parent and e.cpu_parent.name] for e in prof.ev
     library, other = compiled(tmp_path, "-shared", "-fPIC"), compiled(tmp_path)
     ranges, depths, spawned = printed(tmp_path, program, library, other)
     assert ranges == [["outer", None], ["wächst", "outer"], ["NCCL: ncclAllReduce", "wächst"]]
-    assert depths == [1, 0, -2] and spawned == 0  # a program without Python cannot load the tool, and runs
+    assert depths == [2, 1, 0, -2] and spawned == 0  # a program without Python cannot load the tool, and runs
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     (payload,) = [event["args"]["payload"] for event in events if event["name"] == "NCCL: ncclAllReduce"]
     assert payload == {"NCCL communicator ID": 2**63 + 1, "Message size [bytes]": 4096}
