@@ -58,12 +58,6 @@ static int push_described(const fs_nvtx_attributes *attributes)
     return fs_nvtx_push(NULL, attributes);
 }
 
-static int push_named(const char *text)
-{
-    fs_nvtx_attributes attributes = message_of(FS_NVTX_ASCII, text);
-    return fs_nvtx_push(NULL, &attributes);
-}
-
 static int push_wide(const wchar_t *text)
 {
     fs_nvtx_attributes attributes = message_of(FS_NVTX_WIDE, text);
@@ -185,7 +179,7 @@ static void end_payload(fs_nvtx_handle domain, uint64_t id, const fs_nvtx_data *
 /* X(function, its number in NVTX's table of that module) */
 #define CORE(X)                                                                                                  \
     X(mark_described, 1) X(mark_named, 2) X(mark_named, 3) X(start_described, 4) X(start_named, 5)               \
-    X(start_wide, 6) X(fs_nvtx_stop, 7) X(push_described, 8) X(push_named, 9) X(push_wide, 10) X(pop_any, 11)       \
+    X(start_wide, 6) X(fs_nvtx_stop, 7) X(push_described, 8) X(fs_nvtx_push_text, 9) X(push_wide, 10) X(pop_any, 11)       \
     X(name_category, 12) X(name_category_wide, 13)
 #define CORE2(X)                                                                                                 \
     X(mark_in_domain, 1) X(fs_nvtx_start, 2) X(end_in_domain, 3) X(fs_nvtx_push, 4) X(pop_in_domain, 5)                    \

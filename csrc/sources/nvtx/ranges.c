@@ -118,11 +118,11 @@ typedef struct {
     bool coloured;
 } said;
 
-enum { PLACES = 256, PLACE_BYTES = 56 };
+enum { PLACES = 256, PLACE_BYTES = 72 };
 
 /* Short texts by the place where the program has them, where it may put others later. */
 static struct {
-    const char *place;
+    _Alignas(64) const char *place; /* with the label, a line of the cache */
     fs_nvtx_label label;
     char text[PLACE_BYTES];
 } places[PLACES];
@@ -214,7 +214,7 @@ static bool take_payload(const fs_nvtx_attributes *attributes, fs_note *note)
     };
     int32_t type = attributes->payload_type;
     if (type <= 0 || type >= (int32_t)sizeof types) return false;
-    note->payload_type = types[type];
+    *note = (fs_note){.payload_type = types[type]};
     switch (type) {
     case FS_NVTX_UINT32:
         note->payload.whole = attributes->payload.uint32;
@@ -250,7 +250,7 @@ static fs_status begin_range(fs_store *store, said *what, const fs_nvtx_attribut
                              const fs_nvtx_payload *payload, int64_t start, uint32_t *index)
 {
     fs_nvtx_label *label;
-    fs_note note = {0};
+    fs_note note;
     if (payload != NULL && payload->message != NULL && what->text == NULL && what->registered == NULL)
         what->text = payload->message;
     FS_TRY(find_label(store, what, &label));
@@ -258,8 +258,7 @@ static fs_status begin_range(fs_store *store, said *what, const fs_nvtx_attribut
     if (attributes != NULL && take_payload(attributes, &note)) {
         FS_TRY(find_payload_note(store, what, &note, label, &id));
     } else if (payload != NULL && payload->size > 0) {
-        note.fields = payload->fields;
-        note.fields_size = payload->size;
+        note = (fs_note){.fields = payload->fields, .fields_size = payload->size};
         FS_TRY(make_note(store, what, &note, true, &id));
     }
     FS_TRY(fs_store_begin(store, FS_EVENT_RANGE, label->name, id, start, index, NULL));
@@ -268,12 +267,12 @@ static fs_status begin_range(fs_store *store, said *what, const fs_nvtx_attribut
 }
 
 /* Begin the range that attributes describe. */
-static fs_status begin_described(fs_store *store, fs_nvtx_handle domain, const fs_nvtx_attributes *attributes,
-                                 int64_t start, uint32_t *index)
+static fs_status begin_described(fs_store *store, uint32_t domain, const fs_nvtx_attributes *attributes, int64_t start,
+                                 uint32_t *index)
 {
     char narrow[FS_NVTX_TEXT_BYTES + 1];
     fs_nvtx_payload payload;
-    said what = {.domain = fs_nvtx_domain_of(domain)};
+    said what = {.domain = domain};
     if (attributes == NULL || attributes->size < sizeof *attributes)
         return begin_range(store, &what, NULL, NULL, start, index);
     what.category = attributes->category;
@@ -347,7 +346,8 @@ static bool is_deep(void)
     return true;
 }
 
-int fs_nvtx_push(fs_nvtx_handle domain, const fs_nvtx_attributes *attributes)
+/* Push a range that attributes describe or, if they are NULL, one of a text. */
+static inline int push(fs_nvtx_handle domain, const char *text, const fs_nvtx_attributes *attributes)
 {
     uint32_t index = FS_NONE;
     int depth = FS_NVTX_NO_DEPTH;
@@ -356,11 +356,23 @@ int fs_nvtx_push(fs_nvtx_handle domain, const fs_nvtx_attributes *attributes)
     fs_store *store = hold_store();
     if (store == NULL) return depth;
     if (!is_deep()) {
-        fs_status status = begin_described(store, domain, attributes, start, &index);
-        depth = keep_pushed(fs_nvtx_domain_of(domain), status, index);
+        said what = {.domain = fs_nvtx_domain_of(domain), .text = text};
+        fs_status status = attributes != NULL ? begin_described(store, what.domain, attributes, start, &index)
+                                              : begin_range(store, &what, NULL, NULL, start, &index);
+        depth = keep_pushed(what.domain, status, index);
     }
     fs_nvtx_release();
     return depth;
+}
+
+int fs_nvtx_push(fs_nvtx_handle domain, const fs_nvtx_attributes *attributes)
+{
+    return push(domain, NULL, attributes);
+}
+
+int fs_nvtx_push_text(const char *text)
+{
+    return push(NULL, text, NULL);
 }
 
 /* Take the innermost range that the thread has pushed in the domain; FS_NONE if there is none. */
@@ -415,7 +427,8 @@ uint64_t fs_nvtx_start(fs_nvtx_handle domain, const fs_nvtx_attributes *attribut
     int64_t start = fs_clock_now();
     fs_store *store = hold_store();
     if (store == NULL) return id;
-    if (begin_described(store, domain, attributes, start, &index) == FS_OK) id = live.recording << ID_BITS | index;
+    fs_status status = begin_described(store, fs_nvtx_domain_of(domain), attributes, start, &index);
+    if (status == FS_OK) id = live.recording << ID_BITS | index;
     else live.report.lost++;
     fs_nvtx_release();
     return id;

@@ -17,6 +17,7 @@ void fs_nvtx_watch_forks(void);
 /* Push a range on the calling thread, and pop the innermost of the domain (NULL: none), perhaps with payloads at its
  * end. Return its depth, or FS_NVTX_NO_DEPTH. */
 int fs_nvtx_push(fs_nvtx_handle domain, const fs_nvtx_attributes *attributes);
+int fs_nvtx_push_text(const char *text);
 int fs_nvtx_pop(fs_nvtx_handle domain, const fs_nvtx_data *data, size_t count);
 
 /* Start a range, and end it on any thread. 0 is the id of no range. */
