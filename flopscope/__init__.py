@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from flopscope.results.table import EventTable
     from flopscope.results.trace import Trace, load_trace
     from flopscope.sentences.comparison import compare
+    from flopscope.sources.nvtx import watch_nvtx
     from flopscope.sources.ranges import record_function
     from flopscope.sources.schedules import ProfilerAction, schedule
     from flopscope.sources.steps import step
-    from flopscope.sources.nvtx import watch_nvtx
     from flopscope.sources.watching import GraphWatch, watch_graphs
     from flopscope.sources.work_of import Work, roofline_time, work
     from flopscope.sources.work_of_hlo import work_of_hlo

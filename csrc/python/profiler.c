@@ -31,9 +31,8 @@ static int64_t lost(const void *source)
 
 static PyObject *profiler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"profile_memory", "ops",          "event_times", "cupti",      "api_calls",
-                            "may_share",      "buffer_bytes", "most_bytes",  "with_stack", "nvtx",
-                            NULL};
+    static char *names[] = {"profile_memory", "ops",        "event_times", "cupti", "api_calls", "may_share",
+                            "buffer_bytes",   "most_bytes", "with_stack",  "nvtx",  NULL};
     int profile_memory = 0, ops = 1, event_times = 1, cupti = 0, api_calls = 1, may_share = 0, with_stack = 0, nvtx = 0;
     Py_ssize_t buffer_bytes = 0, most_bytes = 0;
     if (!fs_parse_arguments(args, kwargs, "|ppppppnnpp:Profiler", names, &profile_memory, &ops, &event_times, &cupti,
@@ -351,7 +350,8 @@ static PyGetSetDef getset[] = {
     {"store", get_store, NULL, "The Store that it records into, to be read once it has stopped.", NULL},
     {"capture", get_capture, NULL,
      "Of CUPTI's capture, None without one: {\"dropped\", \"taken\", \"version\", \"shared\"}.", NULL},
-    {"nvtx", get_nvtx, NULL, "Counts of what NVTX was called for: {\"ranges\", \"marks\", \"unmatched\", \"lost\"}.", NULL},
+    {"nvtx", get_nvtx, NULL, "Counts of what NVTX was called for: {\"ranges\", \"marks\", \"unmatched\", \"lost\"}.",
+     NULL},
     {"running", get_running, NULL, "Whether it records now.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -18,11 +18,11 @@ typedef struct {
     bool captures;         /* by CUPTI */
     uint32_t recording;    /* counts what begins anew: the tokens of ranges hold it */
     bool with_stack;
-    bool nvtx;              /* records ranges of NVTX, unless another does */
-    bool hears_nvtx;        /* while it does */
-    fs_nvtx_report ranges;  /* of NVTX, once they are no longer recorded */
-    fs_frames *frames;   /* while it runs with stacks */
-    int64_t frames_lost; /* calls of functions that could not be kept */
+    bool nvtx;             /* records ranges of NVTX, unless another does */
+    bool hears_nvtx;       /* while it does */
+    fs_nvtx_report ranges; /* of NVTX, once they are no longer recorded */
+    fs_frames *frames;     /* while it runs with stacks */
+    int64_t frames_lost;   /* calls of functions that could not be kept */
 } fs_profiler_object;
 
 extern PyTypeObject *fs_profiler_type;

@@ -356,7 +356,8 @@ static PyMethodDef methods[] = {
      "begin, "
      "end) of each."},
     {"trace_ranges", reading_trace_ranges, METH_VARARGS,
-     "trace_ranges($self, base, /)\n--\n\nReturn its ranges, on this process's clock, as events of a Chrome trace whose "
+     "trace_ranges($self, base, /)\n--\n\nReturn its ranges, on this process's clock, as events of a Chrome trace "
+     "whose "
      "times count from that Unix time in ns: one per line, separated by commas."},
     {"trace_samples", reading_trace_samples, METH_NOARGS,
      "The samples of counters and stacks as events of a Chrome trace, one per line, separated by commas, as "

@@ -1,6 +1,6 @@
-/* Groups nest, and the end of the outermost launches: so calls become launches, by thread and in the order of the store,
- * and each launch is matched with the kernels below it. A message is set only if one launch has one kernel and its calls
- * agree on the communicator; a sum that overflows is missing. */
+/* Groups nest, and the end of the outermost launches: so calls become launches, by thread and in the order of the
+ * store, and each launch is matched with the kernels below it. A message is set only if one launch has one kernel and
+ * its calls agree on the communicator; a sum that overflows is missing. */
 #include "sources/nccl.h"
 
 #include <stdio.h>

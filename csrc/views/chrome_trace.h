@@ -16,10 +16,9 @@
  *
  * Numbers are Kineto's: "External id" (event + 1) links device work and API calls to their op or annotation,
  * "correlation" links device work to the API call, and an arrow (ac2g) connects the two. Additions: "flops", "bytes
- * read" and "bytes written" of ops, "flops" and "bytes" of ranges with declared work, "category", "color" and "payload" of
- * those of NVTX. Unknown members are omitted.
- * "Total Allocated" of a "[memory]" instant is a lower bound: the sum of the recorded changes plus the smallest initial
- * amount that keeps it from becoming negative.
+ * read" and "bytes written" of ops, "flops" and "bytes" of ranges with declared work, "category", "color" and "payload"
+ * of those of NVTX. Unknown members are omitted. "Total Allocated" of a "[memory]" instant is a lower bound: the sum of
+ * the recorded changes plus the smallest initial amount that keeps it from becoming negative.
  *
  * Slices of a row that overlap without nesting, which viewers drop, are in further rows of the same name and a number,
  * as "stream 7 (2)". Their "args" give the true place: "device" and "stream", or "on thread".

@@ -1,5 +1,5 @@
-/* Notes of ranges as arguments, and the ranges of a store as events for the traces of other writers. A range that did not
- * nest in its thread's events has no thread, and gets the row of thread 0, where it encloses nothing. */
+/* Notes of ranges as arguments, and the ranges of a store as events for the traces of other writers. A range that did
+ * not nest in its thread's events has no thread, and gets the row of thread 0, where it encloses nothing. */
 #include <stdio.h>
 
 #include "base/interrupt.h"

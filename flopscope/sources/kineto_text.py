@@ -99,7 +99,6 @@ class KinetoText:
         if os.fstat(memory).st_size == 0:
             raise OSError("Kineto wrote no trace; its output may contain the reason")
 
-
     def _add_ranges(self, memory: int) -> None:
         """Insert the ranges of NVTX, which Kineto does not record, at the end of the text."""
         base = _BASE.search(os.pread(memory, _HEAD, 0))

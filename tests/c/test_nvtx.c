@@ -43,14 +43,14 @@ static const void *export_nothing(uint32_t table)
 #define push_wide_text ((int (*)(const wchar_t *))core[10])
 #define pop_text ((int (*)(void))core[11])
 #define mark_text ((void (*)(const char *))core[2])
-#define start_text ((uint64_t(*)(const char *))core[5])
+#define start_text ((uint64_t (*)(const char *))core[5])
 #define end_id ((void (*)(uint64_t))core[7])
 #define push_in ((int (*)(fs_nvtx_handle, const fs_nvtx_attributes *))core2[4])
 #define pop_in ((int (*)(fs_nvtx_handle))core2[5])
 #define name_category_in ((void (*)(fs_nvtx_handle, uint32_t, const char *))core2[8])
-#define register_in ((fs_nvtx_handle(*)(fs_nvtx_handle, const char *))core2[10])
-#define create ((fs_nvtx_handle(*)(const char *))core2[12])
-#define register_schema ((uint64_t(*)(fs_nvtx_handle, const fs_nvtx_schema_attributes *))slots[0])
+#define register_in ((fs_nvtx_handle (*)(fs_nvtx_handle, const char *))core2[10])
+#define create ((fs_nvtx_handle (*)(const char *))core2[12])
+#define register_schema ((uint64_t (*)(fs_nvtx_handle, const fs_nvtx_schema_attributes *))slots[0])
 #define pop_payload ((int (*)(fs_nvtx_handle, const fs_nvtx_data *, size_t))slots[4])
 
 static fs_store *store;
@@ -116,7 +116,9 @@ static void test_ranges_nest_and_have_the_names_of_their_domains(void)
     fs_nvtx_report report = end();
     CHECK(report.ranges == 3 && report.marks == 1 && report.unmatched == 0 && report.lost == 0);
     CHECK(strcmp(name_at(0), "outer") == 0 && strcmp(name_at(1), "library: registered") == 0);
-    CHECK(strcmp(name_at(2), "w\xc3\xa4" "chst \xf0\x9f\x98\x80") == 0, "%s", name_at(2));
+    CHECK(strcmp(name_at(2), "w\xc3\xa4"
+                             "chst \xf0\x9f\x98\x80") == 0,
+          "%s", name_at(2));
     CHECK(at(0).parent == FS_NONE && at(1).parent == 0 && at(2).parent == 1);
     for (uint32_t i = 0; i < 3; i++) {
         CHECK(at(i).kind == FS_EVENT_RANGE && at(i).duration >= 0 && at(i).lane == at(0).lane);
@@ -328,7 +330,7 @@ static void test_wrong_arguments_are_no_fault(void)
 {
     static char longest[1 << 16];
     memset(longest, 'x', sizeof longest - 1);
-    fs_nvtx_attributes wrong[] = {text_of(NULL),    text_of("short"),  text_of("type"),       text_of("handle"),
+    fs_nvtx_attributes wrong[] = {text_of(NULL),    text_of("short"), text_of("type"),        text_of("handle"),
                                   text_of("value"), text_of(longest), text_of("bad \xff\xc3")};
     wrong[1].size = 8;
     wrong[2].message_type = 77;

@@ -10,7 +10,6 @@ from helpers.nvtx_programs import VARIABLE, compiled, needs_headers, needs_packa
 from helpers.run_programs import done, script
 
 
-
 @needs_package
 def test_ranges_are_rows_and_enclose_ops(tmp_path: Path) -> None:
     program = """

@@ -1,5 +1,5 @@
-/* All texts are interned in one table, and keys of categories and schemas in two more, so that what a program says again
- * takes no memory. A failed allocation loses the text alone: the program gets no handle and goes on. */
+/* All texts are interned in one table, and keys of categories and schemas in two more, so that what a program says
+ * again takes no memory. A failed allocation loses the text alone: the program gets no handle and goes on. */
 #include "sources/nvtx/handles.h"
 
 #include <string.h>

@@ -16,9 +16,9 @@
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtPayload.h>
 
-#define SAME(ours, our_field, theirs, their_field)                                                                  \
-    _Static_assert(offsetof(ours, our_field) == offsetof(theirs, their_field) &&                                    \
-                       sizeof((ours){0}.our_field) == sizeof((theirs){0}.their_field),                              \
+#define SAME(ours, our_field, theirs, their_field)                                     \
+    _Static_assert(offsetof(ours, our_field) == offsetof(theirs, their_field) &&       \
+                       sizeof((ours){0}.our_field) == sizeof((theirs){0}.their_field), \
                    #theirs "." #their_field)
 SAME(fs_nvtx_attributes, size, nvtxEventAttributes_t, size);
 SAME(fs_nvtx_attributes, category, nvtxEventAttributes_t, category);

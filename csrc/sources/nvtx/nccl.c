@@ -33,8 +33,7 @@ static bool read_call(const fs_store *store, uint32_t index, fs_nccl_call *call)
     uint64_t size, ranks;
     if (FS_EVENT_AT(store, index, kind) != FS_EVENT_RANGE) return false;
     fs_store_get(store, index, &event);
-    if (event.device >= 0 || event.lane == FS_NONE || event.name == FS_NONE)
-        return false;
+    if (event.device >= 0 || event.lane == FS_NONE || event.name == FS_NONE) return false;
     const char *name = fs_store_name_text(store, event.name);
     if (strncmp(name, domain, sizeof domain - 1) != 0) return false;
     name += sizeof domain - 1;

@@ -22,10 +22,10 @@
 #include "store/store.h"
 
 /* X(name, description) */
-#define FS_NVTX_COUNT_LIST(X)                                                                  \
-    X(ranges, "begun while recording")                                                         \
-    X(marks, "instants, which are not kept")                                                   \
-    X(unmatched, "ends of ranges that had not begun while recording, or that had ended")       \
+#define FS_NVTX_COUNT_LIST(X)                                                            \
+    X(ranges, "begun while recording")                                                   \
+    X(marks, "instants, which are not kept")                                             \
+    X(unmatched, "ends of ranges that had not begun while recording, or that had ended") \
     X(lost, "ranges left out: no memory, or nested too deeply for their ends to be told apart")
 
 typedef struct {
@@ -39,14 +39,14 @@ typedef struct {
 bool fs_nvtx_inject(void);
 
 /* Record into a store from now on: ranges that are open already are left out. False if another store is recorded into.
- * fs_nvtx_move goes on with another store, as if recording began anew. After either, and after fs_nvtx_end, no call uses
- * the former store; ranges that are open stay so there. The counts are those of the former store. */
+ * fs_nvtx_move goes on with another store, as if recording began anew. After either, and after fs_nvtx_end, no call
+ * uses the former store; ranges that are open stay so there. The counts are those of the former store. */
 bool fs_nvtx_begin(fs_store *store);
 fs_nvtx_report fs_nvtx_move(fs_store *store);
 fs_nvtx_report fs_nvtx_end(void);
 
-/* Give NCCL's kernels of a stopped store, whose calls are attributed, the messages that its ranges tell. FS_OUT_OF_MEMORY,
- * FS_INTERRUPTED. */
+/* Give NCCL's kernels of a stopped store, whose calls are attributed, the messages that its ranges tell.
+ * FS_OUT_OF_MEMORY, FS_INTERRUPTED. */
 fs_status fs_nvtx_join_nccl(fs_store *store, fs_error *err);
 
 /* Return the counts so far. */
