@@ -9,7 +9,7 @@ from helpers.nvtx_programs import printed
 
 SHOWN = """
 def within(prof, name):
-    \"\"\"Return the kernels of each range of a name: those launched inside, at any depth, and the row's device time.\"\"\"
+    # kernels launched inside ranges of the name, at any depth, others, and the device times
     found = []
     for kernel in (e for e in prof.events() if e.kind == "kernel"):
         at = kernel.launcher
