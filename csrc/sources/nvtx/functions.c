@@ -177,18 +177,41 @@ static void end_payload(fs_nvtx_handle domain, uint64_t id, const fs_nvtx_data *
 /* Tables ----------------------------------------------------------------------------------------------------------- */
 
 /* X(function, its number in NVTX's table of that module) */
-#define CORE(X)                                                                                                       \
-    X(mark_described, 1)                                                                                              \
-    X(mark_named, 2)                                                                                                  \
-    X(mark_named, 3) X(start_described, 4) X(start_named, 5) X(start_wide, 6) X(fs_nvtx_stop, 7) X(push_described, 8) \
-        X(fs_nvtx_push_text, 9) X(push_wide, 10) X(pop_any, 11) X(name_category, 12) X(name_category_wide, 13)
-#define CORE2(X)                                                                                              \
-    X(mark_in_domain, 1)                                                                                      \
-    X(fs_nvtx_start, 2)                                                                                       \
-    X(end_in_domain, 3) X(fs_nvtx_push, 4) X(pop_in_domain, 5) X(name_in_domain, 8) X(name_wide_in_domain, 9) \
-        X(register_string, 10) X(register_wide, 11) X(create_domain, 12) X(create_domain_wide, 13)
-#define PAYLOAD(X) \
-    X(register_schema, 0) X(mark_payload, 2) X(push_payload, 3) X(fs_nvtx_pop, 4) X(start_payload, 5) X(end_payload, 6)
+#define CORE(X)             \
+    X(mark_described, 1)    \
+    X(mark_named, 2)        \
+    X(mark_named, 3)        \
+    X(start_described, 4)   \
+    X(start_named, 5)       \
+    X(start_wide, 6)        \
+    X(fs_nvtx_stop, 7)      \
+    X(push_described, 8)    \
+    X(fs_nvtx_push_text, 9) \
+    X(push_wide, 10)        \
+    X(pop_any, 11)          \
+    X(name_category, 12)    \
+    X(name_category_wide, 13)
+
+#define CORE2(X)              \
+    X(mark_in_domain, 1)      \
+    X(fs_nvtx_start, 2)       \
+    X(end_in_domain, 3)       \
+    X(fs_nvtx_push, 4)        \
+    X(pop_in_domain, 5)       \
+    X(name_in_domain, 8)      \
+    X(name_wide_in_domain, 9) \
+    X(register_string, 10)    \
+    X(register_wide, 11)      \
+    X(create_domain, 12)      \
+    X(create_domain_wide, 13)
+
+#define PAYLOAD(X)        \
+    X(register_schema, 0) \
+    X(mark_payload, 2)    \
+    X(push_payload, 3)    \
+    X(fs_nvtx_pop, 4)     \
+    X(start_payload, 5)   \
+    X(end_payload, 6)
 
 void fs_nvtx_fill_core(fs_nvtx_function **table, unsigned size)
 {
