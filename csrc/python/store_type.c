@@ -330,7 +330,7 @@ static PyMethodDef methods[] = {
     {"join_hlo", fs_store_object_join_hlo, METH_VARARGS,
      "join_hlo($self, modules, events=(), places=(), instructions=[], /)\n--\n\nGive kernels the instructions of HLO "
      "that launched them. modules: (name, text or protobuf) of each; events[i] is known to run "
-     "instructions[places[i]], (module, name). Return counts."},
+     "instructions[places[i]], (module, name); without any, XLA's ranges of NVTX tell. Return counts."},
     {"write_trace", reading_write_trace, METH_VARARGS,
      "write_trace($self, write, version, members='', peaks=None, /)\n--\n\n"
      "Call write(bytes) with the pieces of a Chrome trace; how many events without a time it leaves out. peaks: as for "
