@@ -23,6 +23,7 @@ from harness import HERE, ROOT, arguments, write_json
 # Independent of the device.
 HOST_PROGRAMS = (
     "store_append",
+    "nvtx_calls",
     "import_time",
     "stacks",
     "stack_sampling",

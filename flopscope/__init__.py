@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from flopscope.results.table import EventTable
     from flopscope.results.trace import Trace, load_trace
     from flopscope.sentences.comparison import compare
+    from flopscope.sources.nvtx import watch_nvtx
     from flopscope.sources.ranges import record_function
     from flopscope.sources.schedules import ProfilerAction, schedule
     from flopscope.sources.steps import step
@@ -101,6 +102,7 @@ __all__ = [
     "sweep",
     "trace_handler",
     "watch_graphs",
+    "watch_nvtx",
     "what_if",
     "work",
     "work_of_hlo",
@@ -144,6 +146,7 @@ _LAZY = {
     "sweep": "timing.sweep",
     "trace_handler": "results.chrome_trace",
     "watch_graphs": "sources.watching",
+    "watch_nvtx": "sources.nvtx",
     "what_if": "answers.what_if",
     "work": "sources.work_of",
     "work_of_hlo": "sources.work_of_hlo",

@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from flopscope._core import begin_nvtx, end_nvtx, inject_nvtx
 from flopscope.hardware.counters import Counters, check_counters
 from flopscope.hardware.cpu import CPU
 from flopscope.hardware.device import STORED
@@ -109,6 +110,7 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         self._counters: Counters | None = None  # of the latest cycle
         self.sample_stacks = arguments.pop("sample_stacks", False)
         self._stacks: StackSamples | None = None  # likewise
+        self._hears_nvtx = False  # during a cycle
         if arguments.get("schedule") is not None:
             arguments["schedule"] = _with_torch_actions(arguments["schedule"])
         Results.__init__(self)
@@ -133,6 +135,8 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
     def start_trace(self) -> None:
         """Begin to record, as start() and step() do, and to count if counters are wanted."""
         super().start_trace()
+        inject_nvtx()
+        self._hears_nvtx = begin_nvtx()
         if self.counters:
             counters = Counters(self.counters, self._interval_ns, begins_live=self._is_of_program)
             self._counters = counters if counters.start() else None
@@ -147,11 +151,14 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         if self._counters is not None:
             self._counters.stop()  # before Kineto's clock goes
             self._energy = self._counters.energy
+        ranges = end_nvtx() if self._hears_nvtx else None
+        self._hears_nvtx = False
         if self.acc_events and self.profiler is not None:
             self._accumulate()
         else:
             super().stop_trace()
         keep_text(self.profiler)
+        self.profiler.kineto_results.ranges = ranges
         self.profiler.kineto_results.samples = [one for one in (self._counters, self._stacks) if one is not None]
 
     def _accumulate(self) -> None:

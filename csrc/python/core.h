@@ -118,6 +118,7 @@ int fs_add_hlo(PyObject *module);
 int fs_add_measure(PyObject *module);
 int fs_add_group_sums(PyObject *module);
 int fs_add_numbers(PyObject *module);
+int fs_add_nvtx(PyObject *module);
 int fs_add_roofline(PyObject *module);
 int fs_add_numpy(PyObject *module); /* also registers NumPy's BLAS with the CPU backend */
 

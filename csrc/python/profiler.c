@@ -16,21 +16,27 @@ bool fs_profiler_runs(const fs_profiler_object *self)
     return fs_store_object_is_filled(self->into);
 }
 
+static fs_nvtx_report ranges_of_nvtx(const fs_profiler_object *self)
+{
+    return self->hears_nvtx && fs_profiler_runs(self) ? fs_nvtx_counts() : self->ranges;
+}
+
 static int64_t lost(const void *source)
 {
     const fs_profiler_object *self = source;
     bool capturing = self->captures && fs_profiler_runs(self);
-    return fs_recorder_lost(self->recorder) + self->frames_lost + (capturing ? fs_cupti_last() : self->cupti).dropped;
+    return fs_recorder_lost(self->recorder) + self->frames_lost + (capturing ? fs_cupti_last() : self->cupti).dropped +
+           ranges_of_nvtx(self).lost;
 }
 
 static PyObject *profiler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"profile_memory", "ops",          "event_times", "cupti",      "api_calls",
-                            "may_share",      "buffer_bytes", "most_bytes",  "with_stack", NULL};
-    int profile_memory = 0, ops = 1, event_times = 1, cupti = 0, api_calls = 1, may_share = 0, with_stack = 0;
+    static char *names[] = {"profile_memory", "ops",        "event_times", "cupti", "api_calls", "may_share",
+                            "buffer_bytes",   "most_bytes", "with_stack",  "nvtx",  NULL};
+    int profile_memory = 0, ops = 1, event_times = 1, cupti = 0, api_calls = 1, may_share = 0, with_stack = 0, nvtx = 0;
     Py_ssize_t buffer_bytes = 0, most_bytes = 0;
-    if (!fs_parse_arguments(args, kwargs, "|ppppppnnp:Profiler", names, &profile_memory, &ops, &event_times, &cupti,
-                            &api_calls, &may_share, &buffer_bytes, &most_bytes, &with_stack))
+    if (!fs_parse_arguments(args, kwargs, "|ppppppnnpp:Profiler", names, &profile_memory, &ops, &event_times, &cupti,
+                            &api_calls, &may_share, &buffer_bytes, &most_bytes, &with_stack, &nvtx))
         return NULL;
     fs_profiler_object *self = (fs_profiler_object *)type->tp_alloc(type, 0);
     if (self == NULL) return NULL;
@@ -42,6 +48,7 @@ static PyObject *profiler_new(PyTypeObject *type, PyObject *args, PyObject *kwar
                                              .most_bytes = (size_t)most_bytes};
     self->captures = cupti;
     self->with_stack = with_stack;
+    self->nvtx = nvtx;
     fs_error err;
     if ((self->into = fs_store_object_create()) == NULL) {
         Py_DECREF(self);
@@ -71,7 +78,20 @@ static fs_status start_sources(fs_profiler_object *self, fs_error *err)
     status = fs_recorder_start(self->recorder, err);
     if (status != FS_OK && self->captures) FS_IGNORE(fs_cupti_stop(NULL));
     self->into->filled = status == FS_OK;
+    self->hears_nvtx = status == FS_OK && self->nvtx && fs_nvtx_begin(self->into->store);
     return status;
+}
+
+static void stop_nvtx(fs_profiler_object *self)
+{
+    if (self->hears_nvtx) self->ranges = fs_nvtx_end();
+    self->hears_nvtx = false;
+}
+
+static fs_status attribute(fs_store *store, fs_error *err)
+{
+    FS_TRY(fs_attribute(store, err));
+    return fs_nvtx_join_nccl(store, err);
 }
 
 static void stop_frames(fs_profiler_object *self)
@@ -88,6 +108,7 @@ static fs_status stop_sources(fs_profiler_object *self, fs_error *err)
     bool here = fs_profiler_runs(self);
     self->into->filled = false;
     if (!here) return FS_OK;
+    stop_nvtx(self);
     self->into->changing = true;
     Py_BEGIN_ALLOW_THREADS;
     status = fs_recorder_stop(self->recorder, err);
@@ -95,7 +116,7 @@ static fs_status stop_sources(fs_profiler_object *self, fs_error *err)
         fs_status stopped = fs_cupti_stop(status == FS_OK ? err : NULL);
         if (status == FS_OK) status = stopped;
         self->cupti = fs_cupti_last();
-        fs_status attributed = fs_attribute(self->into->store, status == FS_OK ? err : NULL);
+        fs_status attributed = attribute(self->into->store, status == FS_OK ? err : NULL);
         if (status == FS_OK) status = attributed;
         fs_status joined = fs_store_object_join_watched(&self->into->store, status == FS_OK ? err : NULL);
         if (status == FS_OK) status = joined;
@@ -185,6 +206,7 @@ static bool begin_anew(fs_profiler_object *self, bool collect, fs_store **store,
     }
     fs_status started = fs_recorder_start(next, status == FS_OK ? &err : NULL);
     if (status == FS_OK) status = started;
+    if (self->hears_nvtx) self->ranges = fs_nvtx_move(next_store);
     Py_END_ALLOW_THREADS;
     *recorder = self->recorder;
     *store = self->into->store;
@@ -226,12 +248,12 @@ static PyObject *profiler_split(PyObject *object, PyObject *unused)
         Py_DECREF(part);
         return NULL;
     }
-    part->dropped = fs_recorder_lost(recorder) + self->cupti.dropped;
+    part->dropped = fs_recorder_lost(recorder) + self->cupti.dropped + self->ranges.lost;
     fs_recorder_destroy(recorder);
     part->profile_memory = self->options.profile_memory;
     if (self->captures) {
         Py_BEGIN_ALLOW_THREADS;
-        status = fs_attribute(part->store, &err);
+        status = attribute(part->store, &err);
         if (status == FS_OK) status = fs_store_object_join_watched(&part->store, &err);
         Py_END_ALLOW_THREADS;
     }
@@ -302,6 +324,13 @@ static PyObject *get_capture(PyObject *object, void *unused)
                          "version", report.version, "shared", report.shared ? Py_True : Py_False);
 }
 
+static PyObject *get_nvtx(PyObject *object, void *unused)
+{
+    (void)unused;
+    fs_nvtx_report report = ranges_of_nvtx((fs_profiler_object *)object);
+    return fs_nvtx_report_object(&report);
+}
+
 static PyMethodDef methods[] = {
     {"start", profiler_start, METH_NOARGS, "Record the ops of all threads. RuntimeError if another profile does."},
     {"stop", profiler_stop, METH_NOARGS,
@@ -321,6 +350,8 @@ static PyGetSetDef getset[] = {
     {"store", get_store, NULL, "The Store that it records into, to be read once it has stopped.", NULL},
     {"capture", get_capture, NULL,
      "Of CUPTI's capture, None without one: {\"dropped\", \"taken\", \"version\", \"shared\"}.", NULL},
+    {"nvtx", get_nvtx, NULL, "Counts of what NVTX was called for: {\"ranges\", \"marks\", \"unmatched\", \"lost\"}.",
+     NULL},
     {"running", get_running, NULL, "Whether it records now.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -332,7 +363,7 @@ static PyType_Slot slots[] = {
     {Py_tp_getset, getset},
     {Py_tp_doc,
      "Profiler(profile_memory=False, ops=True, event_times=True, cupti=False, api_calls=True, may_share=False, "
-     "buffer_bytes=0, most_bytes=0, with_stack=False)\n--\n\nRecords what runs into a store."},
+     "buffer_bytes=0, most_bytes=0, with_stack=False, nvtx=False)\n--\n\nRecords what runs into a store."},
     {0, NULL},
 };
 

@@ -6,6 +6,7 @@
 #include "python/store_type.h"
 #include "sources/cupti/cupti.h"
 #include "sources/native.h"
+#include "sources/nvtx/nvtx.h"
 
 typedef struct {
     PyObject_HEAD
@@ -17,11 +18,17 @@ typedef struct {
     bool captures;         /* by CUPTI */
     uint32_t recording;    /* counts what begins anew: the tokens of ranges hold it */
     bool with_stack;
-    fs_frames *frames;   /* while it runs with stacks */
-    int64_t frames_lost; /* calls of functions that could not be kept */
+    bool nvtx;             /* records ranges of NVTX, unless another does */
+    bool hears_nvtx;       /* while it does */
+    fs_nvtx_report ranges; /* of NVTX, once they are no longer recorded */
+    fs_frames *frames;     /* while it runs with stacks */
+    int64_t frames_lost;   /* calls of functions that could not be kept */
 } fs_profiler_object;
 
 extern PyTypeObject *fs_profiler_type;
+
+/* Return the counts as a dict. */
+PyObject *fs_nvtx_report_object(const fs_nvtx_report *report);
 
 /* Whether the profile runs, in this process: a forked child has no part in it. */
 bool fs_profiler_runs(const fs_profiler_object *self);

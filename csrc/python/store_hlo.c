@@ -5,7 +5,9 @@
 #include "base/list.h"
 #include "base/memory.h"
 #include "python/store_type.h"
+#include "store/event.h"
 #include "work/hlo/join.h"
+#include "work/hlo/thunks.h"
 
 /* The modules of a call, and what is found in them by name. */
 typedef struct {
@@ -123,6 +125,41 @@ static bool read_given(joining *all, PyObject *events, PyObject *places, PyObjec
     return good;
 }
 
+/* Find the instruction that a range names; none if several modules have one of that name, as the versions of a function
+ * for several shapes do. */
+static fs_hlo_given find_only(joining *all, uint32_t event, const fs_hlo_thunk *thunk)
+{
+    fs_hlo_given only = {event, FS_NONE, FS_NONE};
+    for (uint32_t i = 0; i < all->count; i++) {
+        const char *given = PyUnicode_AsUTF8(PyTuple_GET_ITEM(PyTuple_GET_ITEM(all->names, i), 0));
+        if (given == NULL) PyErr_Clear();
+        if (given == NULL || !is_module(given, thunk->module)) continue;
+        uint32_t found = find_instruction(all, i, thunk->instruction);
+        if (found == FS_NONE) continue;
+        if (only.module != FS_NONE) return (fs_hlo_given){event, FS_NONE, FS_NONE};
+        only = (fs_hlo_given){event, i, found};
+    }
+    return only;
+}
+
+/* Take over which work runs which instruction from the ranges of NVTX around its launch. Returns false with a Python
+ * exception. */
+static bool read_thunks(joining *all, const fs_store *store)
+{
+    fs_error err;
+    for (uint32_t event = 0; event < fs_store_count(store); event++) {
+        fs_hlo_thunk thunk;
+        if (!fs_event_kind_on_device[FS_EVENT_AT(store, event, kind)] || !fs_hlo_thunk_of(store, event, &thunk))
+            continue;
+        fs_hlo_given only = find_only(all, event, &thunk);
+        if (only.module == FS_NONE) continue;
+        if (FS_LIST_ROOM(&all->given, all->given_count, &all->given_capacity, 1024, "kernels", &err) != FS_OK)
+            return fs_raise(&err) != NULL;
+        all->given[all->given_count++] = only;
+    }
+    return true;
+}
+
 static PyObject *report_object(const fs_hlo_report *report)
 {
     return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "works", (long long)report->works, "by_name",
@@ -175,6 +212,7 @@ PyObject *fs_store_object_join_hlo(PyObject *object, PyObject *args)
         Py_XDECREF(first);
         Py_XDECREF(second);
     }
+    if (good && instructions == NULL) good = read_thunks(&all, self->store);
     if (good && fs_store_object_may_change(self)) result = join(self, &all);
     clear(&all);
     return result;

@@ -62,15 +62,17 @@ PyObject *fs_store_object_write_trace(PyObject *object, PyObject *args)
     return status == FS_OK ? PyLong_FromLongLong(left_out) : fs_raise(&err);
 }
 
+typedef fs_status (*text_writer)(fs_json *out, const fs_store *store, int64_t process, int64_t shift, fs_error *err);
+
 /* Return text that is written without the GIL, less its last two bytes, a comma and a line break. */
-static PyObject *text_of(const fs_store *store, fs_status (*write)(fs_json *out, const fs_store *store, fs_error *err))
+static PyObject *text_of(const fs_store *store, text_writer write, int64_t process, int64_t shift)
 {
     fs_json out;
     fs_error err;
     fs_long_work work;
     fs_long_work_begin(&work);
     fs_status status = fs_json_init(&out, NULL, NULL, &err);
-    if (status == FS_OK) status = write(&out, store, &err);
+    if (status == FS_OK) status = write(&out, store, process, shift, &err);
     fs_long_work_end(&work);
     PyObject *text = NULL;
     if (status == FS_OK) text = PyBytes_FromStringAndSize(out.bytes, out.size > 2 ? (Py_ssize_t)out.size - 2 : 0);
@@ -79,8 +81,9 @@ static PyObject *text_of(const fs_store *store, fs_status (*write)(fs_json *out,
     return fs_raise(&err);
 }
 
-static fs_status write_samples(fs_json *out, const fs_store *store, fs_error *err)
+static fs_status write_samples(fs_json *out, const fs_store *store, int64_t process, int64_t shift, fs_error *err)
 {
+    (void)process, (void)shift;
     FS_TRY(fs_trace_samples(out, store, 0, err));
     return fs_trace_stack_samples(out, store, 0, err);
 }
@@ -88,11 +91,25 @@ static fs_status write_samples(fs_json *out, const fs_store *store, fs_error *er
 PyObject *fs_store_object_trace_samples(PyObject *object, PyObject *unused)
 {
     (void)unused;
-    return text_of(((fs_store_object *)object)->store, write_samples);
+    return text_of(((fs_store_object *)object)->store, write_samples, 0, 0);
+}
+
+static fs_status write_frames(fs_json *out, const fs_store *store, int64_t process, int64_t shift, fs_error *err)
+{
+    (void)process, (void)shift;
+    return fs_trace_stack_frames(out, store, err);
 }
 
 PyObject *fs_store_object_trace_frames(PyObject *object, PyObject *unused)
 {
     (void)unused;
-    return text_of(((fs_store_object *)object)->store, fs_trace_stack_frames);
+    return text_of(((fs_store_object *)object)->store, write_frames, 0, 0);
+}
+
+PyObject *fs_store_object_trace_ranges(PyObject *object, PyObject *args)
+{
+    long long base;
+    if (!PyArg_ParseTuple(args, "L:trace_ranges", &base)) return NULL;
+    const fs_store *store = ((fs_store_object *)object)->store;
+    return text_of(store, fs_trace_ranges, getpid(), fs_clock_unix_offset() - base);
 }

@@ -105,6 +105,7 @@ static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what
     X(late_within, "late launches")     \
     X(late_spent, "late launches")      \
     X(trace_frames, "stacks")           \
+    X(trace_ranges, "ranges")           \
     X(trace_samples, "counter samples") \
     X(write_trace, "trace")
 #define READING_METHOD(method, what)                                       \
@@ -329,7 +330,7 @@ static PyMethodDef methods[] = {
     {"join_hlo", fs_store_object_join_hlo, METH_VARARGS,
      "join_hlo($self, modules, events=(), places=(), instructions=[], /)\n--\n\nGive kernels the instructions of HLO "
      "that launched them. modules: (name, text or protobuf) of each; events[i] is known to run "
-     "instructions[places[i]], (module, name). Return counts."},
+     "instructions[places[i]], (module, name); without any, XLA's ranges of NVTX tell. Return counts."},
     {"write_trace", reading_write_trace, METH_VARARGS,
      "write_trace($self, write, version, members='', peaks=None, /)\n--\n\n"
      "Call write(bytes) with the pieces of a Chrome trace; how many events without a time it leaves out. peaks: as for "
@@ -354,6 +355,10 @@ static PyMethodDef methods[] = {
      "device waited for the thread, in steps from the first on), and\n\"groups\": (processes, threads, time, cpu, "
      "begin, "
      "end) of each."},
+    {"trace_ranges", reading_trace_ranges, METH_VARARGS,
+     "trace_ranges($self, base, /)\n--\n\nReturn its ranges, on this process's clock, as events of a Chrome trace "
+     "whose "
+     "times count from that Unix time in ns: one per line, separated by commas."},
     {"trace_samples", reading_trace_samples, METH_NOARGS,
      "The samples of counters and stacks as events of a Chrome trace, one per line, separated by commas, as "
      "write_trace "

@@ -56,11 +56,16 @@ fs_signature_kind fs_signature_kind_of(const void *bytes)
     return (fs_signature_kind)(head >> KIND_SHIFT);
 }
 
-static void encode(fs_signature_kind kind, const void *from, size_t size, void *bytes)
+void fs_signature_begin(fs_signature_kind kind, void *bytes)
 {
     uint64_t head = (uint64_t)kind << KIND_SHIFT;
     memcpy(bytes, &head, sizeof head);
-    memcpy((char *)bytes + sizeof head, from, size);
+}
+
+static void encode(fs_signature_kind kind, const void *from, size_t size, void *bytes)
+{
+    fs_signature_begin(kind, bytes);
+    memcpy((char *)bytes + sizeof(uint64_t), from, size);
 }
 
 static bool decode(fs_signature_kind kind, const void *bytes, void *to, size_t size)

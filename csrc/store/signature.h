@@ -7,7 +7,7 @@
  * `ndim` words of strides (in elements)
  * The launch of device work (fs_launch), the declared work of a range (fs_given_work) and the memory after a change
  * of it (fs_memory_state): word 0, then the struct. The kernel that an API call launches: word 0, its launch (grid and
- * block only), then its name. The call of a torch op: torch_signature.h.
+ * block only), then its name. The call of a torch op: torch_signature.h. What a range says beside its name: note.h.
  */
 #ifndef FS_STORE_SIGNATURE_H
 #define FS_STORE_SIGNATURE_H
@@ -24,6 +24,7 @@ typedef enum {
     FS_SIGNATURE_MEMORY,
     FS_SIGNATURE_KERNEL, /* of an API call: the launch of a kernel, as after word 0 of FS_SIGNATURE_LAUNCH, and its name
                           */
+    FS_SIGNATURE_NOTE,   /* of a range: note.h */
 } fs_signature_kind;
 
 /* Flags of a call. */
@@ -64,6 +65,9 @@ size_t fs_signature_encode(const fs_signature *signature, void *bytes);
 void fs_signature_decode(const void *bytes, size_t size, fs_signature *signature);
 
 fs_signature_kind fs_signature_kind_of(const void *bytes);
+
+/* Write word 0 of a kind (8 bytes). */
+void fs_signature_begin(fs_signature_kind kind, void *bytes);
 
 /* The launch of a kernel. A copy or a fill has only a graph and a context. */
 typedef struct fs_launch {

@@ -15,41 +15,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/lock.h"
 #include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
-#include "store/chunks.h"
-#include "store/samples.h"
-#include "store/stacks.h"
-
-/* Open events of a suspended task. */
-typedef struct {
-    uint32_t lane, open, first;
-    uint64_t task;
-} aside;
-
-typedef struct {
-    fs_counter_tracks tracks;
-    fs_stacks stacks;
-} samples;
-
-struct fs_store {
-    fs_lock lock;
-    uint64_t serial; /* distinguishes stores in thread_cache, as addresses may be reused */
-    uint32_t count;
-    fs_chunks chunks;
-    fs_intern names, signatures;
-    fs_intern lane_keys; /* device and id of each lane, ids as in lanes */
-    fs_lane *lanes;
-    uint32_t lane_count, lane_capacity;
-    aside *asides;
-    uint32_t aside_count, aside_capacity;
-    int64_t window[2];
-    fs_device_facts *devices;
-    int device_count;
-    samples *samples; /* its own block, so that a const store gives access to it */
-};
+#include "store/store_parts.h"
 
 /* The calling thread's lane in the store that it used last. */
 static _Thread_local struct {
@@ -248,7 +217,7 @@ fs_status fs_store_begin_on(fs_store *store, uint32_t lane, fs_event_kind kind, 
     return status;
 }
 
-#define AT(store, index, field) ((store)->chunks.at[(index) >> FS_CHUNK_BITS]->field[(index) & (FS_CHUNK_EVENTS - 1)])
+#define AT FS_STORE_AT
 
 static void close_event(fs_store *store, uint32_t index, int64_t end)
 {
@@ -294,7 +263,7 @@ static void end_on_lane(fs_store *store, fs_lane *lane, uint32_t index, int64_t 
 static void end_aside(fs_store *store, uint32_t index, int64_t end)
 {
     for (uint32_t i = 0; i < store->aside_count; i++) {
-        aside *held = &store->asides[i];
+        fs_aside *held = &store->asides[i];
         if (index < held->first || !encloses(store, index, held->open)) continue;
         held->open = close_chain(store, held->open, index, end);
         if (is_left(held->open, held->first)) *held = store->asides[--store->aside_count];
@@ -302,9 +271,8 @@ static void end_aside(fs_store *store, uint32_t index, int64_t end)
     }
 }
 
-void fs_store_end(fs_store *store, uint32_t index, int64_t end)
+static void end_event(fs_store *store, uint32_t index, int64_t end)
 {
-    fs_lock_take(&store->lock);
     uint32_t lane = AT(store, index, lane), lanes = lane == FS_NONE ? store->lane_count : lane + 1;
     close_event(store, index, end);
     /* A suspended range has no lane: it may be open on any. */
@@ -312,6 +280,25 @@ void fs_store_end(fs_store *store, uint32_t index, int64_t end)
         if (encloses(store, index, store->lanes[lane].open)) break;
     if (lane < lanes) end_on_lane(store, &store->lanes[lane], index, end);
     else if (store->aside_count > 0) end_aside(store, index, end);
+}
+
+void fs_store_end(fs_store *store, uint32_t index, int64_t end)
+{
+    fs_lock_take(&store->lock);
+    end_event(store, index, end);
+    fs_lock_give(&store->lock);
+}
+
+void fs_store_end_range(fs_store *store, uint32_t index, int64_t end)
+{
+    uint32_t here;
+    fs_lock_take(&store->lock);
+    uint32_t lane = AT(store, index, lane);
+    bool on_lane = lane != FS_NONE, innermost = on_lane && store->lanes[lane].open == index;
+    bool nests = innermost && thread_lane(store, &here, NULL) == FS_OK && here == lane;
+    if (!on_lane || innermost) end_event(store, index, end);
+    else close_event(store, index, end);
+    if (!nests) AT(store, index, lane) = FS_NONE;
     fs_lock_give(&store->lock);
 }
 
@@ -325,7 +312,7 @@ static void set_aside(fs_store *store, uint32_t lane, const fs_lane *from)
     }
     if (FS_LIST_ROOM(&store->asides, store->aside_count, &store->aside_capacity, 8, "suspended tasks", NULL) != FS_OK)
         return;
-    store->asides[store->aside_count++] = (aside){lane, from->open, from->first, from->task};
+    store->asides[store->aside_count++] = (fs_aside){lane, from->open, from->first, from->task};
 }
 
 void fs_store_run_task(fs_store *store, uint64_t task)
@@ -339,7 +326,7 @@ void fs_store_run_task(fs_store *store, uint64_t task)
         lane->open = lane->base;
         lane->first = FS_NONE;
         for (uint32_t i = 0; task != 0 && i < store->aside_count; i++) {
-            aside *held = &store->asides[i];
+            fs_aside *held = &store->asides[i];
             if (held->lane != id || held->task != task) continue;
             lane->open = held->open;
             lane->first = held->first;
@@ -442,77 +429,4 @@ void fs_store_hold(fs_store *store)
 void fs_store_release(fs_store *store)
 {
     fs_lock_give(&store->lock);
-}
-
-/* Reading -------------------------------------------------------------------------------------------------------- */
-
-uint32_t fs_store_count(const fs_store *store)
-{
-    return store->count;
-}
-
-void fs_store_get(const fs_store *store, uint32_t index, fs_event *event)
-{
-#define LOAD_FIELD(type, name, missing, prose) event->name = AT(store, index, name);
-    FS_EVENT_COLUMN_LIST(LOAD_FIELD)
-}
-
-const fs_chunk *fs_store_chunk(const fs_store *store, uint32_t chunk)
-{
-    return store->chunks.at[chunk];
-}
-
-fs_chunk *const *fs_store_chunks(const fs_store *store)
-{
-    return store->chunks.at;
-}
-
-uint32_t fs_store_name_count(const fs_store *store)
-{
-    return store->names.count;
-}
-
-const char *fs_store_name_text(const fs_store *store, uint32_t id)
-{
-    return fs_intern_get(&store->names, id).bytes;
-}
-
-uint32_t fs_store_signature_count(const fs_store *store)
-{
-    return store->signatures.count;
-}
-
-fs_span fs_store_signature_bytes(const fs_store *store, uint32_t id)
-{
-    return fs_intern_get(&store->signatures, id);
-}
-
-uint32_t fs_store_lane_count(const fs_store *store)
-{
-    return store->lane_count;
-}
-
-fs_device_facts fs_store_device(const fs_store *store, int device)
-{
-    return device >= 0 && device < store->device_count ? store->devices[device] : fs_device_facts_missing;
-}
-
-fs_counter_tracks *fs_store_tracks(const fs_store *store)
-{
-    return &store->samples->tracks;
-}
-
-fs_stacks *fs_store_stacks(const fs_store *store)
-{
-    return &store->samples->stacks;
-}
-
-fs_lane fs_store_lane(const fs_store *store, uint32_t id)
-{
-    return store->lanes[id];
-}
-
-int64_t fs_store_nbytes(const fs_store *store)
-{
-    return (int64_t)store->chunks.count * (int64_t)sizeof(fs_chunk);
 }

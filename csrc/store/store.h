@@ -146,6 +146,10 @@ fs_status fs_store_begin(fs_store *store, fs_event_kind kind, uint32_t name, uin
                          uint32_t *index, fs_error *err);
 void fs_store_end(fs_store *store, uint32_t index, int64_t end);
 
+/* End a range by itself: what is open inside stays open, such as a range that was begun later and ends later. The range
+ * then nests in nothing and becomes asynchronous (store/event.h), and so does one that another thread ends. */
+void fs_store_end_range(fs_store *store, uint32_t index, int64_t end);
+
 /* Set the calling thread's task (a coroutine of an event loop), 0: none. The open events of the previous task do not
  * enclose the next events: they are set aside until that task runs again. The ranges among them may now overlap others,
  * so they become asynchronous annotations (store/event.h) without a lane. Each still ends by its index. A step that a

@@ -68,12 +68,23 @@ static void survey_work(fs_build *build, fs_piece *piece, uint32_t begin, const 
         piece->shortest_kernel_ns = duration;
 }
 
+/* Return the signature by which an event is told apart from others of its name. Changes of memory and notes of ranges
+ * each differ, and tell nothing. */
+static uint32_t signature_of(const fs_build *build, const fs_chunk *chunk, uint32_t at)
+{
+    uint32_t signature = chunk->signature[at];
+    if (signature == FS_NONE || chunk->kind[at] == FS_EVENT_MEMORY) return FS_NONE;
+    if (chunk->kind[at] != FS_EVENT_RANGE) return signature;
+    const void *bytes = fs_store_signature_bytes(build->store, signature).bytes;
+    return fs_signature_kind_of(bytes) == FS_SIGNATURE_NOTE ? FS_NONE : signature;
+}
+
 static fs_status tally_event(fs_build *build, fs_piece *piece, const fs_chunk *chunk, uint32_t at, uint32_t index,
                              bool top_level, fs_error *err)
 {
     fs_event_kind kind = chunk->kind[at];
     uint32_t *slot = &build->slots[index], part = build->parts != NULL ? build->parts[index] : FS_NONE;
-    uint32_t signature = kind == FS_EVENT_MEMORY ? FS_NONE : chunk->signature[at]; /* each differs, and tells nothing */
+    uint32_t signature = signature_of(build, chunk, at);
     uint64_t class = fs_call_class(kind, fs_build_is_device(chunk, at), part);
     FS_TRY(fs_tallies_find(&piece->tallies, fs_call_key(chunk->name[at], signature), class, slot, err));
     fs_tally *tally = &piece->tallies.list[*slot];

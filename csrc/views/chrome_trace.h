@@ -16,9 +16,9 @@
  *
  * Numbers are Kineto's: "External id" (event + 1) links device work and API calls to their op or annotation,
  * "correlation" links device work to the API call, and an arrow (ac2g) connects the two. Additions: "flops", "bytes
- * read" and "bytes written" of ops, "flops" and "bytes" of ranges with declared work. Unknown members are omitted.
- * "Total Allocated" of a "[memory]" instant is a lower bound: the sum of the recorded changes plus the smallest initial
- * amount that keeps it from becoming negative.
+ * read" and "bytes written" of ops, "flops" and "bytes" of ranges with declared work, "category", "color" and "payload"
+ * of those of NVTX. Unknown members are omitted. "Total Allocated" of a "[memory]" instant is a lower bound: the sum of
+ * the recorded changes plus the smallest initial amount that keeps it from becoming negative.
  *
  * Slices of a row that overlap without nesting, which viewers drop, are in further rows of the same name and a number,
  * as "stream 7 (2)". Their "args" give the true place: "device" and "stream", or "on thread".
@@ -67,5 +67,9 @@ fs_status fs_trace_samples(fs_json *out, const fs_store *store, uint64_t shift, 
  * Likewise. */
 fs_status fs_trace_stack_samples(fs_json *out, const fs_store *store, uint64_t shift, fs_error *err);
 fs_status fs_trace_stack_frames(fs_json *out, const fs_store *store, fs_error *err);
+
+/* Write the ranges that have ended as events of the host, each followed by a comma and a line break, for traces of
+ * other writers. process: their id there. Likewise; ranges before the trace's time 0 are left out. */
+fs_status fs_trace_ranges(fs_json *out, const fs_store *store, int64_t process, int64_t shift, fs_error *err);
 
 #endif

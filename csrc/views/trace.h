@@ -10,6 +10,7 @@
 
 #include "base/intern.h"
 #include "store/event.h"
+#include "store/note.h"
 #include "table/table.h"
 #include "views/chrome_trace.h"
 #include "views/flows.h"
@@ -152,5 +153,8 @@ static inline bool fs_trace_is_on_lane(const fs_trace *trace, const fs_event *ev
 }
 
 fs_track fs_trace_track(const fs_trace *trace, const fs_event *event);
+
+/* Write the arguments that a range's note holds. */
+void fs_trace_note(fs_json_members *members, const fs_note *note);
 
 #endif

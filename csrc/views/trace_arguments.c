@@ -159,6 +159,11 @@ static void put_unit(fs_json_members *members, fs_unit unit)
 static void call_members(fs_json_members *members, const char *name, fs_span bytes)
 {
     fs_given_work declared;
+    fs_note note;
+    if (fs_note_decode(bytes.bytes, bytes.size, &note)) {
+        fs_trace_note(members, &note);
+        return;
+    }
     if (fs_given_work_decode(bytes.bytes, &declared)) {
         KNOWN_NUMBER(members, "flops", declared.flops);
         KNOWN_NUMBER(members, "bytes", declared.bytes);

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from flopscope._core import Store
+from flopscope._core import Store, inject_nvtx
 from flopscope.cli.memory_limit import MemoryLimit, recording_limit
 from flopscope.hardware.device import find_device
 from flopscope.results.profile import profile
@@ -100,6 +100,7 @@ class Recording:
         os.register_at_fork(after_in_child=self._leave_to_parent)
         self._began = time.monotonic()
         self._steps.listen()
+        inject_nvtx()
         set_background(self._give_way)
         if "torch" not in sys.modules:
             self._safely(self._watch_graphs)

@@ -87,11 +87,13 @@ def _started(recipe: Recipe, timing: Timing, keep: Keep) -> _core.Profiler:
         "profile_memory": recipe.profile_memory,
         "ops": ProfilerActivity.CPU in recipe.activities or timing == "event",
         "event_times": timing == "event",
+        "nvtx": True,
     }
     if timing == "cupti":
         options |= {"cupti": True, "api_calls": recipe.api_calls, "may_share": may_evict()}
     if recipe.with_stack:
         options["with_stack"] = True
+    _core.inject_nvtx()
     core = _core.Profiler(**options)
     keep(core)
     core.start()

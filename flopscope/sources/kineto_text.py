@@ -6,13 +6,14 @@ import errno
 import gzip
 import json
 import os
+import re
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-from flopscope._core import trim_memory
+from flopscope._core import Store, trim_memory
 from flopscope.hardware.cpu import CPU, CPU_MEMBER
 from flopscope.sources.load import Loaded, read
 from flopscope.support.files import COMPRESSION, replacing
@@ -33,6 +34,7 @@ class KinetoText:
     def __init__(self, results: Any) -> None:
         self._results = results
         self.samples: list[Any] = []  # Counters and StackSamples of the same time
+        self.ranges: Store | None = None  # of NVTX, likewise; the text has them
         self._memory: int | None = None  # the file descriptor
         self._quoted_path = b""  # the path of its file that the text contains
 
@@ -80,6 +82,7 @@ class KinetoText:
             close = weakref.finalize(self, os.close, memory)
             try:
                 self._write(memory)
+                self._add_ranges(memory)
             except BaseException:
                 close()
                 raise
@@ -95,6 +98,18 @@ class KinetoText:
             self._quoted_path = f'"{path}"'.encode()
         if os.fstat(memory).st_size == 0:
             raise OSError("Kineto wrote no trace; its output may contain the reason")
+
+    def _add_ranges(self, memory: int) -> None:
+        """Insert the ranges of NVTX, which Kineto does not record, at the end of the text."""
+        base = _BASE.search(os.pread(memory, _HEAD, 0))
+        if self.ranges is None or not self.ranges.event_count or base is None:
+            return
+        begin = max(0, os.fstat(memory).st_size - _TAIL)
+        tail = _with_additions(os.pread(memory, _TAIL, begin), self.ranges.trace_ranges(int(base[1])), b"")
+        os.ftruncate(memory, begin)
+        while tail:
+            written = os.pwrite(memory, tail, begin)
+            begin, tail = begin + written, tail[written:]
 
 
 def _with_additions(tail: bytes, events: bytes, members: bytes) -> bytes:
@@ -135,6 +150,8 @@ def _copy(memory: int, size: int, write: Callable[[bytes], object]) -> None:
 
 
 _CHUNK = 1 << 20  # bytes
+_HEAD = 1 << 20  # bytes at the start of a trace that contain its base time
+_BASE = re.compile(rb'"baseTimeNanoseconds":\s*(\d+)')
 _TAIL = 1 << 16  # bytes at the end of a trace that contain the file's path
 _NOT_SAVED = (
     "Kineto cannot write the trace ({}), because it writes a trace only once: read the exported file with "

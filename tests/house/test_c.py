@@ -23,6 +23,7 @@ THREADED = [
     "test_accounting",
     "test_cupti_threads",
     "test_fuzz_tables",
+    "test_nvtx",
     "test_parallel",
     "test_sampling",
     "test_store",

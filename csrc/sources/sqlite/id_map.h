@@ -1,5 +1,5 @@
-/* A map from pairs of numbers to a number. Once filled it may be read by several threads. Private to the reader of
- * databases. */
+/* A map from pairs of numbers to a number. Once filled it may be read by several threads. Private to
+ * sources. */
 #ifndef FS_SOURCES_SQLITE_ID_MAP_H
 #define FS_SOURCES_SQLITE_ID_MAP_H
 

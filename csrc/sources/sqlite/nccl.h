@@ -1,12 +1,5 @@
-/* Messages of NCCL, from the payloads of its NVTX ranges.
- *
- *   NVTX range ncclAllReduce ── payload: communicator, size of the message
- *     cudaLaunchKernelExC ── correlation ──► ncclDevKernel_AllReduce…: the collective, in its launch's signature
- *
- * Between ncclGroupStart and ncclGroupEnd, the outermost ncclGroupEnd launches what all calls of the group asked for. A
- * kernel gets a message only if it is the only one of NCCL's kernels that the call, or the group, launched, and if the
- * group is of one communicator and one kind, or sends and receives. The numbers of ranks are those that the creation of
- * the communicators recorded. Private to the reader of databases. */
+/* Messages of NCCL in databases: its payloads, read by their schemas, for sources/nccl.h. Private to the reader of
+ * databases. */
 #ifndef FS_SOURCES_SQLITE_NCCL_H
 #define FS_SOURCES_SQLITE_NCCL_H
 

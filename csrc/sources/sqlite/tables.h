@@ -4,6 +4,7 @@
 
 #include "sources/kineto/arguments.h"
 #include "sources/kineto/piece.h"
+#include "sources/nccl.h"
 #include "sources/sqlite/id_map.h"
 #include "sources/sqlite/rows.h"
 
@@ -27,15 +28,11 @@ typedef struct {
     uint8_t widths[FS_PAYLOAD_FIELD_COUNT]; /* bytes; 0: it lacks the field */
 } fs_payload;
 
-/* A range of NCCL. The record stays where it is until the reader is destroyed. */
+/* A range of NCCL. The record, which tells the lane and the event, stays where it is until the reader is destroyed. */
 typedef struct {
     fs_record *record;
-    uint64_t communicator;
-    int64_t size;  /* bytes; FS_MISSING: unknown */
-    int32_t ranks; /* of a communicator */
-    uint8_t kind;  /* private to nccl.c */
-    bool known;    /* the communicator */
-} fs_nccl_call;
+    fs_nccl_call call;
+} fs_recorded_call;
 
 /* A change of memory. The record stays where it is until the reader is destroyed. */
 typedef struct {
@@ -57,7 +54,7 @@ typedef struct {
     fs_graph_work *work;
     fs_metric_sample *samples;
     fs_record **open; /* ranges that had not ended */
-    fs_nccl_call *calls;
+    fs_recorded_call *calls;
     fs_allocation *allocations;
     fs_tied_work *ties;
     fs_intern instructions; /* as in fs_rows_ties */
