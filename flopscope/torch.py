@@ -31,6 +31,7 @@ from flopscope.results.windows import join
 from flopscope.sources.kineto_text import KinetoText, keep_text
 from flopscope.sources.schedules import action_at
 from flopscope.sources.stack_samples import StackSamples
+from flopscope.sources.triton_launches import LAUNCHES
 from flopscope.support.files import replacing
 from flopscope.support.suggest import require_names
 
@@ -133,6 +134,7 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
     def start_trace(self) -> None:
         """Begin to record, as start() and step() do, and to count if counters are wanted."""
         super().start_trace()
+        LAUNCHES.begin(self, torch=True)
         if self.counters:
             counters = Counters(self.counters, self._interval_ns, begins_live=self._is_of_program)
             self._counters = counters if counters.start() else None
@@ -142,6 +144,7 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
 
     def stop_trace(self) -> None:
         """End a cycle, as stop() and step() do."""
+        LAUNCHES.end(self)
         if self._stacks is not None:
             self._stacks.stop()
         if self._counters is not None:

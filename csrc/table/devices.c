@@ -206,6 +206,19 @@ static fs_known add_kernel(fs_build *build, uint32_t owner, const device_work *w
     return known;
 }
 
+/* Show the work of an op that is one launch in the row of its kernel too. */
+static void repeat_launch(fs_build *build, const fs_node *launcher, uint32_t owner, const device_work *work)
+{
+    const fs_call *launch = fs_build_call(build, owner);
+    if (!launch->launch || launcher->launches != 1 || work->kind != FS_EVENT_KERNEL) return;
+    fs_group *group = &build->groups[work->call->row];
+    supply(build, group, NULL, launch, &launch->work, work);
+    fs_roof roof = fs_roof_of(&launch->work, fs_build_peaks(build, launch, work->device));
+    fs_roof_sum_launch(&group->roof, &roof, 1);
+    fs_build_mark_launch(group, &launch->work);
+    group->repeated++;
+}
+
 static void add_estimated(fs_build *build, uint32_t owner, const device_work *work, bool supplied)
 {
     const fs_call *call = fs_build_call(build, owner);
@@ -342,6 +355,7 @@ static void add_work(fs_build *build, const device_work *work)
         if (owner != FS_NONE) add_launched(build, owner, work);
         if (work->call != NULL && work->call->has_work) supplied = add_kernel(build, owner, work);
         if (owner != FS_NONE) add_estimated(build, owner, work, supplied.bytes);
+        if (owner == work->launcher && !supplied.bytes) repeat_launch(build, launcher, owner, work);
         if (owner != FS_NONE && owner != work->launcher) own(build, fs_build_node(build, owner), work);
         uint32_t by = owner != FS_NONE ? owner : launcher->stated;
         if (by != FS_NONE && by != work->launcher) fs_build_group(build, work->launcher)->owned_by_others = true;
@@ -355,6 +369,9 @@ static void add_work(fs_build *build, const device_work *work)
     if (supplied.flops) known.flops = supplied.flops;
     if (supplied.bytes) known.bytes = supplied.bytes;
     if (work->estimated) known = estimate(known);
+    if (known.bytes == FS_SOURCE_ESTIMATED && work->call != NULL && build->groups[work->call->row].limited &&
+        is_counted(build, work->call))
+        known.bytes = FS_SOURCE_COUNTED;
     if (!build->options->brief) cover(build, work, known);
 }
 
