@@ -17,10 +17,13 @@
 
 enum { MOST_FRAMES = 10, MOST_TENSORS = 64, MOST_NESTED = 8 };
 
+/* What is known of a kernel, as a tuple: its name, the name of its launches, what it does with its pointers. */
+enum { KERNEL_NAME, OP_NAME, USES, KNOWN_COUNT };
+
 typedef struct {
     PyObject_HEAD
     PyObject *code;    /* of the function whose frame has the arguments; None: off */
-    PyObject *kernels; /* dict by handle: what a kernel does with each of its pointers, as bytes; None: unknown */
+    PyObject *kernels; /* dict by handle: tuples (str, str, bytes or None) */
     PyObject *work;    /* called with metadata: (name, flops, bytes, unit), or None */
     PyObject *failed;  /* called with metadata and an exception */
     PyObject *record;  /* makes an event of torch from a name; None: torch does not record */
@@ -249,10 +252,13 @@ static int open_by_python(const hook_object *self, PyObject *metadata)
     return opened;
 }
 
-/* The launch of a kernel that states nothing. */
-static bool open_by_tensors(const hook_object *self, PyObject *name, PyObject *uses)
+/* The launch of a kernel that states no work. known: an entry of `kernels`. */
+static bool open_by_tensors(const hook_object *self, PyObject *name, PyObject *known)
 {
-    const char *text = PyUnicode_AsUTF8(name);
+    PyObject *uses = PyTuple_GET_ITEM(known, USES);
+    if (!PyBytes_Check(uses)) return true;
+    bool renamed = PyUnicode_Compare(name, PyTuple_GET_ITEM(known, KERNEL_NAME)) != 0;
+    const char *text = PyErr_Occurred() ? NULL : PyUnicode_AsUTF8(renamed ? name : PyTuple_GET_ITEM(known, OP_NAME));
     PyObject *arguments = text != NULL ? variable_of(self->code, names.bound_args) : NULL;
     if (arguments == NULL) return !PyErr_Occurred();
     fs_given_work work = {NAN, most_bytes(uses, arguments), "", FS_LAUNCH_AT_MOST};
@@ -261,29 +267,30 @@ static bool open_by_tensors(const hook_object *self, PyObject *name, PyObject *u
 }
 
 /* What is known of a kernel by now; borrowed, NULL without an exception if nothing is. */
-static PyObject *uses_of(const hook_object *self, PyObject *data)
+static PyObject *known_of(const hook_object *self, PyObject *data)
 {
     PyObject *handle = PyDict_Check(data) ? PyDict_GetItemWithError(data, names.function) : NULL;
-    return handle != NULL ? PyDict_GetItemWithError(self->kernels, handle) : NULL;
+    PyObject *known = handle != NULL ? PyDict_GetItemWithError(self->kernels, handle) : NULL;
+    return known != NULL && PyTuple_Check(known) && PyTuple_GET_SIZE(known) == KNOWN_COUNT ? known : NULL;
 }
 
 static bool open_launch_of(const hook_object *self, PyObject *metadata)
 {
-    PyObject *extras = PyObject_GetAttr(metadata, names.extras), *data, *uses, *name;
+    PyObject *extras = PyObject_GetAttr(metadata, names.extras), *data, *known, *name;
     Py_ssize_t more = extras != NULL ? PyObject_Size(extras) : -1;
     Py_XDECREF(extras);
     if (more < 0 || (data = PyObject_GetAttr(metadata, names.data)) == NULL) return false;
-    uses = more == 0 ? uses_of(self, data) : NULL;
-    if (uses == NULL) {
+    known = more == 0 ? known_of(self, data) : NULL;
+    if (known == NULL) {
         Py_DECREF(data);
-        int known = PyErr_Occurred() ? -1 : open_by_python(self, metadata);
-        if (known != 0) return known > 0;
+        int told = PyErr_Occurred() ? -1 : open_by_python(self, metadata);
+        if (told != 0) return told > 0;
         if ((data = PyObject_GetAttr(metadata, names.data)) == NULL) return false;
-        uses = uses_of(self, data);
+        known = known_of(self, data);
     }
     bool opened = !PyErr_Occurred();
-    if (uses != NULL && PyBytes_Check(uses) && (name = PyDict_GetItemWithError(data, names.name)) != NULL)
-        opened = open_by_tensors(self, name, uses);
+    if (known != NULL && (name = PyDict_GetItemWithError(data, names.name)) != NULL)
+        opened = open_by_tensors(self, name, known);
     Py_DECREF(data);
     return opened;
 }

@@ -27,7 +27,7 @@ static bool take_key(const char **at, const char *end, const char *key)
 
 static bool take_amount(const char *at, const char *end, double *amount)
 {
-    enum { MOST_DIGITS = 280 }; /* as FS_MOST_WORK has */
+    enum { MOST_DIGITS = 281 }; /* as FS_MOST_WORK has */
     if (at == end || end - at > MOST_DIGITS || !isnan(*amount)) return false;
     *amount = 0;
     for (; at < end; at++) {

@@ -181,8 +181,6 @@ static void find_work(uint32_t name, const call_arguments *arguments, fs_call *c
     call->work = fs_work_unknown;
     if (arguments->bytes.bytes == NULL || call->on_device) return;
     if ((is_op || annotation) && fs_given_work_decode(arguments->bytes.bytes, &given)) {
-        /* A rule that is registered for the kernel counts it instead. */
-        if (is_op && fs_work_of_registered(call->text, NULL, &call->work)) return;
         call->work = fs_work_stated(&given);
         call->launch = is_op;
     } else if (is_op) {

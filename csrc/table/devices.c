@@ -167,11 +167,13 @@ static fs_known add_kernel(fs_build *build, uint32_t owner, const device_work *w
     fs_known known = {FS_SOURCE_NONE, FS_SOURCE_NONE};
     fs_call *kernel = work->call;
     if (kernel == NULL || !kernel->has_work) return known;
+    const fs_call *ruled = owner != FS_NONE ? fs_build_call(build, owner) : NULL;
+    if (ruled != NULL && ruled->launch && ruled->work.stated && !kernel->registered) return known;
     uint32_t op = owner != FS_NONE ? owner : work->launcher;
     if (op != FS_NONE && FS_BUILD_AT(build, op, kind) != FS_EVENT_OP) op = FS_NONE;
     /* The work is the op's, and the time is in the kernel's row too: other kernels of that row give it no rates. */
     if (op != FS_NONE) build->groups[kernel->row].untimed = true;
-    if (owner != FS_NONE && fs_build_call(build, owner)->work.needs != FS_NEEDS_KERNELS) return known;
+    if (ruled != NULL && ruled->work.needs != FS_NEEDS_KERNELS) return known;
     fs_call *of = op != FS_NONE ? fs_build_call(build, op) : NULL;
     fs_node *node = op != FS_NONE ? fs_build_node(build, op) : NULL;
     fs_kernel_context alone = {0, 0};

@@ -290,8 +290,8 @@ class Analysis:
 
     @cached_property
     def has_namespaced_ops(self) -> bool:
-        """Whether an op with work is called as those of a library are, such as aten::mm."""
-        return any("::" in op.key for op in self.ops if op.row >= 0)
+        """Whether an op with work is called as those of a library are, such as aten::mm; a launch of Triton is none."""
+        return any("::" in op.key and not op.key.startswith("triton::") for op in self.ops if op.row >= 0)
 
     @cached_property
     def all_ops(self) -> list[Op]:

@@ -9,12 +9,19 @@ READ, WRITTEN = 1, 2
 _VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
 _LINE = re.compile(r"\s*(?:(%[\w$.-]+)(?::(\d+))? = )?([\w.]+)(.*)")
 _CARRIED = re.compile(r"(%[\w$.-]+) = (%[\w$.-]+(?:#\d+)?)")
-_DERIVED = frozenset(
-    f"tt.{name}"
-    for name in (
-        "addptr advance bitcast broadcast expand_dims make_tensor_descriptor make_tensor_ptr reshape splat trans".split()
-    )
-) | {"arith.select"}
+_DERIVED = {
+    "arith.select",
+    "tt.addptr",
+    "tt.advance",
+    "tt.bitcast",
+    "tt.broadcast",
+    "tt.expand_dims",
+    "tt.make_tensor_descriptor",
+    "tt.make_tensor_ptr",
+    "tt.reshape",
+    "tt.splat",
+    "tt.trans",
+}
 _ACCESS = {
     "tt.load": READ,
     "tt.descriptor_load": READ,

@@ -1,8 +1,8 @@
 """The work of Triton's launches: what a kernel states by its launch_metadata, or else what its tensors limit.
 
-While a profile records, Triton calls a LaunchHook (csrc/python/launch_hook.c) before and after each launch, which records
-a launch of known work as an op: of flopscope's recorder, and as an event of torch's profiler if that records. Kernels of
-Inductor have their own ops, and those that state nothing get none here, as no JITFunction.run launches them.
+While a profile records, Triton calls a LaunchHook (csrc/python/launch_hook.c) before and after each launch. It records
+a launch of known work as an op: of flopscope's recorder, and as an event of torch's profiler if that records. Kernels
+of Inductor have ops of their own. They get none here, as no JITFunction.run launches them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Launches:
     def __init__(self) -> None:
         self._users: dict[weakref.ref[Any], bool] = {}  # what records: whether it is a profile of torch
         self._awaited = False
-        self._kernels: dict[Any, bytes | None] = {}  # by handle of the function: what it does with its pointers
+        self._kernels: dict[Any, tuple[str, str, bytes | None]] = {}  # by handle of the function
         self._units: dict[Any, Mapping[int, str]] = {}
         self._hook = LaunchHook(self._kernels, self._work_of, self._failed)
         self._set: list[tuple[Any, str, Any, Any]] = []  # owner, attribute, value before and of ours
@@ -98,20 +98,25 @@ class Launches:
             warn_user(f"the work of launches of {printable(name)} is unknown: {error_text(problem)}")
 
     def _work_of(self, metadata: Any) -> tuple[str, float | None, float | None, str | None] | None:
-        """Return name, FLOPs, bytes and unit of a launch as its kernel states them; None if it states nothing.
+        """Return name, FLOPs, bytes and unit of a launch as its kernel states them; None if it states no work.
 
-        Read the code of a kernel that is new.
+        Read the code of a kernel that is new. A launch that the kernel does not name is an op of "triton::", as the row
+        of the kernel has its name alone.
         """
         given = metadata.get()
         handle = given.get("function")
         if handle not in self._kernels:
             kernel = self._launching(sys._getframe(1)).get("kernel")
-            self._kernels[handle], self._units[handle] = _read(kernel)
+            name = str(getattr(kernel, "name", given["name"]))
+            uses, self._units[handle] = _read(kernel)
+            self._kernels[handle] = name, f"triton::{name}", uses
         stated = _stated(given)
         if stated is None:
             return None
         flops, moved, width = stated
-        return given["name"], flops, moved, self._units[handle].get(width)
+        own, of_launches, _ = self._kernels[handle]
+        name = of_launches if given["name"] == own else given["name"]
+        return name, flops, moved, self._units[handle].get(width)
 
     def _launching(self, frame: FrameType | None) -> Mapping[str, Any]:
         """Return the variables of the JITFunction.run that launches; none if other code does."""
@@ -153,7 +158,7 @@ def _chained(hook: Any, act: Callable[[Any], None], *, last: bool) -> Any:
                     act(metadata)
 
         chain = Chain.__new__(Chain)
-        vars(chain).update(vars(hook))
+        chain.__dict__.update(hook.__dict__)
         return chain
 
     def both(metadata: Any) -> None:
