@@ -17,6 +17,7 @@ from flopscope._core import LaunchHook
 from flopscope.sources.triton_ir import accesses, units
 from flopscope.sources.work_rules import amount
 from flopscope.support.imports import after_import
+from flopscope.support.kernel_names import OF_TRITON
 from flopscope.support.safe import error_text, printable
 from flopscope.support.warn import warn_user
 
@@ -109,7 +110,7 @@ class Launches:
             kernel = self._launching(sys._getframe(1)).get("kernel")
             name = str(getattr(kernel, "name", given["name"]))
             uses, self._units[handle] = _read(kernel)
-            self._kernels[handle] = name, f"triton::{name}", uses
+            self._kernels[handle] = name, f"{OF_TRITON}{name}", uses
         stated = _stated(given)
         if stated is None:
             return None
