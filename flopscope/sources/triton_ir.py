@@ -79,8 +79,9 @@ class _Flow:
         """Take in a line; return False if a pointer goes where it cannot be followed."""
         match = _LINE.match(line)
         if match is None:
-            if line.strip() == "}" and self._regions:
-                self._regions.pop()
+            text = line.strip()
+            if self._regions and text.startswith("}") and not text.startswith("})") and not text.endswith("{"):
+                self._regions.pop()  # not at "} else {", nor where the function of a reduction ends
             return True
         result, count, op, rest = match[1], match[2], match[3], match[4]
         results = [f"{result}#{place}" for place in range(int(count))] if count else [result] * bool(result)

@@ -21,7 +21,7 @@ from flopscope.support.kernel_names import OF_TRITON
 from flopscope.support.safe import error_text, printable
 from flopscope.support.warn import warn_user
 
-WIDTHS = (8, 16, 32, 64)
+_FLOPS = {0: "flops", 8: "flops8", 16: "flops16", 32: "flops32", 64: "flops64"}  # by width in bits; 0: unknown
 _ENTER, _EXIT = "launch_enter_hook", "launch_exit_hook"
 _ABSENT: Any = object()
 _MOST_FRAMES = 10  # between a hook and JITFunction.run
@@ -174,19 +174,21 @@ def _stated(given: Mapping[str, Any]) -> tuple[float | None, float | None, int] 
 
     FLOPs of several widths are added up, as one launch can be rated on one unit only.
     """
-    widths = {width: _number(given, f"flops{width}") for width in WIDTHS if f"flops{width}" in given}
-    flops, moved = _number(given, "flops"), _number(given, "bytes")
-    if not widths and flops is None and moved is None:
+    computed = {width: _number(given, key) for width, key in _FLOPS.items() if key in given}
+    known = [value for value in computed.values() if value is not None]
+    flops = sum(known) if known and len(known) == len(computed) else None
+    moved = _number(given, "bytes")
+    if flops is None and moved is None:
         return None
-    total = sum(value for value in (flops, *widths.values()) if value is not None)
-    used = [width for width, value in widths.items() if value] + [0] * bool(flops)
-    known = bool(widths) or flops is not None
-    return total if known else None, moved, used[0] if len(used) == 1 else 0
+    used = [width for width, value in computed.items() if value]
+    return flops, moved, used[0] if len(used) == 1 else 0
 
 
 def _number(given: Mapping[str, Any], key: str) -> float | None:
     value = given.get(key)
-    return None if value is None else amount(f"{key} of its launch_metadata", value)
+    if value is None or hasattr(value, "data_ptr"):  # a tensor: to read it may wait for the device
+        return None
+    return amount(f"{key} of its launch_metadata", value)
 
 
 def _read(kernel: Any) -> tuple[bytes | None, Mapping[int, str]]:

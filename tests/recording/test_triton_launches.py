@@ -70,6 +70,8 @@ def test_the_stated_work_of_a_launch(owner: Any) -> None:
         ({"flops16": 8, "flops32": 0}, 8, "fp16_tensor"),
         ({"flops16": 8, "flops32": 2}, 10, None),
         ({"bytes": 8}, math.nan, None),
+        ({"flops16": Tensor(1), "bytes": 8}, math.nan, None),  # to read a tensor may wait for the device
+        ({"flops16": 8, "flops32": Tensor(1), "bytes": 8}, math.nan, None),
     ],
 )
 def test_the_unit_of_stated_work_follows_from_its_width(

@@ -42,6 +42,13 @@ def test_places_in_the_code_change_nothing() -> None:
     assert accesses("\n".join(f"{line} loc(#loc7)" for line in placed.splitlines())) == [BOTH, BOTH, WRITTEN]
 
 
+def test_loops_may_have_attributes() -> None:
+    text = ir("swap").replace("    }\n", "    } {tt.num_stages = 3 : i32}\n")
+    assert "num_stages" in text and accesses(text) == [BOTH, BOTH, WRITTEN]
+    nested = text.replace("    scf.yield", "      %9 = scf.if %n -> (i32) {\n      }\n    scf.yield")
+    assert accesses(nested) == [BOTH, BOTH, WRITTEN]
+
+
 @pytest.mark.parametrize(
     "line",
     [
