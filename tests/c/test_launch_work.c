@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "store/launch_name.h"
+#include "store/samples.h"
 #include "tests/c/events.h"
 
 /* Names ------------------------------------------------------------------------------------------------------------ */
@@ -201,6 +202,35 @@ static void test_a_captured_launch_works_in_its_replays(void)
     fs_table_destroy(table);
 }
 
+/* Samples of 100 ns from 1000 on, in each of which a kernel reads and writes `bytes`. */
+static void count(double bytes, int samples)
+{
+    static const char *const metrics[] = {"dram_bytes_read", "dram_bytes_written"};
+    for (int i = 0; i < samples; i++) {
+        fs_sample sample = {1000 + 100 * i, 1100 + 100 * i, bytes};
+        for (int k = 0; k < 2; k++) CHECK(fs_store_add_samples(store, 0, metrics[k], &sample, 1, NULL, NULL) == FS_OK);
+    }
+}
+
+static void test_counted_bytes_take_the_place_of_a_limit_and_not_of_what_is_stated(void)
+{
+    fs_peaks gpu = peaks(1e13, 4e12, 20);
+    kernel("add", limited("add", 4e6, FS_NONE, 10), 1000, 1000);
+    kernel("mm", stated("mm", 2e6, 3e6, FS_NONE, 30), 2000, 1000);
+    count(1e5, 20);
+    fs_table *table = build(&(fs_table_options){.cuda_peaks = {&gpu}, .works = true});
+    for (int on_device = 0; on_device < 2; on_device++) {
+        const fs_row *add = row_of(table, "add", on_device), *mm = row_of(table, "mm", on_device);
+        CHECK(add->bytes_source == FS_SOURCE_COUNTED && near(add->bytes_total_moved, 2e6));
+        CHECK(near(add->pct_peak_bandwidth, 50));
+        CHECK(mm->bytes_source == FS_SOURCE_STATED && mm->bytes_total_moved == 3e6 && mm->flops == 2e6);
+        CHECK(near(mm->traffic_ratio, 2e6 / 3e6));
+    }
+    CHECK(table->bytes_ns[FS_SOURCE_COUNTED] == 1000 && table->bytes_ns[FS_SOURCE_STATED] == 1000);
+    CHECK(table->work_count == 2 && near(table->works[0].memory_ns, 500) && near(table->works[1].memory_ns, 750));
+    fs_table_destroy(table);
+}
+
 static void test_every_failed_allocation_is_reported_and_leaks_nothing(void)
 {
     for (int i = 0; i < 40; i++) {
@@ -223,6 +253,7 @@ int main(void)
         test_a_kernel_shows_no_work_unless_all_of_its_launches_are_known,
         test_only_the_first_kernel_of_a_launch_shows_its_work,
         test_a_captured_launch_works_in_its_replays,
+        test_counted_bytes_take_the_place_of_a_limit_and_not_of_what_is_stated,
         test_every_failed_allocation_is_reported_and_leaks_nothing,
     };
     return run_tests(tests, sizeof tests / sizeof *tests);
