@@ -1,7 +1,7 @@
 """The C core: the ops, one for each row of its op table; tensors; the recorder of profiles; devices."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, SupportsFloat, SupportsIndex, TypeAlias, final
 
 import numpy as np
@@ -336,6 +336,18 @@ class Profiler:
     def nvtx(self) -> dict[str, int]: ...
 
 _Work: TypeAlias = float | Callable[..., float] | None
+
+class LaunchHook:
+    code: CodeType | None
+    record: Callable[[str], Any] | None
+    def __init__(
+        self,
+        kernels: dict[Any, tuple[str, str, bytes | None]],
+        work: Callable[[Any], tuple[str, float | None, float | None, str | None] | None],
+        failed: Callable[[Any, Exception], object],
+    ) -> None: ...
+    def enter(self, metadata: Any, /) -> None: ...
+    def exit(self, metadata: Any, /) -> None: ...
 
 class Range:
     def __init__(

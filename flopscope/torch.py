@@ -32,6 +32,7 @@ from flopscope.results.windows import join
 from flopscope.sources.kineto_text import KinetoText, keep_text
 from flopscope.sources.schedules import action_at
 from flopscope.sources.stack_samples import StackSamples
+from flopscope.sources.triton_launches import LAUNCHES
 from flopscope.support.files import replacing
 from flopscope.support.suggest import require_names
 
@@ -137,6 +138,7 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         super().start_trace()
         inject_nvtx()
         self._hears_nvtx = begin_nvtx()
+        LAUNCHES.begin(self, torch=True)
         if self.counters:
             counters = Counters(self.counters, self._interval_ns, begins_live=self._is_of_program)
             self._counters = counters if counters.start() else None
@@ -146,6 +148,7 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
 
     def stop_trace(self) -> None:
         """End a cycle, as stop() and step() do."""
+        LAUNCHES.end(self)
         if self._stacks is not None:
             self._stacks.stop()
         if self._counters is not None:

@@ -104,9 +104,10 @@ int fs_add_tensor(PyObject *module);
 int fs_add_ops(PyObject *module);
 int fs_add_dlpack(PyObject *module);
 int fs_add_store(PyObject *module);
-int fs_add_profiler(PyObject *module);        /* after the store */
-int fs_add_counters(PyObject *module);        /* after the store */
-int fs_add_stack_sampler(PyObject *module);   /* after the store */
+int fs_add_profiler(PyObject *module);      /* after the store */
+int fs_add_counters(PyObject *module);      /* after the store */
+int fs_add_stack_sampler(PyObject *module); /* after the store */
+int fs_add_launch_hook(PyObject *module);
 int fs_add_range(PyObject *module);           /* after the profiler */
 int fs_add_trace_reader(PyObject *module);    /* after the store */
 int fs_add_database_reader(PyObject *module); /* after the store */

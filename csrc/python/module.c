@@ -111,6 +111,7 @@ static int exec_module(PyObject *module)
                                         fs_add_counters,
                                         fs_add_stack_sampler,
                                         fs_add_range,
+                                        fs_add_launch_hook,
                                         fs_add_trace_reader,
                                         fs_add_database_reader,
                                         fs_add_device,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "python/launch_hook.h"
 #include "python/profiler.h"
 #include "python/roofline.h"
 #include "python/task.h"
@@ -298,6 +299,26 @@ static PyObject *is_recording(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     return PyBool_FromLong(target != NULL && fs_profiler_runs(target));
+}
+
+/* Launches ------------------------------------------------------------------------------------------------------ */
+
+fs_status fs_launch_begin(const char *name, const fs_given_work *work, uint64_t *token, fs_error *err)
+{
+    uint32_t index;
+    *token = 0;
+    if (target == NULL || !fs_profiler_runs(target)) return FS_OK;
+    fs_task_look();
+    if (target == NULL || !fs_profiler_runs(target)) return FS_OK;
+    FS_TRY(fs_recorder_begin_range(target->recorder, FS_EVENT_OP, name, work, &index, err));
+    *token = recording << 32 | index;
+    return FS_OK;
+}
+
+void fs_launch_end(uint64_t token)
+{
+    if (token >> 32 == (recording & UINT32_MAX) && target != NULL && fs_profiler_runs(target))
+        fs_recorder_end_range(target->recorder, (uint32_t)token);
 }
 
 static PyMethodDef functions[] = {

@@ -26,8 +26,8 @@ fs_status fs_recorder_start(fs_recorder *recorder, fs_error *err);
  * a running op needs. The recorder is stopped even on error; device times that failed count as lost. */
 fs_status fs_recorder_stop(fs_recorder *recorder, fs_error *err);
 
-/* Begin a user annotation (FS_EVENT_RANGE or FS_EVENT_STEP) on the calling thread. `work` (NULL: none) is its declared
- * work. */
+/* Begin a user annotation (FS_EVENT_RANGE or FS_EVENT_STEP), or an op that is one launch (FS_EVENT_OP), on the calling
+ * thread. `work` (NULL: none) is its work. */
 fs_status fs_recorder_begin_range(fs_recorder *recorder, fs_event_kind kind, const char *name,
                                   const fs_given_work *work, uint32_t *index, fs_error *err);
 void fs_recorder_end_range(fs_recorder *recorder, uint32_t index);

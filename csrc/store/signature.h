@@ -5,9 +5,10 @@
  *   word 0       flags (FS_SIGNATURE_…) | device kind << 32 | device index << 40
  *   per argument one word of fs_argument's small fields, then `ndim` words of shape and, unless the argument is dense,
  * `ndim` words of strides (in elements)
- * The launch of device work (fs_launch), the declared work of a range (fs_given_work) and the memory after a change
- * of it (fs_memory_state): word 0, then the struct. The kernel that an API call launches: word 0, its launch (grid and
- * block only), then its name. The call of a torch op: torch_signature.h. What a range says beside its name: note.h.
+ * The launch of device work (fs_launch), the work of a range or of an op that is one launch (fs_given_work) and the
+ * memory after a change of it (fs_memory_state): word 0, then the struct. The kernel that an API call launches: word 0,
+ * its launch (grid and block only), then its name. The call of a torch op: torch_signature.h. What a range says beside
+ * its name: note.h.
  */
 #ifndef FS_STORE_SIGNATURE_H
 #define FS_STORE_SIGNATURE_H
@@ -79,10 +80,18 @@ typedef struct fs_launch {
     uint64_t graph_node;
 } fs_launch;
 
-/* The declared work of a range. NaN: not declared. */
+/* What the work of an op that is one launch rests on. */
+typedef enum {
+    FS_LAUNCH_NONE,   /* no launch: a range */
+    FS_LAUNCH_STATED, /* declared by the kernel */
+    FS_LAUNCH_AT_MOST /* its arguments limit the bytes */
+} fs_launch_basis;
+
+/* The declared work of a range, or the work of a launch. NaN: unknown. */
 typedef struct {
     double flops, bytes;
-    char unit[16]; /* name of the compute unit that executes the FLOPs, padded with zeros; "": not declared */
+    char unit[16];   /* name of the compute unit that executes the FLOPs, padded with zeros; "": not declared */
+    uint64_t launch; /* an fs_launch_basis */
 } fs_given_work;
 
 /* The memory of a device after a change, as its allocator saw it. */

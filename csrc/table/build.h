@@ -38,6 +38,7 @@ enum {
     FS_NODE_SAVES = 128,    /* one of its own kernels does fewer FLOPs than counted (fs_kernel_saves_flops) */
     FS_NODE_CALLS = 256,    /* nested API calls launched work that was not recorded, as during graph capture */
     FS_NODE_CAPTURED = 512, /* FS_EVENT_CAPTURED */
+    FS_NODE_YIELDS = 1024,  /* a launch of known work: a rule counts the op around it */
 };
 
 /* A host event that has children or launched work. Most events need no node. */
@@ -103,6 +104,8 @@ typedef struct {
     bool owned_by_others; /* some device work that it launched is that of a rule, or stated, for an event around it */
     bool unrecorded;      /* some calls have no recorded time: excluded from a row that ran on a device */
     bool flops_known;     /* of the row or of some nested event */
+    int64_t repeated;     /* of a kernel: how many are one launch whose work is known, which the row shows too */
+    bool stated, limited; /* some work is that of launches: declared; an upper limit */
 } fs_group;
 
 /* What counters counted of all device work of a row: see counted_rows.h. */
@@ -309,6 +312,13 @@ static inline void fs_build_add_roofs(fs_build *build, const fs_node *node, cons
     roofs->memory_ns += roof->memory_ns;
     roofs->least_ns += roof->least_ns;
     roofs->added = true;
+}
+
+/* Note of a row what the work of a launch in it rests on. */
+static inline void fs_build_mark_launch(fs_group *group, const fs_work *work)
+{
+    group->stated = group->stated || work->stated;
+    group->limited = group->limited || work->at_most;
 }
 
 static inline bool fs_build_ran_on_device(const fs_group *group)

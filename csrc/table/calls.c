@@ -176,15 +176,17 @@ static bool is_untyped(const fs_torch_call *call)
 /* Compute the work of one call and where it came from. */
 static void find_work(uint32_t name, const call_arguments *arguments, fs_call *call)
 {
-    fs_given_work stated;
+    fs_given_work given;
     bool annotation = fs_event_is_annotation(call->kind), is_op = call->kind == FS_EVENT_OP && name != FS_NONE;
     call->work = fs_work_unknown;
     if (arguments->bytes.bytes == NULL || call->on_device) return;
-    if (is_op) {
+    if ((is_op || annotation) && fs_given_work_decode(arguments->bytes.bytes, &given)) {
+        call->work = fs_work_stated(&given);
+        call->launch = is_op;
+    } else if (is_op) {
         call->work = arguments->is_torch ? fs_work_of_torch(call->text, &arguments->torch)
                                          : fs_work_of(call->text, &arguments->own);
     }
-    if (annotation && fs_given_work_decode(arguments->bytes.bytes, &stated)) call->work = fs_work_stated(&stated);
     call->gradient = is_op && arguments->is_torch && fs_work_is_gradient(call->text, &arguments->torch);
     if (is_op && arguments->is_torch) call->category = (uint8_t)fs_category_named(arguments->torch.recorded.category);
     bool found = !isnan(call->work.flops) || !isnan(call->work.bytes_moved);

@@ -21,7 +21,8 @@ typedef struct {
     const char *text;        /* name shown by the row */
     const char *overload;    /* fs_row.overload */
     fs_work work;            /* of one call; all NaN unless it is an op or a range */
-    bool known;              /* op: a rule counts its FLOPs or bytes */
+    bool known;              /* op: a rule counts its FLOPs or bytes, or it is a launch of known work */
+    bool launch;             /* op: it is one launch of known work */
     bool stated;             /* range: the program declared FLOPs or bytes */
     bool launches;           /* API call: fs_name_launches */
     bool communication;      /* data moves between devices; not the work of one device */

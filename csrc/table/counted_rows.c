@@ -120,7 +120,8 @@ void fs_counted_row_fill(const fs_build *build, fs_group *group)
     fs_row *row = &group->row;
     const fs_counted_row *counted = fs_counted_row_of(build, (uint32_t)(group - build->groups));
     if (counted == NULL || is_mixed(group)) return;
-    bool bytes = isnan(row->bytes_total_moved) && !isnan(counted->bytes_moved), flops = isnan(row->flops);
+    bool open = isnan(row->bytes_total_moved) || group->limited, flops = isnan(row->flops);
+    bool bytes = open && !isnan(counted->bytes_moved);
     if (!bytes && !flops) return;
     fs_roof *roof = &row->roof;
     if (bytes) {
@@ -161,9 +162,12 @@ void fs_counted_row_judge(const fs_build *build, fs_group *group)
 
 void fs_counted_work_fill(const fs_build *build, fs_table_work *work)
 {
-    if (!isnan(work->least_ns) && !isnan(work->memory_ns)) return;
+    const fs_call *owner = work->owner != FS_NONE ? fs_build_call(build, work->owner) : NULL;
+    bool limited = owner != NULL && owner->launch && owner->work.at_most;
+    if (!limited && !isnan(work->least_ns) && !isnan(work->memory_ns)) return;
     const fs_counted_row *counted = work->own_row != FS_NONE ? fs_counted_row_of(build, work->own_row) : NULL;
     if (counted == NULL) return;
+    if (limited && !isnan(counted->memory_ns)) work->memory_ns = NAN;
     double share = (double)fs_sub_saturated(work->end, work->start) / (double)counted->ns;
     if (isnan(work->memory_ns)) work->memory_ns = counted->memory_ns * share;
     work->active = isnan(work->compute_ns);

@@ -167,11 +167,13 @@ static fs_known add_kernel(fs_build *build, uint32_t owner, const device_work *w
     fs_known known = {FS_SOURCE_NONE, FS_SOURCE_NONE};
     fs_call *kernel = work->call;
     if (kernel == NULL || !kernel->has_work) return known;
+    const fs_call *ruled = owner != FS_NONE ? fs_build_call(build, owner) : NULL;
+    if (ruled != NULL && ruled->launch && ruled->work.stated && !kernel->registered) return known;
     uint32_t op = owner != FS_NONE ? owner : work->launcher;
     if (op != FS_NONE && FS_BUILD_AT(build, op, kind) != FS_EVENT_OP) op = FS_NONE;
     /* The work is the op's, and the time is in the kernel's row too: other kernels of that row give it no rates. */
     if (op != FS_NONE) build->groups[kernel->row].untimed = true;
-    if (owner != FS_NONE && fs_build_call(build, owner)->work.needs != FS_NEEDS_KERNELS) return known;
+    if (ruled != NULL && ruled->work.needs != FS_NEEDS_KERNELS) return known;
     fs_call *of = op != FS_NONE ? fs_build_call(build, op) : NULL;
     fs_node *node = op != FS_NONE ? fs_build_node(build, op) : NULL;
     fs_kernel_context alone = {0, 0};
@@ -204,6 +206,19 @@ static fs_known add_kernel(fs_build *build, uint32_t owner, const device_work *w
     supply(build, group, node, of, &found, work);
     if (!kernel->registered) fs_add_to(&group->estimated_ns, work->duration);
     return known;
+}
+
+/* Show the work of an op that is one launch in the row of its kernel too. */
+static void repeat_launch(fs_build *build, const fs_node *launcher, uint32_t owner, const device_work *work)
+{
+    const fs_call *launch = fs_build_call(build, owner);
+    if (!launch->launch || launcher->launches != 1 || work->kind != FS_EVENT_KERNEL) return;
+    fs_group *group = &build->groups[work->call->row];
+    supply(build, group, NULL, launch, &launch->work, work);
+    fs_roof roof = fs_roof_of(&launch->work, fs_build_peaks(build, launch, work->device));
+    fs_roof_sum_launch(&group->roof, &roof, 1);
+    fs_build_mark_launch(group, &launch->work);
+    group->repeated++;
 }
 
 static void add_estimated(fs_build *build, uint32_t owner, const device_work *work, bool supplied)
@@ -342,6 +357,7 @@ static void add_work(fs_build *build, const device_work *work)
         if (owner != FS_NONE) add_launched(build, owner, work);
         if (work->call != NULL && work->call->has_work) supplied = add_kernel(build, owner, work);
         if (owner != FS_NONE) add_estimated(build, owner, work, supplied.bytes);
+        if (owner == work->launcher && !supplied.bytes) repeat_launch(build, launcher, owner, work);
         if (owner != FS_NONE && owner != work->launcher) own(build, fs_build_node(build, owner), work);
         uint32_t by = owner != FS_NONE ? owner : launcher->stated;
         if (by != FS_NONE && by != work->launcher) fs_build_group(build, work->launcher)->owned_by_others = true;
@@ -355,6 +371,9 @@ static void add_work(fs_build *build, const device_work *work)
     if (supplied.flops) known.flops = supplied.flops;
     if (supplied.bytes) known.bytes = supplied.bytes;
     if (work->estimated) known = estimate(known);
+    if (known.bytes == FS_SOURCE_ESTIMATED && work->call != NULL && build->groups[work->call->row].limited &&
+        is_counted(build, work->call))
+        known.bytes = FS_SOURCE_COUNTED;
     if (!build->options->brief) cover(build, work, known);
 }
 

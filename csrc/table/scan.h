@@ -24,7 +24,9 @@ static inline fs_node fs_build_leaf(const fs_build *build, uint32_t index, uint3
         node.op = above->op;
     }
     if (chunk->kind[at] == FS_EVENT_OP) node.op = index;
-    if (build->calls.calls[call].known) node.owner = index;
+    bool yields = build->calls.calls[call].launch && node.owner != FS_NONE; /* to a rule for an op around it */
+    if (yields) node.flags |= FS_NODE_YIELDS;
+    else if (build->calls.calls[call].known) node.owner = index;
     if (!build->calls.calls[call].stated) return node;
     node.buried = node.stated_depth == FS_MOST_STATED;
     if (node.buried) return node;

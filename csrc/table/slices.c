@@ -268,6 +268,7 @@ fs_status fs_build_each_slice(fs_build *build, void (*body)(fs_build *slice), fs
     X(unmodelled_ns)                \
     X(estimated_ns)                 \
     X(flops_estimated_ns)           \
+    X(repeated)                     \
     X(work_calls)
 #define GROUP_NUMBERS(X)     \
     X(row.cpu_rounding)      \
@@ -300,6 +301,8 @@ static void join_group(fs_group *to, const fs_group *from)
     to->owned_by_others = to->owned_by_others || from->owned_by_others;
     to->unrecorded = to->unrecorded || from->unrecorded;
     to->flops_known = to->flops_known || from->flops_known;
+    to->stated = to->stated || from->stated;
+    to->limited = to->limited || from->limited;
 }
 
 /* Move the samples of a row together. */

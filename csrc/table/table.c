@@ -59,7 +59,8 @@ static void rate(const fs_build *build, fs_group *group)
     row->roofline_time = rating.roofline_time;
     row->headroom = rating.headroom;
     row->bound = rating.bound;
-    if (group->estimated_ns > 0 && row->pct_roofline > 100) clear_rates(row);
+    bool bound = group->estimated_ns > 0 || (group->limited && row->bytes_source != FS_SOURCE_COUNTED);
+    if (bound && row->pct_roofline > 100) clear_rates(row);
 }
 
 /* Sum of what two metrics counted in a row. */
@@ -125,18 +126,20 @@ const char *const fs_source_meanings[FS_SOURCE_COUNT] = {
 #undef FS_SOURCE
 };
 
-static fs_source source_of(const fs_row *row, double number, bool estimated)
+static fs_source source_of(const fs_group *group, double number, bool estimated)
 {
     if (isnan(number)) return FS_SOURCE_NONE;
-    if (row->is_user_annotation) return FS_SOURCE_STATED;
-    return estimated ? FS_SOURCE_ESTIMATED : FS_SOURCE_MODEL;
+    if (group->row.is_user_annotation) return FS_SOURCE_STATED;
+    if (estimated || group->limited) return FS_SOURCE_ESTIMATED;
+    return group->stated ? FS_SOURCE_STATED : FS_SOURCE_MODEL;
 }
 
 static void fill_row(const fs_build *build, fs_group *group)
 {
     fs_row *row = &group->row;
     row->roof = fs_roof_sum_total(&group->roof);
-    if (group->work_calls == 0) {
+    bool in_part = group->repeated > 0 && group->repeated < row->count; /* other kernels of the row are no launches */
+    if (group->work_calls == 0 || in_part) {
         row->flops = row->bytes_read = row->bytes_written = row->bytes_total_moved = NAN;
         row->roof = fs_roof_unknown;
     }
@@ -157,8 +160,8 @@ static void fill_row(const fs_build *build, fs_group *group)
     row->time_max = times.max;
     row->time_std = times.std;
     bool estimated = group->estimated_ns > 0;
-    row->bytes_source = source_of(row, row->bytes_total_moved, estimated);
-    row->flops_source = source_of(row, row->flops, estimated || group->flops_estimated_ns > 0);
+    row->bytes_source = source_of(group, row->bytes_total_moved, estimated);
+    row->flops_source = source_of(group, row->flops, estimated || group->flops_estimated_ns > 0);
     fs_counted_row_fill(build, group);
     rate(build, group);
     fill_counted(build, group);
@@ -184,7 +187,7 @@ static fs_roof whole_of(const fs_build *build)
     bool found[2] = {false, false};
     for (uint32_t i = 0; i < build->group_count; i++) {
         const fs_row *row = &build->groups[i].row;
-        if (!is_known(row)) continue;
+        if (!is_known(row) || build->groups[i].repeated > 0) continue;
         found[row->is_user_annotation] = true;
         fs_roof_sum_add(&sums[row->is_user_annotation], &row->roof);
         fs_roof_sum_launch(&sums[row->is_user_annotation], &row->roof, 1);

@@ -110,7 +110,7 @@ static void add_own_work(fs_build *build, fs_node *node, const fs_call *call, in
     const fs_work *work = &call->work;
     fs_group *group = &build->groups[call->row];
     group->work_calls++;
-    if (call->known && (is_inside(node, work) || is_captured(node))) return;
+    if (call->known && (is_inside(node, work) || is_captured(node) || (node->flags & FS_NODE_YIELDS) != 0)) return;
     if ((work->needs == FS_NEEDS_KERNELS && node->supplied > 0) ||
         (!call->known && node->supplied > 0 && node->supplied == node->launches)) {
         fs_roof_sum_launch(&group->roof, roof_of(build, node, call), node->launches);
@@ -122,6 +122,7 @@ static void add_own_work(fs_build *build, fs_node *node, const fs_call *call, in
         return;
     }
 
+    if (call->launch) fs_build_mark_launch(group, work);
     group->row.flops += work->flops;
     group->row.bytes_read += work->bytes_read;
     group->row.bytes_written += work->bytes_written;
@@ -248,7 +249,8 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t sta
     bool counts = false;
     if (has_work(call->kind)) {
         add_own_work(build, node, call, duration, &flops);
-        counts = call->known && node->device < 0 && !is_inside(node, &call->work) && !is_captured(node);
+        bool own = call->known && (node->flags & FS_NODE_YIELDS) == 0;
+        counts = own && node->device < 0 && !is_inside(node, &call->work) && !is_captured(node);
         flops_known = flops_known || !isnan(call->work.flops);
     }
     /* 0 known FLOPs next to unknown ones give an unknown sum. */

@@ -168,6 +168,9 @@ static void call_members(fs_json_members *members, const char *name, fs_span byt
         KNOWN_NUMBER(members, "flops", declared.flops);
         KNOWN_NUMBER(members, "bytes", declared.bytes);
         put_unit(members, fs_unit_find(declared.unit));
+        if (declared.launch == FS_LAUNCH_NONE) return;
+        FS_JSON_KEY(members, "launch work");
+        fs_json_integer(members->json, (int64_t)declared.launch);
         return;
     }
     fs_torch_call torch;

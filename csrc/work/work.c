@@ -115,6 +115,8 @@ fs_work fs_work_stated(const fs_given_work *declared)
     work.flops = declared->flops;
     work.bytes_moved = declared->bytes;
     work.unit.preferred = work.unit.fallback = fs_unit_find(declared->unit);
-    work.stated = true;
+    work.at_most = declared->launch == FS_LAUNCH_AT_MOST;
+    work.stated = !work.at_most;
+    if (declared->launch != FS_LAUNCH_NONE) work.needs = FS_NEEDS_KERNELS; /* a rule for its kernel comes first */
     return work;
 }

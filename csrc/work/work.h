@@ -86,7 +86,7 @@ bool fs_work_is_gradient(const char *name, const fs_torch_call *call);
 const fs_torch_tensor *fs_work_result_told(const char *gradient_name, const fs_torch_call *gradient, const char *name,
                                            const fs_torch_call *call);
 
-/* Return the work that a program declared for a range. */
+/* Return the work that a program declared for a range, or that of a launch. */
 fs_work fs_work_stated(const fs_given_work *declared);
 
 #endif

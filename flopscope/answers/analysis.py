@@ -23,6 +23,7 @@ from flopscope.results.results import Results, grouped, kept, store_of, usual_pe
 from flopscope.results.table_facts import Grouped
 from flopscope.support.distinct import distinct
 from flopscope.support.hints import HINTS, WITHOUT_OPS
+from flopscope.support.kernel_names import is_op_of_library
 
 if TYPE_CHECKING:
     from flopscope._core import Store
@@ -291,7 +292,7 @@ class Analysis:
     @cached_property
     def has_namespaced_ops(self) -> bool:
         """Whether an op with work is called as those of a library are, such as aten::mm."""
-        return any("::" in op.key for op in self.ops if op.row >= 0)
+        return any(is_op_of_library(op.key) for op in self.ops if op.row >= 0)
 
     @cached_property
     def all_ops(self) -> list[Op]:

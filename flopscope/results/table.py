@@ -21,6 +21,7 @@ from flopscope.results.row import COLUMN_NAMES, EventRow
 from flopscope.results.table_facts import Facts, Grouped
 from flopscope.support import units, upward
 from flopscope.support.hints import Hints
+from flopscope.support.kernel_names import is_op_of_library
 from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ class EventTable:
             return False
         kinds = zip(*(self.columns[name] for name in ("key", "device_type", "is_user_annotation")), strict=True)
         on_host = [key for key, device_type, annotation in kinds if device_type == "cpu" and not annotation]
-        return any("::" in key for key in on_host) or (on_host != [] and has_kernels_of_torch(self.columns["key"]))
+        return any(map(is_op_of_library, on_host)) or (on_host != [] and has_kernels_of_torch(self.columns["key"]))
 
     @property
     def hints(self) -> Hints:

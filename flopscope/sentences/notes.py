@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flopscope.answers.analysis import Analysis
+from flopscope.answers.analysis import Analysis, Op
 from flopscope.answers.counter_rules import cached
 from flopscope.answers.facts import FirstUse
 from flopscope.answers.launch_rules import pauses
@@ -13,6 +13,7 @@ from flopscope.answers.memory_rules import unordered
 from flopscope.answers.step_kinds import first_apart, heavy_steps
 from flopscope.sentences.words import more_ops
 from flopscope.support.hints import HINTS, NOT_RESOLVED, ON_CPU_WITHOUT_OPS, OWN_HINTS, WITHOUT_OPS
+from flopscope.support.kernel_names import OF_TRITON
 from flopscope.support.median import median
 from flopscope.support.units import percent_text, plural, short_time_text
 
@@ -99,10 +100,16 @@ def without_peaks(analysis: Analysis) -> list[str]:
 
 
 def _without_unit(analysis: Analysis) -> str:
-    """Return the names of the first ranges whose FLOPs the program stated without a unit, "" for none."""
-    names = ("key", "is_user_annotation", "flops", "unit")
+    """Return the names of the first ranges and launches whose FLOPs the program stated without a unit, "" for none."""
+    names = ("key", "flops_source", "flops", "unit", "device_type")
     rows = zip(*(analysis.columns[name] for name in names), strict=True)
-    found = list(dict.fromkeys(key for key, is_range, flops, unit in rows if is_range and flops > 0 and not unit))
+    found = list(
+        dict.fromkeys(
+            key
+            for key, source, flops, unit, device in rows
+            if source == "stated" and flops > 0 and not unit and device == "cpu"
+        )
+    )
     more = len(found) - NAMES_SHOWN
     return ", ".join(found[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
@@ -115,6 +122,34 @@ def _unknown_kernels(analysis: Analysis) -> float:
     return sum(op.time for op in analysis.ops if op.part == "unmodelled" and (op.row < 0 or ranges[op.row]))
 
 
+def _has_recorded_ops(analysis: Analysis) -> bool:
+    """Return whether ops were recorded, whatever ran in them."""
+    names = ("key", "device_type", "is_user_annotation", "bytes_source")
+    rows = zip(*(analysis.columns[name] for name in names), strict=True)
+    return any(device == "cpu" and not is_range and ("::" in key or moved) for key, device, is_range, moved in rows)
+
+
+def _is_launch(analysis: Analysis, op: Op) -> bool:
+    """Return whether an op is a launch of Triton, which no shapes make known."""
+    if op.row < 0 or analysis.columns["is_user_annotation"][op.row] or op.key.startswith("triton_"):
+        return False  # "triton_…": a kernel of Inductor
+    sources = {analysis.columns[name][op.row] for name in ("bytes_source", "flops_source")}
+    return op.key.startswith(OF_TRITON) or "stated" in sources or ("estimated" in sources and "::" not in op.key)
+
+
+def _launches(analysis: Analysis) -> list[str] | None:
+    """Return the note on launches of Triton that could not be judged, if any; None if other ops could not either."""
+    open_ = [op for op in analysis.ops if op.part == "unmodelled"]
+    if not open_ or not all(_is_launch(analysis, op) for op in open_):
+        return None
+    time = sum(op.time for op in open_ if analysis.columns["flops_source"][op.row] != "stated")
+    if not time or not analysis.peaks:
+        return []
+    if "counted" in analysis.columns["bytes_source"]:
+        return [NOT_RESOLVED.format(f"{short_time_text(time)} {analysis.per}")]
+    return [analysis.facts.hints.kernels]
+
+
 def missing(analysis: Analysis) -> list[str]:
     """Return what could not be judged, and which recording option would bring it."""
     notes = [text for text in (analysis.facts.hints.busy, *analysis.facts.hints.said) if text]
@@ -122,9 +157,14 @@ def missing(analysis: Analysis) -> list[str]:
     unknown = any(op.part == "unmodelled" for op in analysis.ops)
     has_ops, own = analysis.has_namespaced_ops, hints in (HINTS, OWN_HINTS)
     kernels = _unknown_kernels(analysis)
+    lost = analysis.graphs.get("works", 0) - analysis.graphs.get("matched", 0)
     counted = kernels and "counted" in analysis.columns["bytes_source"]
     if counted and not has_ops:
         notes.append(NOT_RESOLVED.format(f"{short_time_text(kernels)} {analysis.per}"))
+    elif (of_launches := _launches(analysis)) is not None:
+        notes += of_launches
+    elif kernels and not has_ops and not lost and _has_recorded_ops(analysis):
+        notes.append(hints.kernels)  # ops were recorded, and none of them launched these
     elif unknown and not analysis.has_shapes and (has_ops or analysis.uses_torch or not kernels):
         foreign = not (has_ops or analysis.on_device or analysis.uses_torch) and own
         without = ON_CPU_WITHOUT_OPS if foreign else WITHOUT_OPS.advice
@@ -132,7 +172,7 @@ def missing(analysis: Analysis) -> list[str]:
             notes.append(hints.advice if has_ops or not own else without)
     elif kernels and not analysis.uses_torch:
         notes.append(hints.kernels)
-    elif unknown and (lost := analysis.graphs.get("works", 0) - analysis.graphs.get("matched", 0)):
+    elif unknown and lost:
         notes.append(
             f"The work of {plural(lost, 'kernel or copy', 'kernels and copies')} of replayed graphs is unknown, as the "
             f"capture was not recorded. {hints.graphs}"
@@ -140,7 +180,10 @@ def missing(analysis: Analysis) -> list[str]:
     elif kernels:
         notes.append(hints.kernels)
     if unitless := _without_unit(analysis):
-        notes.append(f"The FLOPs stated for {unitless} have no compute unit, so their limit is unknown: pass unit=.")
+        notes.append(
+            f"The FLOPs stated for {unitless} have no compute unit, so their limit is unknown: pass unit=, or flops16 "
+            "or the like in launch_metadata."
+        )
     if unseen:
         notes.append("The program used a GPU, but no activity of it was recorded: profile with ProfilerActivity.CUDA.")
     if analysis.steps and not analysis.has_steps:

@@ -17,6 +17,7 @@ from flopscope.hardware.activities import ProfilerActivity, activities_named
 from flopscope.hardware.capture import TIMERS, Recipe, Timer, start_core, warn_of_losses
 from flopscope.hardware.counters import Counters, CountersWish, LateCounters, check_counters, why_no_counters
 from flopscope.sources.schedules import ProfilerAction, action_at
+from flopscope.sources.triton_launches import LAUNCHES
 from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user
 
@@ -307,6 +308,7 @@ class profile:
         if core is not None:
             self._core = core.store
             record_into(core)
+            LAUNCHES.begin(self)
 
     def _save(self) -> None:
         """Stop the recorder, or finish stopping it after an interrupt. The events of a warm-up are not results."""
@@ -317,6 +319,7 @@ class profile:
                     stacks.stop()
                 if core.running:
                     record_into(None)
+                    LAUNCHES.end(self)
                     if counters is not None:
                         counters.stop()
                     core.stop()
@@ -354,6 +357,7 @@ class profile:
     def _abandon(self) -> None:
         """Detach the profile in a forked child; the parent continues it."""
         record_into(None)
+        LAUNCHES.end(self)
         self._live = self._core = self._counters = None
         self._state = "forked"
 

@@ -14,6 +14,7 @@ from typing import Any
 from flopscope import _core
 from flopscope.hardware.capture import may_evict, why_not_loaded
 from flopscope.sources.load import read
+from flopscope.sources.triton_launches import LAUNCHES
 from flopscope.sources.watch_setting import WATCH_GRAPHS, is_forbidden
 from flopscope.support.imports import after_import, around
 from flopscope.support.suggest import suggesting
@@ -194,9 +195,11 @@ class _Capture:
         stacks = _watch is not None and _watch.with_stack
         self._torch = _profile_torch(with_stack=stacks or (_background and _with_stack))
         self._marks = _mark_clock(self._torch)
+        LAUNCHES.begin(self, torch=self._torch is not None)
 
     def end(self) -> None:
         """Stop recording, and pass to the core what was open when nodes were created."""
+        LAUNCHES.end(self)
         self._marks += _mark_clock(self._torch)
         end = _core.clock()
         if self._recorder is not None:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 _UNKNOWN_KERNELS = (
     "No rule knows kernels of CuPy, Triton, Numba or CUDA C by their names: counters count what they move ({}), "
-    "fs.record_function(…, flops=…, bytes=…, unit=…) states their work, and fs.register_work() adds a rule."
+    "fs.record_function(…, flops=…, bytes=…, unit=…) states their work, as does launch_metadata of Triton kernels, and "
+    "fs.register_work() adds a rule."
 )
 NOT_RESOLVED = (
     "The counters did not resolve work of {}: its kernels are shorter than two samples, or ran while nothing was "

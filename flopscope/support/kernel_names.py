@@ -27,3 +27,12 @@ def _without_arguments(name: str) -> str:
         if depth == 0:
             return name[:i] if name[i - 1] not in " :" else name  # "Memset (Device)" has no arguments
     return name
+
+
+OF_TRITON = "triton::"
+"""What the name of a launch of Triton begins with, unless its kernel names it."""
+
+
+def is_op_of_library(name: str) -> bool:
+    """Return whether a name is that of an op with arguments, such as aten::mm; a launch of Triton has none recorded."""
+    return "::" in name and not name.startswith(OF_TRITON)

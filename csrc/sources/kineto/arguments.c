@@ -459,18 +459,25 @@ fs_status fs_arguments_kernel(fs_piece *piece, const fs_event_arguments *argumen
     return fs_intern_bytes(&piece->signatures, bytes, size, signature, err);
 }
 
-fs_status fs_arguments_stated(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err)
+fs_status fs_arguments_given(fs_piece *piece, const fs_given_work *work, uint32_t *signature, fs_error *err)
 {
     _Alignas(8) char bytes[FS_GIVEN_WORK_BYTES];
+    fs_given_work_encode(work, bytes);
+    return fs_intern_bytes(&piece->signatures, bytes, sizeof bytes, signature, err);
+}
+
+fs_status fs_arguments_stated(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err)
+{
+    int64_t launch = number(arguments, FS_ARG_LAUNCH, FS_LAUNCH_NONE);
     bool flops = fs_argument_known(arguments, FS_ARG_FLOPS), moved = fs_argument_known(arguments, FS_ARG_BYTES);
     if (!flops && !moved) return fs_arguments_call(piece, arguments, signature, err);
     fs_given_work work = {
         .flops = flops ? (double)arguments->numbers[FS_ARG_FLOPS] : (double)NAN,
         .bytes = moved ? (double)arguments->numbers[FS_ARG_BYTES] : (double)NAN,
+        .launch = launch == FS_LAUNCH_STATED || launch == FS_LAUNCH_AT_MOST ? (uint64_t)launch : FS_LAUNCH_NONE,
     };
     take_name(&arguments->texts[FS_ARG_UNIT], work.unit, sizeof work.unit);
-    fs_given_work_encode(&work, bytes);
-    return fs_intern_bytes(&piece->signatures, bytes, sizeof bytes, signature, err);
+    return fs_arguments_given(piece, &work, signature, err);
 }
 
 /* A number of bytes that some device can have, or -1. */

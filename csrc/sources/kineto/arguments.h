@@ -43,7 +43,8 @@ typedef struct {
     X(NODE, "Sequence number")           \
     X(THREAD, "on thread")               \
     X(FORWARD_THREAD, "Fwd thread id")   \
-    X(REPLAYED, "graph replay")
+    X(REPLAYED, "graph replay")          \
+    X(LAUNCH, "launch work")
 /* clang-format on */
 
 enum {
@@ -74,12 +75,13 @@ static inline bool fs_argument_known(const fs_event_arguments *arguments, int wh
     return (arguments->known >> which & 1) != 0;
 }
 
-/* Intern the signature of an op's call, of a launch, of the kernel that an API call launches, of a range's declared
- * work, or of memory; FS_NONE: none. FS_OUT_OF_MEMORY. */
+/* Intern the signature of an op's call, of a launch, of the kernel that an API call launches, of the declared work of a
+ * range or a launch, or of memory; FS_NONE: none. FS_OUT_OF_MEMORY. */
 fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err);
 fs_status fs_arguments_launch(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err);
 fs_status fs_arguments_memory(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err);
 fs_status fs_arguments_kernel(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err);
 fs_status fs_arguments_stated(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err);
+fs_status fs_arguments_given(fs_piece *piece, const fs_given_work *work, uint32_t *signature, fs_error *err);
 
 #endif

@@ -7,6 +7,7 @@
 #include "sources/kineto/arguments.h"
 #include "store/accelerator.h"
 #include "store/event.h"
+#include "store/launch_name.h"
 
 /* Categories ------------------------------------------------------------------------------------------------------- */
 
@@ -262,6 +263,8 @@ static fs_status keep_host(fs_piece *piece, const event_text *event, fs_record *
     record->communication = record->kind == FS_EVENT_RANGE && fs_scan_is_communication(&event->name);
     FS_TRY(find_lane(piece, -1, number(event, FS_ARG_THREAD, event->thread.number), event, &record->lane, err));
     if (record->kind == FS_EVENT_OP) {
+        if (number(event, FS_ARG_LAUNCH, FS_LAUNCH_NONE) != FS_LAUNCH_NONE)
+            return fs_arguments_stated(piece, &event->arguments, &record->signature, err);
         record->node = fs_record_node(number(event, FS_ARG_NODE, -1), number(event, FS_ARG_FORWARD_THREAD, 0));
         return fs_arguments_call(piece, &event->arguments, &record->signature, err);
     }
@@ -373,9 +376,12 @@ static fs_status keep(fs_piece *piece, const event_text *event, fs_error *err)
         .device = -1,
         .kind = (uint8_t)found->kind,
     };
-    if (found->form != MEMORY)
-        FS_TRY(fs_intern_bytes(&piece->names, event->name.text, event->name.size, &record->name, err));
-    return keepers[found->form](piece, event, record, err);
+    fs_given_work launched;
+    size_t own = found->kind == FS_EVENT_OP ? fs_launch_name_parse(event->name.text, event->name.size, &launched) : 0;
+    size_t size = own > 0 ? own : event->name.size;
+    if (found->form != MEMORY) FS_TRY(fs_intern_bytes(&piece->names, event->name.text, size, &record->name, err));
+    FS_TRY(keepers[found->form](piece, event, record, err));
+    return own > 0 ? fs_arguments_given(piece, &launched, &record->signature, err) : FS_OK;
 }
 
 static fs_status keep_stack(fs_piece *piece, const event_text *event, fs_error *err)
