@@ -119,7 +119,7 @@ def missing(analysis: Analysis) -> list[str]:
     """Return what could not be judged, and which recording option would bring it."""
     notes = [text for text in (analysis.facts.hints.busy, *analysis.facts.hints.said) if text]
     hints, unseen = analysis.facts.hints, not analysis.on_device and analysis.facts.device_unseen
-    unknown = any(op.part == "unmodelled" for op in analysis.ops)
+    unknown = not analysis.facts.coverage["bytes"] >= 1 and any(op.part == "unmodelled" for op in analysis.ops)
     has_ops, own = analysis.has_namespaced_ops, hints in (HINTS, OWN_HINTS)
     kernels = _unknown_kernels(analysis)
     counted = kernels and "counted" in analysis.columns["bytes_source"]

@@ -116,7 +116,8 @@ def _gpu_section(core: Store, gpu: Columns, whole: str) -> list[str | Rows]:
     rows = [(core.device_name(device), *map(percent_text, shares)) for device, *shares in facts]
     return [
         Rows([headers, *rows]),
-        f"  utilization, SM efficiency, idle: of the time of {whole}; tensor cores: of the kernels' time",
+        f"  utilization, SM efficiency, idle: of the time of {whole}; tensor cores: of the kernels' time, in",
+        "  kernels whose names show their use",
     ]
 
 
