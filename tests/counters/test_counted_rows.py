@@ -132,6 +132,28 @@ def test_ops_without_shapes_are_counted_and_not_asked_for_them() -> None:
     assert "work of ops is unknown" not in text and "those that the counters saw" in " ".join(text.split())
 
 
+def test_kernels_without_an_op_are_listed_up_to_the_limit() -> None:
+    program = Program()
+    for place in range(40):
+        program.call("cuLaunchKernel", 400 * place, 1, correlation=place + 1)
+        program.work(f"kernel{place:02}", 400 * place + 1, 300 + place, correlation=place + 1)
+    table = count(program, [(16_000, MOVES)]).load().key_averages()
+    text = table.table(brief=True, row_limit=5)
+    assert [f"kernel{place:02}" in text for place in range(40)] == [False] * 35 + [True] * 5, "the longest"
+    assert "5 of these 40 kernels are listed" in " ".join(text.split())
+    whole = table.table(brief=True, row_limit=-1)
+    assert all(f"kernel{place:02}" in whole for place in range(40)) and "are listed" not in whole
+
+
+def test_work_that_is_known_is_not_missed_where_peaks_are() -> None:
+    program = Program()
+    program.head["deviceProperties"][0]["name"] = "NVIDIA X1"
+    program.work("moves", 0, 400)
+    program.head.pop("record_shapes")
+    notes = str(count(program, [(400, MOVES)]).load().advice())
+    assert "peaks are unknown" in " ".join(notes.split()) and "The work is unknown" not in " ".join(notes.split())
+
+
 def test_without_counters_of_units_the_memory_alone_bounds() -> None:
     program = Program()
     program.work("moves", 0, 400)
