@@ -18,6 +18,7 @@ from helpers.report_pages import PageRead
 
 import flopscope as fs
 from flopscope import _core
+from flopscope.answers.analysis import analysis_of
 
 EVERY = 10  # µs: the samples
 COUNTERS = ("dram_bytes_read", "dram_bytes_written", "tensor_active", "sm_active", "fma_active", "issue_active")
@@ -152,6 +153,24 @@ def test_work_that_is_known_is_not_missed_where_peaks_are() -> None:
     program.head.pop("record_shapes")
     notes = str(count(program, [(400, MOVES)]).load().advice())
     assert "peaks are unknown" in " ".join(notes.split()) and "The work is unknown" not in " ".join(notes.split())
+
+
+def test_a_range_around_kernels_changes_nothing_of_their_accounting() -> None:
+    apart, around = kernels(), kernels()
+    around.add("user_annotation", "simulate", -1, 1300)
+    parts = [
+        program.load().accounting().iloc[-1][["ideal", "compute", "memory", "latency"]] for program in (apart, around)
+    ]
+    assert parts[0].to_dict() == pytest.approx(parts[1].to_dict()) and parts[0]["compute"] == pytest.approx(80)
+    named = analysis_of(around.load(), "a test").ops
+    assert sorted(op.key for op in named) == sorted(name for name, *_ in PROGRAM)
+
+
+def test_a_range_whose_work_is_stated_is_an_op() -> None:
+    program = kernels()
+    program.add("user_annotation", "simulate", -1, 1300, flops=1e9, bytes=1e9)
+    ops = analysis_of(program.load(), "a test").ops
+    assert [op.key for op in ops] == ["simulate", "moves"], "the launch of the first kernel is unknown"
 
 
 def test_without_counters_of_units_the_memory_alone_bounds() -> None:
