@@ -15,6 +15,7 @@ ncu leaves clocks and caches as they are, and counts a call just after another t
 one by one, so what one has written and the L2 still holds is missing. Its times include about 1 us of the launch.
 
     python benchmarks/counted_roof.py --device cuda --out FOLDER
+    python benchmarks/counted_roof.py --page FOLDER/counted_roof.json    prints the table of the documentation
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from harness import Report, arguments, build_cuda_library, run_for
 import flopscope as fs
 
 HERE = Path(__file__).resolve().parent
-UNDER_NCU, PROFILED = "--under-ncu", "--profiled"
+UNDER_NCU, PROFILED, PAGE = "--under-ncu", "--profiled", "--page"
 SECONDS, PART = 150, 50
 """For everything, and for one process."""
 SHORTEST_US, WITHIN, HALF = 15, 5.0, 50.0
@@ -87,6 +88,9 @@ def main() -> int:
         return under_ncu(sys.argv[2], CALLS if sys.argv[3] == "one" else 1)
     if len(sys.argv) == 4 and sys.argv[1] == PROFILED:
         return profiled(sys.argv[2], Path(sys.argv[3]))
+    if len(sys.argv) == 3 and sys.argv[1] == PAGE:
+        print("\n".join(page(json.loads(Path(sys.argv[2]).read_text(encoding="utf-8")))))
+        return 0
     options = arguments(__doc__ or "", ("cuda",))
     report = Report("counted_roof", COLUMNS, options.out, "cuda")
     end = time.monotonic() + SECONDS
@@ -378,6 +382,17 @@ def conclude(pairs: Sequence[Pair], report: Report) -> None:
         report.target(f"{unit} off by", known.get(worst, math.nan), WITHIN, "points", worst=worst)
     agree = sum(pair.agrees for pair in both) / len(both) if both else math.nan
     report.target(f"bounds of {len(both)} kernels that are ncu's", 100 * agree, 90, "%", least=True)
+
+
+def page(result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a table of all kernels in Markdown."""
+    rows = [row for row in result["summary"]["rows"] if row[2] != "–"]
+    shown = ("program", "kernel", "us", "bound", "ncu's", "DRAM|ncu", "tensor|ncu", "FMA|ncu")
+    places = [COLUMNS.index(name) for name in shown]
+    yield "| program | kernel | µs | bound | by ncu | DRAM % / ncu | tensor % / ncu | FMA % / ncu |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for row in rows:
+        yield f"| {' | '.join(row[place].replace('|', ' / ') for place in places)} |"
 
 
 if __name__ == "__main__":
