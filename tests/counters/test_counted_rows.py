@@ -155,6 +155,15 @@ def test_work_that_is_known_is_not_missed_where_peaks_are() -> None:
     assert "peaks are unknown" in " ".join(notes.split()) and "The work is unknown" not in " ".join(notes.split())
 
 
+@pytest.mark.parametrize(("tensor", "shown"), [(1.5, False), (30.0, True)])
+def test_hfu_needs_more_activity_than_kernels_without_tensor_cores_count(tensor: float, shown: bool) -> None:
+    program = Program()
+    program.work("kernel", 0, 400)
+    trace = count(program, [(400, rates(2400, 0, tensor_active=tensor))]).load()
+    assert ("HFU 30.0% (counted)" in str(trace.summary())) == shown
+    assert ("% (counted" in str(trace.summary())) == shown
+
+
 def test_a_range_around_kernels_changes_nothing_of_their_accounting() -> None:
     apart, around = kernels(), kernels()
     around.add("user_annotation", "simulate", -1, 1300)
