@@ -15,7 +15,7 @@ ncu leaves clocks and caches as they are, and counts a call just after another t
 one by one, so what one has written and the L2 still holds is missing. Its times include about 1 us of the launch.
 
     python benchmarks/counted_roof.py --device cuda --out FOLDER
-    python benchmarks/counted_roof.py --page FOLDER/counted_roof.json    prints the table of the documentation
+    python benchmarks/counted_roof.py --page FOLDER/counted_roof.json    prints a section of the documentation
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 import nsight
 from counted_roof_programs import LIBRARY, PROGRAMS, Program
-from harness import Report, arguments, build_cuda_library, run_for
+from harness import Report, arguments, build_cuda_library, run_for, target_text
 
 import flopscope as fs
 
@@ -385,11 +385,23 @@ def conclude(pairs: Sequence[Pair], report: Report) -> None:
 
 
 def page(result: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a table of all kernels in Markdown."""
+    """Yield the lines of a section of the documentation: what was compared, the targets, and a table of all kernels."""
     rows = [row for row in result["summary"]["rows"] if row[2] != "–"]
     shown = ("program", "kernel", "us", "bound", "ncu's", "DRAM|ncu", "tensor|ncu", "FMA|ncu")
     places = [COLUMNS.index(name) for name in shown]
-    yield "| program | kernel | µs | bound | by ncu | DRAM % / ncu | tensor % / ncu | FMA % / ncu |"
+    yield "## Beside Nsight Compute"
+    yield ""
+    yield (
+        f"The table compares {len(rows)} kernels on one {result['machine']['device']}, in % of the peak: first by "
+        "counters in a profile, then by ncu, which runs each kernel alone. DRAM's share is of the peak that ncu uses. "
+        "Writes that the L2 still holds when a kernel ends are missing from ncu's."
+    )
+    yield ""
+    for target in result["summary"]["targets"]:
+        if "bytes known" not in target["text"]:
+            yield f"- {target_text(target)}"
+    yield ""
+    yield "| program | kernel | µs | bound | by ncu | DRAM % | tensor % | FMA % |"
     yield "|---|---|---|---|---|---|---|---|"
     for row in rows:
         yield f"| {' | '.join(row[place].replace('|', ' / ') for place in places)} |"

@@ -77,8 +77,11 @@ def test_kernels_are_compared_by_case_and_name(report: Report) -> None:
     assert met["DRAM off by"][0] and met["DRAM off by"][1] == pytest.approx(2, abs=0.1)
     assert met["bounds of 2 kernels that are ncu's"] == (True, 100.0)
     assert [row[0] for row in report.rows] == ["CuPy", "CuPy"]
-    lines = list(benchmark.page({"summary": {"rows": report.rows}}))
-    assert lines[2] == "| CuPy | add: cupy_add | 200.0 | memory | DRAM | 86 / 88 | 0 / 0 | 4 / 3 |" and len(lines) == 4
+    summary = {"rows": [*report.rows, ["Numba", "ImportError", *["–"] * 12]], "targets": report.targets}
+    lines = list(benchmark.page({"summary": summary, "machine": {"device": "NVIDIA H200"}}))
+    assert lines[2].startswith("The table compares 2 kernels on one NVIDIA H200")
+    assert "- DRAM off by <= 5 points: 2" in "\n".join(lines) and "bytes known" not in "\n".join(lines)
+    assert lines[-2:-1] == ["| CuPy | add: cupy_add | 200.0 | memory | DRAM | 86 / 88 | 0 / 0 | 4 / 3 |"]
 
 
 def test_a_kernel_without_a_partner_is_named_and_misses_no_target(report: Report) -> None:
