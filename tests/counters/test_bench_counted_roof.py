@@ -70,7 +70,7 @@ def test_kernels_are_compared_by_case_and_name(report: Report) -> None:
     assert add.ours["DRAM"] == pytest.approx(86, rel=0.001) and add.theirs["DRAM"] == 88
     assert add.off("DRAM") == pytest.approx(2, abs=0.1) and add.off("FMA") == 1
     assert sort.theirs["DRAM"] == 65, "weighted by time"
-    assert add.agrees and not math.isnan(sort.off("DRAM")) and add.their_bound == "DRAM"
+    assert add.agrees() and not math.isnan(sort.off("DRAM")) and add.their_bound == "DRAM"
     benchmark.conclude([add, sort], report)
     met = {target["text"]: (target["met"], target["value"]) for target in report.targets}
     assert met["CuPy: bytes known, by time"] == (True, 0.97)
@@ -118,7 +118,13 @@ def test_bounds_agree_if_their_share_is_near_the_largest(
 ) -> None:
     theirs = [by_ncu("CuPy: k", "k", 200, **shares)]
     (pair,) = pairs([by_flopscope("k", "k", 200, said, shares.get("DRAM", 0.0))], theirs, report)
-    assert pair.agrees == agrees
+    assert pair.agrees() == agrees
+
+
+def test_what_profiles_do_not_count_can_be_left_out(report: Report) -> None:
+    theirs = [by_ncu("CuPy: k", "k", 200, L1=90, DRAM=70)]
+    (pair,) = pairs([by_flopscope("k", "k", 200, "memory", 70)], theirs, report)
+    assert pair.agrees("L1") and not pair.agrees() and pair.their_bound == "L1"
 
 
 @pytest.mark.parametrize(
