@@ -14,14 +14,10 @@ measured by then is reported.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import os
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import nsight
 from harness import Report, arguments, run_for, spread
 
 import flopscope as fs
@@ -334,35 +331,11 @@ def run_under_ncu(what: str) -> None:
 
 def ncu(what: str, metrics: Sequence[str], caches: str) -> dict[str, dict[str, float]]:
     """Return the sums of the metrics by range. Raise RuntimeError if ncu is missing, fails or takes too long."""
-    program = shutil.which("ncu")
-    if program is None:
-        raise RuntimeError("Nsight Compute is missing")
-    command = [program, "--nvtx", "--print-nvtx-rename", "kernel", "--csv", "--page", "raw", "--print-units", "base",
-               "--clock-control", "none", "--cache-control", caches, "--profile-from-start", "off",
-               "--metrics", ",".join(metrics), sys.executable, os.path.abspath(__file__), UNDER_NCU, what]  # fmt: skip
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=NCU_SECONDS)
-    except subprocess.TimeoutExpired:
-        raise RuntimeError(f"ncu took more than {NCU_SECONDS} s") from None
-    sums = sums_of(done.stdout, metrics)
-    if done.returncode != 0 or not sums:
-        last = " ".join((done.stdout + done.stderr).split())[-500:]
-        raise RuntimeError(f"ncu exited with {done.returncode} and counted {len(sums)} ranges: {last}")
-    return sums
-
-
-def sums_of(text: str, metrics: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return the sums of the metrics by range, from the raw page of ncu: a header, a line of units, a line a kernel."""
-    lines = text.splitlines()
-    start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     sums: dict[str, dict[str, float]] = {}
-    for record in csv.DictReader(io.StringIO("\n".join(lines[start:]))):
-        if not (record.get("ID") or "").strip().isdecimal():  # the units, or what the program printed
-            continue
-        total = sums.setdefault(str(record["Kernel Name"]).split("/")[0], dict.fromkeys(metrics, 0.0))
-        for metric in metrics:
-            value = (record.get(metric) or "").replace(",", "")
-            total[metric] += float(value) if value else math.nan
+    for kernel in nsight.kernels((os.path.abspath(__file__), UNDER_NCU, what), metrics, caches, NCU_SECONDS):
+        total = sums.setdefault(kernel.range, dict.fromkeys(metrics, 0.0))
+        for metric, value in kernel.values.items():
+            total[metric] += value
     return sums
 
 

@@ -8,9 +8,7 @@ next to a busy process.
 
 from __future__ import annotations
 
-import csv
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -20,16 +18,16 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+import nsight
 from harness import Report, arguments, optional
 
 import flopscope as fs
 
 REPEATS = 10
 NCU_CALLS = 20
-CHILD = "FLOPSCOPE_BENCHMARK_NCU"  # set in the process whose kernels ncu counts
+UNDER_NCU, DURATION, NCU_SECONDS = "--under-ncu", "gpu__time_duration.sum", 120
 CPU_ELEMENTS = (1 << 12, 1 << 16, 1 << 20)
 COLUMNS = ["case", "timer", "median us", "x ncu", "- ncu", "CV %", "seconds"]
 
@@ -38,7 +36,7 @@ Tool = Callable[[Call], float]  # the median, in us
 
 
 def main() -> None:
-    if CHILD in os.environ:
+    if sys.argv[1:] == [UNDER_NCU]:
         return launch_for_ncu()
     options = arguments(__doc__ or "", ("cpu", "cuda"), rounds=REPEATS)
     report = Report("measure", COLUMNS, options.out, options.device)
@@ -74,9 +72,11 @@ def on_cuda(report: Report, repeats: int) -> None:
         report.note("torch is not installed: its kernels cannot be timed.")
         return
     calls = cuda_calls(torch)
-    truth = by_ncu(len(calls))
-    if not truth:
-        report.note("ncu is not installed or lacks permission: there are no reference times.")
+    truth: list[list[float]] = []
+    try:
+        truth = by_ncu(len(calls))
+    except RuntimeError as problem:
+        report.note(f"There are no reference times: {problem}")
     tools = cuda_tools()
     for call in calls.values():
         fs.measure(call, peaks="none")  # load kernels and do other one-time work
@@ -156,32 +156,11 @@ def launch_for_ncu() -> None:
 
 
 def by_ncu(cases: int) -> list[list[float]]:
-    """Return the us of each case's calls as measured by Nsight Compute; [] if it is unavailable."""
-    ncu = shutil.which("ncu")
-    if ncu is None:
-        return []
-    command = [
-        ncu,
-        "--csv",
-        "--profile-from-start",
-        "off",
-        "--metrics",
-        "gpu__time_duration.sum",
-        "--clock-control",
-        "none",
-        "--cache-control",
-        "all",
-        "--print-units",
-        "base",
-        sys.executable,
-        str(Path(__file__).resolve()),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, CHILD: "1"})
-    lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
-    rows = [row for row in csv.DictReader(lines) if row.get("Metric Name") == "gpu__time_duration.sum"]
-    values = [float(row["Metric Value"].replace(",", "")) / 1e3 for row in rows]  # ns to us
-    if done.returncode != 0 or len(values) != NCU_CALLS * cases:
-        return []
+    """Return the us of each case's calls as measured by Nsight Compute. Raise RuntimeError if it is unavailable."""
+    found = nsight.kernels((os.path.abspath(__file__), UNDER_NCU), (DURATION,), "all", NCU_SECONDS)
+    values = [kernel.values[DURATION] / 1e3 for kernel in found]  # ns to us
+    if len(values) != NCU_CALLS * cases:
+        raise RuntimeError(f"ncu has counted {len(values)} kernels instead of {NCU_CALLS * cases}")
     return [values[NCU_CALLS * case : NCU_CALLS * (case + 1)] for case in range(cases)]
 
 

@@ -1,6 +1,7 @@
 /* A cell's time beyond its ideal belongs to one part: that of its class if it does not compute, else that of what
  * bounds its row. So cells of a row whose work is known only in some calls have two parts, and are two ops: an op is
- * what has one device, one row and one part. Work of no row is of an op for each kernel. */
+ * what has one device, one row and one part. Work of no row is of an op for each kernel, and so is work of a range of
+ * which the program states nothing: its kernels may have nothing in common. */
 #include "accounting/cell_parts.h"
 
 #include <math.h>
@@ -43,6 +44,13 @@ static int64_t part_of(const fs_cell *cell, const fs_table *table, const uint8_t
     return computes ? FS_PART_compute : FS_PART_memory;
 }
 
+/* Whether a row is a range whose work, if it is known, is that of its kernels. */
+static bool is_bare_range(const fs_row *row)
+{
+    if (!row->is_user_annotation) return false;
+    return row->bytes_source != FS_SOURCE_STATED && row->flops_source != FS_SOURCE_STATED;
+}
+
 fs_status fs_cell_parts_find(fs_accounting *accounting, const fs_table *table, fs_error *err)
 {
     fs_status status = FS_OK;
@@ -52,6 +60,7 @@ fs_status fs_cell_parts_find(fs_accounting *accounting, const fs_table *table, f
     for (uint32_t i = 0; status == FS_OK && i < accounting->cell_count; i++) {
         fs_cell *cell = &accounting->cells[i];
         uint32_t op;
+        if (cell->row >= 0 && cell->kernel >= 0 && is_bare_range(&table->rows[cell->row])) cell->row = -1;
         cell->part = part_of(cell, table, bound_parts);
         const int64_t key[] = {cell->device, cell->row, cell->row < 0 ? cell->kernel : -1, cell->part};
         status = fs_intern_bytes(&ops, key, sizeof key, &op, err);

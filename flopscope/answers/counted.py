@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from flopscope._core import Store
     from flopscope.hardware.energy import Energy
 
+NOISE = 2.0
+"""Percent of activity of tensor cores that an H200 counts in kernels that do not use them."""
+
 
 @dataclass(frozen=True)
 class Total:
@@ -58,7 +61,8 @@ class Hfu(NamedTuple):
     """Hardware FLOP utilization."""
 
     percent: float
-    """Mean share of the tensor cores' peak over all devices and the time of the accounting; NaN if unknown."""
+    """Mean share of the tensor cores' peak over all devices and the time of the accounting; NaN if unknown, or if the
+    work may not use them."""
     share: float
     """Share of the devices' work that was counted."""
 
@@ -92,7 +96,8 @@ class Counted:
         within = sum(_within(track, self._busy[device]) for device, track in found.items())
         whole = sum(_seconds(self._busy[device]) for device in found)
         worked = sum(accounting[part][-1] for part in WORK_PARTS) / accounting["total"][-1]
-        return Hfu(active / within * worked, within / whole) if within else Hfu(math.nan, 0.0)
+        used = within > 0 and active / within > NOISE
+        return Hfu(active / within * worked, within / whole) if used else Hfu(math.nan, 0.0)
 
 
 class Track(NamedTuple):

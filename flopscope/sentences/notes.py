@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -114,6 +115,15 @@ def _without_unit(analysis: Analysis) -> str:
     return ", ".join(found[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
+def _lacks_peaks_only(analysis: Analysis) -> bool:
+    """Return whether no peaks are known, but the bytes of all work of the devices."""
+    names = ("is_user_annotation", "self_device_time_total", "bytes_total_moved")
+    rows = zip(*(analysis.columns[name] for name in names), strict=True)
+    return not analysis.peaks and not any(
+        time > 0 and math.isnan(moved) for is_range, time, moved in rows if not is_range
+    )
+
+
 def _unknown_kernels(analysis: Analysis) -> float:
     """Return the time of kernels of unknown work that no op launched, in µs; 0 where only the peaks are unknown."""
     if not analysis.on_device or (any(analysis.known_work) and not analysis.peaks):
@@ -154,7 +164,7 @@ def missing(analysis: Analysis) -> list[str]:
     """Return what could not be judged, and which recording option would bring it."""
     notes = [text for text in (analysis.facts.hints.busy, *analysis.facts.hints.said) if text]
     hints, unseen = analysis.facts.hints, not analysis.on_device and analysis.facts.device_unseen
-    unknown = any(op.part == "unmodelled" for op in analysis.ops)
+    unknown = any(op.part == "unmodelled" for op in analysis.ops) and not _lacks_peaks_only(analysis)
     has_ops, own = analysis.has_namespaced_ops, hints in (HINTS, OWN_HINTS)
     kernels = _unknown_kernels(analysis)
     lost = analysis.graphs.get("works", 0) - analysis.graphs.get("matched", 0)

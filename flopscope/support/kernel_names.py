@@ -1,11 +1,14 @@
-"""Short names of kernels: C++ signatures without their arguments and the usual namespaces."""
+"""Short names of kernels: C++ signatures without their arguments, the usual namespaces, and Numba's tags."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 
-_NOISE = re.compile(r"^void |\(anonymous namespace\)::|\b(?:at::native::|at::|c10::|cuda::std::|std::)")
+_NOISE = re.compile(
+    r"^void |\(anonymous namespace\)::|\[abi:[^\]]*\]|\b(?:at::native::|at::|c10::|std::|__main__::"
+    r"|cuda::(?:std::)?(?:__\d+::)?|(?:cub|thrust)::(?:(?:CUB|THRUST)_\w+::)?(?:[a-z_]+::)*)"
+)
 
 
 def short_names(names: Iterable[str]) -> Mapping[str, str]:

@@ -34,7 +34,10 @@ class Listing:
     """Rows that are listed if no limit cuts them."""
     noun: str
     """What they are: "op", "kernel", "range" or "row"."""
-    has_no_op: bool = False
+    alone: int | None = None
+    """Kernels that no op launched; None if no device time is without an op."""
+    alone_cut: int = 0
+    """How many of them the limit cuts."""
     hidden: int = 0
     """Ops of a GPU program that are left out because they have neither device time nor work."""
 
@@ -74,7 +77,7 @@ def list_entries(table: EventTable, kind: str | None = None, kernels: bool = Fal
     kind: None for ops, with ranges apart and "(no op)" for the device time that belongs to no op; tables without ops
         list all rows.
     kernels: list the kernels of each op below it, if the table knows them.
-    limit: number of rows, -1 for all; kernels below their ops do not count.
+    limit: number of rows, and of kernels that no op launched, -1 for all; kernels below their ops do not count.
     """
     require_kind(kind)
     kinds = [
@@ -96,15 +99,18 @@ def list_entries(table: EventTable, kind: str | None = None, kernels: bool = Fal
         if kernels and launched:
             entries += _below(table, row.kernels)
     ranges: list[Entry] = []
-    has_no_op = False
+    alone: int | None = None
+    cut = 0
     if kind is None and not mixed:
         ranges = [Entry(row) for row in table.of_kind("range") if row.device_type == "cpu"]
         ranges.sort(key=lambda entry: -entry.row.cpu_time_total)
         if (unowned := _without_op(table, kinds)) is not None:
-            has_no_op = True
-            entries[_place(entries, unowned, table) : 0] = [Entry(unowned), *_alone(table, _kernels_left(table, kinds))]
+            below = _alone(table, _kernels_left(table, kinds))
+            alone = len(below)
+            cut = max(alone - limit, 0) if limit >= 0 else 0
+            entries[_place(entries, unowned, table) : 0] = [Entry(unowned), *below[: alone - cut]]
     noun = "row" if shown == "all" else shown
-    return Listing(entries, ranges, len(ordered), noun, has_no_op, listed - len(ordered))
+    return Listing(entries, ranges, len(ordered), noun, alone, cut, listed - len(ordered))
 
 
 def _counts(row: EventRow) -> bool:

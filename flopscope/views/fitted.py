@@ -303,8 +303,10 @@ def notes_of(
     if listing.hidden:
         ops = "op has" if listing.hidden == 1 else "ops have"
         yield f"{listing.hidden} more {ops} no GPU time."
-    if listing.has_no_op:
-        yield f"{NO_OP}: kernels that no recorded op launched, such as those of CUDA graphs."
+    if listing.alone is not None:
+        yield f"{NO_OP}: kernels that no recorded op launched, such as those of CuPy, Triton or CUDA graphs."
+    if listing.alone is not None and listing.alone_cut:
+        yield f"{listing.alone - listing.alone_cut} of these {listing.alone} kernels are listed; {more} shows all."
     if any(entry.depth for entry in listing.entries):
         yield "Indented: kernels, whose time is that of the row above."
     if listing.noun == "row" and _has_both(listing):

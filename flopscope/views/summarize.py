@@ -116,7 +116,8 @@ def _gpu_section(core: Store, gpu: Columns, whole: str) -> list[str | Rows]:
     rows = [(core.device_name(device), *map(percent_text, shares)) for device, *shares in facts]
     return [
         Rows([headers, *rows]),
-        f"  utilization, SM efficiency, idle: of the time of {whole}; tensor cores: of the kernels' time",
+        f"  utilization, SM efficiency, idle: of the time of {whole}; tensor cores: of the kernels' time, in",
+        "  kernels whose names show their use",
     ]
 
 
@@ -128,8 +129,8 @@ def _counter_section(counted: Counted) -> list[str | Rows]:
         Rows(rows),
         "  read, written: of device memory in the whole profile, at the rate of the part that was counted;",
         "  counted: share of the device's work, by time; mean, active: of the time that was counted;",
-        "  tensor active: FLOP/s of the tensor cores over their peak at the clock of the time (HFU is that of",
-        "  the whole profile; MFU takes the model's FLOPs and the stated peak)",
+        "  tensor active: share of the cycles in which tensor cores worked (HFU is that of the whole profile;",
+        "  MFU takes the model's FLOPs and the stated peak)",
     ]
 
 

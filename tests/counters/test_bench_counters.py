@@ -97,7 +97,7 @@ def test_the_kernels_of_a_range_are_summed(ncu: Path) -> None:
 
 def test_an_ncu_that_fails_is_quoted(ncu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ncu.write_text("#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM - no permission'\nexit 1\n", encoding="utf-8")
-    with pytest.raises(RuntimeError, match=r"exited with 1 and counted 0 ranges: .*ERR_NVGPUCTRPERM"):
+    with pytest.raises(RuntimeError, match=r"exited with 1 and counted 0 kernels: .*ERR_NVGPUCTRPERM"):
         benchmark.ncu("calls", METRICS, "all")
     monkeypatch.setattr(benchmark, "NCU_SECONDS", 0.2)
     ncu.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
@@ -222,7 +222,7 @@ def test_calls_are_counted_even_without_an_ncu(tmp_path: Path) -> None:
         tmp_path,
         """
         benchmark.the_calls = lambda torch: {"add": launch, "mul": launch}
-        benchmark.shutil.which = lambda name: None
+        benchmark.nsight.shutil.which = lambda name: None
         _core.measure_flush = lambda device: None
         try:
             benchmark.calls(torch, out)

@@ -18,6 +18,7 @@ from helpers.report_pages import PageRead
 
 import flopscope as fs
 from flopscope import _core
+from flopscope.answers.analysis import analysis_of
 
 EVERY = 10  # µs: the samples
 COUNTERS = ("dram_bytes_read", "dram_bytes_written", "tensor_active", "sm_active", "fma_active", "issue_active")
@@ -131,6 +132,55 @@ def test_ops_without_shapes_are_counted_and_not_asked_for_them() -> None:
     program.run("aten::mul", 1, 10, 400, kernel="vectorized")
     text = str(count(program, [(10, rates()), (410, MOVES)]).load().key_averages())
     assert "work of ops is unknown" not in text and "those that the counters saw" in " ".join(text.split())
+
+
+def test_kernels_without_an_op_are_listed_up_to_the_limit() -> None:
+    program = Program()
+    for place in range(40):
+        program.call("cuLaunchKernel", 400 * place, 1, correlation=place + 1)
+        program.work(f"kernel{place:02}", 400 * place + 1, 300 + place, correlation=place + 1)
+    table = count(program, [(16_000, MOVES)]).load().key_averages()
+    text = table.table(brief=True, row_limit=5)
+    assert [f"kernel{place:02}" in text for place in range(40)] == [False] * 35 + [True] * 5, "the longest"
+    assert "5 of these 40 kernels are listed" in " ".join(text.split())
+    whole = table.table(brief=True, row_limit=-1)
+    assert all(f"kernel{place:02}" in whole for place in range(40)) and "are listed" not in whole
+
+
+def test_work_that_is_known_is_not_missed_where_peaks_are() -> None:
+    program = Program()
+    program.head["deviceProperties"][0]["name"] = "NVIDIA X1"
+    program.work("moves", 0, 400)
+    program.head.pop("record_shapes")
+    notes = str(count(program, [(400, MOVES)]).load().advice())
+    assert "peaks are unknown" in " ".join(notes.split()) and "The work is unknown" not in " ".join(notes.split())
+
+
+@pytest.mark.parametrize(("tensor", "shown"), [(1.5, False), (30.0, True)])
+def test_hfu_needs_more_activity_than_kernels_without_tensor_cores_count(tensor: float, shown: bool) -> None:
+    program = Program()
+    program.work("kernel", 0, 400)
+    trace = count(program, [(400, rates(2400, 0, tensor_active=tensor))]).load()
+    assert ("HFU 30.0% (counted)" in str(trace.summary())) == shown
+    assert ("% (counted" in str(trace.summary())) == shown
+
+
+def test_a_range_around_kernels_changes_nothing_of_their_accounting() -> None:
+    apart, around = kernels(), kernels()
+    around.add("user_annotation", "simulate", -1, 1300)
+    parts = [
+        program.load().accounting().iloc[-1][["ideal", "compute", "memory", "latency"]] for program in (apart, around)
+    ]
+    assert parts[0].to_dict() == pytest.approx(parts[1].to_dict()) and parts[0]["compute"] == pytest.approx(80)
+    named = analysis_of(around.load(), "a test").ops
+    assert sorted(op.key for op in named) == sorted(name for name, *_ in PROGRAM)
+
+
+def test_a_range_whose_work_is_stated_is_an_op() -> None:
+    program = kernels()
+    program.add("user_annotation", "simulate", -1, 1300, flops=1e9, bytes=1e9)
+    ops = analysis_of(program.load(), "a test").ops
+    assert [op.key for op in ops] == ["simulate", "moves"], "the launch of the first kernel is unknown"
 
 
 def test_without_counters_of_units_the_memory_alone_bounds() -> None:

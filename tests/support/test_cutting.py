@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,6 +38,25 @@ def test_kernel_names_lose_arguments_and_namespaces() -> None:
         "void f(int)": "void f(int)",
         "void f(long)": "void f(long)",
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        (
+            "__main__::saxpy[abi:v1][abi:cw51cXTLSUwv1sDUaKthqaNgoKmj_3d](float, Array<float, 1, C, mutable, aligned>)",
+            "saxpy",
+        ),
+        (
+            "void cub::CUB_300102_SM_750_900::detail::radix_sort::DeviceRadixSortOnesweepKernel<"
+            "cub::CUB_300102_SM_750_900::detail::radix::policy_hub<int, unsigned long>::Policy1000>(unsigned long*)",
+            "DeviceRadixSortOnesweepKernel<policy_hub<int, unsigned long>::Policy1000>",
+        ),
+        ("void thrust::cuda_cub::core::_kernel_agent<cuda::std::__4::plus<void>>(int*)", "_kernel_agent<plus<void>>"),
+    ],
+)
+def test_names_of_numba_and_cub_are_short(name: str, short: str) -> None:
+    assert short_names([name]) == {name: short}
 
 
 def test_shapes_are_short() -> None:

@@ -303,8 +303,7 @@ flopscope.overview = {
                 draw.tile(
                     "HFU",
                     format.percent(data.counted.hfu),
-                    "Counted: FLOP/s of the tensor cores over their peak at the clock of the time, over the " +
-                        "same time as MFU.",
+                    "Counted: share of the cycles in which tensor cores worked, over the same time as MFU.",
                 ),
             );
         }

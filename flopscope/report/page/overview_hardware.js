@@ -31,7 +31,7 @@ Object.assign(flopscope.overview, {
                 },
                 {
                     title: "Tensor active",
-                    doc: "FLOP/s of the tensor cores over their peak at the clock of the time.",
+                    doc: "Share of the cycles in which tensor cores worked.",
                     text: (one) => share(one.tensor_active),
                 },
                 {
