@@ -6,6 +6,7 @@
 #include "python/store_type.h"
 #include "sources/cupti/cupti.h"
 #include "sources/native.h"
+#include "store/insert.h"
 
 typedef struct {
     PyObject_HEAD
@@ -16,6 +17,8 @@ typedef struct {
     fs_cupti_report cupti; /* of the capture that ended */
     bool captures;         /* by CUPTI */
     uint32_t recording;    /* counts what begins anew: the tokens of ranges hold it */
+    fs_late_op *late;      /* ops that are inserted when it ends */
+    uint32_t late_count, late_capacity;
     bool with_stack;
     fs_frames *frames;   /* while it runs with stacks */
     int64_t frames_lost; /* calls of functions that could not be kept */
