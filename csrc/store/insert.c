@@ -88,6 +88,7 @@ static fs_status insert(inserting *all, uint32_t op, uint32_t before, fs_error *
     while (open != FS_NONE && (open >= before || FS_EVENT_AT(all->from, open, start) > of->start))
         open = FS_EVENT_AT(all->from, open, parent);
     event.kind = FS_EVENT_OP;
+    event.flags = FS_EVENT_ADOPTS;
     event.name = of->name;
     event.start = of->start;
     event.duration = of->end - of->start;

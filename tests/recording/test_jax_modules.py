@@ -73,7 +73,9 @@ def test_a_module_that_cannot_be_read_leaves_the_others(monkeypatch: pytest.Monk
 
 def test_another_version_of_jax_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     _use_jax(monkeypatch, [HLO])
-    monkeypatch.setattr(sys.modules["jax"], "devices", lambda: [SimpleNamespace(client=SimpleNamespace(platform="cuda"))])
+    monkeypatch.setattr(
+        sys.modules["jax"], "devices", lambda: [SimpleNamespace(client=SimpleNamespace(platform="cuda"))]
+    )
     core = read(recorded()).core
     before = core.event_count
     with pytest.warns(UserWarning, match="kernels of JAX belong to no instruction: AttributeError"):
@@ -149,7 +151,10 @@ def test_listening_outlives_no_profile(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_profile_of_an_unknown_jax_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
     jax = _use_jax(monkeypatch, [HLO])
     monkeypatch.setattr(jax, "devices", lambda: 1 / 0)
-    with pytest.warns(UserWarning, match="JAX belong to no instruction: ZeroDivisionError") as said, fs.profile() as prof:
+    with (
+        pytest.warns(UserWarning, match="JAX belong to no instruction: ZeroDivisionError") as said,
+        fs.profile() as prof,
+    ):
         fs.matmul(fs.ones((8, 8)), fs.ones((8, 8)))
     assert prof.hlo == {} and len(said) == 1
     assert [row.key for row in prof.key_averages(peaks="none") if "matmul" in row.key]
