@@ -302,6 +302,8 @@ class Waits(NamedTuple):
     earlier: float
     """Time by which the host would be earlier with other launches, which are late; 0: with none."""
     per: str
+    jax: bool = False
+    """Whether the program is one of JAX."""
 
 
 class OptimizerOps(NamedTuple):

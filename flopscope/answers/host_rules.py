@@ -40,10 +40,12 @@ def warmup(analysis: Analysis) -> Iterator[Finding]:
     """
     tried = tuning_gaps(analysis)
     gaps = [*_gaps(analysis, "compile", "loading", "first_launch"), *tried]
-    if not gaps:
+    if not gaps and not analysis.tried:
         return
     keys = list(dict.fromkeys(analysis.columns["key"]))
     compiling, launched = analysis.idle("compile"), sum(op.time for op in analysis.tried)
+    if not analysis.on_device:
+        compiling, launched = compiling + launched, 0.0
     compilations = {key for key in keys if key == COMPILATION or BY_XLA in key}
     later = 0
     if compiling > 0 and analysis.has_steps:
@@ -66,7 +68,7 @@ def warmup(analysis: Analysis) -> Iterator[Finding]:
         ),
         [*((op, op.time) for op in analysis.tried), *((gap, gap.time) for gap in gaps)],
         host_times(analysis, names) or gap_evidence(analysis, [(gap, gap.time) for gap in gaps]),
-        where(analysis, gaps[0].event),
+        where(analysis, gaps[0].event) if gaps else None,
     )
 
 

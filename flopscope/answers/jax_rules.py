@@ -93,7 +93,8 @@ def carry(analysis: Analysis) -> Iterator[Finding]:
 def callback(analysis: Analysis) -> Iterator[Finding]:
     """A jitted function calls Python on the host, for which the device waits.
 
-    Premises: the HLO has a custom call of a Python callback, and a copy of that call ends the idle time. The estimate is the time of its copies and 95 % of the idle time.
+    Premises: the HLO has a custom call of a Python callback, and a copy of that call ends the idle time. The estimate
+    is the time of its copies and 95 % of the idle time.
     """
     found = remarks(analysis, "callback")
     if not found:

@@ -16,8 +16,8 @@ FIRST_USES = {
     "trying": "while a library measures which of its kernels is the fastest",
 }
 AGAIN = (
-    " torch.compile compiled in {} later steps too: keep shapes and Python values that it guards from changing, or mark "
-    "them dynamic (torch._dynamo.mark_dynamic, dynamic=True)."
+    " torch.compile compiled in {} later steps too: keep shapes and Python values that it guards from changing, or "
+    "mark them dynamic (torch._dynamo.mark_dynamic, dynamic=True)."
 )
 AGAIN_BY_XLA = (
     " XLA compiled in {} later steps too: pad arrays to few shapes, keep static arguments from changing, and call "
@@ -114,6 +114,10 @@ REMEDIES: Mapping[str, str] = {
         " Coalesce the sparse tensor once, where it is made: a tensor that is coalesced already needs no wait."
     ),
     "synchronize": " Leave out the synchronize() that the program does not need, and wait for single events.",
+    "results": (
+        " In a program of JAX, np.asarray(), float(), print() and block_until_ready() wait for results: keep these as "
+        "arrays, and read them every few steps."
+    ),
     "": "",
 }
 """What to do about waits, by what they are for."""
@@ -121,6 +125,7 @@ REMEDIES: Mapping[str, str] = {
 
 def waits(of: facts.Waits) -> Said:
     op, remedy = blamed(of.call, of.ops)
+    remedy = "results" if of.jax else remedy
     inside = f" (in {op})" if op != of.call else ""
     more = (
         f" Without these calls it would launch other late work up to {short_time_text(of.earlier)} {of.per} earlier as "

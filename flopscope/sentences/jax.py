@@ -15,9 +15,10 @@ def undonated(of: facts.Undonated) -> Said:
     others = f" and {plural(more, 'more argument')}" if more > 0 else ""
     return Said(
         "Donate arguments that the function replaces",
-        f"XLA copies {names}{others} for {short_time_text(of.time)} {of.per}, to change the {form(of.arguments, 'copy', 'copies')}: nothing else reads "
-        "them, and a result has their shape. With jax.jit(…, donate_argnums=…) the result takes their memory; the "
-        "caller must not use them afterwards.",
+        f"XLA copies {names}{others} before it changes {form(of.arguments, 'it', 'them')}, for "
+        f"{short_time_text(of.time)} {of.per}. Nothing else reads what is copied, and a result has the same shape: "
+        "with jax.jit(…, donate_argnums=…) the result takes that memory. The caller must not use the argument "
+        "afterwards.",
     )
 
 
@@ -45,16 +46,16 @@ def precise(of: facts.Precise) -> Said:
     return Said(
         "Let products use the tensor cores",
         f"{plural(of.calls, 'product')} {of.per} of float32 {form(of.calls, 'runs', 'run')} on CUDA cores for "
-        f"{short_time_text(of.time)}, because {of.precision} precision was asked for. The default computes them in TF32, "
-        "with 10 bits of the mantissa: leave out precision= and jax_default_matmul_precision, or set them only where the "
-        "result needs it.",
+        f"{short_time_text(of.time)}, because {of.precision} precision was asked for. The default computes them in "
+        "TF32, with 10 bits of the mantissa: leave out precision= and jax_default_matmul_precision where the result "
+        "does not need more.",
     )
 
 
 def widened(of: facts.Widened) -> Said:
     return Said(
         "Multiply narrow factors as they are",
-        f"{plural(of.calls, 'product')} {of.per} {form(of.calls, 'converts', 'convert')} {of.source} factors to float32 "
-        f"first and {form(of.calls, 'takes', 'take')} {short_time_text(of.time)}. Pass them as {of.source} with "
-        "preferred_element_type=jnp.float32: sums and result are float32 all the same.",
+        f"{plural(of.calls, 'product')} {of.per} {form(of.calls, 'converts', 'convert')} {of.source} factors to "
+        f"float32 first and {form(of.calls, 'takes', 'take')} {short_time_text(of.time)}. Pass them as {of.source} "
+        "with preferred_element_type=jnp.float32: sums and result are float32 all the same.",
     )

@@ -160,65 +160,6 @@ def test_a_profile_of_an_unknown_jax_says_so_once(monkeypatch: pytest.MonkeyPatc
     assert [row.key for row in prof.key_averages(peaks="none") if "matmul" in row.key]
 
 
-def test_modules_of_deleted_executables_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    jax = _use_jax(monkeypatch, [HLO, CPU_ONLY])
-    modules = JaxModules()
-    modules.look()
-    jax.executables.clear()
-    assert modules.texts() == {"jit_step(1)": HLO, "jit_step(2)": CPU_ONLY}
-    counts = tie_to_jax(read(recorded()).core, modules)
-    assert counts["tied_ns"] == counts["kernel_ns"] > 0
-
-
-def test_an_executable_with_the_address_of_a_deleted_one_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    jax = _use_jax(monkeypatch, [CPU_ONLY])
-    modules = JaxModules()
-    modules.look()
-    text = HLO
-    jax.executables[0].hlo_modules = lambda: [SimpleNamespace(name="jit_step", to_string=lambda: text)]
-    modules.look(compiled=True)
-    assert {*modules.texts().values()} == {CPU_ONLY, HLO}
-
-
-def test_a_compilation_is_an_op_with_what_ran_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    jax = _use_jax(monkeypatch, [], platform="cpu")
-    x = fs.ones((8, 8))
-    with pytest.warns(UserWarning, match="JAX runs on the CPU here"), fs.profile() as prof:
-        with fs.record_function("step"):
-            fs.sin(x)
-            begin = time.monotonic()
-            time.sleep(0.002)
-            with fs.record_function("tries"):
-                fs.matmul(x, x)
-            jax.compile(HLO, time.monotonic() - begin, fun_name="jit(step)")
-            fs.cos(x)
-        jax.compile(HLO, 1e9)  # since before the profile began
-        jax.listeners[0]("/jax/core/compile/jaxpr_trace_duration", 1e-4, fun_name="short")
-        jax.listeners[0]("/jax/some/other/event", 1.0)
-    columns, names, *_ = prof._core.events()  # type: ignore[union-attr]
-    events = [names[name] for name in columns["name"]]
-    around = {name: "" if up < 0 else events[up] for name, up in zip(events, columns["parent"].tolist(), strict=True)}
-    assert around == {
-        "jit_step (XLA compilation)": "",
-        "step": "jit_step (XLA compilation)",
-        "flopscope::sin": "step",
-        "jit(step) (XLA compilation)": "step",
-        "tries": "jit(step) (XLA compilation)",
-        "flopscope::matmul": "tries",
-        "flopscope::cos": "step",
-    }
-
-
-def test_listening_outlives_no_profile(monkeypatch: pytest.MonkeyPatch) -> None:
-    jax = _use_jax(monkeypatch, [], platform="cpu")
-    with pytest.warns(UserWarning, match="CPU here"), fs.profile():
-        pass
-    jax.compile(HLO, 1.0)
-    with fs.profile() as prof:
-        pass
-    assert len(jax.listeners) == 1 and len(prof.events()) == 0
-
-
 def test_a_profile_without_kernels_does_not_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     _use_jax(monkeypatch, [HLO])
     monkeypatch.setattr(sys.modules["jax"], "devices", lambda: 1 / 0)

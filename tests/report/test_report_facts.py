@@ -30,7 +30,8 @@ def styles() -> str:
 
 def test_every_part_bound_and_series_has_colours_and_a_class_once() -> None:
     text, dark = styles(), r':root\[data-colors="dark"\] \{[^}]*'
-    parts = "ideal compute memory latency launch unmodelled communication copy host sync data compilation recording edges other"
+    parts = "ideal compute memory latency launch unmodelled communication copy host sync data compilation recording "
+    parts += "edges other"
     bounds = "unknown compute memory launch latency inefficient other cache"
     names = [f"part-{name}" for name in parts.split()] + [f"bound-{name}" for name in bounds.split()]
     for name in [*names, *(f"series-{number}" for number in range(1, 8))]:
