@@ -102,7 +102,9 @@ def measure(name: str, report: Report) -> None:
         bytes=each,
         coverage={key: value for key, value in prof.coverage().items() if isinstance(value, float)},
         rows=[(row.key, row.count, row.self_device_time_total, row.flops, row.bytes_total_moved) for row in rows],
-        module=[(row.module, row.device_time_total) for row in prof.key_averages(group_by="module")],
+        module=[(row.module, row.device_time_total) for row in prof.key_averages(group_by="module")]
+        if prof.hlo
+        else [],
     )
     kernels = prof.hlo["kernel_ns"] / STEPS / 1e6 if prof.hlo else math.nan
     guessed = prof.hlo["guessed"] / prof.hlo["works"] if prof.hlo else math.nan

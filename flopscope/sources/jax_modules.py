@@ -86,7 +86,7 @@ def tie_to_jax(core: Store, modules: JaxModules | None = None) -> dict[str, int]
     if "jax" not in sys.modules:
         return {}
     if core.devices <= {"cpu"}:
-        if modules is not None and modules.on_cpu:
+        if modules is not None and modules.on_cpu and not any("::" in name for name in core.names()):
             _say(_ON_CPU)
         return {}
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import ROOT
 from helpers.advice_cases import check, savings
 from helpers.jax_cases import ARRAY, D2D, JaxProgram, called_back, carried, precise, undonated, widened
 
@@ -111,6 +112,42 @@ def test_a_row_of_instructions_with_different_remarks_is_left_out() -> None:
     assert sum(copies.values()) == 6
     if len(copies) == 1:
         assert "donate" not in savings(trace.advice())
+
+
+RECORDED = ROOT / "benchmarks" / "results" / "nvidia-h200" / "jax"
+
+
+def recorded(name: str) -> fs.Trace:
+    return fs.load_trace(RECORDED / f"{name}.json.gz", hlo=RECORDED / f"{name}.hlo.json.gz")
+
+
+def test_copies_of_a_loop_on_an_h200_belong_to_their_instructions() -> None:
+    """Each of three steps copies the counter and the cache, then four rows, one in each iteration."""
+    trace = recorded("cache_rows")
+    calls = {
+        row.key: row.count for row in trace.key_averages() if row.device_type == "cpu" and row.category == "copies"
+    }
+    assert calls == {"copy.9": 3, "copy.10": 3, "fusion-start": 12, "loop_add_fusion": 12}
+    assert trace.hlo["executions"] == 3 and trace.hlo["guessed"] == 0
+    first = trace.advice()[0]
+    assert first.rule == "donate" and "copies p before it changes it" in first.reason
+
+
+def test_a_callback_on_an_h200_has_its_copies_and_the_program_its_own() -> None:
+    """Each of five steps copies to and from the callback, and as much for np.asarray and for an argument."""
+    trace = recorded("callback")
+    calls = {row.key: row.count for row in trace.key_averages() if row.device_type == "cpu"}
+    assert calls["pure_callback.1"] == 5
+    assert trace.hlo["works"] - trace.hlo["by_name"] - trace.hlo["by_order"] == 10
+    found = savings(check(trace))
+    assert 0.8 * 430 < found["callback"] < 1.2 * 460
+
+
+def test_convolutions_on_an_h200_have_all_of_their_kernels() -> None:
+    trace = recorded("convnet")
+    flops = sum(row.flops for row in trace.key_averages() if row.category == "convolution" and row.flops > 0)
+    assert flops == 3 * (3 + 2 + 3) * 2 * 64 * 56 * 56 * 64 * 64 * 9
+    assert trace.hlo["tied_ns"] == trace.hlo["kernel_ns"] and trace.hlo["executions"] == 3
 
 
 def test_words_are_those_of_jax() -> None:

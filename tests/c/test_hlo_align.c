@@ -41,7 +41,7 @@ static void add_module(const item *items)
         const item *one = &items[i];
         switch (one->is) {
         case LOOP:
-            CHECK_OK(fs_schedules_open_loop(&now->schedules, 0, &err));
+            CHECK_OK(fs_schedules_open_loop(&now->schedules, (uint32_t)one->times, &err));
             loops[depth++] = true;
             break;
         case EITHER:

@@ -59,7 +59,8 @@ with fs.profile() as prof:
     jax.clear_caches()
 alive = len(jax.devices()[0].client.live_executables())
 flops = sum(row.flops for row in prof.key_averages() if row.category == "matrix product" and row.flops > 0)
-print(json.dumps([rows_of(prof), prof.hlo, prof.accounting().iloc[-1][["compilation", "total"]].tolist(), alive, flops]))
+parts = prof.accounting().iloc[-1][["compilation", "total"]].tolist()
+print(json.dumps([rows_of(prof), prof.hlo, parts, alive, flops]))
 """)
     compiled = [name for name in rows if name.endswith("(XLA compilation)")]
     assert len(compiled) == 1 and "layer" in compiled[0] and rows[compiled[0]][2] > 0

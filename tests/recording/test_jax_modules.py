@@ -112,7 +112,7 @@ def test_an_executable_with_the_address_of_a_deleted_one_is_new(monkeypatch: pyt
 def test_a_compilation_is_an_op_with_what_ran_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     jax = _use_jax(monkeypatch, [], platform="cpu")
     x = fs.ones((8, 8))
-    with pytest.warns(UserWarning, match="JAX runs on the CPU here"), fs.profile() as prof:
+    with fs.profile() as prof:
         with fs.record_function("step"):
             fs.sin(x)
             begin = time.monotonic()
@@ -157,15 +157,6 @@ def test_a_profile_of_an_unknown_jax_says_so_once(monkeypatch: pytest.MonkeyPatc
     ):
         fs.matmul(fs.ones((8, 8)), fs.ones((8, 8)))
     assert prof.hlo == {} and len(said) == 1
-    assert [row.key for row in prof.key_averages(peaks="none") if "matmul" in row.key]
-
-
-def test_a_profile_without_kernels_does_not_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    _use_jax(monkeypatch, [HLO])
-    monkeypatch.setattr(sys.modules["jax"], "devices", lambda: 1 / 0)
-    with fs.profile() as prof:
-        fs.matmul(fs.ones((8, 8)), fs.ones((8, 8)))
-    assert prof.hlo == {}
     assert [row.key for row in prof.key_averages(peaks="none") if "matmul" in row.key]
 
 
