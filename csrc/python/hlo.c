@@ -245,14 +245,13 @@ static PyObject *stack_of(const shown *of, uint32_t frame)
 static PyObject *instruction_of(const shown *of, const fs_hlo_instruction *one)
 {
     const fs_hlo_module *module = of->module;
-    return Py_BuildValue("{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "name", text_of(of, one->name),
-                         "opcode", text_of(of, one->opcode), "shape", shape_of(module, one->shape), "operands",
-                         operands_of(of, one->operands), "called", called_of(of, one->called), "attributes",
-                         attributes_of(module, one->attributes), "op_name", text_of(of, one->op_name), "kernel",
-                         text_of(of, one->kernel), "scheduled", text_of(of, one->scheduled), "stack",
-                         stack_of(of, one->frame), "target", text_of(of, one->target), "kind", text_of(of, one->kind),
-                         "config", text_of(of, one->config), "root", PyBool_FromLong(one->root), "remark",
-                         remark_of(module, one));
+    return Py_BuildValue(
+        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "name", text_of(of, one->name), "opcode",
+        text_of(of, one->opcode), "shape", shape_of(module, one->shape), "operands", operands_of(of, one->operands),
+        "called", called_of(of, one->called), "attributes", attributes_of(module, one->attributes), "op_name",
+        text_of(of, one->op_name), "kernel", text_of(of, one->kernel), "scheduled", text_of(of, one->scheduled),
+        "stack", stack_of(of, one->frame), "target", text_of(of, one->target), "kind", text_of(of, one->kind), "config",
+        text_of(of, one->config), "root", PyBool_FromLong(one->root), "remark", remark_of(module, one));
 }
 
 /* (name, instructions) */

@@ -90,13 +90,7 @@ typedef struct {
  *   CAPTURED   of an op or a range: it launched into a graph that was captured. Nothing ran: its work is that of the
  *              replays.
  *   ADOPTS     of an op: like a range, it has the work of the threads of libraries meanwhile. */
-enum {
-    FS_EVENT_ESTIMATED = 1,
-    FS_EVENT_REPLAYED = 2,
-    FS_EVENT_MARK = 4,
-    FS_EVENT_CAPTURED = 8,
-    FS_EVENT_ADOPTS = 16
-};
+enum { FS_EVENT_ESTIMATED = 1, FS_EVENT_REPLAYED = 2, FS_EVENT_MARK = 4, FS_EVENT_CAPTURED = 8, FS_EVENT_ADOPTS = 16 };
 
 /* An event with every field missing. */
 extern const fs_event fs_event_missing;

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flopscope.sources.hlo import readable
-from flopscope.sources.profiler import running
 from flopscope.support.safe import printable
 from flopscope.support.warn import warn_user
 
@@ -97,12 +96,16 @@ def tie_to_jax(core: Store, modules: JaxModules | None = None) -> dict[str, int]
         return {}
 
 
-def begin(modules: JaxModules | None = None) -> JaxModules | None:
+Running = Callable[[], "Any | None"]
+"""Returns the profile in progress, or None."""
+
+
+def begin(running: Running, modules: JaxModules | None = None) -> JaxModules | None:
     """Listen to JAX, and look at its modules; return what keeps them, None without JAX."""
     if "jax" not in sys.modules:
         return None
     found = modules or JaxModules()
-    listen(sys.modules["jax"])
+    listen(sys.modules["jax"], running)
     try:
         found.look()
     except Exception as problem:
@@ -110,23 +113,23 @@ def begin(modules: JaxModules | None = None) -> JaxModules | None:
     return found
 
 
-_listening: list[Any] = []  # the function that JAX calls, once it does
+_listening: list[Running] = []  # of the profiles that are told, once JAX calls _heard
 
 
-def listen(jax: Any) -> None:
+def listen(jax: Any, running: Running) -> None:
     """Hear of JAX's compilations from now on. Only a profile that runs meanwhile is told of them."""
     if _listening:
         return
     try:
         jax.monitoring.register_event_duration_secs_listener(_heard)
-        _listening.append(_heard)
+        _listening.append(running)
     except Exception as problem:
         _warn(problem)
 
 
 def _heard(event: str, seconds: float, **facts: Any) -> None:
     """Record what JAX has just done on this thread. Nothing here fails in the program."""
-    what, prof = _EVENTS.get(event), running()
+    what, prof = _EVENTS.get(event), _listening[0]() if _listening else None
     if what is None or prof is None or prof._live is None or (what != _COMPILED and seconds < _SHORTEST):
         return
     try:

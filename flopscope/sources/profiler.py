@@ -267,7 +267,7 @@ class profile:
             if "jax" in sys.modules:
                 from flopscope.sources.jax_modules import begin
 
-                self._jax = begin(self._jax)
+                self._jax = begin(running, self._jax)
             _, self._timing = start_core(self._recipe, self._hold)
 
     def _hold(self, core: Profiler) -> None:

@@ -345,10 +345,11 @@ static void find_unnamed(search *of, uint32_t work)
     places of_work = {NULL, of->works[work].kind};
     if (from->slot != FS_NONE) {
         const fs_slot *slot = &all->slots[from->slot];
-        bool copies = of_work.kind == FS_SLOT_COPY || (of_work.kind == FS_SLOT_TRANSFER && slot->kind == FS_SLOT_LIBRARY);
+        bool copies =
+            of_work.kind == FS_SLOT_COPY || (of_work.kind == FS_SLOT_TRANSFER && slot->kind == FS_SLOT_LIBRARY);
         uint32_t extra = from->fills ? 0 : copies ? 2 * EXTRA : EXTRA;
-        bool stays = slot->kind == FS_SLOT_LIBRARY ||
-                     (slot->kind == FS_SLOT_TRANSFER && of_work.kind == FS_SLOT_TRANSFER);
+        bool stays =
+            slot->kind == FS_SLOT_LIBRARY || (slot->kind == FS_SLOT_TRANSFER && of_work.kind == FS_SLOT_TRANSFER);
         if (stays) go_on(of, work, from->slot, extra, STAYS, from->suspended);
         go_from(of, work, &of_work, from->slot, 0, from->suspended);
     }
