@@ -114,18 +114,18 @@ REMEDIES: Mapping[str, str] = {
         " Coalesce the sparse tensor once, where it is made: a tensor that is coalesced already needs no wait."
     ),
     "synchronize": " Leave out the synchronize() that the program does not need, and wait for single events.",
-    "results": (
-        " In a program of JAX, np.asarray(), float(), print() and block_until_ready() wait for results: keep these as "
-        "arrays, and read them every few steps."
-    ),
     "": "",
 }
 """What to do about waits, by what they are for."""
+OF_JAX = (
+    " In a program of JAX, np.asarray(), float(), print() and block_until_ready() wait for results: keep these as arrays, "
+    "and read them every few steps."
+)
 
 
 def waits(of: facts.Waits) -> Said:
     op, remedy = blamed(of.call, of.ops)
-    remedy = "results" if of.jax else remedy
+    what_to_do = OF_JAX if of.jax else REMEDIES[remedy]
     inside = f" (in {op})" if op != of.call else ""
     more = (
         f" Without these calls it would launch other late work up to {short_time_text(of.earlier)} {of.per} earlier as "
@@ -136,7 +136,7 @@ def waits(of: facts.Waits) -> Said:
     return Said(
         f"Do not wait for the device in {op}",
         f"{of.call}{inside} waits for it, {often(of.calls, of.steps, of.per)}, and the device then idles "
-        f"{short_time_text(of.idle)} {of.per} until the host has launched again.{more}{REMEDIES[remedy]}",
+        f"{short_time_text(of.idle)} {of.per} until the host has launched again.{more}{what_to_do}",
     )
 
 
