@@ -118,8 +118,8 @@ REMEDIES: Mapping[str, str] = {
 }
 """What to do about waits, by what they are for."""
 OF_JAX = (
-    " In a program of JAX, np.asarray(), float(), print() and block_until_ready() wait for results: keep these as arrays, "
-    "and read them every few steps."
+    " In a program of JAX, np.asarray(), float(), print() and block_until_ready() wait for results: keep these as "
+    "arrays, and read them every few steps."
 )
 
 
