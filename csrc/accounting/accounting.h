@@ -4,10 +4,10 @@
  *   stream 1   ▓▓▓▓▓▓▓▓▓▓              ░░░░░░▓▓▓▓      ▓ exclusive time of the work, ░ idle time and its cause
  *   stream 2        ▒▒▒▒▒▒▒▒▒                          ▒ exclusive from where the kernel of stream 1 ends
  *
- * An instant at which several pieces of work run belongs to the first class of computation, communication, copies, and
- * within a class to the work that began first. In a store without device work the ops on the CPU are the work, and the
- * ranges with declared work in which no op ran: the innermost of each thread, and an instant of several threads belongs
- * to the one that began, or resumed, first. */
+ * An instant at which several pieces of work run belongs to the first class of computation, communication, copies,
+ * compilation, and within a class to the work that began first. In a store without device work the ops on the CPU are
+ * the work, and the ranges with declared work in which no op ran: the innermost of each thread, and an instant of
+ * several threads belongs to the one that began, or resumed, first. */
 #ifndef FS_ACCOUNTING_ACCOUNTING_H
 #define FS_ACCOUNTING_ACCOUNTING_H
 
@@ -17,10 +17,11 @@
 #include "table/table.h"
 
 /* X(NAME, name, description) */
-#define FS_WORK_CLASS_LIST(X)                                \
-    X(COMPUTATION, computation, "kernels, ops on the CPU")   \
-    X(COMMUNICATION, communication, "communication kernels") \
-    X(COPY, copy, "copies between host and device, and fills")
+#define FS_WORK_CLASS_LIST(X)                                  \
+    X(COMPUTATION, computation, "kernels, ops on the CPU")     \
+    X(COMMUNICATION, communication, "communication kernels")   \
+    X(COPY, copy, "copies between host and device, and fills") \
+    X(COMPILATION, compilation, "what a compiler tried or copied")
 
 typedef enum {
 #define FS_WORK_CLASS_ENUM(NAME, name, prose) FS_WORK_##NAME,
@@ -51,21 +52,22 @@ extern const fs_part_row fs_parts[FS_PART_COUNT];
 
 /* Why a device is idle, and the part of the accounting that such time belongs to. "The call" launched the next work.
  * X(NAME, name, part, label, description) */
-#define FS_IDLE_CAUSE_LIST(X)                                                                                         \
-    X(HOST, host, host, "the host launches late",                                                                     \
-      "the call had not returned, or the launch had not arrived, when the device became idle")                        \
-    X(SYNC, sync, sync, "after a wait of the host",                                                                   \
-      "the same, at most 0.5 ms of it, after the host had waited for the device, or before it does in the same op")   \
-    X(DATA, data, data, "data is loaded", "the same, while the host waited for a DataLoader")                         \
-    X(COMPILE, compile, host, "torch.compile prepares", "the same, while torch.compile compiled or recorded a graph") \
-    X(RECORDING, recording, recording, "the profiler works", "the same, while the profiler itself worked")            \
-    X(EDGES, edges, edges, "before or after all work", "around the work of a profile without steps")                  \
-    X(LOADING, loading, other, "code is loaded", "the same as host, while the code of kernels was loaded")            \
-    X(FIRST_LAUNCH, first_launch, other, "a kernel's first launch blocks",                                            \
-      "the call itself lasted much longer than launches do, and it was the first of this kernel")                     \
-    X(BLOCKED, blocked, other, "the launch call blocks", "the call itself lasted much longer than such calls do")     \
-    X(STREAM_WAIT, stream_wait, other, "a stream waits for an event",                                                 \
-      "the call had returned; before it, since the launch before, a stream had been told to wait for an event")       \
+#define FS_IDLE_CAUSE_LIST(X)                                                                                       \
+    X(HOST, host, host, "the host launches late",                                                                   \
+      "the call had not returned, or the launch had not arrived, when the device became idle")                      \
+    X(SYNC, sync, sync, "after a wait of the host",                                                                 \
+      "the same, at most 0.5 ms of it, after the host had waited for the device, or before it does in the same op") \
+    X(DATA, data, data, "data is loaded", "the same, while the host waited for a DataLoader")                       \
+    X(COMPILE, compile, compilation, "the program is compiled",                                                     \
+      "the same, while torch.compile or XLA compiled, or torch.compile recorded a graph")                           \
+    X(RECORDING, recording, recording, "the profiler works", "the same, while the profiler itself worked")          \
+    X(EDGES, edges, edges, "before or after all work", "around the work of a profile without steps")                \
+    X(LOADING, loading, other, "code is loaded", "the same as host, while the code of kernels was loaded")          \
+    X(FIRST_LAUNCH, first_launch, other, "a kernel's first launch blocks",                                          \
+      "the call itself lasted much longer than launches do, and it was the first of this kernel")                   \
+    X(BLOCKED, blocked, other, "the launch call blocks", "the call itself lasted much longer than such calls do")   \
+    X(STREAM_WAIT, stream_wait, other, "a stream waits for an event",                                               \
+      "the call had returned; before it, since the launch before, a stream had been told to wait for an event")     \
     X(OTHER, other, other, "unknown", "the call had returned, or was not recorded")
 
 typedef enum {

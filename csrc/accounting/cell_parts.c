@@ -13,6 +13,7 @@ static const uint8_t class_parts[FS_WORK_CLASS_COUNT] = {
     [FS_WORK_COMPUTATION] = FS_PART_unmodelled,
     [FS_WORK_COMMUNICATION] = FS_PART_communication,
     [FS_WORK_COPY] = FS_PART_copy,
+    [FS_WORK_COMPILATION] = FS_PART_compilation,
 };
 
 static const uint8_t cause_parts[FS_IDLE_CAUSE_COUNT] = {

@@ -227,9 +227,10 @@ static fs_status separate(device_account *of, fs_error *err)
 
 static fs_status list_pieces(device_account *of, share *none, fs_error *err)
 {
-    int64_t reached[FS_WORK_CLASS_COUNT] = {INT64_MIN, INT64_MIN, INT64_MIN};
+    int64_t reached[FS_WORK_CLASS_COUNT];
     const fs_devices *all = of->all;
     (void)none;
+    for (int class = 0; class < FS_WORK_CLASS_COUNT; class++) reached[class] = INT64_MIN;
     if (of->device < 0)
         FS_TRY(fs_pieces_of_threads(&of->lists[FS_WORK_COMPUTATION], all->store, all->table, &of->works, err));
     for (uint32_t i = 0; i < of->works.count && of->device >= 0; i++) {

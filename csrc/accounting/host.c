@@ -198,6 +198,7 @@ static fs_status join(survey *all, fs_host_step *steps, fs_error *err)
         FS_TRY(append(&host->waits, &of->waits, err));
         orders_streams = orders_streams || of->orders_streams;
     }
+    host->compiles = all->times[FOR_COMPILER].count > 0;
     for (uint32_t i = 0; i < host->waits.count; i++) {
         uint32_t op = host->ops[host->waits.items[i].tag];
         if (op != FS_NONE) host->marks[op] |= FS_MARK_AROUND_WAIT;

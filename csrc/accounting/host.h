@@ -24,6 +24,7 @@ typedef struct {
     uint8_t *marks;        /* by event */
     double launch_median;  /* ns: of the calls with FS_MARK_LAUNCHED, once all kernels are noted; NaN: none */
     uint32_t *first_works; /* by name: the first kernel with it, or FS_NONE */
+    bool compiles;         /* in some op or range */
     uint32_t *longest;     /* by wait: that of it and those before it which ends last */
 } fs_host;
 

@@ -34,8 +34,23 @@ typedef struct {
     uint32_t count;
 } looking;
 
-static fs_work_class class_of(const looking *all, const fs_chunk *chunk, uint32_t at)
+/* Return whether a compilation encloses a host event, or is it. */
+static bool is_compiling(const looking *all, uint32_t event)
 {
+    const fs_store *store = all->facts->store;
+    for (int depth = 0; event != FS_NONE && depth < FS_MOST_ENCLOSING; depth++) {
+        uint8_t kind = FS_EVENT_AT(store, event, kind);
+        bool named = kind == FS_EVENT_OP || kind == FS_EVENT_RANGE;
+        if (named && fs_names_host_kind(all->names, FS_EVENT_AT(store, event, name)) == FS_HOST_COMPILES) return true;
+        event = FS_EVENT_AT(store, event, parent);
+    }
+    return false;
+}
+
+static fs_work_class class_of(const looking *all, const fs_chunk *chunk, uint32_t at, uint32_t event)
+{
+    bool on_device = fs_event_kind_on_device[chunk->kind[at]];
+    if (all->host->compiles && is_compiling(all, on_device ? chunk->launcher[at] : event)) return FS_WORK_COMPILATION;
     if (chunk->kind[at] != FS_EVENT_KERNEL) {
         const char *name = chunk->name[at] != FS_NONE ? fs_store_name_text(all->facts->store, chunk->name[at]) : NULL;
         return fs_event_is_transfer(chunk->kind[at], name) ? FS_WORK_COPY : FS_WORK_COMPUTATION;
@@ -61,7 +76,7 @@ static fs_status look_at(const looking *all, block *of, fs_error *err)
         uint32_t at;
         FS_POLL(i, err);
         const fs_chunk *chunk = fs_event_chunk(all->facts->store, work->event, &at);
-        all->facts->classes[i] = (uint8_t)class_of(all, chunk, at);
+        all->facts->classes[i] = (uint8_t)class_of(all, chunk, at, work->event);
         of->counts[fs_event_device(chunk, at)]++;
         all->facts->calls[i] = fs_api_calls_find(all->calls, chunk->correlation[at]);
         if (chunk->kind[at] == FS_EVENT_KERNEL) {

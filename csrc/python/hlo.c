@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "python/core.h"
 #include "work/hlo/cost.h"
+#include "work/hlo/remarks.h"
 
 /* What is made of a module: texts are converted once. */
 typedef struct {
@@ -222,6 +223,13 @@ static PyObject *attributes_of(const fs_hlo_module *module, fs_hlo_list list)
     return all;
 }
 
+static PyObject *remark_of(const fs_hlo_module *module, const fs_hlo_instruction *one)
+{
+    char text[256];
+    bool found = fs_hlo_remark(module, (uint32_t)(one - module->instructions), text, sizeof text);
+    return found ? fs_text_object(text) : Py_NewRef(Py_None);
+}
+
 /* The places in the program, the innermost first: (source, function). */
 static PyObject *stack_of(const shown *of, uint32_t frame)
 {
@@ -237,13 +245,13 @@ static PyObject *stack_of(const shown *of, uint32_t frame)
 static PyObject *instruction_of(const shown *of, const fs_hlo_instruction *one)
 {
     const fs_hlo_module *module = of->module;
-    return Py_BuildValue("{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "name", text_of(of, one->name),
-                         "opcode", text_of(of, one->opcode), "shape", shape_of(module, one->shape), "operands",
-                         operands_of(of, one->operands), "called", called_of(of, one->called), "attributes",
-                         attributes_of(module, one->attributes), "op_name", text_of(of, one->op_name), "kernel",
-                         text_of(of, one->kernel), "scheduled", text_of(of, one->scheduled), "stack",
-                         stack_of(of, one->frame), "target", text_of(of, one->target), "kind", text_of(of, one->kind),
-                         "config", text_of(of, one->config), "root", PyBool_FromLong(one->root));
+    return Py_BuildValue(
+        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "name", text_of(of, one->name), "opcode",
+        text_of(of, one->opcode), "shape", shape_of(module, one->shape), "operands", operands_of(of, one->operands),
+        "called", called_of(of, one->called), "attributes", attributes_of(module, one->attributes), "op_name",
+        text_of(of, one->op_name), "kernel", text_of(of, one->kernel), "scheduled", text_of(of, one->scheduled),
+        "stack", stack_of(of, one->frame), "target", text_of(of, one->target), "kind", text_of(of, one->kind), "config",
+        text_of(of, one->config), "root", PyBool_FromLong(one->root), "remark", remark_of(module, one));
 }
 
 /* (name, instructions) */

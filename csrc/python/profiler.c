@@ -4,7 +4,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fork.h"
+#include "base/list.h"
+#include "base/memory.h"
 #include "python/task.h"
 #include "sources/attribute.h"
 #include "store/event.h"
@@ -69,6 +72,7 @@ static fs_status start_sources(fs_profiler_object *self, fs_error *err)
 {
     fs_status status = FS_OK;
     self->into->generation = fs_fork_generation();
+    self->late_count = 0;
     if (self->captures) {
         self->into->changing = true;
         Py_BEGIN_ALLOW_THREADS status = fs_cupti_start(self->into->store, &self->cupti_options, NULL, err);
@@ -88,10 +92,25 @@ static void stop_nvtx(fs_profiler_object *self)
     self->hears_nvtx = false;
 }
 
-static fs_status attribute(fs_store *store, fs_error *err)
+/* Put late ops where they belong, and find what launched the work, in a store whose recording has ended. */
+static fs_status complete(fs_profiler_object *self, fs_store **store, fs_error *err)
 {
-    FS_TRY(fs_attribute(store, err));
-    return fs_nvtx_join_nccl(store, err);
+    if (self->late_count > 0) {
+        fs_store *whole;
+        FS_TRY(fs_store_create(&whole, err));
+        fs_status status = fs_store_insert(*store, self->late, self->late_count, whole, err);
+        self->late_count = 0;
+        if (status != FS_OK) {
+            fs_store_destroy(whole);
+            return status;
+        }
+        fs_store_destroy(*store);
+        *store = whole;
+    }
+    if (!self->captures) return FS_OK;
+    FS_TRY(fs_attribute(*store, err));
+    FS_TRY(fs_nvtx_join_nccl(*store, err));
+    return fs_store_object_join_watched(store, err);
 }
 
 static void stop_frames(fs_profiler_object *self)
@@ -116,12 +135,10 @@ static fs_status stop_sources(fs_profiler_object *self, fs_error *err)
         fs_status stopped = fs_cupti_stop(status == FS_OK ? err : NULL);
         if (status == FS_OK) status = stopped;
         self->cupti = fs_cupti_last();
-        fs_status attributed = attribute(self->into->store, status == FS_OK ? err : NULL);
-        if (status == FS_OK) status = attributed;
-        fs_status joined = fs_store_object_join_watched(&self->into->store, status == FS_OK ? err : NULL);
-        if (status == FS_OK) status = joined;
-        fs_recorder_move(self->recorder, self->into->store);
     }
+    fs_status completed = complete(self, &self->into->store, status == FS_OK ? err : NULL);
+    if (status == FS_OK) status = completed;
+    fs_recorder_move(self->recorder, self->into->store);
     Py_END_ALLOW_THREADS;
     self->into->changing = false;
     return status;
@@ -137,6 +154,7 @@ static void profiler_dealloc(PyObject *object)
         self->into->lost = NULL;
     }
     fs_recorder_destroy(self->recorder);
+    fs_free(self->late);
     Py_XDECREF(self->into);
     type->tp_free(object);
     Py_DECREF(type);
@@ -229,7 +247,9 @@ static PyObject *profiler_restart(PyObject *object, PyObject *unused)
     (void)unused;
     fs_store *store;
     fs_recorder *recorder;
-    if (!begin_anew((fs_profiler_object *)object, false, &store, &recorder)) return NULL;
+    fs_profiler_object *self = (fs_profiler_object *)object;
+    if (!begin_anew(self, false, &store, &recorder)) return NULL;
+    self->late_count = 0;
     fs_recorder_destroy(recorder);
     fs_store_destroy(store);
     Py_RETURN_NONE;
@@ -251,12 +271,9 @@ static PyObject *profiler_split(PyObject *object, PyObject *unused)
     part->dropped = fs_recorder_lost(recorder) + self->cupti.dropped + self->ranges.lost;
     fs_recorder_destroy(recorder);
     part->profile_memory = self->options.profile_memory;
-    if (self->captures) {
-        Py_BEGIN_ALLOW_THREADS;
-        status = attribute(part->store, &err);
-        if (status == FS_OK) status = fs_store_object_join_watched(&part->store, &err);
-        Py_END_ALLOW_THREADS;
-    }
+    Py_BEGIN_ALLOW_THREADS;
+    status = complete(self, &part->store, &err);
+    Py_END_ALLOW_THREADS;
     if (status == FS_OK) return (PyObject *)part;
     Py_DECREF(part);
     return fs_raise(&err);
@@ -293,12 +310,38 @@ static PyObject *profiler_end_range(PyObject *object, PyObject *token)
         PyErr_Format(PyExc_ValueError, "no event %u: the profile has %u", index, fs_store_count(self->into->store));
         return NULL;
     }
+    if (!fs_profiler_runs(self)) Py_RETURN_NONE; /* it has ended with the recording */
     uint8_t kind = FS_EVENT_AT(self->into->store, index, kind);
     if (kind != FS_EVENT_RANGE && kind != FS_EVENT_STEP) {
         PyErr_Format(PyExc_ValueError, "event %u is a %s, not a range", index, fs_event_kind_names[kind]);
         return NULL;
     }
-    if (fs_profiler_runs(self)) fs_recorder_end_range(self->recorder, index);
+    fs_recorder_end_range(self->recorder, index);
+    Py_RETURN_NONE;
+}
+
+static PyObject *profiler_add_op(PyObject *object, PyObject *args)
+{
+    fs_profiler_object *self = (fs_profiler_object *)object;
+    const char *name;
+    long long duration;
+    fs_error err;
+    int64_t began, unknown;
+    fs_late_op op = {.end = fs_clock_now()};
+    if (!PyArg_ParseTuple(args, "sL:add_op", &name, &duration)) return NULL;
+    if (!fs_profiler_runs(self)) Py_RETURN_NONE;
+    fs_store *store = self->into->store;
+    fs_store_window(store, &began, &unknown);
+    op.start = duration < op.end - began ? op.end - duration : began;
+    if (op.start >= op.end) Py_RETURN_NONE;
+    fs_status status = fs_store_name(store, name, &op.name, &err);
+    if (status == FS_OK) status = fs_store_thread_lane(store, &op.lane, &err);
+    if (status == FS_OK) {
+        op.open = fs_store_lane(store, op.lane).open;
+        status = FS_LIST_ROOM(&self->late, self->late_count, &self->late_capacity, 64, "late ops", &err);
+    }
+    if (status != FS_OK) return fs_raise(&err);
+    self->late[self->late_count++] = op;
     Py_RETURN_NONE;
 }
 
@@ -343,6 +386,9 @@ static PyMethodDef methods[] = {
      "begin_range($self, name, is_step=False, flops=nan, bytes=nan, /)\n--\n\n"
      "Open a user annotation on this thread; a token for end_range, None if not running."},
     {"end_range", profiler_end_range, METH_O, "Close the annotation of that token."},
+    {"add_op", profiler_add_op, METH_VARARGS,
+     "add_op($self, name, duration, /)\n--\n\n"
+     "Record an op that ends now on this thread and took so many ns; nothing if not running."},
     {NULL, NULL, 0, NULL},
 };
 

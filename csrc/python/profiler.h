@@ -7,6 +7,7 @@
 #include "sources/cupti/cupti.h"
 #include "sources/native.h"
 #include "sources/nvtx/nvtx.h"
+#include "store/insert.h"
 
 typedef struct {
     PyObject_HEAD
@@ -17,6 +18,8 @@ typedef struct {
     fs_cupti_report cupti; /* of the capture that ended */
     bool captures;         /* by CUPTI */
     uint32_t recording;    /* counts what begins anew: the tokens of ranges hold it */
+    fs_late_op *late;      /* ops that are inserted when it ends */
+    uint32_t late_count, late_capacity;
     bool with_stack;
     bool nvtx;             /* records ranges of NVTX, unless another does */
     bool hears_nvtx;       /* while it does */

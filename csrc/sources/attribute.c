@@ -219,7 +219,7 @@ static fs_status find_owners(attribution *all, fs_error *err)
 
 /* By time ---------------------------------------------------------------------------------------------------------- */
 
-/* A thread's ranges and steps, swept along with the calls of other threads. */
+/* A thread's ranges, steps and ops that adopt, swept along with the calls of other threads. */
 typedef struct {
     nest open;
     uint32_t next, last; /* indices in hosts */
@@ -232,13 +232,15 @@ static bool has_owners(const attribution *all, uint32_t lane)
     return false;
 }
 
-/* Find the innermost range or step of the thread that is open at `time`, or FS_NONE. Times must ascend. */
+/* Find the innermost of these that is open at `time`, or FS_NONE. Times must ascend. */
 static fs_status open_at(attribution *all, annotations *thread, int64_t time, uint32_t *range, fs_error *err)
 {
     for (; thread->next < thread->last; thread->next++) {
         uint32_t index = all->hosts[thread->next];
         if (AT(all->store, index, start) > time) break;
-        if (fs_event_is_annotation(AT(all->store, index, kind))) FS_TRY(enter(all, &thread->open, index, err));
+        bool adopts = (AT(all->store, index, flags) & FS_EVENT_ADOPTS) != 0;
+        if (adopts || fs_event_is_annotation(AT(all->store, index, kind)))
+            FS_TRY(enter(all, &thread->open, index, err));
     }
     *range = FS_NONE;
     for (uint32_t i = thread->open.depth; i-- > 0 && *range == FS_NONE;)

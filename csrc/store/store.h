@@ -88,8 +88,9 @@ typedef struct {
  *   MARK       of a replayed range: an annotation that the program gave to nodes of a graph (torch.cuda's
  *              mark_kernels). It tells no op.
  *   CAPTURED   of an op or a range: it launched into a graph that was captured. Nothing ran: its work is that of the
- *              replays. */
-enum { FS_EVENT_ESTIMATED = 1, FS_EVENT_REPLAYED = 2, FS_EVENT_MARK = 4, FS_EVENT_CAPTURED = 8 };
+ *              replays.
+ *   ADOPTS     of an op: like a range, it has the work of the threads of libraries meanwhile. */
+enum { FS_EVENT_ESTIMATED = 1, FS_EVENT_REPLAYED = 2, FS_EVENT_MARK = 4, FS_EVENT_CAPTURED = 8, FS_EVENT_ADOPTS = 16 };
 
 /* An event with every field missing. */
 extern const fs_event fs_event_missing;

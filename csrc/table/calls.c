@@ -259,6 +259,7 @@ static fs_status add(fs_calls *set, fs_call *call, fs_error *err)
 
     find_work(name, &arguments, call);
     call->launches = kind == FS_EVENT_RUNTIME && call->text != NULL && fs_name_launches(call->text);
+    call->compiles = kind == FS_EVENT_OP && call->text != NULL && fs_name_host_kind(call->text) == FS_HOST_COMPILES;
     call->wraps = kind == FS_EVENT_OP && call->text != NULL && fs_name_wraps_autograd(call->text);
     call->device_kind = arguments.own.device_kind;
     call->device_index = arguments.own.device_index;

@@ -32,6 +32,7 @@ typedef struct {
     uint8_t dtype;           /* fs_torch_dtype inferred from its kernels; FS_TORCH_DTYPE_NONE: none */
     bool tensor;             /* kernel that uses tensor cores */
     bool wraps;              /* autograd op that only calls others */
+    bool compiles;           /* op: a compilation, whose work is not the program's */
     fs_kernel_extent extent; /* of a kernel */
     bool launch_known;       /* kernel: its grid is known */
     bool of_graph;           /* kernel: a graph launched it */

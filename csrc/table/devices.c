@@ -243,12 +243,14 @@ static bool is_counted(const fs_build *build, const fs_call *call)
 static void cover(fs_build *build, const device_work *work, fs_known known)
 {
     const fs_call *call = work->call;
+    uint32_t op = enclosing_op(build, work->launcher);
     if (call != NULL && call->communication) return;
+    if (op != FS_NONE && fs_build_call(build, op)->compiles) return;
     fs_call_state *state = call != NULL ? &build->states[call - build->calls.calls] : NULL;
     /* The bytes of a copy or a fill are recorded with it. */
     if (work->kind == FS_EVENT_MEMCPY || work->kind == FS_EVENT_MEMSET)
         known = (fs_known){FS_SOURCE_MODEL, FS_SOURCE_MODEL};
-    else if (call != NULL && !known.flops && !known.bytes && enclosing_op(build, work->launcher) == FS_NONE) {
+    else if (call != NULL && !known.flops && !known.bytes && op == FS_NONE) {
         fs_add_to(&state->unlinked_ns, work->duration);
         return;
     }

@@ -194,6 +194,7 @@ fs_known fs_build_known(fs_build *build, const fs_node *node)
 static void cover(fs_build *build, const fs_node *node, fs_group *group)
 {
     fs_table *table = build->table;
+    if (node->op != FS_NONE && fs_build_call(build, node->op)->compiles) return;
     fs_known known = fs_build_known(build, node);
     fs_known_count(table, (double)node->self_cpu_ns, known);
     const fs_call *owner = node->owner != FS_NONE ? fs_build_call(build, node->owner) : NULL;

@@ -24,7 +24,11 @@ static const struct {
     {"Driver Compiler", FS_HOST_LOADS_CODE},
     {"DataLoader", FS_HOST_LOADS_DATA}, /* torch: enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__ */
     {"enumerate(DataPipe)", FS_HOST_LOADS_DATA},
-    {"(dynamo_timed)", FS_HOST_COMPILES}, /* torch/_dynamo/utils.py, dynamo_timed */
+    {"(dynamo_timed)", FS_HOST_COMPILES},    /* torch/_dynamo/utils.py, dynamo_timed */
+    {"(JAX tracing)", FS_HOST_COMPILES},     /* flopscope/sources/jax_modules.py */
+    {"(JAX lowering)", FS_HOST_COMPILES},    /* likewise */
+    {"(XLA compilation)", FS_HOST_COMPILES}, /* likewise */
+    {"XlaCompile:#", FS_HOST_COMPILES},      /* XLA's range of NVTX */
 };
 
 fs_status fs_names_create(fs_names *names, const fs_store *store, fs_error *err)
@@ -57,7 +61,7 @@ bool fs_names_communicate(fs_names *names, uint32_t name)
     return fs_names_kernel_class(names, name) == FS_KERNEL_COMMUNICATION;
 }
 
-static fs_host_kind host_kind_of(const char *text)
+fs_host_kind fs_name_host_kind(const char *text)
 {
     for (size_t i = 0; i < sizeof host_kinds / sizeof *host_kinds; i++)
         if (strstr(text, host_kinds[i].part) != NULL) return host_kinds[i].kind;
@@ -69,7 +73,7 @@ fs_host_kind fs_names_host_kind(fs_names *names, uint32_t name)
     if (name == FS_NONE) return FS_HOST_OTHER;
     uint8_t known = __atomic_load_n(&names->host_kinds[name], __ATOMIC_RELAXED);
     if (known == 0) {
-        known = (uint8_t)(1 + host_kind_of(fs_store_name_text(names->store, name)));
+        known = (uint8_t)(1 + fs_name_host_kind(fs_store_name_text(names->store, name)));
         __atomic_store_n(&names->host_kinds[name], known, __ATOMIC_RELAXED);
     }
     return (fs_host_kind)(known - 1);

@@ -13,7 +13,7 @@ typedef enum {
     FS_HOST_ORDERS_STREAMS, /* the API call makes a stream wait for an event: cudaStreamWaitEvent */
     FS_HOST_LOADS_CODE,     /* the API call or overhead loads the code of kernels: cuModuleLoadData, … */
     FS_HOST_LOADS_DATA,     /* the op or range, of torch or its DataLoader, waits for the next batch of data */
-    FS_HOST_COMPILES,       /* the range is a part of torch.compile's compilation */
+    FS_HOST_COMPILES,       /* the op or range is a part of a compilation by torch.compile or XLA */
 } fs_host_kind;
 
 typedef struct {
@@ -37,6 +37,9 @@ fs_host_kind fs_names_host_kind(fs_names *names, uint32_t name);
 
 /* Return whether an op of that name is an autograd node or its evaluation, whose work is that of the ops inside. */
 bool fs_name_wraps_autograd(const char *text);
+
+/* Return what an event of that name does on the host. */
+fs_host_kind fs_name_host_kind(const char *text);
 
 /* Return whether an API call of that name launches device work. */
 bool fs_name_launches(const char *text);

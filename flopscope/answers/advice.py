@@ -31,7 +31,7 @@ class Pools:
     """The time that advice may still claim: of each op, of each cause of idleness, and of all device work together."""
 
     def __init__(self, analysis: Analysis) -> None:
-        self.times = {id(op): op.time for op in analysis.ops}
+        self.times = {id(op): op.time for op in (*analysis.ops, *analysis.tried)}
         self.times |= {id(gap): analysis.gap_unobserved(gap) for gap in analysis.gaps}
         self.wholes = dict(self.times)
         self.slack, self.host_of = analysis.slack, analysis.host_of

@@ -7,6 +7,7 @@ of the profile if it has no steps.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
 
 T = TypeVar("T")
+DRIVER = re.compile(r"(?:cuda|cu|hip)[A-Z]\w*$")
+"""Calls of the driver and its runtime."""
 AUTOGRAD = "autograd::engine::evaluate_function: "
 CLASSES, CAUSES = _core.work_classes, _core.idle_causes
 IDLE_PARTS = _core.idle_parts
@@ -37,6 +40,8 @@ IDLE_PARTS = _core.idle_parts
 PARTS = tuple(_core.parts)
 WORK_PARTS = tuple(part for part in PARTS if part not in IDLE_PARTS)
 _OF_OP = ("device", "row", "kernel", "part", "event", "op")
+SCOPE = "scope: "
+"""How the names of scopes of JAX begin, as events around an instruction."""
 MOST_DESCRIBED = 1_000_000
 """Events of a profile up to which every call is looked at, and not a sample of them."""
 ROUNDING = 1e-9
@@ -285,9 +290,23 @@ class Analysis:
         return np.asarray(np.where(self.cells["class"] == 0, np.maximum(self.cells["ideal"], 0), 0), dtype=np.int64)
 
     @cached_property
-    def ops(self) -> list[Op]:
-        """The ops with work in the steps that are alike, longest first."""
+    def uses_jax(self) -> bool:
+        """Whether the HLO of JAX's modules is known, to whose instructions kernels belong."""
+        return any(name.startswith(SCOPE) for name in self.names)
+
+    @cached_property
+    def _all_of_steps(self) -> list[Op]:
         return self._ops_of(self.cells["step"] >= self.apart)
+
+    @cached_property
+    def ops(self) -> list[Op]:
+        """The ops with work in the steps that are alike, longest first; not what a compiler launched."""
+        return [op for op in self._all_of_steps if op.part != "compilation"]
+
+    @cached_property
+    def tried(self) -> list[Op]:
+        """What a compiler launched in these steps, longest first."""
+        return [op for op in self._all_of_steps if op.part == "compilation"]
 
     @cached_property
     def has_namespaced_ops(self) -> bool:
@@ -297,7 +316,8 @@ class Analysis:
     @cached_property
     def all_ops(self) -> list[Op]:
         """The ops with work in any step."""
-        return self._ops_of(self.cells["step"] >= 0) if self.apart else self.ops
+        every = self._ops_of(self.cells["step"] >= 0) if self.apart else self._all_of_steps
+        return [op for op in every if op.part != "compilation"]
 
     def _ops_of(self, alike: npt.NDArray[np.bool_]) -> list[Op]:
         """Return the ops of the cells of a mask."""
@@ -446,8 +466,16 @@ class Analysis:
 
     @cached_property
     def host(self) -> float:
-        """Estimated µs per step that the host works, without its waits and without recording."""
+        """Estimated µs per step that the host works, without its waits and without recording.
+
+        A program of JAX waits in Python for results, which is not recorded: if the device has work at least half of the
+        time, the host works for as long as the driver's calls and the idle time that it causes.
+        """
         host = sum(step.host - step.waits for step in self.alike) * self.scale
+        late = self.idle(*LATE)
+        if self.uses_jax and 2 * late < self.total:
+            keys = [key for key in dict.fromkeys(self.columns["key"]) if DRIVER.match(key)]
+            host = min(host, late + sum(self.row_sum(key, "self_cpu_time_total") for key in keys))
         host -= self.recording.host + self.recording.idle
         return min(max(host, 0.0), self.unobserved)
 

@@ -152,7 +152,7 @@ def _compute(analysis: Analysis, op: Op) -> float:
     return 1e6 * flops / rate if flops > 0 else 0.0
 
 
-def _faster(analysis: Analysis, op: Op, unit: str, bytes_share: float, reached: float) -> float:
+def faster(analysis: Analysis, op: Op, unit: str, bytes_share: float, reached: float) -> float:
     """Return the time of a product in another unit: its FLOPs there, at a share of the peak, or its bytes."""
     now, then, compute = _rate(analysis, op, str(op.unit)), _rate(analysis, op, unit), _compute(analysis, op)
     if not (now > 0 and then > 0 and compute > 0):
@@ -199,7 +199,7 @@ def tf32(analysis: Analysis) -> Iterator[Finding]:
             chosen = _allows_tf32(analysis) if chosen is None else chosen
             if chosen:
                 continue
-        saving = op.time - _faster(analysis, op, "tf32_tensor", 1.0, USUAL_SHARE)
+        saving = op.time - faster(analysis, op, "tf32_tensor", 1.0, USUAL_SHARE)
         if saving > 0:
             claims.append((op, saving))
     if not claims:
@@ -240,7 +240,7 @@ def low_precision(analysis: Analysis) -> Iterator[Finding]:
         if op.unit == "fp32" and _rate(analysis, op, "tf32_tensor") > 0:
             continue  # first allow TF32
         share = FLASH_SHARE if fused else min(max(reached(op), 0.3), 0.85)
-        saving = op.time - _faster(analysis, op, half, 0.5, share)
+        saving = op.time - faster(analysis, op, half, 0.5, share)
         if saving > 0:
             claims.append((op, saving))
     if not claims:

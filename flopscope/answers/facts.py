@@ -241,7 +241,11 @@ class Warmup(NamedTuple):
     tuning: tuple[str, ...]
     """Ranges in which a library tried which of its kernels is the fastest."""
     later: int
-    """Steps after the first in which torch.compile compiled."""
+    """Steps after the first in which torch.compile or XLA compiled."""
+    jax: bool
+    """Whether JAX compiled."""
+    tried: float
+    """µs of work that was launched while the program was compiled."""
 
 
 class DataWait(NamedTuple):
@@ -298,6 +302,8 @@ class Waits(NamedTuple):
     earlier: float
     """Time by which the host would be earlier with other launches, which are late; 0: with none."""
     per: str
+    jax: bool = False
+    """Whether the program is one of JAX."""
 
 
 class OptimizerOps(NamedTuple):
@@ -327,6 +333,10 @@ class Launches(NamedTuple):
     """Late launches in percent, as in the table of launches; None: there are several devices."""
     torch: bool
     """Whether the program is one of PyTorch."""
+    jax: bool = False
+    """Whether it is one of JAX."""
+    loop: bool = False
+    """Whether most of that idle time is in the body of a loop of JAX."""
 
 
 class FirstUse(NamedTuple):
@@ -377,3 +387,54 @@ class ExposedTransfers(NamedTuple):
     """Whether the profile has a backward pass."""
     buckets: bool
     """Whether DistributedDataParallel is in use."""
+
+
+class Undonated(NamedTuple):
+    """Copies of arguments of jitted functions that are not donated."""
+
+    names: tuple[str, ...]
+    """The first of the arguments."""
+    arguments: int
+    time: float
+    per: str
+
+
+class CopiedCarry(NamedTuple):
+    """Copies of arrays of a loop's carry."""
+
+    calls: float
+    shape: str
+    """Of the longest: "64x256"."""
+    time: float
+    per: str
+
+
+class Callbacks(NamedTuple):
+    """Calls of Python on the host in jitted functions."""
+
+    names: tuple[str, ...]
+    calls: float
+    time: float
+    """Of their copies."""
+    idle: float
+    per: str
+
+
+class Precise(NamedTuple):
+    """Products on CUDA cores, as a precision above the default was asked for."""
+
+    precision: str
+    """ "high" or "highest", of the longest."""
+    calls: float
+    time: float
+    per: str
+
+
+class Widened(NamedTuple):
+    """Products whose factors are converted to float32 from a type of 16 bits."""
+
+    source: str
+    """ "bfloat16" or "float16", of the longest."""
+    calls: float
+    time: float
+    per: str

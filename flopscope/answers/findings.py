@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from flopscope.answers.analysis import Analysis, Gap, Op
+from flopscope.answers.analysis import SCOPE, Analysis, Gap, Op
 
 MODULE = "nn.Module: "
 FRAMEWORK = re.compile(r"(?:^|/)(?:site-packages|dist-packages|torch|lib/python[\d.]+)/|^<|^torch/")
@@ -91,10 +91,11 @@ def where(analysis: Analysis, event: int) -> str | None:
     """Return the innermost line of the program or module around an event, or None if neither was recorded."""
     module = None
     for kind, name in analysis.enclosing(event):
-        if kind == "frame" and not name.startswith(MODULE) and not FRAMEWORK.search(name):
+        prefix = next((one for one in (MODULE, SCOPE) if name.startswith(one)), "")
+        if kind == "frame" and not prefix and not FRAMEWORK.search(name):
             return name
-        if module is None and name.startswith(MODULE):
-            module = name.removeprefix(MODULE)
+        if module is None and prefix:
+            module = name.removeprefix(prefix)
     return module
 
 

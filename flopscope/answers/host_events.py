@@ -12,7 +12,10 @@ import numpy.typing as npt
 from flopscope.answers.analysis import Analysis
 from flopscope.support.distinct import distinct
 
-OTHERWISE = re.compile(r"DataLoader|enumerate\(DataPipe\)|\(dynamo_timed\)|Module ?Load|LibraryLoad")
+OTHERWISE = re.compile(
+    r"DataLoader|enumerate\(DataPipe\)|\(dynamo_timed\)|\(JAX (?:tracing|lowering)\)|\(XLA compilation\)|"
+    r"Module ?Load|LibraryLoad"
+)
 """Ranges and calls whose idle time has a cause of its own in the accounting."""
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 WAITING = re.compile(r"Synchronize|Memcpy")

@@ -21,6 +21,8 @@ def _gaps(analysis: Analysis, *causes: str) -> list[Gap]:
 
 COMPILATION = "_compile.compile_inner (dynamo_timed)"
 """The range that torch.compile records around each compilation (torch/_dynamo/convert_frame.py)."""
+BY_XLA = "(XLA compilation)"
+"""What the names of XLA's compilations contain."""
 LOADING = re.compile(r"Module Loading|Lazy Function Loading|^(?:cu|hip)(?:Module|Library)Load")
 """Kineto's overhead events and the driver's calls that load code."""
 TUNING = re.compile(r"autotun|benchmark_all_configs|cudnnFind", re.IGNORECASE)
@@ -33,20 +35,24 @@ def warmup(analysis: Analysis) -> Iterator[Finding]:
     Premises: the idle time passed in torch.compile's own ranges, while a module was loaded, or in a call that launched
     a kernel for the first time (the causes `compile`, `loading` and `first_launch` of the accounting), or after waits
     of an op that measures kernels with events. The estimate is all of that time: later steps do not have it.
-    Compilation in later steps is reported if such ranges begin in at least two of them.
+    Compilation in later steps is reported if such ranges begin in at least two of them. So is what was launched
+    meanwhile, such as the kernels that XLA's autotuner tries.
     """
     tried = tuning_gaps(analysis)
     gaps = [*_gaps(analysis, "compile", "loading", "first_launch"), *tried]
-    if not gaps:
+    if not gaps and not analysis.tried:
         return
     keys = list(dict.fromkeys(analysis.columns["key"]))
-    compiling = analysis.idle("compile")
+    compiling, launched = analysis.idle("compile"), sum(op.time for op in analysis.tried)
+    if not analysis.on_device:
+        compiling, launched = compiling + launched, 0.0
+    compilations = {key for key in keys if key == COMPILATION or BY_XLA in key}
     later = 0
     if compiling > 0 and analysis.has_steps:
-        steps, _ = calls_of(analysis, {COMPILATION})
+        steps, _ = calls_of(analysis, compilations)
         later = len(set(steps[steps > 0].tolist()))
     tuning = [key for key in keys if TUNING.search(key)]
-    names = [key for key in keys if key == COMPILATION or LOADING.search(key)] + tuning
+    names = [key for key in keys if key in compilations or LOADING.search(key)] + tuning
     yield Finding(
         Warmup(
             compiling,
@@ -57,10 +63,12 @@ def warmup(analysis: Analysis) -> Iterator[Finding]:
             analysis.on_device,
             tuple(tuning),
             later,
+            any(BY_XLA in key for key in compilations),
+            launched,
         ),
-        [(gap, gap.time) for gap in gaps],
+        [*((op, op.time) for op in analysis.tried), *((gap, gap.time) for gap in gaps)],
         host_times(analysis, names) or gap_evidence(analysis, [(gap, gap.time) for gap in gaps]),
-        where(analysis, gaps[0].event),
+        where(analysis, gaps[0].event) if gaps else None,
     )
 
 

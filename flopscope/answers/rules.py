@@ -9,6 +9,7 @@ from flopscope.answers import (
     compute_rules,
     counter_rules,
     host_rules,
+    jax_rules,
     launch_rules,
     memory_rules,
     roof_rules,
@@ -19,6 +20,7 @@ from flopscope.answers.findings import Finding
 
 RULES: Mapping[str, Callable[[Analysis], Iterator[Finding]]] = {
     "warmup": host_rules.warmup,
+    "callback": jax_rules.callback,
     "data": host_rules.data,
     "copy": host_rules.copy,
     "memory": wait_rules.memory,
@@ -26,6 +28,9 @@ RULES: Mapping[str, Callable[[Analysis], Iterator[Finding]]] = {
     "optimizer": host_rules.optimizer,
     "straggler": collective_rules.straggler,
     "communication": collective_rules.communication,
+    "donate": jax_rules.donate,
+    "carry": jax_rules.carry,
+    "precision": jax_rules.precision,
     "attention": compute_rules.attention,
     "tf32": compute_rules.tf32,
     "low_precision": compute_rules.low_precision,

@@ -133,7 +133,7 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
         calls = sum({wait: wait.calls for _, wait in pairs}.values())
         known = min(calls / max(len(analysis.alike), 1), analysis.row_sum(op, "count") or calls)
         yield Finding(
-            Waits(call, pairs[0][1].ops, calls, len(analysis.alike), idle, earlier, analysis.per),
+            Waits(call, pairs[0][1].ops, calls, len(analysis.alike), idle, earlier, analysis.per, analysis.uses_jax),
             [*((gap, gap.time) for gap, _ in pairs), *((gap, earlier * gap.time / left) for gap in late if earlier)],
             [entry(op, idle, known)],
             where(analysis, pairs[0][0].wait),

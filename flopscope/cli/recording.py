@@ -20,7 +20,8 @@ from flopscope.hardware.device import find_device
 from flopscope.results.profile import profile
 from flopscope.results.results import Results, store_of
 from flopscope.sources.arguments import record_arguments
-from flopscope.sources.profiler import set_background
+from flopscope.sources.jax_modules import listen
+from flopscope.sources.profiler import running, set_background
 from flopscope.sources.stack_samples import StackSamples
 from flopscope.sources.steps import StepCounter
 from flopscope.sources.torch_hooks import (
@@ -105,6 +106,7 @@ class Recording:
         if "torch" not in sys.modules:
             self._safely(self._watch_graphs)
         after_import("torch", functools.partial(self._safely, self._turn_to_torch))
+        after_import("jax", lambda jax: listen(jax, running))
         if not self._window.unit and self._stacks is not None:
             self._stacks.start()  # of the whole program, also where nothing else is recorded
         if self._window.begin == 0:

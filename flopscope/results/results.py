@@ -249,7 +249,8 @@ class Results(Summaries):
         unmodelled: time of work whose FLOPs and bytes, or whose peaks, are unknown.
         communication, copy: collectives during which nothing computed; copies and fills during which nothing else ran.
         host: idle, until the next launch had returned and arrived; sync: of this, shortly after the host had waited for
-            the device; data: while it waited for a DataLoader; recording: while the profiler itself worked.
+            the device; data: while it waited for a DataLoader; compilation: while the program was compiled, with all
+            work that was launched meanwhile; recording: while the profiler itself worked.
         edges: before the first work and after the last one, of a profile without steps.
         other: idle for another reason.
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from flopscope.answers import facts
 from flopscope.answers.advice import Judged
-from flopscope.sentences import bytes, collectives, compute, host
+from flopscope.sentences import bytes, collectives, compute, host, jax
 from flopscope.sentences.words import Said, shown_as_sentence
 
 
@@ -62,6 +62,11 @@ SENTENCES: Mapping[type, Callable[[Any], Said]] = {
     facts.HostWork: host.host_work,
     facts.WaitsForRanks: collectives.waits_for_ranks,
     facts.ExposedTransfers: collectives.exposed_transfers,
+    facts.Undonated: jax.undonated,
+    facts.CopiedCarry: jax.copied_carry,
+    facts.Callbacks: jax.callbacks,
+    facts.Precise: jax.precise,
+    facts.Widened: jax.widened,
 }
 """The sentence of each record of facts, which is made from its fields alone."""
 

@@ -15,21 +15,26 @@ FIRST_USES = {
     "launching": "in calls that launch a kernel for the first time, which load its code",
     "trying": "while a library measures which of its kernels is the fastest",
 }
+AGAIN = (
+    " torch.compile compiled in {} later steps too: keep shapes and Python values that it guards from changing, or "
+    "mark them dynamic (torch._dynamo.mark_dynamic, dynamic=True)."
+)
+AGAIN_BY_XLA = (
+    " XLA compiled in {} later steps too: pad arrays to few shapes, keep static arguments from changing, and call "
+    "jax.jit once, outside of the loop."
+)
 RECOMPILES = 2
-"""Later steps in which torch.compile must compile before the advice says so."""
+"""Later steps in which torch.compile or XLA must compile before the advice says so."""
 
 
 def warmup(of: facts.Warmup) -> Said:
     idle = "the device idles" if of.on_device else "no op runs for"
-    times = {what: getattr(of, name) for name, what in FIRST_USES.items()}
+    uses = {**FIRST_USES, "compiling": "while JAX compiles"} if of.jax else FIRST_USES
+    times = {what: getattr(of, name) for name, what in uses.items()}
     parts = ", and ".join(f"{short_time_text(time)} {of.per} {what}" for what, time in times.items() if time > 0)
     tuned = f" Kernels were tuned as well: {', '.join(of.tuning[:3])}." if of.tuning else ""
-    again = (
-        f" torch.compile compiled in {of.later} later steps too: keep shapes and Python values that it guards from "
-        "changing, or mark them dynamic (torch._dynamo.mark_dynamic, dynamic=True)."
-        if of.later >= RECOMPILES
-        else ""
-    )
+    tuned += f" Work that was launched meanwhile takes {short_time_text(of.tried)} {of.per}." if of.tried > 0 else ""
+    again = (AGAIN_BY_XLA if of.jax else AGAIN).format(of.later) if of.later >= RECOMPILES else ""
     return Said(
         "Leave the first steps out of the recording",
         f"{idle} {parts}. Record later ones with flopscope run --steps, or schedule(skip_first=…).{tuned}{again}",
@@ -112,10 +117,15 @@ REMEDIES: Mapping[str, str] = {
     "": "",
 }
 """What to do about waits, by what they are for."""
+OF_JAX = (
+    " In a program of JAX, np.asarray(), float(), print() and block_until_ready() wait for results: keep these as "
+    "arrays, and read them every few steps."
+)
 
 
 def waits(of: facts.Waits) -> Said:
     op, remedy = blamed(of.call, of.ops)
+    what_to_do = OF_JAX if of.jax else REMEDIES[remedy]
     inside = f" (in {op})" if op != of.call else ""
     more = (
         f" Without these calls it would launch other late work up to {short_time_text(of.earlier)} {of.per} earlier as "
@@ -126,7 +136,7 @@ def waits(of: facts.Waits) -> Said:
     return Said(
         f"Do not wait for the device in {op}",
         f"{of.call}{inside} waits for it, {often(of.calls, of.steps, of.per)}, and the device then idles "
-        f"{short_time_text(of.idle)} {of.per} until the host has launched again.{more}{REMEDIES[remedy]}",
+        f"{short_time_text(of.idle)} {of.per} until the host has launched again.{more}{what_to_do}",
     )
 
 
@@ -145,6 +155,8 @@ def optimizer_ops(of: facts.OptimizerOps) -> Said:
 def launches(of: facts.Launches) -> Said:
     late = "" if of.late is None else f", {percent_text(of.late)} of them late"
     how = 'a CUDA graph or torch.compile(mode="reduce-overhead")' if of.torch else "a CUDA graph"
+    if of.jax:
+        how = "unroll= of the loop (jax.lax.scan, fori_loop)" if of.loop else "one jitted function for more of the step"
     return Said(
         "Launch more work at once",
         f"the device waits {short_time_text(of.idle)} {of.per} for the host, which makes "

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from flopscope._core import Store
     from flopscope.hardware.energy import Energy
+    from flopscope.sources.jax_modules import JaxModules
     from flopscope.sources.stack_samples import StackSamples
 
 # The profile in progress, under RUNNING, as a weak reference: if an interrupt in `with profile():` leaves no reference
@@ -155,6 +156,7 @@ class profile:
         self._live: Profiler | None = None  # the recorder that is running, for results or to warm up
         self._step: int | None = None  # the event of the current step
         self._counted_from = 0
+        self._jax: JaxModules | None = None  # what is known of JAX, if it is in use
         self._state = "not started"
 
     # Running ----------------------------------------------------------------------------------------------------------
@@ -263,6 +265,10 @@ class profile:
     def _warm_up(self) -> None:
         if running() is self and self._live is None:  # on_trace_ready may have stopped the profile
             self._trace_id = self._new_trace_id()
+            if "jax" in sys.modules:
+                from flopscope.sources.jax_modules import begin
+
+                self._jax = begin(running, self._jax)
             _, self._timing = start_core(self._recipe, self._hold)
 
     def _hold(self, core: Profiler) -> None:
@@ -334,7 +340,7 @@ class profile:
             if "jax" in sys.modules:
                 from flopscope.sources.jax_modules import tie_to_jax
 
-                self.hlo = tie_to_jax(core.store)
+                self.hlo = tie_to_jax(core.store, self._jax)
                 self.with_stack = self.with_stack or bool(self.hlo.get("instructions"))
             warn_of_losses(core)
 

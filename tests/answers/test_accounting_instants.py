@@ -27,7 +27,7 @@ KINDS = {
 DOES = {  # what the host does: category and name of the event, and the part of idle time, in order of precedence
     "profiles": ("overhead", "Buffer Flush", "recording"),
     "loads code": ("overhead", "Lazy Function Loading", "other"),
-    "compiles": ("user_annotation", "Scheduler.__init__ (dynamo_timed)", "host"),
+    "compiles": ("user_annotation", "Scheduler.__init__ (dynamo_timed)", "compilation"),
     "loads data": ("user_annotation", "enumerate(DataLoader)#it.__next__", "data"),
 }
 CLASSES = ("unmodelled", "communication", "copy")

@@ -287,7 +287,7 @@ def test_a_slower_device_works_while_it_waited_for_the_host() -> None:
 @pytest.mark.parametrize(
     "change, error",
     [
-        ({"rule": "tf23"}, r"no rule 'tf23'; did you mean 'tf32'\?; the rules are warmup, data"),
+        ({"rule": "tf23"}, r"no rule 'tf23'; did you mean 'tf32'\?; the rules are warmup, callback, data"),
         ({"rule": ["tf32", "none"]}, "no rule 'none'"),
         ({"peaks": {"memry": 1e12}}, r"no peak 'memry'; did you mean 'memory'\?"),
         ({"peaks": {"memory": 0}}, "the peak of memory must be a positive number of FLOP/s or bytes/s, not 0"),

@@ -7,7 +7,7 @@
 #include "check.h"
 #include "work/hlo/align.h"
 
-typedef enum { KERNEL, LIBRARY, COPY, LOOP, END, EITHER, OR } what;
+typedef enum { KERNEL, LIBRARY, COPY, MOVER, TRANSFER, LOOP, END, EITHER, OR } what; /* the first: fs_slot_kind */
 
 /* name: of the instruction; shared: deduplicated_name; kernel: that it launches, of a library or a copy `times` ones.
  * Of a loop: `times` iterations. */
@@ -41,7 +41,7 @@ static void add_module(const item *items)
         const item *one = &items[i];
         switch (one->is) {
         case LOOP:
-            CHECK_OK(fs_schedules_open_loop(&now->schedules, &err));
+            CHECK_OK(fs_schedules_open_loop(&now->schedules, (uint32_t)one->times, &err));
             loops[depth++] = true;
             break;
         case EITHER:
@@ -57,6 +57,8 @@ static void add_module(const item *items)
         case KERNEL:
         case LIBRARY:
         case COPY:
+        case MOVER:
+        case TRANSFER:
             CHECK_OK(fs_schedules_add(&now->schedules, i, (fs_slot_kind)one->is, FS_FAMILY_ANY, one->name, one->shared,
                                       &err));
         }
@@ -100,7 +102,8 @@ static uint32_t execute(const item *items, uint32_t at, uint32_t *slot, bool tak
             if (items[at].is == OR) at = execute(items, at + 1, slot, second);
         } else {
             if (taken && one->fills) emit(NULL, FS_WORK_FILLS, *slot, true);
-            for (int i = 0; taken && i < one->times; i++) emit(one->kernel, (int)one->is, *slot, i == 0 && !one->fills);
+            int kind = one->is == MOVER ? FS_SLOT_COPY : (int)one->is;
+            for (int i = 0; taken && i < one->times; i++) emit(one->kernel, kind, *slot, i == 0 && !one->fills);
             ++*slot;
         }
     }
@@ -169,6 +172,9 @@ static void keep(bool (*keeps)(uint32_t index))
 #define SHARED(its_name, label, its_kernel) {KERNEL, its_name, label, its_kernel, 1, false}
 #define CALL(its_name, its_kernel, count, fill) {LIBRARY, its_name, NULL, its_kernel, count, fill}
 #define COPIED(its_name) {COPY, its_name, NULL, "memcpy128", 1, false}
+#define MOVED(its_name) {MOVER, its_name, NULL, NULL, 1, false} /* compiled to a copy of the driver */
+#define DUPLICATED(its_name) {COPY, its_name, NULL, NULL, 1, false}
+#define CALLBACK(its_name) {TRANSFER, its_name, NULL, NULL, 2, false}
 #define LOOPED(count) {LOOP, "while", NULL, NULL, count, false}
 #define ONE_OF {EITHER, "conditional", NULL, NULL, 0, false}
 #define OTHERWISE {OR, "or", NULL, NULL, 0, false}
@@ -209,7 +215,7 @@ static void test_names_are_those_of_kernels(void)
     end();
 }
 
-/* Loops within loops; the trip counts are not told, and differ between executions. */
+/* Loops within loops. */
 static void test_loops_repeat(void)
 {
     for (int times = 1; times < 8; times++) {
@@ -234,6 +240,37 @@ static void test_a_loop_of_one_call_repeats(void)
     for (int i = 0; i < 3; i++) run_module(one, 0);
     CHECK(right() == 1000);
     check_beginnings();
+    end();
+}
+
+/* Copies before a loop are no iterations of it: the loop has run as often as it does. Nor do they belong to another
+ * module, which is a copy alone. */
+static void test_copies_before_a_loop_are_no_iterations(void)
+{
+    const item *loop = ITEMS(DUPLICATED("copy.1"), DUPLICATED("copy.2"), LOOPED(4), MOVED("fusion-start"),
+                             FUSION("loop_add_fusion"), ENDED);
+    begin();
+    add_module(ITEMS(DUPLICATED("copy.1")));
+    add_module(loop);
+    for (int i = 0; i < 6; i++) run_module(loop, 1);
+    CHECK(right() == 1000);
+    check_beginnings();
+    end();
+}
+
+/* A copy is no kernel that computes, and one between host and device belongs to a callback, or to nothing. */
+static void test_copies_belong_where_they_can_run(void)
+{
+    const item *called = ITEMS(FUSION("wrapped_sine"), CALLBACK("pure_callback.1"), FUSION("wrapped_tanh"));
+    begin();
+    add_module(called);
+    add_module(ITEMS(FUSION("wrapped_broadcast"))); /* it never ran */
+    for (int i = 0; i < 5; i++) {
+        run_module(called, 0);
+        emit(NULL, FS_SLOT_TRANSFER, FS_NONE, false);
+        emit(NULL, FS_SLOT_COPY, FS_NONE, false);
+    }
+    CHECK(right() == 1000);
     end();
 }
 
@@ -467,6 +504,8 @@ int main(void)
     test_names_are_those_of_kernels();
     test_loops_repeat();
     test_a_loop_of_one_call_repeats();
+    test_copies_before_a_loop_are_no_iterations();
+    test_copies_belong_where_they_can_run();
     test_one_branch_runs();
     test_calls_launch_several_kernels();
     test_kernels_are_shared_silently();

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from helpers.hand_traces import BF16, DOUBLE, FLOAT, INT8, NCCL, PAGEABLE, PINNED, Program, in_a_row
+from helpers.jax_cases import JaxProgram, called_back, carried, precise, undonated
 
 SIZE = 1 << 26
 FILL = ("aten::mm", 2000.0, ([8192, 8192], [8192, 8192]), {"dtype": BF16, "kernel": "nvjet_sm90_tst"})
@@ -151,8 +152,9 @@ def counted(program: Program, gbytes_per_s: float, tensor_active: float) -> Prog
     return program
 
 
-CASES: dict[str, tuple[Callable[[], Program], Callable[[], Program]]] = {
+CASES: dict[str, tuple[Callable[[], Program | JaxProgram], Callable[[], Program | JaxProgram]]] = {
     "warmup": (compiling, lambda: in_a_row(FILL)),
+    "callback": (lambda: called_back(True), lambda: called_back(False)),
     "data": (lambda: late(data=True), late),
     "copy": (lambda: uploads(PAGEABLE, 7), lambda: uploads(PINNED, 8)),
     "memory": (lambda: late(malloc=True), late),
@@ -160,6 +162,9 @@ CASES: dict[str, tuple[Callable[[], Program], Callable[[], Program]]] = {
     "optimizer": (lambda: adam(False), lambda: adam(True)),
     "straggler": (lambda: collectives(100, 100, 900), lambda: collectives(100, 110, 120)),
     "communication": (lambda: collectives(100, 110, 120), lambda: collectives(100, 110, 120, overlapped=True)),
+    "donate": (lambda: undonated(True), lambda: undonated(False)),
+    "carry": (lambda: carried(True), lambda: carried(False)),
+    "precision": (lambda: precise(True), lambda: precise(False)),
     "attention": (lambda: attention(False), lambda: attention(True)),
     "tf32": (
         lambda: product("aten::mm", "volta_sgemm_128x64_nn", FLOAT, 20_000),

@@ -30,7 +30,8 @@ def styles() -> str:
 
 def test_every_part_bound_and_series_has_colours_and_a_class_once() -> None:
     text, dark = styles(), r':root\[data-colors="dark"\] \{[^}]*'
-    parts = "ideal compute memory latency launch unmodelled communication copy host sync data recording edges other"
+    parts = "ideal compute memory latency launch unmodelled communication copy host sync data compilation recording "
+    parts += "edges other"
     bounds = "unknown compute memory launch latency inefficient other cache l2 tensor fma fp64 alu issue"
     names = [f"part-{name}" for name in parts.split()] + [f"bound-{name}" for name in bounds.split()]
     for name in [*names, *(f"series-{number}" for number in range(1, 8))]:
@@ -73,7 +74,7 @@ def test_texts_of_parts_are_of_a_device_or_of_none() -> None:
     assert all(len(part.gloss) <= 35 for rows in (_core.parts, _core.bare_parts) for part in rows.values())
     idle = set(_core.idle_parts)
     assert {name for name, part in _core.parts.items() if part.change} == idle
-    assert {name for name, part in _core.bare_parts.items() if part.change} == {"host", "data", "edges"}
+    assert {name for name, part in _core.bare_parts.items() if part.change} == {"host", "data", "compilation", "edges"}
     assert not any("device" in part.label + part.gloss + part.change for part in _core.bare_parts.values())
 
 

@@ -19,9 +19,11 @@ enum {
     UNTIED_LIBRARY = 12,
     UNTIED_COPY = 4,
     UNTIED_FILL = 2,
+    UNTIED_TRANSFER = 2,
     OTHER_FAMILY = 2, /* a kernel for convolutions in a call for products */
     ELSEWHERE = 4,    /* a kernel of a library in the place of a kernel with a name */
     RESUMED = 4,      /* an execution that another one interrupted */
+    BEYOND = 8,       /* an iteration more than a loop has */
     MOST_FORWARD = 40,
     MOST_END = 24,
     WORSE = 48, /* paths that cost so much more than the best are dropped */
@@ -46,8 +48,9 @@ typedef struct {
     uint32_t slot;      /* of its last work that is tied, or FS_NONE */
     uint32_t suspended; /* where it left an execution of another module, or FS_NONE */
     uint32_t cost;
-    uint32_t back; /* step + 1 */
-    bool fills;    /* only fills have run in the slot */
+    uint32_t back;  /* step + 1 */
+    uint32_t round; /* iteration of the innermost loop around its slot, since it is in there */
+    bool fills;     /* only fills have run in the slot */
     step last;
 } path;
 
@@ -109,7 +112,7 @@ static fs_status order_beginnings(search *of, fs_error *err)
     uint32_t *missing = fs_calloc((size_t)all->module_count + 1, sizeof *missing);
     if (missing == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u modules", all->module_count);
     for (uint32_t i = 0; i < all->slot_count; i++)
-        missing[all->slots[i].module] += all->slots[i].kind == FS_SLOT_KERNEL && !all->slots[i].seen;
+        missing[all->slots[i].module] += fs_slot_has_kernel(all->slots[i].kind) && !all->slots[i].seen;
     for (uint32_t name = 0; name < all->names.count; name++) {
         uint32_t first = all->lists[name], end = all->lists[name + 1];
         for (uint32_t i = first; i < end; i++) {
@@ -191,12 +194,14 @@ static void go_on(search *of, uint32_t work, uint32_t slot, uint32_t cost, unsig
         if (to->kind != FS_SLOT_LIBRARY) cost += ELSEWHERE;
     }
     if (cost == 0) of->sure = true;
+    bool stayed = of->from->slot != FS_NONE && (how & NEW) == 0 && of->all->slots[of->from->slot].loop == to->loop;
     bool fill = unnamed && done->kind == FS_WORK_FILLS && to->kind == FS_SLOT_LIBRARY;
     path made = {
         .slot = slot,
         .suspended = suspended,
         .cost = of->from->cost + cost,
         .back = of->from->back,
+        .round = stayed ? of->from->round + ((how & REPEATS) != 0) : 0,
         .fills = fill && ((how & STAYS) == 0 || of->from->fills),
         .last = {of->from->back, work, slot, cost, (how & STAYS) == 0, (how & NEW) != 0, (how & REPEATS) != 0}};
     add_path(of, &made);
@@ -205,7 +210,11 @@ static void go_on(search *of, uint32_t work, uint32_t slot, uint32_t cost, unsig
 static void leave_untied(search *of, uint32_t work)
 {
     static const uint32_t costs[] = {
-        [FS_WORK_FILLS] = UNTIED_FILL, [FS_SLOT_LIBRARY] = UNTIED_LIBRARY, [FS_SLOT_COPY] = UNTIED_COPY};
+        [FS_WORK_FILLS] = UNTIED_FILL,
+        [FS_SLOT_LIBRARY] = UNTIED_LIBRARY,
+        [FS_SLOT_COPY] = UNTIED_COPY,
+        [FS_SLOT_TRANSFER] = UNTIED_TRANSFER,
+    };
     const fs_aligned_work *done = &of->works[work];
     uint32_t cost = done->name != FS_NONE ? UNTIED_NAMED : costs[done->kind];
     path made = *of->from;
@@ -255,8 +264,9 @@ static void go_from(search *of, uint32_t work, const places *of_work, uint32_t s
         const fs_slot_loop *around = &all->loops[loop];
         uint32_t to = place_from(of, of_work, around->first, slot + 1);
         if (to == FS_NONE) continue;
+        bool over = i == 0 && slot == of->from->slot && around->trips > 0 && of->from->round + 1 >= around->trips;
         uint64_t skipped = between(of, slot + 1, around->end) + between(of, around->first, to);
-        go_on(of, work, to, cost + at_most(skipped, MOST_FORWARD), REPEATS, suspended);
+        go_on(of, work, to, cost + at_most(skipped, MOST_FORWARD) + (over ? BEYOND : 0), REPEATS, suspended);
     }
 }
 
@@ -335,8 +345,12 @@ static void find_unnamed(search *of, uint32_t work)
     places of_work = {NULL, of->works[work].kind};
     if (from->slot != FS_NONE) {
         const fs_slot *slot = &all->slots[from->slot];
-        uint32_t extra = from->fills ? 0 : of_work.kind == FS_SLOT_COPY ? 2 * EXTRA : EXTRA;
-        if (slot->kind == FS_SLOT_LIBRARY) go_on(of, work, from->slot, extra, STAYS, from->suspended);
+        bool copies =
+            of_work.kind == FS_SLOT_COPY || (of_work.kind == FS_SLOT_TRANSFER && slot->kind == FS_SLOT_LIBRARY);
+        uint32_t extra = from->fills ? 0 : copies ? 2 * EXTRA : EXTRA;
+        bool stays =
+            slot->kind == FS_SLOT_LIBRARY || (slot->kind == FS_SLOT_TRANSFER && of_work.kind == FS_SLOT_TRANSFER);
+        if (stays) go_on(of, work, from->slot, extra, STAYS, from->suspended);
         go_from(of, work, &of_work, from->slot, 0, from->suspended);
     }
     if (of->sure) return;

@@ -21,11 +21,18 @@
 #include "store/store.h"
 
 typedef enum {
-    FS_SLOT_KERNEL,  /* a kernel of its own name */
-    FS_SLOT_LIBRARY, /* kernels of any names, copies and fills */
-    FS_SLOT_COPY,    /* a copy or a kernel that copies; perhaps nothing */
+    FS_SLOT_KERNEL,   /* a kernel of its own name */
+    FS_SLOT_LIBRARY,  /* kernels of any names, copies and fills */
+    FS_SLOT_COPY,     /* a copy or a kernel that copies; perhaps nothing */
+    FS_SLOT_MOVER,    /* a kernel of its own name, or the copy that it was compiled to */
+    FS_SLOT_TRANSFER, /* copies between host and device, perhaps none */
     FS_SLOT_KINDS
 } fs_slot_kind;
+
+static inline bool fs_slot_has_kernel(int kind)
+{
+    return kind == FS_SLOT_KERNEL || kind == FS_SLOT_MOVER;
+}
 
 /* What a library is for, and what a kernel's name says. */
 typedef enum { FS_FAMILY_ANY, FS_FAMILY_PRODUCT, FS_FAMILY_CONVOLUTION, FS_FAMILY_COMMUNICATION } fs_family;
@@ -45,6 +52,7 @@ typedef struct {
 typedef struct {
     uint32_t first, end; /* slots */
     uint32_t parent;
+    uint32_t trips; /* how often its body runs; 0: unknown */
 } fs_slot_loop;
 
 /* Slots of a module that share a name. */
@@ -88,7 +96,7 @@ void fs_schedules_clear(fs_schedules *all);
 /* Begin a module, and add its slots in the order of its schedule. What is added between open and close is in the body
  * of a loop; while `branches` is not 0, in a branch. FS_OUT_OF_MEMORY. */
 fs_status fs_schedules_begin(fs_schedules *all, fs_error *err);
-fs_status fs_schedules_open_loop(fs_schedules *all, fs_error *err);
+fs_status fs_schedules_open_loop(fs_schedules *all, uint32_t trips, fs_error *err);
 void fs_schedules_close_loop(fs_schedules *all);
 
 /* instruction: any number; name: of the instruction; shared: deduplicated_name, or NULL. FS_OUT_OF_MEMORY. */

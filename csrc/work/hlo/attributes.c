@@ -12,7 +12,7 @@ typedef fs_status taker(fs_hlo_parser *parser, fs_hlo_instruction *instruction, 
 /* what: a key of fs_hlo_attribute_key, or the offset of a field of the instruction. */
 static taker take_numbers, take_called, take_condition, take_word, take_text, take_config, take_frame, take_source,
     take_line, take_window, take_sizes, take_pads, take_slice, take_padding, take_labels, take_groups, take_aliasing,
-    take_metadata;
+    take_precision, take_metadata;
 
 #define FIELD(name) offsetof(fs_hlo_instruction, name)
 static const struct {
@@ -53,6 +53,7 @@ static const struct {
     {"dim_labels", OF_INSTRUCTION, take_labels, 0},
     {"replica_groups", OF_INSTRUCTION, take_groups, 0},
     {"output_to_operand_aliasing", OF_INSTRUCTION, take_aliasing, 0},
+    {"operand_precision", OF_INSTRUCTION, take_precision, 0},
     {"metadata", OF_INSTRUCTION, take_metadata, 0},
     {"op_name", OF_METADATA, take_text, FIELD(op_name)},
     {"deduplicated_name", OF_METADATA, take_text, FIELD(kernel)},
@@ -347,6 +348,23 @@ static fs_status take_groups(fs_hlo_parser *parser, fs_hlo_instruction *instruct
     parser->at = from;
     if (size > 0) FS_TRY(fs_hlo_put_value(parser->module, FS_HLO_GROUP_SIZE, size, parser->err));
     return fs_hlo_skip_value(parser, false);
+}
+
+/* {highest,default} */
+static fs_status take_precision(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+{
+    uint32_t first = parser->module->number_count;
+    (void)instruction;
+    (void)what;
+    FS_TRY(fs_hlo_expect(parser, '{'));
+    while (fs_hlo_peek(parser) != '}') {
+        fs_hlo_word word = fs_hlo_take_name(parser);
+        int64_t number = fs_hlo_is(word, "highest") ? 2 : fs_hlo_is(word, "high") ? 1 : 0;
+        FS_TRY(fs_hlo_put_number(parser->module, number, parser->err));
+        if (!fs_hlo_eat(parser, ',')) break;
+    }
+    FS_TRY(fs_hlo_expect(parser, '}'));
+    return fs_hlo_put_values(parser->module, FS_HLO_PRECISION, first, parser->err);
 }
 
 /* Take {}, {1} or {1,0}: the first number, or -1. */

@@ -20,6 +20,7 @@ fs_status fs_hlo_begin(fs_hlo_module *module, fs_error *err);
     X(instruction, fs_hlo_instruction, instruction, "instructions of HLO") \
     X(computation, fs_hlo_computation, computation, "computations of HLO") \
     X(frame, fs_hlo_frame, frame, "frames of HLO")                         \
+    X(donor, int64_t, donor, "donors of HLO")                              \
     X(attribute, fs_hlo_attribute, attribute, "attributes of HLO")
 
 #define FS_HLO_PUT(name, type, array, items)                                                                        \

@@ -132,6 +132,9 @@ fs_hlo_flops fs_hlo_flops_unknown(void);
 /* Arithmetic on a dtype: integers and bools count 0. */
 fs_hlo_flops fs_hlo_flops_plain(double flops, fs_torch_dtype dtype);
 
+/* Return the precision that was asked of a product's factors: 0 the default, 1 high, 2 highest. */
+int fs_hlo_precision(const fs_hlo_module *module, uint32_t instruction);
+
 /* Multiply-adds of the first two operands; a text that may name their precision, or NULL. */
 fs_hlo_flops fs_hlo_product(const fs_hlo_module *module, uint32_t instruction, double multiply_adds,
                             const char *precision);

@@ -8,6 +8,7 @@
 #include "device/units.h"
 #include "work/category.h"
 #include "work/hlo/cost_parts.h"
+#include "work/hlo/remarks.h"
 
 enum { MOST_NAME = 1024, MOST_PLACES = 64 };
 
@@ -109,6 +110,7 @@ static fs_status add_shape(fs_hlo_describer *of, const fs_hlo_module *module, ui
 static fs_status describe_call(fs_hlo_describer *of, const fs_hlo_module *module, uint32_t id, const fs_hlo_work *work,
                                uint32_t *signature, fs_error *err)
 {
+    char remark[MOST_NAME / 4];
     fs_hlo_list operands = module->instructions[id].operands;
     fs_torch_recorded recorded = {.flops = work->work.flops,
                                   .bytes_read = work->work.bytes_read,
@@ -124,6 +126,8 @@ static fs_status describe_call(fs_hlo_describer *of, const fs_hlo_module *module
         if (shape != FS_NONE) FS_TRY(add_shape(of, module, shape, err));
         else FS_TRY(fs_torch_add_nothing(&of->builder, err));
     }
+    if (fs_hlo_remark(module, id, remark, sizeof remark))
+        FS_TRY(fs_torch_add_text(&of->builder, FS_TORCH_SCALAR, remark, strlen(remark), err));
     return fs_store_signature(of->store, of->builder.words, fs_torch_size(&of->builder), signature, err);
 }
 

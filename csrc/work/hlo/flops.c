@@ -41,6 +41,18 @@ static fs_unit_choice float32_unit(const char *precision)
     return fs_unit_of_product(FS_TORCH_FLOAT32);
 }
 
+int fs_hlo_precision(const fs_hlo_module *module, uint32_t instruction)
+{
+    const char *config = fs_hlo_text(module, module->instructions[instruction].config);
+    uint32_t count;
+    const int64_t *numbers = fs_hlo_values(module, instruction, FS_HLO_PRECISION, &count);
+    int most = 0;
+    for (uint32_t i = 0; i < count; i++) most = numbers[i] > most && numbers[i] <= 2 ? (int)numbers[i] : most;
+    if (most < 1 && fs_hlo_config_has(config, "operand_precision", "\"HIGH\"")) most = 1;
+    if (most < 2 && fs_hlo_config_has(config, "operand_precision", "\"HIGHEST\"")) most = 2;
+    return most;
+}
+
 fs_hlo_flops fs_hlo_product(const fs_hlo_module *module, uint32_t instruction, double multiply_adds,
                             const char *precision)
 {
@@ -49,6 +61,8 @@ fs_hlo_flops fs_hlo_product(const fs_hlo_module *module, uint32_t instruction, d
     fs_torch_dtype dtype = fs_torch_dtypes[right].size > fs_torch_dtypes[left].size ? right : left;
     double flops = fs_products_flops_each(dtype) * multiply_adds;
     fs_unit_choice unit = dtype == FS_TORCH_FLOAT32 ? float32_unit(precision) : fs_unit_of_product(dtype);
+    if (dtype == FS_TORCH_FLOAT32 && fs_hlo_precision(module, instruction) == 2)
+        unit = (fs_unit_choice){FS_UNIT_FP32, FS_UNIT_FP32};
     return (fs_hlo_flops){.flops = flops, .product = flops, .unit = unit, .most = flops};
 }
 

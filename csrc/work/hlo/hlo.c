@@ -30,7 +30,7 @@ fs_status fs_hlo_begin(fs_hlo_module *module, fs_error *err)
 void fs_hlo_clear(fs_hlo_module *module)
 {
     void *blocks[] = {module->numbers,    module->shape_parts,  module->operands,     module->called, module->shapes,
-                      module->attributes, module->instructions, module->computations, module->frames};
+                      module->attributes, module->instructions, module->computations, module->frames, module->donors};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fs_free(blocks[i]);
     fs_intern_clear(&module->texts);
     memset(module, 0, sizeof *module);

@@ -65,7 +65,7 @@ typedef struct {
  * {size=3x3 pad=1_1x1_1 stride=2x2 …}, slice={[from:to:step], …}, dim_labels=b01f_01io->b01f. What a window leaves out
  * is missing: strides and dilations of 1, pads of 0. The sizes of groups are those of replica_groups: devices in each.
  * ALIASED_OPERANDS are triples of output_to_operand_aliasing: the part of the output (-1: the whole), the operand, its
- * part.
+ * part. PRECISION has a number for each factor of a product: 0 the default, 1 high, 2 highest.
  * Labels of a dimension: its place among the spatial ones, or one of fs_hlo_label. */
 /* clang-format off */
 #define FS_HLO_ATTRIBUTES(X) \
@@ -80,7 +80,7 @@ typedef struct {
     X(WINDOW_PAD_HIGH, "") X(WINDOW_LHS_DILATE, "") X(WINDOW_RHS_DILATE, "") X(WINDOW_REVERSAL, "") \
     X(LHS_LABELS, "") X(RHS_LABELS, "") X(OUT_LABELS, "") X(FEATURE_GROUPS, "feature_group_count") \
     X(BATCH_GROUPS, "batch_group_count") X(FFT_LENGTH, "fft_length") X(PADDING_LOW, "") X(PADDING_HIGH, "") \
-    X(PADDING_INTERIOR, "") X(GROUP_SIZE, "") X(ALIASED_OPERANDS, "")
+    X(PADDING_INTERIOR, "") X(GROUP_SIZE, "") X(ALIASED_OPERANDS, "") X(PRECISION, "")
 /* clang-format on */
 
 typedef enum {
@@ -142,10 +142,11 @@ typedef struct {
     fs_hlo_instruction *instructions;
     fs_hlo_computation *computations;
     fs_hlo_frame *frames;
+    int64_t *donors; /* parameters of the entry whose memory is given to results */
     uint32_t number_count, shape_part_count, operand_count, called_count, shape_count, attribute_count,
-        instruction_count, computation_count, frame_count;
+        instruction_count, computation_count, frame_count, donor_count;
     uint32_t number_capacity, shape_part_capacity, operand_capacity, called_capacity, shape_capacity,
-        attribute_capacity, instruction_capacity, computation_capacity, frame_capacity;
+        attribute_capacity, instruction_capacity, computation_capacity, frame_capacity, donor_capacity;
     uint32_t name;  /* of the module: "jit_step" */
     uint32_t entry; /* a computation */
     bool scheduled; /* is_scheduled=true */

@@ -145,6 +145,12 @@ static int compare_works(const void *left, const void *right)
     return (a->event > b->event) - (a->event < b->event);
 }
 
+/* Return whether the name of a copy says that one of its sides is the host. */
+static bool is_transfer(const char *name)
+{
+    return name != NULL && (strstr(name, "HtoD") != NULL || strstr(name, "DtoH") != NULL);
+}
+
 /* Describe the works for the alignment; those of equal names once. */
 static fs_status describe_works(joining *all, const fs_hlo_given *given, uint32_t given_count, fs_error *err)
 {
@@ -157,8 +163,10 @@ static fs_status describe_works(joining *all, const fs_hlo_given *given, uint32_
         uint32_t at, event = all->works[i].event;
         const fs_chunk *chunk = fs_event_chunk(all->from, event, &at);
         fs_aligned_work *to = &all->aligned[i];
-        if (chunk->kind[at] == FS_EVENT_KERNEL && chunk->name[at] != FS_NONE) *to = by_name[chunk->name[at]];
-        else *to = (fs_aligned_work){FS_NONE, chunk->kind[at] == FS_EVENT_MEMSET ? FS_WORK_FILLS : FS_SLOT_COPY, 0, 0};
+        const char *name = chunk->name[at] != FS_NONE ? fs_store_name_text(all->from, chunk->name[at]) : NULL;
+        if (chunk->kind[at] == FS_EVENT_KERNEL && name != NULL) *to = by_name[chunk->name[at]];
+        else if (chunk->kind[at] == FS_EVENT_MEMSET) *to = (fs_aligned_work){FS_NONE, FS_WORK_FILLS, 0, 0};
+        else *to = (fs_aligned_work){FS_NONE, is_transfer(name) ? FS_SLOT_TRANSFER : FS_SLOT_COPY, 0, 0};
         uint32_t low = 0, high = given_count;
         while (low < high) {
             uint32_t middle = low + (high - low) / 2;

@@ -21,8 +21,10 @@ enum {
     MODULE_COMPUTATION = 3,
     MODULE_ENTRY = 6,
     MODULE_SCHEDULE = 7,
+    MODULE_ALIASES = 8,
     MODULE_DEVICES = 15,
-    MODULE_FRAMES = 17
+    MODULE_FRAMES = 17,
+    MODULE_DONORS = 18
 };
 enum { DEVICES_REPLICAS = 1, DEVICES_COMPUTATIONS = 2 };
 enum { COMPUTATION_NAME = 1, COMPUTATION_INSTRUCTION = 2, COMPUTATION_ID = 5, COMPUTATION_ROOT = 6 };
@@ -300,6 +302,22 @@ static fs_status read_devices(fs_hlo_reader *reader, fs_wire message)
     return fs_wire_end(&message, reader->err);
 }
 
+/* A list of messages, whose fields of a number are parameters; 0 is left out. */
+static fs_status read_donors(fs_hlo_reader *reader, fs_wire message, uint32_t number)
+{
+    fs_wire_field field, one;
+    while (fs_wire_next(&message, &field)) {
+        int64_t parameter = 0;
+        if (field.number != 1) continue;
+        fs_wire entry = fs_wire_in(&message, &field);
+        while (fs_wire_next(&entry, &one))
+            if (one.number == number && one.type == FS_WIRE_VARINT) parameter = (int64_t)one.value;
+        FS_TRY(fs_wire_end(&entry, reader->err));
+        FS_TRY(fs_hlo_put_donor(reader->module, parameter, reader->err));
+    }
+    return fs_wire_end(&message, reader->err);
+}
+
 static fs_status list_computations(fs_hlo_reader *reader, computation_list *list, fs_wire message)
 {
     fs_hlo_module *module = reader->module;
@@ -311,6 +329,8 @@ static fs_status list_computations(fs_hlo_reader *reader, computation_list *list
         if (field.number == MODULE_ENTRY && field.type == FS_WIRE_VARINT) list->entry = (int64_t)field.value;
         if (field.number == MODULE_COMPUTATION) FS_TRY(list_computation(reader, list, inner));
         if (field.number == MODULE_DEVICES) FS_TRY(read_devices(reader, inner));
+        if (field.number == MODULE_ALIASES) FS_TRY(read_donors(reader, inner, 2));
+        if (field.number == MODULE_DONORS) FS_TRY(read_donors(reader, inner, 1));
         if (field.number == MODULE_FRAMES) FS_TRY(fs_hlo_proto_frames(reader, inner));
         if (field.number != MODULE_SCHEDULE) continue;
         list->schedule = inner;

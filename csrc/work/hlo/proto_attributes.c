@@ -436,7 +436,7 @@ static fs_status take_fft(fs_hlo_reader *reader, fs_wire message, const fs_wire_
     return put_kind(reader, NAMES, 4, field->type == FS_WIRE_VARINT ? field->value : 0, instruction);
 }
 
-/* The algorithm of a product, in a PrecisionConfig. */
+/* The precision of the factors of a product, and its algorithm. */
 static fs_status take_algorithm(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
                                 fs_hlo_instruction *instruction, size_t what)
 {
@@ -455,7 +455,13 @@ static fs_status take_algorithm(fs_hlo_reader *reader, fs_wire message, const fs
                                         "dot_f64_f64_f64",
                                         "dot_bf16_bf16_f32_x9"};
     int64_t values[2];
+    fs_hlo_module *module = reader->module;
+    uint32_t first = module->number_count;
+    bool stated = false;
     (void)what;
+    FS_TRY(fs_hlo_proto_numbers(reader, fs_wire_in(&message, field), 1));
+    for (uint32_t i = first; i < module->number_count; i++) stated = stated || module->numbers[i] != 0;
+    if (stated) FS_TRY(fs_hlo_put_values(module, FS_HLO_PRECISION, first, reader->err));
     FS_TRY(take_fields(reader, fs_wire_in(&message, field), 2, (int64_t[]){0, 0}, values));
     return put_kind(reader, NAMES, sizeof NAMES / sizeof *NAMES, (uint64_t)values[1], instruction);
 }

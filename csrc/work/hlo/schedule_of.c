@@ -46,15 +46,48 @@ static fs_family family_of(const fs_hlo_module *module, uint32_t instruction)
     return FS_FAMILY_ANY;
 }
 
+/* Return whether the result of a fusion is a part of memory that is copied: XLA may compile that to a copy. */
+static bool moves(const fs_hlo_module *module, uint32_t id)
+{
+    static const char *const opcodes[] = {"dynamic-slice", "dynamic-update-slice", "slice", "copy", "parameter"};
+    uint32_t body = fs_hlo_called(module, id, 0);
+    if (body == FS_NONE) return false;
+    uint32_t root = module->computations[body].root;
+    while (fs_hlo_is(module, root, "bitcast") || fs_hlo_is(module, root, "tuple")) {
+        uint32_t operand = fs_hlo_operand(module, root, 0);
+        if (operand == FS_NONE) return false;
+        root = operand;
+    }
+    for (size_t i = 0; i < sizeof opcodes / sizeof *opcodes; i++)
+        if (fs_hlo_is(module, root, opcodes[i])) return true;
+    return false;
+}
+
+/* Return whether memory of the host is an operand or the result. */
+static bool has_host_memory(const fs_hlo_module *module, uint32_t id)
+{
+    enum { HOST = 5 };
+    uint32_t operand = fs_hlo_operand_shape(module, id, 0), result = fs_hlo_result(module, id);
+    return (operand != FS_NONE && module->shapes[operand].space == HOST) ||
+           (result != FS_NONE && module->shapes[result].space == HOST);
+}
+
+static fs_slot_kind kind_of(const fs_hlo_module *module, uint32_t id, fs_hlo_run run)
+{
+    bool library = is_library(module, id);
+    if (run == FS_HLO_COPIES) return library || has_host_memory(module, id) ? FS_SLOT_TRANSFER : FS_SLOT_COPY;
+    return library ? FS_SLOT_LIBRARY : moves(module, id) ? FS_SLOT_MOVER : FS_SLOT_KERNEL;
+}
+
 static fs_status add_slot(walk *of, uint32_t id, fs_hlo_run run, fs_error *err)
 {
     const fs_hlo_module *module = of->module;
     const fs_hlo_instruction *instruction = &module->instructions[id];
     const char *name = fs_hlo_text(module, instruction->name), *shared = fs_hlo_text(module, instruction->kernel);
-    fs_slot_kind kind = run == FS_HLO_COPIES ? FS_SLOT_COPY : is_library(module, id) ? FS_SLOT_LIBRARY : FS_SLOT_KERNEL;
     if (of->all->slot_count >= MOST_SLOTS)
         return fs_fail(err, FS_VALUE_ERROR, "the schedules have more than %d instructions", MOST_SLOTS);
-    return fs_schedules_add(of->all, id, kind, family_of(module, id), name != NULL ? name : "", shared, err);
+    return fs_schedules_add(of->all, id, kind_of(module, id, run), family_of(module, id), name != NULL ? name : "",
+                            shared, err);
 }
 
 /* Return whether nothing runs in a computation. Such ones are not entered: there may be endless many calls of them. */
@@ -86,8 +119,10 @@ static fs_status add_computation(walk *of, uint32_t computation, fs_error *err)
         if (run != FS_HLO_CALLS) continue;
         bool loop = fs_hlo_is(module, i, "while"), branches = fs_hlo_is(module, i, "conditional");
         uint32_t count = module->instructions[i].called.count, trips;
-        bool counted = loop && fs_hlo_values(module, i, FS_HLO_TRIP_COUNT, &trips) != NULL;
-        if (loop) FS_TRY(fs_schedules_open_loop(of->all, err));
+        const int64_t *trip_count = loop ? fs_hlo_values(module, i, FS_HLO_TRIP_COUNT, &trips) : NULL;
+        bool counted = trip_count != NULL;
+        trips = counted && *trip_count > 0 && *trip_count < FS_NONE ? (uint32_t)*trip_count : 0;
+        if (loop) FS_TRY(fs_schedules_open_loop(of->all, trips, err));
         of->all->branches += branches;
         for (uint32_t place = 0; place < count; place++) {
             bool condition = loop && place + 1 < count; /* it precedes the body, which is listed first */

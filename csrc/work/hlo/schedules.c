@@ -38,10 +38,10 @@ fs_status fs_schedules_begin(fs_schedules *all, fs_error *err)
     return FS_OK;
 }
 
-fs_status fs_schedules_open_loop(fs_schedules *all, fs_error *err)
+fs_status fs_schedules_open_loop(fs_schedules *all, uint32_t trips, fs_error *err)
 {
     FS_TRY(FS_LIST_ROOM(&all->loops, all->loop_count, &all->loop_capacity, 16, "loops", err));
-    all->loops[all->loop_count] = (fs_slot_loop){all->slot_count, FS_NONE, all->loop};
+    all->loops[all->loop_count] = (fs_slot_loop){all->slot_count, FS_NONE, all->loop, trips};
     all->loop = all->loop_count++;
     return FS_OK;
 }
@@ -131,7 +131,7 @@ fs_status fs_schedules_add(fs_schedules *all, uint32_t instruction, fs_slot_kind
     FS_TRY(join_class(all, label, shared_size, &class, err));
     FS_TRY(name_class(all, label, shared_size, class, err));
     FS_TRY(name_class(all, own, size, class, err));
-    if (kind == FS_SLOT_KERNEL) FS_TRY(join_alike(all, own, size, err));
+    if (fs_slot_has_kernel(kind)) FS_TRY(join_alike(all, own, size, err));
     if (all->numbered) {
         FS_TRY(join_class(all, &number, sizeof number, &class, err));
         FS_TRY(name_class(all, &number, sizeof number, class, err));
@@ -187,10 +187,11 @@ enum {
 
 static bool may_run(const fs_slot *slot, int kind)
 {
-    bool unseen = slot->kind == FS_SLOT_KERNEL && !slot->seen;
+    bool unseen = fs_slot_has_kernel(slot->kind) && !slot->seen;
+    if (kind == FS_SLOT_TRANSFER) return slot->kind == FS_SLOT_TRANSFER;
     if (kind == FS_SLOT_LIBRARY) return (slot->kind == FS_SLOT_LIBRARY && !slot->seen) || unseen;
-    if (kind == FS_SLOT_COPY) return (slot->kind == FS_SLOT_COPY && !slot->seen) || unseen;
-    return unseen || slot->kind != FS_SLOT_KERNEL;
+    if (kind == FS_SLOT_COPY) return (slot->kind == FS_SLOT_COPY || slot->kind == FS_SLOT_MOVER) && !slot->seen;
+    return unseen || slot->kind == FS_SLOT_LIBRARY || slot->kind == FS_SLOT_COPY;
 }
 
 /* List the classes of each name; pairs that were added later come first in their chains. */
@@ -231,7 +232,8 @@ static void count_unseen(fs_schedules *all)
 
 static void prepare_slots(fs_schedules *all)
 {
-    uint32_t next[FS_SLOT_KINDS] = {FS_NONE, FS_NONE, FS_NONE};
+    uint32_t next[FS_SLOT_KINDS];
+    for (int kind = 0; kind < FS_SLOT_KINDS; kind++) next[kind] = FS_NONE;
     all->costs[0] = 0;
     for (uint32_t i = 0; i < all->slot_count; i++) {
         const fs_slot *slot = &all->slots[i];

@@ -197,6 +197,23 @@ static fs_status take_count(fs_hlo_parser *parser, uint32_t *count)
     return FS_OK;
 }
 
+/* { {0}: (1, {}, may-alias), … }, or { (1, {}), … }: the first number in each pair of round brackets. */
+static fs_status take_donors(fs_hlo_parser *parser)
+{
+    const char *from = parser->at;
+    FS_TRY(fs_hlo_skip_value(parser, false));
+    const char *end = parser->at;
+    for (parser->at = from; parser->at < end; parser->at++) {
+        int64_t parameter;
+        if (*parser->at != '(') continue;
+        parser->at++;
+        FS_TRY(fs_hlo_take_integer(parser, &parameter));
+        FS_TRY(fs_hlo_put_donor(parser->module, parameter, parser->err));
+    }
+    parser->at = end;
+    return FS_OK;
+}
+
 static fs_status take_header(fs_hlo_parser *parser)
 {
     fs_hlo_module *module = parser->module;
@@ -216,6 +233,7 @@ static fs_status take_header(fs_hlo_parser *parser)
         if (fs_hlo_is(key, "is_scheduled")) module->scheduled = fs_hlo_is(fs_hlo_take_name(parser), "true");
         else if (fs_hlo_is(key, "num_partitions")) FS_TRY(take_count(parser, &module->partitions));
         else if (fs_hlo_is(key, "replica_count")) FS_TRY(take_count(parser, &module->replicas));
+        else if (fs_hlo_is(key, "input_output_alias") || fs_hlo_is(key, "buffer_donor")) FS_TRY(take_donors(parser));
         else FS_TRY(fs_hlo_skip_value(parser, false));
     }
     return FS_OK;

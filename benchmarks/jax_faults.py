@@ -1,0 +1,90 @@
+"""Programs of JAX with one known fault each, and the same programs with the fault mended, on a CUDA GPU.
+
+For each program of jax_fault_programs.py: milliseconds per step before and after the change, without a profiler, and
+the advice of a profile of each: what the rule said of the fault, and whether it is silent on the mended program. A
+folder given by --traces receives the traces.
+
+    python benchmarks/jax_faults.py --device cuda [--out FOLDER] [--traces FOLDER] [--only NAME ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+import jax_fault_programs
+from harness import Report, arguments, interleave, spread
+
+import flopscope as fs
+
+PROFILED, ROUNDS, SECONDS = 4, 10, 2.0
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--traces", type=Path, help="folder for the traces of the profiles")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="programs; default: all")
+
+
+def timed(step: Any) -> float:
+    start = time.perf_counter()
+    step()
+    return time.perf_counter() - start
+
+
+def profiled(step: Any, path: Path | None) -> Any:
+    """Return a profile of some steps."""
+    schedule = fs.schedule(wait=0, warmup=1, active=PROFILED, repeat=1)
+    with fs.profile(schedule=schedule, record_shapes=True) as prof:
+        for _ in range(PROFILED + 1):
+            step()
+            prof.step()
+    if path is not None:
+        prof.export_chrome_trace(str(path))
+    return prof
+
+
+def saved(prof: Any, rule: str) -> float:
+    """Return what a rule estimates to save, in seconds per step."""
+    return sum(row.saving_us for row in prof.advice() if row.rule == rule) / 1e6
+
+
+def main() -> int:
+    options = arguments(__doc__ or "", ("cuda", "cpu"), add_options)
+    report = Report(
+        "jax_faults", ["program", "before", "after", "gained", "rule", "predicted", "left"], options.out, options.device
+    )
+    if options.traces is not None:
+        options.traces.mkdir(parents=True, exist_ok=True)
+    silent = 0
+    for name, fault in jax_fault_programs.FAULTS.items():
+        if options.only and name not in options.only:
+            continue
+        steps = {"before": fault.build(False), "after": fault.build(True)}
+        for step in steps.values():
+            step()
+        samples = interleave({who: lambda step=step: timed(step) for who, step in steps.items()}, ROUNDS, 2, SECONDS)
+        before, after = (spread(samples[who]).median for who in ("before", "after"))
+        predicted = {}
+        for who, step in steps.items():
+            path = options.traces / f"{name}_{who}.json.gz" if options.traces is not None else None
+            prof = profiled(step, path)
+            predicted[who] = saved(prof, fault.rule)
+            said = [row.what for row in prof.advice() if row.rule == fault.rule]
+            print(f"{name} {who}: {said or [row.rule for row in prof.advice()]}", flush=True)
+        silent += predicted["after"] <= 0.25 * predicted["before"] and predicted["before"] > 0
+        report.keep(name, samples, predicted=predicted, rule=fault.rule, what=fault.what)
+        times = (f"{1e3 * value:.3f} ms" for value in (before, after, before - after))
+        report.row(name, *times, fault.rule, *(f"{1e3 * predicted[who]:.3f} ms" for who in ("before", "after")))
+    report.note(f"the rule named the fault, and kept silent of the mended program, in {silent} of {len(report.rows)}")
+    report.finish()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

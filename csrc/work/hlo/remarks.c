@@ -1,0 +1,209 @@
+/* A value is followed to where it comes from through what only renames it. XLA copies what it must not overwrite: the
+ * entry's parameters unless they are donated, and parts of a loop's carry that are read after they were replaced. */
+#include "work/hlo/remarks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "work/hlo/cost_parts.h"
+
+enum { MOST_RENAMED = 64 };
+
+static bool renames(const fs_hlo_module *module, uint32_t id)
+{
+    return fs_hlo_is(module, id, "bitcast") || fs_hlo_is(module, id, "opt-barrier");
+}
+
+/* Return the instruction whose result this one is, renamed: possibly itself. */
+static uint32_t source_of(const fs_hlo_module *module, uint32_t id, bool through_copies)
+{
+    for (int depth = 0; depth < MOST_RENAMED; depth++) {
+        bool on = renames(module, id) || (through_copies && fs_hlo_is(module, id, "copy"));
+        uint32_t operand = on ? fs_hlo_operand(module, id, 0) : FS_NONE;
+        if (operand == FS_NONE) return id;
+        id = operand;
+    }
+    return id;
+}
+
+static bool same_shape(const fs_hlo_module *module, uint32_t left, uint32_t right)
+{
+    const fs_hlo_shape *a = &module->shapes[left], *b = &module->shapes[right];
+    return a->type == b->type && a->sizes.count == b->sizes.count &&
+           memcmp(module->numbers + a->sizes.first, module->numbers + b->sizes.first,
+                  a->sizes.count * sizeof *module->numbers) == 0;
+}
+
+static bool same_layout(const fs_hlo_module *module, uint32_t left, uint32_t right)
+{
+    const fs_hlo_shape *a = &module->shapes[left], *b = &module->shapes[right];
+    return same_shape(module, left, right) && a->space == b->space && a->layout.count == b->layout.count &&
+           memcmp(module->numbers + a->layout.first, module->numbers + b->layout.first,
+                  a->layout.count * sizeof *module->numbers) == 0;
+}
+
+/* Arguments -------------------------------------------------------------------------------------------------------- */
+
+static bool is_donated(const fs_hlo_module *module, uint32_t parameter)
+{
+    uint32_t count;
+    const int64_t *number = fs_hlo_values(module, parameter, FS_HLO_PARAMETER, &count);
+    for (uint32_t i = 0; count > 0 && i < module->donor_count; i++)
+        if (module->donors[i] == number[0]) return true;
+    return false;
+}
+
+/* Return whether an instruction other than `id` reads a value of its computation. */
+static bool is_read_besides(const fs_hlo_module *module, uint32_t value, uint32_t id)
+{
+    fs_hlo_list list = module->computations[module->instructions[id].computation].instructions;
+    for (uint32_t i = list.first; i < list.first + list.count; i++)
+        for (uint32_t place = 0; place < module->instructions[i].operands.count && i != id; place++) {
+            uint32_t operand = fs_hlo_operand(module, i, place);
+            if (operand != FS_NONE && !renames(module, i) && source_of(module, operand, false) == value) return true;
+        }
+    return false;
+}
+
+/* Return whether more results of the entry than donated parameters have this shape. */
+static bool has_result_for(const fs_hlo_module *module, uint32_t shape)
+{
+    const fs_hlo_computation *entry = &module->computations[module->entry];
+    uint32_t result = module->instructions[entry->root].shape;
+    const fs_hlo_shape *whole = &module->shapes[result];
+    int64_t left = whole->parts.count == 0 && same_shape(module, result, shape);
+    for (uint32_t i = 0; i < whole->parts.count; i++)
+        left += same_shape(module, module->shape_parts[whole->parts.first + i], shape);
+    for (uint32_t i = entry->instructions.first; i < entry->instructions.first + entry->instructions.count; i++)
+        if (fs_hlo_is(module, i, "parameter") && is_donated(module, i))
+            left -= same_shape(module, module->instructions[i].shape, shape);
+    return left > 0;
+}
+
+/* Return whether the copy itself is a result: a program may want one. */
+static bool is_result(const fs_hlo_module *module, uint32_t id)
+{
+    uint32_t root = module->computations[module->entry].root;
+    bool found = source_of(module, root, false) == id;
+    for (uint32_t i = 0; fs_hlo_is(module, root, "tuple") && i < module->instructions[root].operands.count; i++) {
+        uint32_t operand = fs_hlo_operand(module, root, i);
+        found = found || (operand != FS_NONE && source_of(module, operand, false) == id);
+    }
+    return found;
+}
+
+static bool of_argument(const fs_hlo_module *module, uint32_t id, uint32_t parameter, char *text, size_t room)
+{
+    const fs_hlo_instruction *of = &module->instructions[parameter];
+    const char *name = fs_hlo_text(module, of->op_name != FS_NONE ? of->op_name : of->name);
+    if (is_donated(module, parameter) || is_read_besides(module, parameter, id) || is_result(module, id)) return false;
+    if (!same_layout(module, of->shape, module->instructions[id].shape) || !has_result_for(module, of->shape))
+        return false;
+    snprintf(text, room, "argument=%s", name != NULL ? name : "");
+    return true;
+}
+
+/* Carries ---------------------------------------------------------------------------------------------------------- */
+
+/* Return whether a computation is the body of a loop: while lists it before its condition. */
+static bool is_body(const fs_hlo_module *module, uint32_t computation)
+{
+    for (uint32_t i = 0; i < module->instruction_count; i++)
+        if (fs_hlo_is(module, i, "while") && fs_hlo_called(module, i, 0) == computation) return true;
+    return false;
+}
+
+static bool of_carry(const fs_hlo_module *module, uint32_t id, uint32_t part, char *text, size_t room)
+{
+    uint32_t tuple = fs_hlo_is(module, part, "get-tuple-element") ? fs_hlo_operand(module, part, 0) : FS_NONE;
+    uint32_t shape = module->instructions[id].shape;
+    if (tuple == FS_NONE || !fs_hlo_is(module, tuple, "parameter")) return false;
+    if (!same_layout(module, module->instructions[part].shape, shape)) return false;
+    if (!is_body(module, module->instructions[id].computation)) return false;
+    const fs_hlo_shape *of = &module->shapes[shape];
+    if (of->sizes.count == 0) return false; /* a counter */
+    int size = snprintf(text, room, "carry=");
+    for (uint32_t i = 0; i < of->sizes.count && size > 0 && (size_t)size < room; i++)
+        size += snprintf(text + size, room - (size_t)size, "%s%lld", i > 0 ? "x" : "",
+                         (long long)module->numbers[of->sizes.first + i]);
+    return true;
+}
+
+/* Products --------------------------------------------------------------------------------------------------------- */
+
+static bool is_product(const fs_hlo_module *module, uint32_t id)
+{
+    const char *target = fs_hlo_text(module, module->instructions[id].target);
+    if (target == NULL) return fs_hlo_is(module, id, "dot") || fs_hlo_is(module, id, "convolution");
+    return strncmp(target, "__cublas$", 9) == 0 || strncmp(target, "__cudnn$conv", 12) == 0;
+}
+
+/* Return the product that an instruction is, or the first in its body; FS_NONE: none. */
+static uint32_t product_in(const fs_hlo_module *module, uint32_t id)
+{
+    if (is_product(module, id)) return id;
+    uint32_t body = fs_hlo_is(module, id, "fusion") ? fs_hlo_called(module, id, 0) : FS_NONE;
+    if (body == FS_NONE) return FS_NONE;
+    fs_hlo_list list = module->computations[body].instructions;
+    for (uint32_t i = list.first; i < list.first + list.count; i++)
+        if (is_product(module, i)) return i;
+    return FS_NONE;
+}
+
+/* Return the type of 16 bits from which a value was converted, in the body of a fusion or before it; NULL: none. */
+static const char *widened_from(const fs_hlo_module *module, uint32_t value, uint32_t fusion)
+{
+    static const char *const MOVES[] = {"transpose", "copy", "reshape", "broadcast", "bitcast"};
+    for (int depth = 0; depth < MOST_RENAMED && value != FS_NONE; depth++) {
+        bool moves = false;
+        uint32_t count, operand = fs_hlo_operand(module, value, 0);
+        for (size_t i = 0; i < sizeof MOVES / sizeof *MOVES; i++) moves = moves || fs_hlo_is(module, value, MOVES[i]);
+        if (fs_hlo_is(module, value, "convert") && operand != FS_NONE) {
+            fs_torch_dtype from = fs_hlo_dtype(module, module->instructions[operand].shape);
+            return from == FS_TORCH_BFLOAT16 ? "bf16" : from == FS_TORCH_FLOAT16 ? "f16" : NULL;
+        }
+        if (fs_hlo_is(module, value, "parameter") && fusion != FS_NONE) { /* go on outside */
+            const int64_t *number = fs_hlo_values(module, value, FS_HLO_PARAMETER, &count);
+            value = count > 0 && number[0] < FS_NONE ? fs_hlo_operand(module, fusion, (uint32_t)number[0]) : FS_NONE;
+            fusion = FS_NONE;
+        } else if (fs_hlo_is(module, value, "fusion") && fs_hlo_called(module, value, 0) != FS_NONE) { /* go inside */
+            fusion = value;
+            value = module->computations[fs_hlo_called(module, value, 0)].root;
+        } else {
+            value = moves ? operand : FS_NONE;
+        }
+    }
+    return NULL;
+}
+
+static bool of_product(const fs_hlo_module *module, uint32_t id, char *text, size_t room)
+{
+    uint32_t product = product_in(module, id), around = product == id ? FS_NONE : id;
+    if (product == FS_NONE) return false;
+    for (uint32_t place = 0; place < 2; place++) {
+        uint32_t shape = fs_hlo_operand_shape(module, product, place);
+        if (shape == FS_NONE || fs_hlo_dtype(module, shape) != FS_TORCH_FLOAT32) return false;
+    }
+    const char *left = widened_from(module, fs_hlo_operand(module, product, 0), around);
+    const char *right = widened_from(module, fs_hlo_operand(module, product, 1), around);
+    static const char *const NAMES[] = {NULL, "high", "highest"};
+    const char *precision = NAMES[fs_hlo_precision(module, product)];
+    bool widened = left != NULL && right != NULL && strcmp(left, right) == 0;
+    if (widened) snprintf(text, room, "widened=%s", left);
+    else if (precision != NULL) snprintf(text, room, "precision=%s", precision);
+    return widened || precision != NULL;
+}
+
+bool fs_hlo_remark(const fs_hlo_module *module, uint32_t id, char *text, size_t room)
+{
+    const fs_hlo_instruction *of = &module->instructions[id];
+    const char *target = fs_hlo_text(module, of->target);
+    if (target != NULL && strstr(target, "python") != NULL && strstr(target, "callback") != NULL) {
+        snprintf(text, room, "callback=%s", target);
+        return true;
+    }
+    if (!fs_hlo_is(module, id, "copy")) return of_product(module, id, text, room);
+    uint32_t source = source_of(module, id, true);
+    bool entry = of->computation == module->entry && fs_hlo_is(module, source, "parameter");
+    return entry ? of_argument(module, id, source, text, room) : of_carry(module, id, source, text, room);
+}

@@ -1,0 +1,148 @@
+"""Rules about programs of JAX: what their HLO shows of copies, callbacks and products.
+
+The HLO's remarks are arguments of its instructions (csrc/work/hlo/remarks.h).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from flopscope.answers.analysis import Analysis, Op
+from flopscope.answers.compute_rules import TF32_KERNEL, USUAL_SHARE, faster
+from flopscope.answers.facts import Callbacks, CopiedCarry, Precise, Undonated, Widened
+from flopscope.answers.findings import Finding, calls_of, claim_all, finding_about
+from flopscope.answers.launch_rules import KEPT
+from flopscope.answers.premises import Argument, arguments, ran_as
+from flopscope.answers.recording import LATE
+
+NUMBER = re.compile(r"\.\d+$")
+LONGEST_LIST = 3
+"""Names that a sentence lists."""
+WIDE = {"bf16": ("bfloat16", "bf16_tensor"), "f16": ("float16", "fp16_tensor")}
+"""The types of 16 bits in the remarks: their names, and the unit of their products."""
+
+
+class Remark(NamedTuple):
+    """What the HLO says of an instruction, and which one it is of."""
+
+    text: str
+    op: Op
+
+
+def remarks(analysis: Analysis, kind: str) -> list[Remark]:
+    """Return the remarks of a kind, longest ops first: those that all calls of a row have."""
+    return [one for one in analysis.once(_remarks).get(kind, []) if one.op.part != "copy" or kind == "callback"]
+
+
+def _remarks(analysis: Analysis) -> dict[str, list[Remark]]:
+    found: dict[str, list[Remark]] = {}
+    for op in analysis.ops if analysis.uses_jax else ():
+        kind, text = _remark_in(arguments(analysis, op))
+        if kind and op.row >= 0 and all(_remark_in(given) == (kind, text) for given in _alike(analysis, op)):
+            found.setdefault(kind, []).append(Remark(text, op))
+    return found
+
+
+def _remark_in(given: list[Argument]) -> tuple[str, str]:
+    """Return kind and text of the remark among arguments, the last one; "" without any."""
+    kind, _, text = given[-1].text.partition("=") if given and given[-1].shape is None else ("", "", "")
+    return kind, text
+
+
+def _alike(analysis: Analysis, op: Op) -> Iterator[list[Argument]]:
+    """Yield the arguments of the calls of a row: instructions of several modules may share it."""
+    for _, given in analysis.described(op.key):
+        all_of_them = [Argument(*one) for one in given]
+        if [list(one.shape or ()) for one in all_of_them] == [list(shape) for shape in op.shapes]:
+            yield all_of_them
+
+
+def donate(analysis: Analysis) -> Iterator[Finding]:
+    """A jitted function copies an argument, as its memory may not be overwritten.
+
+    Premises: the HLO copies a parameter of the entry in its own layout, the parameter is neither donated nor read by
+    anything else, and a result that no donation serves has its shape. The estimate is 95 % of the copies' time. Source:
+    JAX, "Buffer donation".
+    """
+    found = remarks(analysis, "argument")
+    if not found:
+        return
+    ops = [one.op for one in found]
+    names = tuple(dict.fromkeys(one.text for one in found))
+    facts = Undonated(names[:LONGEST_LIST], len(names), sum(op.time for op in ops), analysis.per)
+    yield finding_about(analysis, facts, claim_all(ops, KEPT), ops, ops)
+
+
+def carry(analysis: Analysis) -> Iterator[Finding]:
+    """The body of a loop copies an array of its carry in each iteration.
+
+    Premises: the HLO copies a part of the parameter of a while loop's body, which is an array, in its own layout. XLA
+    does so where the body reads the old value apart from the update that replaces it, or moves it to another place of
+    the carry. The estimate is 95 % of the copies' time.
+    """
+    found = remarks(analysis, "carry")
+    if not found:
+        return
+    ops = [one.op for one in found]
+    facts = CopiedCarry(calls_of(ops), found[0].text, sum(op.time for op in ops), analysis.per)
+    yield finding_about(analysis, facts, claim_all(ops, KEPT), ops, ops)
+
+
+def callback(analysis: Analysis) -> Iterator[Finding]:
+    """A jitted function calls Python on the host, for which the device waits.
+
+    Premises: the HLO has a custom call of a Python callback, and a copy of that call ends the idle time. The estimate
+    is the time of its copies and 95 % of the idle time.
+    """
+    found = remarks(analysis, "callback")
+    if not found:
+        return
+    ops = [one.op for one in found]
+    keys = {op.key for op in ops}
+    gaps = [gap for gap in analysis.gaps if gap.cause in LATE and analysis.op_around(gap.event) in keys]
+    names = tuple(dict.fromkeys(NUMBER.sub("", op.key.rpartition("/")[2]) for op in ops))
+    facts = Callbacks(
+        names[:LONGEST_LIST],
+        calls_of(ops),
+        sum(op.time for op in ops),
+        sum(gap.time for gap in gaps),
+        analysis.per,
+    )
+    one = finding_about(analysis, facts, claim_all(ops), ops, ops)
+    yield one._replace(claims=[*one.claims, *((gap, KEPT * gap.time) for gap in gaps)])
+
+
+def precision(analysis: Analysis) -> Iterator[Finding]:
+    """Products of float32 factors that are slower than their values need.
+
+    Premises, of those that were asked to be precise: the HLO has a precision above the default, no kernel ran in TF32
+    by its name, and the FLOPs take longer than the bytes. Of those of widened factors: the HLO converts both factors
+    from bfloat16 or float16 to float32 for the product. The estimate is the time of the same product in TF32, or in the
+    narrow type with float32 sums, at 70 % of the peak. Source: JAX, jax.lax.dot_general, `precision` and
+    `preferred_element_type`.
+    """
+    precise = [(one, faster(analysis, one.op, "tf32_tensor", 1.0, USUAL_SHARE)) for one in _on_cuda_cores(analysis)]
+    yield from _products(analysis, precise, wide=False)
+    widened = [
+        (one, faster(analysis, one.op, WIDE[one.text][1], 0.5, USUAL_SHARE))
+        for one in remarks(analysis, "widened")
+        if one.text in WIDE and one.op.unit in ("fp32", "tf32_tensor")
+    ]
+    yield from _products(analysis, widened, wide=True)
+
+
+def _on_cuda_cores(analysis: Analysis) -> list[Remark]:
+    found = [one for one in remarks(analysis, "precision") if one.op.unit == "fp32"]
+    return [one for one in found if not ran_as(one.op, TF32_KERNEL) and one.op.compute > one.op.memory]
+
+
+def _products(analysis: Analysis, timed: list[tuple[Remark, float]], *, wide: bool) -> Iterator[Finding]:
+    claims = [(one.op, one.op.time - then) for one, then in timed if then < one.op.time]
+    if not claims:
+        return
+    ops = [op for op, _ in claims]
+    text, time, calls = timed[0][0].text, sum(op.time for op in ops), calls_of(ops)
+    facts = Widened(WIDE[text][0], calls, time, analysis.per) if wide else Precise(text, calls, time, analysis.per)
+    yield finding_about(analysis, facts, claims, ops)

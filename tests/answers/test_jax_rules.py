@@ -1,0 +1,158 @@
+"""Advice for programs of JAX: what their HLO must show, and what is said; the programs are made by hand."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import ROOT
+from helpers.advice_cases import check, savings
+from helpers.jax_cases import ARRAY, D2D, JaxProgram, called_back, carried, precise, undonated, widened
+
+import flopscope as fs
+
+
+def advice_of(program: JaxProgram, rule: str) -> Any:
+    found = [row for row in check(program.load()) if row.rule == rule]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_a_copied_argument_is_named_with_its_time() -> None:
+    row = advice_of(undonated(True), "donate")
+    assert row.saving_us == pytest.approx(0.95 * 130)
+    assert "state['cache']" in row.reason and "donate_argnums" in row.reason
+    assert row.evidence[0]["op"] == "copy.1" and row.evidence[0]["calls"] == 1
+
+
+READER = f"reader = {ARRAY} fusion(cache, x), kind=kLoop, calls=fused"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("ROOT loop_add_fusion", f"{READER}\n  ROOT loop_add_fusion"),  # something else reads the argument
+        (ARRAY + " fusion(copy.1, x)", "bf16[8]{0} fusion(copy.1, x)"),  # no result has its shape
+        ("copy(cache)", "copy(x)"),  # of which the fusion reads the original, too
+        ("4096]{1,0} copy(cache)", "4096]{0,1} copy(cache)"),  # it changes the layout
+        ("is_scheduled=true", "is_scheduled=true, buffer_donor={ (0, {}) }"),  # it is donated, and copied all the same
+    ],
+)
+def test_other_copies_of_arguments_say_nothing_of_donation(change: tuple[str, str]) -> None:
+    faulty = undonated(True)
+    assert change[0] in faulty.hlo
+    other = JaxProgram(faulty.hlo.replace(*change), faulty.works)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert "donate" not in savings(other.load().advice())
+
+
+def test_a_result_that_is_a_copy_is_what_the_program_wants() -> None:
+    hlo = f"""HloModule jit_copy, is_scheduled=true
+ENTRY main {{
+  x = {ARRAY} parameter(0)
+  ROOT copy.1 = {ARRAY} copy(x)
+}}
+"""
+    assert "donate" not in savings(JaxProgram(hlo, [(D2D, 130.0, 0.0)]).load().advice())
+
+
+def test_copies_of_a_carry_are_counted_by_iteration() -> None:
+    row = advice_of(carried(True), "carry")
+    assert row.saving_us == pytest.approx(0.95 * 4 * 130)
+    assert "4 times a step" in row.reason and "16384x4096" in row.reason
+
+
+def test_a_callback_is_named_with_the_idle_time_before_its_result_arrives() -> None:
+    row = advice_of(called_back(True), "callback")
+    assert row.saving_us == pytest.approx(20 + 0.95 * 400, rel=0.05)
+    assert row.reason.startswith("pure_callback calls Python on the host 1 time a step")
+    assert "sync" not in savings(called_back(True).load().advice())
+
+
+def test_products_on_cuda_cores_are_named_with_the_precision() -> None:
+    row = advice_of(precise(True), "precision")
+    assert "highest precision was asked for" in row.reason and 1500 < row.saving_us < 2700
+    trace = precise(True).load()
+    assert {one.unit for one in trace.key_averages() if one.key == "custom-call.1"} == {"fp32"}
+
+
+def test_converted_factors_are_named_with_their_type() -> None:
+    row = advice_of(widened(True), "precision")
+    assert "bfloat16 factors to float32" in row.reason and "preferred_element_type" in row.reason
+    assert 0 < row.saving_us <= 420 - 2 * 4096**3 / 989e6
+    assert "precision" not in savings(widened(False).load().advice())
+
+
+def test_a_trace_that_flopscope_writes_keeps_the_remarks(tmp_path: Path) -> None:
+    for program, rule in ((undonated(True), "donate"), (carried(True), "carry"), (called_back(True), "callback")):
+        trace = program.load()
+        trace.export_chrome_trace(str(tmp_path / "out.json"))
+        again = fs.load_trace(tmp_path / "out.json")
+        assert savings(again.advice())[rule] == pytest.approx(savings(trace.advice())[rule])
+
+
+def test_a_row_of_instructions_with_different_remarks_is_left_out() -> None:
+    """Two modules of one name share the row "copy.1": in the second, the copy is a result."""
+    faulty = undonated(True)
+    other = faulty.hlo.replace("fusion(copy.1, x)", "fusion(cache, x)").replace("loop_add", "loop_sub")
+    events = json.loads(faulty.trace())
+    later = json.loads(JaxProgram(other, [(D2D, 130.0, 0.0), ("loop_sub_fusion", 190.0, 0.0)]).trace())
+    for event in later["traceEvents"]:
+        event["ts"] += 1e5
+        if "correlation" in event["args"]:
+            event["args"]["correlation"] += 1000
+        event["name"] = event["name"].replace("ProfilerStep#", "ProfilerStep#1")
+    events["traceEvents"] += later["traceEvents"]
+    trace = fs.load_trace(json.dumps(events).encode(), hlo={"a": faulty.hlo, "b": other})
+    copies = {row.key: row.count for row in trace.key_averages() if "copy.1" in row.key}
+    assert sum(copies.values()) == 6
+    if len(copies) == 1:
+        assert "donate" not in savings(trace.advice())
+
+
+RECORDED = ROOT / "benchmarks" / "results" / "nvidia-h200" / "jax"
+
+
+def recorded(name: str) -> fs.Trace:
+    return fs.load_trace(RECORDED / f"{name}.json.gz", hlo=RECORDED / f"{name}.hlo.json.gz")
+
+
+def test_copies_of_a_loop_on_an_h200_belong_to_their_instructions() -> None:
+    """Each of three steps copies the counter and the cache, then four rows, one in each iteration."""
+    trace = recorded("cache_rows")
+    calls = {
+        row.key: row.count for row in trace.key_averages() if row.device_type == "cpu" and row.category == "copies"
+    }
+    assert calls == {"copy.9": 3, "copy.10": 3, "fusion-start": 12, "loop_add_fusion": 12}
+    assert trace.hlo["executions"] == 3 and trace.hlo["guessed"] == 0
+    first = trace.advice()[0]
+    assert first.rule == "donate" and "copies p before it changes it" in first.reason
+
+
+def test_a_callback_on_an_h200_has_its_copies_and_the_program_its_own() -> None:
+    """Each of five steps copies to and from the callback, and as much for np.asarray and for an argument."""
+    trace = recorded("callback")
+    calls = {row.key: row.count for row in trace.key_averages() if row.device_type == "cpu"}
+    assert calls["pure_callback.1"] == 5
+    assert trace.hlo["works"] - trace.hlo["by_name"] - trace.hlo["by_order"] == 10
+    found = savings(check(trace))
+    assert 0.8 * 430 < found["callback"] < 1.2 * 460
+
+
+def test_convolutions_on_an_h200_have_all_of_their_kernels() -> None:
+    trace = recorded("convnet")
+    flops = sum(row.flops for row in trace.key_averages() if row.category == "convolution" and row.flops > 0)
+    assert flops == 3 * (3 + 2 + 3) * 2 * 64 * 56 * 56 * 64 * 64 * 9
+    assert trace.hlo["tied_ns"] == trace.hlo["kernel_ns"] and trace.hlo["executions"] == 3
+
+
+def test_words_are_those_of_jax() -> None:
+    """Kernels that are launched late, and idle time after a wait, in a program whose HLO is known."""
+    faulty = undonated(False)
+    late = JaxProgram(faulty.hlo, [("loop_add_fusion", 10.0, 40.0)] * 12)
+    said = [row.what for row in late.load().advice() if row.rule == "launch"]
+    assert len(said) == 1 and "one jitted function" in said[0] and "CUDA graph" not in said[0]

@@ -1,0 +1,176 @@
+"""Programs of JAX with a fault, and without it: their HLO, and recordings as Kineto would write them, made by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import flopscope as fs
+
+D2D, TO_HOST, TO_DEVICE = "Memcpy DtoD (Device -> Device)", "Memcpy DtoH (Device -> Pageable)", "Memcpy HtoD (Pageable)"
+ARRAY = "f32[16384,4096]{1,0}"
+ALIAS = ", input_output_alias={ {}: (0, {}, may-alias) }"
+ADD = f"""
+fused {{
+  a = {ARRAY} parameter(0)
+  b = {ARRAY} parameter(1)
+  ROOT c = {ARRAY} add(a, b)
+}}
+"""
+
+
+@dataclass(frozen=True)
+class JaxProgram:
+    """A module, and what a step of it launches: (name, µs, µs of idleness before it)."""
+
+    hlo: str
+    works: Sequence[tuple[str, float, float]]
+    steps: int = 3
+
+    def load(self) -> fs.Trace:
+        return fs.load_trace(self.trace(), hlo=self.hlo)
+
+    def trace(self) -> bytes:
+        """Return the recording: all work of a step is launched before its first work runs, unless it comes late."""
+        events: list[dict[str, Any]] = []
+        time, correlation = 1000.0, 0
+        for step in range(self.steps):
+            begin = launch = time
+            for name, length, idle in self.works:
+                correlation += 1
+                launch = max(launch + 5, time + idle - 5) if idle else launch + 5
+                time = max(time + idle, launch + 5)
+                events += [_call(launch, correlation), _work(name, time, length, correlation)]
+                time += length
+            events.append(_host("user_annotation", f"ProfilerStep#{step}", begin, time - begin, {}))
+        device = {"id": 0, "name": "NVIDIA H200", "numSms": 132, "computeMajor": 9, "computeMinor": 0}
+        return json.dumps({"schemaVersion": 1, "deviceProperties": [device], "traceEvents": events}).encode()
+
+
+def _host(kind: str, name: str, start: float, length: float, args: dict[str, Any]) -> dict[str, Any]:
+    return {"ph": "X", "cat": kind, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": length, "args": args}
+
+
+def _call(start: float, correlation: int) -> dict[str, Any]:
+    return _host("cuda_driver", "cuLaunchKernel", start, 3.0, {"correlation": correlation})
+
+
+def _work(name: str, start: float, length: float, correlation: int) -> dict[str, Any]:
+    copies = name.startswith("Memcpy")
+    args = {"device": 0, "context": 1, "stream": 7, "correlation": correlation}
+    args |= {"bytes": 1 << 28} if copies else {"grid": [4096, 1, 1], "block": [128, 1, 1]}
+    place = {"pid": 0, "tid": 7, "ts": start, "dur": length, "args": args}
+    return {"ph": "X", "cat": "gpu_memcpy" if copies else "kernel", "name": name, **place}
+
+
+def undonated(faulty: bool, reads: str = "") -> JaxProgram:
+    """Return a program that changes an argument. reads: an instruction that reads it as well."""
+    copy = f"copy.1 = {ARRAY} copy(cache)" if faulty or reads else ""
+    changed = "copy.1" if copy else "cache"
+    hlo = f"""HloModule jit_step, is_scheduled=true{"" if faulty else ALIAS}
+{ADD}
+ENTRY main {{
+  cache = {ARRAY} parameter(0), metadata={{op_name="state['cache']"}}
+  x = {ARRAY} parameter(1), metadata={{op_name="x"}}
+  {copy}
+  {reads}
+  ROOT loop_add_fusion = {ARRAY} fusion({changed}, x), kind=kLoop, calls=fused, metadata={{op_name="jit(step)/add"}}
+}}
+"""
+    works = [("loop_add_fusion", 190.0, 0.0)]
+    return JaxProgram(hlo, [(D2D, 130.0, 0.0), *works] if copy else works)
+
+
+def carried(faulty: bool) -> JaxProgram:
+    """Return a program whose loop copies its carry four times."""
+    carry = f"(s32[], {ARRAY}, {ARRAY})"
+    copy = f"copy.2 = {ARRAY} copy(table)" if faulty else ""
+    hlo = f"""HloModule jit_step, is_scheduled=true{ALIAS}
+{ADD}
+body {{
+  all = {carry} parameter(0)
+  i = s32[] get-tuple-element(all), index=0
+  table = {ARRAY} get-tuple-element(all), index=1
+  other = {ARRAY} get-tuple-element(all), index=2
+  {copy}
+  loop_add_fusion = {ARRAY} fusion({"copy.2" if faulty else "table"}, other), kind=kLoop, calls=fused
+  ROOT next = {carry} tuple(i, loop_add_fusion, other)
+}}
+condition {{
+  all = {carry} parameter(0)
+  ROOT more = pred[] constant(true)
+}}
+ENTRY main {{
+  table = {ARRAY} parameter(0)
+  zero = s32[] constant(0)
+  first = {carry} tuple(zero, table, table)
+  loop = {carry} while(first), condition=condition, body=body, backend_config={{"known_trip_count":{{"n":"4"}}}}
+  ROOT result = {ARRAY} get-tuple-element(loop), index=1
+}}
+"""
+    each = [(D2D, 130.0, 0.0)] if faulty else []
+    return JaxProgram(hlo, 4 * [*each, ("loop_add_fusion", 190.0, 0.0)])
+
+
+def called_back(faulty: bool) -> JaxProgram:
+    """Return a program that calls Python between two kernels, for which its device waits 400 µs."""
+    target = 'custom_call_target="xla_ffi_python_gpu_callback"'
+    call = f"pure_callback.1 = {ARRAY} custom-call(loop_add_fusion), {target}" if faulty else ""
+    given = "pure_callback.1" if faulty else "loop_add_fusion"
+    hlo = f"""HloModule jit_step, is_scheduled=true
+{ADD}
+ENTRY main {{
+  x = {ARRAY} parameter(0)
+  loop_add_fusion = {ARRAY} fusion(x, x), kind=kLoop, calls=fused
+  {call}
+  ROOT loop_add_fusion.1 = {ARRAY} fusion({given}, x), kind=kLoop, calls=fused
+}}
+"""
+    between = [(TO_HOST, 10.0, 0.0), (TO_DEVICE, 10.0, 400.0)] if faulty else []
+    return JaxProgram(hlo, [("loop_add_fusion", 190.0, 0.0), *between, ("loop_add_fusion_1", 190.0, 0.0)])
+
+
+def precise(faulty: bool) -> JaxProgram:
+    """Return a program with a product of 4,096 × 4,096 float32 factors."""
+    precision = "HIGHEST" if faulty else "DEFAULT"
+    dimensions = (
+        '{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"],"lhs_batch_dimensions":[],'
+        '"rhs_batch_dimensions":[]}'
+    )
+    config = (
+        f'{{"gemm_backend_config":{{"beta":0,"dot_dimension_numbers":{dimensions},"precision_config":'
+        f'{{"operand_precision":["{precision}","{precision}"],"algorithm":"ALG_UNSET"}},"epilogue":"DEFAULT"}}}}'
+    )
+    matrix, call = "f32[4096,4096]{1,0}", 'custom-call(x, x), custom_call_target="__cublas$lt$matmul"'
+    hlo = f"""HloModule jit_step, is_scheduled=true
+
+ENTRY main {{
+  x = {matrix} parameter(0)
+  custom-call.1 = ({matrix}, s8[64]{{0}}) {call}, backend_config={config}
+  ROOT result = {matrix} get-tuple-element(custom-call.1), index=0
+}}
+"""
+    kernel = "cutlass_80_simt_sgemm_256x128_8x4_nn" if faulty else "sm90_xmma_gemm_f32f32_tf32f32_f32_nn"
+    return JaxProgram(hlo, [(kernel, 2700.0 if faulty else 400.0, 0.0)])
+
+
+def widened(faulty: bool) -> JaxProgram:
+    """Return a program with a product of bfloat16 factors, which it converts first."""
+    factor, narrow = "f32[4096,4096]{1,0}", "bf16[4096,4096]{1,0}"
+    convert = f"wide = {factor} convert(a)" if faulty else ""
+    name = "wide" if faulty else "a"
+    hlo = f"""HloModule jit_step, is_scheduled=true
+
+fused {{
+  a = {narrow} parameter(0)
+  {convert}
+  ROOT d = {factor} dot({name}, {name}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+ENTRY main {{
+  x = {narrow} parameter(0)
+  ROOT gemm_fusion_dot = {factor} fusion(x), kind=kCustom, calls=fused
+}}
+"""
+    return JaxProgram(hlo, [("gemm_fusion_dot", 420.0 if faulty else 220.0, 0.0)])
