@@ -89,16 +89,16 @@ def has_loader(seen: Seen) -> str:
 
 
 def loads_in_main(seen: Seen) -> str:
-    named = any(not one["workers"] and not one["iterable"] for one in seen.loaders)
+    named = any(not one["num_workers"] and not one["iterable"] for one in seen.loaders)
     return has_loader(seen) or unless(named, "no DataLoader of a dataset with indices loads in the program itself")
 
 
 def has_workers(seen: Seen) -> str:
-    return unless(any(one["workers"] for one in seen.loaders), "no DataLoader has worker processes")
+    return unless(any(one["num_workers"] for one in seen.loaders), "no DataLoader has worker processes")
 
 
 def has_pageable(seen: Seen) -> str:
-    pageable = any(not one["pinned"] for one in seen.loaders)
+    pageable = any(not one["pin_memory"] for one in seen.loaders)
     return uses_cuda(seen) or has_loader(seen) or unless(pageable, "its batches are in pinned memory already")
 
 
@@ -151,6 +151,7 @@ def channels_last(reach: Reach, module: Any, call: Call) -> Call | None:
     if module is None or not any(isinstance(one, torch.nn.Conv2d) for one in module.modules()):
         return None
     module.to(memory_format=torch.channels_last)
+    reach.later(lambda: module.to(memory_format=torch.contiguous_format))
 
     def laid_out(*args: Any, **named: Any) -> Any:
         images = [image(torch, one) for one in args]

@@ -29,6 +29,21 @@ class Looking(Watcher):
             zero_grad(optimizer, set_to_none)
 
         reach.replace(reach.torch.optim.Optimizer, "zero_grad", noted)
+        self._note_loaders(reach)
+
+    def _note_loaders(self, reach: Reach) -> None:
+        """Note each DataLoader when it is made: a loop over one keeps only its iterator."""
+        data = self._torch.utils.data
+        init = data.DataLoader.__init__
+
+        @functools.wraps(init)
+        def __init__(loader: Any, *args: Any, **named: Any) -> None:
+            init(loader, *args, **named)
+            numbers = {name: getattr(loader, name) for name in ("num_workers", "pin_memory", "prefetch_factor")}
+            iterable = issubclass(type(loader.dataset), data.IterableDataset)
+            _add(self.seen.loaders, **numbers, iterable=iterable)
+
+        reach.replace(data.DataLoader, "__init__", __init__)
 
     def first(self, module: Any, args: Sequence[Any]) -> None:
         """Look at the first call of a module by the program."""
@@ -69,10 +84,6 @@ class Looking(Watcher):
                 _add(
                     seen.optimizers, name=kind.__name__, **{key: one.defaults.get(key) for key in ("fused", "foreach")}
                 )
-            elif issubclass(kind, torch.utils.data.DataLoader):
-                iterable = issubclass(type(one.dataset), torch.utils.data.IterableDataset)
-                numbers = {"workers": one.num_workers, "pinned": one.pin_memory, "prefetch": one.prefetch_factor}
-                _add(seen.loaders, **numbers, iterable=iterable)
             elif issubclass(kind, torch.nn.parallel.DistributedDataParallel):
                 seen.parallel = True
 

@@ -138,9 +138,11 @@ class _Wrapping(Watcher):
     def first(self, module: Any, args: Sequence[Any]) -> None:
         if not any(True for _ in module.parameters()):
             return  # a loss, or a function without state
+        before = module._compiled_call_impl
         call = self._means.wrap(self._reach, module, call_of(module))
         if call is not None:
             set_call(module, call)
+            self._reach.later(functools.partial(set_call, module, before))
             self._reach.hits[self._name] += 1
 
 

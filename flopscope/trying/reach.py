@@ -75,6 +75,10 @@ class Reach:
                 setting.write(self.torch, setting.value)
                 self.hits[name] += 1
 
+    def later(self, act: Callable[[], object]) -> None:
+        """Let undo() call a function too."""
+        self._undo.append(act)
+
     def undo(self) -> None:
         """Put everything back, the last first."""
         self._settings.clear()
@@ -140,6 +144,6 @@ def call_of(module: Any) -> Call:
     return call
 
 
-def set_call(module: Any, call: Call) -> None:
-    """Let calls of a module run another function. Copies of the module, and what is pickled of it, do not have it."""
+def set_call(module: Any, call: Call | None) -> None:
+    """Let calls of a module run another function, its own if None. Copies of the module, and what is pickled of it, do not have it."""
     module._compiled_call_impl = call

@@ -49,7 +49,7 @@ class Seen:
     optimizers: list[dict[str, Any]] = field(default_factory=list)
     """For each kind: ``name``, and the arguments ``fused`` and ``foreach``."""
     loaders: list[dict[str, Any]] = field(default_factory=list)
-    """For each DataLoader: ``workers``, ``pinned``, ``prefetch``, and ``iterable``: its dataset is one."""
+    """For each DataLoader: its ``num_workers``, ``pin_memory`` and ``prefetch_factor``; ``iterable``: its dataset is."""
     zeroed: bool = False
     """zero_grad(set_to_none=False) was called."""
     parallel: bool = False

@@ -1,0 +1,37 @@
+/* Tried: changes that were tried on a program, what was predicted and measured of each, and what to write into it. */
+"use strict";
+
+flopscope.section("tried", {
+    title: "Changes",
+    mount(body, data) {
+        const { element: el, draw } = flopscope;
+        const columns = (titles) =>
+            titles.map((title, at) => ({ title, left: !at || at === titles.length - 1, text: (record) => record[at] }));
+        if (data.rows.length) {
+            body.append(draw.table(data.rows, columns(data.header), "Changes that were tried"));
+            body.append(el("p", { class: "note", text: data.explained }));
+        } else {
+            body.append(el("p", { class: "empty", text: "No change applies." }));
+        }
+        for (const text of data.reasons) body.append(el("p", { class: "note", text }));
+        if (data.together.length) {
+            body.append(draw.heading("Together", "each on top of those above it that are faster"));
+            const titles = ["change", "measured", "interval", "verdict"];
+            body.append(draw.table(data.together, columns(titles), "Changes on top of others"));
+        }
+        if (data.lines.length) {
+            body.append(draw.heading("Lines for the program", ""));
+            body.append(el("pre", { text: data.lines.join("\n") }));
+        }
+        if (data.edits.length) {
+            body.append(draw.heading("Advice that needs an edit", "with its estimate"));
+            body.append(draw.table(data.edits, columns(["advice", "estimate", "where"]), "Advice that was not tried"));
+        }
+        if (data.effects.length) {
+            body.append(draw.heading("What each change is", ""));
+            const rows = data.effects.map((one) => [one.name, one.what, one.effect]);
+            body.append(draw.table(rows, columns(["change", "what", "may change"]), "What each change may change"));
+        }
+        for (const text of data.notes) body.append(el("p", { class: "notice", text }));
+    },
+});
