@@ -15,8 +15,9 @@ Word = Literal["faster", "no difference", "slower", "unclear"]
 
 CONFIDENCE = 0.99
 """Of a verdict, all of its checks together."""
-FEWEST = 3
-"""Pairs before the first check."""
+CHECKS = (3, 4, 6, 9, 13, 19, 28, 42)
+"""Numbers of pairs after which there may be a verdict."""
+FEWEST, MOST = CHECKS[0], CHECKS[-1]
 LEAST_GAIN = 0.01
 """A change is faster or slower if its whole interval is beyond this."""
 MARGIN = 0.02
@@ -52,12 +53,12 @@ def ratio_of(pairs: Sequence[tuple[float, float]], confidence: float = CONFIDENC
 
 
 def checked(pairs: Sequence[tuple[float, float]]) -> Ratio:
-    """Return the ratio at the check after this many pairs.
+    """Return the ratio at the check after this many pairs, or at the last look, where the time ended between checks.
 
-    There is a check after each pair from FEWEST on. Their shares of the error probability fall with the square of
-    their number, so that all checks together err as rarely as a single one (the sum of 1 / n^2 is pi^2 / 6).
+    The shares of the checks in the error probability fall with the square of their number, so that all of them together
+    err as rarely as a single one (the sum of 1 / n^2 is pi^2 / 6).
     """
-    number = max(1, len(pairs) - FEWEST + 1)
+    number = max(1, sum(one < len(pairs) for one in CHECKS) + 1)
     return ratio_of(pairs, 1 - (1 - CONFIDENCE) * 6 / (math.pi * number) ** 2)
 
 

@@ -145,5 +145,8 @@ def call_of(module: Any) -> Call:
 
 
 def set_call(module: Any, call: Call | None) -> None:
-    """Let calls of a module run another function, its own if None. Copies of the module, and what is pickled of it, do not have it."""
+    """Let calls of a module run another function, its own if None.
+
+    Copies of the module, and what is pickled of it, run its own.
+    """
     module._compiled_call_impl = call

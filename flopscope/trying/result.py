@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any, Literal
 
+from flopscope.support import upward
 from flopscope.support.files import finite
 from flopscope.trying.losses import Parity
 from flopscope.trying.pairs import MARGIN, Ratio, word_of
@@ -45,6 +46,7 @@ class Change:
     problem: str = ""
     """Why it failed."""
     notes: list[str] = field(default_factory=list)
+    """What else happened in the measured runs."""
     effect: str = ""
     """What else it may change."""
     lines: str = ""
@@ -85,6 +87,7 @@ class Tried:
     """What was tried on a program or a callable. It prints as a table."""
 
     title: str
+    """Name of the program or the callable, without arguments."""
     per: str
     """What a time is of: "step", "program" or "call"."""
     before: float
@@ -98,12 +101,15 @@ class Tried:
     total: Ratio = NO_RATIO
     """Time with the best combination over time without a change."""
     edits: list[Edit] = field(default_factory=list)
+    """Advice that was not tried."""
     notes: list[str] = field(default_factory=list)
+    """What was not tried or not measured, and why."""
     runs: int = 0
     """How often the program ran."""
     seconds: float = math.nan
     """How long that took."""
     device: str = ""
+    """Name of the GPU or the CPU."""
     lines: list[str] = field(default_factory=list)
     """What to write into the program for the best combination."""
 
@@ -150,19 +156,14 @@ class Tried:
         title: of the page; by default the name of the program. An existing file is replaced only by a complete page.
         Raises OSError if the file cannot be written.
         """
-        from flopscope.report.page import write
-        from flopscope.trying.page import tried_page
-
-        write(path, tried_page(self, title))
+        upward.rooms.write_tried(self, path, title)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Print in IPython on a terminal."""
         printer.text(str(self))
 
     def __str__(self) -> str:
-        from flopscope.trying.text import text_of
-
-        return text_of(self)
+        return str(upward.rooms.tried_text(self))
 
 
 def joined(names: Sequence[str]) -> str:

@@ -49,7 +49,7 @@ class Seen:
     optimizers: list[dict[str, Any]] = field(default_factory=list)
     """For each kind: ``name``, and the arguments ``fused`` and ``foreach``."""
     loaders: list[dict[str, Any]] = field(default_factory=list)
-    """For each DataLoader: its ``num_workers``, ``pin_memory`` and ``prefetch_factor``; ``iterable``: its dataset is."""
+    """For each DataLoader: ``num_workers``, ``pin_memory``, ``prefetch_factor``, and ``iterable`` for its dataset."""
     zeroed: bool = False
     """zero_grad(set_to_none=False) was called."""
     parallel: bool = False

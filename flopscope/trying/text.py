@@ -10,7 +10,7 @@ from flopscope.support.columns import Rows
 from flopscope.support.safe import printable
 from flopscope.support.units import MISSING, bytes_text, percent_text, plural, short_time_text
 from flopscope.trying.losses import USELESS
-from flopscope.trying.pairs import Ratio
+from flopscope.trying.pairs import FEWEST, Ratio
 from flopscope.trying.result import Change, Tried
 
 HEADER = ("change", "predicted", "measured", "interval", "memory", "parity", "verdict")
@@ -26,7 +26,9 @@ def text_of(tried: Tried, width: int = WIDTH) -> str:
     """Return the text of what was tried, of lines of at most ``width`` characters where words allow it."""
     lines = [_heading(tried)]
     rows = [[HEADER[0], *HEADER[1:]], *(row_of(one) for one in tried.changes)]
-    if tried.changes:
+    if not tried.changes:
+        lines += ["", *_wrapped(NOTHING, width)]
+    else:
         lines += ["", *Rows(rows).lines(width), "", *_wrapped(EXPLAINED.format(per=tried.per), width)]
     for one in tried.changes:
         for reason in reasons_of(one):
@@ -44,6 +46,10 @@ def text_of(tried: Tried, width: int = WIDTH) -> str:
     return "\n".join(lines) + "\n"
 
 
+NOTHING = (
+    "Nothing was tried: no change that can be switched on is shown by the advice or the program. --all tries all that "
+    "apply, --list names them."
+)
 EXPLAINED = (
     "predicted and measured: percent of the {per}'s time that the change saves; the 99 % interval is of the measured "
     "one. parity: largest relative difference of the first results, beside that among unchanged runs."
@@ -78,7 +84,7 @@ def gain_text(ratio: Ratio) -> str:
 
 def interval_text(ratio: Ratio) -> str:
     """Return the interval of the saving in percent."""
-    if math.isnan(ratio.low):
+    if math.isnan(ratio.low) or ratio.pairs < FEWEST:
         return MISSING
     return f"{100 * (1 - ratio.high):.1f} to {100 * (1 - ratio.low):.1f}"
 

@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 from flopscope.perf.lock import alone
 from flopscope.trying.inside import Kind, Record
 from flopscope.trying.losses import parity_of
-from flopscope.trying.pairs import FEWEST, MARGIN, Ratio, checked, word_of
+from flopscope.trying.pairs import CHECKS, FEWEST, MARGIN, MOST, Ratio, checked, word_of
 from flopscope.trying.processes import Processes, Program
 from flopscope.trying.result import Change, Edit, Tried, joined
 from flopscope.trying.seen import Seen
 from flopscope.trying.switches import SWITCHES, Switch
 
-MOST_PAIRS = 30
 SINGLE_SHARE = 0.7
 """Of the time, until which changes are measured alone if there may be several to combine."""
 RECORDED = 5
@@ -65,7 +64,7 @@ def plan_of(record: Record) -> Plan:
     warm = 5 if usual < 1 else 3 if usual < 5 else 2
     if record.whole is not None:  # it ended by itself
         warm = min(warm, max(1, len(marks) // 4))
-    window = min(max(marks[0], 1.0), 5.0)  # as long as the start of a process, within limits
+    window = min(max(marks[0] / 2, 1.0), 5.0)  # half as long as the start of a process, within limits
     steps = min(max(math.ceil(window / max(usual, 1e-6)), 5 if usual < 1 else 3), 500)
     if record.whole is not None:
         steps = min(steps, len(marks) - warm)
@@ -86,8 +85,10 @@ class Candidate:
     @property
     def is_open(self) -> bool:
         """Whether more pairs may bring a verdict."""
-        waits = self.change.verdict == "unclear" and len(self.pairs) < MOST_PAIRS
-        return waits and not self.change.problem
+        if self.change.verdict == "unclear":
+            return len(self.pairs) < MOST
+        measured = self.change.verdict in ("faster", "slower", "no difference")
+        return measured and len(self.pairs) not in CHECKS
 
     def add(self, plain: Record, changed: Record) -> None:
         """Add a pair of runs."""
@@ -250,7 +251,7 @@ class Trial:
         if change.verdict in ("failed", "not applied", "changes results"):
             self._tell(f"{change.name}: {change.verdict}{f' ({change.problem})' if change.problem else ''}")
 
-    def _measure(self, candidates: Sequence[Candidate], deadline: float, most: int = MOST_PAIRS) -> None:
+    def _measure(self, candidates: Sequence[Candidate], deadline: float, most: int = MOST) -> None:
         """Run pairs, one of each candidate in turn, until all have a verdict, or so many pairs, or the time is over."""
         while left := [one for one in candidates if one.is_open and one.change.hits and len(one.pairs) < most]:
             for one in left:

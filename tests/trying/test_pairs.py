@@ -7,7 +7,18 @@ import random
 
 import pytest
 
-from flopscope.trying.pairs import FEWEST, LEAST_GAIN, Ratio, checked, ratio_of, t_distribution, t_quantile, word_of
+from flopscope.trying.pairs import (
+    CHECKS,
+    FEWEST,
+    LEAST_GAIN,
+    MOST,
+    Ratio,
+    checked,
+    ratio_of,
+    t_distribution,
+    t_quantile,
+    word_of,
+)
 
 # Critical values of Student's t as tables print them: probability, degrees of freedom, value.
 TABLE = [
@@ -74,9 +85,9 @@ def verdicts(effect: float, noise: float, times: int) -> list[str]:
     for _ in range(times):
         pairs: list[tuple[float, float]] = []
         word = "unclear"
-        while word == "unclear" and len(pairs) < 30:
+        while word == "unclear" and len(pairs) < MOST:
             pairs.append((draw.lognormvariate(0, noise), effect * draw.lognormvariate(0, noise)))
-            word = word_of(checked(pairs))
+            word = word_of(checked(pairs)) if len(pairs) in CHECKS else "unclear"
         found.append(word)
     return found
 
@@ -84,6 +95,10 @@ def verdicts(effect: float, noise: float, times: int) -> list[str]:
 def test_repeated_checks_rarely_find_a_difference_where_there_is_none() -> None:
     found = verdicts(1.0, 0.03, 400)
     assert found.count("faster") + found.count("slower") <= 0.01 * 400 + 3
+
+
+def test_steps_that_vary_by_one_percent_are_told_to_be_alike() -> None:
+    assert verdicts(1.0, 0.01, 100).count("no difference") >= 90
 
 
 def test_a_large_effect_is_found_in_few_pairs_and_a_small_one_is_never_reversed() -> None:
