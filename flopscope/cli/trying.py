@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from typing import Any
@@ -128,6 +129,8 @@ def _try(options: argparse.Namespace) -> int:
     settings = Options(options.changes, options.all, options.max_time, options.margin / 100, not options.no_combination)
     workdir = ", or keep it in a copy by --workdir" if options.workdir is None else f"; {options.workdir} is copied"
     print(FIRST_SCREEN.format(title=program.title, time=_time(options.max_time), workdir=workdir), file=sys.stderr)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
     begin = time.monotonic()
     with time_bar(f"trying changes on {program.title}", options.max_time) as advance:
         tell = _teller(begin)
@@ -141,6 +144,11 @@ def _try(options: argparse.Namespace) -> int:
     if options.output:
         tried.write_report(options.output)
     return 0
+
+
+def _end(number: int, frame: object) -> None:
+    """End the program before this process ends by a signal."""
+    raise SystemExit(128 + number)
 
 
 def _teller(begin: float) -> Any:

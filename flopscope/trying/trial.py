@@ -26,8 +26,9 @@ SINGLE_SHARE = 0.7
 RECORDED = 5
 """Steps of the trace that the advice reads."""
 SLOWER_THAN_LOOK = 5.0
-LEAST_LIMIT = 60.0
-"""A process is ended after this many seconds, or after SLOWER_THAN_LOOK times the first run if that is longer."""
+LEAST_LIMIT = 120.0
+"""A process is ended after this many seconds, or after SLOWER_THAN_LOOK times the first run if that is longer. The end
+of the time never ends one, so that a change does not seem to fail."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ def plan_of(record: Record) -> Plan:
     return Plan(warm, steps, "")
 
 
-NO_STEPS = "it has no steps, which end with step() of a torch optimizer, or flopscope.step()"
+OURS = "flopscope.step()"
+NO_STEPS = f"it has no steps, which end with step() of a torch optimizer, or {OURS}"
 
 
 class Candidate:
@@ -124,7 +126,7 @@ class Trial:
         self._deadline = self._begin + options.max_time
         self._seen = Seen()
         self._plan = Plan(0, 0, "")
-        self._limit = options.max_time
+        self._limit = options.max_time / 2
         self._lasted = 0.0  # the longest run that was timed
         self._plain: list[Record] = []
         """Runs without a change."""
@@ -201,7 +203,7 @@ class Trial:
         """Return the advice on a recording of some steps."""
         plan = self._plan
         last = plan.warm + min(RECORDED, plan.steps)
-        path, why = self._processes.trace((plan.warm, last) if plan.steps else None, self._left())
+        path, why = self._processes.trace((plan.warm, last) if plan.steps else None, self._limit)
         self._advance()
         if path is None:
             self._notes.append(f"There is no advice, as nothing was recorded: {why}.")
@@ -282,8 +284,7 @@ class Trial:
         one.add(records[0], records[1])
 
     def _timed(self, kind: Kind, switches: Sequence[str]) -> Record:
-        limit = min(self._limit, self._left())
-        record = self._processes.run(kind, switches, self._seen, self._plan.warm, self._plan.steps, limit)
+        record = self._processes.run(kind, switches, self._seen, self._plan.warm, self._plan.steps, self._limit)
         self._advance()
         return record
 
@@ -333,6 +334,8 @@ def hint(problem: str) -> str:
     """Return a problem with what can be done about it."""
     if "EOFError" in problem:
         return f"{problem}. Its standard input is empty here: give what it asks for as arguments"
+    if "last measured step" in problem:
+        return f"{problem}. A program without end needs steps, which end with step() of a torch optimizer, or {OURS}"
     return problem
 
 

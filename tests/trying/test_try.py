@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -67,12 +68,12 @@ def test_a_program_to_which_nothing_applies_is_said_so(tmp_path: Path) -> None:
     [
         ("raise ValueError('no data')", "program.py does not run by itself: ValueError: no data"),
         ("input()", "Its standard input is empty here: give what it asks for as arguments"),
-        ("while True: pass", "it did not get to its last measured step within 3 s"),
+        ("while True: pass", "it did not get to its last measured step within 3 s. A program without end needs steps"),
     ],
 )
 def test_a_program_that_does_not_run_is_an_error(tmp_path: Path, text: str, message: str) -> None:
     script(tmp_path, text)
-    result = tries(tmp_path, "--max-time", "3", "program.py")
+    result = tries(tmp_path, "--max-time", "6", "program.py")
     assert result.returncode == 1 and message in result.stderr and result.stdout == ""
 
 
@@ -119,6 +120,20 @@ def test_run_stops_the_program_at_the_end_of_its_window(tmp_path: Path) -> None:
     assert "ProfilerStep#3" in stopped.stderr and "ProfilerStep#4" not in stopped.stderr
     refused = done(tmp_path, ["-m", "flopscope", "run", "--stop", "program.py"])
     assert refused.returncode == 2 and "--stop needs --steps or --seconds" in refused.stderr
+
+
+def test_a_signal_ends_the_program_too(tmp_path: Path) -> None:
+    text = "import os, pathlib, time\npathlib.Path('pid').write_text(str(os.getpid()))\ntime.sleep(600)\n"
+    script(tmp_path, text)
+    with start(tmp_path, ["-m", "flopscope", "try", "program.py"]) as process:
+        end = time.monotonic() + 60
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            assert time.monotonic() < end and process.poll() is None
+            time.sleep(0.05)
+        process.terminate()
+        process.communicate(timeout=60)
+        assert process.returncode == 143
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
 
 
 # Callables ------------------------------------------------------------------------------------------------------------
