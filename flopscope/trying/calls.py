@@ -102,7 +102,7 @@ def _tried(switch: Switch, reach: Reach, fn: Callable[[], Any], call: Call, max_
     try:
         begin = time.monotonic()
         changed = _results(reach.torch, call)
-        change.start = time.monotonic() - begin if switch.group == "compile" else math.nan
+        change.start = 0.0, time.monotonic() - begin if switch.group == "compile" else 0.0
         change.parity = _parity(plain, changed, switch.tolerance)
         times = compare_times(call, fn, margin=margin, max_time=max_time)
     except Exception as problem:  # of fn, which the change may not suit

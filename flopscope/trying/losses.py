@@ -58,8 +58,10 @@ class Recorder(Watcher):
 def magnitudes(torch: Any, result: Any) -> Any:
     """Return the mean magnitude of the first floating-point tensor of a result, a tensor; None without one."""
     if isinstance(result, torch.Tensor):
-        usable = result.is_floating_point() and result.numel() > 0 and not result.is_sparse
-        return result.detach().double().abs().mean() if usable else None
+        if not result.is_floating_point() or not result.numel() or result.layout != torch.strided:
+            return None
+        wide = torch.promote_types(result.dtype, torch.float32)
+        return torch.linalg.vector_norm(result.detach(), 1, dtype=wide) / result.numel()
     inner = result.values() if isinstance(result, dict) else result if isinstance(result, (list, tuple)) else ()
     return next((found for one in inner if (found := magnitudes(torch, one)) is not None), None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -40,8 +41,6 @@ class Reach:
 
         The arguments come by name, with the defaults of those that were left out.
         """
-        import inspect
-
         init = owner.__init__
         signature = inspect.signature(init)
 

@@ -36,8 +36,8 @@ class Change:
     after: float = math.nan
     memory: tuple[float, float] = (math.nan, math.nan)
     """Peak memory in bytes without and with it."""
-    start: float = math.nan
-    """By how many seconds the steps before the measured ones take longer, as when torch.compile compiles."""
+    start: tuple[float, float] = (math.nan, math.nan)
+    """Seconds until the first measured step without and with it: torch.compile compiles by then."""
     clocks: tuple[float, float] = (math.nan, math.nan)
     """SM clock in MHz without and with it; NaN on CPUs."""
     parity: Parity = NO_PARITY

@@ -18,8 +18,8 @@ WIDTH = 100
 SAME_CLOCK = 0.03
 """Relative difference of clocks that is worth a line."""
 SAME_MEMORY = 0.01
-LATER = 1.0
-"""Seconds of a longer start that are worth a line."""
+LATER = 1.0, 1.2
+"""Seconds, and times the start without a change, from which a longer start is worth a line."""
 
 
 def text_of(tried: Tried, width: int = WIDTH) -> str:
@@ -130,8 +130,9 @@ def reasons_of(one: Change) -> Iterator[str]:
         )
     if verdict == "faster" and one.effect:
         yield f"it may change: {one.effect}"
-    if one.start > LATER:
-        yield f"the steps before the measured ones take {one.start:.1f} s longer"
+    soon, late = one.start
+    if late > max(soon + LATER[0], LATER[1] * soon):
+        yield f"the first measured step begins {late - soon:.1f} s later"
     before, after = one.clocks
     if abs(after - before) > SAME_CLOCK * before:
         yield f"the GPU's clock was {before:.0f} MHz without it and {after:.0f} MHz with it"

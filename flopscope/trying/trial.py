@@ -102,7 +102,7 @@ class Candidate:
         change.ratio = checked(self.pairs)
         change.before, change.after = (median(times) for times in zip(*self.pairs, strict=True))
         change.memory = _middle(before, "peak"), _middle(after, "peak")
-        change.start = _middle(after, "start") - _middle(before, "start")
+        change.start = _middle(before, "start"), _middle(after, "start")
         change.clocks = _middle(before, "clock"), _middle(after, "clock")
         again = "torch.compile compiled again during the measured steps"
         if any(one.recompiled for one in after) and again not in change.notes:
