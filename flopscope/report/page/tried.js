@@ -5,8 +5,8 @@ flopscope.section("tried", {
     title: "Changes",
     mount(body, data) {
         const { element: el, draw } = flopscope;
-        const columns = (titles) =>
-            titles.map((title, at) => ({ title, left: !at || at === titles.length - 1, text: (record) => record[at] }));
+        const columns = (titles, left = [0, titles.length - 1]) =>
+            titles.map((title, at) => ({ title, left: left.includes(at), text: (record) => record[at] }));
         if (data.rows.length) {
             body.append(draw.table(data.rows, columns(data.header), "Changes that were tried"));
             body.append(el("p", { class: "note", text: data.explained }));
@@ -21,7 +21,9 @@ flopscope.section("tried", {
         }
         if (data.lines.length) {
             body.append(draw.heading("Lines for the program", ""));
-            body.append(el("pre", { text: data.lines.join("\n") }));
+            const lines = el("pre", { text: data.lines.join("\n") });
+            const region = { class: "scroll", tabindex: "0", role: "region", "aria-label": "Lines for the program" };
+            body.append(el("div", region, lines));
         }
         if (data.edits.length) {
             body.append(draw.heading("Advice that needs an edit", "with its estimate"));
@@ -30,7 +32,7 @@ flopscope.section("tried", {
         if (data.effects.length) {
             body.append(draw.heading("What each change is", ""));
             const rows = data.effects.map((one) => [one.name, one.what, one.effect]);
-            body.append(draw.table(rows, columns(["change", "what", "may change"]), "What each change may change"));
+            body.append(draw.table(rows, columns(["change", "what", "may change"], [0, 1, 2]), "What each change may change"));
         }
         for (const text of data.notes) body.append(el("p", { class: "notice", text }));
     },
