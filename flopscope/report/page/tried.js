@@ -32,7 +32,8 @@ flopscope.section("tried", {
         if (data.effects.length) {
             body.append(draw.heading("What each change is", ""));
             const rows = data.effects.map((one) => [one.name, one.what, one.effect]);
-            body.append(draw.table(rows, columns(["change", "what", "may change"], [0, 1, 2]), "What each change may change"));
+            const titles = columns(["change", "what", "may change"], [0, 1, 2]);
+            body.append(draw.table(rows, titles, "What each change may change"));
         }
         for (const text of data.notes) body.append(el("p", { class: "notice", text }));
     },
