@@ -70,6 +70,8 @@ class Recording:
     ) -> None:
         self._window = window or Window()
         self._stops = stops  # the program ends with the window
+        self.has_stopped = False
+        """The program was told to end, by SIGTERM, because the window has ended."""
         self._settings = dict(settings)
         self._stacks = StackSamples(with_children=True) if self._settings.pop("sample_stacks", False) else None
         self._torch_profile = torch_profile
@@ -155,7 +157,7 @@ class Recording:
     def _stop_program(self) -> None:
         """End the program after its window, if that is wanted."""
         if self._stops and self._state == "ended":
-            self._stops = False
+            self._stops, self.has_stopped = False, True
             os.kill(os.getpid(), signal.SIGTERM)
 
     def _on_step(self, count: int) -> None:

@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     window.add_argument("--steps", type=steps, metavar="A:B", help=text)
     text = "record from second A to second B of the program"
     window.add_argument("--seconds", type=seconds, metavar="A:B", help=text)
-    text = "end the program where the window of --steps or --seconds ends, by SIGTERM"
+    text = "end the program where the window of --steps or --seconds ends, with status 0"
     parser.add_argument("--stop", action="store_true", help=text)
     parser.add_argument(
         "--shapes",
@@ -292,6 +292,10 @@ class Run:
                 return  # the results are being written
             else:
                 raise Stopped
+            if self._recording.has_stopped:
+                with suppress(Exception):  # closed, or of the program
+                    sys.stdout.flush()
+                os._exit(0)
         _end_by(number)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:

@@ -45,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-time", type=_positive, default=600.0, metavar="SECONDS", help=text)
     text = "percent within which times count as no difference (default: %(default)s)"
     parser.add_argument("--margin", type=_positive, default=2.0, metavar="PERCENT", help=text)
+    text = "compare what this module of the model returns, as layers.3, instead of losses"
+    parser.add_argument("--compare", metavar="MODULE", default="", help=text)
     parser.add_argument("--no-combination", action="store_true", help="do not try the faster ones together")
     text = "run each process in a temporary copy of DIR as its current folder, so that DIR stays as it is"
     parser.add_argument("--workdir", metavar="DIR", help=text)
@@ -125,7 +127,9 @@ def _try(options: argparse.Namespace) -> int:
         if path:
             require_writable(path)
     launcher = launcher_words(options.launcher)
-    program = Program(options.script, tuple(options.arguments), options.kind, launcher, options.workdir)
+    program = Program(
+        options.script, tuple(options.arguments), options.kind, launcher, options.workdir, options.compare
+    )
     settings = Options(options.changes, options.all, options.max_time, options.margin / 100, not options.no_combination)
     workdir = ", or keep it in a copy by --workdir" if options.workdir is None else f"; {options.workdir} is copied"
     print(FIRST_SCREEN.format(title=program.title, time=_time(options.max_time), workdir=workdir), file=sys.stderr)

@@ -55,6 +55,8 @@ class Job:
     seen: dict[str, Any] = field(default_factory=dict)
     warm: int = 0
     steps: int = 0
+    compare: str = ""
+    """Name of the module whose results are compared; "": losses, or what the program's modules return."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields by name."""
@@ -150,7 +152,7 @@ class Inside:
         torch.manual_seed(0)
         self._reach = reach = Reach(torch, self._seen, comparing=self._job.kind == "compare")
         reach.hits.update(self._record.hits)
-        self._recorder = Recorder(reach)
+        self._recorder = Recorder(reach, "" if self._job.kind == "time" else self._job.compare)
         watchers: list[Watcher] = [self._recorder]
         if self._job.kind == "look":
             self._looking = Looking(reach)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from flopscope.trying.reach import Reach, Watcher
@@ -20,10 +21,13 @@ USELESS = 0.1
 
 
 class Recorder(Watcher):
-    """Records the first losses of the program without waiting for the device."""
+    """Records the first losses of the program without waiting for the device.
 
-    def __init__(self, reach: Reach) -> None:
-        self._torch = reach.torch
+    named: a module by its name within those that the program calls; then what it returns is recorded instead.
+    """
+
+    def __init__(self, reach: Reach, named: str = "") -> None:
+        self._torch, self._reach, self._named = reach.torch, reach, named
         self.losses: list[Any] = []
         self.outputs: list[Any] = []
         self.backward = 0
@@ -33,15 +37,27 @@ class Recorder(Watcher):
         def recorded(tensors: Any, *args: Any, **named: Any) -> None:
             self.backward += 1
             roots = tensors if isinstance(tensors, (list, tuple)) else [tensors]
-            for root in roots:
+            for root in roots if not self._named else ():
                 if len(self.losses) < FIRST and isinstance(root, self._torch.Tensor) and root.numel() == 1:
                     self.losses.append(root.detach().clone())
             backward(tensors, *args, **named)
 
         reach.replace(reach.torch.autograd, "backward", recorded)
 
+    def first(self, module: Any, args: Sequence[Any]) -> None:
+        """Record what the named module within this one returns, if it has one."""
+        if self._named:
+            with suppress(AttributeError):
+                inner = module.get_submodule(self._named)
+                handle = inner.register_forward_hook(lambda module, args, result: self._note(result))
+                self._reach.later(handle.remove)
+
     def after(self, result: Any) -> None:
         """Record what a module returned."""
+        if not self._named:
+            self._note(result)
+
+    def _note(self, result: Any) -> None:
         if len(self.outputs) < FIRST and not self.losses:
             found = magnitudes(self._torch, result)
             if found is not None:

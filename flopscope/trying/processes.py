@@ -46,6 +46,8 @@ class Program:
     """The command that starts its processes, such as torchrun."""
     workdir: str | None = None
     """Folder of which each process gets a copy as its current folder."""
+    compare: str = ""
+    """Name of the module whose results are compared, in place of losses."""
 
     @property
     def title(self) -> str:
@@ -74,6 +76,7 @@ class Processes:
         option = self._program.option
         target, *arguments = self._program.words()[bool(option) :]
         job = Job(target, arguments, option, str(path), kind, list(switches), seen.to_dict(), warm, steps)
+        job.compare = self._program.compare
         written = self._folder / f"job-{self.count}.json"
         write_json(written, job.to_dict())
         ended, log = self._start(["try", "--job", str(written)], self._environment(switches, seen), path, limit)

@@ -228,6 +228,18 @@ def test_a_program_without_a_loss_is_compared_by_what_its_modules_return() -> No
     assert seen.loaders == [loader]
 
 
+def test_a_named_module_is_compared_in_place_of_losses() -> None:
+    pytest.importorskip("torch")
+    text = TRAINING.replace("torch.randn(8, 16)", "torch.ones(8, 16)").replace("range(60)", "range(9)")
+    record = run(text + "print(model[2].bias)\n", "compare", compare="0")
+    import torch
+
+    torch.manual_seed(0)
+    expected = torch.nn.Linear(16, 16)(torch.ones(8, 16)).abs().mean().item()
+    assert record.of == "outputs" and len(record.values) == 8
+    assert record.values[0] == pytest.approx(expected, rel=1e-6)
+
+
 def test_ranks_of_torchrun_end_together(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     torchrun = Path(sys.executable).with_name("torchrun")
