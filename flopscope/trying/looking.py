@@ -55,7 +55,7 @@ class Looking(Watcher):
         seen.float32 |= any(one.dtype == torch.float32 for one in parameters)
         seen.gradients |= torch.is_grad_enabled()
         seen.inference |= torch.is_inference_mode_enabled()
-        seen.autocast |= any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda"))
+        seen.autocast |= in_autocast(torch)
         convolutions = [one for one in module.modules() if isinstance(one, torch.nn.modules.conv._ConvNd)]
         seen.convolutions |= bool(convolutions)
         given = [one for one in args if isinstance(one, torch.Tensor) and one.dim() == 4 and one.is_floating_point()]
@@ -86,6 +86,14 @@ class Looking(Watcher):
                 )
             elif issubclass(kind, torch.nn.parallel.DistributedDataParallel):
                 seen.parallel = True
+
+
+def in_autocast(torch: Any) -> bool:
+    """Return whether autocast is on, for any kind of device."""
+    try:
+        return any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda"))
+    except TypeError:  # before torch 2.4
+        return bool(torch.is_autocast_enabled())
 
 
 def _add(known: list[dict[str, Any]], **one: Any) -> None:

@@ -106,17 +106,24 @@ class Watcher:
         """Act after each such call."""
 
 
+QUIET = 100
+"""Calls without a new module after which no more are looked for: looking takes time."""
+
+
 def watch_modules(torch: Any, watchers: Sequence[Watcher]) -> Callable[[], None]:
-    """Tell watchers of the modules that the program calls itself. Return a function that ends this."""
+    """Tell watchers of the modules that the program calls itself, until no new ones come; return what ends it."""
     owner, known, alive = torch.nn.Module, set(), []  # alive: else a number could be that of another module later
-    original, left = owner.__call__, threading.Event()
+    original, left, quiet = owner.__call__, threading.Event(), 0
 
     def __call__(module: Any, *args: Any, **named: Any) -> Any:
+        nonlocal quiet
         owner.__call__ = original  # calls within are another module's
         try:
             for one in watchers:
                 one.before()
+            quiet += 1
             if id(module) not in known:
+                quiet = 0
                 known.add(id(module))
                 alive.append(module)
                 for one in watchers:
@@ -126,6 +133,8 @@ def watch_modules(torch: Any, watchers: Sequence[Watcher]) -> Callable[[], None]
                 one.after(result)
             return result
         finally:
+            if quiet >= QUIET:
+                leave()
             if not left.is_set():
                 owner.__call__ = __call__
 

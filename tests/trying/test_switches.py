@@ -15,7 +15,7 @@ import pytest
 from flopscope.answers.rules import RULES
 from flopscope.trying.inside import applied
 from flopscope.trying.means import Variables
-from flopscope.trying.reach import Reach, watch_modules
+from flopscope.trying.reach import QUIET, Reach, watch_modules
 from flopscope.trying.seen import Seen
 from flopscope.trying.switches import SWITCHES
 
@@ -300,6 +300,20 @@ def test_a_compiled_module_draws_the_random_numbers_of_eager_ones_where_results_
         torch.manual_seed(1)
         compiled = model(torch.ones(4, 8))
     torch.testing.assert_close(compiled, plain)
+
+
+def test_modules_are_looked_for_until_no_new_ones_come() -> None:
+    original = torch.nn.Module.__call__
+    first, second = network(), network()
+    with switched("inference_mode") as reach:
+        for _ in range(QUIET):
+            first(torch.ones(1, 8))
+        assert torch.nn.Module.__call__ is not original
+        second(torch.ones(1, 8))
+        for _ in range(QUIET):
+            second(torch.ones(1, 8))
+        assert torch.nn.Module.__call__ is original and reach.hits["inference_mode"] == 2
+        assert first(torch.ones(1, 8)).is_inference()
 
 
 def test_copies_and_pickles_of_a_module_are_without_the_switch() -> None:
