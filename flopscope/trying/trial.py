@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from flopscope.perf.lock import alone
+from flopscope.support.cpu_wait import WORTH
 from flopscope.trying.inside import Kind, Record
 from flopscope.trying.losses import parity_of
 from flopscope.trying.pairs import CHECKS, FEWEST, MARGIN, MOST, Ratio, checked, word_of
@@ -23,6 +24,7 @@ from flopscope.trying.switches import SWITCHES, Switch
 
 SINGLE_SHARE = 0.7
 """Of the time, until which changes are measured alone if there may be several to combine."""
+MOST_STEPS = 5000
 RECORDED = 5
 """Steps of the trace that the advice reads."""
 SLOWER_THAN_LOOK = 5.0
@@ -66,7 +68,7 @@ def plan_of(record: Record) -> Plan:
     if record.whole is not None:  # it ended by itself
         warm = min(warm, max(1, len(marks) // 4))
     window = min(max(marks[0] / 2, 1.0), 5.0)  # half as long as the start of a process, within limits
-    steps = min(max(math.ceil(window / max(usual, 1e-6)), 5 if usual < 1 else 3), 500)
+    steps = min(max(math.ceil(window / max(usual, 1e-6)), 5 if usual < 1 else 3), MOST_STEPS)
     if record.whole is not None:
         steps = min(steps, len(marks) - warm)
     return Plan(warm, steps, "")
@@ -168,6 +170,12 @@ class Trial:
         tried.before = 1e6 * _middle(self._plain, "seconds")
         if interrupted:
             self._notes.append("It was interrupted: what was not measured by then is unclear.")
+        waited = _middle(self._plain, "waited")
+        if waited > WORTH:
+            self._notes.append(
+                f"The machine was busy: the main thread waited for a free CPU for {100 * waited:.0f} % of the time. That "
+                "widens the intervals."
+            )
         tried.notes, tried.runs = self._notes, self._processes.count
         tried.seconds = time.monotonic() - self._begin
         tried.lines = [line for name in tried.kept for line in SWITCHES[name].lines_for(self._seen).split("\n")]

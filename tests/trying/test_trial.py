@@ -134,6 +134,17 @@ def test_of_a_group_only_the_best_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
     assert result.kept == ["zero_grad"] and result.combined == []
 
 
+def test_a_busy_machine_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Busy(Simulated):
+        def run(self, *args: Any) -> Record:
+            return replace(super().run(*args), waited=0.4)
+
+    assert (
+        "waited for a free CPU for 40 % of the time" in tried(monkeypatch, Busy({"threads": 0.5}), "threads").notes[-1]
+    )
+    assert "free CPU" not in str(tried(monkeypatch, Simulated({"threads": 0.5}), "threads"))
+
+
 def test_without_time_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
     result = tried(monkeypatch, Simulated({"threads": 0.5}), "threads", max_time=1e-9)
     assert [one.verdict for one in result.changes] == ["unclear"] and not result.kept and not result.lines
