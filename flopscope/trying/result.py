@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from flopscope.support import upward
 from flopscope.support.files import finite
+from flopscope.support.suggest import suggesting
 from flopscope.trying.losses import Parity
 from flopscope.trying.pairs import MARGIN, Ratio, word_of
 
@@ -83,6 +84,7 @@ class Edit:
 
 
 @dataclass
+@suggesting
 class Tried:
     """What was tried on a program or a callable. It prints as a table."""
 
