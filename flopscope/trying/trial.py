@@ -172,8 +172,8 @@ class Trial:
             self._notes.append("It was interrupted: what was not measured by then is unclear.")
         waited = _middle(self._plain, "waited")
         if waited > WORTH:
-            share = f"{100 * waited:.0f} % of the time"
-            self._notes.append(f"The machine was busy: the main thread waited for a free CPU for {share}.")
+            part = f"{100 * waited:.0f} % of the time"
+            self._notes.append(f"The machine was busy: the main thread waited for a free CPU for {part}.")
         tried.notes, tried.runs = self._notes, self._processes.count
         tried.seconds = time.monotonic() - self._begin
         tried.lines = [line for name in tried.kept for line in SWITCHES[name].lines_for(self._seen).split("\n")]
