@@ -46,11 +46,10 @@ command."""
 
 def make_parser(wanted: Collection[str] = COMMANDS.keys()) -> argparse.ArgumentParser:
     """Return the parser of the command line. Its commands have arguments if they are wanted, else only names."""
-    from flopscope import __distribution__
-    from flopscope.support.package import VERSION
+    from flopscope.support.package import DISTRIBUTION, VERSION
 
     parser = Parser(prog="flopscope", description="How fast is every op, and how fast could it be?")
-    parser.add_argument("--version", action="version", version=f"flopscope {VERSION} ({__distribution__})")
+    parser.add_argument("--version", action="version", version=f"flopscope {VERSION} ({DISTRIBUTION})")
     commands: Any = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, row in COMMANDS.items():
         command = commands.add_parser(name, help=row.help, description=f"{row.help[0].upper()}{row.help[1:]}.")

@@ -6,6 +6,7 @@ import os
 import sys
 
 VERSION = "0.6.0"
+DISTRIBUTION = "flopscope-profiler"
 FOLDER = os.path.dirname(os.path.dirname(__file__))
 MIXED = (
     "the unrelated distribution flopscope is installed beside flopscope-profiler, in one folder, which holds files of "

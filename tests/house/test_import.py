@@ -88,5 +88,6 @@ def test_another_distribution_installed_after_is_named_by_the_command(tmp_path: 
 
 def test_the_version_of_the_command_names_the_distribution() -> None:
     done = subprocess.run([sys.executable, "-m", "flopscope", "--version"], capture_output=True, text=True)
-    assert done.stdout == f"flopscope {fs.__version__} ({fs.__distribution__})\n"
+    assert done.stdout == f"flopscope {fs.__version__} (flopscope-profiler)\n"
+    assert fs.__distribution__ == "flopscope-profiler"
     assert f'\nname = "{fs.__distribution__}"\n' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
