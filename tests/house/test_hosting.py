@@ -75,19 +75,17 @@ def test_yaml_files_are_valid() -> None:
 # The composite action -------------------------------------------------------------------------------------------------
 
 TEST = """
-import time
+def test_one(perf):
+    perf(lambda: sum(range(1000)), max_time=0.05)
 
-def test_sleep(perf):
-    perf(lambda: time.sleep({seconds}), max_time=0.1)
-
-def test_other(perf):
+def test_two(perf):
     perf(lambda: sum(range(1000)), max_time=0.05)
 """
 
 
-def act(folder: Path, seconds: float) -> tuple[int, str, str]:
+def act(folder: Path) -> tuple[int, str, str]:
     """Run the action's measurement; return its status, its output, and the table."""
-    (folder / "test_speed.py").write_text(TEST.format(seconds=seconds))
+    (folder / "test_speed.py").write_text(TEST)
     command = [sys.executable, str(ACTION / "perf.py"), "--history", "history", "--margin", "400%", "--table", "t.md"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "GITHUB_STEP_SUMMARY": "summary.md"}
     done = subprocess.run(
@@ -97,16 +95,29 @@ def act(folder: Path, seconds: float) -> tuple[int, str, str]:
     return done.returncode, done.stdout + done.stderr, (folder / "t.md").read_text(encoding="utf-8")
 
 
+def divide(times: dict[str, Any], by: float) -> None:
+    """Divide all times of a stored measurement."""
+    for name in ("median", "mean", "min", "max", "std", "iqr"):
+        times[name] /= by
+    for name in ("ci", "samples"):
+        times[name] = [number / by for number in times[name]]
+
+
 def test_the_action_measures_compares_and_fails_if_a_test_is_slower(tmp_path: Path) -> None:
-    status, output, first = act(tmp_path, 0.002)
+    status, output, first = act(tmp_path)
     assert status == 0, output
     assert re.search(r"^Run `0001_\S+`; there is no earlier run on this machine", first, re.M)
-    assert re.search(r"^\| test_speed.py::test_sleep \| [\d.]+ ms \| [\d.]+ % \|", first, re.M)
-    status, output, second = act(tmp_path, 0.05)
+    assert re.search(r"^\| test_speed.py::test_two \| [\d.]+ [µm]s \| [\d.]+ % \|", first, re.M)
+    (stored,) = (tmp_path / "history").glob("*/0001_*.json")
+    content = json.loads(stored.read_text(encoding="utf-8"))
+    (two,) = (one for one in content["measurements"] if "test_two" in one["key"])
+    divide(two["measurement"], 1000)
+    stored.write_text(json.dumps(content), encoding="utf-8")
+    status, output, second = act(tmp_path)
     assert status == 1, output
     assert re.search(r"^Run `0002_\S+` compared with `0001_\S+`: 1 slower, .* \(margin 400 %\)\.$", second, re.M)
-    row = next(line for line in second.splitlines() if "test_sleep" in line)
-    assert re.fullmatch(r"\| test_speed.py::test_sleep \| [\d.]+ ms \| [\d.]+ ms \| [\d.]+ \| slower \|", row)
+    row = next(line for line in second.splitlines() if "test_two" in line)
+    assert re.fullmatch(r"\| test_speed.py::test_two \| [\d.]+ [nµ]s \| [\d.]+ [µm]s \| [\d.]+ \| slower \|", row)
     assert second.splitlines().index(row) == 6  # the slower ones come first
     assert (tmp_path / "summary.md").read_text(encoding="utf-8") == first + second
 
