@@ -19,8 +19,8 @@ PROGRAM = """
 import flopscope as fs
 x = fs.rand((256, 256))
 for _ in range(3):
-    with fs.step():
-        fs.sin(fs.matmul(x, x))
+    fs.sin(fs.matmul(x, x))
+    fs.step()
 """
 TEST = """
 import flopscope as fs
@@ -66,7 +66,7 @@ def main(wheel: str) -> None:
         run("flopscope", "summary", "trace.json.gz", "--json", "summary.json")
         assert (folder / "page.html").stat().st_size > 100_000
         steps = json.loads((folder / "summary.json").read_text())["steps"]
-        assert len(steps) == 3, steps
+        assert len(steps) >= 2 and all(step["total_us"] > 0 for step in steps), steps
         assert "1 passed" in run(str(python), "-m", "pytest", "-q", "--perf-save=base", "test_perf.py")
         assert "base" in run("flopscope", "perf", "list")
     print(f"{Path(wheel).name} works")
