@@ -4,6 +4,7 @@ Environment:
     FLOPSCOPE_CUDA=0|1         leave the CUDA half out, or fail without nvcc; default: build it where nvcc is found
     FLOPSCOPE_CUDA_ARCHS       compute capabilities, "90" or "80;90", or "all" for ARCHS below, as in the wheels;
                                default: those of this machine's GPUs, or FEW_ARCHS where there is none
+    LDSHARED                   what links, instead of the C compiler with -shared; tools/build_wheels.py sets it
     CUDA_HOME                  the toolkit, before PATH and the nvidia-cuda-nvcc wheel
 """
 
@@ -170,8 +171,7 @@ class BuildCore(build_ext):
         target.parent.mkdir(parents=True, exist_ok=True)
         static = [str(cuda.lib / "libcudart_static.a")] if cuda else []
         link = [
-            *compiler,
-            "-shared",
+            *(shlex.split(os.environ.get("LDSHARED", "")) or [*compiler, "-shared"]),
             *shlex.split(os.environ.get("LDFLAGS", "")),
             *map(str, objects),
             *static,

@@ -14,6 +14,8 @@ that it moved, and how close it came to the device's limit.
 
 from __future__ import annotations
 
+__distribution__ = "flopscope-profiler"  # which tells this package from another of its name
+
 from flopscope.support import own_path  # isort: skip - before all else, so that the rest finds its own imports
 
 try:
@@ -26,7 +28,7 @@ from flopscope import rooms
 from flopscope._core import *  # noqa: F403 - the ops, one per row of the core's op table
 from flopscope.sources import at_import
 from flopscope.support import forking, upward
-from flopscope.support.package import VERSION
+from flopscope.support.package import MIXED, VERSION, is_mixed
 
 TYPE_CHECKING = False  # as type checkers know it; importing typing would take a tenth of the import
 if TYPE_CHECKING:
@@ -183,7 +185,11 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
+if is_mixed():
+    from flopscope.support.warn import warn_user
+
+    warn_user(MIXED)
 upward.rooms = rooms
 forking.watch_forks()
 at_import.begin()
-del at_import, forking, own_path, rooms, upward
+del MIXED, at_import, forking, is_mixed, own_path, rooms, upward

@@ -27,6 +27,15 @@ class Judged(NamedTuple):
     where: str | None
 
 
+def _tied(analysis: Analysis, finding: Finding) -> list[dict[str, Any]]:
+    """Return the evidence with the ids of its rows, and None for events and rows that it has not."""
+    ids = (
+        {"row": analysis.row_id(one["row"]), "event": one["event"] if one["event"] >= 0 else None}
+        for one in finding.evidence
+    )
+    return [{**one, **own} for one, own in zip(finding.evidence, ids, strict=True)]
+
+
 class Pools:
     """The time that advice may still claim: of each op, of each cause of idleness, and of all device work together."""
 
@@ -78,4 +87,4 @@ def judged(analysis: Analysis) -> Iterator[Judged]:
             assert saving <= pools.whole(finding) * (1 + 1e-9), f"{name} saves more than the parts that it comes from"
             pools.take(saving, claims)
             share = 100 * saving / analysis.unobserved
-            yield Judged(name, float(saving), float(share), finding.facts, finding.evidence, finding.where)
+            yield Judged(name, float(saving), float(share), finding.facts, _tied(analysis, finding), finding.where)

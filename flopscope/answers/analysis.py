@@ -20,6 +20,7 @@ from flopscope import _core
 from flopscope.answers.recording import ALLOCATIONS, LATE, RECORDED, Recorded, Recording, recording_cost
 from flopscope.answers.step_kinds import first_apart
 from flopscope.results.details import has_kernels_of_torch
+from flopscope.results.records import IDENTITY, row_id
 from flopscope.results.results import Results, grouped, kept, store_of, usual_peaks_of
 from flopscope.results.table_facts import Grouped
 from flopscope.support.distinct import distinct
@@ -344,6 +345,10 @@ class Analysis:
 
     def _key(self, row: int) -> str:
         return str(self.columns["key"][row]) if row >= 0 else ""
+
+    def row_id(self, row: int) -> str | None:
+        """Return the id of a row of the table grouped by shape; None for -1, no row."""
+        return row_id(self.columns[name][row] for name in IDENTITY) if row >= 0 else None
 
     def _op(self, cell: Mapping[str, Any], sums: Mapping[str, Any]) -> Op:
         row, key = cell["row"], self._key(cell["row"] if cell["row"] >= 0 else cell["kernel"])

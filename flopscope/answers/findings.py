@@ -39,7 +39,7 @@ def finding_about(
 def evidence(ops: Iterable[Op]) -> list[dict[str, Any]]:
     """Return the evidence of ops, the longest first."""
     ordered = sorted(ops, key=lambda op: -op.time)
-    return [entry(op.key, op.time, op.calls, op.shapes, op.dtypes) for op in ordered[:10]]
+    return [entry(op.key, op.time, op.calls, op.shapes, op.dtypes, op.row, op.event) for op in ordered[:10]]
 
 
 def calls_of(ops: Iterable[Op]) -> float:
@@ -64,10 +64,20 @@ def host_times(analysis: Analysis, names: Iterable[str]) -> list[dict[str, Any]]
 
 
 def entry(
-    name: str, time: float, calls: float | None, shapes: Sequence[Sequence[int]] = (), dtypes: Sequence[str] = ()
+    name: str,
+    time: float,
+    calls: float | None,
+    shapes: Sequence[Sequence[int]] = (),
+    dtypes: Sequence[str] = (),
+    row: int = -1,
+    event: int = -1,
 ) -> dict[str, Any]:
-    """Return one piece of evidence; ``calls`` is None where they are unknown."""
-    return {"op": name, "shapes": [*map(list, shapes)], "dtypes": [*dtypes], "time": time, "calls": calls}
+    """Return one piece of evidence; ``calls`` is None where they are unknown.
+
+    row: in the table grouped by shape; event: one of the op; -1 for what is no single row.
+    """
+    place = {"row": row, "event": event}
+    return {"op": name, "shapes": [*map(list, shapes)], "dtypes": [*dtypes], "time": time, "calls": calls, **place}
 
 
 def claim_all(ops: Iterable[Op], share: float = 1.0) -> list[tuple[Op | Gap, float]]:

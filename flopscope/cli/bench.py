@@ -6,20 +6,24 @@ import argparse
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from flopscope import _core
 from flopscope.cli.parser import whole
 from flopscope.hardware.busy import busy_meter, load_average, why_busy
-from flopscope.hardware.device import Device, find_device, measure_peaks
+from flopscope.hardware.device import PEAKS_FIELDS, Device, find_device, measure_peaks
 from flopscope.hardware.peak_timing import free_bytes
 from flopscope.hardware.peaks import Peaks
+from flopscope.results.columns import ROW_FIELDS
+from flopscope.results.comparison import COMPARISON_ROWS
 from flopscope.results.profile import profile
+from flopscope.results.records import DEVICE, row_records
 from flopscope.results.results import Results
 from flopscope.results.row import EventRow
 from flopscope.results.table import EventTable
+from flopscope.support.documents import Document, columns, record, rows
 from flopscope.support.files import write_json
 from flopscope.support.progress import progress_bar
 from flopscope.support.suggest import did_you_mean
@@ -72,6 +76,20 @@ OPS: dict[str, Callable[[_Program], object]] = {
 SIZES = (256, 512, 1024, 2048, 4096, 8192)
 GPU_SECONDS, CPU_SECONDS = 5.0, 8.0
 REPEAT = 10
+
+
+BENCH = Document(
+    "bench",
+    "a run of the benchmark program",
+    (
+        DEVICE,
+        *columns("dtype$ size# repeat#", size="side of the square matrix", repeat="calls of each op"),
+        *columns("busy$", why="no other work was seen on the device", busy="why the times may be too long"),
+        record("peaks", PEAKS_FIELDS, "what shares are relative to"),
+        rows("rows", ROW_FIELDS),
+        rows("against_torch", COMPARISON_ROWS, "the rows of the comparison with torch, which is b", optional=True),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -168,17 +186,16 @@ class Bench:
         before = [*self.heading(), *[""] * bool(answers), *answers, ""]
         return shown.after([line for text in before for line in _hanging(text, size)])
 
-    def to_json(self) -> dict[str, Any]:
-        """Return ``device``, ``rows`` (a dict for each row of the table), the options of the run and the peaks."""
-        return {
-            "device": {"kind": self.device.kind, "name": self.device.name},
-            "dtype": self.dtype,
-            "size": self.size,
-            "repeat": self.repeat,
-            "busy": self.busy,
-            "peaks": {"source": self.peaks.source, "flops": dict(self.peaks.flops), "bandwidth": self.peaks.bandwidth},
-            "rows": self.table.to_dicts(),
-        }
+    def to_dict(self, **more: Any) -> dict[str, Any]:
+        """Return the device, the options, the peaks and the rows as a document for JSON: see docs/json.md.
+
+        more: "against_torch", the rows of a comparison.
+        """
+        options = {"dtype": self.dtype, "size": self.size, "repeat": self.repeat, "busy": self.busy}
+        device = {"kind": self.device.kind, "name": self.device.name}
+        return BENCH.of(
+            {"device": device, **options, "peaks": asdict(self.peaks), "rows": row_records(self.table), **more}
+        )
 
 
 TABLE_COLUMNS = ("FLOPs", "Bytes", "FLOP/s", "B/s", "FLOP/B", "% Roofline", "Bound")
@@ -400,14 +417,14 @@ def _bench(options: argparse.Namespace) -> None:
 
     result = run(options.device, options.dtype, options.size, options.ops, options.repeat, progress=True)
     result.text(options.sort_by).print()
-    content = result.to_json()
+    more = {}
     if options.against:
         ops = options.ops or list(OPS)
         theirs = run_in_torch(str(result.device), result.dtype, result.size, ops, result.repeat)
         comparison = compare(result.table, theirs, by="name", names=("flopscope", "torch"))
         print(f"\n{comparison}", end="")
-        content["against_torch"] = comparison.to_dicts()
+        more["against_torch"] = comparison.to_dicts()
     if options.csv:
         result.table.to_csv(options.csv)
     if options.json:
-        write_json(options.json, content)
+        write_json(options.json, result.to_dict(**more))

@@ -76,8 +76,7 @@ def _compare(options: argparse.Namespace) -> None:
         comparison.to_csv(options.csv)
     if options.json:
         devices = {"a": device_of(a), "b": device_of(b)}
-        content = {"device": devices, "files": files_a + files_b, **comparison.to_json()}
-        write_json(options.json, content)
+        write_json(options.json, comparison.to_dict(device=devices, files=files_a + files_b))
     if options.fail_over is not None:
         _fail_over(comparison, options.fail_over)
 

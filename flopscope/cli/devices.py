@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from flopscope import _core
-from flopscope.hardware.device import devices, measure_peaks
+from flopscope.hardware.device import DEVICE_FIELDS, devices, measure_peaks
+from flopscope.support.documents import Document, rows
 from flopscope.support.files import write_json
+
+DEVICES = Document("devices", "the devices of this machine", (rows("devices", DEVICE_FIELDS),))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,21 +32,7 @@ def _devices(options: argparse.Namespace) -> None:
         print(device.report())
     _explain_no_cuda(found)
     if options.json:
-        write_json(
-            options.json,
-            {
-                "devices": [
-                    {
-                        "kind": d.kind,
-                        "name": d.name,
-                        "properties": dict(d.properties),
-                        "datasheet": d.datasheet and asdict(d.datasheet),
-                        "measured": d.measured and asdict(d.measured),
-                    }
-                    for d in found
-                ]
-            },
-        )
+        write_json(options.json, DEVICES.of({"devices": [device.content() for device in found]}))
 
 
 def _explain_no_cuda(found: Sequence[Any]) -> None:

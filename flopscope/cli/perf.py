@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flopscope.support.files import write_json
 from flopscope.support.units import plural
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action.add_argument("--group", metavar="WHAT", help=GROUP)
         action.add_argument("--columns", default=usual, help="separated by commas (default: %(default)s)")
     for action in (listing, show, compare):
+        action.add_argument("--json", metavar="FILE", help="write what is printed as JSON, with all columns")
         action.add_argument("--storage", "--perf-storage", metavar="DIR", help=STORAGE)
 
 
@@ -88,15 +90,17 @@ def _some(texts: Sequence[str], gap: str = ", ") -> str:
 
 
 def _list(options: argparse.Namespace) -> None:
-    from flopscope.perf import columns, history
+    from flopscope.perf import columns, documents, history
     from flopscope.support.columns import aligned_line, column_widths
     from flopscope.support.cutting import cut_end
 
     storage = _storage(options)
     stored, skipped = history.runs_in(storage)
     by_machine: dict[str, list[list[str]]] = {}
+    runs = []
     for place, run in _read(stored, skipped):
         by_machine.setdefault(place.machine, []).append(_line(run))
+        runs.append(run)
     if not by_machine:
         _say(f"no run is stored in {storage}; pytest --perf-save stores one")
     head = ["run", "date (UTC)", "commit", "measured", "failed", "devices"]
@@ -109,6 +113,8 @@ def _list(options: argparse.Namespace) -> None:
             line = aligned_line(cells, widths, "<<<>><").rstrip()
             print(cut_end(line, columns.terminal_width()))
     _print_skipped(skipped)
+    if options.json:
+        write_json(options.json, documents.runs_document(storage, runs, skipped))
 
 
 def _read(stored: Iterable[Stored], skipped: list[str]) -> Iterator[tuple[Stored, Run]]:
@@ -140,7 +146,7 @@ def _commit(run: Run) -> str:
 
 
 def _show(options: argparse.Namespace) -> None:
-    from flopscope.perf import history, runs
+    from flopscope.perf import documents, history, runs
 
     by, chosen = _checked(options)
     storage = _storage(options)
@@ -152,6 +158,8 @@ def _show(options: argparse.Namespace) -> None:
     print("\n".join(_head(run)), end="\n\n")
     _print_table([[runs.Row(e, run.label, e.verdict)] for e in run.entries.values()], by, chosen, options, False)
     _print_skipped(skipped)
+    if options.json:
+        write_json(options.json, documents.run_document(run))
 
 
 def _checked(options: argparse.Namespace) -> tuple[str | None, list[str]]:
@@ -224,7 +232,7 @@ def _newest(storage: Path, count: int) -> tuple[list[Run], list[str]]:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from flopscope.perf import history, runs
+    from flopscope.perf import documents, history, runs
 
     by, chosen = _checked(options)
     if len(options.names) == 1:
@@ -250,6 +258,8 @@ def _compare(options: argparse.Namespace) -> int:
 
         drawn = {rows[0].entry.label: {row.run: row.entry.samples for row in rows} for rows in tests}
         _say(draw_runs(options.histogram, drawn, [run.label for run in found], margin))
+    if options.json:
+        write_json(options.json, documents.comparison_document(found, tests, margin))
     return 1 if slower and options.fail_over is not None else 0
 
 

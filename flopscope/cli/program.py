@@ -1,5 +1,6 @@
 """The command line: ``flopscope bench | devices | table TRACE… | summary TRACE… | report TRACE… | compare A B |
-ranks PATH… | measure OP | perf ACTION | run SCRIPT | try SCRIPT``."""
+ranks PATH… | measure OP | perf ACTION | schema | run SCRIPT |
+try SCRIPT``."""
 
 from __future__ import annotations
 
@@ -35,6 +36,7 @@ COMMANDS = {
     "ranks": Command("ranks", "compare the traces of the ranks of a distributed program: who is slow, and why"),
     "measure": Command("measure", "measure the time of an op or a function"),
     "perf": Command("perf", "list, show and compare the runs of pytest --perf-save"),
+    "schema": Command("schema", "print the JSON Schema of what --json writes"),
     "run": Command("run", "run a Python program and profile it"),
     "try": Command("trying", "try changes on a Python program without editing it, and measure them"),
 }
@@ -46,10 +48,10 @@ command."""
 
 def make_parser(wanted: Collection[str] = COMMANDS.keys()) -> argparse.ArgumentParser:
     """Return the parser of the command line. Its commands have arguments if they are wanted, else only names."""
-    from flopscope.support.package import VERSION
+    from flopscope.support.package import DISTRIBUTION, VERSION
 
     parser = Parser(prog="flopscope", description="How fast is every op, and how fast could it be?")
-    parser.add_argument("--version", action="version", version=f"flopscope {VERSION}")
+    parser.add_argument("--version", action="version", version=f"flopscope {VERSION} ({DISTRIBUTION})")
     commands: Any = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, row in COMMANDS.items():
         command = commands.add_parser(name, help=row.help, description=f"{row.help[0].upper()}{row.help[1:]}.")

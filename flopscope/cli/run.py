@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from flopscope.cli.recording import Recording, Window
 from flopscope.support import own_path
-from flopscope.support.files import require_writable
+from flopscope.support.files import require_writable, write_json
 from flopscope.support.imports import after_import
 from flopscope.support.launchers import rank_in
 from flopscope.support.messages import Messages
@@ -93,6 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     report.add_argument("--no-report", action="store_true", help="write no report")
     parser.add_argument("--trace", metavar="FILE", help="also write the trace: .json or .json.gz")
+    parser.add_argument("--json", metavar="FILE", help="write the summary as JSON")
     parser.add_argument("--no-summary", action="store_true", help="print no summary")
     kind = parser.add_mutually_exclusive_group()
     for option, what in (("-m", "a module"), ("-c", "code")):
@@ -157,8 +158,9 @@ class Outputs:
         self.rank = rank_of(os.environ)
         self.report: str | None = None if options.output is None else self._path(options.output)
         self.trace: str | None = None if options.trace is None else self._path(options.trace)
+        self.json: str | None = None if options.json is None else self._path(options.json)
         self._free = None if options.no_report or options.output else self._path(f"{name}.report.html")
-        for path in (self.report, self.trace, self._free):
+        for path in (self.report, self.trace, self.json, self._free):
             if path is not None:
                 require_writable(path)
 
@@ -342,7 +344,9 @@ class Run:
         leads = rank is None or rank["rank"] == 0
         if leads and not self._options.no_summary and self._messages.is_open:
             self._attempt("summary", lambda: self._print_summary(prof))
-        trace = self._outputs.trace
+        trace, json = self._outputs.trace, self._outputs.json
+        if json is not None and self._attempt("JSON", lambda: write_json(json, prof.summary().to_dict())) and leads:
+            self._tell(f"JSON: {json}")
         if trace is not None and self._attempt("trace", lambda: prof.export_chrome_trace(trace)) and leads:
             self._tell(f"trace: {trace}")
         written = self._attempt("report", lambda: self._outputs.write_report(prof, self._title()))

@@ -8,6 +8,7 @@ from flopscope.cli.parser import add_captures, add_peaks
 from flopscope.results.find import load_traces
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
+from flopscope.views.documents import SUMMARIES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,4 +30,4 @@ def _summary(options: argparse.Namespace) -> None:
         print(summaries[-1])
     if options.json:
         content = [summary.to_dict() for summary in summaries]
-        write_json(options.json, content[0] if len(content) == 1 else {"traces": content})
+        write_json(options.json, content[0] if len(content) == 1 else SUMMARIES.of({"traces": content}))

@@ -222,6 +222,6 @@ def _write(table: EventTable, traces: list[Trace], options: argparse.Namespace) 
         from flopscope.results import records
 
         files = [trace.source for trace in traces]
-        write_json(options.json, {**records.json_content(table), "device": device_of(traces[0]), "files": files})
+        write_json(options.json, records.to_dict(table, device=device_of(traces[0]), files=files))
     if options.parquet:
         table.to_parquet(options.parquet)

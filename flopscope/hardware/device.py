@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from flopscope import _core
@@ -20,6 +20,7 @@ from flopscope.hardware.model import Model
 from flopscope.hardware.peak_timing import Measurement
 from flopscope.hardware.peaks import Peaks, cached_peaks, keep_peaks, slowdown
 from flopscope.support.columns import aligned_lines
+from flopscope.support.documents import Document, Field, by_name, columns, record
 from flopscope.support.safe import markup
 from flopscope.support.suggest import suggesting
 from flopscope.support.units import si_text, whole_text
@@ -30,6 +31,34 @@ STORED = "stored"
 """The peaks that are known without measuring: measured ones of what was recorded here, else the datasheet's."""
 _PEAKS_WANTED = '"measured", "datasheet", "none", or rates such as "memory=8e11,bf16_tensor=2e14"'
 MAX_SLOWDOWN = 0.1  # fraction by which a reading may be slower than the stored one without a warning
+
+
+_RATES = by_name("flops", Field("rate", unit="FLOP/s"), "dense, by compute unit")
+PEAKS_FIELDS = (
+    *columns("source$"),
+    _RATES,
+    *columns("bandwidth copy_bandwidth read_bandwidth write_bandwidth", "B/s", "not measured, or not published"),
+    *columns("launch_ns kernel_ns", why="not measured, or not published"),
+    *columns("when$ load_average busy:share", why="not measured"),
+    *(Field(name, "any") for name in ("versions", "missing", "spread", "dates")),
+)
+_PROPERTIES = "as the driver names them, sizes in bytes, clocks in kHz"
+DEVICE_FIELDS = (
+    *columns("id$ kind$ name$", id='as the option --device takes it: "cpu", "cuda:0"'),
+    Field("properties", "any", doc=_PROPERTIES, why="the driver does not report it"),
+    record(
+        "datasheet",
+        (
+            *columns("names@ source$"),
+            _RATES,
+            *columns("bandwidth:B/s sm_count# clock_mhz tensor_clock_mhz l2_bytes", why="not published"),
+        ),
+        "the vendor's numbers",
+        "there is no datasheet of this device",
+    ),
+    record("measured", PEAKS_FIELDS, "the peaks measured on this machine", "not measured; flopscope devices --measure"),
+)
+DEVICE = Document("device", "a device of this machine", DEVICE_FIELDS)
 
 
 @dataclass(frozen=True)
@@ -91,6 +120,17 @@ class Device:
     def datasheet_peaks(self) -> Peaks | None:
         """The datasheet's numbers as Peaks, or None if the device has no datasheet."""
         return self.datasheet.peaks if self.datasheet else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the properties and peaks as a document for JSON: see docs/json.md."""
+        return DEVICE.of(self.content())
+
+    def content(self) -> dict[str, Any]:
+        """Return what the document is made of."""
+        peaks = {
+            name: one and asdict(one) for name, one in (("datasheet", self.datasheet), ("measured", self.measured))
+        }
+        return {"id": str(self), "kind": self.kind, "name": self.name, "properties": dict(self.properties), **peaks}
 
     def __str__(self) -> str:
         return "cpu" if self.kind == "cpu" else f"cuda:{self.index}"

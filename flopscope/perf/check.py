@@ -208,7 +208,7 @@ class Check:
             "name": self.name,
             "device": device,
             "machine": store.fingerprint(device),
-            "measurement": facts.rounded(self.measurement.to_dict(samples=True)),
+            "measurement": facts.rounded(self.measurement.record()),
             "ops": facts.calls_per_second(self.measurement.mean),
             "limits": [asdict(result) for result in self._results],
             "ratio_to_stored": self._ratio_to_stored,

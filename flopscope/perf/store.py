@@ -3,7 +3,7 @@
 ``{"format": 1, "flopscope": version, "when": ISO 8601, "commit": {"id", "branch", "dirty"}, "versions": {"python", …},
 "machines": {device: fingerprint}, "measurements": […]}``. Each measurement has ``test`` (the node id of the test),
 ``key`` (the node id and the number of the measurement in the test), ``params`` (of the test), ``outcome`` (of the
-test), ``name`` (of the function), ``device``, ``measurement`` (Measurement.to_dict(), times in µs), ``ops`` (calls per
+test), ``name`` (of the function), ``device``, ``measurement`` (Measurement.record(), times in µs), ``ops`` (calls per
 second), ``limits`` (each with limit, measured, verdict) and ``ratio_to_stored``. Unknown values are null.
 """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from flopscope.answers.analysis import PARTS
 from flopscope.ranks.comparison import Comparison, Finding
 from flopscope.ranks.findings import find, verdict_of
 from flopscope.ranks.notes import notes_of
-from flopscope.ranks.schema import SCHEMA, arrow_table, with_types
+from flopscope.ranks.schema import RANKS, SCHEMA, arrow_table, records, with_types
 from flopscope.ranks.source import Source, of_one_run
 from flopscope.ranks.stragglers import Stragglers
 from flopscope.ranks.tables import collective_rows, group_rows, host_rows, rank_rows
@@ -197,7 +196,7 @@ class Ranks:
         from flopscope.ranks.text import summary_parts
         from flopscope.views.summary import Summary
 
-        return Summary(summary_parts(self), self.to_dict())
+        return Summary(summary_parts(self), self.to_dict)
 
     def __str__(self) -> str:
         return f"{self.summary()}\n"
@@ -289,13 +288,10 @@ class Ranks:
         return {name: with_types(name, frame) for name, frame in frames.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the findings, notes, ranks and files as dicts and lists for JSON; unknown values are None."""
-        frames = {"ranks": self.ranks, "files": self.files}
-        return {
-            "findings": [_plain(row) for row in self._finding_rows().to_dict("records")],
-            "notes": self.notes,
-            **{name: [_plain(row) for row in frame.to_dict("records")] for name, frame in frames.items()},
-        }
+        """Return the verdict, findings, notes, ranks and files as a document for JSON: see docs/json.md."""
+        frames = {"findings": self._finding_rows(), "ranks": self.ranks, "files": self.files}
+        tables = {name: records(frame) for name, frame in frames.items()}
+        return RANKS.of({"verdict": self.verdict, "notes": self.notes, **tables})
 
     def _finding_rows(self) -> pandas.DataFrame:
         import pandas
@@ -305,15 +301,3 @@ class Ranks:
         frame = pandas.DataFrame(rows, columns=names).astype({"cost_us": "float64", "cost_pct": "float64"})
         frame["ranks"] = frame["ranks"].map(list)
         return frame
-
-
-def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the row with Python's own numbers, and None for missing values."""
-    import pandas
-
-    plain = {}
-    for name, value in row.items():
-        if not isinstance(value, list) and pandas.isna(value):
-            value = None
-        plain[name] = value.item() if isinstance(value, np.generic) else value
-    return plain

@@ -10,7 +10,7 @@ import numpy as np
 
 from flopscope.ranks.calls import KINDS, Calls, match
 from flopscope.ranks.clocks import align
-from flopscope.ranks.schema import SCHEMA
+from flopscope.ranks.schema import SCHEMA, STRAGGLERS, records
 from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
@@ -116,6 +116,10 @@ class Stragglers:
         start to the last rank's; ``skew_uncertainty``: that of the clocks, one standard error; ``transfer``: from the
         last start to the end of that kernel; ``bus_gbytes_per_s``: over transfer, so without the wait."""
         return self.calls.sort_values("start", kind="stable")[list(SCHEMA["calls"])].reset_index(drop=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rows of ``ranks`` and ``collectives`` as a document for JSON: see docs/json.md."""
+        return STRAGGLERS.of({"ranks": records(self.ranks), "collectives": records(self.collectives)})
 
     @cached_property
     def waits(self) -> pandas.DataFrame:

@@ -127,7 +127,7 @@ def stragglers_text(found: Stragglers) -> str:
         return "No collective could be matched across ranks.\n"
     worst = found.collectives.sort_values("skew", ascending=False, kind="stable").head(SKEWS)
     ranks = _rank_rows(found, RANKS_OF_STRAGGLERS)
-    return f"{Summary(['Ranks', *ranks, '', f'Largest skews ({LEGEND})', _table(worst, _CALLS)], {})}\n"
+    return f"{Summary(['Ranks', *ranks, '', f'Largest skews ({LEGEND})', _table(worst, _CALLS)], dict)}\n"
 
 
 def _rank_rows(found: Stragglers, most: int) -> list[str | Rows]:

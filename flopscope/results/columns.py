@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flopscope import _core
+from flopscope.support.documents import WHY, Field
 
 
 @dataclass(frozen=True)
@@ -73,3 +74,36 @@ GROUPS = (
     Column("module_calls", "calls", "forward calls of the module", "int64"),
     Column("pct_roofline_total", "%", "share of the roofline with the submodules", "float64"),
 )
+
+# Documents ------------------------------------------------------------------------------------------------------------
+
+_WORK = "no rule knows the work of these calls"
+_RATE = "the work is unknown, or no time was spent on it"
+_ROOF = "the work, the unit that does it or the peak of the device is unknown, or no time was spent on it"
+_COUNTED_ONLY = "not counted, or the kernels are too short for the interval of the counters"
+_SEVERAL = "unknown, or the row is a sum of several"
+_WHY = {
+    **dict.fromkeys(("flops", "bytes_read", "bytes_written", "bytes_total_moved"), _WORK),
+    **{"flops_total": "no rule knows the work of these calls, or of any that they enclose"},
+    **dict.fromkeys(("tflops_per_s", "gbytes_per_s", "arithmetic_intensity"), _RATE),
+    **dict.fromkeys(("roofline_time", "headroom", "pct_peak_flops", "pct_peak_bandwidth", "pct_roofline"), _ROOF),
+    **{number.name: _COUNTED_ONLY for number in _NUMBERS[_COUNTED:]},
+    **dict.fromkeys(("time_min", "time_median", "time_p95", "time_max"), "no call has a time of its own"),
+    **{"time_std": "the row has fewer than two calls with a time of their own"},
+    **{"unit": "nothing computes, or the unit is unknown", "step": "the events are in no step"},
+    **dict.fromkeys(("bytes_source", "flops_source", "category"), _SEVERAL),
+}
+_TYPES = {"int64": "integer", "float64": "number", "bool": "flag", "text": "text", "texts": "any"}
+
+
+def _field(column: Column, optional: bool = False) -> Field:
+    why = _WHY.get(column.name, WHY)
+    return Field(column.name, _TYPES[column.type], column.unit, column.doc, why, optional=optional)
+
+
+ROW_FIELDS = (
+    Field("id", "text", doc="of the row: equal in every table in which the same events are a row"),
+    *map(_field, COLUMNS),
+    *(_field(column, True) for column in (RANK, STACK, *GROUPS)),
+)
+"""The fields of a row in JSON; those of GROUPS, rank and stack where rows are grouped by them."""

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope.results.changes import Change, Per, Scale
 from flopscope.results.matching import ComparisonRow
+from flopscope.results.records import DEVICE
 from flopscope.support import upward
+from flopscope.support.documents import Document, Field, columns, record, rows
 from flopscope.support.safe import printable, write_csv
 from flopscope.support.suggest import suggesting
 
@@ -20,6 +22,41 @@ if TYPE_CHECKING:
     from flopscope.results.results import Results
 
 By = Literal["name", "shape"]
+
+_UNTIMED = "one of the runs has no time"
+_ABSENT = "the run has no such row, or the value is unknown"
+_PER = "of a step, of a call or of the run, as `per` says"
+CHANGE = (
+    *columns("name$"),
+    *columns("time_a time_b", "µs", time_a=_PER, time_b=_PER),
+    *columns("calls_a calls_b cause$ why$", calls_a=_PER, calls_b=_PER),
+)
+COMPARISON_ROWS = (
+    *columns("name$"),
+    Field("input_shapes", "any", doc="[] if rows are matched by name"),
+    *columns("key_a$ key_b$ count_a# count_b# time_a:µs time_b:µs", why=_ABSENT, key_a="`key` in tables of a"),
+    *columns("flops_a flops_b bytes_a bytes_b pct_roofline_a pct_roofline_b", why=_ABSENT),
+    *columns("ratio ratio_per_call", why="a run has no such row, or no time", ratio="time of a / time of b"),
+)
+COMPARISON = Document(
+    "comparison",
+    "what changed between two runs, a and b",
+    (
+        record("device", (record("a", DEVICE.fields), record("b", DEVICE.fields)), optional=True),
+        *columns("files@", optional=True, files="the traces of a, then those of b"),
+        *columns("names@ by$ per$", by="what rows are matched by", per='"step", "call" or "run"'),
+        Field("time", "numbers", "µs", "of a and b", _UNTIMED),
+        Field("unrecorded", "numbers", "µs", "the same without the time that recording took", _UNTIMED),
+        *columns("slowdown_pct", why="the runs differ in length and have no steps, or one has no time"),
+        *columns("verdict@", verdict="sentences"),
+        rows("changes", CHANGE, "by name, the largest difference first"),
+        rows(
+            "rows",
+            COMPARISON_ROWS,
+            "a row for each name and shape, times and work of the whole run; the longest first",
+        ),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -108,22 +145,17 @@ class Comparison:
             records.append({**record, "ratio": _known(row.ratio), "ratio_per_call": _known(row.ratio_per_call)})
         return records
 
-    def to_json(self) -> dict[str, Any]:
-        """Return all as a dict of values that JSON can hold; unknown numbers are None.
+    def to_dict(self, **more: Any) -> dict[str, Any]:
+        """Return the times, the verdict, what changed and the rows as a document for JSON: see docs/json.md.
 
-        "per", "time", "unrecorded" and "slowdown_pct" as the attributes; "verdict", the sentences; "changes", a dict
-        for each, with its times (µs), calls, cause and why; "rows" as to_dicts().
+        more: fields that a comparison lacks: "device" and "files", as ``flopscope compare --json`` writes them.
         """
-        names = ("name", "time_a", "time_b", "calls_a", "calls_b", "cause", "why")
-        return {
-            "per": self.per,
-            "time": [*map(_known, self.time)],
-            "unrecorded": [*map(_known, self.unrecorded)],
-            "slowdown_pct": _known(self.slowdown_pct),
-            "verdict": self.verdict,
-            "changes": [{name: getattr(change, name) for name in names} for change in self.changes],
-            "rows": self.to_dicts(),
+        changes = [{field.name: getattr(change, field.name) for field in CHANGE} for change in self.changes]
+        own = {
+            name: getattr(self, name)
+            for name in ("names", "by", "per", "time", "unrecorded", "slowdown_pct", "verdict")
         }
+        return COMPARISON.of({**own, "changes": changes, "rows": self.to_dicts(), **more})
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a DataFrame with one row per row of the comparison.

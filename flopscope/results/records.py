@@ -2,17 +2,60 @@
 
 from __future__ import annotations
 
+import json
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from flopscope import _core
+from flopscope.results.columns import ROW_FIELDS
+from flopscope.support.documents import Document, Field, by_name, columns, record, rows
 from flopscope.support.files import finite, write_json
 from flopscope.support.safe import write_csv
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pandas
 
     from flopscope.results.table import EventTable
+
+
+DEVICE = record("device", columns("kind$ name$"), "the device that the times refer to")
+_SHARE = "a share of the device time: of ops whose bytes, or FLOPs, are known"
+_TIMES = columns("name$ time:µs")
+_SOURCE = Field("share", unit="share")
+COVERAGE = (
+    *columns("bytes flops", "share", "there is no time to take a share of", bytes=_SHARE, flops=_SHARE),
+    rows("unmodelled", _TIMES, "ops whose bytes are unknown"),
+    rows("estimated", _TIMES, "ops whose work is an estimate", optional=True),
+    rows("estimated_flops", _TIMES, "ops of whose work only the FLOPs are an estimate", optional=True),
+    rows(
+        "misfits", columns("name$ seen$ expected$"), "ops with other arguments than their rule expects", optional=True
+    ),
+    *columns("unseen_graphs:µs", optional=True, unseen_graphs="kernels of CUDA graphs whose capture was not seen"),
+    by_name("bytes_source", _SOURCE, "the share of bytes by where they are known from", optional=True),
+    by_name("flops_source", _SOURCE, "the share of flops by where they are known from", optional=True),
+)
+TABLE = Document(
+    "table",
+    "the rows of a table",
+    (
+        DEVICE,
+        record("coverage", COVERAGE, "how much of the time has known work"),
+        by_name("peaks", record("peak", columns("source$ name$")), "what shares are relative to, by device"),
+        Field("files", "texts", doc="the traces that the rows are of", optional=True),
+        rows("rows", ROW_FIELDS),
+    ),
+)
+IDENTITY = ("key", "overload_name", "device_type", "is_user_annotation", "input_shapes", "input_dtypes")
+"""The columns whose values tell the rows of a table apart, but for what else it is grouped by."""
+
+
+def row_id(values: Iterable[Any]) -> str:
+    """Return the id of the row that has these values of IDENTITY, and of what else the table is grouped by."""
+    from hashlib import blake2b
+
+    return blake2b(json.dumps([*values]).encode(), digest_size=6).hexdigest()
 
 
 def _columns(table: EventTable) -> dict[str, list[Any]]:
@@ -42,14 +85,33 @@ def to_dicts(table: EventTable) -> list[dict[str, Any]]:
 
 
 def to_json(table: EventTable, path: str | PathLike[str]) -> None:
-    """Write json_content() to a JSON file."""
-    write_json(path, json_content(table))
+    """Write to_dict() to a JSON file."""
+    write_json(path, to_dict(table))
 
 
-def json_content(table: EventTable) -> dict[str, Any]:
-    """Return the device, the coverage, the peaks and the rows, ready for JSON."""
-    coverage = finite(table.coverage())
-    return {"device": _device(table), "coverage": coverage, "peaks": table.peaks, "rows": to_dicts(table)}
+def to_dict(table: EventTable, **more: Any) -> dict[str, Any]:
+    """Return the device, the coverage, the peaks and the rows as a document. more: fields that the table lacks."""
+    return TABLE.of({**content(table), **more})
+
+
+def content(table: EventTable) -> dict[str, Any]:
+    """Return what the document of a table is made of."""
+    coverage = table.coverage()
+    for name in ("unmodelled", "estimated", "estimated_flops"):
+        if name in coverage:
+            coverage[name] = [{"name": op, "time": time} for op, time in coverage[name]]
+    if "misfits" in coverage:
+        found = coverage["misfits"].items()
+        coverage["misfits"] = [{"name": op, "seen": seen, "expected": expected} for op, (seen, expected) in found]
+    return {"device": _device(table), "coverage": coverage, "peaks": table.peaks, "rows": row_records(table)}
+
+
+def row_records(table: EventTable) -> list[dict[str, Any]]:
+    """Return a record of each row, with its id; unknown numbers are NaN."""
+    named = _columns(table)
+    telling = [values for name, values in named.items() if name in IDENTITY or name not in table.columns]
+    ids = [row_id(values) for values in zip(*telling, strict=True)]
+    return [dict(zip(("id", *named), values, strict=True)) for values in zip(ids, *named.values(), strict=True)]
 
 
 def _device(table: EventTable) -> dict[str, Any]:

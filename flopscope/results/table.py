@@ -449,6 +449,10 @@ class EventTable:
         """Write the columns of to_pandas() as CSV; unknown values are empty, lists are JSON."""
         records.to_csv(self, path)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the device, the coverage, the peaks and the rows as a document for JSON: see docs/json.md."""
+        return records.to_dict(self)
+
     def to_json(self, path: str | PathLike[str]) -> None:
         """Write JSON: ``device`` (kind and, if its peaks are known, name), ``coverage``, ``peaks``, ``rows``."""
         records.to_json(self, path)

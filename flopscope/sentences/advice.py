@@ -25,7 +25,8 @@ class Advice(NamedTuple):
     what: str
     """What to change, and why: the action, a colon, and the reason."""
     evidence: list[dict[str, Any]]
-    """The rows it rests on: op, shapes, dtypes, time (µs per step) and calls (per step)."""
+    """The rows it rests on: op, shapes, dtypes, time (µs per step) and calls (per step); "row", the id of the row in
+    the table grouped by shape, and "event", the id of one of its events, both None where it rests on no single row."""
     where: str | None
     """Module or source line, where one was recorded."""
     facts: dict[str, Any]

@@ -6,7 +6,21 @@ import os
 import sys
 
 VERSION = "0.6.0"
+DISTRIBUTION = "flopscope-profiler"
 FOLDER = os.path.dirname(os.path.dirname(__file__))
+MIXED = (
+    "the unrelated distribution flopscope is installed beside flopscope-profiler, in one folder, which holds files of "
+    f"both ({FOLDER}): run `pip uninstall flopscope flopscope-profiler`, then `pip install flopscope-profiler`"
+)
+
+
+def is_mixed() -> bool:
+    """Return whether the unrelated distribution "flopscope" is installed in the same folder."""
+    try:
+        names = os.listdir(os.path.dirname(FOLDER))
+    except OSError:
+        return False
+    return any(name.startswith("flopscope-") and name.endswith(".dist-info") for name in names)
 
 
 def source_folders() -> tuple[str, list[str]]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from flopscope import _core
 from flopscope.support import upward
 from flopscope.support.columns import aligned_lines
+from flopscope.support.documents import Document, Field, by_name, columns, record
 from flopscope.support.files import finite
 from flopscope.support.suggest import suggesting
 from flopscope.support.units import MISSING, si_text
@@ -37,6 +38,35 @@ class Shares:
     def of(cls, rating: Mapping[str, Any]) -> Shares:
         """Return the shares in a result of _core.rate()."""
         return cls(*(rating[f.name] for f in fields(cls)))
+
+
+_ROOF = "the work, the unit that does it or the peaks are unknown"
+_NO_GPU = "measured on GPUs only, and unavailable on some"
+_SHARES = columns("pct_peak_flops pct_peak_bandwidth pct_roofline", why=_ROOF)
+MEASUREMENT = Document(
+    "measurement",
+    "the time of a call, its rates and its shares of the peaks",
+    (
+        *columns("name$ device$ device_name$ verdict$", verdict="the time, the share and the bound in a sentence"),
+        *columns("n#", n="samples"),
+        *columns("median mean min max std iqr", "µs", "unknown for one sample"),
+        Field("ci", "numbers", "µs", "95 % confidence interval of the median", "unknown for one sample"),
+        *columns("outliers# discarded# batch# stopped$", batch="calls of a sample; times are of a call"),
+        *columns("timing_source$ cache$"),
+        *columns("flops bytes_total_moved bytes_read bytes_written", why="the work of the call is unknown"),
+        *columns("tflops_per_s gbytes_per_s arithmetic_intensity:FLOP/byte", why="the work of the call is unknown"),
+        *_SHARES,
+        *columns("bound$ unit$", why="nothing computes, or the unit is unknown"),
+        *columns("roofline_time headroom", "µs", _ROOF),
+        *columns("clock_mhz other_cache:µs launch_to_launch:µs kernels# joules watts", why=_NO_GPU),
+        *columns("peaks_source$", peaks_source='"" if the peaks are unknown'),
+        by_name("shares", record("share", _SHARES), "the shares by source of the peaks"),
+        by_name("counters", Field("counter"), "of a call, by the names and in the units that docs/counters.md lists"),
+        *columns("notes@"),
+        Field("samples", "numbers", "µs", "in the order of measurement", optional=True),
+        Field("clocks", "numbers", "MHz", "of the samples", "the clock of the sample is unknown", optional=True),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -169,14 +199,21 @@ class Measurement(Distribution):
         return f"{known}; share of the roofline unknown: {self.why_unknown}"
 
     def to_dict(self, samples: bool = False) -> dict[str, Any]:
-        """Return all fields but ``roof``, and the verdict, ready for JSON: NaN becomes None.
+        """Return all fields but ``roof``, and the verdict, as a document for JSON: see docs/json.md.
 
         samples: include ``samples`` and ``clocks``.
         """
+        return MEASUREMENT.of(self._content(samples))
+
+    def record(self) -> dict[str, Any]:
+        """Return the same fields by their own names, with the samples: None where unknown. Runs of tests store it."""
+        return finite(self._content(True))  # type: ignore[no-any-return]
+
+    def _content(self, samples: bool) -> dict[str, Any]:
         left_out = {"roof"} if samples else {"roof", "samples", "clocks"}
         content = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         content["shares"] = {source: asdict(shares) for source, shares in self.shares.items()}
-        return {**finite(content), "verdict": self.verdict}
+        return {**content, "verdict": self.verdict}
 
     def write_report(self, path: str | PathLike[str], *, title: str | None = None) -> None:
         """Write one HTML page that opens from disk: the samples, their distribution, the roofline and the verdict.

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any, Literal
 
 from flopscope.support import upward
-from flopscope.support.files import finite
+from flopscope.support.documents import Document, Field, columns
 from flopscope.support.progress import time_bar
 from flopscope.support.suggest import suggesting
 from flopscope.timing.distribution import between_steps, median_interval
@@ -44,6 +44,19 @@ class Verdict(str):
 
     def __format__(self, spec: str) -> str:
         return format(self.sentence, spec)
+
+
+TIMES = Document(
+    "times",
+    "the times of two functions, compared",
+    (
+        *columns("f_name$ g_name$ verdict$ ratio", verdict="on f", ratio="median of f's time / g's time of a round"),
+        Field("ci", "numbers", doc="99 % confidence interval of the ratio"),
+        *columns("margin:share rounds#", margin="up to which times count as the same"),
+        *columns("f_median g_median", "µs"),
+        *columns("timing_source$ device$ notes@"),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -80,10 +93,10 @@ class TimesCompared:
     """Ratio of each round, in order."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields but ``ratios``, ready for JSON: NaN becomes None."""
+        """Return all fields but ``ratios`` as a document for JSON: see docs/json.md."""
         content = asdict(self)
         del content["ratios"]
-        return finite(content)  # type: ignore[no-any-return]
+        return TIMES.of(content)
 
     def write_report(self, path: str | PathLike[str], *, title: str | None = None) -> None:
         """Write one HTML page that opens from disk: the ratio of each round, the interval and the verdict.

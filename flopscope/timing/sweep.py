@@ -17,6 +17,7 @@ from flopscope.hardware.device import Device, find_device
 from flopscope.hardware.peak_timing import free_bytes
 from flopscope.hardware.peaks import Peaks
 from flopscope.support import upward
+from flopscope.support.documents import Document, Field, columns, rows
 from flopscope.support.progress import progress_bar
 from flopscope.support.suggest import suggesting
 from flopscope.timing.measurement import Measurement
@@ -52,6 +53,28 @@ _MEASURED = (
 )
 # Other attributes of a Measurement, and their values in rows without one.
 _DEFAULTS = {"unit": None, "bound": "unknown", "timing_source": "", "cache": "", "device": ""}
+
+_UNMEASURED = "not measured, or unknown; the note says why"
+SWEEP = Document(
+    "sweep",
+    "the times of an op at many sizes",
+    (
+        *columns("op$"),
+        rows(
+            "rows",
+            (
+                *columns("op$ dtype$ shape$ note$ unit$ bound$ timing_source$ cache$ device$", why=_UNMEASURED),
+                Field("size", "any", doc="as passed to sweep()"),
+                *columns("elements working_set_bytes n#", why=_UNMEASURED),
+                *columns("median ci_low ci_high min iqr roofline_time headroom", "µs", _UNMEASURED),
+                *columns("flops bytes_total_moved gbytes_per_s tflops_per_s", why=_UNMEASURED),
+                *columns("arithmetic_intensity:FLOP/byte", why=_UNMEASURED),
+                *columns("pct_roofline pct_peak_bandwidth pct_peak_flops", why=_UNMEASURED),
+            ),
+            "a row for each size and dtype",
+        ),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -112,6 +135,10 @@ class Sweep:
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return one dict per size and dtype, with the columns of to_pandas()."""
         return [_record(self.op, point) for point in self.points]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the points as a document for JSON: see docs/json.md."""
+        return SWEEP.of({"op": self.op, "rows": self.to_dicts()})
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a DataFrame with one row per size and dtype, including those not measured (see ``note``).

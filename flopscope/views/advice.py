@@ -11,6 +11,7 @@ from flopscope.sentences.advice import Advice, worded
 from flopscope.sentences.notes import notes_of
 from flopscope.support.safe import markup, printable
 from flopscope.support.units import percent_text, plural, short_time_text
+from flopscope.views.documents import ADVICE
 from flopscope.views.html import STYLE
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ class AdviceTable(Sequence[Advice]):
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return a dict for each row, of values that JSON can hold."""
         return [row._asdict() for row in self._rows]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rows and the notes as a document for JSON: see docs/json.md."""
+        return ADVICE.of({"advice": self.to_dicts(), "notes": self.notes})
 
     def lines(self, width: int = WIDTH) -> Iterator[str]:
         """Yield the lines of the text, of at most ``width`` characters."""

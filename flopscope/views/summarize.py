@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from flopscope.answers.accounting import accounting_columns
@@ -23,6 +24,7 @@ from flopscope.support.hints import LINES_ALONE
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text, number_text, percent_text, short_time_text, tenths_text
 from flopscope.views.advice import AdviceTable, advise
+from flopscope.views.documents import SUMMARY
 from flopscope.views.summary import Bars, Summary
 
 if TYPE_CHECKING:
@@ -54,23 +56,26 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
     rest = [*details(core, counted), *_energy_section(results.energy, analysis)]
     advice = advise(analysis)
     every = accounting_columns(analysis)
-    facts = {
-        "file": getattr(results, "source", None),
-        "device": device_of(core, cpu_of(results)),
-        "accounting": records(every),
-        "advice": advice.to_dicts(),
-        "notes": advice.notes,
-        "gpus": records(of_gpus(core.gpu_summary())),
-        "steps": records(microseconds(core.step_breakdown())),
-        "launches": records(core.launch_summary()),
-        "lines": sampled.to_dicts(),
-    }
+    document = partial(
+        SUMMARY.of,
+        {
+            "file": getattr(results, "source", None),
+            "device": device_of(core, cpu_of(results)),
+            "accounting": records(every),
+            "advice": advice.to_dicts(),
+            "notes": advice.notes,
+            "gpus": records(of_gpus(core.gpu_summary())),
+            "steps": records(microseconds(core.step_breakdown())),
+            "launches": records(core.launch_summary()),
+            "lines": sampled.to_dicts(),
+        },
+    )
     hints = analysis.facts.hints
     busy = [hints.busy] if hints.busy else []
     if not analysis.devices:
         said = [printable(text) for text in hints.said]
         alone = [*busy, *[""] * len(busy), *host_lines(sampled), *(said or [LINES_ALONE])]
-        return Summary(alone if sampled.lines else [*rest, *said], facts)
+        return Summary(alone if sampled.lines else [*rest, *said], document)
     steps = len(analysis.alike) if analysis.has_steps else 0
     hfu = counted.hfu(every)
     whole = {name: values[-1] for name, values in accounting_columns(analysis, alike=True).items()}
@@ -84,7 +89,7 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
         first = [note for note in advice.notes if note in (hints.advice, hints.kernels)] + first
     advice = AdviceTable(list(advice), analysis.has_steps, [note for note in advice.notes if note not in first])
     head = accounting_head(analysis, whole, hfu)
-    return Summary([*map(printable, first), *head, "", bars, "", "Advice", advice, "", *where, *rest], facts)
+    return Summary([*map(printable, first), *head, "", bars, "", "Advice", advice, "", *where, *rest], document)
 
 
 def details(core: Store, counted: Counted | None = None) -> list[str | Rows]:

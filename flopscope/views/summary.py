@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Protocol
 
@@ -59,9 +59,9 @@ class Summary:
     ``str()`` and ``repr()`` give the text, fitted to the terminal, of at most 100 columns.
     """
 
-    def __init__(self, parts: Iterable[str | Rows | Shown], facts: Mapping[str, Any]) -> None:
-        """parts: paragraphs, "" for an empty line, and parts that show themselves. facts: what JSON can hold."""
-        self._parts, self._facts = list(parts), dict(facts)
+    def __init__(self, parts: Iterable[str | Rows | Shown], document: Callable[[], dict[str, Any]]) -> None:
+        """parts: paragraphs, "" for an empty line, and parts that show themselves. document: returns the facts."""
+        self._parts, self._document = list(parts), document
         while self._parts and self._parts[-1] == "":
             self._parts.pop()
 
@@ -88,8 +88,8 @@ class Summary:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the facts as dicts and lists for JSON, as --json of the commands writes them; None if unknown."""
-        return dict(self._facts)
+        """Return the facts as a document for JSON, as --json of the commands writes it: see docs/json.md."""
+        return self._document()
 
     def __str__(self) -> str:
         return self.fitted()

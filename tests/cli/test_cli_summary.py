@@ -51,7 +51,7 @@ def test_json_holds_accounting_and_advice(tmp_path: Path, capsys: pytest.Capture
     assert content["device"] == {"kind": "cuda", "name": "NVIDIA H200"}
     assert [row["step"] for row in content["accounting"]] == [*(f"ProfilerStep#{i}" for i in (1, 2, 3)), None]
     for row in content["accounting"]:
-        assert sum(row[part] for part in PARTS) == pytest.approx(row["total"])
+        assert sum(row[f"{part}_us"] for part in PARTS) == pytest.approx(row["total_us"])
     assert {"rule", "saving_us", "saving_pct", "action", "what", "evidence", "where", "facts"} == set(
         content["advice"][0]
     )
@@ -63,7 +63,7 @@ def test_missing_numbers_are_null(tmp_path: Path) -> None:
     trace = str(FAULTS / "graph_after.json.gz")
     assert main(["summary", trace, "--peaks", "none", "--json", str(target)]) == 0
     whole = json.loads(target.read_text())["accounting"][-1]
-    assert whole["mfu"] is None and whole["mbu"] is None and whole["ideal"] == 0
+    assert whole["mfu_pct"] is None and whole["mbu_pct"] is None and whole["ideal_us"] == 0
 
 
 def test_several_traces_are_printed_one_after_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

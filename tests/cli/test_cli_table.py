@@ -140,7 +140,7 @@ def test_files_contain_all_rows(trace: Path, tmp_path: Path) -> None:
     content = json.loads(files["json"].read_text(), parse_constant=lambda name: pytest.fail(name))
     assert content["device"] == {"kind": "cuda", "name": "NVIDIA H200"} and content["files"] == [str(trace)]
     rows = {row["key"]: row for row in content["rows"]}
-    assert rows["gemm"]["self_device_time_total"] == 200.0 and rows["aten::relu"]["self_cpu_time_total"] == 80.0
+    assert rows["gemm"]["self_device_time_total_us"] == 200.0 and rows["aten::relu"]["self_cpu_time_total_us"] == 80.0
     with open(files["csv"], newline="") as file:
         assert {row["key"]: int(row["count"]) for row in csv.DictReader(file)} == {
             k: r["count"] for k, r in rows.items()
@@ -160,7 +160,8 @@ def test_ranks_are_listed_side_by_side(ranks: list[str], tmp_path: Path, capsys:
     assert f"rank 1: {ranks[0]}\nrank 0: {ranks[1]}\n" in text and "Rank" in text
     found = names(text)
     assert len(found) == 4 and found[0] == found[1] and found[2] == found[3] and found[0] != found[2]
-    times = {(row["key"], row["rank"]): row["self_device_time_total"] for row in json.loads(file.read_text())["rows"]}
+    rows = json.loads(file.read_text())["rows"]
+    times = {(row["key"], row["rank"]): row["self_device_time_total_us"] for row in rows}
     assert times["gemm", 0] == 200.0 and times["gemm", 1] == 600.0
 
 
@@ -306,7 +307,7 @@ def test_two_traces_are_compared(ranks: list[str], tmp_path: Path, capsys: pytes
     content = json.loads(files["json"].read_text(), parse_constant=lambda name: pytest.fail(name))
     assert content["device"]["a"] == {"kind": "cuda", "name": "NVIDIA H200"}
     mm = next(row for row in content["rows"] if row["name"] == "mm")
-    assert (mm["time_a"], mm["time_b"], mm["ratio"], mm["count_a"]) == (600.0, 200.0, 3.0, 2)
+    assert (mm["time_a_us"], mm["time_b_us"], mm["ratio"], mm["count_a"]) == (600.0, 200.0, 3.0, 2)
     with open(files["csv"], newline="") as file:
         assert [row["name"] for row in csv.DictReader(file)] == [row["name"] for row in content["rows"]]
     assert main(["compare", *ranks, "--kind", "kernel", "--by", "name"]) == 0

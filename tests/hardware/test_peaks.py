@@ -432,16 +432,16 @@ def test_the_command_measures_stores_and_resets(
         return json.loads(file.read_text())["devices"][0]["measured"], capsys.readouterr().err
 
     first, message = run("--measure")
-    assert message == "" and first["load_average"] == 0.1 and first["busy"] == 0 and first["spread"]["fp32"] == 0
+    assert message == "" and first["load_average"] == 0.1 and first["busy_share"] == 0 and first["spread"]["fp32"] == 0
     assert first["dates"]["fp32"] == first["when"]
     scale(core, 0.5)
     core.busy = 0.5
     second, message = run("--measure")
-    assert second["flops"] == first["flops"] and second["busy"] == 0.5
+    assert second["flops_per_s"] == first["flops_per_s"] and second["busy_share"] == 0.5
     for line, device in zip(message.splitlines(), ("cpu", "cuda:0"), strict=True):
         assert line.startswith(f"flopscope devices: {device}: ") and "Warning" not in line
     core.busy = 0.0
     third, message = run("--measure", "--reset")
-    assert message == "" and third["flops"]["fp32"] == pytest.approx(40e9)
+    assert message == "" and third["flops_per_s"]["fp32"] == pytest.approx(40e9)
     assert main(["devices", "--reset"]) == 2
     assert "add --measure" in capsys.readouterr().err

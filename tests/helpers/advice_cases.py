@@ -50,7 +50,7 @@ def check(trace: Any) -> AdviceTable:
         assert row.saving_pct == pytest.approx(100 * row.saving_us / unobserved)
         assert row.evidence
         for entry in row.evidence:
-            assert set(entry) == {"op", "shapes", "dtypes", "time", "calls"} and entry["calls"] != 0
+            assert set(entry) == {"op", "shapes", "dtypes", "time", "calls", "row", "event"} and entry["calls"] != 0
         assert [entry["time"] for entry in row.evidence] == sorted((e["time"] for e in row.evidence), reverse=True)
     text = str(advice)
     assert all(len(line) <= 78 for line in text.splitlines())

@@ -96,3 +96,15 @@ def test_other_headers_of_numpy_compile_one_file(build: Build) -> None:
     build(INPLACE)
     elsewhere = "import numpy; real = numpy.get_include(); numpy.get_include = lambda: real + '/.'; "
     assert build([*EDITABLE[:2], elsewhere + EDITABLE[2]]) == {"numpy.c"}
+
+
+def test_another_linker_can_be_chosen(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    linker = tmp_path / "linker"
+    linker.write_text(f'#!/bin/sh\necho linked >> {tmp_path}/linked\nexec {CC} -shared "$@"\n')
+    linker.chmod(0o755)
+    monkeypatch.setenv("LDSHARED", str(linker))
+    build: Build = request.getfixturevalue("build")
+    assert build(INPLACE) == ALL
+    assert (tmp_path / "linked").read_text() == "linked\n"

@@ -52,3 +52,42 @@ def test_a_core_that_does_not_load_reports_its_own_reason(tmp_path: Path) -> Non
     folder = copy_of(tmp_path)
     (folder / "flopscope" / "_core.py").write_text("raise ImportError('libfoo.so.7: cannot open shared object file')")
     assert "libfoo.so.7" in import_in(folder).splitlines()[-1]
+
+
+THEIRS = "__version__ = '0.12'\n"
+
+
+def site_of(folder: Path) -> Path:
+    """Return a folder with the package, and with the metadata of the unrelated distribution "flopscope"."""
+    copy_of(folder)
+    for file in (ROOT / "flopscope").glob("_core*.so"):
+        (folder / "flopscope" / file.name).symlink_to(file)
+    (folder / "flopscope-0.12.4.dist-info").mkdir()
+    return folder
+
+
+def test_another_distribution_installed_before_is_warned_of(tmp_path: Path) -> None:
+    folder = site_of(tmp_path)
+    command = [sys.executable, "-c", "import flopscope as fs; print(fs.add(fs.ones(2, device='cpu'), 1).numpy())"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "[2. 2.]\n"
+    assert done.stderr.count("the unrelated distribution flopscope") == 1 and "<string>:1: UserWarning" in done.stderr
+    assert "pip uninstall flopscope flopscope-profiler" in done.stderr
+    (folder / "flopscope-0.12.4.dist-info").rename(folder / "flopscope_profiler-0.6.0.dist-info")
+    assert subprocess.run(command, cwd=folder, capture_output=True, text=True).stderr == ""
+
+
+def test_another_distribution_installed_after_is_named_by_the_command(tmp_path: Path) -> None:
+    folder = site_of(tmp_path)
+    (folder / "flopscope" / "__init__.py").write_text(THEIRS)
+    for code in ("from flopscope.cli.program import main", "from flopscope.perf import Perf", "import flopscope.torch"):
+        done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[-1].startswith("ImportError: the unrelated distribution flopscope"), done.stderr
+
+
+def test_the_version_of_the_command_names_the_distribution() -> None:
+    done = subprocess.run([sys.executable, "-m", "flopscope", "--version"], capture_output=True, text=True)
+    assert done.stdout == f"flopscope {fs.__version__} (flopscope-profiler)\n"
+    assert fs.__distribution__ == "flopscope-profiler"
+    assert f'\nname = "{fs.__distribution__}"\n' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")

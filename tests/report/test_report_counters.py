@@ -253,7 +253,7 @@ def test_summary_and_compare_join_captures(tmp_path: Path, capsys: pytest.Captur
     out = tmp_path / "out.json"
     for more, unmodelled in (([], 48.0), (["--captures", str(capture)], 0.0)):
         assert main(["summary", str(replay), "--json", str(out), *more]) == 0
-        assert json.loads(out.read_text())["accounting"][-1]["unmodelled"] == unmodelled
+        assert json.loads(out.read_text())["accounting"][-1]["unmodelled_us"] == unmodelled
     names = []
     for more in ([], ["--captures", str(capture)]):
         assert main(["compare", str(replay), str(replay), "--json", str(out), *more]) == 0

@@ -312,7 +312,7 @@ def test_the_verdict_is_one_sentence(more: dict[str, Any], message: str) -> None
 def test_a_single_sample_has_no_interval() -> None:
     once = result(n=1, ci=(math.nan, math.nan), std=math.nan)
     assert "(timed once)" in once.verdict and "nan" not in str(once)
-    assert once.to_dict()["ci"] == [None, None]
+    assert once.to_dict()["ci_us"] == [None, None]
 
 
 def test_the_text_is_narrow_and_the_html_escaped() -> None:
@@ -326,9 +326,9 @@ def test_the_text_is_narrow_and_the_html_escaped() -> None:
 def test_the_result_is_ready_for_json() -> None:
     m = result(samples=(1.0, 2.0), shares={"datasheet": Shares()})
     content = json.loads(json.dumps(m.to_dict(), allow_nan=False))
-    assert content["clock_mhz"] is None and content["ci"] == [99.0, 101.0] and "samples" not in content
+    assert content["clock_mhz"] is None and content["ci_us"] == [99.0, 101.0] and "samples_us" not in content
     assert content["shares"] == {"datasheet": dict.fromkeys(vars(Shares()))} and content["verdict"] == m.verdict
-    assert m.to_dict(samples=True)["samples"] == [1.0, 2.0]
+    assert m.to_dict(samples=True)["samples_us"] == [1.0, 2.0]
 
 
 # The command ----------------------------------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ def test_the_command_takes_shapes_and_writes_json(tmp_path: Path, capsys: pytest
     file = tmp_path / "m.json"
     run_command("matmul", "8,4", "4,2", "--device", "cpu", "--json", str(file))
     content = json.loads(file.read_text())
-    assert content["flops"] == 2 * 8 * 4 * 2 and len(content["samples"]) == content["n"]
+    assert content["flops"] == 2 * 8 * 4 * 2 and len(content["samples_us"]) == content["n"]
     assert "roofline" in capsys.readouterr().out
 
 

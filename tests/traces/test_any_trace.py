@@ -278,7 +278,7 @@ def compare(a: Any, b: Any, options: dict[str, Any]) -> None:
     comparison = fs.compare(a, b, **options)
     is_text(comparison.table(-1))
     is_text(comparison.table(-1, wide=True))
-    json.dumps(comparison.to_json(), allow_nan=False)
+    json.dumps(comparison.to_dict(), allow_nan=False)
     comparison.to_dicts(), comparison.to_pandas(), comparison.total_change
     assert math.isnan(comparison.slowdown_pct) or comparison.slowdown_pct >= -100
     with tempfile.TemporaryDirectory() as folder:

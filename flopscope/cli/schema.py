@@ -1,0 +1,61 @@
+"""The command ``flopscope schema``: the JSON Schema of what ``--json`` and ``to_dict()`` give."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from importlib import import_module
+from typing import Any
+
+from flopscope.support.documents import Document
+from flopscope.support.suggest import did_you_mean
+
+DOCUMENTS = {
+    "advice": "views.documents:ADVICE",
+    "bench": "cli.bench:BENCH",
+    "comparison": "results.comparison:COMPARISON",
+    "device": "hardware.device:DEVICE",
+    "devices": "cli.devices:DEVICES",
+    "measurement": "timing.measurement:MEASUREMENT",
+    "perf_comparison": "perf.documents:COMPARISON",
+    "perf_run": "perf.documents:RUN",
+    "perf_runs": "perf.documents:RUNS",
+    "ranks": "ranks.schema:RANKS",
+    "stragglers": "ranks.schema:STRAGGLERS",
+    "summaries": "views.documents:SUMMARIES",
+    "summary": "views.documents:SUMMARY",
+    "sweep": "timing.sweep:SWEEP",
+    "table": "results.records:TABLE",
+    "times": "timing.paired:TIMES",
+}
+"""Where the kinds of documents are described."""
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``schema`` to its parser."""
+    text = f"only documents of this kind: {', '.join(DOCUMENTS)} (default: of any)"
+    parser.add_argument("kind", nargs="?", metavar="KIND", help=text)
+    parser.set_defaults(run=_schema)
+
+
+def schema(kind: str | None = None) -> dict[str, Any]:
+    """Return the JSON Schema of the documents of a kind, or of all. Raise ValueError for an unknown kind."""
+    if kind is None:
+        every = {name: document(name).schema() for name in DOCUMENTS}
+        return {"$schema": DIALECT, "oneOf": [{"$ref": f"#/$defs/{name}"} for name in every], "$defs": every}
+    if kind not in DOCUMENTS:
+        hint = did_you_mean(kind, DOCUMENTS) or f"; the kinds are {', '.join(DOCUMENTS)}"
+        raise ValueError(f"there are no documents of the kind {kind!r}{hint}")
+    return {"$schema": DIALECT, **document(kind).schema()}
+
+
+def document(kind: str) -> Document:
+    """Return the description of the documents of a kind."""
+    module, _, name = DOCUMENTS[kind].partition(":")
+    found: Document = getattr(import_module(f"flopscope.{module}"), name)
+    return found
+
+
+def _schema(options: argparse.Namespace) -> None:
+    print(json.dumps(schema(options.kind), indent=1, ensure_ascii=False))

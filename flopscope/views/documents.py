@@ -1,0 +1,67 @@
+"""The documents of summaries and of advice."""
+
+from __future__ import annotations
+
+from flopscope.answers.analysis import PARTS
+from flopscope.answers.lines import IDLE_PARTS
+from flopscope.results.frames import GPU_COLUMNS
+from flopscope.results.records import DEVICE
+from flopscope.support.documents import Document, Field, columns, rows
+
+_WHOLE = "the row is of the whole profile, or of all devices"
+_NO_ROW = "it rests on no single row of the table, such as on the idle time before an op, or on an API call"
+EVIDENCE = (
+    Field("op", "text", doc="the `key` of its rows"),
+    *columns("shapes dtypes"),
+    *columns("time", "µs", time="a step, or of the profile if it has no steps"),
+    *columns("calls", calls="a step, or of the profile if it has no steps", why="the calls are unknown"),
+    *columns("row$", why=_NO_ROW, row="`id` of the row in the table grouped by shape"),
+    *columns("event#", why=_NO_ROW, event="`id` of one of its events in `events()`"),
+)
+EVIDENCE = tuple(field._replace(type="any") if field.name in ("shapes", "dtypes") else field for field in EVIDENCE)
+ADVICE_FIELDS = (
+    *columns("rule$", rule="name of the rule, which has a section in docs/answers.md"),
+    *columns("saving_us saving_pct", saving_us="a step, or of the profile if it has no steps"),
+    *columns("action$ what$"),
+    rows("evidence", EVIDENCE, "the ops or calls that it rests on, the longest first"),
+    *columns("where$", why="no module and no source line was recorded", where="module or source line"),
+    Field("facts", "any", doc="what the sentences are made from", why="a fact that was not recorded"),
+)
+_NOTES = columns("notes@", notes="numbers that mislead, and what could not be judged")
+ADVICE = Document("advice", "what to change, the largest saving first", (rows("advice", ADVICE_FIELDS), *_NOTES))
+
+_STEP = columns("step$", why=_WHOLE, step="name of the step")
+_PARTS_OF_STEP = "kernel memcpy memset communication runtime data_loading other_cpu other total"
+_LAUNCHES = (
+    "device# kernels launches delay_min:µs delay_median:µs delay_p95:µs delay_max:µs negative_delays "
+    "call_time_median:µs queue_mean queue_max launch_bound_pct idle_lost:µs"
+)
+SUMMARY = Document(
+    "summary",
+    "where the time of a profile went, and what to change",
+    (
+        *columns("file$", why="the profile was not read from a file"),
+        DEVICE,
+        rows(
+            "accounting",
+            (
+                *columns("device$", why=_WHOLE),
+                *_STEP,
+                *columns(" ".join(("total", *PARTS)), "µs"),
+                *columns("mfu mbu", "%", "the work or the peaks are unknown"),
+            ),
+            "every instant of each device in each step, in parts that add up to the total",
+        ),
+        rows("advice", ADVICE_FIELDS, "what to change, the largest saving first"),
+        *_NOTES,
+        rows("gpus", (*columns("device#"), *columns(" ".join(GPU_COLUMNS[1:]), "%"))),
+        rows("steps", (*_STEP, *columns(_PARTS_OF_STEP, "µs")), "the time of each step by what ran"),
+        rows("launches", columns(_LAUNCHES, why="no launch has one"), "launches of kernels, by device"),
+        rows(
+            "lines",
+            (*columns("group$ line$ inside$"), *columns(" ".join(("time", "cpu_time", *IDLE_PARTS)), "µs")),
+            "where the program was, by sampled stacks",
+        ),
+    ),
+)
+SUMMARIES = Document("summaries", "the summaries of several traces", (Field("traces", "documents", of=SUMMARY),))
