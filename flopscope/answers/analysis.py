@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
 
 T = TypeVar("T")
-DRIVER = re.compile(r"(?:cuda|cu|hip)[A-Z]\w*$")
-"""Calls of the driver and its runtime."""
+DRIVER = re.compile(r"(?:cuda|cu|hip)[A-Z]\w*$")  # calls of the driver and its runtime
 AUTOGRAD = "autograd::engine::evaluate_function: "
 CLASSES, CAUSES = _core.work_classes, _core.idle_causes
 IDLE_PARTS = _core.idle_parts
@@ -41,10 +40,8 @@ IDLE_PARTS = _core.idle_parts
 PARTS = tuple(_core.parts)
 WORK_PARTS = tuple(part for part in PARTS if part not in IDLE_PARTS)
 _OF_OP = ("device", "row", "kernel", "part", "event", "op")
-SCOPE = "scope: "
-"""How the names of scopes of JAX begin, as events around an instruction."""
-MOST_DESCRIBED = 1_000_000
-"""Events of a profile up to which every call is looked at, and not a sample of them."""
+SCOPE = "scope: "  # how the names of scopes of JAX begin, as events around an instruction
+MOST_DESCRIBED = 1_000_000  # events of a profile up to which every call is looked at, and not a sample of them
 ROUNDING = 1e-9
 """Share of a time below which a difference is the rounding error of sums."""
 
