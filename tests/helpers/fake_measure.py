@@ -59,8 +59,8 @@ class Measurement:
 
         self.batch, self.samples, self.clocks = 1, tuple(np.linspace(self.min, self.max, self.n).tolist()), ()
 
-    def to_dict(self, samples: bool = False) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if samples or name not in ("samples", "clocks")}
+    def record(self) -> dict[str, Any]:
+        return dict(vars(self))
 
 
 @dataclass
