@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from flopscope.timing.measuring import measure
     from flopscope.timing.paired import TimesCompared, compare_times
     from flopscope.timing.sweep import Sweep, sweep
+    from flopscope.trying.calls import try_changes
+    from flopscope.trying.result import Tried
 
 __version__ = VERSION
 
@@ -82,6 +84,7 @@ __all__ = [
     "Sweep",
     "TimesCompared",
     "Trace",
+    "Tried",
     "Work",
     "WorkCall",
     "compare",
@@ -102,6 +105,7 @@ __all__ = [
     "stragglers",
     "sweep",
     "trace_handler",
+    "try_changes",
     "watch_graphs",
     "what_if",
     "work",
@@ -125,6 +129,7 @@ _LAZY = {
     "Sweep": "timing.sweep",
     "TimesCompared": "timing.paired",
     "Trace": "results.trace",
+    "Tried": "trying.result",
     "Work": "sources.work_of",
     "WorkCall": "sources.work_rules",
     "compare": "sentences.comparison",
@@ -145,6 +150,7 @@ _LAZY = {
     "stragglers": "ranks.load",
     "sweep": "timing.sweep",
     "trace_handler": "results.chrome_trace",
+    "try_changes": "trying.calls",
     "watch_graphs": "sources.watching",
     "what_if": "answers.what_if",
     "work": "sources.work_of",

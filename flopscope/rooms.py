@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from flopscope.timing.measurement import Measurement
     from flopscope.timing.paired import TimesCompared
     from flopscope.timing.sweep import Sweep
+    from flopscope.trying.result import Tried
     from flopscope.views.advice import AdviceTable
     from flopscope.views.summary import Summary
 
@@ -191,3 +192,19 @@ def write_sweep(sweep: Sweep, path: Path, title: str | None) -> None:
     from flopscope.report.page import write
 
     write(path, sweep_page(sweep, title))
+
+
+# Changes that were tried ----------------------------------------------------------------------------------------------
+
+
+def tried_text(tried: Tried) -> str:
+    from flopscope.trying.text import text_of
+
+    return text_of(tried)
+
+
+def write_tried(tried: Tried, path: Path, title: str | None) -> None:
+    from flopscope.report.page import write
+    from flopscope.trying.page import tried_page
+
+    write(path, tried_page(tried, title))

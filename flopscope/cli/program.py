@@ -1,5 +1,5 @@
 """The command line: ``flopscope bench | devices | table TRACE… | summary TRACE… | report TRACE… | compare A B |
-ranks PATH… | measure OP | perf ACTION | schema | run SCRIPT``."""
+ranks PATH… | measure OP | perf ACTION | schema | run SCRIPT | try SCRIPT``."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ COMMANDS = {
     "perf": Command("perf", "list, show and compare the runs of pytest --perf-save"),
     "schema": Command("schema", "print the JSON Schema of what --json writes"),
     "run": Command("run", "run a Python program and profile it"),
+    "try": Command("trying", "try changes on a Python program without editing it, and measure them"),
 }
 
 COLLECT_AFTER = 1_000_000

@@ -6,6 +6,7 @@ import functools
 import json
 import math
 import os
+import signal
 import sys
 import threading
 import time
@@ -65,8 +66,12 @@ class Recording:
         torch_profile: Callable[[], Any],
         tell: Callable[[str], object],
         rank: Mapping[str, int] | None = None,
+        stops: bool = False,
     ) -> None:
         self._window = window or Window()
+        self._stops = stops  # the program ends with the window
+        self.has_stopped = False
+        """The program was told to end, by SIGTERM, because the window has ended."""
         self._settings = dict(settings)
         self._stacks = StackSamples(with_children=True) if self._settings.pop("sample_stacks", False) else None
         self._torch_profile = torch_profile
@@ -81,7 +86,7 @@ class Recording:
         self._step: Any = None
         self._step_name = ""
         self._unfinished: list[str] = []  # steps amid which the recording began or ended
-        self._steps = StepCounter(functools.partial(self._safely, self._on_step), self._step_expected)
+        self._steps = StepCounter(self._step_ended, self._step_expected)
         self._expects_steps = False  # the program has created an optimizer
         self._lacks_first = False  # step 0 was recorded, and not marked
         self._limit: MemoryLimit | None = None
@@ -145,6 +150,16 @@ class Recording:
         self._expects_steps = True
         self._safely(self._begin_step)
 
+    def _step_ended(self, count: int) -> None:
+        self._safely(self._on_step, count)
+        self._stop_program()
+
+    def _stop_program(self) -> None:
+        """End the program after its window, if that is wanted."""
+        if self._stops and self._state == "ended":
+            self._stops, self.has_stopped = False, True
+            os.kill(os.getpid(), signal.SIGTERM)
+
     def _on_step(self, count: int) -> None:
         if self._state in ("ended", "forked"):
             return
@@ -166,6 +181,7 @@ class Recording:
             self._safely(self._open_amid_step)
         if not math.isinf(window.end) and not self._over.wait(self._began + window.end - time.monotonic()):
             self._safely(self._close)
+            self._stop_program()
 
     def _begin_step(self) -> None:
         if self._state != "recording" or self._step is not None:

@@ -71,6 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     window.add_argument("--steps", type=steps, metavar="A:B", help=text)
     text = "record from second A to second B of the program"
     window.add_argument("--seconds", type=seconds, metavar="A:B", help=text)
+    text = "end the program where the window of --steps or --seconds ends, with status 0"
+    parser.add_argument("--stop", action="store_true", help=text)
     parser.add_argument(
         "--shapes",
         action=argparse.BooleanOptionalAction,
@@ -110,6 +112,8 @@ def run(options: argparse.Namespace) -> Any:
     printed, if it ended with one.
     """
     own_path.restore()
+    if options.stop and not (options.steps or options.seconds):
+        options.parser.error("--stop needs --steps or --seconds")
     messages = Messages("flopscope run")
     try:
         program = PythonProgram(options.script, options.arguments, options.kind)
@@ -222,7 +226,12 @@ class Run:
         self._signalled: tuple[int, float] | None = None  # the first deadly signal, and when it came
         self._forking = threading.local()  # the signal mask of a thread that forks
         self._recording = Recording(
-            options.steps or options.seconds, settings, self._torch_profile, self._tell, rank=self._outputs.rank
+            options.steps or options.seconds,
+            settings,
+            self._torch_profile,
+            self._tell,
+            rank=self._outputs.rank,
+            stops=options.stop,
         )
 
     def run(self) -> Any:
@@ -285,6 +294,10 @@ class Run:
                 return  # the results are being written
             else:
                 raise Stopped
+            if self._recording.has_stopped:
+                with suppress(Exception):  # closed, or of the program
+                    sys.stdout.flush()
+                os._exit(0)
         _end_by(number)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:

@@ -30,6 +30,7 @@ SECTIONS = (
     "communication",
     "launches",
     "compare",
+    "tried",
     "measurement",
 )
 """The order of the sections in a page."""
@@ -55,6 +56,7 @@ SCRIPTS = (
     "rank_tables.js",
     "ranks.js",
     "compare.js",
+    "tried.js",
     "measurement.js",
     "colors.js",
     "roofline_names.js",

@@ -1,4 +1,4 @@
-"""The pages of eight profiles, and of measurements, in Chromium: they open, fit, print, and can be read by everyone."""
+"""The pages of nine results, and of measurements, in Chromium: they open, fit, print, and can be read by everyone."""
 
 from __future__ import annotations
 

@@ -202,6 +202,7 @@ def test_commands_and_their_options_exist() -> None:
         "schema",
         "summary",
         "table",
+        "try",
     }
     assert {command for _, command, _ in found} == commands
     for page, command, arguments in found:

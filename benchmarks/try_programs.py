@@ -1,0 +1,169 @@
+"""Programs whose cure is a switch of `flopscope try`, and the same mended by hand; benchmarks/try.py runs them.
+
+python benchmarks/try_programs.py NAME [--mended]     runs steps of one without end
+
+A row of PROGRAMS has the switch that should cure the program (None: nothing does, and nothing should be said to), the
+device that it needs, and a function that builds it: from `mended` to a function that runs one step.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import fault_programs
+import torch
+import torch.nn.functional as F
+from fault_programs import FAULTS, Step, perceptron, training
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+import flopscope as fs
+
+DEVICE = fault_programs.DEVICE
+
+
+@dataclass(frozen=True)
+class Cured:
+    switch: str | None
+    device: str  # "cuda", "cpu", or "any"
+    build: Callable[[bool], Step]
+
+
+PROGRAMS: dict[str, Cured] = {}
+
+
+def program(switch: str | None, device: str = "any") -> Callable[[Callable[[bool], Step]], Callable[[bool], Step]]:
+    """Add the decorated function to PROGRAMS under its name."""
+
+    def add(build: Callable[[bool], Step]) -> Callable[[bool], Step]:
+        PROGRAMS[build.__name__] = Cured(switch, device, build)
+        return build
+
+    return add
+
+
+@program("threads", "cpu")
+def threads(mended: bool) -> Step:
+    if not mended:
+        torch.set_num_threads(1)
+    model, x = perceptron(4, 1024), torch.randn(512, 1024)
+    return training(torch.optim.SGD(model.parameters(), lr=1e-3), lambda: F.mse_loss(model(x), x))
+
+
+@program("nondeterministic")
+def deterministic(mended: bool) -> Step:
+    torch.use_deterministic_algorithms(not mended)
+    model, x = perceptron(2, 256), torch.randn(64, 256, device=DEVICE)
+    train = training(torch.optim.SGD(model.parameters(), lr=1e-3), lambda: F.mse_loss(model(x), x))
+
+    def step() -> None:
+        torch.empty(16 << 20, device=DEVICE)
+        train()
+
+    return step
+
+
+class Slow(Dataset[Tensor]):
+    """Samples that take 2 ms to wait for, as those of a disk or a network."""
+
+    def __len__(self) -> int:
+        return 1 << 30
+
+    def __getitem__(self, index: int) -> Tensor:
+        time.sleep(0.002)
+        return torch.full((256,), float(index % 7))
+
+
+@program("loader_workers")
+def loader(mended: bool) -> Step:
+    workers = max(1, min(8, len(os.sched_getaffinity(0)) - 1)) if mended else 0
+    batches = iter(DataLoader(Slow(), batch_size=16, num_workers=workers, persistent_workers=mended))
+    model = perceptron(6, 256)
+
+    def loss() -> Tensor:
+        x = next(batches).to(DEVICE).repeat(8, 1)
+        return F.mse_loss(model(x), x)
+
+    return training(torch.optim.SGD(model.parameters(), lr=1e-3), loss)
+
+
+@program("fused_optimizer", "cpu")
+def optimizer_cpu(mended: bool) -> Step:
+    model, x = perceptron(24, 256), torch.randn(4, 256)
+    adamw = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=mended)
+    return training(adamw, lambda: F.mse_loss(model(x), x))
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(256, 768)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).view(*x.shape[:2], 3, 4, 64).permute(2, 0, 3, 1, 4)
+        return F.scaled_dot_product_attention(q, k, v)
+
+
+@program("fused_attention")
+def math_attention(mended: bool) -> Step:
+    for allow in (torch.backends.cuda.enable_flash_sdp, torch.backends.cuda.enable_mem_efficient_sdp):
+        allow(mended)
+    if hasattr(torch.backends.cuda, "enable_cudnn_sdp"):
+        torch.backends.cuda.enable_cudnn_sdp(mended)
+    dtype = torch.bfloat16 if DEVICE == "cuda" else torch.float32
+    model = Attention().to(DEVICE, dtype)
+    x = torch.randn(8 if DEVICE == "cuda" else 1, 2048, 256, device=DEVICE, dtype=dtype)
+
+    @torch.no_grad()
+    def step() -> Tensor:
+        return model(x)
+
+    return step
+
+
+@program("inference_mode")
+def gradients(mended: bool) -> Step:
+    model = nn.Sequential(*(layer for _ in range(60) for layer in (nn.Linear(16, 16), nn.Tanh()))).to(DEVICE).eval()
+    x = torch.randn(4, 16, device=DEVICE)
+
+    def step() -> Tensor:
+        with torch.inference_mode(mended):
+            return model(x)
+
+    return step
+
+
+@program(None)
+def well_made(mended: bool) -> Step:
+    model, x = perceptron(6, 512), torch.randn(256, 512, device=DEVICE)
+    adamw = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    return training(adamw, lambda: F.mse_loss(model(x), x))
+
+
+for name, switch in {
+    "tf32": "tf32_products",
+    "low_precision": "autocast",
+    "data": "loader_workers",
+    "optimizer": "fused_optimizer",
+    "optimizer_foreach": "fused_optimizer",
+    "channels_last": "channels_last",
+    "launch_train": "compile_graphs",
+    "compile_fuse": "compile",
+}.items():
+    PROGRAMS[name] = Cured(switch, "cuda", FAULTS[name].build)
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    step = PROGRAMS[sys.argv[1]].build("--mended" in sys.argv)
+    while True:
+        step()
+        fs.step()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""Starting the program in fresh processes, waiting for what they find, and ending them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import site
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flopscope.support.files import write_json
+from flopscope.support.package import FOLDER
+from flopscope.support.safe import printable
+from flopscope.support.units import si_text
+from flopscope.trying.inside import TRY, Job, Kind, Record
+from flopscope.trying.seen import Seen
+from flopscope.trying.switches import SWITCHES
+
+GRACE = 5.0
+"""Seconds that a process may take to end after its record is written, or after it was told to."""
+POLL = 0.2
+MOST_COPIED = 2 << 30
+"""Bytes of a folder of --workdir."""
+INTERPRETERS = ("torchrun", "accelerate")
+"""Launchers that start Python themselves."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program as it stands on the command line."""
+
+    target: str
+    arguments: tuple[str, ...] = ()
+    option: str = ""
+    """ "-m", "-c" or ""."""
+    launcher: tuple[str, ...] = ()
+    """The command that starts its processes, such as torchrun."""
+    workdir: str | None = None
+    """Folder of which each process gets a copy as its current folder."""
+    compare: str = ""
+    """Name of the module whose results are compared, in place of losses."""
+
+    @property
+    def title(self) -> str:
+        """Return its name, without arguments, which may be secret."""
+        return "python -c" if self.option == "-c" else os.path.basename(self.target)
+
+    def words(self) -> list[str]:
+        """Return what follows the options of a command of flopscope."""
+        target = os.path.abspath(self.target) if self.workdir and not self.option else self.target
+        return [*([self.option] if self.option else []), target, *self.arguments]
+
+
+class Processes:
+    """Runs of a program. Their files are in ``folder``, which is temporary."""
+
+    def __init__(self, program: Program, folder: Path) -> None:
+        self._program, self._folder = program, folder
+        self.count = 0
+        """Processes that were started, launches of several ranks counted once."""
+        if program.workdir is not None:
+            require_small(program.workdir)
+
+    def run(self, kind: Kind, switches: Sequence[str], seen: Seen, warm: int, steps: int, limit: float) -> Record:
+        """Run the program once. The record says what failed, if something did. limit: in seconds."""
+        path = self._folder / f"record-{self.count}.json"
+        option = self._program.option
+        target, *arguments = self._program.words()[bool(option) :]
+        job = Job(target, arguments, option, str(path), kind, list(switches), seen.to_dict(), warm, steps)
+        job.compare = self._program.compare
+        written = self._folder / f"job-{self.count}.json"
+        write_json(written, job.to_dict())
+        ended, log = self._start(["try", "--job", str(written)], self._environment(switches, seen), path, limit)
+        if path.exists():
+            return Record.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        return Record(problem=explained(ended, limit, log))
+
+    def trace(self, steps: tuple[int, int] | None, limit: float) -> tuple[Path | None, str]:
+        """Record a trace of some steps, or of the whole program; return its file, or None and why there is none."""
+        path = self._folder / "trace.json"
+        window = [] if steps is None else ["--steps", f"{steps[0]}:{steps[1]}", "--stop"]
+        words = ["run", *window, "--no-report", "--no-summary", "--no-samples", "--trace", str(path)]
+        ended, log = self._start([*words, *self._program.words()], self._environment((), Seen()), None, limit)
+        found = [one for one in (path, path.with_name("trace.rank0.json")) if one.exists()]
+        return (found[0], "") if found else (None, explained(ended, limit, log))
+
+    def _environment(self, switches: Sequence[str], seen: Seen) -> dict[str, str]:
+        environment = {**os.environ, TRY: "1"}
+        environment.setdefault("PYTHONHASHSEED", "0")
+        root = str(Path(FOLDER).parent)
+        if self._program.workdir is not None and root not in (*site.getsitepackages(), site.getusersitepackages()):
+            known = environment.get("PYTHONPATH")
+            environment["PYTHONPATH"] = root if not known else f"{known}{os.pathsep}{root}"
+        for name in switches:
+            environment.update(SWITCHES[name].means.environment(seen, environment))
+        return environment
+
+    def _start(
+        self, words: Sequence[str], environment: Mapping[str, str], record: Path | None, limit: float
+    ) -> tuple[int | None, Path]:
+        """Run a command of flopscope; return its exit status, None if it was ended at the limit, and its output."""
+        launcher = list(self._program.launcher)
+        runs_python = bool(launcher) and os.path.basename(launcher[0]) in INTERPRETERS
+        command = [*launcher, *([] if runs_python else [sys.executable]), "-m", "flopscope", *words]
+        log = self._folder / f"log-{self.count}.txt"
+        self.count += 1
+        with self._copied() as folder, open(log, "wb") as output:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                env=dict(environment), cwd=folder, start_new_session=True,
+            )  # fmt: skip
+            try:
+                return waited(process, record, limit), log
+            finally:
+                end(process, gently=bool(launcher))
+
+    @contextmanager
+    def _copied(self) -> Iterator[str | None]:
+        if self._program.workdir is None:
+            yield None
+            return
+        copy = self._folder / "workdir"
+        shutil.copytree(self._program.workdir, copy, symlinks=True)
+        try:
+            yield str(copy)
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)
+
+
+def waited(process: subprocess.Popen[Any], record: Path | None, limit: float) -> int | None:
+    """Wait for a process to end, but not long after its record is there; return its status, None at the limit."""
+    begin, written = time.monotonic(), None
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(POLL)
+        now = time.monotonic()
+        if written is None and record is not None and record.exists():
+            written = now
+        if written is not None and now - written > GRACE:
+            return 0
+        if now - begin > limit:
+            return None
+
+
+def end(process: subprocess.Popen[Any], gently: bool) -> None:
+    """End a process and those that it has started. gently: let a launcher end its own first."""
+    if gently and process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def explained(status: int | None, limit: float, log: Path) -> str:
+    """Return why a process has left no record."""
+    if status is None:
+        return f"it did not get to its last measured step within {limit:.0f} s"
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    last = f": {printable(lines[-1][:300])}" if lines else ""
+    if status < 0:
+        with suppress(ValueError):
+            return f"it was ended by {signal.Signals(-status).name}{last}"
+    return f"it ended with status {status}{last}"
+
+
+def require_small(folder: str) -> None:
+    """Raise ValueError if a folder is too large to be copied for each run, OSError if it cannot be read."""
+    total = 0
+    os.listdir(folder)
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(path, name)).st_size
+    if total > MOST_COPIED:
+        raise ValueError(
+            f"--workdir {folder} has {si_text(total, 'B')}, too much to copy for each run; replace large folders in it "
+            "by symbolic links, which are copied as links"
+        )
+
+
+def launcher_words(text: str | None) -> tuple[str, ...]:
+    """Return the words of a launcher's command. Raise ValueError if there is none of this name."""
+    words = tuple(shlex.split(text or ""))
+    if text is not None and (not words or shutil.which(words[0]) is None):
+        raise ValueError(f"--launcher {text!r}: there is no command {words[0] if words else ''!r}")
+    return words

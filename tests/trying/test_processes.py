@@ -1,0 +1,258 @@
+"""Runs of programs in fresh processes: what is timed, how they end, and that nothing of the user's is changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import ROOT
+from helpers.run_programs import script
+
+from flopscope.trying import processes
+from flopscope.trying.inside import Record
+from flopscope.trying.processes import Processes, Program
+from flopscope.trying.seen import Seen
+
+STEPS = """
+import atexit, pathlib, time
+import flopscope as fs
+atexit.register(lambda: pathlib.Path("at_exit").touch())
+try:
+    for step in range(40):
+        time.sleep(0.02)
+        pathlib.Path("steps").write_text(str(step + 1))
+        fs.step()
+finally:
+    pathlib.Path("finally").touch()
+"""
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def run(text: str, kind: Any = "time", warm: int = 0, steps: int = 0, limit: float = 60, **more: Any) -> Record:
+    script(Path.cwd(), text)
+    return Processes(Program("program.py", **more), files()).run(kind, (), Seen(), warm, steps, limit)
+
+
+def files() -> Path:
+    """Return a new folder."""
+    return Path(tempfile.mkdtemp(dir=Path.cwd().parent))
+
+
+def test_steps_after_the_warm_ones_are_timed_and_nothing_runs_after_the_last() -> None:
+    record = run(STEPS, warm=3, steps=10)
+    assert record.steps == 13 and record.problem == ""
+    assert record.seconds is not None and 0.02 <= record.seconds < 0.2
+    assert record.start is not None and record.start >= 3 * 0.02
+    assert record.peak is not None and record.peak > 1e6
+    assert Path("steps").read_text() == "13"
+    assert not Path("finally").exists() and not Path("at_exit").exists()
+
+
+def test_a_look_ends_after_some_steps_and_tells_when_they_ended() -> None:
+    record = run(STEPS.replace("range(40)", "range(10 ** 9)"), "look")
+    assert len(record.marks) == record.steps >= 12 and record.whole is None
+    assert all(after - before >= 0.02 for before, after in zip(record.marks, record.marks[1:], strict=False))
+    assert record.seen["torch"] == "" and record.seen["cpus"] == len(os.sched_getaffinity(0))
+
+
+def test_a_program_without_steps_is_timed_whole() -> None:
+    record = run("import time; time.sleep(0.3)")
+    assert record.seconds is not None and 0.3 <= record.seconds < 3 and record.seconds == record.whole
+
+
+def test_a_program_that_ends_before_the_last_step_has_no_time() -> None:
+    record = run(STEPS, warm=3, steps=1000)
+    assert record.seconds is None and record.steps == 40 and record.whole is not None
+
+
+def test_the_program_is_told_and_its_generators_begin_alike() -> None:
+    text = """
+        import os, random, sys
+        import numpy
+        print(os.environ["FLOPSCOPE_TRY"], __name__, sys.argv[1:], random.random(), numpy.random.rand(), hash("a"))
+        open("said", "a").write(f"{os.environ['FLOPSCOPE_TRY']} {__name__} {sys.argv[1:]} "
+                                f"{random.random()} {numpy.random.rand()} {hash('a')}\\n")
+        """
+    for _ in range(2):
+        assert run(text, arguments=("--lr", "1")).problem == ""
+    first, second = Path("said").read_text().splitlines()
+    assert first == second and first.startswith("1 __main__ ['--lr', '1']")
+
+
+FAILURES = {
+    "raise ValueError('no data')": "ValueError: no data",
+    "import sys; sys.exit(3)": "SystemExit: 3",
+    "input('go on? ')": "EOFError",
+    "import os; print('out of luck', flush=True); os._exit(4)": "it ended with status 4: out of luck",
+    "import os, signal; os.kill(os.getpid(), signal.SIGKILL)": "it was ended by SIGKILL",
+    "x = = 1": "SyntaxError",
+}
+
+
+@pytest.mark.parametrize("text", FAILURES)
+def test_a_failure_is_told(text: str) -> None:
+    assert FAILURES[text] in run(text).problem
+
+
+def test_sys_exit_0_is_no_failure() -> None:
+    assert run("import sys; sys.exit(0)").problem == "" == run("import sys; sys.exit()").problem
+
+
+def test_a_program_that_hangs_is_ended_with_what_it_started() -> None:
+    begin = time.monotonic()
+    record = run(
+        """
+        import pathlib, subprocess, sys, time
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        pathlib.Path("child").write_text(str(child.pid))
+        time.sleep(600)
+        """,
+        limit=3,
+    )
+    assert record.problem == "it did not get to its last measured step within 3 s"
+    assert time.monotonic() - begin < 30
+    child = Path(f"/proc/{Path('child').read_text()}/stat")
+    end = time.monotonic() + 10
+    while child.exists() and child.read_text().rpartition(")")[2].split()[0] != "Z":  # ended, and not waited for yet
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_only_a_copy_of_the_working_folder_is_written_to() -> None:
+    Path("data").write_text("kept")
+    (Path.cwd() / "link").symlink_to(Path.cwd().parent)
+    text = "from pathlib import Path\nassert Path('data').read_text() == 'kept'\nPath('data').write_text('lost')\n"
+    text += "assert Path('link').is_symlink()\nPath('new').touch()\n"
+    record = run(text, workdir=str(Path.cwd()))
+    assert record.problem == ""
+    assert Path("data").read_text() == "kept" and not Path("new").exists()
+    assert [*Path.cwd().parent.glob("*/workdir")] == []
+
+
+def test_a_large_working_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("large").write_bytes(bytes(2000))
+    monkeypatch.setattr(processes, "MOST_COPIED", 1000)
+    with pytest.raises(ValueError, match="too much to copy for each run; replace large folders"):
+        run("", workdir=str(Path.cwd()))
+
+
+def test_of_several_ranks_the_first_is_timed() -> None:
+    env = shutil.which("env")
+    assert env is not None
+    first = run(STEPS, warm=2, steps=3, launcher=(env, "RANK=0", "WORLD_SIZE=2"))
+    assert first.steps == 5 and first.problem == ""
+    other = run(STEPS, warm=2, steps=3, launcher=(env, "RANK=1", "WORLD_SIZE=2"))
+    assert other.problem and Path("steps").read_text() == "5"
+
+
+def test_code_and_modules_are_programs_too() -> None:
+    Path("mine.py").write_text("import sys; assert sys.argv[1:] == ['-x']")
+    for program in (
+        Program("mine", ("-x",), "-m"),
+        Program("import sys; assert sys.argv == ['-c', '-x']", ("-x",), "-c"),
+    ):
+        assert Processes(program, files()).run("time", (), Seen(), 0, 0, 60).problem == ""
+
+
+def test_the_trace_of_some_steps_is_recorded_and_the_program_stopped() -> None:
+    script(Path.cwd(), STEPS.replace("time.sleep(0.02)", "fs.neg(fs.ones((8, 8), device='cpu'))"))
+    path, why = Processes(Program("program.py"), files()).trace((3, 6), 60)
+    assert path is not None and why == "" and Path("steps").read_text() == "6"
+    import flopscope as fs
+
+    assert len(fs.load_trace(path).step_breakdown()) == 3
+
+
+# torch ----------------------------------------------------------------------------------------------------------------
+
+TRAINING = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Dropout(0.5), torch.nn.Linear(16, 1))
+optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+for step in range(60):
+    optimizer.zero_grad(set_to_none=False)
+    model(torch.randn(8, 16)).square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_losses_are_recorded_and_a_switch_is_applied_as_torch_is_imported() -> None:
+    pytest.importorskip("torch")
+    plain = [run(TRAINING, "compare") for _ in range(2)]
+    assert plain[0].of == "losses" and len(plain[0].values) == 8
+    assert plain[0].values == plain[1].values, "generators of a program that sets no seed begin alike"
+    script(Path.cwd(), TRAINING)
+    names = ["fused_optimizer", "zero_grad"]
+    record = Processes(Program("program.py"), files()).run("compare", names, Seen(torch="2"), 0, 0, 60)
+    assert record.problem == "" and record.hits == {"fused_optimizer": 1, "zero_grad": 8}
+    assert record.values == pytest.approx(plain[0].values, rel=1e-4)
+
+
+def test_a_look_sees_what_the_program_uses() -> None:
+    pytest.importorskip("torch")
+    seen = Seen.from_dict(run(TRAINING, "look").seen)
+    assert seen.trains and seen.zeroed and seen.float32 and seen.gradients and seen.modules == 1
+    assert seen.optimizers == [{"name": "AdamW", "fused": None, "foreach": False}]
+    assert not seen.cuda and not seen.compiled and not seen.images and seen.fused_attention
+
+
+def test_a_program_without_a_loss_is_compared_by_what_its_modules_return() -> None:
+    pytest.importorskip("torch")
+    text = """
+        import torch, flopscope as fs
+        from torch.utils.data import DataLoader
+        model = torch.nn.Conv2d(3, 4, 3)
+        for image in DataLoader(torch.ones(80, 3, 8, 8), batch_size=2):
+            model(image)
+            fs.step()
+        """
+    record = run(text, "look")
+    seen = Seen.from_dict(record.seen)
+    assert record.of == "outputs" and len(record.values) == 8
+    assert seen.images and seen.convolutions and not seen.trains
+    loader = {"num_workers": 0, "pin_memory": False, "prefetch_factor": None, "iterable": False}
+    assert seen.loaders == [loader]
+
+
+def test_a_named_module_is_compared_in_place_of_losses() -> None:
+    pytest.importorskip("torch")
+    text = TRAINING.replace("torch.randn(8, 16)", "torch.ones(8, 16)").replace("range(60)", "range(9)")
+    record = run(text + "print(model[2].bias)\n", "compare", compare="0")
+    import torch
+
+    torch.manual_seed(0)
+    expected = torch.nn.Linear(16, 16)(torch.ones(8, 16)).abs().mean().item()
+    assert record.of == "outputs" and len(record.values) == 8
+    assert record.values[0] == pytest.approx(expected, rel=1e-6)
+
+
+def test_ranks_of_torchrun_end_together(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    torchrun = Path(sys.executable).with_name("torchrun")
+    if not torchrun.exists():
+        pytest.skip("no torchrun")
+    text = """
+        import torch, torch.distributed as dist, flopscope as fs
+        dist.init_process_group("gloo")
+        x = torch.ones(4)
+        for step in range(10 ** 9):
+            dist.all_reduce(x)
+            fs.step()
+        """
+    launcher = (str(torchrun), "--standalone", "--nproc-per-node", "2")
+    record = run(text, warm=3, steps=20, launcher=launcher, limit=120)
+    assert record.problem == "" and record.steps == 23 and record.seconds is not None

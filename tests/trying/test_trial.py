@@ -1,0 +1,267 @@
+"""Which changes are tried, in how many runs, and what is said of them; the program is simulated."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flopscope.cli.schema import schema
+from flopscope.trying import trial
+from flopscope.trying.inside import Record
+from flopscope.trying.processes import Program
+from flopscope.trying.result import Change, Tried
+from flopscope.trying.seen import Seen
+from flopscope.trying.switches import SWITCHES
+from flopscope.trying.text import text_of
+from flopscope.trying.trial import Options, Trial, plan_of, predicted_of
+
+USED = Seen(
+    torch="2",
+    cpus=4,
+    threads=1,
+    modules=1,
+    float32=True,
+    bf16_cpu=True,
+    compiler=True,
+    trains=True,
+    zeroed=True,
+    deterministic=True,
+    device="a CPU",
+)
+
+
+class Simulated:
+    """Processes of a program whose steps take 10 ms, times a factor for each switch, with 1 % of noise."""
+
+    def __init__(self, factors: dict[str, float], **how: Any) -> None:
+        self.factors, self.how = factors, how
+        self.count = 0
+        self.started: list[tuple[str, tuple[str, ...]]] = []
+        self._draw = random.Random(3)
+
+    def run(self, kind: str, switches: Any, seen: Seen, warm: int, steps: int, limit: float) -> Record:
+        self.count += 1
+        self.started.append((kind, tuple(switches)))
+        for name in switches:
+            if name in self.how.get("fails", ()):
+                return Record(problem=f"RuntimeError: {name} is not supported")
+        hits = {name: 0 if name in self.how.get("idle", ()) else 1 for name in switches}
+        apart = 0.5 if {*switches} & {*self.how.get("changes", ())} else 0.0
+        record = Record(hits=hits, of="losses", values=[2.0, 1.0 + apart], peak=1e9, start=3.0)
+        if kind == "look":
+            record.seen = USED.to_dict()
+            record.marks = [3 + 0.01 * at for at in range(100)]
+        if kind == "time":
+            time = 0.01 * self._draw.gauss(1, self.how.get("noise", 0.01))
+            for name in switches:
+                time *= self.factors.get(name, 1.0)
+            record.seconds, record.steps = time, warm + steps
+        return record
+
+    def trace(self, steps: Any, limit: float) -> tuple[Path | None, str]:
+        self.count += 1
+        return None, "it is simulated"
+
+
+def tried(monkeypatch: pytest.MonkeyPatch, simulated: Simulated, *changes: str, **options: Any) -> Tried:
+    monkeypatch.setattr(trial, "Processes", lambda program, folder: simulated)
+    wanted = Options(changes or None, **options)
+    return Trial(Program("train.py"), wanted, lambda text: None, lambda: None).run()
+
+
+def test_verdicts_are_those_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    factors = {"threads": 0.5, "autocast": 0.7, "zero_grad": 1.0, "compile": 1.2, "nondeterministic": 0.5}
+    simulated = Simulated(factors, fails=["affinity"], idle=["inference_mode"], changes=["nondeterministic"])
+    result = tried(monkeypatch, simulated, *factors, "affinity", combine=False)
+    verdicts = {one.name: one.verdict for one in result.changes}
+    assert verdicts == {
+        "threads": "faster",
+        "autocast": "faster",
+        "zero_grad": "no difference",
+        "compile": "slower",
+        "nondeterministic": "changes results",
+        "affinity": "failed",
+    }
+    gains = {one.name: one.ratio.gain for one in result.changes}
+    assert gains["threads"] == pytest.approx(50, abs=2) and gains["compile"] == pytest.approx(-20, abs=3)
+    assert ("time", ("nondeterministic",)) not in simulated.started, "what changes results is not timed"
+    text = str(result)
+    assert "affinity is not supported" in text and "may change" in text
+
+
+def test_runs_without_and_with_a_change_alternate(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated = Simulated({"threads": 0.5})
+    tried(monkeypatch, simulated, "threads")
+    timed = [switches for kind, switches in simulated.started if kind == "time"]
+    assert timed[:6] == [(), ("threads",), ("threads",), (), (), ("threads",)]
+
+
+def test_what_finds_nothing_to_change_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated = Simulated({}, idle=["zero_grad"])
+    result = tried(monkeypatch, simulated, "zero_grad")
+    assert [one.verdict for one in result.changes] == ["not applied"]
+    assert not [kind for kind, _ in simulated.started if kind == "time"] and "nothing to change" in str(result)
+
+
+def test_the_best_are_combined_and_what_adds_nothing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Sharing(Simulated):
+        def run(self, kind: str, switches: Any, *rest: Any) -> Record:
+            record = super().run(kind, switches, *rest)
+            if record.seconds is not None and {"threads", "zero_grad"} <= {*switches}:
+                record.seconds /= self.factors["zero_grad"]  # gains what the other has gained already
+            return record
+
+    simulated = Sharing({"threads": 0.5, "autocast": 0.8, "zero_grad": 0.9})
+    result = tried(monkeypatch, simulated, "zero_grad", "autocast", "threads")
+    assert result.kept == ["threads", "autocast"]
+    assert [(one.name, one.verdict) for one in result.combined] == [
+        ("autocast", "faster"),
+        ("zero_grad", "no difference"),
+    ]
+    assert result.total.gain == pytest.approx(60, abs=3)
+    assert result.lines[0] == "torch.set_num_threads(4)" and "bfloat16" in result.lines[1]
+    assert "Total of threads, autocast" in str(result)
+
+
+def test_of_a_group_only_the_best_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SWITCHES, "zero_grad", replace(SWITCHES["zero_grad"], group="compile"))  # type: ignore[misc]
+    result = tried(monkeypatch, Simulated({"zero_grad": 0.5, "compile": 0.8}), "zero_grad", "compile")
+    assert result.kept == ["zero_grad"] and result.combined == []
+
+
+def test_a_busy_machine_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Busy(Simulated):
+        def run(self, *args: Any) -> Record:
+            return replace(super().run(*args), waited=0.4)
+
+    assert (
+        "waited for a free CPU for 40 % of the time" in tried(monkeypatch, Busy({"threads": 0.5}), "threads").notes[-1]
+    )
+    assert "free CPU" not in str(tried(monkeypatch, Simulated({"threads": 0.5}), "threads"))
+
+
+def test_without_time_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = tried(monkeypatch, Simulated({"threads": 0.5}), "threads", max_time=1e-9)
+    assert [one.verdict for one in result.changes] == ["unclear"] and not result.kept and not result.lines
+
+
+def test_noise_leaves_the_verdict_open_until_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = tried(monkeypatch, Simulated({"threads": 0.98}, noise=0.1), "threads")
+    assert result.changes[0].verdict == "unclear" and result.changes[0].ratio.pairs == trial.MOST
+
+
+def test_a_program_that_fails_by_itself_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(Simulated):
+        def run(self, *args: Any) -> Record:
+            return Record(problem="EOFError: EOF when reading a line")
+
+    with pytest.raises(RuntimeError, match=r"train\.py does not run by itself: EOFError.*standard input is empty"):
+        tried(monkeypatch, Failing({}))
+
+
+def test_an_interruption_keeps_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(Simulated):
+        def run(self, kind: str, switches: Any, *rest: Any) -> Record:
+            if "zero_grad" in switches:
+                raise KeyboardInterrupt
+            return super().run(kind, switches, *rest)
+
+    result = tried(monkeypatch, Interrupted({"threads": 0.5}), "threads", "zero_grad")
+    assert [one.verdict for one in result.changes] == ["faster", "unclear"]
+    assert any("interrupted" in note for note in result.notes)
+
+
+def test_what_was_asked_for_and_does_not_apply_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = tried(monkeypatch, Simulated({}), "tf32_products")
+    assert result.changes == [] and "tf32_products does not apply: the program uses no GPU" in result.notes[-1]
+
+
+def test_what_the_program_shows_is_tried_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = tried(monkeypatch, Simulated({}))
+    assert {one.name for one in result.changes} == {"autocast", "threads", "zero_grad", "nondeterministic"}
+
+
+# Plans and predictions ------------------------------------------------------------------------------------------------
+
+
+def test_fast_steps_are_timed_for_half_as_long_as_the_start_takes() -> None:
+    plan = plan_of(Record(marks=[3 + 2**-7 * at for at in range(200)]))
+    assert (plan.warm, plan.steps, plan.note) == (5, 192, "")
+
+
+def test_slow_steps_are_few() -> None:
+    plan = plan_of(Record(marks=[20.0 + 6 * at for at in range(12)]))
+    assert (plan.warm, plan.steps) == (2, 3)
+
+
+def test_a_program_that_ends_sets_the_limit() -> None:
+    plan = plan_of(Record(marks=[1 + 0.01 * at for at in range(20)], whole=2.0))
+    assert plan.warm + plan.steps == 20
+
+
+@pytest.mark.parametrize("marks, why", [([], "no steps"), ([1.0, 1.1, 1.2], "3 steps, too few")])
+def test_a_program_of_few_steps_is_timed_whole(marks: list[float], why: str) -> None:
+    plan = plan_of(Record(marks=marks, whole=3.0))
+    assert plan.steps == 0 and why in plan.note
+
+
+def advice(rule: str, percent: float, **facts: float) -> Any:
+    return SimpleNamespace(rule=rule, saving_pct=percent, facts=facts, action=f"mend {rule}", where=None)
+
+
+def test_a_prediction_is_that_of_the_advice_and_that_of_tf32_is_shared() -> None:
+    found = [advice("tf32", 40.0, products=30.0, convolutions=10.0), advice("data", 20.0)]
+    predicted = {name: predicted_of(SWITCHES[name], found) for name in SWITCHES}
+    assert predicted["tf32_products"] == pytest.approx(30) and predicted["tf32_convolutions"] == pytest.approx(10)
+    assert predicted["loader_workers"] == 20 and predicted["compile"] != predicted["compile"]
+    only = [advice("tf32", 40.0, products=30.0, convolutions=0.0)]
+    assert predicted_of(SWITCHES["tf32_convolutions"], only) != predicted_of(SWITCHES["tf32_convolutions"], only)
+
+
+def test_advice_without_a_switch_is_listed_as_an_edit() -> None:
+    found = [advice("align", 30.0), advice("data", 20.0)]
+    assert [one.action for one in trial.edits_of(found, [SWITCHES["loader_workers"]])] == ["mend align"]
+
+
+# What is printed ------------------------------------------------------------------------------------------------------
+
+
+def test_predictions_name_no_program() -> None:
+    change = Change("threads", "a thread for each CPU", predicted=40.0, hits=1)
+    change.ratio = change.ratio._replace(value=0.5, low=0.45, high=0.55, pairs=4)
+    rows = Tried("secret.py", "step", 1e4, [change], device="a CPU").predictions()
+    assert rows == [
+        {
+            **{"change": "threads", "predicted": 40.0, "measured": 50.0, "pairs": 4, "verdict": "faster"},
+            **{"device": "a CPU", "low": pytest.approx(45.0), "high": pytest.approx(55.0)},
+        }
+    ]
+
+
+def test_lines_keep_within_the_width() -> None:
+    change = Change("foreach_optimizer", "the optimizer's step", predicted=40.0, hits=1, effect="an effect")
+    change.ratio = change.ratio._replace(value=0.5, low=0.45, high=0.55, pairs=4)
+    change.memory = (1e9, 2e9)
+    text = text_of(Tried("train.py", "step", 1e4, [change], runs=9, seconds=60.0), 80)
+    assert max(map(len, text.splitlines())) <= 80 and "953.7 MiB -> 1.9 GiB" in text
+
+
+def test_json_has_no_nan(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = tried(monkeypatch, Simulated({"threads": 0.5}), "threads").to_dict()
+    again = json.loads(json.dumps(content, allow_nan=False))
+    assert again["changes"][0]["verdict"] == "faster" and again["changes"][0]["predicted_pct"] is None
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.Draft202012Validator(schema("tried")).validate(again)
+
+
+def test_the_page_has_the_table_and_the_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "tried.html"
+    tried(monkeypatch, Simulated({"threads": 0.5}), "threads", "zero_grad").write_report(path)
+    page = path.read_text(encoding="utf-8")
+    assert "torch.set_num_threads(4)" in page and "threads shortens a step of" in page and "no difference" in page

@@ -1,0 +1,187 @@
+"""The command flopscope try, and fs.try_changes(), on real programs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from helpers.run_programs import done, script, start
+
+import flopscope as fs
+from flopscope.trying.switches import SWITCHES
+
+# Deterministic algorithms fill each new tensor, which costs more than the rest of this program.
+FILLING = """
+import torch
+torch.manual_seed(0)
+torch.use_deterministic_algorithms(True)
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x = torch.ones(4, 8)
+while True:
+    torch.empty(4_000_000)
+    optimizer.zero_grad()
+    (model(x) - x).square().mean().backward()
+    optimizer.step()
+"""
+
+
+def tries(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return done(folder, ["-m", "flopscope", "try", *arguments], **more)
+
+
+def test_the_cure_of_a_program_is_found_applied_and_measured(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = script(tmp_path, FILLING)
+    before = path.read_bytes()
+    files = ["--json", "all.json", "--keep", "kept.jsonl", "-o", "page.html"]
+    words = ["-m", "flopscope", "try", "--changes", "nondeterministic", "--max-time", "300", *files, "program.py"]
+    with start(tmp_path, words) as process:
+        out, err = process.communicate(timeout=400)
+    result = subprocess.CompletedProcess(words, process.returncode, out, err)
+    assert result.returncode == 0, result.stderr
+    assert "runs program.py again and again, for up to 5 min" in result.stderr and "FLOPSCOPE_TRY=1" in result.stderr
+    content = json.loads((tmp_path / "all.json").read_text())
+    (change,) = content["changes"]
+    assert change["verdict"] == "faster" and change["ratio"]["high"] < 0.8, result.stdout
+    assert change["parity"]["of"] == "losses" and change["parity"]["difference"] == 0
+    assert content["kept"] == ["nondeterministic"] and content["total"] == change["ratio"]
+    assert "torch.use_deterministic_algorithms(False)" in result.stdout and "faster" in result.stdout
+    assert content["runs"] >= 2 + 1 + 1 + 6
+    assert (tmp_path / "kept.jsonl").read_text() == ""  # the advice has no rule for it, so there is no prediction
+    assert "torch.use_deterministic_algorithms(False)" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert path.read_bytes() == before
+
+
+def test_a_program_to_which_nothing_applies_is_said_so(tmp_path: Path) -> None:
+    script(tmp_path, "import time; time.sleep(0.1)")
+    result = tries(tmp_path, "program.py")
+    assert result.returncode == 0 and "Nothing was tried" in result.stdout
+    assert "The whole program is timed: it has no steps" in result.stdout.replace("\n  ", " ")
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("raise ValueError('no data')", "program.py does not run by itself: ValueError: no data"),
+        ("input()", "Its standard input is empty here: give what it asks for as arguments"),
+        ("while True: pass", "it did not get to its last measured step within 3 s. A program without end needs steps"),
+    ],
+)
+def test_a_program_that_does_not_run_is_an_error(tmp_path: Path, text: str, message: str) -> None:
+    script(tmp_path, text)
+    result = tries(tmp_path, "--max-time", "6", "program.py")
+    assert result.returncode == 1 and message in result.stderr and result.stdout == ""
+
+
+WRONG = {
+    ("-",): "a program from standard input cannot be run several times",
+    ("--changes", "autocst", "x.py"): "there is no change 'autocst'; did you mean 'autocast'?; see --list",
+    ("--changes", ",", "x.py"): "no change is named; see --list",
+    ("--max-time", "0", "x.py"): "'0' is not a positive number",
+    ("--launcher", "no-such-launcher -n 2", "program.py"): "there is no command 'no-such-launcher'",
+    (): "the following arguments are required: SCRIPT",
+}
+
+
+@pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
+def test_wrong_arguments_are_errors(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    script(tmp_path, "")
+    result = tries(tmp_path, *arguments)
+    assert result.returncode == 2 and WRONG[arguments] in result.stderr
+
+
+def test_a_missing_program_or_folder_is_an_error(tmp_path: Path) -> None:
+    assert "missing.py: No such file" in tries(tmp_path, "missing.py").stderr
+    script(tmp_path, "")
+    assert "missing: No such file" in tries(tmp_path, "--workdir", "missing", "program.py").stderr
+    assert "nowhere" in tries(tmp_path, "--json", "nowhere/x.json", "program.py").stderr
+
+
+def test_a_rank_of_several_is_told_to_use_the_launcher(tmp_path: Path) -> None:
+    script(tmp_path, "")
+    result = tries(tmp_path, "program.py", RANK="1", WORLD_SIZE="2")
+    assert result.returncode == 2 and "run flopscope try by itself, with --launcher COMMAND" in result.stderr
+
+
+def test_the_list_has_every_change(tmp_path: Path) -> None:
+    text = tries(tmp_path, "--list").stdout
+    assert [line.split(":")[0] for line in text.splitlines()[::3]] == [*SWITCHES]
+
+
+def test_run_stops_the_program_at_the_end_of_its_window(tmp_path: Path) -> None:
+    body = "    fs.neg(fs.ones((4, 4), device='cpu'))\n    fs.step()\n"
+    script(tmp_path, f"import flopscope as fs\nfor step in range(10 ** 9):\n{body}")
+    stopped = done(tmp_path, ["-m", "flopscope", "run", "--steps", "2:4", "--stop", "--no-report", "program.py"])
+    assert stopped.returncode == 0
+    assert "ProfilerStep#3" in stopped.stderr and "ProfilerStep#4" not in stopped.stderr
+    refused = done(tmp_path, ["-m", "flopscope", "run", "--stop", "program.py"])
+    assert refused.returncode == 2 and "--stop needs --steps or --seconds" in refused.stderr
+
+
+def test_a_signal_ends_the_program_too(tmp_path: Path) -> None:
+    text = "import os, pathlib, time\npathlib.Path('pid').write_text(str(os.getpid()))\ntime.sleep(600)\n"
+    script(tmp_path, text)
+    with start(tmp_path, ["-m", "flopscope", "try", "program.py"]) as process:
+        end = time.monotonic() + 60
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            assert time.monotonic() < end and process.poll() is None
+            time.sleep(0.05)
+        process.terminate()
+        process.communicate(timeout=60)
+        assert process.returncode == 143
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
+
+
+# Callables ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_callable_is_measured_with_and_without_changes_that_are_undone() -> None:
+    torch = pytest.importorskip("torch")
+    torch.use_deterministic_algorithms(True)
+    try:
+        tried = fs.try_changes(
+            lambda: (torch.empty(4_000_000), torch.ones(3))[1],
+            changes=["nondeterministic", "threads", "inference_mode"],
+            max_time=2.0,
+        )
+        assert torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    verdicts = {one.name: one.verdict for one in tried.changes}
+    assert verdicts["nondeterministic"] == "faster" and "threads" not in verdicts
+    assert tried.changes[0].parity.of == "returned values" and tried.changes[0].parity.difference == 0
+    assert any("threads does not apply" in note for note in tried.notes)
+    assert tried.kept == ["nondeterministic"] and "a call without changes" in str(tried)
+
+
+def test_a_change_that_changes_what_is_returned_is_told() -> None:
+    torch = pytest.importorskip("torch")
+    tried = fs.try_changes(lambda: torch.tensor(float(torch.is_inference_mode_enabled())), changes="inference_mode")
+    assert [one.verdict for one in tried.changes] == ["changes results"] and not tried.kept
+
+
+def test_a_change_that_fails_is_told_and_what_fails_by_itself_is_raised() -> None:
+    torch = pytest.importorskip("torch")
+
+    def fails() -> None:
+        if torch.is_inference_mode_enabled():
+            raise ArithmeticError("not here")
+
+    tried = fs.try_changes(fails, changes=["inference_mode"])
+    assert [(one.verdict, one.problem) for one in tried.changes] == [("failed", "ArithmeticError: not here")]
+    with pytest.raises(ZeroDivisionError):
+        fs.try_changes(lambda: 1 / 0, changes=["inference_mode"])
+
+
+def test_wrong_arguments_of_try_changes_are_errors() -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(ValueError, match="there is no change 'tf32'; did you mean 'tf32_"):
+        fs.try_changes(lambda: None, changes=["tf32"])
+    with pytest.raises(TypeError, match="must be callable"):
+        fs.try_changes(3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="max_time"):
+        fs.try_changes(lambda: None, max_time=-1.0)
