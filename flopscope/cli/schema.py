@@ -27,6 +27,7 @@ DOCUMENTS = {
     "sweep": "timing.sweep:SWEEP",
     "table": "results.records:TABLE",
     "times": "timing.paired:TIMES",
+    "tried": "trying.result:TRIED",
 }
 """Where the kinds of documents are described."""
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -20,7 +20,7 @@ SIGNS = {"$": "text", "#": "integer", "?": "flag", "*": "integers", "@": "texts"
 _SUFFIXES = {
     **{"µs": "us", "ns": "ns", "bytes": "bytes", "FLOP": "flops", "%": "pct", "MHz": "mhz", "J": "joules"},
     **{"TFLOP/s": "tflops_per_s", "GB/s": "gbytes_per_s", "FLOP/s": "flops_per_s", "B/s": "bytes_per_s"},
-    **{"FLOP/byte": "flops_per_byte", "W": "watts", "ppm": "ppm", "1/s": "per_s", "share": "share"},
+    **{"FLOP/byte": "flops_per_byte", "W": "watts", "s": "seconds", "ppm": "ppm", "1/s": "per_s", "share": "share"},
 }
 _SCALARS = {"number": "number", "integer": "integer", "flag": "boolean", "text": "string"}
 _EXACT = frozenset((int, bool, str))

@@ -9,6 +9,7 @@ from os import PathLike
 from typing import Any, Literal
 
 from flopscope.support import upward
+from flopscope.support.documents import Document, Field, columns, record, rows
 from flopscope.support.files import finite
 from flopscope.support.suggest import suggesting
 from flopscope.trying.losses import Parity
@@ -18,6 +19,36 @@ Verdict = Literal["faster", "no difference", "slower", "unclear", "changes resul
 
 NO_RATIO = Ratio(math.nan, math.nan, math.nan, 0)
 NO_PARITY = Parity("", 0, math.nan, math.nan, math.nan)
+
+_NOT_RUN = "it was not run, or ended before it was measured"
+_RATIO = columns("value low high pairs#", why="there are no pairs, or one only", value="time with over time without")
+_CHANGE = (
+    *columns("name$ what$ verdict$ effect$ lines$ source$ problem$ notes@", lines="what to write into the program"),
+    *columns("predicted:%", why="the advice makes no estimate", predicted="saving by the advice, of the step"),
+    record("ratio", _RATIO),
+    *columns("before after", "µs", _NOT_RUN),
+    *(
+        Field(name, "numbers", unit, "without and with it", _NOT_RUN)
+        for name, unit in (("memory", "bytes"), ("start", "s"))
+    ),
+    Field("clocks", "numbers", "MHz", "without and with it", "unknown on CPUs, and if it was not run"),
+    record("parity", columns("of$ values# difference own tolerance", why="there is nothing to compare")),
+    *columns("hits#", why="it was not run", hits="how often it changed something in the program"),
+    *columns("margin:share", margin="up to which times count as the same"),
+)
+TRIED = Document(
+    "tried",
+    "changes that were tried on a program",
+    (
+        *columns("title$ per$ device$ runs# seconds:s", per='what times are of: "step", "program" or "call"'),
+        *columns("before", "µs", "it was not measured", before="median time without a change"),
+        rows("changes", _CHANGE, "the most promising first"),
+        rows("combined", _CHANGE, "each on top of those before it"),
+        *columns("kept@ lines@ notes@", kept="the switches of the best combination"),
+        record("total", _RATIO, "the best combination"),
+        rows("edits", columns("action$ saving:% where$"), "advice that needs an edit of the program"),
+    ),
+)
 
 
 @dataclass
@@ -66,11 +97,11 @@ class Change:
             return "changes results"
         return word_of(self.ratio, self.margin)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields and the verdict, ready for JSON: NaN becomes None."""
-        content = asdict(self)
-        content["ratio"], content["parity"] = self.ratio._asdict(), self.parity._asdict()
-        return finite({**content, "verdict": self.verdict})  # type: ignore[no-any-return]
+    def content(self) -> dict[str, Any]:
+        """Return all fields and the verdict, as the document has them."""
+        own = asdict(self)
+        own["ratio"], own["parity"] = self.ratio._asdict(), self.parity._asdict()
+        return {**own, "verdict": self.verdict}
 
 
 @dataclass
@@ -116,19 +147,12 @@ class Tried:
     """What to write into the program for the best combination."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it, ready for JSON: NaN becomes None. Times are in µs."""
-        content = {name: getattr(self, name) for name in ("title", "per", "before", "device", "kept", "lines", "notes")}
-        rows = {"changes": self.changes, "combined": self.combined}
-        return finite(  # type: ignore[no-any-return]
-            {
-                **content,
-                **{name: [one.to_dict() for one in ones] for name, ones in rows.items()},
-                "total": self.total._asdict(),
-                "edits": [asdict(one) for one in self.edits],
-                "runs": self.runs,
-                "seconds": self.seconds,
-            }
-        )
+        """Return all of it as a document for JSON: see docs/json.md."""
+        names = ("title", "per", "before", "device", "kept", "lines", "notes", "runs", "seconds")
+        changes = {name: [one.content() for one in getattr(self, name)] for name in ("changes", "combined")}
+        edits = [asdict(one) for one in self.edits]
+        own = {name: getattr(self, name) for name in names}
+        return TRIED.of({**own, **changes, "total": self.total._asdict(), "edits": edits})
 
     def predictions(self) -> list[dict[str, Any]]:
         """Return a row for each change of which the advice had an estimate: predicted and measured saving in percent.

@@ -25,7 +25,9 @@ pytest.importorskip("referencing")
 FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
 BEFORE, AFTER = (str(FAULTS / f"vocab_{when}.json.gz") for when in ("before", "after"))
 RUN = ROOT / "tests" / "data" / "run7"
-UNITS = re.compile(r"(_|^)(us|ns|ms|bytes|flops|flops_per_s|bytes_per_s|pct|share|mhz|watts|joules|ppm|per_s|khz)(_|$)")
+UNITS = re.compile(
+    r"(_|^)(us|ns|ms|bytes|flops|flops_per_s|bytes_per_s|pct|share|seconds|mhz|watts|joules|ppm|per_s|khz)(_|$)"
+)
 COMMANDS = {
     "bench": ["bench", "--device", "cpu", "--size", "32", "--repeat", "2"],
     "devices": ["devices"],

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from flopscope.cli.schema import schema
 from flopscope.trying import trial
 from flopscope.trying.inside import Record
 from flopscope.trying.processes import Program
@@ -254,7 +255,9 @@ def test_lines_keep_within_the_width() -> None:
 def test_json_has_no_nan(monkeypatch: pytest.MonkeyPatch) -> None:
     content = tried(monkeypatch, Simulated({"threads": 0.5}), "threads").to_dict()
     again = json.loads(json.dumps(content, allow_nan=False))
-    assert again["changes"][0]["verdict"] == "faster" and again["changes"][0]["predicted"] is None
+    assert again["changes"][0]["verdict"] == "faster" and again["changes"][0]["predicted_pct"] is None
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.Draft202012Validator(schema("tried")).validate(again)
 
 
 def test_the_page_has_the_table_and_the_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
