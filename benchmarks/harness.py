@@ -268,8 +268,8 @@ class Report:
 
     def target(self, text: str, value: float, limit: float, unit: str, *, least: bool = False, worst: str = "") -> None:
         """Record a target: ``value`` must be at most ``limit``, or at least. ``worst`` names the case of the value."""
-        met = value >= limit if least else value <= limit
-        target = {"text": text, "value": value, "limit": limit, "unit": unit, "met": met}
+        met = bool(value >= limit if least else value <= limit)  # a value may be one of NumPy
+        target = {"text": text, "value": float(value), "limit": limit, "unit": unit, "met": met}
         self.targets.append(target | ({"least": True} if least else {}) | ({"worst": worst} if worst else {}))
 
     def text(self) -> str:

@@ -338,6 +338,7 @@ class Profiler:
 
 _Work: TypeAlias = float | Callable[..., float] | None
 
+@final
 class LaunchHook:
     code: CodeType | None
     record: Callable[[str], Any] | None

@@ -37,7 +37,9 @@ _RATES = by_name("flops", Field("rate", unit="FLOP/s"), "dense, by compute unit"
 PEAKS_FIELDS = (
     *columns("source$"),
     _RATES,
-    *columns("bandwidth copy_bandwidth read_bandwidth write_bandwidth", "B/s", "not measured, or not published"),
+    *columns(
+        "bandwidth copy_bandwidth read_bandwidth write_bandwidth l2_bandwidth", "B/s", "not measured, or not published"
+    ),
     *columns("launch_ns kernel_ns", why="not measured, or not published"),
     *columns("when$ load_average busy:share", why="not measured"),
     *(Field(name, "any") for name in ("versions", "missing", "spread", "dates")),

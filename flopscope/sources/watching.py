@@ -195,7 +195,7 @@ class _Capture:
         stacks = _watch is not None and _watch.with_stack
         self._torch = _profile_torch(with_stack=stacks or (_background and _with_stack))
         self._marks = _mark_clock(self._torch)
-        LAUNCHES.begin(self, torch=self._torch is not None)
+        LAUNCHES.begin(self, torch=self._recorder is None and self._torch is not None)  # recorded once
 
     def end(self) -> None:
         """Stop recording, and pass to the core what was open when nodes were created."""

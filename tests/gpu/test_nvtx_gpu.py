@@ -40,7 +40,7 @@ with fs.profile(timer="cupti") as prof:
     cupy.cuda.Device().synchronize()
 print(json.dumps(within(prof, "product")))
 """
-    counts, inside, outside, time, of_row = printed(tmp_path, program)
+    counts, inside, outside, time, of_row = printed(tmp_path, program, CUDA_VISIBLE_DEVICES="0")
     assert counts == [3] and inside >= 3 and outside >= 3
     assert of_row == pytest.approx(time, rel=1e-6)
 
@@ -64,7 +64,7 @@ with {profiler} as prof:
     torch.cuda.synchronize()
 print(json.dumps(within(prof if isinstance(prof, fs.profile) else prof.trace(), "product")))
 """
-    counts, inside, outside, time, of_row = printed(tmp_path, program)
+    counts, inside, outside, time, of_row = printed(tmp_path, program, CUDA_VISIBLE_DEVICES="0")
     assert counts == [3] and inside >= 3 and outside == 3
     assert of_row == pytest.approx(time, rel=1e-6)
 
@@ -87,7 +87,7 @@ prof.export_chrome_trace("trace.json")
 events = json.load(open("trace.json"))["traceEvents"]
 print(json.dumps([e["args"]["payload"] for e in events if e["name"] == "NCCL: ncclAllReduce"]))
 """
-    payloads = printed(tmp_path, program)
+    payloads = printed(tmp_path, program, CUDA_VISIBLE_DEVICES="0")
     if payloads is None:
         pytest.skip("this torch has no NCCL")
     assert len(payloads) == 1 and payloads[0]["Message size [bytes]"] == 4000
@@ -115,7 +115,7 @@ ranges = {e.name.partition("#")[0] for e in prof.events() if e.kind == "range"}
 owners = {e.launcher.name for e in prof.events() if e.kind == "kernel" and e.launcher is not None}
 print(json.dumps([sorted(ranges), sorted(owners), prof.hlo]))
 """
-    ranges, owners, counts = printed(tmp_path, program)
+    ranges, owners, counts = printed(tmp_path, program, CUDA_VISIBLE_DEVICES="0")
     assert {"TSL: Thunk:", "TSL: XlaModule:"} <= {*ranges}
     assert owners and not any("Thunk" in name for name in owners)
     assert counts["by_name"] >= 0.9 * counts["works"] and counts["tied_ns"] >= 0.99 * counts["kernel_ns"]

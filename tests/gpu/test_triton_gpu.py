@@ -167,7 +167,7 @@ def test_counted_bytes_take_the_place_of_a_limit(tensors: dict[str, Any]) -> Non
     rows = rows_of(prof)
     for key in ("triton::add_relu_kernel", "add_relu_kernel"):
         assert rows[key].bytes_source == "counted"
-        assert rows[key].bytes_total_moved == pytest.approx(40 * 12 * N, rel=0.05)
+        assert 0.85 <= rows[key].bytes_total_moved / (40 * 12 * N) <= 1.05  # the L2 holds a part of the inputs
     assert rows[NAME].bytes_source == "stated" and rows[NAME].bytes_total_moved == 40 * BYTES
 
 

@@ -275,7 +275,14 @@ def test_cupti_is_the_first_choice(machine: Machine) -> None:
     assert prof.timing_source == "cupti"
     (options,) = machine.recorders
     captured = {"cupti": True, "may_share": False}
-    assert options == {"profile_memory": False, "ops": True, "event_times": False, **captured, "api_calls": True}
+    assert options == {
+        "profile_memory": False,
+        "ops": True,
+        "event_times": False,
+        "nvtx": True,
+        **captured,
+        "api_calls": True,
+    }
     for native in (True, False):  # CUPTI does not require a flopscope built with CUDA
         machine.native = native
         assert machine.profile(timer="cupti").timing_source == "cupti"
@@ -285,13 +292,20 @@ def test_api_calls_can_be_omitted(machine: Machine) -> None:
     machine.profile(record_api_calls=False, activities=[CUDA], profile_memory=True)
     (options,) = machine.recorders
     captured = {"cupti": True, "may_share": False}
-    assert options == {"profile_memory": True, "ops": False, "event_times": False, **captured, "api_calls": False}
+    assert options == {
+        "profile_memory": True,
+        "ops": False,
+        "event_times": False,
+        "nvtx": True,
+        **captured,
+        "api_calls": False,
+    }
 
 
 def test_events_can_be_selected(machine: Machine) -> None:
     prof = machine.profile(timer="event")
     assert prof.timing_source == "event" and len(prof) == 2
-    assert machine.recorders == [{"profile_memory": False, "ops": True, "event_times": True}]
+    assert machine.recorders == [{"profile_memory": False, "ops": True, "event_times": True, "nvtx": True}]
     assert machine.profile(timer="event", activities=[CUDA]).timing_source == "event"
     assert machine.recorders[0]["ops"], "the ops carry the device times"
 
@@ -376,7 +390,7 @@ def test_without_a_gpu_the_cpu_is_profiled(machine: Machine, cupti: bool) -> Non
 def test_profiling_only_the_cpu_does_not_load_cuda(machine: Machine) -> None:
     prof = machine.profile(activities=[CPU])
     assert prof.timing_source == "cpu" and prof.activities == {CPU}
-    assert machine.recorders == [{"profile_memory": False, "ops": True, "event_times": False}]
+    assert machine.recorders == [{"profile_memory": False, "ops": True, "event_times": False, "nvtx": True}]
 
 
 def test_a_profile_on_the_real_machine_records_ops(x: fs.Tensor) -> None:

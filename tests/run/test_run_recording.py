@@ -493,7 +493,7 @@ def test_without_shapes_the_first_line_says_what_is_missing(tmp_path: Path) -> N
 
 def test_outputs_choose_the_first_free_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    outputs = Outputs(argparse.Namespace(output=None, no_report=False, trace=None), "a.b")
+    outputs = Outputs(argparse.Namespace(output=None, no_report=False, trace=None, json=None), "a.b")
 
     class Interrupted:
         def write_report(self, path: str, title: str) -> None:
