@@ -279,8 +279,12 @@ class Report:
         return "\n".join(lines)
 
     def finish(self) -> None:
-        """Print the table; if an output folder was given, write it there with all samples."""
+        """Print the table, and write it."""
         print(self.text() + "\n", flush=True)
+        self.write()
+
+    def write(self) -> None:
+        """Write the table with all samples into the output folder, if one was given."""
         if self.out is None:
             return
         content = {

@@ -52,6 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workdir", metavar="DIR", help=text)
     text = 'command that starts the processes of the program, as "torchrun --nproc-per-node 8"; rank 0 is timed'
     parser.add_argument("--launcher", metavar="COMMAND", help=text)
+    text = "runs that get ready side by side; one at a time is timed, with the others stopped (default: %(default)s)"
+    parser.add_argument("--jobs", type=_count, default=1, metavar="N", help=text)
     parser.add_argument("-o", "--output", metavar="FILE", help="write an HTML page, which opens from disk")
     parser.add_argument("--json", metavar="FILE", help="write all numbers")
     text = "append a line of JSON for each change to FILE: predicted and measured saving, and no name of the program"
@@ -89,6 +91,12 @@ def _positive(text: str) -> float:
     return number
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return int(text)
+
+
 def _run(options: argparse.Namespace) -> Any:
     if options.owns_process:
         from flopscope.trying.inside import run_job
@@ -118,6 +126,8 @@ def _try(options: argparse.Namespace) -> int:
 
     if (rank_in(os.environ) or {}).get("world_size", 1) > 1:
         raise ValueError("this process is one rank of several: run flopscope try by itself, with --launcher COMMAND")
+    if options.launcher and options.jobs > 1:
+        raise ValueError("--jobs stops runs while another is timed, which processes of a --launcher may not survive")
     if options.script == "-":
         raise ValueError("a program from standard input cannot be run several times; save it to a file")
     if not options.kind:
@@ -130,7 +140,9 @@ def _try(options: argparse.Namespace) -> int:
     program = Program(
         options.script, tuple(options.arguments), options.kind, launcher, options.workdir, options.compare
     )
-    settings = Options(options.changes, options.all, options.max_time, options.margin / 100, not options.no_combination)
+    settings = Options(
+        options.changes, options.all, options.max_time, options.margin / 100, not options.no_combination, options.jobs
+    )
     workdir = ", or keep it in a copy by --workdir" if options.workdir is None else f"; {options.workdir} is copied"
     print(FIRST_SCREEN.format(title=program.title, time=_time(options.max_time), workdir=workdir), file=sys.stderr)
     for number in (signal.SIGTERM, signal.SIGHUP):

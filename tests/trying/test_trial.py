@@ -64,13 +64,13 @@ class Simulated:
             record.seconds, record.steps = time, warm + steps
         return record
 
-    def trace(self, steps: Any, limit: float) -> tuple[Path | None, str]:
+    def trace(self, *rest: Any) -> tuple[Path | None, str]:
         self.count += 1
         return None, "it is simulated"
 
 
 def tried(monkeypatch: pytest.MonkeyPatch, simulated: Simulated, *changes: str, **options: Any) -> Tried:
-    monkeypatch.setattr(trial, "Processes", lambda program, folder: simulated)
+    monkeypatch.setattr(trial, "Processes", lambda *rest: simulated)
     wanted = Options(changes or None, **options)
     return Trial(Program("train.py"), wanted, lambda text: None, lambda: None).run()
 
@@ -93,6 +93,15 @@ def test_verdicts_are_those_of_the_program(monkeypatch: pytest.MonkeyPatch) -> N
     assert ("time", ("nondeterministic",)) not in simulated.started, "what changes results is not timed"
     text = str(result)
     assert "affinity is not supported" in text and "may change" in text
+
+
+def test_side_by_side_the_verdicts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated = Simulated({"threads": 0.5, "zero_grad": 1.0, "compile": 1.2}, fails=["affinity"])
+    result = tried(monkeypatch, simulated, "threads", "zero_grad", "compile", "affinity", jobs=4)
+    assert {one.name: one.verdict for one in result.changes} == {
+        **{"threads": "faster", "zero_grad": "no difference", "compile": "slower", "affinity": "failed"}
+    }
+    assert result.kept == ["threads"] and result.changes[0].ratio.pairs in trial.CHECKS
 
 
 def test_runs_without_and_with_a_change_alternate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,6 +202,12 @@ def test_what_the_program_shows_is_tried_by_default(monkeypatch: pytest.MonkeyPa
 def test_fast_steps_are_timed_for_half_as_long_as_the_start_takes() -> None:
     plan = plan_of(Record(marks=[3 + 2**-7 * at for at in range(200)]))
     assert (plan.warm, plan.steps, plan.note) == (5, 192, "")
+
+
+def test_side_by_side_the_start_costs_less_and_fewer_steps_are_timed() -> None:
+    plan = plan_of(Record(marks=[6 + 2**-7 * at for at in range(200)]), jobs=4)
+    assert plan.steps == 96
+    assert plan_of(Record(marks=[6 + 2**-7 * at for at in range(200)]), jobs=100).steps == 39  # 0.3 s
 
 
 def test_slow_steps_are_few() -> None:
