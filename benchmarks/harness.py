@@ -278,13 +278,18 @@ class Report:
         lines += [f"target: {target_text(target)}" for target in self.targets]
         return "\n".join(lines)
 
+    def done(self) -> None:
+        """Print the last row, and write what there is so far: a run that is cut off leaves its results."""
+        print("  ".join(self.rows[-1]), flush=True)
+        self.save()
+
     def finish(self) -> None:
         """Print the table, and write it."""
         print(self.text() + "\n", flush=True)
-        self.write()
+        self.save()
 
-    def write(self) -> None:
-        """Write the table with all samples into the output folder, if one was given."""
+    def save(self) -> None:
+        """If an output folder was given, write the table there with all samples."""
         if self.out is None:
             return
         content = {

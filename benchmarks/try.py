@@ -143,7 +143,7 @@ class Found:
             report = report_of(self._samples, self._out, self._device)
             for line in (one for one in report.rows if one[0] == name):
                 print(f"{time.monotonic() - self._begin:4.0f} s", *line, sep="  ", flush=True)
-            report.write()
+            report.save()
 
     def finish(self) -> None:
         report_of(self._samples, self._out, self._device).finish()

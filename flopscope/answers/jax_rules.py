@@ -32,7 +32,7 @@ class Remark(NamedTuple):
 
 
 def remarks(analysis: Analysis, kind: str) -> list[Remark]:
-    """Return the remarks of a kind, longest ops first: those that all calls of a row have."""
+    """Return the remarks of a kind, longest ops first."""
     return [one for one in analysis.once(_remarks).get(kind, []) if one.op.part != "copy" or kind == "callback"]
 
 
@@ -40,7 +40,7 @@ def _remarks(analysis: Analysis) -> dict[str, list[Remark]]:
     found: dict[str, list[Remark]] = {}
     for op in analysis.ops if analysis.uses_jax else ():
         kind, text = _remark_in(arguments(analysis, op))
-        if kind and op.row >= 0 and all(_remark_in(given) == (kind, text) for given in _alike(analysis, op)):
+        if kind and op.row >= 0:
             found.setdefault(kind, []).append(Remark(text, op))
     return found
 
@@ -49,14 +49,6 @@ def _remark_in(given: list[Argument]) -> tuple[str, str]:
     """Return kind and text of the remark among arguments, the last one; "" without any."""
     kind, _, text = given[-1].text.partition("=") if given and given[-1].shape is None else ("", "", "")
     return kind, text
-
-
-def _alike(analysis: Analysis, op: Op) -> Iterator[list[Argument]]:
-    """Yield the arguments of the calls of a row: instructions of several modules may share it."""
-    for _, given in analysis.described(op.key):
-        all_of_them = [Argument(*one) for one in given]
-        if [list(one.shape or ()) for one in all_of_them] == [list(shape) for shape in op.shapes]:
-            yield all_of_them
 
 
 def donate(analysis: Analysis) -> Iterator[Finding]:
