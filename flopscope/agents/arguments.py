@@ -81,9 +81,7 @@ TYPES = {
     "number": _Type("a number", {"type": "number"}, _is_number),
     "flag": _Type("true or false", {"type": "boolean"}, lambda value: isinstance(value, bool)),
     "texts": _Type("a list of texts", {"type": "array", "items": {"type": "string"}}, _are_texts),
-    "rates": _Type(
-        "an object of numbers", {"type": "object", "additionalProperties": {"type": "number"}}, _are_rates
-    ),
+    "rates": _Type("an object of numbers", {"type": "object", "additionalProperties": {"type": "number"}}, _are_rates),
 }
 
 
@@ -108,6 +106,4 @@ def checked(arguments: Sequence[Argument], given: Mapping[str, Any]) -> dict[str
     if missing:
         raise ValueError(f"the argument {missing[0]} is required")
     values = {name: given.get(name) for name in known}
-    return {
-        name: one.default if values[name] is None else one.checked(values[name]) for name, one in known.items()
-    }
+    return {name: one.default if values[name] is None else one.checked(values[name]) for name, one in known.items()}

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Literal
 
 from flopscope.agents.arguments import Argument
 from flopscope.agents.folders import require_no_report
 from flopscope.agents.tool import Answer, Call, Room, Tool, shortened
 from flopscope.ranks.schema import RANKS
-from flopscope.results.comparison import COMPARISON
+from flopscope.results.comparison import COMPARISON, By
 from flopscope.sentences.comparison import compare
 from flopscope.sources.paths import find_traces
+
+Kind = Literal["op", "kernel"]
 
 TOP = 10
 RANKS_SHOWN = 50
@@ -19,7 +22,7 @@ WIDTH = 120
 TRACE = "file of a trace, as open lists it"
 
 
-def _compare(room: Room, call: Call, a: str, b: str, by: str | None, kind: str, top: int) -> Answer:
+def _compare(room: Room, call: Call, a: str, b: str, by: By | None, kind: Kind, top: int) -> Answer:
     names = (Path(a).name, Path(b).name)
     names = (a, b) if names[0] == names[1] or not all(names) else names
     with ExitStack() as stack:

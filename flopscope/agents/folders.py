@@ -75,7 +75,8 @@ class Folders:
     def files(self, folder: str, likely: Iterable[str]) -> tuple[list[tuple[str, int]], int]:
         """Return (path, bytes) of the files below a folder whose names end in one of ``likely``, and how many there
         are: at most LISTED are returned. Links that lead out are left out."""
-        ends, found, count = tuple(likely), [], 0
+        ends, count = tuple(likely), 0
+        found: list[tuple[str, int]] = []
         for here, below, names in os.walk(folder):
             deep = os.path.relpath(here, folder).count(os.sep) + 1 >= DEEPEST
             below[:] = [] if deep else sorted(name for name in below if not name.startswith("."))

@@ -53,7 +53,7 @@ def _open(room: Room, call: Call, path: str) -> Answer:
     ]
     if not math.isnan(facts["known_bytes"]):
         share = percent_text(100 * facts["known_bytes"])
-        lines.append(f"The bytes of {share} of the time are known; without them an op has no limit to compare with.")
+        lines.append(f"The bytes of {share} of the time are known; an op without them has no limit to compare with.")
     if facts["dropped"]:
         lines.append(f"{facts['dropped']:,} events are in no table.")
     return Answer("\n".join(lines), document)
@@ -75,7 +75,9 @@ def _facts(trace: Trace) -> dict[str, Any]:
     return {
         "events": len(trace),
         "steps": len(times),
-        "devices": [core.device_names.get(device, core.device_name(device)) for device in analysis.devices if device >= 0],
+        "devices": [
+            core.device_names.get(device, core.device_name(device)) for device in analysis.devices if device >= 0
+        ],
         "recorded": [what for what, is_known in recorded.items() if is_known],
         "step": median(times) if times else math.nan,
         "known_bytes": coverage["bytes"],
@@ -124,9 +126,7 @@ def _accounting(room: Room, call: Call, path: str, steps: list[str] | None, top:
     more = f"{top} of {len(rows) - 1} steps are listed, and the whole." if len(rows) - 1 > top else ""
     rows = [*rows[:-1][:top], *rows[-1:]]
     lines = [f"{printable(row['step'])}: {short_time_text(row['total'])}" for row in rows[:-1] if row["step"]]
-    return Answer(
-        "\n".join(filter(None, [text, *lines, more])), ACCOUNTING.of({"file": path, "accounting": rows})
-    )
+    return Answer("\n".join(filter(None, [text, *lines, more])), ACCOUNTING.of({"file": path, "accounting": rows}))
 
 
 def _parts_text(row: Mapping[str, Any], on_device: bool) -> str:
@@ -151,7 +151,7 @@ def _what_if(
     host_us_per_launch: float | None,
 ) -> Answer:
     given = {"rule": rules, "dtype": dtype, "device": device, "peaks": peaks, "host_us_per_launch": host_us_per_launch}
-    change = {name: value for name, value in given.items() if value is not None}
+    change: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if not change:
         raise ValueError("name a change: rules, dtype, device, peaks or host_us_per_launch")
     with ExitStack() as stack:

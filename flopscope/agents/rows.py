@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +68,8 @@ def _rows(
         kinds = {one: len(table.of_kind(one)) for one in KINDS} if not table.is_mixed else {}
         has = ", ".join(f"{count} of kind {one}" for one, count in kinds.items() if count)
         return Answer(f"No rows match; the table has {has or f'{len(table)} rows'}.", document)
-    return Answer(f"{_table_text(chosen)}\n{len(chosen)} of {len(found)} rows, by {sort_by or _time_of(table)}.", document)
+    shown_by = sort_by or _time_of(table)
+    return Answer(f"{_table_text(chosen)}\n{len(chosen)} of {len(found)} rows, by {shown_by}.", document)
 
 
 def _table_text(table: EventTable) -> str:
@@ -158,8 +159,7 @@ def _row(trace: Trace, call: Call, path: str, wanted: str) -> Answer:
     analysis = analysis_of(trace, "advice", None)
     op = next((one for one in analysis.ops if analysis.row_id(one.row) == record["id"]), None)
     advice = [one for one in trace.advice() if any(entry["row"] == record["id"] for entry in one.evidence)]
-    kernels = [{"name": name, "count": count, "time": time} for name, count, time in row.kernels]
-    kernels.sort(key=lambda one: -one["time"])
+    kernels = _longest((name, count, time) for name, count, time in row.kernels)
     around = _around(analysis, op.event) if op is not None else []
     document = EXPLAINED.of(
         {
@@ -180,6 +180,12 @@ def _row(trace: Trace, call: Call, path: str, wanted: str) -> Answer:
     lines += [f"Advice: {printable(one.what)} It saves about {percent_text(one.saving_pct)}." for one in advice]
     lines += [] if advice else ["No advice rests on this row."]
     return Answer("\n".join(lines), document)
+
+
+def _longest(kernels: Iterable[tuple[str, int, float]]) -> list[dict[str, Any]]:
+    """Return a record of each kernel, the longest time first."""
+    ordered = sorted(kernels, key=lambda one: -one[2])
+    return [dict(zip(("name", "count", "time"), one, strict=True)) for one in ordered]
 
 
 def _op_facts(analysis: Analysis, op: Op) -> dict[str, Any]:
@@ -230,17 +236,17 @@ def _event(trace: Trace, path: str, number: int | None) -> Answer:
     if number is None or not 0 <= number < len(events):
         raise ValueError(f"there is no event {number}: the trace has {len(events)}, from 0")
     event = events[number]
-    around, parent = [], event.cpu_parent
+    around: list[dict[str, str]] = []
+    parent = event.cpu_parent
     while parent is not None and len(around) < ENCLOSING:
         around.append({"kind": parent.kind, "name": parent.name})
         parent = parent.cpu_parent
-    sums: dict[str, list[float]] = {}
+    sums: dict[str, list[Any]] = {}
     for kernel in event.kernels:
         total = sums.setdefault(kernel.name, [0, 0.0])
         total[0] += 1
         total[1] += kernel.time_range.elapsed_us()
-    kernels = [{"name": name, "count": count, "time": time} for name, (count, time) in sums.items()]
-    kernels.sort(key=lambda one: -one["time"])
+    kernels = _longest((name, count, time) for name, (count, time) in sums.items())
     launcher = event.launcher
     document = EXPLAINED.of(
         {
@@ -275,9 +281,9 @@ TOOLS = (
     Tool(
         "rows",
         "Rows of the table",
-        "Ops, kernels or ranges with their times, FLOPs, bytes, share of the roofline and bound: filter, sort, take the "
-        "top. Use it when summary and advice leave a question, such as which shapes of aten::mm are slow. The ids of "
-        "rows grouped by shape are those of the evidence of the advice; explain takes them.",
+        "Ops, kernels or ranges with their times, FLOPs, bytes, share of the roofline and bound: filter, sort, take "
+        "the top. Use it when summary and advice leave a question, such as which shapes of aten::mm are slow. The ids "
+        "of rows grouped by shape are those of the evidence of the advice; explain takes them.",
         (
             PATH,
             Argument("group_by", "text", f"one or several of {', '.join(TABLE_WORDS)}, as 'name,step'", GROUP_BY),
@@ -303,8 +309,8 @@ TOOLS = (
     Tool(
         "explain",
         "Explain a row or an event",
-        "All that is known of one row or one event: its time and its limit, the part of the accounting that it loses "
-        "time in, the kernels that it launched, what encloses it, the advice that rests on it. Use it on the evidence "
+        "All that is known of one row or one event: its time and its limit, the part of the accounting that it "
+        "loses time in, the kernels that it launched, what encloses it, the advice that rests on it. Use it on the evidence "
         "of a piece of advice before changing code.",
         (
             PATH,

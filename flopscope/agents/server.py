@@ -49,8 +49,10 @@ CACHED = {"ttlMs": 3_600_000, "cacheScope": "private"}
 
 THREADS = 4
 MOST_WAITING = 64
-SECONDS_TO_END = 5.0
+SECONDS_TO_ANSWER = 5.0
 """How long calls may take after the end of the requests, as of a script that pipes them."""
+SECONDS_TO_END = 20.0
+"""How long the process of a cancelled call may take to end its own."""
 LONGEST_ERROR = 2000
 OF_THE_CALLER = (ValueError, OSError, ImportError, RuntimeError, MemoryError, OverflowError, TypeError)
 """What a tool raises for a wrong argument or file, with a text that helps."""
@@ -84,7 +86,7 @@ class Server:
             try:
                 while (line := self._read(requests)) is not None:
                     self._take(line)
-                self._until_idle(SECONDS_TO_END)
+                self._wait(lambda: not self._calls, SECONDS_TO_ANSWER)
             except BrokenPipeError:
                 return  # the client has gone
             finally:
@@ -222,16 +224,16 @@ class Server:
         else:
             call.warnings.append(str(message))
 
-    def _until_idle(self, seconds: float) -> None:
+    def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
         with self._changing:
-            self._changing.wait_for(lambda: not self._calls, seconds)
+            self._changing.wait_for(condition, seconds)
 
     def _cancel_all(self) -> None:
-        """Cancel what still runs, and wait shortly for calls that have processes to end."""
+        """Cancel what still runs, and wait for calls that have a process to end."""
         with self._changing:
             for call in self._calls.values():
                 call.cancel()
-        self._until_idle(SECONDS_TO_END)
+        self._wait(lambda: not any(call.has_process for call in self._calls.values()), SECONDS_TO_END)
 
 
 def _is_modern(message: Message) -> bool:

@@ -33,6 +33,8 @@ class Call:
         self._cancelled = threading.Event()
         self.warnings: list[str] = []
         """Warnings that were issued during the call."""
+        self.has_process = False
+        """Whether it runs another process, which is to be ended before the server ends."""
 
     def cancel(self) -> None:
         """Ask the call to stop; its answer is discarded in any case."""

@@ -34,19 +34,28 @@ def _try(
         written, said = Path(folder) / "tried.json", Path(folder) / "said.txt"
         command = [sys.executable, "-m", "flopscope", "try", "--max-time", f"{max_time:g}", "--json", str(written)]
         command += ["--changes", ",".join(changes)] if changes else []
-        with said.open("wb") as stream:
-            process = subprocess.Popen(
-                [*command, path, *(arguments or [])], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stream,
-                start_new_session=True,
-            )  # fmt: skip
-            try:
-                text = _output(process, call)
-            finally:
-                _end(process)
-        if process.returncode or not written.exists():
+        call.has_process = True  # before it is checked, so that whoever cancels it either waits or is seen
+        try:
+            call.check()
+            text, status = _ran([*command, path, *(arguments or [])], said, call)
+        finally:
+            call.has_process = False
+        if status or not written.exists():
             last = said.read_text(encoding="utf-8", errors="replace").strip()[-SAID:]
-            raise RuntimeError(f"flopscope try ended with status {process.returncode}: {last or 'it said nothing'}")
+            raise RuntimeError(f"flopscope try ended with status {status}: {last or 'it said nothing'}")
         return Answer(text.rstrip(), json.loads(written.read_text(encoding="utf-8")))
+
+
+def _ran(command: list[str], said: Path, call: Call) -> tuple[str, int]:
+    """Run a command, whose stderr goes to a file; return what it prints and its status."""
+    with said.open("wb") as stream:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stream, start_new_session=True
+        )
+        try:
+            return _output(process, call), process.returncode
+        finally:
+            _end(process)
 
 
 def _output(process: subprocess.Popen[bytes], call: Call) -> str:

@@ -18,7 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_captures(parser)
     add_peaks(parser)
     text = "fit the text of all traces in this many words, the most valuable first; it says what is left out"
-    parser.add_argument("--budget", type=whole(LEAST, f"a number of words of at least {LEAST}"), metavar="WORDS", help=text)
+    words = whole(LEAST, f"a number of words of at least {LEAST}")
+    parser.add_argument("--budget", type=words, metavar="WORDS", help=text)
     parser.add_argument("--json", metavar="FILE", help="write the accounting and the advice")
     parser.set_defaults(run=_summary)
 

@@ -331,8 +331,8 @@ class Results(Summaries):
         """Return where the time went and what to change first, then utilization, steps, launches and communication.
 
         A REPL or a notebook's cell displays the result; scripts print() it. Its text fits the terminal; ``to_dict()``
-        returns its facts. peaks: as in key_averages(). budget: words of the text at most, at least 50: the most valuable
-        parts are shown, each whole, and a sentence names those that are left out.
+        returns its facts. peaks: as in key_averages(). budget: words of the text at most, at least 50: the most
+        valuable parts are shown, each whole, and a sentence names those that are left out.
         """
         return upward.rooms.summary(self, peaks, budget)
 

@@ -59,7 +59,7 @@ class AdviceTable(Sequence[Advice]):
                 yield from part
 
     def items(self, width: int = WIDTH) -> Iterator[list[list[str]]]:
-        """Yield for each piece of advice the lines of what to do, of the reason, and of the evidence; then the notes."""
+        """Yield the lines of each piece of advice, in three parts (what to do, why, evidence); then of notes."""
         a_step = " a step" if self._per_step else ""
         for number, row in enumerate(self._rows, 1):
             saves = f"saves about {short_time_text(row.saving_us)}{a_step} ({percent_text(row.saving_pct)})"

@@ -108,7 +108,8 @@ def within_budget(parts: Sequence[str | Rows | Shown], budget: int, width: int) 
     """Return as many parts as fit in ``budget`` words, and a sentence that says what was left out.
 
     The time of a step counts most, then the first piece of advice, the parts of the time, more advice, and the other
-    sections in their order; what is shown keeps the order that it has without a budget. Sentences and rows of tables are shown whole or not at all.
+    sections in their order; what is shown keeps the order that it has without a budget. Sentences and rows of tables
+    are shown whole or not at all.
     """
     sections = _sections(parts, width)
     every = _by_value(sections)
@@ -123,7 +124,10 @@ def within_budget(parts: Sequence[str | Rows | Shown], budget: int, width: int) 
             block.is_shown = used <= budget
         if not block.is_shown:
             refused.add((place, block.detail))
-    texts = [*filter(None, (section.text() for section in sections)), *([] if whole else [_note(sections, budget)])]
+    texts = [
+        *filter(None, (section.text() for section in sections)),
+        *([] if whole else ["\n".join(wrapped(_note(sections, budget), width))]),
+    ]
     return "\n\n".join(texts)
 
 
