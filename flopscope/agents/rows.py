@@ -310,8 +310,8 @@ TOOLS = (
         "explain",
         "Explain a row or an event",
         "All that is known of one row or one event: its time and its limit, the part of the accounting that it "
-        "loses time in, the kernels that it launched, what encloses it, the advice that rests on it. Use it on the evidence "
-        "of a piece of advice before changing code.",
+        "loses time in, the kernels that it launched, what encloses it, the advice that rests on it. Use it on the "
+        "evidence of a piece of advice before changing code.",
         (
             PATH,
             Argument("row", "text", "id of a row grouped by shape, or the name of an op: its longest row"),

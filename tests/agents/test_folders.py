@@ -11,6 +11,7 @@ import pytest
 from helpers import ROOT
 from helpers.mcp import client
 
+import flopscope as fs
 from flopscope.agents import folders
 from flopscope.agents.folders import Folders, Outside, Traces
 from flopscope.cli.program import main
@@ -54,7 +55,7 @@ OUTSIDE = [
 
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_paths_that_lead_outside_are_refused_whether_they_exist_or_not(tree: Path, path: str) -> None:
-    with pytest.raises(Outside, match="may be read|only files in"):
+    with pytest.raises(Outside, match=r"may be read|only files in"):
         Folders([str(tree / "inside")]).path(path)
 
 
@@ -137,9 +138,13 @@ def test_a_python_program_is_not_run(tmp_path: Path) -> None:
 
 
 def test_a_trace_is_read_once_until_it_changes(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
-    load = folders.load_trace
-    monkeypatch.setattr(folders, "load_trace", lambda path: read.append(path) or load(path))  # type: ignore[func-returns-value]
+    read, load = [], folders.load_trace
+
+    def reading(path: str) -> fs.Trace:
+        read.append(path)
+        return load(path)
+
+    monkeypatch.setattr(folders, "load_trace", reading)
     traces, path = Traces(), str(tree / "inside" / "a.json.gz")
     first = traces.get(path)
     threads = [threading.Thread(target=traces.get, args=(path,)) for _ in range(8)]

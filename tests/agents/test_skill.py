@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers import ROOT
 
 from flopscope.agents.tools import tools
 from flopscope.cli.program import COMMANDS, main, make_parser
-from flopscope.cli.schema import DOCUMENTS
 
 
 @pytest.fixture
@@ -36,15 +37,14 @@ def test_its_commands_and_options_exist(skill: Path) -> None:
     text = (skill / "SKILL.md").read_text(encoding="utf-8")
     uses = re.findall(r"`flopscope (?!COMMAND)([a-z]+)([^`]*)`", text)
     assert len(uses) > 10
-    parser = make_parser()
-    helps = {name: command.format_help() for name, command in parser._subparsers._group_actions[0].choices.items()}  # type: ignore[union-attr, index, attr-defined]
+    commands: Any = next(one for one in make_parser()._actions if isinstance(one, argparse._SubParsersAction))
+    helps = {name: command.format_help() for name, command in commands.choices.items()}
     for name, rest in uses:
         assert name in COMMANDS
         for option in re.findall(r"--[a-z-]+", rest):
             assert option in helps[name], f"flopscope {name} {option}"
     named = re.search(r"serves the same answers as tools: ([a-z_,\s]+)\.", text)
     assert named is not None and {*re.split(r",\s+", named[1])} == {*tools(False)}
-    assert "record_shapes=True" in text and "KIND" in text and DOCUMENTS
 
 
 def test_the_commands_of_the_skill_run(tmp_path: Path, skill: Path) -> None:
@@ -57,4 +57,4 @@ def test_the_commands_of_the_skill_run(tmp_path: Path, skill: Path) -> None:
         words = command.replace("SCRIPT", "script.py").split()
         done = subprocess.run([*program, *words], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True)
         assert done.returncode == 0, done.stderr
-    assert b"flopscope::matmul" in done.stdout or b"step" in done.stdout or b"limits" in done.stdout
+    assert b"Advice" in done.stdout
