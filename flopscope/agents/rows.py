@@ -34,7 +34,8 @@ WIDE = 1_000
 ENCLOSING = 32
 """Events around an event that are named."""
 TABLE_WORDS = ("shape", "name", "dtype", "step", "stream", "module", "line", "category", "stack")
-GROUP_BY = "shape"
+BY_SHAPE = "shape"
+BY = f"one or several of {', '.join(TABLE_WORDS)}, as 'name,step'; by default shape, or name if none was recorded"
 FILTER = Argument("filter", "text", "only names that contain this text, in any case")
 
 
@@ -49,16 +50,24 @@ def _time_of(table: EventTable) -> str:
 
 
 def _rows(
-    room: Room, call: Call, path: str, group_by: str, kind: str, filter: str | None, sort_by: str | None, top: int
+    room: Room,
+    call: Call,
+    path: str,
+    group_by: str | None,
+    kind: str,
+    filter: str | None,
+    sort_by: str | None,
+    top: int,
 ) -> Answer:
-    words = [word.strip() for word in group_by.split(",")]
+    words = [word.strip() for word in (group_by or BY_SHAPE).split(",")]
     for word in words:
         if word not in TABLE_WORDS:
             hint = did_you_mean(word, TABLE_WORDS) or f"; it is one or several of {', '.join(TABLE_WORDS)}"
             raise ValueError(f"rows cannot be grouped by {shown(word)}{hint}")
     with ExitStack() as stack:
         (opened,) = room.open(call, stack, path)
-        table = opened.trace.key_averages(group_by=words)
+        trace = opened.trace
+        table = trace.key_averages(True) if group_by is None else trace.key_averages(group_by=words)
         call.check()
         every = table if table.is_mixed else table.of_kind(kind)
         found = every.select(_named(filter, every.columns["key"])).sorted(sort_by or _time_of(table))
@@ -105,7 +114,7 @@ def _shapes_text(shapes: Sequence[Any]) -> str:
 def _kernels(room: Room, call: Call, path: str, filter: str | None, top: int) -> Answer:
     with ExitStack() as stack:
         (opened,) = room.open(call, stack, path)
-        table = opened.trace.key_averages(group_by=GROUP_BY, kernels=True)
+        table = opened.trace.key_averages(True, kernels=True)
         call.check()
         kernels = opened.trace.key_averages().of_kind("kernel")
     chosen = kernels.select(_named(filter, kernels.columns["key"])).sorted("self_device_time_total")
@@ -145,7 +154,7 @@ def _explain(room: Room, call: Call, path: str, row: str | None, event: int | No
 
 
 def _row(trace: Trace, call: Call, path: str, wanted: str) -> Answer:
-    table = trace.key_averages(group_by=GROUP_BY, kernels=True)
+    table = trace.key_averages(True, kernels=True)  # by name where no shapes were recorded
     call.check()
     every = row_records(table)
     place = next((i for i, one in enumerate(every) if one["id"] == wanted), None)
@@ -196,16 +205,16 @@ def _op_facts(analysis: Analysis, op: Op) -> dict[str, Any]:
 def _row_lines(table: EventTable, place: int, analysis: Analysis, op: Op | None) -> list[str]:
     row, time = table[place], _time_of(table)
     own, whole = getattr(row, time), getattr(table, time)
-    where = "on the device" if table.has_device else "on the CPU"
+    whose = "device" if table.has_device else "CPU"
     share = f", {percent_text(100 * own / whole)} of all time there" if whole else ""
     shapes = _shapes_text(row.input_shapes)
     lines = [
         f"{printable(row.key)}{f' of {printable(shapes)}' if shapes else ''}: {plural(row.count, 'call')}, "
-        f"{short_time_text(own)} {where}{share}."
+        f"{short_time_text(own)} on the {whose}{share}."
     ]
     if not math.isnan(row.pct_roofline):
         lines.append(
-            f"The device's limits allow {short_time_text(row.roofline_time)}: it reaches "
+            f"The limits of the {whose} allow {short_time_text(row.roofline_time)}: it reaches "
             f"{percent_text(row.pct_roofline)} of the roofline. Bound: {row.bound}, {_core.bounds[row.bound].meaning}."
         )
     elif own:
@@ -286,7 +295,7 @@ TOOLS = (
         "of rows grouped by shape are those of the evidence of the advice; explain takes them.",
         (
             PATH,
-            Argument("group_by", "text", f"one or several of {', '.join(TABLE_WORDS)}, as 'name,step'", GROUP_BY),
+            Argument("group_by", "text", BY),
             Argument("kind", "text", "which rows", "op", choices=KINDS),
             FILTER,
             Argument("sort_by", "text", "a column, as flops or pct_roofline, largest first; by default the own time"),

@@ -65,6 +65,7 @@ class Server:
         self._responses, self._writing = responses, threading.Lock()
         self._room, self._tools = Room(folders), tools(allow_try)
         self._calls: dict[Id, Call] = {}
+        self._unanswered = 0  # calls that are not ended, also those whose answer is being sent
         self._changing = threading.Condition()
         self._waiting: queue.SimpleQueue[tuple[Message, Tool, Call]] = queue.SimpleQueue()
         self._of_thread = threading.local()
@@ -86,7 +87,7 @@ class Server:
             try:
                 while (line := self._read(requests)) is not None:
                     self._take(line)
-                self._wait(lambda: not self._calls, SECONDS_TO_ANSWER)
+                self._wait(lambda: not self._unanswered, SECONDS_TO_ANSWER)
             except BrokenPipeError:
                 return  # the client has gone
             finally:
@@ -125,7 +126,9 @@ class Server:
         return _response(message, self._methods[message.method](message))
 
     def _send(self, response: Mapping[str, Any]) -> None:
-        line = line_of(response)
+        self._write(line_of(response))
+
+    def _write(self, line: bytes) -> None:
         with self._writing:
             self._responses.write(line)
             self._responses.flush()
@@ -182,27 +185,30 @@ class Server:
         with self._changing:
             if message.number in self._calls:
                 raise Refused(INVALID_REQUEST, f"the id {shown(message.number)} is of a call that still runs", None)
-            if len(self._calls) >= MOST_WAITING:
+            if self._unanswered >= MOST_WAITING:
                 raise Refused(INTERNAL_ERROR, f"{MOST_WAITING} calls already wait; try again later", message.number)
             self._calls[message.number] = call
+            self._unanswered += 1
         self._waiting.put((message, self._tools[name], call))
 
     def _work(self) -> None:
         while True:
             message, tool, call = self._waiting.get()
+            line = b""
             try:
-                result = self._result(tool, call, message.params.get("arguments", {}))
-                if not call.is_cancelled:
-                    self._send(_response(message, result))
+                line = line_of(_response(message, self._result(tool, call, message.params.get("arguments", {}))))
             except Cancelled:
                 pass
             except Exception as problem:  # a fault of the server, of which the client is told
-                with suppress(Exception):
-                    self._send(Refused(INTERNAL_ERROR, _short(error_text(problem)), message.number).response())
-            finally:
-                with self._changing:
-                    del self._calls[message.number]
-                    self._changing.notify_all()
+                line = line_of(Refused(INTERNAL_ERROR, _short(error_text(problem)), message.number).response())
+            with self._changing:
+                del self._calls[message.number]  # before the answer, after which its id may be used again
+            if line and not call.is_cancelled:
+                with suppress(OSError, ValueError):  # the client has gone, which the next read shows
+                    self._write(line)
+            with self._changing:
+                self._unanswered -= 1
+                self._changing.notify_all()
 
     def _result(self, tool: Tool, call: Call, given: Mapping[str, Any]) -> dict[str, Any]:
         self._of_thread.call = call

@@ -181,6 +181,31 @@ def test_compare_gives_the_changes_of_the_command(server: Client, tmp_path: Path
     assert found["slowdown_pct"] == expected["slowdown_pct"] < -50 and found["files"] == [BEFORE, AFTER]
 
 
+OTHERS = {
+    "a program without a GPU": "benchmarks/results/nvidia-h200/well_made/cpu_products.json.gz",
+    "JAX, without shapes": "benchmarks/results/nvidia-h200/jax/callback.json.gz",
+    "Nsight Systems": "tests/data/captures/rtx3080.sqlite.gz",
+    "XLA on a CPU": "tests/data/traces/jax_cpu.xplane.pb.gz",
+    "Python stacks": "tests/data/traces/tutorial_naive_stack.json.gz",
+}
+
+
+@pytest.mark.parametrize("path", OTHERS.values(), ids=list(OTHERS))
+def test_traces_of_all_kinds_are_answered(path: str) -> None:
+    with client(str(ROOT)) as server:
+        for tool in ("open", "summary", "advice", "accounting", "rows", "kernels"):
+            found = document(server, tool, path=path)
+            jsonschema.Draft202012Validator(schema(found["format"].removeprefix("flopscope."))).validate(found)
+        rows = document(server, "rows", path=path, kind="all", top=5)["rows"]
+        assert rows
+        for row in rows:
+            found = document(server, "explain", path=path, row=row["id"])
+            jsonschema.Draft202012Validator(schema("explained")).validate(found)
+            assert found["row"] == row
+        totals = [row["total_us"] for row in document(server, "accounting", path=path)["accounting"]]
+        assert totals == pytest.approx(fs.load_trace(ROOT / path).accounting().total.tolist())
+
+
 def test_ranks_are_compared() -> None:
     pytest.importorskip("dask")
     run = ROOT / "tests" / "data" / "run7"
