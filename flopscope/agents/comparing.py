@@ -42,8 +42,9 @@ def _ranks(room: Room, call: Call, paths: list[str], top: int) -> Answer:
         for file in find_traces(room.folders.path(path)).paths:
             require_no_report(room.folders.path(file))
             files.append(file)
-    call.check()
-    found = load_ranks(list(dict.fromkeys(files)), workers=1 if len(files) < 3 else None)
+    with room.alone(call):
+        call.check()
+        found = load_ranks(list(dict.fromkeys(files)), workers=1 if len(files) < 3 else None)
     call.check()
     document = found.to_dict()
     named = {rank for finding in document["findings"] for rank in finding["ranks"] or ()}

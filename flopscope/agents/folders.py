@@ -96,7 +96,7 @@ class Opened(NamedTuple):
     """An open trace. Calls that use it hold its lock, because results are computed on first use."""
 
     trace: Trace
-    lock: threading.RLock
+    lock: threading.Lock
 
 
 class Traces:
@@ -118,7 +118,7 @@ class Traces:
                 if key in self._open:
                     self._open.move_to_end(key)
                     return self._open[key]
-            opened = Opened(_load(path), threading.RLock())
+            opened = Opened(_load(path), threading.Lock())
             with self._lock:
                 for old in [old for old in self._open if old[0] == path]:
                     del self._open[old]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from flopscope.agents.arguments import Argument, schema_of
@@ -60,6 +60,7 @@ class Room:
 
     def __init__(self, folders: Folders) -> None:
         self.folders, self._traces = folders, Traces()
+        self._starting = threading.Lock()
 
     def open(self, call: Call, stack: ExitStack, *paths: str) -> list[Opened]:
         """Return the traces of paths, which belong to this call until the stack is left."""
@@ -68,11 +69,24 @@ class Room:
         for path in sorted({*real}):  # in one order for all calls, so that none waits for another in a circle
             call.check()
             found[path] = self._traces.get(path)
-            while not found[path].lock.acquire(timeout=0.1):
-                call.check()
-            stack.callback(found[path].lock.release)
+            stack.enter_context(held(call, found[path].lock))
         call.check()
         return [found[path] for path in real]
+
+    def alone(self, call: Call) -> AbstractContextManager[None]:
+        """Let no other call start processes of this one, meanwhile: how they start is a setting of the process."""
+        return held(call, self._starting)
+
+
+@contextmanager
+def held(call: Call, lock: threading.Lock) -> Iterator[None]:
+    """Hold a lock, for which a call waits until it is cancelled."""
+    while not lock.acquire(timeout=0.1):
+        call.check()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class Answer(NamedTuple):
