@@ -50,6 +50,7 @@ int fs_hlo_precision(const fs_hlo_module *module, uint32_t instruction)
     for (uint32_t i = 0; i < count; i++) most = numbers[i] > most && numbers[i] <= 2 ? (int)numbers[i] : most;
     if (most < 1 && fs_hlo_config_has(config, "operand_precision", "\"HIGH\"")) most = 1;
     if (most < 2 && fs_hlo_config_has(config, "operand_precision", "\"HIGHEST\"")) most = 2;
+    if (fs_hlo_config_is(config, "algorithm", "ALG_DOT_F32_F32_F32")) most = 2;
     return most;
 }
 

@@ -166,8 +166,9 @@ static fs_status describe_works(joining *all, const fs_hlo_given *given, uint32_
         fs_aligned_work *to = &all->aligned[i];
         const char *name = chunk->name[at] != FS_NONE ? fs_store_name_text(all->from, chunk->name[at]) : NULL;
         if (chunk->kind[at] == FS_EVENT_KERNEL && name != NULL) *to = by_name[chunk->name[at]];
-        else if (chunk->kind[at] == FS_EVENT_MEMSET) *to = (fs_aligned_work){FS_NONE, FS_WORK_FILLS, 0, 0};
-        else *to = (fs_aligned_work){FS_NONE, is_transfer(name) ? FS_SLOT_TRANSFER : FS_SLOT_COPY, 0, 0};
+        else if (chunk->kind[at] == FS_EVENT_MEMSET) *to = (fs_aligned_work){FS_NONE, FS_WORK_FILLS, 0, 0, 0};
+        else *to = (fs_aligned_work){FS_NONE, is_transfer(name) ? FS_SLOT_TRANSFER : FS_SLOT_COPY, 0, 0, 0};
+        if (chunk->kind[at] == FS_EVENT_MEMCPY && chunk->bytes[at] > 0) to->bytes = chunk->bytes[at];
         uint32_t low = 0, high = given_count;
         while (low < high) {
             uint32_t middle = low + (high - low) / 2;
