@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from flopscope.answers.analysis import Analysis, Op
+from flopscope.answers.analysis import Analysis
 from flopscope.answers.facts import Cached, PaddedTiles, StarvedTensorCores, Traffic
 from flopscope.answers.findings import Finding, finding_about, is_product
+from flopscope.answers.pieces import Op
 
 MOST_TRAFFIC = 1.3
 """Largest ratio of counted to modelled bytes without a finding: writes are attributed within a part of the L2."""

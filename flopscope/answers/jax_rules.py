@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from flopscope.answers.analysis import Analysis, Op
+from flopscope.answers.analysis import Analysis
 from flopscope.answers.compute_rules import TF32_KERNEL, USUAL_SHARE, faster
 from flopscope.answers.facts import Callbacks, CopiedCarry, Precise, Undonated, Widened
 from flopscope.answers.findings import Finding, calls_of, claim_all, finding_about
 from flopscope.answers.launch_rules import KEPT
+from flopscope.answers.pieces import Op
 from flopscope.answers.premises import Argument, arguments, ran_as
 from flopscope.answers.recording import LATE
 
