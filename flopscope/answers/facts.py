@@ -399,6 +399,18 @@ class Undonated(NamedTuple):
     per: str
 
 
+class Transposed(NamedTuple):
+    """Arguments of jitted functions that XLA moves to another order of axes before it reads them."""
+
+    names: tuple[str, ...]
+    """The first of the arguments."""
+    arguments: int
+    axes: tuple[int, ...]
+    """The axes of the first argument in the order in which it is read, the outermost first; empty: unknown."""
+    time: float
+    per: str
+
+
 class CopiedCarry(NamedTuple):
     """Copies of arrays of a loop's carry."""
 

@@ -10,9 +10,22 @@ from typing import Any
 import pytest
 from helpers import ROOT
 from helpers.advice_cases import check, savings
-from helpers.jax_cases import ARRAY, D2D, JaxProgram, called_back, carried, precise, undonated, widened
+from helpers.jax_cases import (
+    ARRAY,
+    D2D,
+    JaxProgram,
+    called_back,
+    carried,
+    precise,
+    transposed_images,
+    undonated,
+    widened,
+)
 
 import flopscope as fs
+from flopscope import _core
+from flopscope.answers.analysis import analysis_of
+from flopscope.answers.jax_rules import transpose
 
 
 def advice_of(program: JaxProgram, rule: str) -> Any:
@@ -58,6 +71,62 @@ ENTRY main {{
 }}
 """
     assert "donate" not in savings(JaxProgram(hlo, [(D2D, 130.0, 0.0)]).load().advice())
+
+
+def test_a_transposed_argument_is_named_with_the_order_that_is_read() -> None:
+    row = advice_of(transposed_images(True), "transpose")
+    assert row.saving_us == pytest.approx(0.95 * 70)
+    assert "XLA transposes x" in row.reason and "(of x: 0, 2, 3, 1)" in row.reason
+    assert [(one["op"], one["calls"]) for one in row.evidence] == [("moved", 1)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('calls=move, metadata={op_name="x"}', 'calls=move, metadata={op_name="jit(step)/transpose"}'),  # the program's
+        ("ROOT loop_negate_fusion", "other = bf16[] custom-call(x)\n  ROOT loop_negate_fusion"),  # else reads x
+        ("ROOT loop_negate_fusion", "ROOT all = (bf16[256,56,56,64]) tuple(moved)\n  loop_negate_fusion"),  # a result
+        ("transpose(a), dim", "transpose(c), dim"),  # of something else
+    ],
+)
+def test_other_transpositions_say_nothing_of_arguments(change: tuple[str, str]) -> None:
+    faulty = transposed_images(True)
+    assert change[0] in faulty.hlo
+    other = JaxProgram(faulty.hlo.replace(*change), faulty.works)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert "transpose" not in savings(other.load().advice())
+
+
+@pytest.mark.parametrize(
+    ("line", "axes"),
+    [
+        ("moved = f32[4,2,3] transpose(x), dimensions={2,0,1}", "2,0,1"),
+        ("moved = f32[2,3,4]{1,0,2} copy(x)", "2,0,1"),
+        ("moved = f32[2,3,4]{2,1,0} copy(x)", None),
+        ("y = f32[6,4]{1,0} bitcast(x)\n  moved = f32[4,6]{1,0} transpose(y), dimensions={1,0}", ""),
+    ],
+)
+def test_the_order_of_axes_is_that_of_the_memory(line: str, axes: str | None) -> None:
+    named = line + ', metadata={op_name="x"}'
+    text = f"""HloModule m, is_scheduled=true
+ENTRY e {{
+  x = f32[2,3,4]{{2,1,0}} parameter(0), metadata={{op_name="x"}}
+  {named}
+  ROOT r = f32[] custom-call(moved)
+}}
+"""
+    ((_, instructions),) = _core._read_hlo(text)["computations"]
+    assert [one["remark"] for one in instructions if one["name"] == "moved"] == [
+        None if axes is None else f"transposed={axes} x"
+    ]
+
+
+def test_filters_of_convolutions_on_an_h200_are_transposed() -> None:
+    """Each of three filters is stored as HWIO, and cuDNN reads OHWI."""
+    (found,) = transpose(analysis_of(recorded("convnet"), "a test"))
+    assert found.facts[:3] == (("ws[2]", "ws[1]", "ws[0]"), 3, (3, 0, 1, 2))
+    assert found.facts.time == pytest.approx(4.4, rel=0.01)
 
 
 def test_copies_of_a_carry_are_counted_by_iteration() -> None:
