@@ -208,6 +208,7 @@ class Traffic(NamedTuple):
     ratio: float
     reads: float
     """Bytes read over those of its inputs; NaN: unknown, or not more."""
+    jax: bool
 
 
 class PaddedTiles(NamedTuple):
@@ -225,6 +226,7 @@ class StarvedTensorCores(NamedTuple):
     per: str
     active: float
     """Percent of the cycles, of the longest."""
+    jax: bool
 
 
 class Warmup(NamedTuple):

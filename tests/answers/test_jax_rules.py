@@ -11,6 +11,7 @@ import pytest
 from helpers import ROOT
 from helpers.advice_cases import check, savings
 from helpers.jax_cases import (
+    ADD,
     ARRAY,
     D2D,
     JaxProgram,
@@ -217,6 +218,35 @@ def test_convolutions_on_an_h200_have_all_of_their_kernels() -> None:
     flops = sum(row.flops for row in trace.key_averages() if row.category == "convolution" and row.flops > 0)
     assert flops == 3 * (3 + 2 + 3) * 2 * 64 * 56 * 56 * 64 * 64 * 9
     assert trace.hlo["tied_ns"] == trace.hlo["kernel_ns"] and trace.hlo["executions"] == 3
+
+
+@pytest.mark.parametrize("of_library", [False, True])
+def test_bytes_beyond_the_model_are_a_fault_but_in_calls_of_libraries(of_library: bool) -> None:
+    """Twice the bytes moved, by a fusion, and by a call of cuDNN that has memory of its own."""
+    entry = f"ROOT both = {ARRAY} fusion(x, y), kind=kLoop, calls=fused"
+    if of_library:
+        call = 'custom-call(x, y), custom_call_target="__cudnn$fmhaSoftmax"'
+        entry = f"both = ({ARRAY}, u8[1024]{{0}}) {call}\n  ROOT out = {ARRAY} get-tuple-element(both), index=0"
+    hlo = f"""HloModule jit_step, is_scheduled=true
+{ADD}
+ENTRY main {{
+  x = {ARRAY} parameter(0)
+  y = {ARRAY} parameter(1)
+  {entry}
+}}
+"""
+    program = JaxProgram(hlo, [("both", 400.0, 0.0)], steps=1)
+    recording = json.loads(program.trace())
+    begin = next(event["ts"] for event in recording["traceEvents"] if event["name"] == "both")
+    for place in range(45):
+        at = {"ph": "C", "pid": 0, "ts": begin + 10 * place}
+        for name in ("dram_bytes_read", "dram_bytes_written"):
+            recording["traceEvents"].append({**at, "name": name, "args": {"GB/s": 2100.0 if place < 40 else 0.0}})
+    trace = fs.load_trace(json.dumps(recording).encode(), hlo=hlo)
+    (row,) = [row for row in trace.key_averages() if row.key == "both" and row.device_type == "cpu"]
+    assert row.traffic_ratio > 2
+    said = [row.reason for row in trace.advice() if row.rule == "traffic"]
+    assert [("Pallas" in text, "torch" in text) for text in said] == ([] if of_library else [(True, False)])
 
 
 def test_words_are_those_of_jax() -> None:
