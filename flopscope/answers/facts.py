@@ -389,6 +389,7 @@ class ExposedTransfers(NamedTuple):
     """Whether the profile has a backward pass."""
     buckets: bool
     """Whether DistributedDataParallel is in use."""
+    jax: bool
 
 
 class Undonated(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from helpers import ROOT
 from helpers.advice_cases import check, savings
+from helpers.faulty_programs import collectives
 from helpers.jax_cases import (
     ADD,
     ARRAY,
@@ -247,6 +248,18 @@ ENTRY main {{
     assert row.traffic_ratio > 2
     said = [row.reason for row in trace.advice() if row.rule == "traffic"]
     assert [("Pallas" in text, "torch" in text) for text in said] == ([] if of_library else [(True, False)])
+
+
+def test_transfers_that_nothing_hides_are_xlas_to_schedule() -> None:
+    """Collectives of known size come after the computation, of which an instruction is a part."""
+    program = collectives(100, 110, 120)
+    program.call("cuLaunchKernel", 3, 1, correlation=90)
+    program.work("loop_add_fusion", 2400, 300, correlation=90)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trace = fs.load_trace(program.text(), hlo=undonated(False).hlo)
+    (said,) = [row.reason for row in trace.advice() if row.rule == "communication"]
+    assert "xla_gpu_enable_latency_hiding_scheduler" in said and "async_op" not in said and "Distributed" not in said
 
 
 def test_words_are_those_of_jax() -> None:
