@@ -7,7 +7,7 @@ Parts:
 cured: programs whose cure is a switch (try_programs.py): whether `try` proposes it, what it measures, and what is
 measured of the same program mended by hand, which runs as often. alike: programs without a fault, each tried against
 itself: the verdict must be "no difference". elsewhere: models of torchvision, timm, transformers and torch_geometric
-with random weights (try_elsewhere.py), with all that `try` proposes: predicted beside measured.
+with random weights (try_elsewhere.py), with the three changes that `try` proposes first: predicted beside measured.
 
 Programs run side by side, with --jobs runs at once, of which one at a time is timed while the others are stopped. Each
 part ends after --seconds. FOLDER receives try.json, written after each program; programs that it has are replaced.
@@ -43,6 +43,8 @@ from flopscope.trying.turns import Turns
 WITHIN = 10.0
 """Percent of the gain of the program that is mended by hand."""
 LEAST = 14
+MOST_TRIED = 3
+"""Changes of a program from elsewhere."""
 COLUMNS = ("program", "change", "proposed", "predicted %", "measured %", "by hand %", "parity", "verdict")
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # else each run that compiles starts a pool of processes
@@ -89,7 +91,8 @@ class Parts:
                 record = runs.run("time", (), trial.seen, trial.plan.warm, trial.plan.steps, self._seconds)
                 mended.extend([] if record.seconds is None else [record.seconds])
 
-            self._turns.side_by_side([run] * max(min(len(plain), change.ratio.pairs), FEWEST))
+            count = max(min(len(plain), change.ratio.pairs), FEWEST)
+            self._turns.side_by_side([run] * (count if time.monotonic() < self._end else 0))
         by_hand = [(1e6 * a, 1e6 * b) for a, b in zip(plain, mended, strict=False)]
         return [told(switch, change, proposed=proposed, by_hand=by_hand)]
 
@@ -100,7 +103,7 @@ class Parts:
 
     def elsewhere(self, name: str) -> list[dict[str, Any]]:
         """Try what is proposed for a program."""
-        found = self._trial("try_elsewhere.py", [name]).run()
+        found = self._trial("try_elsewhere.py", [name], most=MOST_TRIED).run()
         rows = [told(one.name, one, proposed=True, predicted=finite(one.predicted)) for one in found.changes]
         return rows or [told("nothing is proposed", problem=" ".join(found.notes))]
 
@@ -219,7 +222,7 @@ def main() -> None:
     for part in options.part.split(","):
         chosen = [name for name in programs[part] if not options.only or name in options.only.split(",")]
         parts.begin()
-        with ThreadPoolExecutor(max(options.jobs // 3, 1)) as programs_at_once:
+        with ThreadPoolExecutor(max(options.jobs // 2, 1)) as programs_at_once:
             for one in [programs_at_once.submit(found.add, part, name, getattr(parts, part)) for name in chosen]:
                 one.result()
     found.finish()

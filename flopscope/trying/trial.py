@@ -53,6 +53,8 @@ class Options:
     combine: bool = True
     jobs: int = 1
     """Runs that get ready side by side."""
+    most: int | None = None
+    """Changes to try, the most promising first; None: all."""
     recorded_alone: bool = True
     """Other runs are stopped while steps are recorded for the advice."""
 
@@ -181,7 +183,7 @@ class Trial:
         tried = Tried(self._program.title, "step" if self.plan.steps else "program", math.nan, [])
         tried.device = self.seen.device
         advice = self._advice()
-        chosen = choose(self._options, self.seen, advice, self._notes)
+        chosen = choose(self._options, self.seen, advice, self._notes)[: self._options.most]
         tried.edits = edits_of(advice, chosen)
         self._tell(
             f"{self._program.title} {self._described(look)}; "
