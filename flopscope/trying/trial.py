@@ -24,7 +24,7 @@ from flopscope.trying.processes import Processes, Program
 from flopscope.trying.result import Change, Edit, Tried, joined
 from flopscope.trying.seen import Seen
 from flopscope.trying.switches import SWITCHES, Switch
-from flopscope.trying.turns import Turns
+from flopscope.trying.turns import Late, Turns
 
 SINGLE_SHARE = 0.7
 """Of the time, until which changes are measured alone if there may be several to combine."""
@@ -290,9 +290,10 @@ class Trial:
 
     def _compare(self, one: Candidate) -> None:
         """Run a change once: whether it works, whether it changes anything, and whether the results are kept."""
-        if self._left() <= 0:
+        try:
+            record = self._timed("compare", one.switches, self._deadline)
+        except Late:
             return one.change.notes.append("the time was over before it was tried")
-        record = self._timed("compare", one.switches)
         change, added = one.change, [name for name in one.switches if name not in one.base]
         change.problem = record.problem
         change.hits = min(record.hits.get(name, 0) for name in added)
@@ -328,9 +329,12 @@ class Trial:
         def run(changed: bool) -> None:
             if one.change.problem:
                 return
-            begin = time.monotonic()
-            records[changed] = record = self._timed("time", one.switches if changed else one.base)
-            self._lasted = max(self._lasted, time.monotonic() - begin)
+            try:
+                record = self._timed("time", one.switches if changed else one.base, end - self._lasted)
+            except Late:
+                return
+            records[changed] = record
+            self._lasted = max(self._lasted, record.lasted)
             if not record.problem and record.seconds is None:
                 record.problem = f"it ended after {record.steps} steps, before the last measured one"
             if record.problem:
@@ -345,14 +349,12 @@ class Trial:
             with self._adding:
                 one.add(records[False], records[True])
 
-    def _timed(self, kind: Kind, switches: Sequence[str]) -> Record:
-        record = self._processes.run(kind, switches, self.seen, self.plan.warm, self.plan.steps, self._limit)
+    def _timed(self, kind: Kind, switches: Sequence[str], latest: float = math.inf) -> Record:
+        plan = self.plan
+        record = self._processes.run(kind, switches, self.seen, plan.warm, plan.steps, self._limit, latest)
         with self._adding:
             self._advance()
         return record
-
-    def _left(self) -> float:
-        return self._deadline - time.monotonic()
 
     # Together ---------------------------------------------------------------------------------------------------------
 
