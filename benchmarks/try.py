@@ -10,7 +10,8 @@ itself: the verdict must be "no difference". elsewhere: models of torchvision, t
 with random weights (try_elsewhere.py), with the three changes that `try` proposes first: predicted beside measured.
 
 Programs run side by side, with --jobs runs at once, of which one at a time is timed while the others are stopped. Each
-part ends after --seconds. FOLDER receives try.json, written after each program; programs that it has are replaced.
+part ends after --seconds, or at SIGTERM. FOLDER receives try.json, written after each program; programs that it has are
+replaced. --report adds the rows of elsewhere to a page, as `flopscope try --report` does.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import argparse
 import json
 import math
 import os
+import signal
 import tempfile
 import threading
 import time
@@ -35,11 +37,14 @@ from flopscope.support.files import finite
 from flopscope.trying.pairs import FEWEST, Ratio, checked
 from flopscope.trying.processes import Processes, Program
 from flopscope.trying.result import Change
+from flopscope.trying.rows import with_rows
 from flopscope.trying.switches import SWITCHES
 from flopscope.trying.text import parity_text
 from flopscope.trying.trial import Options, Trial
 from flopscope.trying.turns import Turns
 
+GRACE = 15.0
+"""Seconds after the end of the time for runs to end by themselves."""
 WITHIN = 10.0
 """Percent of the gain of the program that is mended by hand."""
 LEAST = 14
@@ -55,16 +60,20 @@ def here(name: str) -> str:
 
 
 class Parts:
-    """The parts of the benchmark, each from the name of a program to what was found of its changes."""
+    """The parts of the benchmark, each from the name of a program to what was found of its changes, for some time."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._seconds = options.seconds
         self._turns = Turns(options.jobs, print)
-        self._end = 0.0
+        self._end = time.monotonic() + options.seconds
+        self._timer = threading.Timer(options.seconds + GRACE, self.end)
+        self._timer.daemon = True
+        self._timer.start()
 
-    def begin(self) -> None:
-        """Begin a part."""
-        self._end = time.monotonic() + self._seconds
+    def end(self, *_: object) -> None:
+        """End all runs; programs are told of as far as they were measured."""
+        self._timer.cancel()
+        self._turns.end()
 
     def _trial(self, script: str, words: Sequence[str], **options: Any) -> Trial:
         left = self._end - time.monotonic()
@@ -104,7 +113,8 @@ class Parts:
     def elsewhere(self, name: str) -> list[dict[str, Any]]:
         """Try what is proposed for a program."""
         found = self._trial("try_elsewhere.py", [name], most=MOST_TRIED).run()
-        rows = [told(one.name, one, proposed=True, predicted=finite(one.predicted)) for one in found.changes]
+        more = {"proposed": True, "device": found.device}
+        rows = [told(one.name, one, predicted=finite(one.predicted), **more) for one in found.changes]
         return rows or [told("nothing is proposed", problem=" ".join(found.notes))]
 
 
@@ -132,11 +142,11 @@ class Found:
             self._samples = json.loads((options.out / "try.json").read_text(encoding="utf-8"))["samples"]
 
     def add(self, part: str, name: str, find: Callable[[str], list[dict[str, Any]]]) -> None:
-        """Find what there is to find of a program, and write the file."""
+        """Find what there is to find of a program, and write the file. Without time for it, keep what there was."""
         try:
             rows = find(name)
         except (RuntimeError, OSError) as problem:
-            rows = [told("--", problem=str(problem))]
+            rows = [told("--", problem=str(problem) or "the time was over")]
         with self._lock:
             self._samples = [one for one in self._samples if (one["part"], one["case"]) != (part, name)]
             for row in rows:
@@ -148,8 +158,16 @@ class Found:
                 print(f"{time.monotonic() - self._begin:4.0f} s", *line, sep="  ", flush=True)
             report.write()
 
-    def finish(self) -> None:
+    def finish(self, page: Path | None) -> None:
+        """Print the report, and add what was predicted and measured elsewhere to the table of a page."""
         report_of(self._samples, self._out, self._device).finish()
+        if page is None:
+            return
+        text = page.read_text(encoding="utf-8")
+        for one in self._samples:
+            if one["part"] == "elsewhere" and one.get("predicted") is not None and one["ratio"][0] is not None:
+                text = with_rows(text, one["case"], [prediction_in(one)])
+        page.write_text(text, encoding="utf-8")
 
 
 def report_of(samples: Sequence[dict[str, Any]], out: Path | None, device: str) -> harness.Report:
@@ -185,6 +203,13 @@ def ratio_in(one: dict[str, Any]) -> Ratio | None:
     return None if known is None else Ratio(*(math.nan if value is None else value for value in known))
 
 
+def prediction_in(one: dict[str, Any]) -> dict[str, Any]:
+    """Return what is kept of a prediction, as by `flopscope try --keep`."""
+    value, low, high, pairs = one["ratio"]
+    saved = {"measured": 100 * (1 - value), "low": high and 100 * (1 - high), "high": low and 100 * (1 - low)}
+    return {**{name: one[name] for name in ("change", "predicted", "verdict", "device")}, **saved, "pairs": pairs}
+
+
 def by_hand_in(one: dict[str, Any]) -> Ratio | None:
     return checked(one["by_hand"]) if one.get("by_hand") else None
 
@@ -208,24 +233,27 @@ def extend(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--part", default="cured,elsewhere,alike", help="parts, with commas between them")
     parser.add_argument("--only", help="names of programs, with commas between them")
     parser.add_argument("--seconds", type=float, default=1200.0, help="for each part")
+    parser.add_argument("--report", type=Path, help="page to add the table of elsewhere to; also with --part ''")
     parser.add_argument("--jobs", type=int, default=1, help="runs at once")
 
 
 def main() -> None:
     options = harness.arguments(__doc__ or "", ("cpu", "cuda"), extend)
-    parts, found = Parts(options), Found(options)
+    found = Found(options)
     programs = {
         "cured": [name for name, row in CURED.items() if row.device in ("any", options.device)],
         "alike": [name for name, row in ALIKE.items() if row.device in ("any", options.device)],
         "elsewhere": list(try_elsewhere.MODELS),
     }
-    for part in options.part.split(","):
+    for part in filter(None, options.part.split(",")):
+        parts = Parts(options)
+        signal.signal(signal.SIGTERM, parts.end)
         chosen = [name for name in programs[part] if not options.only or name in options.only.split(",")]
-        parts.begin()
-        with ThreadPoolExecutor(max(options.jobs // 2, 1)) as programs_at_once:
-            for one in [programs_at_once.submit(found.add, part, name, getattr(parts, part)) for name in chosen]:
+        with ThreadPoolExecutor(max(options.jobs // 4, 1)) as threads:
+            for one in [threads.submit(found.add, part, name, getattr(parts, part)) for name in chosen]:
                 one.result()
-    found.finish()
+        parts.end()
+    found.finish(options.report)
 
 
 if __name__ == "__main__":

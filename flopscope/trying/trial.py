@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -24,7 +24,7 @@ from flopscope.trying.processes import Processes, Program
 from flopscope.trying.result import Change, Edit, Tried, joined
 from flopscope.trying.seen import Seen
 from flopscope.trying.switches import SWITCHES, Switch
-from flopscope.trying.turns import Late, Turns
+from flopscope.trying.turns import Ended, Late, Turns
 
 SINGLE_SHARE = 0.7
 """Of the time, until which changes are measured alone if there may be several to combine."""
@@ -175,7 +175,8 @@ class Trial:
             self._processes = Processes(self._program, Path(folder), self._turns)
             self._look()
             one = Candidate((), (), Change("nothing", "", hits=1, margin=self._options.margin))
-            self._measure([one], self._deadline)
+            with suppress(Ended):
+                self._measure([one], self._deadline)
             return one.change
 
     def _run(self) -> Tried:
@@ -202,7 +203,7 @@ class Trial:
             self._measure(candidates, deadline)
             if self._options.combine:
                 self._combine(tried, candidates)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Ended):
             interrupted = True
         tried.before = 1e6 * _middle(self.plain, "seconds")
         if interrupted:
