@@ -28,7 +28,7 @@ from flopscope.trying.turns import Ended, Late, Turns
 
 SINGLE_SHARE = 0.7
 """Of the time, until which changes are measured alone if there may be several to combine."""
-MOST_STEPS = 5000
+FEWEST_STEPS, MOST_STEPS = 3, 5000
 LEAST_WINDOW, MOST_WINDOW = 0.3, 5.0
 """Seconds of measured steps in a process, if a step is not longer."""
 RECORDED = 5
@@ -314,8 +314,9 @@ class Trial:
             self._turns.side_by_side(pairs)
             for one in left:
                 if not one.is_open:
-                    ratio = one.change.ratio
-                    self._tell(f"{one.change.name}: {one.change.verdict}, {ratio.pairs} pairs, {ratio.gain:+.1f} %")
+                    change, ratio = one.change, one.change.ratio
+                    found = f" ({change.problem})" if change.problem else f", {ratio.pairs} pairs, {ratio.gain:+.1f} %"
+                    self._tell(f"{change.name}: {change.verdict}{found}")
 
     def _in_time(self, end: float) -> bool:
         """Return whether another pair would end in time."""
@@ -334,10 +335,12 @@ class Trial:
                 record = self._timed("time", one.switches if changed else one.base, end - self._lasted)
             except Late:
                 return
-            records[changed] = record
             self._lasted = max(self._lasted, record.lasted)
             if not record.problem and record.seconds is None:
+                if self._shorten(record.steps):
+                    return  # the pair is made again
                 record.problem = f"it ended after {record.steps} steps, before the last measured one"
+            records[changed] = record
             if record.problem:
                 one.change.problem = record.problem if changed else f"without it, {record.problem}"
             elif not changed and not one.base:
@@ -349,6 +352,13 @@ class Trial:
         if not one.change.problem and len(records) == 2:
             with self._adding:
                 one.add(records[False], records[True])
+
+    def _shorten(self, steps: int) -> bool:
+        """Let runs end with the program, which has so many steps; return whether enough of them are left."""
+        left = steps - self.plan.warm
+        if left >= FEWEST_STEPS:
+            self.plan = self.plan._replace(steps=min(self.plan.steps, left))
+        return left >= FEWEST_STEPS
 
     def _timed(self, kind: Kind, switches: Sequence[str], latest: float = math.inf) -> Record:
         plan = self.plan

@@ -169,6 +169,23 @@ def test_noise_leaves_the_verdict_open_until_the_time_is_over(monkeypatch: pytes
     assert result.changes[0].verdict == "unclear" and result.changes[0].ratio.pairs == trial.MOST
 
 
+@pytest.mark.parametrize("most, verdict", [(40, "faster"), (7, "failed")])
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_runs_end_with_a_program_of_fewer_steps(
+    monkeypatch: pytest.MonkeyPatch, most: int, verdict: str, jobs: int
+) -> None:
+    class Short(Simulated):
+        def run(self, kind: str, switches: Any, seen: Seen, warm: int, steps: int, *rest: Any) -> Record:
+            record = super().run(kind, switches, seen, warm, steps, *rest)
+            if kind == "time" and warm + steps > most:
+                record.seconds, record.steps = None, most
+            return record
+
+    result = tried(monkeypatch, Short({"threads": 0.5}), "threads", jobs=jobs)
+    assert result.changes[0].verdict == verdict
+    assert verdict == "faster" or "it ended after 7 steps, before the last measured one" in str(result)
+
+
 def test_a_program_that_fails_by_itself_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing(Simulated):
         def run(self, *args: Any) -> Record:
