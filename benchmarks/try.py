@@ -41,8 +41,10 @@ from flopscope.trying.rows import with_rows
 from flopscope.trying.switches import SWITCHES
 from flopscope.trying.text import parity_text
 from flopscope.trying.trial import Options, Trial
-from flopscope.trying.turns import Turns
+from flopscope.trying.turns import Ended, Turns
 
+LEAST_LEFT = 20.0
+"""Seconds in which a program can be tried."""
 GRACE = 15.0
 """Seconds after the end of the time for runs to end by themselves."""
 WITHIN = 10.0
@@ -77,8 +79,8 @@ class Parts:
 
     def _trial(self, script: str, words: Sequence[str], **options: Any) -> Trial:
         left = self._end - time.monotonic()
-        if left <= 0:
-            raise RuntimeError("the time was over")
+        if left < LEAST_LEFT:
+            raise Ended
         settings = Options(max_time=left, combine=False, **options)
         return Trial(Program(here(script), tuple(words)), settings, lambda text: None, bool, self._turns)
 
@@ -145,8 +147,10 @@ class Found:
         """Find what there is to find of a program, and write the file. Without time for it, keep what there was."""
         try:
             rows = find(name)
+        except Ended:
+            return print(f"{name}: the time was over")
         except (RuntimeError, OSError) as problem:
-            rows = [told("--", problem=str(problem) or "the time was over")]
+            rows = [told("--", problem=str(problem))]
         with self._lock:
             self._samples = [one for one in self._samples if (one["part"], one["case"]) != (part, name)]
             for row in rows:
@@ -160,7 +164,7 @@ class Found:
 
     def finish(self, page: Path | None) -> None:
         """Print the report, and add what was predicted and measured elsewhere to the table of a page."""
-        report_of(self._samples, self._out, self._device).finish()
+        print(report_of(self._samples, self._out, self._device).text())
         if page is None:
             return
         text = page.read_text(encoding="utf-8")
