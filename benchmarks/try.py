@@ -7,10 +7,11 @@ Parts:
 cured: programs whose cure is a switch (try_programs.py): whether `try` proposes it, what it measures, and what is
 measured of the same program mended by hand, which runs as often. alike: programs without a fault, each tried against
 itself: the verdict must be "no difference". elsewhere: models of torchvision, timm, transformers and torch_geometric
-with random weights (try_elsewhere.py), with all that `try` proposes: predicted beside measured.
+with random weights (try_elsewhere.py), with the three changes that `try` proposes first: predicted beside measured.
 
 Programs run side by side, with --jobs runs at once, of which one at a time is timed while the others are stopped. Each
-part ends after --seconds. FOLDER receives try.json, written after each program; programs that it has are replaced.
+part ends after --seconds, or at SIGTERM. FOLDER receives try.json, written after each program; programs that it has are
+replaced. --report adds the rows of elsewhere to a page, as `flopscope try --report` does.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import argparse
 import json
 import math
 import os
+import signal
 import tempfile
 import threading
 import time
@@ -35,14 +37,21 @@ from flopscope.support.files import finite
 from flopscope.trying.pairs import FEWEST, Ratio, checked
 from flopscope.trying.processes import Processes, Program
 from flopscope.trying.result import Change
+from flopscope.trying.rows import with_rows
 from flopscope.trying.switches import SWITCHES
 from flopscope.trying.text import parity_text
 from flopscope.trying.trial import Options, Trial
-from flopscope.trying.turns import Turns
+from flopscope.trying.turns import Ended, Turns
 
+LEAST_LEFT = 20.0
+"""Seconds in which a program can be tried."""
+GRACE = 15.0
+"""Seconds after the end of the time for runs to end by themselves."""
 WITHIN = 10.0
 """Percent of the gain of the program that is mended by hand."""
 LEAST = 14
+MOST_TRIED = 3
+"""Changes of a program from elsewhere."""
 COLUMNS = ("program", "change", "proposed", "predicted %", "measured %", "by hand %", "parity", "verdict")
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # else each run that compiles starts a pool of processes
@@ -53,21 +62,25 @@ def here(name: str) -> str:
 
 
 class Parts:
-    """The parts of the benchmark, each from the name of a program to what was found of its changes."""
+    """The parts of the benchmark, each from the name of a program to what was found of its changes, for some time."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._seconds = options.seconds
         self._turns = Turns(options.jobs, print)
-        self._end = 0.0
+        self._end = time.monotonic() + options.seconds
+        self._timer = threading.Timer(options.seconds + GRACE, self.end)
+        self._timer.daemon = True
+        self._timer.start()
 
-    def begin(self) -> None:
-        """Begin a part."""
-        self._end = time.monotonic() + self._seconds
+    def end(self, *_: object) -> None:
+        """End all runs; programs are told of as far as they were measured."""
+        self._timer.cancel()
+        self._turns.end()
 
     def _trial(self, script: str, words: Sequence[str], **options: Any) -> Trial:
         left = self._end - time.monotonic()
-        if left <= 0:
-            raise RuntimeError("the time was over")
+        if left < LEAST_LEFT:
+            raise Ended
         settings = Options(max_time=left, combine=False, **options)
         return Trial(Program(here(script), tuple(words)), settings, lambda text: None, bool, self._turns)
 
@@ -89,7 +102,8 @@ class Parts:
                 record = runs.run("time", (), trial.seen, trial.plan.warm, trial.plan.steps, self._seconds)
                 mended.extend([] if record.seconds is None else [record.seconds])
 
-            self._turns.side_by_side([run] * max(min(len(plain), change.ratio.pairs), FEWEST))
+            count = max(min(len(plain), change.ratio.pairs), FEWEST)
+            self._turns.side_by_side([run] * (count if time.monotonic() < self._end else 0))
         by_hand = [(1e6 * a, 1e6 * b) for a, b in zip(plain, mended, strict=False)]
         return [told(switch, change, proposed=proposed, by_hand=by_hand)]
 
@@ -100,8 +114,9 @@ class Parts:
 
     def elsewhere(self, name: str) -> list[dict[str, Any]]:
         """Try what is proposed for a program."""
-        found = self._trial("try_elsewhere.py", [name]).run()
-        rows = [told(one.name, one, proposed=True, predicted=finite(one.predicted)) for one in found.changes]
+        found = self._trial("try_elsewhere.py", [name], most=MOST_TRIED).run()
+        more = {"proposed": True, "device": found.device}
+        rows = [told(one.name, one, predicted=finite(one.predicted), **more) for one in found.changes]
         return rows or [told("nothing is proposed", problem=" ".join(found.notes))]
 
 
@@ -129,9 +144,11 @@ class Found:
             self._samples = json.loads((options.out / "try.json").read_text(encoding="utf-8"))["samples"]
 
     def add(self, part: str, name: str, find: Callable[[str], list[dict[str, Any]]]) -> None:
-        """Find what there is to find of a program, and write the file."""
+        """Find what there is to find of a program, and write the file. Without time for it, keep what there was."""
         try:
             rows = find(name)
+        except Ended:
+            return print(f"{name}: the time was over")
         except (RuntimeError, OSError) as problem:
             rows = [told("--", problem=str(problem))]
         with self._lock:
@@ -145,8 +162,16 @@ class Found:
                 print(f"{time.monotonic() - self._begin:4.0f} s", *line, sep="  ", flush=True)
             report.save()
 
-    def finish(self) -> None:
-        report_of(self._samples, self._out, self._device).finish()
+    def finish(self, page: Path | None) -> None:
+        """Print the report, and add what was predicted and measured elsewhere to the table of a page."""
+        print(report_of(self._samples, self._out, self._device).text())
+        if page is None:
+            return
+        text = page.read_text(encoding="utf-8")
+        for one in self._samples:
+            if one["part"] == "elsewhere" and one.get("predicted") is not None and one["ratio"][0] is not None:
+                text = with_rows(text, one["case"], [prediction_in(one)])
+        page.write_text(text, encoding="utf-8")
 
 
 def report_of(samples: Sequence[dict[str, Any]], out: Path | None, device: str) -> harness.Report:
@@ -182,6 +207,13 @@ def ratio_in(one: dict[str, Any]) -> Ratio | None:
     return None if known is None else Ratio(*(math.nan if value is None else value for value in known))
 
 
+def prediction_in(one: dict[str, Any]) -> dict[str, Any]:
+    """Return what is kept of a prediction, as by `flopscope try --keep`."""
+    value, low, high, pairs = one["ratio"]
+    saved = {"measured": 100 * (1 - value), "low": high and 100 * (1 - high), "high": low and 100 * (1 - low)}
+    return {**{name: one[name] for name in ("change", "predicted", "verdict", "device")}, **saved, "pairs": pairs}
+
+
 def by_hand_in(one: dict[str, Any]) -> Ratio | None:
     return checked(one["by_hand"]) if one.get("by_hand") else None
 
@@ -205,24 +237,27 @@ def extend(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--part", default="cured,elsewhere,alike", help="parts, with commas between them")
     parser.add_argument("--only", help="names of programs, with commas between them")
     parser.add_argument("--seconds", type=float, default=1200.0, help="for each part")
+    parser.add_argument("--report", type=Path, help="page to add the table of elsewhere to; also with --part ''")
     parser.add_argument("--jobs", type=int, default=1, help="runs at once")
 
 
 def main() -> None:
     options = harness.arguments(__doc__ or "", ("cpu", "cuda"), extend)
-    parts, found = Parts(options), Found(options)
+    found = Found(options)
     programs = {
         "cured": [name for name, row in CURED.items() if row.device in ("any", options.device)],
         "alike": [name for name, row in ALIKE.items() if row.device in ("any", options.device)],
         "elsewhere": list(try_elsewhere.MODELS),
     }
-    for part in options.part.split(","):
+    for part in filter(None, options.part.split(",")):
+        parts = Parts(options)
+        signal.signal(signal.SIGTERM, parts.end)
         chosen = [name for name in programs[part] if not options.only or name in options.only.split(",")]
-        parts.begin()
-        with ThreadPoolExecutor(max(options.jobs // 3, 1)) as programs_at_once:
-            for one in [programs_at_once.submit(found.add, part, name, getattr(parts, part)) for name in chosen]:
+        with ThreadPoolExecutor(max(options.jobs // 4, 1)) as threads:
+            for one in [threads.submit(found.add, part, name, getattr(parts, part)) for name in chosen]:
                 one.result()
-    found.finish()
+        parts.end()
+    found.finish(options.report)
 
 
 if __name__ == "__main__":

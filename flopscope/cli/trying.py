@@ -8,9 +8,10 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flopscope.support.files import require_writable, write_json
+from flopscope.support.files import replacing, require_writable, write_json
 from flopscope.support.suggest import did_you_mean
 
 EXAMPLES = """\
@@ -58,6 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="FILE", help="write all numbers")
     text = "append a line of JSON for each change to FILE: predicted and measured saving, and no name of the program"
     parser.add_argument("--keep", metavar="FILE", help=text)
+    text = "add such rows, with the name of the program, to the table of FILE between <!-- tried --> and <!-- end -->"
+    parser.add_argument("--report", metavar="FILE", help=text)
     parser.add_argument("--job", dest="owns_process", action="store_true", help=argparse.SUPPRESS)
     kind = parser.add_mutually_exclusive_group()
     for option, what in (("-m", "a module"), ("-c", "code")):
@@ -133,9 +136,11 @@ def _try(options: argparse.Namespace) -> int:
     if not options.kind:
         with open(options.script, "rb"):
             pass
-    for path in (options.output, options.json, options.keep):
+    for path in (options.output, options.json, options.keep, options.report):
         if path:
             require_writable(path)
+    if options.report:
+        _add_rows(options.report, "", [])  # an error comes before the runs
     launcher = launcher_words(options.launcher)
     program = Program(
         options.script, tuple(options.arguments), options.kind, launcher, options.workdir, options.compare
@@ -157,9 +162,26 @@ def _try(options: argparse.Namespace) -> int:
     if options.keep:
         with open(options.keep, "a", encoding="utf-8") as file:
             file.writelines(f"{json.dumps(row)}\n" for row in tried.predictions())
+    if options.report:
+        _add_rows(options.report, tried.title, tried.predictions())
     if options.output:
         tried.write_report(options.output)
     return 0
+
+
+def _add_rows(path: str, title: str, predictions: Sequence[Mapping[str, Any]]) -> None:
+    """Add rows to the table of a file. Raise ValueError if it has none."""
+    from flopscope.trying.rows import with_rows
+
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    try:
+        text = with_rows(text, title, predictions)
+    except ValueError as problem:
+        raise ValueError(f"--report {path}: {problem}") from None
+    if predictions:
+        with replacing(path, encoding="utf-8") as file:
+            file.write(text)
 
 
 def _end(number: int, frame: object) -> None:

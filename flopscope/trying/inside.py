@@ -96,6 +96,8 @@ class Record:
     seen: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
     """Why the program failed."""
+    lasted: float = 0.0
+    """Seconds from the start to the end of the process."""
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Record:

@@ -75,8 +75,20 @@ class Processes:
         if program.workdir is not None:
             require_small(program.workdir)
 
-    def run(self, kind: Kind, switches: Sequence[str], seen: Seen, warm: int, steps: int, limit: float) -> Record:
-        """Run the program once. The record says what failed, if something did. limit: in seconds."""
+    def run(
+        self,
+        kind: Kind,
+        switches: Sequence[str],
+        seen: Seen,
+        warm: int,
+        steps: int,
+        limit: float,
+        latest: float = math.inf,
+    ) -> Record:
+        """Run the program once. The record says what failed, if something did.
+
+        limit: in seconds. Raises Late if it cannot start before ``latest``, a time.monotonic().
+        """
         number = next(self._numbers)
         path = self._folder / f"record-{number}.json"
         option = self._program.option
@@ -88,10 +100,14 @@ class Processes:
         written = self._folder / f"job-{number}.json"
         write_json(written, job.to_dict())
         words = ["try", "--job", str(written)]
-        ended, log = self._run(number, words, self._environment(switches, seen), limit, path, gate)
-        if path.exists():
-            return Record.from_dict(json.loads(path.read_text(encoding="utf-8")))
-        return Record(problem=explained(ended, limit, log))
+        ended, log, lasted = self._run(
+            number, words, self._environment(switches, seen), limit, path, gate, latest=latest
+        )
+        if not path.exists():
+            return Record(problem=explained(ended, limit, log))
+        record = Record.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        record.lasted = lasted
+        return record
 
     def trace(self, steps: tuple[int, int] | None, limit: float, alone: bool = True) -> tuple[Path | None, str]:
         """Record a trace of some steps, or of the whole program; return its file, or None and why there is none.
@@ -102,7 +118,7 @@ class Processes:
         window = [] if steps is None else ["--steps", f"{steps[0]}:{steps[1]}", "--stop"]
         words = ["run", *window, "--no-report", "--no-summary", "--no-samples", "--trace", str(path)]
         words += self._program.words()
-        ended, log = self._run(next(self._numbers), words, self._environment((), Seen()), limit, alone=alone)
+        ended, log, _ = self._run(next(self._numbers), words, self._environment((), Seen()), limit, alone=alone)
         found = [one for one in (path, path.with_name("trace.rank0.json")) if one.exists()]
         return (found[0], "") if found else (None, explained(ended, limit, log))
 
@@ -126,8 +142,9 @@ class Processes:
         record: Path | None = None,
         gate: Gate | None = None,
         alone: bool = False,
-    ) -> tuple[int | None, Path]:
-        """Run a command of flopscope; return its exit status, None if it was ended at the limit, and its output."""
+        latest: float = math.inf,
+    ) -> tuple[int | None, Path, float]:
+        """Run a command of flopscope; return its status, None if it was ended at the limit, its output, seconds."""
         launcher = list(self._program.launcher)
         runs_python = bool(launcher) and os.path.basename(launcher[0]) in INTERPRETERS
         command = [*launcher, *([] if runs_python else [sys.executable]), "-m", "flopscope", *words]
@@ -141,10 +158,11 @@ class Processes:
                     env=dict(environment), cwd=folder, start_new_session=True,
                 )  # fmt: skip
 
-            with self._turns.run(start) as process:
+            with self._turns.run(start, latest) as process:
+                begin = time.monotonic()
                 try:
                     with self._turns.timed(process) if alone and self._turns.jobs > 1 else nullcontext():
-                        return self._waited(process, limit, record, gate), log
+                        return self._waited(process, limit, record, gate), log, time.monotonic() - begin
                 finally:
                     end(process, gently=bool(launcher))
 

@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -24,11 +24,11 @@ from flopscope.trying.processes import Processes, Program
 from flopscope.trying.result import Change, Edit, Tried, joined
 from flopscope.trying.seen import Seen
 from flopscope.trying.switches import SWITCHES, Switch
-from flopscope.trying.turns import Turns
+from flopscope.trying.turns import Ended, Late, Turns
 
 SINGLE_SHARE = 0.7
 """Of the time, until which changes are measured alone if there may be several to combine."""
-MOST_STEPS = 5000
+FEWEST_STEPS, MOST_STEPS = 3, 5000
 LEAST_WINDOW, MOST_WINDOW = 0.3, 5.0
 """Seconds of measured steps in a process, if a step is not longer."""
 RECORDED = 5
@@ -53,6 +53,8 @@ class Options:
     combine: bool = True
     jobs: int = 1
     """Runs that get ready side by side."""
+    most: int | None = None
+    """Changes to try, the most promising first; None: all."""
     recorded_alone: bool = True
     """Other runs are stopped while steps are recorded for the advice."""
 
@@ -173,7 +175,8 @@ class Trial:
             self._processes = Processes(self._program, Path(folder), self._turns)
             self._look()
             one = Candidate((), (), Change("nothing", "", hits=1, margin=self._options.margin))
-            self._measure([one], self._deadline)
+            with suppress(Ended):
+                self._measure([one], self._deadline)
             return one.change
 
     def _run(self) -> Tried:
@@ -181,7 +184,7 @@ class Trial:
         tried = Tried(self._program.title, "step" if self.plan.steps else "program", math.nan, [])
         tried.device = self.seen.device
         advice = self._advice()
-        chosen = choose(self._options, self.seen, advice, self._notes)
+        chosen = choose(self._options, self.seen, advice, self._notes)[: self._options.most]
         tried.edits = edits_of(advice, chosen)
         self._tell(
             f"{self._program.title} {self._described(look)}; "
@@ -200,7 +203,7 @@ class Trial:
             self._measure(candidates, deadline)
             if self._options.combine:
                 self._combine(tried, candidates)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Ended):
             interrupted = True
         tried.before = 1e6 * _middle(self.plain, "seconds")
         if interrupted:
@@ -288,9 +291,10 @@ class Trial:
 
     def _compare(self, one: Candidate) -> None:
         """Run a change once: whether it works, whether it changes anything, and whether the results are kept."""
-        if self._left() <= 0:
+        try:
+            record = self._timed("compare", one.switches, self._deadline)
+        except Late:
             return one.change.notes.append("the time was over before it was tried")
-        record = self._timed("compare", one.switches)
         change, added = one.change, [name for name in one.switches if name not in one.base]
         change.problem = record.problem
         change.hits = min(record.hits.get(name, 0) for name in added)
@@ -310,8 +314,9 @@ class Trial:
             self._turns.side_by_side(pairs)
             for one in left:
                 if not one.is_open:
-                    ratio = one.change.ratio
-                    self._tell(f"{one.change.name}: {one.change.verdict}, {ratio.pairs} pairs, {ratio.gain:+.1f} %")
+                    change, ratio = one.change, one.change.ratio
+                    found = f" ({change.problem})" if change.problem else f", {ratio.pairs} pairs, {ratio.gain:+.1f} %"
+                    self._tell(f"{change.name}: {change.verdict}{found}")
 
     def _in_time(self, end: float) -> bool:
         """Return whether another pair would end in time."""
@@ -326,11 +331,16 @@ class Trial:
         def run(changed: bool) -> None:
             if one.change.problem:
                 return
-            begin = time.monotonic()
-            records[changed] = record = self._timed("time", one.switches if changed else one.base)
-            self._lasted = max(self._lasted, time.monotonic() - begin)
+            try:
+                record = self._timed("time", one.switches if changed else one.base, end - self._lasted)
+            except Late:
+                return
+            self._lasted = max(self._lasted, record.lasted)
             if not record.problem and record.seconds is None:
+                if self._shorten(record.steps):
+                    return  # the pair is made again
                 record.problem = f"it ended after {record.steps} steps, before the last measured one"
+            records[changed] = record
             if record.problem:
                 one.change.problem = record.problem if changed else f"without it, {record.problem}"
             elif not changed and not one.base:
@@ -343,14 +353,19 @@ class Trial:
             with self._adding:
                 one.add(records[False], records[True])
 
-    def _timed(self, kind: Kind, switches: Sequence[str]) -> Record:
-        record = self._processes.run(kind, switches, self.seen, self.plan.warm, self.plan.steps, self._limit)
+    def _shorten(self, steps: int) -> bool:
+        """Let runs end with the program, which has so many steps; return whether enough of them are left."""
+        left = steps - self.plan.warm
+        if left >= FEWEST_STEPS:
+            self.plan = self.plan._replace(steps=min(self.plan.steps, left))
+        return left >= FEWEST_STEPS
+
+    def _timed(self, kind: Kind, switches: Sequence[str], latest: float = math.inf) -> Record:
+        plan = self.plan
+        record = self._processes.run(kind, switches, self.seen, plan.warm, plan.steps, self._limit, latest)
         with self._adding:
             self._advance()
         return record
-
-    def _left(self) -> float:
-        return self._deadline - time.monotonic()
 
     # Together ---------------------------------------------------------------------------------------------------------
 

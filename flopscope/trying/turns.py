@@ -9,6 +9,7 @@ others go on when the measured steps have ended.
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import signal
 import subprocess
@@ -49,14 +50,23 @@ class Turns:
             return time.monotonic() - self._stopped
 
     @contextmanager
-    def run(self, start: Callable[[], subprocess.Popen[Any]]) -> Iterator[subprocess.Popen[Any]]:
-        """Start a process, of which the block waits for the end. Raise Ended if all runs have been ended."""
+    def run(
+        self, start: Callable[[], subprocess.Popen[Any]], latest: float = math.inf
+    ) -> Iterator[subprocess.Popen[Any]]:
+        """Start a process, of which the block waits for the end.
+
+        Raise Ended if all runs have been ended, Late if it cannot start before ``latest``, a time.monotonic().
+        """
         with self._slots:
             with self._still:
                 if self._over:
                     raise Ended
+                if time.monotonic() > latest:
+                    raise Late
                 process = start()
                 self._under_way.add(process.pid)
+                if self._over:  # since the look above
+                    _signal(process.pid, signal.SIGKILL)
             try:
                 yield process
             finally:
@@ -108,6 +118,10 @@ class Turns:
 
 class Ended(RuntimeError):
     """All runs have been ended."""
+
+
+class Late(RuntimeError):
+    """The time in which a run was to start is over."""
 
 
 class Gate:

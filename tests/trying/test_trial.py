@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from flopscope.trying.seen import Seen
 from flopscope.trying.switches import SWITCHES
 from flopscope.trying.text import text_of
 from flopscope.trying.trial import Options, Trial, plan_of, predicted_of
+from flopscope.trying.turns import Late
 
 USED = Seen(
     torch="2",
@@ -45,7 +47,9 @@ class Simulated:
         self.started: list[tuple[str, tuple[str, ...]]] = []
         self._draw = random.Random(3)
 
-    def run(self, kind: str, switches: Any, seen: Seen, warm: int, steps: int, limit: float) -> Record:
+    def run(self, kind: str, switches: Any, seen: Seen, warm: int, steps: int, limit: float, latest: float) -> Record:
+        if time.monotonic() > latest:
+            raise Late
         self.count += 1
         self.started.append((kind, tuple(switches)))
         for name in switches:
@@ -58,10 +62,10 @@ class Simulated:
             record.seen = USED.to_dict()
             record.marks = [3 + 0.01 * at for at in range(100)]
         if kind == "time":
-            time = 0.01 * self._draw.gauss(1, self.how.get("noise", 0.01))
+            seconds = 0.01 * self._draw.gauss(1, self.how.get("noise", 0.01))
             for name in switches:
-                time *= self.factors.get(name, 1.0)
-            record.seconds, record.steps = time, warm + steps
+                seconds *= self.factors.get(name, 1.0)
+            record.seconds, record.steps = seconds, warm + steps
         return record
 
     def trace(self, *rest: Any) -> tuple[Path | None, str]:
@@ -163,6 +167,23 @@ def test_without_time_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_noise_leaves_the_verdict_open_until_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     result = tried(monkeypatch, Simulated({"threads": 0.98}, noise=0.1), "threads")
     assert result.changes[0].verdict == "unclear" and result.changes[0].ratio.pairs == trial.MOST
+
+
+@pytest.mark.parametrize("most, verdict", [(40, "faster"), (7, "failed")])
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_runs_end_with_a_program_of_fewer_steps(
+    monkeypatch: pytest.MonkeyPatch, most: int, verdict: str, jobs: int
+) -> None:
+    class Short(Simulated):
+        def run(self, kind: str, switches: Any, seen: Seen, warm: int, steps: int, *rest: Any) -> Record:
+            record = super().run(kind, switches, seen, warm, steps, *rest)
+            if kind == "time" and warm + steps > most:
+                record.seconds, record.steps = None, most
+            return record
+
+    result = tried(monkeypatch, Short({"threads": 0.5}), "threads", jobs=jobs)
+    assert result.changes[0].verdict == verdict
+    assert verdict == "faster" or "it ended after 7 steps, before the last measured one" in str(result)
 
 
 def test_a_program_that_fails_by_itself_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
