@@ -123,7 +123,9 @@ def test_dependencies_are_in_the_list_of_readme() -> None:
 
 def test_the_first_screen_of_readme_says_what_its_results_say() -> None:
     assert len(README.splitlines()) <= 120
-    alternative, picture, said = re.search(r"!\[([^]]+)\]\((\S+\.png)\)(.*?)```", README, re.S).groups()  # type: ignore[union-attr]
+    found = re.search(r"!\[([^]]+)\]\((\S+\.png)\)(.*?)```", README, re.S)
+    assert found
+    alternative, picture, said = found.groups()
     content = (ROOT / picture).read_bytes()
     assert content[1:4] == b"PNG" and len(content) < 200_000
     trace = fs.load_trace(next(ROOT.glob(re.search(r"\((\S+\.json\.gz)\)", said)[1])))  # type: ignore[index]
