@@ -116,8 +116,7 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
             arguments["schedule"] = _with_torch_actions(arguments["schedule"])
         Results.__init__(self)
         _Profile.__init__(self, **arguments)
-        if getattr(self, "_use_cupti_monitor", False):
-            raise ValueError(_NO_MONITOR)
+        _refuse_cuspy(self)
         self.record_shapes = self.record_shapes or self.with_flops  # torch records shapes for with_flops too
         self._timing = "trace"
         self._earlier: list[Any] = []  # with acc_events, torch's profiles of the cycles before the latest
@@ -208,24 +207,37 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
                 event.flops = known.get((event.key, str(event.input_shapes)), event.flops)
 
     def export_chrome_trace(
-        self, path: str | bytes | os.PathLike[str], use_python_export: bool = False, *, work: bool = False
+        self,
+        path: str | bytes | os.PathLike[str],
+        use_python_export: bool = False,
+        cuda_graph_annotations: Any = None,
+        graph_lanes: str = "none",
+        default_stream: int = 7,
+        *,
+        work: bool = False,
     ) -> None:
         """Write Kineto's trace, compressed if ``path`` ends in .gz. It may be written any number of times.
 
         ``use_python_export`` selects torch's exporter in Python, in versions of torch that have one, which leaves out
-        hardware counters. With ``work``, flopscope writes the trace instead, with the work and the rates of single
-        events.
+        hardware counters. ``cuda_graph_annotations``, ``graph_lanes`` and ``default_stream`` are arguments of that
+        exporter in torch 2.15. With ``work``, flopscope writes the trace instead, with the work and the rates of
+        single events.
 
-        Raise RuntimeError if the profile is running or has recorded nothing, OSError if the file cannot be written.
+        Raise TypeError for arguments that the installed torch does not know, RuntimeError if the profile is running or
+        has recorded nothing, OSError if the file cannot be written.
         """
         if work:
             Results.export_chrome_trace(self, path)
             return
         kineto, path = self._finished("trace"), os.fsdecode(path)
-        if use_python_export:
+        lanes: dict[str, Any] = {}
+        if cuda_graph_annotations or graph_lanes != "none":
+            lanes = {"graph_lanes": graph_lanes, "default_stream": default_stream}
+            lanes["cuda_graph_annotations"] = cuda_graph_annotations
+        if use_python_export or lanes:
             with tempfile.TemporaryDirectory() as folder:  # torch writes in place, not atomically
                 written = os.path.join(folder, os.path.basename(path))
-                super().export_chrome_trace(written, use_python_export=True)
+                super().export_chrome_trace(written, use_python_export=True, **lanes)
                 with open(written, "rb") as source, replacing(path, "wb") as file:
                     shutil.copyfileobj(source, file)
         elif path.endswith(".gz") or kineto.samples:
@@ -330,10 +342,15 @@ class _Events:
 
 functools.update_wrapper(profile.__init__, _Profile.__init__)  # the signature of the torch that is installed
 
-_NO_MONITOR = (
-    "the cupti_monitor backend is unsupported, because its kernels are not in Kineto's trace; profile with "
-    "torch.profiler.profile, export the trace and read it with flopscope.load_trace()"
-)
+
+def _refuse_cuspy(prof: Any) -> None:
+    """Raise ValueError for a profile of torch's own client of CUPTI, which torch 2.14 calls cupti_monitor."""
+    for name in ("cuspy", "cupti_monitor"):
+        if getattr(prof, f"_use_{name}", False):
+            raise ValueError(
+                f"the {name} backend is unsupported, because its kernels are not in Kineto's trace; profile with "
+                "torch.profiler.profile, export the trace and read it with flopscope.load_trace()"
+            )
 
 
 def from_profile(prof: Any) -> Trace:
@@ -341,8 +358,9 @@ def from_profile(prof: Any) -> Trace:
 
     Kineto writes a trace only once; flopscope keeps it, so that ``prof.export_chrome_trace()`` can still be called, any
     number of times. Raise TypeError for other objects, RuntimeError if the profile has not ended or its trace has
-    already been exported.
+    already been exported, and ValueError for torch's cuspy backend, whose kernels are not in that trace.
     """
+    _refuse_cuspy(prof)
     profiler = prof.profiler if isinstance(prof, _Profile) else prof
     if profiler is not None and not hasattr(profiler, "kineto_results"):
         raise TypeError(f"from_profile() takes a torch.profiler.profile, not {prof!r}")

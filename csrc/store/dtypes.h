@@ -47,6 +47,7 @@
     TORCH(UINT64, uint64, 8, INTEGER, "long unsigned int", "UInt64", 29, NONE, NONE, NONE)                            \
     OWN(BOOL, bool, 1, uint8_t, BOOL, "?", INTEGER, "bool", "Bool", 11, NONE, NONE, NONE)                             \
     TORCH(COMPLEX32, complex32, 4, COMPLEX, "c10::complex<c10::Half>", "ComplexHalf", 8, FP32, NONE, NONE)            \
+    TORCH(BCOMPLEX32, bcomplex32, 4, COMPLEX, "c10::complex<c10::BFloat16>", "BComplex32", 46, FP32, NONE, NONE)      \
     TORCH(COMPLEX64, complex64, 8, COMPLEX, "c10::complex<float>", "ComplexFloat", 9, FP32, FP32, FP32)               \
     TORCH(COMPLEX128, complex128, 16, COMPLEX, "c10::complex<double>", "ComplexDouble", 10, FP64, FP64_TENSOR, FP64)  \
     TORCH(QINT8, qint8, 1, INTEGER, "c10::qint8", "QInt8", 12, NONE, NONE, NONE)                                      \

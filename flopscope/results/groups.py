@@ -75,6 +75,13 @@ def sums_names(words: Sequence[str]) -> bool:
     return not keeps and any(GROUPINGS[word].sums for word in words)
 
 
+def refuse_functions(included: bool) -> None:
+    """Raise ValueError if torch's rows of Python functions are wanted."""
+    if included:
+        why = 'Python functions have no rows; group_by="line" has the functions that called the ops'
+        raise ValueError(f"include_python_functions=True: {why}")
+
+
 def require(
     core: Store, words: Sequence[str], shapes_option: str, has_shapes: bool, has_stacks: bool, rank: int | None
 ) -> None:

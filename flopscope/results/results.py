@@ -73,6 +73,7 @@ class Results(Summaries):
         group_by_input_shape: bool = False,
         group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
+        include_python_functions: bool = False,
         *,
         group_by: str | Iterable[str] = "name",
         peaks: str | None = None,
@@ -84,6 +85,7 @@ class Results(Summaries):
         group_by_stack_n: group by this many innermost entries of the Python stack as well.
         group_by_overload_name: group by the overloads of ops as well ("Tensor" of aten::add), if they were recorded:
             torch.profiler does with ``capture_overload_names`` of its ``experimental_config``.
+        include_python_functions: only False, as by default in torch.profiler: Python functions have no rows.
         group_by: what else rows are grouped by, one or several of these words:
 
             - "name": only names;
@@ -106,6 +108,7 @@ class Results(Summaries):
         Raises RuntimeError during recording and if nothing was recorded, and ValueError for a group that was not
         recorded.
         """
+        groups.refuse_functions(include_python_functions)
         if group_by_stack_n and not self.with_stack:
             raise ValueError(f"group_by_stack_n={group_by_stack_n}: no stacks are recorded without with_stack=True")
         core = self._recorded("table")

@@ -121,6 +121,22 @@ def test_dependencies_are_in_the_list_of_readme() -> None:
     assert {name for name in names if listed.get(name, name) not in table} == set()
 
 
+def test_the_first_screen_of_readme_says_what_its_results_say() -> None:
+    assert len(README.splitlines()) <= 120
+    found = re.search(r"!\[([^]]+)\]\((\S+\.png)\)(.*?)```", README, re.S)
+    assert found
+    alternative, picture, said = found.groups()
+    content = (ROOT / picture).read_bytes()
+    assert content[1:4] == b"PNG" and len(content) < 200_000
+    trace = fs.load_trace(next(ROOT.glob(re.search(r"\((\S+\.json\.gz)\)", said)[1])))  # type: ignore[index]
+    first = trace.advice()[0]
+    headline = f"{first.action[0].lower()}{first.action[1:]}, about {first.saving_pct:.0f} % less time"
+    assert headline in " ".join(alternative.split())
+    results = json.loads((RESULTS / "nvidia-h200" / "faults" / "advice.json").read_text(encoding="utf-8"))
+    (gained,) = (one["gained_ms"] for one in results if one["fault"] == "vocab")
+    assert f"gained {gained:.1f} ms" in " ".join(said.split())
+
+
 def test_extras_that_are_named_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "flopscope").rglob("*.py")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import inspect
 import json
 import pickle
@@ -51,13 +52,18 @@ def test_every_argument_of_torch_is_accepted() -> None:
 
 def test_methods_have_the_arguments_of_torch() -> None:
     torch_profiler = pytest.importorskip("torch.profiler")
+    torch = importlib.import_module("flopscope.torch")
+    only_torchs = {"cuda_graph_annotations", "graph_lanes", "default_stream"}  # of annotations that torch records
     for name in (
         *("start", "stop", "step", "key_averages", "events", "export_chrome_trace", "export_stacks"),
         *("add_metadata", "add_metadata_json", "preset_metadata_json"),
         *("get_trace_id", "set_custom_trace_id_callback"),
     ):
-        theirs = inspect.signature(getattr(torch_profiler.profile, name)).parameters
-        assert list(inspect.signature(getattr(fs.profile, name)).parameters)[: len(theirs)] == list(theirs), name
+        theirs = list(inspect.signature(getattr(torch_profiler.profile, name)).parameters)
+        ours = [list(inspect.signature(getattr(each, name)).parameters) for each in (fs.profile, torch.profile)]
+        assert ours[1][: len(theirs)] == theirs, name
+        theirs = [each for each in theirs if each not in only_torchs]
+        assert ours[0][: len(theirs)] == theirs, name
 
 
 def test_arguments_without_effect_are_accepted(x: fs.Tensor) -> None:
@@ -71,6 +77,13 @@ def test_arguments_without_effect_are_accepted(x: fs.Tensor) -> None:
         fs.sin(x)
     assert table_of(prof)[0].flops == 64, "FLOPs are always counted"
     assert counts(prof) == {row.key: row.count for row in prof.key_averages(False, 0, True, peaks="none")}
+
+
+def test_rows_of_python_functions_are_refused(x: fs.Tensor) -> None:
+    with fs.profile() as prof:
+        fs.sin(x)
+    with pytest.raises(ValueError, match="include_python_functions=True: Python functions have no rows"):
+        prof.key_averages(include_python_functions=True)
 
 
 @pytest.mark.parametrize(

@@ -362,6 +362,20 @@ def test_the_exporter_of_torch_writes_a_complete_trace_or_none(
     assert path.read_bytes() == old and [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.parametrize("backend", ["cuspy", "cupti_monitor"])
+def test_torchs_own_client_of_cupti_is_refused(backend: str) -> None:
+    config = torch._C._profiler._ExperimentalConfig
+    known = hasattr(torch.profiler.profile(activities=CPU), f"_use_{backend}")
+    if known and "custom_profiler_config" in (config.__init__.__doc__ or ""):
+        with pytest.raises(ValueError, match=f"the {backend} backend is unsupported"):
+            ft.profile(activities=CPU, experimental_config=config(custom_profiler_config=backend))
+    with torch.profiler.profile(activities=CPU) as prof:
+        train()
+    setattr(prof, f"_use_{backend}", True)
+    with pytest.raises(ValueError, match=f"the {backend} backend is unsupported"):
+        ft.from_profile(prof)
+
+
 def test_an_interrupted_stop_still_has_results(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_: Any) -> None:
         raise KeyboardInterrupt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -252,7 +253,9 @@ def test_an_interrupt_reaches_the_program(chains: Any) -> None:
         kernel[1,](Tensor(10), Tensor(10), Tensor(10))
 
 
-def test_triton_may_be_imported_while_a_profile_runs() -> None:
+def test_triton_may_be_imported_while_a_profile_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "triton"]:
+        monkeypatch.delitem(sys.modules, name)  # the real one, which torch imports where it is installed
     with fs.profile() as prof, fake_triton.imported("3.6") as owner:
         LAUNCHES._install()  # as after an import, which a fake has none of
         add_kernel()[1,](Tensor(10), Tensor(10), Tensor(10))

@@ -14,6 +14,7 @@ from helpers.protobufs import field, message
 
 import flopscope as fs
 
+RECORDED = TESTS / "data" / "pftrace"
 TRACES = ("square", "tracking_flops", "tutorial_naive")
 
 
@@ -24,7 +25,8 @@ def _chrome(name: str) -> list[dict[str, Any]]:
 
 
 def _rows(source: Any) -> str:
-    return fs.load_trace(source).key_averages(group_by_input_shape=True, peaks="none").to_pandas().to_csv()
+    rows = fs.load_trace(source).key_averages(group_by_input_shape=True, peaks="none").to_pandas()
+    return rows.round(6).to_csv()  # a Chrome trace has times since its base, of which sums round otherwise
 
 
 def _nested(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -53,6 +55,49 @@ def test_rows_of_torchs_form_are_those_of_the_chrome_trace(name: str) -> None:
 def test_rows_of_the_sdks_form_are_those_of_the_chrome_trace(name: str, packed: bool) -> None:
     events = _nested(_chrome(name))
     assert _rows(sdk_trace(events, packed)) == _rows(json.dumps({"schemaVersion": 1, "traceEvents": events}).encode())
+
+
+def test_a_recording_of_torch_has_the_rows_of_its_chrome_trace() -> None:
+    assert _rows(RECORDED / "mlp_cpu.pftrace") == _rows(RECORDED / "mlp_cpu.json.gz")
+
+
+def test_the_work_of_a_gpu_has_the_rows_of_its_chrome_trace() -> None:
+    """torch's exporter writes kernels as render stages; memory and CUPTI's overhead are not in its files."""
+    kept = [one for one in _chrome("square") if one["cat"] not in ("overhead", "Trace")]
+    chrome = fs.load_trace(json.dumps({"schemaVersion": 1, "traceEvents": kept}).encode())
+    stages = fs.load_trace(RECORDED / "square.pftrace")
+    assert _rows(RECORDED / "square.pftrace") == _rows(json.dumps({"schemaVersion": 1, "traceEvents": kept}).encode())
+    for one in (chrome, stages):
+        (kernel,) = (event for event in one.events() if event.kind == "kernel")
+        assert kernel.launcher is not None and kernel.launcher.name == "aten::pow"
+        (row,) = (row for row in one.key_averages(group_by="stream", peaks="none") if row.key == kernel.name)
+        assert (kernel.device_index, kernel.correlation, row.stream) == (0, 193, "cuda:0 stream 7")
+
+
+def _stage(*fields: tuple[int, Any]) -> bytes:
+    return field(1, message((8, 1000), (10, 1), (53, message(*fields))))
+
+
+@pytest.mark.parametrize(
+    ("stage", "kind"),
+    [("Kernel", "kernel"), ("Memcpy", "memcpy"), ("Memset", "memset"), ("Annotation", "range"), ("HostNode", None)],
+)
+@pytest.mark.filterwarnings("ignore:.*1 of an unknown category, such as .HostNode.")
+def test_stages_have_the_kind_of_their_specification(stage: str, kind: str | None) -> None:
+    names = field(1, message((10, 1), (12, message((24, message((1, 4), (2, stage)))))))
+    extra = [(6, message((1, "stream id"), (2, "9"))), (6, message((1, "correlation"), (2, "12")))]
+    work = _stage((1, 1), (2, 500), (11, 1), (13, 100), (14, 4), (17, "work"), *extra)
+    content = track(7, 12, 13) + names + work + _slice(3000, 4000, "train")
+    events = [event for event in fs.load_trace(content).events() if event.name == "work"]
+    assert [(event.kind, event.correlation) for event in events] == ([] if kind is None else [(kind, 12)])
+
+
+@pytest.mark.filterwarnings("ignore:.*1 of an unknown category, such as .stage.")
+def test_stages_without_a_specification_are_kernels_if_they_were_launched() -> None:
+    launch = (21, message((1, message((1, 8))), (2, message((1, 64), (2, 2)))))
+    content = track(7, 12, 13) + _stage((1, 1), (2, 500), (13, 5), (17, "gemm"), launch) + _stage((1, 2), (2, 9))
+    (event,) = fs.load_trace(content).events()
+    assert (event.name, event.kind, event.self_device_time_total) == ("gemm", "kernel", 0.5)
 
 
 def test_a_compressed_file_is_read_from_a_path(tmp_path: Path) -> None:

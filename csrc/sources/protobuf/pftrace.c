@@ -14,6 +14,7 @@
 #include "base/list.h"
 #include "base/memory.h"
 #include "base/wire.h"
+#include "sources/protobuf/pftrace_stages.h"
 #include "sources/protobuf/pftrace_values.h"
 #include "store/store.h"
 
@@ -27,6 +28,7 @@ enum {
     PACKET_FLAGS = 13,
     PACKET_CLEARED = 41,
     PACKET_PACKED = 50,
+    PACKET_STAGE = 53,
     PACKET_CLOCK = 58,
     PACKET_DEFAULTS = 59,
     PACKET_TRACK = 60
@@ -181,28 +183,14 @@ static fs_status write_event(reading *all, uint32_t track_index, const slice *of
             category = fs_pftrace_text_of(&all->names, of->epoch, &field, FS_INTERNED_CATEGORY);
     }
     if (name.bytes == NULL) name = (span){(const uint8_t *)"<unnamed>", 9};
-    FS_TRY(fs_text_put_plain(text, text->some ? ",\n{\"ph\":" : "\n{\"ph\":", err));
-    text->some = true;
-    FS_TRY(fs_text_put_plain(text, end != NULL ? "\"X\"" : "\"i\"", err));
     place_of(all, track_index, &process, &thread);
-    FS_TRY(fs_text_put_plain(text, ",\"pid\":", err));
-    FS_TRY(fs_text_put_integer(text, process, err));
-    FS_TRY(fs_text_put_plain(text, ",\"tid\":", err));
-    FS_TRY(fs_text_put_integer(text, thread, err));
-    FS_TRY(fs_text_put_plain(text, ",\"ts\":", err));
-    FS_TRY(fs_text_put_time(text, of->time, err));
-    if (end != NULL) {
-        FS_TRY(fs_text_put_plain(text, ",\"dur\":", err));
-        FS_TRY(fs_text_put_time(text, *end >= of->time ? *end - of->time : 0, err));
-    }
-    FS_TRY(fs_text_put_plain(text, ",\"name\":", err));
-    FS_TRY(fs_text_put_quoted(text, name.bytes, name.size, err));
+    FS_TRY(fs_text_begin_event(text, of->time, end, process, thread, err));
+    FS_TRY(fs_text_put_member(text, "name", name.bytes, name.size, err));
     FS_TRY(fs_text_put_plain(text, ",\"args\":", err));
     FS_TRY(fs_pftrace_put_annotations(text, &all->names, of->epoch, of->event, &told, err));
     const char *known = category_of(category, name, &told);
-    FS_TRY(fs_text_put_plain(text, ",\"cat\":", err));
-    if (known != NULL) FS_TRY(fs_text_put_quoted(text, known, strlen(known), err));
-    else FS_TRY(fs_text_put_quoted(text, category.bytes, category.size, err));
+    if (known != NULL) category = (span){(const uint8_t *)known, strlen(known)};
+    FS_TRY(fs_text_put_member(text, "cat", category.bytes, category.size, err));
     FS_TRY(fs_text_put_plain(text, "}", err));
     return fs_text_hand_on(text, false, err);
 }
@@ -301,7 +289,7 @@ static fs_status read_defaults(sequence *of, fs_wire wire, fs_error *err)
 
 /* The fields of a packet that are read, by their numbers. */
 typedef struct {
-    fs_wire_field clocks, event, interned, defaults, track;
+    fs_wire_field clocks, event, interned, defaults, track, stage;
     uint64_t time, sequence, flags, clock;
 } packet;
 
@@ -316,6 +304,7 @@ static fs_status take_packet(fs_wire wire, packet *to, fs_error *err)
         if (field.number == PACKET_INTERNED) to->interned = field;
         if (field.number == PACKET_DEFAULTS) to->defaults = field;
         if (field.number == PACKET_TRACK) to->track = field;
+        if (field.number == PACKET_STAGE) to->stage = field;
         if (field.number == PACKET_TIME && number) to->time = field.value;
         if (field.number == PACKET_SEQUENCE && number) to->sequence = field.value;
         if (field.number == PACKET_CLOCK && number) to->clock = field.value;
@@ -341,8 +330,10 @@ static fs_status read_packet(reading *all, fs_wire wire, fs_error *err)
     uint64_t clock = of.clock != 0 ? of.clock : from->clock;
     bool incremental = from->own != 0 && clock == from->own;
     if (incremental) from->time += of.time * from->unit;
-    if (of.event.number == 0) return FS_OK;
-    return read_event(all, from, incremental ? from->time : of.time, fs_wire_in(&wire, &of.event), err);
+    uint64_t time = incremental ? from->time : of.time;
+    if (of.stage.number != 0 && all->writing)
+        FS_TRY(fs_pftrace_put_stage(&all->text, &all->names, from->epoch, time, fs_wire_in(&wire, &of.stage), err));
+    return of.event.number != 0 ? read_event(all, from, time, fs_wire_in(&wire, &of.event), err) : FS_OK;
 }
 
 static fs_status read_packets(reading *all, fs_wire wire, fs_error *err)

@@ -65,6 +65,31 @@ fs_status fs_text_put_time(fs_pftrace_text *text, uint64_t ns, fs_error *err)
     return fs_text_put_plain(text, digits, err);
 }
 
+fs_status fs_text_begin_event(fs_pftrace_text *text, uint64_t start, const uint64_t *end, int64_t process,
+                              int64_t thread, fs_error *err)
+{
+    FS_TRY(fs_text_put_plain(text, text->some ? ",\n{\"ph\":" : "\n{\"ph\":", err));
+    text->some = true;
+    FS_TRY(fs_text_put_plain(text, end != NULL ? "\"X\",\"ts\":" : "\"i\",\"ts\":", err));
+    FS_TRY(fs_text_put_time(text, start, err));
+    if (end != NULL) {
+        FS_TRY(fs_text_put_plain(text, ",\"dur\":", err));
+        FS_TRY(fs_text_put_time(text, *end >= start ? *end - start : 0, err));
+    }
+    FS_TRY(fs_text_put_plain(text, ",\"pid\":", err));
+    FS_TRY(fs_text_put_integer(text, process, err));
+    FS_TRY(fs_text_put_plain(text, ",\"tid\":", err));
+    return fs_text_put_integer(text, thread, err);
+}
+
+fs_status fs_text_put_member(fs_pftrace_text *text, const char *key, const void *bytes, size_t size, fs_error *err)
+{
+    FS_TRY(fs_text_put_plain(text, ",\"", err));
+    FS_TRY(fs_text_put_plain(text, key, err));
+    FS_TRY(fs_text_put_plain(text, "\":", err));
+    return fs_text_put_quoted(text, bytes, size, err);
+}
+
 fs_status fs_text_hand_on(fs_pftrace_text *text, bool all, fs_error *err)
 {
     if (text->size == 0 || (!all && text->size < ENOUGH)) return FS_OK;

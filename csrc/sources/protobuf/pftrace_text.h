@@ -23,6 +23,11 @@ fs_status fs_text_put_integer(fs_pftrace_text *text, int64_t value, fs_error *er
 fs_status fs_text_put_real(fs_pftrace_text *text, double value, fs_error *err);
 /* ns as µs with three decimals. */
 fs_status fs_text_put_time(fs_pftrace_text *text, uint64_t ns, fs_error *err);
+/* Put the beginning of an event, up to its thread; end: its end in ns, or NULL for an instant. */
+fs_status fs_text_begin_event(fs_pftrace_text *text, uint64_t start, const uint64_t *end, int64_t process,
+                              int64_t thread, fs_error *err);
+/* Put a comma and "key": a text in quotes. */
+fs_status fs_text_put_member(fs_pftrace_text *text, const char *key, const void *bytes, size_t size, fs_error *err);
 /* Hand on what is in the buffer, once it is enough, or `all`. */
 fs_status fs_text_hand_on(fs_pftrace_text *text, bool all, fs_error *err);
 

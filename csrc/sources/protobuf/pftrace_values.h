@@ -13,7 +13,13 @@ typedef struct {
 } fs_pftrace_span;
 
 /* The kinds of interned names that are used, by their fields of InternedData. */
-enum { FS_INTERNED_CATEGORY = 1, FS_INTERNED_NAME = 2, FS_INTERNED_ANNOTATION = 3, FS_INTERNED_TEXT = 29 };
+enum {
+    FS_INTERNED_CATEGORY = 1,
+    FS_INTERNED_NAME = 2,
+    FS_INTERNED_ANNOTATION = 3,
+    FS_INTERNED_STAGE = 24,
+    FS_INTERNED_TEXT = 29
+};
 
 /* All-zero: none. An epoch is a sequence between two times that it forgets its names. */
 typedef struct {
