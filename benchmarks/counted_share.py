@@ -109,6 +109,7 @@ def add(label: str, who: str, found: dict[str, Any], report: Report) -> None:
     step = "" if math.isnan(found["step"]) else f"{1e3 * found['step']:.3f}"
     report.row(label, who, *cells, *counts, step, f"{found['took']:.1f}")
     report.keep(label, {who: [counted]}, "%", **found)
+    report.done()
     if who == "this" and label in PROGRAMS.values():
         report.target(f"counted of {label}", counted, LEAST, "%", least=True)
 

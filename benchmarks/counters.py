@@ -114,6 +114,7 @@ def run_parts(parts: Mapping[str, float], report: Report, command: Callable[[str
             problem = run_for(command(name, path), seconds)
             print(f"({name}: {time.monotonic() - begin:.0f} s)", flush=True)
             take(path, report)
+            report.save()
             if problem:
                 report.note(f"{name} failed: {problem}")
 

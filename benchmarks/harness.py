@@ -278,9 +278,18 @@ class Report:
         lines += [f"target: {target_text(target)}" for target in self.targets]
         return "\n".join(lines)
 
+    def done(self) -> None:
+        """Print the last row, and write what there is so far: a run that is cut off leaves its results."""
+        print("  ".join(self.rows[-1]), flush=True)
+        self.save()
+
     def finish(self) -> None:
-        """Print the table; if an output folder was given, write it there with all samples."""
+        """Print the table, and write it."""
         print(self.text() + "\n", flush=True)
+        self.save()
+
+    def save(self) -> None:
+        """If an output folder was given, write the table there with all samples."""
         if self.out is None:
             return
         content = {

@@ -61,6 +61,20 @@ def donation(mended: bool) -> Step:
     return repeated(function, jnp.zeros((32768, 4096)), jnp.ones((1, 4096)))
 
 
+@fault("images are stored as NCHW, and XLA transposes them for cuDNN; mended, they are stored as NHWC", "transpose")
+def transposed(mended: bool) -> Step:
+    order = ("NHWC", "OHWI", "NHWC") if mended else ("NCHW", "OIHW", "NCHW")
+
+    def mean_feature(images: Any, filters: Any) -> Any:
+        features = lax.conv_general_dilated(images, filters, (1, 1), "SAME", dimension_numbers=order)
+        return jnp.mean(features.astype(jnp.float32))
+
+    function = jax.jit(mean_feature)
+    images = jnp.full((256, 56, 56, 64) if mended else (256, 64, 56, 56), 0.01, jnp.bfloat16)
+    filters = jnp.full((64, 3, 3, 64) if mended else (64, 64, 3, 3), 0.01, jnp.bfloat16)
+    return lambda: function(images, filters).block_until_ready()
+
+
 @fault("a loop reads its old carry beside the update of it; mended, it reads the updated one", "carry")
 def carried(mended: bool) -> Step:
     def body(i: Any, carry: Any) -> Any:

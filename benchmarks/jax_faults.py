@@ -13,6 +13,7 @@ import argparse
 import os
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -54,33 +55,44 @@ def saved(prof: Any, rule: str) -> float:
     return sum(row.saving_us for row in prof.advice() if row.rule == rule) / 1e6
 
 
+def measure(name: str, report: Report, traces: Path | None) -> bool:
+    """Measure a program, and return whether the rule named its fault, and not one of the mended program."""
+    fault = jax_fault_programs.FAULTS[name]
+    steps = {"before": fault.build(False), "after": fault.build(True)}
+    for step in steps.values():
+        step()
+    samples = interleave({who: lambda step=step: timed(step) for who, step in steps.items()}, ROUNDS, 2, SECONDS)
+    before, after = (spread(samples[who]).median for who in ("before", "after"))
+    predicted, advice = {}, {}
+    for who, step in steps.items():
+        prof = profiled(step, traces / f"{name}_{who}.json.gz" if traces is not None else None)
+        predicted[who] = saved(prof, fault.rule)
+        advice[who] = [(row.rule, row.saving_us, row.what) for row in prof.advice()]
+        said = [what for rule, _, what in advice[who] if rule == fault.rule]
+        print(f"{name} {who}: {said or [rule for rule, *_ in advice[who]]}", flush=True)
+    report.keep(name, samples, predicted=predicted, rule=fault.rule, what=fault.what, advice=advice)
+    times = (f"{1e3 * value:.3f} ms" for value in (before, after, before - after))
+    report.row(name, *times, fault.rule, *(f"{1e3 * predicted[who]:.3f} ms" for who in ("before", "after")))
+    return predicted["after"] <= 0.25 * predicted["before"] and predicted["before"] > 0
+
+
 def main() -> int:
     options = arguments(__doc__ or "", ("cuda", "cpu"), add_options)
-    report = Report(
-        "jax_faults", ["program", "before", "after", "gained", "rule", "predicted", "left"], options.out, options.device
-    )
+    columns = ["program", "before", "after", "gained", "rule", "predicted", "left"]
+    report = Report("jax_faults", columns, options.out, options.device)
     if options.traces is not None:
         options.traces.mkdir(parents=True, exist_ok=True)
     silent = 0
-    for name, fault in jax_fault_programs.FAULTS.items():
+    for name in jax_fault_programs.FAULTS:
         if options.only and name not in options.only:
             continue
-        steps = {"before": fault.build(False), "after": fault.build(True)}
-        for step in steps.values():
-            step()
-        samples = interleave({who: lambda step=step: timed(step) for who, step in steps.items()}, ROUNDS, 2, SECONDS)
-        before, after = (spread(samples[who]).median for who in ("before", "after"))
-        predicted = {}
-        for who, step in steps.items():
-            path = options.traces / f"{name}_{who}.json.gz" if options.traces is not None else None
-            prof = profiled(step, path)
-            predicted[who] = saved(prof, fault.rule)
-            said = [row.what for row in prof.advice() if row.rule == fault.rule]
-            print(f"{name} {who}: {said or [row.rule for row in prof.advice()]}", flush=True)
-        silent += predicted["after"] <= 0.25 * predicted["before"] and predicted["before"] > 0
-        report.keep(name, samples, predicted=predicted, rule=fault.rule, what=fault.what)
-        times = (f"{1e3 * value:.3f} ms" for value in (before, after, before - after))
-        report.row(name, *times, fault.rule, *(f"{1e3 * predicted[who]:.3f} ms" for who in ("before", "after")))
+        try:
+            silent += measure(name, report, options.traces)
+        except Exception as problem:
+            traceback.print_exc()
+            report.row(name, *["-"] * (len(columns) - 1))
+            report.note(f"{name} failed: {type(problem).__name__}: {str(problem)[:300]}")
+        report.done()
     report.note(f"the rule named the fault, and kept silent of the mended program, in {silent} of {len(report.rows)}")
     report.finish()
     return 0

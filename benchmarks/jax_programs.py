@@ -14,6 +14,7 @@ import math
 import os
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -143,8 +144,10 @@ def main() -> int:
         try:
             measure(name, report)
         except Exception as problem:
+            traceback.print_exc()
             report.row(name, *["-"] * (len(columns) - 1))
             report.note(f"{name} failed: {type(problem).__name__}: {str(problem)[:300]}")
+        report.done()
     report.note(
         "products: FLOPs over those by hand; bytes: counted over modelled, in all; long: instructions above 20 us with "
         "counted bytes within 15 % of the model"

@@ -34,6 +34,7 @@ HOST_PROGRAMS = (
     "trace_tools",
     "answers",
     "report",
+    "agents",
 )
 DEVICE_PROGRAMS = (
     "grouping",

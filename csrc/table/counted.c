@@ -31,9 +31,11 @@ typedef struct {
     uint32_t count;
     fs_counted_work *works;
     uint32_t work_count;
-    uint32_t *first; /* by work: the first sample that ends after it starts */
-    double *rates;   /* by work, per ns */
-    double *weights; /* by sample: sum of overlap times rate */
+    uint32_t *first;  /* by work: the first sample that ends after it starts */
+    double *rates;    /* by work, per ns */
+    double *weights;  /* by sample: sum of overlap times rate */
+    int64_t *covered; /* by work, ns */
+    bool leads;       /* the first track of its device */
 } division;
 
 static int compare_starts(const void *left, const void *right)
@@ -86,14 +88,16 @@ static fs_status place_works(const division *by, fs_error *err)
         while (from < by->count && by->samples[from].end <= work->start) from++;
         by->first[k] = from;
         by->rates[k] = 1;
-        work->covered = 0;
+        by->covered[k] = 0;
         double own = (double)work_length(work), length = 0;
         uint32_t touched = 0;
         for (uint32_t i = from; reaches(by, i, work); i++, touched++) {
             FS_POLL(steps++, err);
-            fs_add_to(&work->covered, overlap(work, &by->samples[i]));
+            fs_add_to(&by->covered[k], overlap(work, &by->samples[i]));
             length += (double)sample_length(&by->samples[i]);
         }
+        if (!by->leads) continue;
+        work->covered = by->covered[k];
         bool its_own = own >= 0.9 * length; /* the samples lie in it: counted for this work alone */
         work->within = touched > 0 && (double)work->covered >= 0.9 * own;
         work->sample_ns = touched > 0 ? length / touched : 0;
@@ -130,20 +134,27 @@ static fs_status divide(const division *by, fs_metric metric, fs_error *err)
                 if (part > 0) amount += amount_of(&by->samples[i], kind) * part / by->weights[i];
             }
             work->amounts[metric] = amount;
-            by->rates[k] = work->covered > 0 ? amount / (double)work->covered : 0;
+            by->rates[k] = by->covered[k] > 0 ? amount / (double)by->covered[k] : 0;
         }
+    }
+    for (uint32_t k = 0; k < by->work_count && !by->leads; k++) {
+        double covered = (double)by->works[k].covered, here = (double)by->covered[k];
+        by->works[k].amounts[metric] *= here > 0 && here >= 0.9 * covered ? covered / here : (double)NAN;
     }
     return FS_OK;
 }
 
-static fs_status divide_track(const fs_counter_track *track, fs_counted_work *works, uint32_t count, fs_error *err)
+static fs_status divide_track(const fs_counter_track *track, fs_counted_work *works, uint32_t count, bool leads,
+                              fs_error *err)
 {
-    division by = {.samples = track->samples, .count = track->count, .works = works, .work_count = count};
+    division by = {
+        .samples = track->samples, .count = track->count, .works = works, .work_count = count, .leads = leads};
     by.first = fs_malloc((size_t)count * sizeof *by.first);
     by.rates = fs_malloc((size_t)count * sizeof *by.rates);
     by.weights = fs_malloc(((size_t)track->count + 1) * sizeof *by.weights);
+    by.covered = fs_malloc((size_t)count * sizeof *by.covered);
     fs_status status = FS_OK;
-    if (by.first == NULL || by.rates == NULL || by.weights == NULL) {
+    if (by.first == NULL || by.rates == NULL || by.weights == NULL || by.covered == NULL) {
         status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to divide %u samples of counters", track->count);
     } else {
         status = place_works(&by, err);
@@ -152,6 +163,7 @@ static fs_status divide_track(const fs_counter_track *track, fs_counted_work *wo
     fs_free(by.first);
     fs_free(by.rates);
     fs_free(by.weights);
+    fs_free(by.covered);
     return status;
 }
 
@@ -209,10 +221,13 @@ static fs_status settle_writes(fs_counted_work *works, uint32_t count, double l2
 static fs_status count_device(const fs_store *store, int device, fs_counted_work *works, uint32_t count, fs_error *err)
 {
     fs_device_facts facts = fs_store_device(store, device);
+    bool leads = true;
     FS_TRY(fs_sort(works, count, sizeof *works, compare_starts, "device events", err));
     for (int metric = 0; metric < FS_METRIC_COUNT; metric++) {
         const fs_counter_track *track = fs_store_track_of(store, device, (fs_metric)metric);
-        if (track != NULL) FS_TRY(divide_track(track, works, count, err));
+        if (track == NULL) continue;
+        FS_TRY(divide_track(track, works, count, leads, err));
+        leads = false;
     }
     for (uint32_t k = 0; k < count; k++) works[k].amounts[FS_COUNTED_WRITES] = works[k].amounts[FS_METRIC_DRAM_WRITTEN];
     bool both = !isnan(works[0].amounts[FS_METRIC_DRAM_READ]) && !isnan(works[0].amounts[FS_METRIC_DRAM_WRITTEN]);
@@ -290,11 +305,18 @@ void fs_counted_clear(fs_counted *counted)
     *counted = (fs_counted){0};
 }
 
+static bool is_share(int amount)
+{
+    return amount < FS_METRIC_COUNT && fs_metrics[amount].kind != FS_METRIC_AMOUNT_KIND;
+}
+
+/* A share that a part lacks adds nothing; an amount that it lacks is then unknown of all. */
 static void add_part(fs_counted_part *to, const fs_counted_part *part)
 {
-    for (int amount = 0; amount < FS_COUNTED_AMOUNTS; amount++) to->amounts[amount] += part->amounts[amount];
+    for (int amount = 0; amount < FS_COUNTED_AMOUNTS; amount++)
+        if (!is_share(amount) || part->covered[amount] > 0) to->amounts[amount] += part->amounts[amount];
+    for (int metric = 0; metric < FS_METRIC_COUNT; metric++) to->covered[metric] += part->covered[metric];
     fs_add_to(&to->ns, part->ns);
-    fs_add_to(&to->covered, part->covered);
 }
 
 static void end_run(fs_counted_sum *sum)
@@ -307,10 +329,12 @@ static void end_run(fs_counted_sum *sum)
 
 void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work)
 {
-    fs_counted_part part = {.ns = work_length(work), .covered = work->covered};
+    fs_counted_part part = {.ns = work_length(work)};
     fs_add_to(&sum->ns, part.ns);
     if (work->place == 0) return;
     memcpy(part.amounts, work->amounts, sizeof part.amounts);
+    for (int metric = 0; metric < FS_METRIC_COUNT; metric++)
+        if (!isnan(work->amounts[metric])) part.covered[metric] = (double)work->covered;
     bool follows = sum->last != 0 && work->place == sum->last + 1;
     bool goes_on = follows && work->within && (double)fs_sub_saturated(work->start, sum->end) <= work->sample_ns;
     if (!follows) sum->doubt += work->doubt;
@@ -358,7 +382,8 @@ double fs_counted_value(const fs_counted_sum *sum, fs_metric metric)
     const fs_counted_part *part = &sum->known;
     double whole = whole_of(sum), amount = part->amounts[metric];
     if (isnan(whole)) return NAN;
-    if (fs_metrics[metric].kind != FS_METRIC_AMOUNT_KIND) return amount / (double)part->covered;
+    if (is_share((int)metric))
+        return part->covered[metric] >= least_known * (double)sum->ns ? amount / part->covered[metric] : (double)NAN;
     double traffic = part->amounts[FS_METRIC_DRAM_READ] + part->amounts[FS_METRIC_DRAM_WRITTEN];
     if (metric == FS_METRIC_DRAM_WRITTEN && sum->doubt > most_doubt * traffic * whole) return NAN;
     return amount * whole;

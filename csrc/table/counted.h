@@ -32,7 +32,9 @@ enum { FS_COUNTED_SAMPLES = 2, FS_COUNTED_RUN = 20 };
 /* Amounts by metric, and the bytes that were written to the memory while the work ran, whoever wrote them. */
 enum { FS_COUNTED_WRITES = FS_METRIC_COUNT, FS_COUNTED_AMOUNTS };
 
-/* Of one piece of work; amounts are NaN where its device has no track of the metric. Shares are in percent × ns. */
+/* Of one piece of work; amounts are NaN where its device has no track of the metric, or the samples of this one do not
+ * cover the work: those of live sampling lack some metrics. Shares are in percent × ns. What else is known of the work
+ * is known by the first track of its device. */
 typedef struct {
     double amounts[FS_COUNTED_AMOUNTS];
     double doubt;                /* bytes by which those written are uncertain; 0: nothing is known of the L2 */
@@ -44,10 +46,10 @@ typedef struct {
     bool fine; /* it ran while the interval was the shortest, so its length decides if it is resolved */
 } fs_counted_work;
 
-/* Amounts of work, its time, and the part of that within samples. */
+/* Amounts of work, its time, and of each share the time within samples that have it. */
 typedef struct {
-    double amounts[FS_COUNTED_AMOUNTS];
-    int64_t ns, covered;
+    double amounts[FS_COUNTED_AMOUNTS], covered[FS_METRIC_COUNT];
+    int64_t ns;
 } fs_counted_part;
 
 /* Sum of the work of a row on one of the devices that are counted. */
@@ -86,8 +88,8 @@ void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work);
 fs_counted_sum fs_counted_total(fs_counted_sum *sums, uint32_t devices);
 
 /* The amount, or the mean share in percent, of all work of a total, at the rate of the work that is known. NaN if less
- * than half of the fine work's time, or less than 0.2 % of all time, is known; bytes written also if their doubt
- * exceeds 0.16 of all bytes read and written. */
+ * than half of the fine work's time, or less than 0.2 % of all time, is known, or the share itself in less than 0.2 %;
+ * bytes written also if their doubt exceeds 0.16 of all bytes read and written. */
 double fs_counted_value(const fs_counted_sum *sum, fs_metric metric);
 
 /* The bytes that were read and written while the work of a total ran, at the rate of the work that is known: the

@@ -87,15 +87,18 @@ def joined_columns(windows: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, 
         marked = [row for row in found if row["step"] is not None] or found[-1:]
         rows += [{**row, "step": f"window {number}: {row['step'] or 'all'}"} for row in marked]
     names = ("device", "step", "total", *PARTS, "mfu", "mbu")
-    if not wholes:
-        return {name: [] for name in names}
-    devices = {whole["device"] for whole in wholes}
-    whole: dict[str, Any] = {name: sum(one[name] for one in wholes) for name in ("total", *PARTS)}
-    for share in ("mfu", "mbu"):
-        work = sum(one[share] * one["total"] for one in wholes)
-        whole[share] = work / whole["total"] if whole["total"] else float("nan")
-    rows.append({"device": devices.pop() if len(devices) == 1 else None, "step": None, **whole})
+    rows += [whole_of(wholes)] if wholes else []
     return {name: [row[name] for row in rows] for name in names}
+
+
+def whole_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the row for the whole of several rows of accounting_columns()."""
+    devices = {row["device"] for row in rows}
+    whole: dict[str, Any] = {name: sum(row[name] for row in rows) for name in ("total", *PARTS)}
+    for share in ("mfu", "mbu"):
+        work = sum(row[share] * row["total"] for row in rows)
+        whole[share] = work / whole["total"] if whole["total"] else float("nan")
+    return {"device": devices.pop() if len(devices) == 1 else None, "step": None, **whole}
 
 
 def accounting_frame(analysis: Analysis) -> pandas.DataFrame:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from flopscope.answers.analysis import Analysis, Gap, Op
+from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import Finding
+from flopscope.answers.pieces import Gap, Op
 from flopscope.answers.rules import RULES
 
 LEAST_SHARE = 0.01

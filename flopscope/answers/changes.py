@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from flopscope import _core
-from flopscope.answers.analysis import Analysis, Op
+from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import is_convolution, is_product
+from flopscope.answers.pieces import Op
 from flopscope.answers.rules import RULES
 from flopscope.hardware.device import Datasheet
 from flopscope.hardware.model import Model, mismatch

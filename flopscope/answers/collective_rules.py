@@ -141,5 +141,6 @@ def communication(analysis: Analysis) -> Iterator[Finding]:
         median(call.size for call, _ in moved if call.kind == kind),
         any(key.startswith("autograd::engine") for key in keys),
         any("DistributedDataParallel" in key for key in keys),
+        analysis.uses_jax,
     )
     yield finding_about(analysis, facts, [(op, op.time * min(share, computing / total) * HIDDEN) for op in ops], ops)

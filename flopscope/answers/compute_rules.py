@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flopscope import _core
-from flopscope.answers.analysis import Analysis, Kernel, Op
+from flopscope.answers.analysis import Analysis
 from flopscope.answers.facts import Attention, LowPrecision, MathPath, Padded, Refusal, Small, Tf32
 from flopscope.answers.findings import (
     WITH_ADDEND,
@@ -23,6 +23,7 @@ from flopscope.answers.findings import (
     product_sizes,
     where,
 )
+from flopscope.answers.pieces import Kernel, Op
 from flopscope.answers.premises import (
     Argument,
     arguments,

@@ -6,14 +6,17 @@ import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from flopscope.answers.analysis import Analysis, Op
+from flopscope.answers.analysis import Analysis
 from flopscope.answers.facts import Cached, PaddedTiles, StarvedTensorCores, Traffic
 from flopscope.answers.findings import Finding, finding_about, is_product
+from flopscope.answers.pieces import Op
 
 MOST_TRAFFIC = 1.3
 """Largest ratio of counted to modelled bytes without a finding: writes are attributed within a part of the L2."""
 CACHED, LEAST_CACHED = 0.7, 0.01
 """Counted bytes over the model's below which the L2 served the rest, and the least share of the time to report."""
+OF_LIBRARIES = ("matrix product", "convolution", "attention")
+"""Categories whose kernels move more than their arguments and results: workspaces, and tiles once more."""
 TRAFFIC_SHARE = 0.5
 """Least share of its time that an op needs for the counted bytes at the peak, so that fewer bytes make it faster."""
 LEAST_L2 = 50.0
@@ -35,18 +38,19 @@ def traffic(analysis: Analysis) -> Iterator[Finding]:
     """Memory-bound ops whose counted bytes exceed those that they must move by 30 % or more.
 
     The estimate is the share of their time that the bytes beyond the model take. Premises: counters of the memory, and
-    the shapes (record_shapes), from which the model has its bytes.
+    the shapes (record_shapes), from which the model has its bytes; no product, convolution or attention, whose
+    libraries read tiles again and move memory of their own, which no change of the program avoids.
     """
     found: Counts = []
     for op in analysis.ops:
         ratio = _counted(analysis, op, "traffic_ratio")
-        if op.category != "matrix product" and ratio >= MOST_TRAFFIC and op.memory * ratio >= TRAFFIC_SHARE * op.time:
+        if op.category not in OF_LIBRARIES and ratio >= MOST_TRAFFIC and op.memory * ratio >= TRAFFIC_SHARE * op.time:
             found.append((op, ratio))
     if found:
         op, ratio = found[0]
         must = _counted(analysis, op, "bytes_read")
         reads = _counted(analysis, op, "dram_bytes_read") / must if must > 0 else math.nan
-        facts = Traffic(op=op.key, ratio=ratio, reads=reads if reads >= MOST_TRAFFIC else math.nan)
+        facts = Traffic(op.key, ratio, reads if reads >= MOST_TRAFFIC else math.nan, analysis.uses_jax)
         yield _finding(analysis, facts, found, lambda ratio: 1 / ratio)
 
 
@@ -100,7 +104,7 @@ def tensor(analysis: Analysis) -> Iterator[Finding]:
     every = [(op, _counted(analysis, op, "tensor_active")) for op in _products(analysis)]
     found = [(op, active) for op, active in every if active < LOW_TENSOR]
     if found:
-        facts = StarvedTensorCores(sum(op.time for op, _ in found), analysis.per, found[0][1])
+        facts = StarvedTensorCores(sum(op.time for op, _ in found), analysis.per, found[0][1], analysis.uses_jax)
         yield _finding(analysis, facts, found, lambda active: active / USUAL_TENSOR)
 
 

@@ -208,6 +208,7 @@ class Traffic(NamedTuple):
     ratio: float
     reads: float
     """Bytes read over those of its inputs; NaN: unknown, or not more."""
+    jax: bool
 
 
 class PaddedTiles(NamedTuple):
@@ -225,6 +226,7 @@ class StarvedTensorCores(NamedTuple):
     per: str
     active: float
     """Percent of the cycles, of the longest."""
+    jax: bool
 
 
 class Warmup(NamedTuple):
@@ -387,6 +389,7 @@ class ExposedTransfers(NamedTuple):
     """Whether the profile has a backward pass."""
     buckets: bool
     """Whether DistributedDataParallel is in use."""
+    jax: bool
 
 
 class Undonated(NamedTuple):
@@ -395,6 +398,18 @@ class Undonated(NamedTuple):
     names: tuple[str, ...]
     """The first of the arguments."""
     arguments: int
+    time: float
+    per: str
+
+
+class Transposed(NamedTuple):
+    """Arguments of jitted functions that XLA moves to another order of axes before it reads them."""
+
+    names: tuple[str, ...]
+    """The first of the arguments."""
+    arguments: int
+    axes: tuple[int, ...]
+    """The axes of the first argument in the order in which it is read, the outermost first; empty: unknown."""
     time: float
     per: str
 

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from flopscope.answers.analysis import SCOPE, Analysis, Gap, Op
+from flopscope.answers.analysis import SCOPE, Analysis
+from flopscope.answers.pieces import Gap, Op
 
 MODULE = "nn.Module: "
 FRAMEWORK = re.compile(r"(?:^|/)(?:site-packages|dist-packages|torch|lib/python[\d.]+)/|^<|^torch/")

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from flopscope.answers.analysis import Analysis, Gap, Op
+from flopscope.answers.analysis import Analysis
 from flopscope.answers.facts import Copies, DataWait, OptimizerOps, Warmup
 from flopscope.answers.findings import Finding, finding_about, gap_evidence, host_times, where
 from flopscope.answers.host_events import calls_of, idle_of_calls, own_streams
 from flopscope.answers.launch_rules import GRAPHED, HANDFUL, KEPT, late_launches
+from flopscope.answers.pieces import Gap, Op
 from flopscope.answers.wait_rules import tuning_gaps
 from flopscope.support.median import median
 

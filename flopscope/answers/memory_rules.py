@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from flopscope.answers.analysis import Analysis, Gap, Op
+from flopscope.answers.analysis import Analysis
 from flopscope.answers.compute_rules import attention
 from flopscope.answers.facts import Casts, Chains, ChannelsLast, Reordered
 from flopscope.answers.findings import Finding, calls_of, claim_removed, evidence, finding_about, is_convolution, where
+from flopscope.answers.pieces import Gap, Op
 from flopscope.answers.premises import (
     COMPILED,
     casts_of,

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from flopscope.answers.analysis import Analysis, Op
+from flopscope.answers.analysis import Analysis
+from flopscope.answers.pieces import Op
 
 COMPILED = re.compile(r"Torch-Compiled Region|CompiledFunction|CompiledFxGraph|torch/_inductor|^triton_")
 """Names around the ops and kernels of code that torch.compile made."""

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from flopscope.answers.analysis import Analysis, Step
+from flopscope.answers.analysis import Analysis
+from flopscope.answers.pieces import Step
 from flopscope.results.categories import OTHER, category_of
 from flopscope.support.core_values import WORK
 

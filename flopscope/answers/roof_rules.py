@@ -9,10 +9,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from flopscope.answers import compute_rules, counter_rules, host_rules, memory_rules
-from flopscope.answers.analysis import Analysis, Kernel, Op
+from flopscope.answers.analysis import Analysis
 from flopscope.answers.compute_rules import SHORTEST, USUAL_SHARE, reached
 from flopscope.answers.facts import Cause, FarFromRoof, FarOp, Remedy, Such
 from flopscope.answers.findings import Finding, entry, evidence, product_sizes, where
+from flopscope.answers.pieces import Kernel, Op
 from flopscope.answers.premises import Argument, is_gpu, names_around, tensors
 from flopscope.support.kernel_names import short_names
 from flopscope.support.median import median

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from flopscope.answers.analysis import Analysis, Gap
+from flopscope.answers.analysis import Analysis
 from flopscope.answers.facts import Allocations, Waits
 from flopscope.answers.findings import Finding, entry, host_times, where
 from flopscope.answers.host_events import Wait, calls_in_work, calls_of, idle_in_calls, waits_of
+from flopscope.answers.pieces import Gap
 from flopscope.answers.recording import ALLOCATIONS
 
 FREES = tuple(name for name in ALLOCATIONS if "Free" in name)

@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from flopscope.answers.accounting import part_columns
 from flopscope.answers.advice import Pools
-from flopscope.answers.analysis import CAUSES, PARTS, ROUNDING, Analysis, Op
+from flopscope.answers.analysis import CAUSES, PARTS, ROUNDING, Analysis
 from flopscope.answers.changes import Change, change_of, checked_rules
+from flopscope.answers.pieces import Op
 from flopscope.answers.rules import RULES
 from flopscope.support.safe import shown
 from flopscope.support.suggest import suggesting

@@ -1,6 +1,5 @@
 """The command line: ``flopscope bench | devices | table TRACE… | summary TRACE… | report TRACE… | compare A B |
-ranks PATH… | measure OP | perf ACTION | schema | run SCRIPT |
-try SCRIPT``."""
+ranks PATH… | measure OP | perf ACTION | schema | run SCRIPT | try SCRIPT | mcp | skill``."""
 
 from __future__ import annotations
 
@@ -39,6 +38,8 @@ COMMANDS = {
     "schema": Command("schema", "print the JSON Schema of what --json writes"),
     "run": Command("run", "run a Python program and profile it"),
     "try": Command("trying", "try changes on a Python program without editing it, and measure them"),
+    "mcp": Command("mcp", "serve these answers to agents by the Model Context Protocol"),
+    "skill": Command("skill", "print the folder of the skill that teaches agents these commands"),
 }
 
 COLLECT_AFTER = 1_000_000

@@ -11,12 +11,16 @@ from flopscope.support.documents import Document
 from flopscope.support.suggest import did_you_mean
 
 DOCUMENTS = {
+    "accounting": "agents.documents:ACCOUNTING",
     "advice": "views.documents:ADVICE",
     "bench": "cli.bench:BENCH",
     "comparison": "results.comparison:COMPARISON",
     "device": "hardware.device:DEVICE",
     "devices": "cli.devices:DEVICES",
+    "explained": "agents.documents:EXPLAINED",
+    "kernels": "agents.documents:KERNELS",
     "measurement": "timing.measurement:MEASUREMENT",
+    "opened": "agents.documents:OPENED",
     "perf_comparison": "perf.documents:COMPARISON",
     "perf_run": "perf.documents:RUN",
     "perf_runs": "perf.documents:RUNS",
@@ -28,6 +32,7 @@ DOCUMENTS = {
     "table": "results.records:TABLE",
     "times": "timing.paired:TIMES",
     "tried": "trying.result:TRIED",
+    "what_if": "agents.documents:WHAT_IF",
 }
 """Where the kinds of documents are described."""
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

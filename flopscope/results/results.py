@@ -105,8 +105,7 @@ class Results(Summaries):
             "measured" takes the CPU of this machine.
         kernels: also find which kernels each op launched, for EventRow.kernels and EventTable.table(kernels=True).
 
-        Raises RuntimeError during recording and if nothing was recorded, and ValueError for a group that was not
-        recorded.
+        Raises RuntimeError during recording or if nothing was recorded, ValueError for a group that was not recorded.
         """
         groups.refuse_functions(include_python_functions)
         if group_by_stack_n and not self.with_stack:
@@ -330,13 +329,14 @@ class Results(Summaries):
         """
         upward.rooms.write_profile(self, path, peaks, title)
 
-    def summary(self, *, peaks: str | None = None) -> Summary:
+    def summary(self, *, peaks: str | None = None, budget: int | None = None) -> Summary:
         """Return where the time went and what to change first, then utilization, steps, launches and communication.
 
         A REPL or a notebook's cell displays the result; scripts print() it. Its text fits the terminal; ``to_dict()``
-        returns its facts. peaks: as in key_averages().
+        returns its facts. peaks: as in key_averages(). budget: words of the text at most, at least 50: the most
+        valuable parts are shown, each whole, and a sentence names those that are left out.
         """
-        return upward.rooms.summary(self, peaks)
+        return upward.rooms.summary(self, peaks, budget)
 
     def _repr_html_(self) -> str:
         """Return the overview for a notebook: accounting, advice, roofline and the ops with the longest times.

@@ -64,6 +64,7 @@ SENTENCES: Mapping[type, Callable[[Any], Said]] = {
     facts.WaitsForRanks: collectives.waits_for_ranks,
     facts.ExposedTransfers: collectives.exposed_transfers,
     facts.Undonated: jax.undonated,
+    facts.Transposed: jax.transposed,
     facts.CopiedCarry: jax.copied_carry,
     facts.Callbacks: jax.callbacks,
     facts.Precise: jax.precise,

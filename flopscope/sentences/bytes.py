@@ -55,12 +55,12 @@ def chains(of: facts.Chains) -> Said:
 
 def traffic(of: facts.Traffic) -> Said:
     why = f" (it reads {of.reads:.1f} × its input)" if of.reads > 1 else ""
+    fused = "one kernel for both (Pallas)" if of.jax else "a fused kernel (torch.compile)"
     return Said(
         f"Move fewer bytes in {cut(of.op, OP_WIDTH)}",
         f"the GPU's counters saw {of.op} move {of.ratio:.1f} × the bytes that it must{why}. Strided access fetches "
         "whole sectors for a part of them: make the last dimension contiguous. A kernel that needs its input twice "
-        "reads it again if a row exceeds the multiprocessor's memory: a fused kernel (torch.compile) or shorter rows "
-        "read it once.",
+        f"reads it again if a row exceeds the multiprocessor's memory: {fused} or shorter rows read it once.",
     )
 
 
@@ -73,9 +73,11 @@ def padded_tiles(of: facts.PaddedTiles) -> Said:
 
 
 def starved_tensor_cores(of: facts.StarvedTensorCores) -> Said:
+    what_to_do = "batch the calls"
+    if not of.jax:
+        what_to_do += ", or let torch.compile(mode='max-autotune') choose the kernel"
     return Said(
         "Keep the tensor cores busy",
         f"in products of {short_time_text(of.time)} {of.per} they work in {percent_text(of.active)} of the cycles (the "
-        "longest). Products of few tiles, short inner dimensions and unfused epilogues starve them: batch the calls, "
-        "or let torch.compile(mode='max-autotune') choose the kernel.",
+        f"longest). Products of few tiles, short inner dimensions and unfused epilogues starve them: {what_to_do}.",
     )

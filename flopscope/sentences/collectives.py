@@ -24,7 +24,12 @@ def waits_for_ranks(of: facts.WaitsForRanks) -> Said:
 
 def exposed_transfers(of: facts.ExposedTransfers) -> Said:
     sums = of.kind.replace("_", "").lower() in OF_GRADIENTS
-    if of.message < facts.SMALL_MESSAGE:
+    if of.jax:
+        tip = (
+            "XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true lets XLA start them earlier and wait later "
+            "where other work does not depend on them"
+        )
+    elif of.message < facts.SMALL_MESSAGE:
         tip = f"gather small messages ({bytes_text(of.message)} at the median) into larger ones"
     elif sums and of.buckets:
         tip = "send less (a communication hook that compresses gradients), or accumulate gradients over batches"

@@ -9,16 +9,30 @@ from flopscope.support.units import plural, short_time_text
 LONGEST_NAME = 40
 
 
-def undonated(of: facts.Undonated) -> Said:
-    names = listed([cut(name, LONGEST_NAME) for name in of.names])
+def _arguments(of: facts.Undonated | facts.Transposed) -> str:
     more = of.arguments - len(of.names)
     others = f" and {plural(more, 'more argument')}" if more > 0 else ""
+    return listed([cut(name, LONGEST_NAME) for name in of.names]) + others
+
+
+def undonated(of: facts.Undonated) -> Said:
     return Said(
         "Donate arguments that the function replaces",
-        f"XLA copies {names}{others} before it changes {form(of.arguments, 'it', 'them')}, for "
+        f"XLA copies {_arguments(of)} before it changes {form(of.arguments, 'it', 'them')}, for "
         f"{short_time_text(of.time)} {of.per}. Nothing else reads what is copied, and a result has the same shape: "
         "with jax.jit(…, donate_argnums=…) the result takes that memory. The caller must not use the argument "
         "afterwards.",
+    )
+
+
+def transposed(of: facts.Transposed) -> Said:
+    order = ", ".join(map(str, of.axes))
+    axes = f" (of {cut(of.names[0], LONGEST_NAME)}: {order})" if of.axes else ""
+    return Said(
+        "Store arguments in the order of axes in which they are read",
+        f"XLA transposes {_arguments(of)} in the jitted function, for {short_time_text(of.time)} {of.per}, "
+        f"without being asked to: what reads {form(of.arguments, 'it', 'them')} needs another order of axes{axes}. "
+        "Store the array in that order, and pass the dimension numbers of its convolution or product to match.",
     )
 
 

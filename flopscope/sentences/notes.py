@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flopscope.answers.analysis import Analysis, Op
+from flopscope.answers.analysis import Analysis
 from flopscope.answers.counter_rules import cached
 from flopscope.answers.facts import FirstUse
 from flopscope.answers.launch_rules import pauses
 from flopscope.answers.memory_rules import unordered
+from flopscope.answers.pieces import Op
 from flopscope.answers.step_kinds import first_apart, heavy_steps
 from flopscope.sentences.words import more_ops
 from flopscope.support.hints import HINTS, NOT_RESOLVED, ON_CPU_WITHOUT_OPS, OWN_HINTS, WITHOUT_OPS
@@ -152,11 +153,10 @@ def _launches(analysis: Analysis) -> list[str] | None:
     open_ = [op for op in analysis.ops if op.part == "unmodelled"]
     if not open_ or not all(_is_launch(analysis, op) for op in open_):
         return None
-    time = sum(op.time for op in open_ if analysis.columns["flops_source"][op.row] != "stated")
-    if not time or not analysis.peaks:
+    if not analysis.peaks or all(analysis.columns["flops_source"][op.row] == "stated" for op in open_):
         return []
     if "counted" in analysis.columns["bytes_source"]:
-        return [NOT_RESOLVED.format(f"{short_time_text(time)} {analysis.per}")]
+        return [NOT_RESOLVED]
     return [analysis.facts.hints.kernels]
 
 
@@ -170,7 +170,7 @@ def missing(analysis: Analysis) -> list[str]:
     lost = analysis.graphs.get("works", 0) - analysis.graphs.get("matched", 0)
     counted = kernels and "counted" in analysis.columns["bytes_source"]
     if counted and not has_ops:
-        notes.append(NOT_RESOLVED.format(f"{short_time_text(kernels)} {analysis.per}"))
+        notes.append(NOT_RESOLVED)
     elif (of_launches := _launches(analysis)) is not None:
         notes += of_launches
     elif kernels and not has_ops and not lost and _has_recorded_ops(analysis):

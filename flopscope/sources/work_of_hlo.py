@@ -31,7 +31,8 @@ def work_of_hlo(text: Text | Iterable[Text] | Mapping[str, Text]) -> pandas.Data
     - calls: how often it runs in one execution of its module: loops multiplied out, each branch of a conditional as if
       taken. NaN: in a loop whose trip count XLA does not know.
     - flops, bytes_read, bytes_written: work of all these calls, by the conventions of the other rules. NaN: unknown.
-    - product_flops: the part of flops in matrix products and convolutions; 0: none.
+    - product_flops: the part of flops in matrix products and convolutions, also in products that XLA has rewritten as
+      multiplications and sums (named ``dot_general``); 0: none.
 
     Parameters, constants, tuples and bitcasts do nothing and have no row; an asynchronous instruction has one, where it
     starts. Raise ValueError, with the line, for a text that is no HLO, such as that of a program that was not compiled.

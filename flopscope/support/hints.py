@@ -11,10 +11,11 @@ _UNKNOWN_KERNELS = (
     "fs.register_work() adds a rule."
 )
 NOT_RESOLVED = (
-    "The counters did not resolve work of {}: its kernels are shorter than two samples, or ran while nothing was "
-    "counted."
+    "The counters did not resolve the kernels that are not modelled: they are shorter than two samples, or ran while "
+    "nothing was counted."
 )
-"""Why the work of kernels is unknown though they were counted."""
+"""Why the work of kernels is unknown though they were counted. Their time is beside it: a table lists them, with the
+times of single kernels, and the accounting has them as a part, in which no instant counts twice."""
 
 
 class Hints(NamedTuple):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flopscope.hardware.device import find_device
+from flopscope.perf.lock import alone
 from flopscope.support.suggest import did_you_mean, suggesting
 from flopscope.timing.measuring import require_numbers
 from flopscope.timing.paired import TimesCompared, compare_times
@@ -36,7 +37,8 @@ def try_changes(
     """Time a callable with and without changes that need no edit of it, in turns, and return what each gains.
 
     Each change is switched on for a call and off after it: settings of torch such as TF32, autocast, inference mode,
-    torch.compile of the callable. ``flopscope try`` does the same for a whole program, with more changes.
+    torch.compile of the callable. ``flopscope try`` does the same for a whole program, with more changes. While times
+    are taken, the lock of the perf fixture is held.
 
     fn: called without arguments; what it returns is compared between calls with and without a change.
     changes: names of changes, see ``flopscope try --list``; None: all that apply to a callable.
@@ -104,7 +106,8 @@ def _tried(switch: Switch, reach: Reach, fn: Callable[[], Any], call: Call, max_
         changed = _results(reach.torch, call)
         change.start = 0.0, time.monotonic() - begin if switch.group == "compile" else 0.0
         change.parity = _parity(plain, changed, switch.tolerance)
-        times = compare_times(call, fn, margin=margin, max_time=max_time)
+        with alone():
+            times = compare_times(call, fn, margin=margin, max_time=max_time)
     except Exception as problem:  # of fn, which the change may not suit
         change.problem = f"{type(problem).__name__}: {problem}"
         return change

@@ -28,11 +28,12 @@ from flopscope.trying.means import Around
 from flopscope.trying.reach import Reach, Watcher, watch_modules
 from flopscope.trying.seen import Seen
 from flopscope.trying.switches import SWITCHES
+from flopscope.trying.turns import wait_at
 
 MOST_LOOKED_AT = 200
 """Steps of the run that looks at the program."""
 FEWEST_LOOKED_AT = 12
-LOOK_SECONDS = 2.0
+LOOK_SECONDS = 1.0
 TRY = "FLOPSCOPE_TRY"
 """The environment variable that tells the program that it is tried."""
 
@@ -55,6 +56,8 @@ class Job:
     seen: dict[str, Any] = field(default_factory=dict)
     warm: int = 0
     steps: int = 0
+    gate: str = ""
+    """File at whose lock the run waits for its turn to be timed; "": it does not wait."""
     compare: str = ""
     """Name of the module whose results are compared; "": losses, or what the program's modules return."""
 
@@ -74,7 +77,7 @@ class Record:
     marks: list[float] = field(default_factory=list)
     """When they ended, from the start of the program on; of a look."""
     start: float | None = None
-    """From the start of the program to the end of its warm-up."""
+    """From the start of the program to the end of its warm-up; of runs that get ready alone."""
     whole: float | None = None
     """Of the program, if it ended by itself."""
     peak: float | None = None
@@ -93,6 +96,8 @@ class Record:
     seen: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
     """Why the program failed."""
+    lasted: float = 0.0
+    """Seconds from the start to the end of the process."""
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Record:
@@ -125,6 +130,7 @@ class Inside:
         self._steps = StepCounter(self._ended, bool)
         self._began = self._window = time.perf_counter()
         self._waited: float | None = None
+        self._opened = False
         self._compiled = 0
 
     def run(self) -> Any:
@@ -135,6 +141,8 @@ class Inside:
         after_import("numpy", lambda numpy: numpy.random.seed(0))
         after_import("torch", self._turn_to_torch)
         self._steps.listen()
+        if self._job.gate and not self._job.steps:
+            wait_at(self._job.gate)
         self._began = self._window = time.perf_counter()
         self._waited = seconds_waited()
         problem = self._program.run()
@@ -175,6 +183,8 @@ class Inside:
         elif job.kind == "time" and job.steps and count <= job.warm:
             if self._reach is not None:
                 self._reach.hold()
+            if job.gate:
+                self._await_turn(count)
             if count == job.warm:
                 self._open()
         elif job.kind == "time" and job.steps and count == job.warm + job.steps:
@@ -189,9 +199,19 @@ class Inside:
         if count == 1:
             self._record.marks.clear()
         self._record.marks.append(time.perf_counter() - self._began)
+        if count == 1 and self._job.gate:
+            ready = time.perf_counter()
+            wait_at(self._job.gate)
+            self._began += time.perf_counter() - ready  # as if it had not waited
         long = self._record.marks[-1] - self._record.marks[0] > LOOK_SECONDS
         if count >= MOST_LOOKED_AT or (count >= FEWEST_LOOKED_AT and long):
             self._finish()
+
+    def _await_turn(self, count: int) -> None:
+        """Wait for the turn to be timed before the last warm step. Leave the device little work to end by then."""
+        self._wait()
+        if count == max(1, self._job.warm - 1) and self._rank == 0:
+            wait_at(self._job.gate)
 
     def _open(self) -> None:
         """Begin the measured steps."""
@@ -201,7 +221,9 @@ class Inside:
         self._wait()
         self._waited = seconds_waited()
         self._window = time.perf_counter()
-        self._record.start = self._window - self._began
+        self._opened = True
+        if not self._job.gate:
+            self._record.start = self._window - self._began
 
     def _wait(self) -> None:
         """Wait for the device."""
@@ -233,7 +255,7 @@ class Inside:
         waited = seconds_waited()
         if waited is not None and self._waited is not None:
             record.waited = (waited - self._waited) / max(ended - self._window, 1e-9)
-        record.recompiled = record.start is not None and compiled_frames() > self._compiled
+        record.recompiled = self._opened and compiled_frames() > self._compiled
         self._steps.leave()
         record.peak, record.clock = peak_bytes(), clock_mhz()
         if self._recorder is not None and self._reach is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import os
 import shlex
 import shutil
@@ -11,8 +13,8 @@ import site
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,10 +26,11 @@ from flopscope.support.units import si_text
 from flopscope.trying.inside import TRY, Job, Kind, Record
 from flopscope.trying.seen import Seen
 from flopscope.trying.switches import SWITCHES
+from flopscope.trying.turns import Gate, Turns
 
 GRACE = 5.0
 """Seconds that a process may take to end after its record is written, or after it was told to."""
-POLL = 0.2
+POLL = 0.02
 MOST_COPIED = 2 << 30
 """Bytes of a folder of --workdir."""
 INTERPRETERS = ("torchrun", "accelerate")
@@ -61,35 +64,61 @@ class Program:
 
 
 class Processes:
-    """Runs of a program. Their files are in ``folder``, which is temporary."""
+    """Runs of a program. Their files are in ``folder``, which is temporary. turns: shared with other trials."""
 
-    def __init__(self, program: Program, folder: Path) -> None:
+    def __init__(self, program: Program, folder: Path, turns: Turns | None = None) -> None:
         self._program, self._folder = program, folder
+        self._turns = turns or Turns()
+        self._numbers = itertools.count()
         self.count = 0
         """Processes that were started, launches of several ranks counted once."""
         if program.workdir is not None:
             require_small(program.workdir)
 
-    def run(self, kind: Kind, switches: Sequence[str], seen: Seen, warm: int, steps: int, limit: float) -> Record:
-        """Run the program once. The record says what failed, if something did. limit: in seconds."""
-        path = self._folder / f"record-{self.count}.json"
+    def run(
+        self,
+        kind: Kind,
+        switches: Sequence[str],
+        seen: Seen,
+        warm: int,
+        steps: int,
+        limit: float,
+        latest: float = math.inf,
+    ) -> Record:
+        """Run the program once. The record says what failed, if something did.
+
+        limit: in seconds. Raises Late if it cannot start before ``latest``, a time.monotonic().
+        """
+        number = next(self._numbers)
+        path = self._folder / f"record-{number}.json"
         option = self._program.option
         target, *arguments = self._program.words()[bool(option) :]
         job = Job(target, arguments, option, str(path), kind, list(switches), seen.to_dict(), warm, steps)
         job.compare = self._program.compare
-        written = self._folder / f"job-{self.count}.json"
+        gate = Gate(self._folder / f"gate-{number}") if kind != "compare" and self._turns.jobs > 1 else None
+        job.gate = str(gate.path) if gate is not None else ""
+        written = self._folder / f"job-{number}.json"
         write_json(written, job.to_dict())
-        ended, log = self._start(["try", "--job", str(written)], self._environment(switches, seen), path, limit)
-        if path.exists():
-            return Record.from_dict(json.loads(path.read_text(encoding="utf-8")))
-        return Record(problem=explained(ended, limit, log))
+        words = ["try", "--job", str(written)]
+        ended, log, lasted = self._run(
+            number, words, self._environment(switches, seen), limit, path, gate, latest=latest
+        )
+        if not path.exists():
+            return Record(problem=explained(ended, limit, log))
+        record = Record.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        record.lasted = lasted
+        return record
 
-    def trace(self, steps: tuple[int, int] | None, limit: float) -> tuple[Path | None, str]:
-        """Record a trace of some steps, or of the whole program; return its file, or None and why there is none."""
+    def trace(self, steps: tuple[int, int] | None, limit: float, alone: bool = True) -> tuple[Path | None, str]:
+        """Record a trace of some steps, or of the whole program; return its file, or None and why there is none.
+
+        alone: other runs are stopped meanwhile.
+        """
         path = self._folder / "trace.json"
         window = [] if steps is None else ["--steps", f"{steps[0]}:{steps[1]}", "--stop"]
         words = ["run", *window, "--no-report", "--no-summary", "--no-samples", "--trace", str(path)]
-        ended, log = self._start([*words, *self._program.words()], self._environment((), Seen()), None, limit)
+        words += self._program.words()
+        ended, log, _ = self._run(next(self._numbers), words, self._environment((), Seen()), limit, alone=alone)
         found = [one for one in (path, path.with_name("trace.rank0.json")) if one.exists()]
         return (found[0], "") if found else (None, explained(ended, limit, log))
 
@@ -104,31 +133,61 @@ class Processes:
             environment.update(SWITCHES[name].means.environment(seen, environment))
         return environment
 
-    def _start(
-        self, words: Sequence[str], environment: Mapping[str, str], record: Path | None, limit: float
-    ) -> tuple[int | None, Path]:
-        """Run a command of flopscope; return its exit status, None if it was ended at the limit, and its output."""
+    def _run(
+        self,
+        number: int,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        limit: float,
+        record: Path | None = None,
+        gate: Gate | None = None,
+        alone: bool = False,
+        latest: float = math.inf,
+    ) -> tuple[int | None, Path, float]:
+        """Run a command of flopscope; return its status, None if it was ended at the limit, its output, seconds."""
         launcher = list(self._program.launcher)
         runs_python = bool(launcher) and os.path.basename(launcher[0]) in INTERPRETERS
         command = [*launcher, *([] if runs_python else [sys.executable]), "-m", "flopscope", *words]
-        log = self._folder / f"log-{self.count}.txt"
-        self.count += 1
-        with self._copied() as folder, open(log, "wb") as output:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                env=dict(environment), cwd=folder, start_new_session=True,
-            )  # fmt: skip
-            try:
-                return waited(process, record, limit), log
-            finally:
-                end(process, gently=bool(launcher))
+        log = self._folder / f"log-{number}.txt"
+        with self._copied(number) as folder, open(log, "wb") as output:
+
+            def start() -> subprocess.Popen[Any]:
+                self.count += 1
+                return subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                    env=dict(environment), cwd=folder, start_new_session=True,
+                )  # fmt: skip
+
+            with self._turns.run(start, latest) as process:
+                begin = time.monotonic()
+                try:
+                    with self._turns.timed(process) if alone and self._turns.jobs > 1 else nullcontext():
+                        return self._waited(process, limit, record, gate), log, time.monotonic() - begin
+                finally:
+                    end(process, gently=bool(launcher))
+
+    def _waited(
+        self, process: subprocess.Popen[Any], limit: float, record: Path | None, gate: Gate | None
+    ) -> int | None:
+        """Wait for a process to end, and for its turn to be timed before; return its status, None at the limit."""
+        clock = time.monotonic if record is None else self._turns.clock
+        if gate is not None:
+            status = waited(process, gate.ready, limit, clock, 0.0)
+            if status is None or not gate.ready.exists():
+                return status
+            with self._turns.timed(process):
+                gate.open()
+                status = waited(process, record, limit, time.monotonic, 0.0)
+            if status is None:
+                return None
+        return waited(process, record, limit, clock)
 
     @contextmanager
-    def _copied(self) -> Iterator[str | None]:
+    def _copied(self, number: int) -> Iterator[str | None]:
         if self._program.workdir is None:
             yield None
             return
-        copy = self._folder / "workdir"
+        copy = self._folder / f"workdir-{number}"
         shutil.copytree(self._program.workdir, copy, symlinks=True)
         try:
             yield str(copy)
@@ -136,16 +195,21 @@ class Processes:
             shutil.rmtree(copy, ignore_errors=True)
 
 
-def waited(process: subprocess.Popen[Any], record: Path | None, limit: float) -> int | None:
-    """Wait for a process to end, but not long after its record is there; return its status, None at the limit."""
-    begin, written = time.monotonic(), None
+def waited(
+    process: subprocess.Popen[Any], sign: Path | None, limit: float, clock: Callable[[], float], grace: float = GRACE
+) -> int | None:
+    """Wait for a process to end, but not longer than ``grace`` after a file of it is there.
+
+    Return its status, 0 if it goes on, None at the limit.
+    """
+    begin, written = clock(), math.inf
     while True:
         with suppress(subprocess.TimeoutExpired):
             return process.wait(POLL)
-        now = time.monotonic()
-        if written is None and record is not None and record.exists():
-            written = now
-        if written is not None and now - written > GRACE:
+        now = clock()
+        if sign is not None and sign.exists():
+            written = min(written, now)
+        if now - written >= grace:
             return 0
         if now - begin > limit:
             return None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -21,10 +24,13 @@ from flopscope.trying.processes import Processes, Program
 from flopscope.trying.result import Change, Edit, Tried, joined
 from flopscope.trying.seen import Seen
 from flopscope.trying.switches import SWITCHES, Switch
+from flopscope.trying.turns import Ended, Late, Turns
 
 SINGLE_SHARE = 0.7
 """Of the time, until which changes are measured alone if there may be several to combine."""
-MOST_STEPS = 5000
+FEWEST_STEPS, MOST_STEPS = 3, 5000
+LEAST_WINDOW, MOST_WINDOW = 0.3, 5.0
+"""Seconds of measured steps in a process, if a step is not longer."""
 RECORDED = 5
 """Steps of the trace that the advice reads."""
 SLOWER_THAN_LOOK = 5.0
@@ -45,6 +51,12 @@ class Options:
     """Seconds."""
     margin: float = MARGIN
     combine: bool = True
+    jobs: int = 1
+    """Runs that get ready side by side."""
+    most: int | None = None
+    """Changes to try, the most promising first; None: all."""
+    recorded_alone: bool = True
+    """Other runs are stopped while steps are recorded for the advice."""
 
 
 class Plan(NamedTuple):
@@ -56,7 +68,7 @@ class Plan(NamedTuple):
     note: str
 
 
-def plan_of(record: Record) -> Plan:
+def plan_of(record: Record, jobs: int = 1) -> Plan:
     """Return the plan for a program, by a look at its first steps."""
     marks = record.marks
     times = [after - before for before, after in pairwise(marks)]
@@ -67,7 +79,7 @@ def plan_of(record: Record) -> Plan:
     warm = 5 if usual < 1 else 3 if usual < 5 else 2
     if record.whole is not None:  # it ended by itself
         warm = min(warm, max(1, len(marks) // 4))
-    window = min(max(marks[0] / 2, 1.0), 5.0)  # half as long as the start of a process, within limits
+    window = min(max(marks[0] / 2 / jobs, LEAST_WINDOW), MOST_WINDOW)  # half as long as a process is waited for
     steps = min(max(math.ceil(window / max(usual, 1e-6)), 5 if usual < 1 else 3), MOST_STEPS)
     if record.whole is not None:
         steps = min(steps, len(marks) - warm)
@@ -85,6 +97,12 @@ class Candidate:
         self.base, self.switches, self.change = tuple(base), (*base, *added), change
         self.pairs: list[tuple[float, float]] = []
         self.records: tuple[list[Record], list[Record]] = ([], [])
+
+    @property
+    def next_pairs(self) -> tuple[int, int]:
+        """The pairs up to the next check: the number of the first, and that after the last."""
+        done = len(self.pairs)
+        return done, next((one for one in CHECKS if one > done), done)
 
     @property
     def is_open(self) -> bool:
@@ -117,35 +135,56 @@ def _middle(records: Iterable[Record], name: str) -> float:
 
 
 class Trial:
-    """One trial of a program. ``tell`` prints a line; ``advance`` is called after each run."""
+    """One trial of a program. ``tell`` prints a line; ``advance`` is called after each run.
+
+    turns: those of other trials that run at the same time.
+    """
 
     def __init__(
-        self, program: Program, options: Options, tell: Callable[[str], object], advance: Callable[[], object]
+        self,
+        program: Program,
+        options: Options,
+        tell: Callable[[str], object],
+        advance: Callable[[], object],
+        turns: Turns | None = None,
     ) -> None:
         self._program, self._options = program, options
         self._tell, self._advance = tell, advance
+        self._turns = turns or Turns(options.jobs, tell)
+        self._adding = threading.Lock()
         self._begin = time.monotonic()
         self._deadline = self._begin + options.max_time
-        self._seen = Seen()
-        self._plan = Plan(0, 0, "")
+        self.seen = Seen()
+        """What the program was seen to use."""
+        self.plan = Plan(0, 0, "")
         self._limit = options.max_time / 2
         self._lasted = 0.0  # the longest run that was timed
-        self._plain: list[Record] = []
+        self.plain: list[Record] = []
         """Runs without a change."""
         self._notes: list[str] = []
 
     def run(self) -> Tried:
         """Try the changes. Raise RuntimeError if the program does not run as it is."""
         with tempfile.TemporaryDirectory(prefix="flopscope-try-") as folder:
-            self._processes = Processes(self._program, Path(folder))
+            self._processes = Processes(self._program, Path(folder), self._turns)
             return self._run()
+
+    def against_itself(self) -> Change:
+        """Compare the program with itself, as if there were a change. Raise RuntimeError if it does not run."""
+        with tempfile.TemporaryDirectory(prefix="flopscope-try-") as folder:
+            self._processes = Processes(self._program, Path(folder), self._turns)
+            self._look()
+            one = Candidate((), (), Change("nothing", "", hits=1, margin=self._options.margin))
+            with suppress(Ended):
+                self._measure([one], self._deadline)
+            return one.change
 
     def _run(self) -> Tried:
         look = self._look()
-        tried = Tried(self._program.title, "step" if self._plan.steps else "program", math.nan, [])
-        tried.device = self._seen.device
+        tried = Tried(self._program.title, "step" if self.plan.steps else "program", math.nan, [])
+        tried.device = self.seen.device
         advice = self._advice()
-        chosen = choose(self._options, self._seen, advice, self._notes)
+        chosen = choose(self._options, self.seen, advice, self._notes)[: self._options.most]
         tried.edits = edits_of(advice, chosen)
         self._tell(
             f"{self._program.title} {self._described(look)}; "
@@ -159,24 +198,23 @@ class Trial:
             if candidates:
                 self._compare_plain()
             deadline = self._begin + share * self._options.max_time
-            for one in candidates:
-                self._compare(one)
-                self._measure([one], deadline, FEWEST)
+            first = functools.partial(self._first, deadline=deadline)
+            self._turns.side_by_side([functools.partial(first, one) for one in candidates])
             self._measure(candidates, deadline)
             if self._options.combine:
                 self._combine(tried, candidates)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Ended):
             interrupted = True
-        tried.before = 1e6 * _middle(self._plain, "seconds")
+        tried.before = 1e6 * _middle(self.plain, "seconds")
         if interrupted:
             self._notes.append("It was interrupted: what was not measured by then is unclear.")
-        waited = _middle(self._plain, "waited")
+        waited = _middle(self.plain, "waited")
         if waited > WORTH:
             part = f"{100 * waited:.0f} % of the time"
             self._notes.append(f"The machine was busy: the main thread waited for a free CPU for {part}.")
         tried.notes, tried.runs = self._notes, self._processes.count
         tried.seconds = time.monotonic() - self._begin
-        tried.lines = [line for name in tried.kept for line in SWITCHES[name].lines_for(self._seen).split("\n")]
+        tried.lines = [line for name in tried.kept for line in SWITCHES[name].lines_for(self.seen).split("\n")]
         return tried
 
     # The program as it is ---------------------------------------------------------------------------------------------
@@ -188,15 +226,15 @@ class Trial:
             raise RuntimeError(f"{self._program.title} does not run by itself: {hint(record.problem)}")
         lasted = time.monotonic() - begin
         self._limit = max(LEAST_LIMIT, SLOWER_THAN_LOOK * lasted)
-        self._seen = Seen.from_dict(record.seen)
-        self._plan = plan_of(record)
+        self.seen = Seen.from_dict(record.seen)
+        self.plan = plan_of(record, self._turns.jobs)
         self._keep_plain(record)
-        if self._plan.note:
-            self._notes.append(self._plan.note)
+        if self.plan.note:
+            self._notes.append(self.plan.note)
         return record
 
     def _described(self, look: Record) -> str:
-        plan, left = self._plan, max(self._deadline - time.monotonic(), 0.0)
+        plan, left = self.plan, max(self._deadline - time.monotonic(), 0.0)
         if not plan.steps:
             most = int(left / max(look.whole or 1.0, 0.1))
             return f"runs whole each time ({look.whole or math.nan:.3g} s), at most about {most:,} times more"
@@ -207,9 +245,10 @@ class Trial:
 
     def _advice(self) -> Sequence[Any]:
         """Return the advice on a recording of some steps."""
-        plan = self._plan
+        plan = self.plan
         last = plan.warm + min(RECORDED, plan.steps)
-        path, why = self._processes.trace((plan.warm, last) if plan.steps else None, self._limit)
+        window = (plan.warm, last) if plan.steps else None
+        path, why = self._processes.trace(window, self._limit, self._options.recorded_alone)
         self._advance()
         if path is None:
             self._notes.append(f"There is no advice, as nothing was recorded: {why}.")
@@ -228,7 +267,12 @@ class Trial:
 
     def _keep_plain(self, record: Record) -> None:
         if not record.problem:
-            self._plain.append(record)
+            self.plain.append(record)
+
+    def _first(self, one: Candidate, deadline: float) -> None:
+        """Compare the results of a change, and make its first pairs."""
+        self._compare(one)
+        self._measure([one], deadline, FEWEST)
 
     # Changes ----------------------------------------------------------------------------------------------------------
 
@@ -239,7 +283,7 @@ class Trial:
             first.what,
             predicted,
             effect=first.effect,
-            lines=first.lines_for(self._seen),
+            lines=first.lines_for(self.seen),
             source=first.source,
             margin=self._options.margin,
         )
@@ -247,55 +291,81 @@ class Trial:
 
     def _compare(self, one: Candidate) -> None:
         """Run a change once: whether it works, whether it changes anything, and whether the results are kept."""
-        if self._left() <= 0:
+        try:
+            record = self._timed("compare", one.switches, self._deadline)
+        except Late:
             return one.change.notes.append("the time was over before it was tried")
-        record = self._timed("compare", one.switches)
         change, added = one.change, [name for name in one.switches if name not in one.base]
         change.problem = record.problem
         change.hits = min(record.hits.get(name, 0) for name in added)
-        plain = [known.values for known in self._plain if known.of == record.of and record.of]
+        plain = [known.values for known in self.plain if known.of == record.of and record.of]
         tolerance = max(SWITCHES[name].tolerance for name in one.switches)
         change.parity = parity_of(record.of, _numbers(plain), _numbers([record.values])[0], tolerance)
         if change.verdict in ("failed", "not applied", "changes results"):
             self._tell(f"{change.name}: {change.verdict}{f' ({change.problem})' if change.problem else ''}")
 
     def _measure(self, candidates: Sequence[Candidate], deadline: float, most: int = MOST) -> None:
-        """Run pairs, one of each candidate in turn, until all have a verdict, or so many pairs, or the time is over."""
+        """Run pairs of each candidate until all have a verdict, or so many pairs, or the time is over."""
+        end = min(deadline, self._deadline)
         while left := [one for one in candidates if one.is_open and one.change.hits and len(one.pairs) < most]:
+            if not self._in_time(end):
+                return
+            pairs = [functools.partial(self._pair, one, at, end) for one in left for at in range(*one.next_pairs)]
+            self._turns.side_by_side(pairs)
             for one in left:
-                if time.monotonic() + 2 * self._lasted > min(deadline, self._deadline):
-                    return
-                self._pair(one)
                 if not one.is_open:
-                    ratio = one.change.ratio
-                    self._tell(f"{one.change.name}: {one.change.verdict}, {ratio.pairs} pairs, {ratio.gain:+.1f} %")
+                    change, ratio = one.change, one.change.ratio
+                    found = f" ({change.problem})" if change.problem else f", {ratio.pairs} pairs, {ratio.gain:+.1f} %"
+                    self._tell(f"{change.name}: {change.verdict}{found}")
 
-    def _pair(self, one: Candidate) -> None:
+    def _in_time(self, end: float) -> bool:
+        """Return whether another pair would end in time."""
+        return time.monotonic() + 2 * self._lasted <= end
+
+    def _pair(self, one: Candidate, number: int, end: float) -> None:
         """Run the program without and with a change, the first of them in turns."""
-        order = [(0, one.base), (1, one.switches)]
-        records: dict[int, Record] = {}
-        with alone(self._tell):
-            for which, switches in order if len(one.pairs) % 2 == 0 else order[::-1]:
-                begin = time.monotonic()
-                record = self._timed("time", switches)
-                self._lasted = max(self._lasted, time.monotonic() - begin)
-                if not record.problem and record.seconds is None:
-                    record.problem = f"it ended after {record.steps} steps, before the last measured one"
-                if record.problem:
-                    one.change.problem = record.problem if which else f"without it, {record.problem}"
-                    return
-                records[which] = record
-                if not switches:
-                    self._keep_plain(record)
-        one.add(records[0], records[1])
+        if one.change.problem or not self._in_time(end):
+            return
+        records: dict[bool, Record] = {}
 
-    def _timed(self, kind: Kind, switches: Sequence[str]) -> Record:
-        record = self._processes.run(kind, switches, self._seen, self._plan.warm, self._plan.steps, self._limit)
-        self._advance()
+        def run(changed: bool) -> None:
+            if one.change.problem:
+                return
+            try:
+                record = self._timed("time", one.switches if changed else one.base, end - self._lasted)
+            except Late:
+                return
+            self._lasted = max(self._lasted, record.lasted)
+            if not record.problem and record.seconds is None:
+                if self._shorten(record.steps):
+                    return  # the pair is made again
+                record.problem = f"it ended after {record.steps} steps, before the last measured one"
+            records[changed] = record
+            if record.problem:
+                one.change.problem = record.problem if changed else f"without it, {record.problem}"
+            elif not changed and not one.base:
+                self._keep_plain(record)
+
+        order = (False, True) if number % 2 == 0 else (True, False)
+        with alone(self._tell) if self._turns.jobs == 1 else nullcontext():  # else each run takes the lock
+            self._turns.side_by_side([functools.partial(run, changed) for changed in order])
+        if not one.change.problem and len(records) == 2:
+            with self._adding:
+                one.add(records[False], records[True])
+
+    def _shorten(self, steps: int) -> bool:
+        """Let runs end with the program, which has so many steps; return whether enough of them are left."""
+        left = steps - self.plan.warm
+        if left >= FEWEST_STEPS:
+            self.plan = self.plan._replace(steps=min(self.plan.steps, left))
+        return left >= FEWEST_STEPS
+
+    def _timed(self, kind: Kind, switches: Sequence[str], latest: float = math.inf) -> Record:
+        plan = self.plan
+        record = self._processes.run(kind, switches, self.seen, plan.warm, plan.steps, self._limit, latest)
+        with self._adding:
+            self._advance()
         return record
-
-    def _left(self) -> float:
-        return self._deadline - time.monotonic()
 
     # Together ---------------------------------------------------------------------------------------------------------
 

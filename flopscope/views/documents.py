@@ -31,6 +31,12 @@ _NOTES = columns("notes@", notes="numbers that mislead, and what could not be ju
 ADVICE = Document("advice", "what to change, the largest saving first", (rows("advice", ADVICE_FIELDS), *_NOTES))
 
 _STEP = columns("step$", why=_WHOLE, step="name of the step")
+ACCOUNTING_FIELDS = (
+    *columns("device$", why=_WHOLE),
+    *_STEP,
+    *columns(" ".join(("total", *PARTS)), "µs", total="the sum of the parts"),
+    *columns("mfu mbu", "%", "the work or the peaks are unknown"),
+)
 _PARTS_OF_STEP = "kernel memcpy memset communication runtime data_loading other_cpu other total"
 _LAUNCHES = (
     "device# kernels launches delay_min:µs delay_median:µs delay_p95:µs delay_max:µs negative_delays "
@@ -42,16 +48,7 @@ SUMMARY = Document(
     (
         *columns("file$", why="the profile was not read from a file"),
         DEVICE,
-        rows(
-            "accounting",
-            (
-                *columns("device$", why=_WHOLE),
-                *_STEP,
-                *columns(" ".join(("total", *PARTS)), "µs"),
-                *columns("mfu mbu", "%", "the work or the peaks are unknown"),
-            ),
-            "every instant of each device in each step, in parts that add up to the total",
-        ),
+        rows("accounting", ACCOUNTING_FIELDS, "every instant of each device in each step"),
         rows("advice", ADVICE_FIELDS, "what to change, the largest saving first"),
         *_NOTES,
         rows("gpus", (*columns("device#"), *columns(" ".join(GPU_COLUMNS[1:]), "%"))),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from flopscope.results.details import unknown_kernels
+from flopscope.results.details import has_unknown_kernels
 from flopscope.support.hints import NOT_RESOLVED
 from flopscope.support.safe import printable
 
@@ -54,8 +54,8 @@ def footnotes(
         yield table.hints.shapes
     elif coverage["unmodelled"]:
         yield f"Not modelled: {_first([f'{name(op)} {time(spent)}' for op, spent in coverage['unmodelled']])}."
-        if kernels := unknown_kernels(coverage, table.columns):
-            yield NOT_RESOLVED.format(time(sum(us for _, us in kernels))) if counted else table.hints.kernels
+        if has_unknown_kernels(coverage, table.columns):
+            yield NOT_RESOLVED if counted else table.hints.kernels
     if counted:
         yield COUNTED
     if coverage.get("estimated"):

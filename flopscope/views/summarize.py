@@ -24,6 +24,7 @@ from flopscope.support.hints import LINES_ALONE
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text, number_text, percent_text, short_time_text, tenths_text
 from flopscope.views.advice import AdviceTable, advise
+from flopscope.views.budget import ADVICE, require_budget
 from flopscope.views.documents import SUMMARY
 from flopscope.views.summary import Bars, Summary
 
@@ -47,8 +48,10 @@ MOSTLY = 0.5
 NAME_WIDTH = 18
 
 
-def summarize(results: Results, peaks: str | None = None) -> Summary:
-    """Return the summary of a profile. Raise RuntimeError while it is running. peaks: as in key_averages()."""
+def summarize(results: Results, peaks: str | None = None, budget: int | None = None) -> Summary:
+    """Return the summary of a profile. Raise RuntimeError while it is running. peaks: as in key_averages(). budget:
+    words of its text at most."""
+    require_budget(budget)
     core = store_of(results, "summary")
     analysis = analysis_of(results, "summary", peaks)
     sampled = lines_of(core, analysis.apart)
@@ -75,7 +78,7 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
     if not analysis.devices:
         said = [printable(text) for text in hints.said]
         alone = [*busy, *[""] * len(busy), *host_lines(sampled), *(said or [LINES_ALONE])]
-        return Summary(alone if sampled.lines else [*rest, *said], document)
+        return Summary(alone if sampled.lines else [*rest, *said], document, budget)
     steps = len(analysis.alike) if analysis.has_steps else 0
     hfu = counted.hfu(every)
     whole = {name: values[-1] for name, values in accounting_columns(analysis, alike=True).items()}
@@ -89,7 +92,8 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
         first = [note for note in advice.notes if note in (hints.advice, hints.kernels)] + first
     advice = AdviceTable(list(advice), analysis.has_steps, [note for note in advice.notes if note not in first])
     head = accounting_head(analysis, whole, hfu)
-    return Summary([*map(printable, first), *head, "", bars, "", "Advice", advice, "", *where, *rest], document)
+    parts = [*map(printable, first), *head, "", bars, "", ADVICE, advice, "", *where, *rest]
+    return Summary(parts, document, budget)
 
 
 def details(core: Store, counted: Counted | None = None) -> list[str | Rows]:

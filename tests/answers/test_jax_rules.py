@@ -10,9 +10,24 @@ from typing import Any
 import pytest
 from helpers import ROOT
 from helpers.advice_cases import check, savings
-from helpers.jax_cases import ARRAY, D2D, JaxProgram, called_back, carried, precise, undonated, widened
+from helpers.faulty_programs import collectives
+from helpers.jax_cases import (
+    ADD,
+    ARRAY,
+    D2D,
+    JaxProgram,
+    called_back,
+    carried,
+    precise,
+    transposed_images,
+    undonated,
+    widened,
+)
 
 import flopscope as fs
+from flopscope import _core
+from flopscope.answers.analysis import analysis_of
+from flopscope.answers.jax_rules import transpose
 
 
 def advice_of(program: JaxProgram, rule: str) -> Any:
@@ -60,6 +75,62 @@ ENTRY main {{
     assert "donate" not in savings(JaxProgram(hlo, [(D2D, 130.0, 0.0)]).load().advice())
 
 
+def test_a_transposed_argument_is_named_with_the_order_that_is_read() -> None:
+    row = advice_of(transposed_images(True), "transpose")
+    assert row.saving_us == pytest.approx(0.95 * 70)
+    assert "XLA transposes x" in row.reason and "(of x: 0, 2, 3, 1)" in row.reason
+    assert [(one["op"], one["calls"]) for one in row.evidence] == [("moved", 1)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('calls=move, metadata={op_name="x"}', 'calls=move, metadata={op_name="jit(step)/transpose"}'),  # the program's
+        ("ROOT loop_negate_fusion", "other = bf16[] custom-call(x)\n  ROOT loop_negate_fusion"),  # else reads x
+        ("ROOT loop_negate_fusion", "ROOT all = (bf16[256,56,56,64]) tuple(moved)\n  loop_negate_fusion"),  # a result
+        ("transpose(a), dim", "transpose(c), dim"),  # of something else
+    ],
+)
+def test_other_transpositions_say_nothing_of_arguments(change: tuple[str, str]) -> None:
+    faulty = transposed_images(True)
+    assert change[0] in faulty.hlo
+    other = JaxProgram(faulty.hlo.replace(*change), faulty.works)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert "transpose" not in savings(other.load().advice())
+
+
+@pytest.mark.parametrize(
+    ("line", "axes"),
+    [
+        ("moved = f32[4,2,3] transpose(x), dimensions={2,0,1}", "2,0,1"),
+        ("moved = f32[2,3,4]{1,0,2} copy(x)", "2,0,1"),
+        ("moved = f32[2,3,4]{2,1,0} copy(x)", None),
+        ("y = f32[6,4]{1,0} bitcast(x)\n  moved = f32[4,6]{1,0} transpose(y), dimensions={1,0}", ""),
+    ],
+)
+def test_the_order_of_axes_is_that_of_the_memory(line: str, axes: str | None) -> None:
+    named = line + ', metadata={op_name="x"}'
+    text = f"""HloModule m, is_scheduled=true
+ENTRY e {{
+  x = f32[2,3,4]{{2,1,0}} parameter(0), metadata={{op_name="x"}}
+  {named}
+  ROOT r = f32[] custom-call(moved)
+}}
+"""
+    ((_, instructions),) = _core._read_hlo(text)["computations"]
+    assert [one["remark"] for one in instructions if one["name"] == "moved"] == [
+        None if axes is None else f"transposed={axes} x"
+    ]
+
+
+def test_filters_of_convolutions_on_an_h200_are_transposed() -> None:
+    """Each of three filters is stored as HWIO, and cuDNN reads OHWI."""
+    (found,) = transpose(analysis_of(recorded("convnet"), "a test"))
+    assert found.facts[:3] == (("ws[2]", "ws[1]", "ws[0]"), 3, (3, 0, 1, 2))
+    assert found.facts.time == pytest.approx(4.4, rel=0.01)
+
+
 def test_copies_of_a_carry_are_counted_by_iteration() -> None:
     row = advice_of(carried(True), "carry")
     assert row.saving_us == pytest.approx(0.95 * 4 * 130)
@@ -95,8 +166,8 @@ def test_a_trace_that_flopscope_writes_keeps_the_remarks(tmp_path: Path) -> None
         assert savings(again.advice())[rule] == pytest.approx(savings(trace.advice())[rule])
 
 
-def test_a_row_of_instructions_with_different_remarks_is_left_out() -> None:
-    """Two modules of one name share the row "copy.1": in the second, the copy is a result."""
+def test_a_module_of_the_same_name_has_remarks_of_its_own() -> None:
+    """In the second module, something else reads the argument."""
     faulty = undonated(True)
     other = faulty.hlo.replace("fusion(copy.1, x)", "fusion(cache, x)").replace("loop_add", "loop_sub")
     events = json.loads(faulty.trace())
@@ -109,9 +180,9 @@ def test_a_row_of_instructions_with_different_remarks_is_left_out() -> None:
     events["traceEvents"] += later["traceEvents"]
     trace = fs.load_trace(json.dumps(events).encode(), hlo={"a": faulty.hlo, "b": other})
     copies = {row.key: row.count for row in trace.key_averages() if "copy.1" in row.key}
-    assert sum(copies.values()) == 6
-    if len(copies) == 1:
-        assert "donate" not in savings(trace.advice())
+    assert copies == {"copy.1": 3, "jit_step(2)/copy.1": 3}
+    found = [row for row in trace.advice() if row.rule == "donate"]
+    assert [[one["op"] for one in row.evidence] for row in found] == [["copy.1"]]
 
 
 RECORDED = ROOT / "benchmarks" / "results" / "nvidia-h200" / "jax"
@@ -148,6 +219,47 @@ def test_convolutions_on_an_h200_have_all_of_their_kernels() -> None:
     flops = sum(row.flops for row in trace.key_averages() if row.category == "convolution" and row.flops > 0)
     assert flops == 3 * (3 + 2 + 3) * 2 * 64 * 56 * 56 * 64 * 64 * 9
     assert trace.hlo["tied_ns"] == trace.hlo["kernel_ns"] and trace.hlo["executions"] == 3
+
+
+@pytest.mark.parametrize("of_library", [False, True])
+def test_bytes_beyond_the_model_are_a_fault_but_in_calls_of_libraries(of_library: bool) -> None:
+    """Twice the bytes moved, by a fusion, and by a call of cuDNN that has memory of its own."""
+    entry = f"ROOT both = {ARRAY} fusion(x, y), kind=kLoop, calls=fused"
+    if of_library:
+        call = 'custom-call(x, y), custom_call_target="__cudnn$fmhaSoftmax"'
+        entry = f"both = ({ARRAY}, u8[1024]{{0}}) {call}\n  ROOT out = {ARRAY} get-tuple-element(both), index=0"
+    hlo = f"""HloModule jit_step, is_scheduled=true
+{ADD}
+ENTRY main {{
+  x = {ARRAY} parameter(0)
+  y = {ARRAY} parameter(1)
+  {entry}
+}}
+"""
+    program = JaxProgram(hlo, [("both", 400.0, 0.0)], steps=1)
+    recording = json.loads(program.trace())
+    begin = next(event["ts"] for event in recording["traceEvents"] if event["name"] == "both")
+    for place in range(45):
+        at = {"ph": "C", "pid": 0, "ts": begin + 10 * place}
+        for name in ("dram_bytes_read", "dram_bytes_written"):
+            recording["traceEvents"].append({**at, "name": name, "args": {"GB/s": 2100.0 if place < 40 else 0.0}})
+    trace = fs.load_trace(json.dumps(recording).encode(), hlo=hlo)
+    (row,) = [row for row in trace.key_averages() if row.key == "both" and row.device_type == "cpu"]
+    assert row.traffic_ratio > 2
+    said = [row.reason for row in trace.advice() if row.rule == "traffic"]
+    assert [("Pallas" in text, "torch" in text) for text in said] == ([] if of_library else [(True, False)])
+
+
+def test_transfers_that_nothing_hides_are_xlas_to_schedule() -> None:
+    """Collectives of known size come after the computation, of which an instruction is a part."""
+    program = collectives(100, 110, 120)
+    program.call("cuLaunchKernel", 3, 1, correlation=90)
+    program.work("loop_add_fusion", 2400, 300, correlation=90)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trace = fs.load_trace(program.text(), hlo=undonated(False).hlo)
+    (said,) = [row.reason for row in trace.advice() if row.rule == "communication"]
+    assert "xla_gpu_enable_latency_hiding_scheduler" in said and "async_op" not in said and "Distributed" not in said
 
 
 def test_words_are_those_of_jax() -> None:

@@ -3,10 +3,12 @@
 #define FS_TESTS_HLO_CHECK_H
 
 #include <math.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "tests/c/fuzz_check.h"
 #include "work/hlo/cost.h"
+#include "work/hlo/remarks.h"
 
 static void check_list(fs_hlo_list list, uint32_t count)
 {
@@ -104,7 +106,15 @@ static void check_work(double value, uint32_t instruction)
     FUZZ_CHECK(!(value < 0) && !isinf(value), "work %g of instruction %u", value, instruction);
 }
 
-/* Check a module, and the work of its schedule. */
+/* Check what a module shows of an instruction. */
+static void check_remark(const fs_hlo_module *module, uint32_t instruction)
+{
+    char text[64] = "";
+    bool found = fs_hlo_remark(module, instruction, text, sizeof text);
+    FUZZ_CHECK(found == (text[0] != 0) && memchr(text, 0, sizeof text) != NULL, "remark of %u", instruction);
+}
+
+/* Check a module, the work of its schedule, and the remarks about its first instructions. */
 static void check_module(const fs_hlo_module *module)
 {
     fs_hlo_step *steps = NULL;
@@ -113,6 +123,7 @@ static void check_module(const fs_hlo_module *module)
     check_shapes(module);
     for (uint32_t i = 0; i < module->instruction_count; i++) check_instruction(module, i);
     check_computations(module);
+    for (uint32_t i = 0; i < module->instruction_count && i < 256; i++) check_remark(module, i);
     fs_status status = fs_hlo_schedule(module, &steps, &count, &err);
     for (uint32_t i = 0; status == FS_OK && i < count; i++) {
         check_id(steps[i].instruction, module->instruction_count);

@@ -258,6 +258,42 @@ static void test_copies_before_a_loop_are_no_iterations(void)
     end();
 }
 
+static void swap_works(uint32_t first)
+{
+    fs_aligned_work work = now->works[first];
+    uint32_t truth = now->truth[first];
+    now->works[first] = now->works[first + 1];
+    now->truth[first] = now->truth[first + 1];
+    now->works[first + 1] = work;
+    now->truth[first + 1] = truth;
+}
+
+/* Copies have sizes. The small one may be launched before the large one, which precedes it in the schedule. */
+static void test_copies_have_sizes(void)
+{
+    enum { SMALL = 4, LARGE = 1 << 29 };
+    const item *loop = ITEMS(DUPLICATED("copy.7"), DUPLICATED("copy.8"), LOOPED(4), MOVED("fusion-start"),
+                             FUSION("loop_add_fusion"), ENDED);
+    for (int swapped = 0; swapped < 2; swapped++) {
+        begin();
+        add_module(ITEMS(DUPLICATED("copy.1")));
+        add_module(loop);
+        now->schedules.slots[0].bytes = now->schedules.slots[2].bytes = SMALL;
+        now->schedules.slots[1].bytes = LARGE;
+        for (int i = 0; i < 6; i++) {
+            uint32_t first = now->count;
+            run_module(loop, 1);
+            now->works[first].bytes = LARGE;
+            now->works[first + 1].bytes = SMALL;
+            if (swapped) swap_works(first);
+            for (uint32_t k = first + 2; k < now->count; k += 2) now->works[k].bytes = 1 << 14;
+        }
+        CHECK(right() == 1000, "%s", swapped ? "swapped" : "in order");
+        check_beginnings();
+        end();
+    }
+}
+
 /* A copy is no kernel that computes, and one between host and device belongs to a callback, or to nothing. */
 static void test_copies_belong_where_they_can_run(void)
 {
@@ -505,6 +541,7 @@ int main(void)
     test_loops_repeat();
     test_a_loop_of_one_call_repeats();
     test_copies_before_a_loop_are_no_iterations();
+    test_copies_have_sizes();
     test_copies_belong_where_they_can_run();
     test_one_branch_runs();
     test_calls_launch_several_kernels();

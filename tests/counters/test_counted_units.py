@@ -90,6 +90,37 @@ def test_where_not_all_fit_one_pass_the_last_are_left_out(library: Path) -> None
     assert len({"dram_bytes_read", "dram_bytes_written", "sm_active", "tensor_active", "fma_active"} & {*columns}) == 5
 
 
+def test_live_samples_lack_the_pipes_that_take_longest_to_decode(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP + UNITS,
+        """
+        with fs.profile(counters="require", counter_interval_us=100) as prof:
+            for _ in range(20):
+                works("k", us=1000, sectors=1e6, fma_active=80.0, fp64_active=7.0, alu_active=30.0, issue_active=90.0)
+            time.sleep(0.002)
+        print(json.dumps(roofs(prof)))
+        """,
+    )
+    assert [name for name in found if found[name] is None] == ["fma_active", "fp64_active"]
+    assert found["alu_active"] == pytest.approx(30, rel=0.02) and found["issue_active"] == pytest.approx(90, rel=0.02)
+
+
+def test_a_share_counted_in_a_part_of_the_work_is_the_mean_of_that_part() -> None:
+    program = Program()
+    for start in range(0, 4000, 100):
+        program.work("early" if start < 2000 else "late", start, 100)
+    for at in range(0, 4010, 10):
+        values = {"dram_bytes_read": 1e6} | ({"fma_active": 60.0} if at < 1000 else {})
+        for name, value in values.items():
+            program.events.append(
+                {"ph": "C", "name": name, "pid": 0, "ts": at, "args": {"value": value if at < 4000 else 0}}
+            )
+    rows = {row.key: row for row in program.load().key_averages()}
+    assert rows["early"].fma_active == pytest.approx(60) and math.isnan(rows["late"].fma_active)
+    assert rows["early"].dram_bytes_read == rows["late"].dram_bytes_read == pytest.approx(200e6)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [

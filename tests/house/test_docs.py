@@ -190,8 +190,8 @@ def _help(*command: str) -> str:
 
 def test_commands_and_their_options_exist() -> None:
     found = list(_commands())
-    commands = {"bench", "compare", "devices", "measure", "perf", "ranks", "report", "run"}
-    commands |= {"schema", "summary", "table", "try"}
+    commands = {"bench", "compare", "devices", "mcp", "measure", "perf", "ranks", "report", "run"}
+    commands |= {"schema", "skill", "summary", "table", "try"}
     assert {command for _, command, _ in found} == commands
     for page, command, arguments in found:
         action = arguments.split()[:1] if command == "perf" else []

@@ -430,8 +430,13 @@ def test_a_forked_child_does_not_use_cupti(run: Callable[..., Any], leave: str) 
     run(f"""
     with fs.profile(timer="cupti") as prof:
         cuda.launch()
+        assert _core.cuda_is_here()
+        asked = cuda.count("initialized")
         pid = os.fork()
         if pid == 0:
+            with fs.profile():  # which looks for a device
+                pass
+            assert cuda.count("initialized") == asked and not _core.cuda_is_here()
             {leave}
         else:
             assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

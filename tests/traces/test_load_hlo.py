@@ -105,6 +105,27 @@ def test_instructions_of_equal_names_keep_apart() -> None:
     assert ops["jit_eval/only_here"].count == 1
 
 
+def test_modules_of_one_name_keep_apart() -> None:
+    """A function was compiled for three shapes; the second module ran most."""
+    events: list[Any] = []
+    texts = {}
+    for place, steps in enumerate((1, STEPS, 2)):
+        texts[f"jit_step({place})"] = HLO.replace("loop_convert_fusion.7", f"only_in_{place}")
+        recording = json.loads(recorded(steps=steps))
+        for event in recording["traceEvents"]:
+            event["ts"] += 1e6 * place
+            event["args"]["correlation"] += 1000 * place
+            event["name"] = event["name"].replace("loop_convert_fusion_7", f"only_in_{place}")
+        events += recording["traceEvents"]
+    ops = _ops(fs.load_trace(json.dumps({**recording, "traceEvents": events}).encode(), hlo=texts))
+    calls = {name: row.count for name, row in ops.items() if "custom-call.1" in name or "only_in" in name}
+    assert calls == {
+        **{"only_in_1": STEPS, "custom-call.1": STEPS * TRIPS},
+        **{"jit_step(2)/only_in_0": 1, "jit_step(2)/custom-call.1": TRIPS},
+        **{"jit_step(3)/only_in_2": 2, "jit_step(3)/custom-call.1": 2 * TRIPS},
+    }
+
+
 def test_a_trace_that_flopscope_writes_has_the_instructions(tmp_path: Path) -> None:
     trace = fs.load_trace(recorded(), hlo=HLO)
     trace.export_chrome_trace(str(tmp_path / "out.json"))

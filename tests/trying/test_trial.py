@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from flopscope.trying.seen import Seen
 from flopscope.trying.switches import SWITCHES
 from flopscope.trying.text import text_of
 from flopscope.trying.trial import Options, Trial, plan_of, predicted_of
+from flopscope.trying.turns import Late
 
 USED = Seen(
     torch="2",
@@ -45,7 +47,9 @@ class Simulated:
         self.started: list[tuple[str, tuple[str, ...]]] = []
         self._draw = random.Random(3)
 
-    def run(self, kind: str, switches: Any, seen: Seen, warm: int, steps: int, limit: float) -> Record:
+    def run(self, kind: str, switches: Any, seen: Seen, warm: int, steps: int, limit: float, latest: float) -> Record:
+        if time.monotonic() > latest:
+            raise Late
         self.count += 1
         self.started.append((kind, tuple(switches)))
         for name in switches:
@@ -58,19 +62,19 @@ class Simulated:
             record.seen = USED.to_dict()
             record.marks = [3 + 0.01 * at for at in range(100)]
         if kind == "time":
-            time = 0.01 * self._draw.gauss(1, self.how.get("noise", 0.01))
+            seconds = 0.01 * self._draw.gauss(1, self.how.get("noise", 0.01))
             for name in switches:
-                time *= self.factors.get(name, 1.0)
-            record.seconds, record.steps = time, warm + steps
+                seconds *= self.factors.get(name, 1.0)
+            record.seconds, record.steps = seconds, warm + steps
         return record
 
-    def trace(self, steps: Any, limit: float) -> tuple[Path | None, str]:
+    def trace(self, *rest: Any) -> tuple[Path | None, str]:
         self.count += 1
         return None, "it is simulated"
 
 
 def tried(monkeypatch: pytest.MonkeyPatch, simulated: Simulated, *changes: str, **options: Any) -> Tried:
-    monkeypatch.setattr(trial, "Processes", lambda program, folder: simulated)
+    monkeypatch.setattr(trial, "Processes", lambda *rest: simulated)
     wanted = Options(changes or None, **options)
     return Trial(Program("train.py"), wanted, lambda text: None, lambda: None).run()
 
@@ -93,6 +97,15 @@ def test_verdicts_are_those_of_the_program(monkeypatch: pytest.MonkeyPatch) -> N
     assert ("time", ("nondeterministic",)) not in simulated.started, "what changes results is not timed"
     text = str(result)
     assert "affinity is not supported" in text and "may change" in text
+
+
+def test_side_by_side_the_verdicts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated = Simulated({"threads": 0.5, "zero_grad": 1.0, "compile": 1.2}, fails=["affinity"])
+    result = tried(monkeypatch, simulated, "threads", "zero_grad", "compile", "affinity", jobs=4)
+    assert {one.name: one.verdict for one in result.changes} == {
+        **{"threads": "faster", "zero_grad": "no difference", "compile": "slower", "affinity": "failed"}
+    }
+    assert result.kept == ["threads"] and result.changes[0].ratio.pairs in trial.CHECKS
 
 
 def test_runs_without_and_with_a_change_alternate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,6 +169,23 @@ def test_noise_leaves_the_verdict_open_until_the_time_is_over(monkeypatch: pytes
     assert result.changes[0].verdict == "unclear" and result.changes[0].ratio.pairs == trial.MOST
 
 
+@pytest.mark.parametrize("most, verdict", [(40, "faster"), (7, "failed")])
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_runs_end_with_a_program_of_fewer_steps(
+    monkeypatch: pytest.MonkeyPatch, most: int, verdict: str, jobs: int
+) -> None:
+    class Short(Simulated):
+        def run(self, kind: str, switches: Any, seen: Seen, warm: int, steps: int, *rest: Any) -> Record:
+            record = super().run(kind, switches, seen, warm, steps, *rest)
+            if kind == "time" and warm + steps > most:
+                record.seconds, record.steps = None, most
+            return record
+
+    result = tried(monkeypatch, Short({"threads": 0.5}), "threads", jobs=jobs)
+    assert result.changes[0].verdict == verdict
+    assert verdict == "faster" or "it ended after 7 steps, before the last measured one" in str(result)
+
+
 def test_a_program_that_fails_by_itself_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing(Simulated):
         def run(self, *args: Any) -> Record:
@@ -193,6 +223,12 @@ def test_what_the_program_shows_is_tried_by_default(monkeypatch: pytest.MonkeyPa
 def test_fast_steps_are_timed_for_half_as_long_as_the_start_takes() -> None:
     plan = plan_of(Record(marks=[3 + 2**-7 * at for at in range(200)]))
     assert (plan.warm, plan.steps, plan.note) == (5, 192, "")
+
+
+def test_side_by_side_the_start_costs_less_and_fewer_steps_are_timed() -> None:
+    plan = plan_of(Record(marks=[6 + 2**-7 * at for at in range(200)]), jobs=4)
+    assert plan.steps == 96
+    assert plan_of(Record(marks=[6 + 2**-7 * at for at in range(200)]), jobs=100).steps == 39  # 0.3 s
 
 
 def test_slow_steps_are_few() -> None:

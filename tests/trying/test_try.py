@@ -11,6 +11,8 @@ import pytest
 from helpers.run_programs import done, script, start
 
 import flopscope as fs
+from flopscope.perf.lock import alone
+from flopscope.trying import calls
 from flopscope.trying.switches import SWITCHES
 
 # Deterministic algorithms fill each new tensor, which costs more than the rest of this program.
@@ -83,6 +85,9 @@ WRONG = {
     ("--changes", ",", "x.py"): "no change is named; see --list",
     ("--max-time", "0", "x.py"): "'0' is not a positive number",
     ("--launcher", "no-such-launcher -n 2", "program.py"): "there is no command 'no-such-launcher'",
+    ("--jobs", "0", "program.py"): "'0' is not a positive whole number",
+    ("--jobs", "2", "--launcher", "env A=1", "program.py"): "--jobs stops runs while another is timed",
+    ("--report", "program.py", "program.py"): "--report program.py: there is no line <!-- tried -->",
     (): "the following arguments are required: SCRIPT",
 }
 
@@ -99,6 +104,7 @@ def test_a_missing_program_or_folder_is_an_error(tmp_path: Path) -> None:
     script(tmp_path, "")
     assert "missing: No such file" in tries(tmp_path, "--workdir", "missing", "program.py").stderr
     assert "nowhere" in tries(tmp_path, "--json", "nowhere/x.json", "program.py").stderr
+    assert "none.md: No such file" in tries(tmp_path, "--report", "none.md", "program.py").stderr
 
 
 def test_a_rank_of_several_is_told_to_use_the_launcher(tmp_path: Path) -> None:
@@ -137,6 +143,21 @@ def test_a_signal_ends_the_program_too(tmp_path: Path) -> None:
 
 
 # Callables ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_callable_is_timed_with_the_lock_of_the_fixture_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+
+    def compare(*args: object, **options: object) -> object:
+        with pytest.raises(RuntimeError, match="was called inside"), alone():
+            pass
+        raise ArithmeticError("it holds the lock")
+
+    monkeypatch.setattr(calls, "compare_times", compare)
+    tried = fs.try_changes(lambda: None, changes=["inference_mode"])
+    assert tried.changes[0].problem == "ArithmeticError: it holds the lock"
+    with alone():
+        pass
 
 
 def test_a_callable_is_measured_with_and_without_changes_that_are_undone() -> None:

@@ -34,6 +34,25 @@ def test_products_within_a_fusion_are_product_flops() -> None:
     assert (row.bytes_read, row.bytes_written) == (32 * 64 + 2 * 64 * 24, 2 * 32 * 24)
 
 
+def test_a_product_of_vectors_that_xla_made_sums_of_is_one() -> None:
+    """Scores of one query, as XLA's GPU compiler writes a small dot: both parts keep its name. A sum that the program
+    itself wrote is none, with the same instructions."""
+    named = ', metadata={op_name="jit(f)/attention/bqhd,bkhd->bhqk/dot_general"}'
+    body = f"""wide = f32[8,16,64] convert(q)
+        each = f32[8,16,256,64] broadcast(wide), dimensions={{0,1,3}}
+        keys = f32[8,16,256,64] convert(k){named}
+        p = f32[8,16,256,64] multiply(each, keys){named}
+        zero = f32[] constant(0)
+        s = f32[8,16,256] reduce(p, zero), dimensions={{3}}, to_apply=add{named}
+        t = f32[8,16,256] tanh(s)"""
+    shapes = {"q": "bf16[8,16,64]", "k": "bf16[8,16,256,64]"}
+    row = fused(body, shapes, "f32[8,16,256]", ADD)
+    product = 2 * 8 * 16 * 256 * 64
+    assert (row.product_flops, row.flops) == (product, product + 8 * 16 * 256)
+    own = fused(body.replace("dot_general", "reduce_sum"), shapes, "f32[8,16,256]", ADD)
+    assert (own.product_flops, own.flops) == (0, row.flops)
+
+
 @pytest.mark.parametrize(
     ("body", "operands", "result", "read", "written"),
     [

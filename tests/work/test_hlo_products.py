@@ -7,6 +7,8 @@ from itertools import product
 import pytest
 from helpers.hlo_texts import step
 
+from flopscope import _core
+
 
 @pytest.mark.parametrize(
     ("left", "right", "result", "dimensions", "multiply_adds"),
@@ -31,6 +33,26 @@ def test_a_dot_is_two_flops_a_multiply_add(
 ) -> None:
     row = step(f"a = {left} parameter(0)\nb = {right} parameter(1)\nc = {result} dot(a, b), {dimensions}")
     assert row.flops == row.product_flops == 2 * multiply_adds
+
+
+@pytest.mark.parametrize(
+    ("config", "remark"),
+    [
+        ('"operand_precision":["HIGHEST","HIGHEST"],"algorithm":"ALG_UNSET"', "precision=highest"),
+        ('"operand_precision":["DEFAULT","HIGH"],"algorithm":"ALG_UNSET"', "precision=high"),
+        ('"operand_precision":["DEFAULT","DEFAULT"],"algorithm":"ALG_DOT_F32_F32_F32"', "precision=highest"),
+        ('"operand_precision":["DEFAULT","DEFAULT"],"algorithm":"ALG_UNSET"', None),
+    ],
+)
+def test_the_precision_that_a_library_was_asked_for(config: str, remark: str | None) -> None:
+    text = f"""HloModule m
+ENTRY e {{
+  a = f32[8,8] parameter(0)
+  ROOT c = (f32[8,8], s8[64]) custom-call(a, a), custom_call_target="__cublas$gemm",
+    backend_config={{"gemm_backend_config":{{"selected_algorithm":"2","precision_config":{{{config}}}}}}}
+}}"""
+    ((_, instructions),) = _core._read_hlo(text)["computations"]
+    assert instructions[-1]["remark"] == remark
 
 
 def test_a_complex_multiply_add_is_four_real_ones() -> None:

@@ -3,6 +3,8 @@
  * from outside. */
 #include "sources/counters/raw_samples.h"
 
+#include <math.h>
+
 #include "base/list.h"
 #include "base/memory.h"
 
@@ -16,6 +18,7 @@ fs_raw_sample *fs_raw_samples_add(fs_raw_samples *samples, uint64_t start, uint6
 {
     fs_raw_sample *added = &samples->items[samples->count++];
     *added = (fs_raw_sample){.start = start, .end = end};
+    for (int i = 0; i < FS_METRIC_COUNT; i++) added->values[i] = NAN;
     return added;
 }
 
@@ -59,6 +62,7 @@ fs_status fs_raw_samples_pour(const fs_raw_samples *samples, const fs_raw_clock 
     for (uint32_t i = 0; i < samples->count; i++) {
         const fs_raw_sample *raw = &samples->items[i];
         int64_t from = convert(clock, raw->start), to = convert(clock, raw->end);
+        if (isnan(raw->values[metric])) continue;
         if (from >= clock->begin && to <= clock->end) poured[count++] = (fs_sample){from, to, raw->values[metric]};
     }
     fs_status status = fs_store_add_samples(store, device, fs_metrics[metric].name, poured, count, NULL, err);

@@ -33,7 +33,7 @@ typedef struct {
 /* Make room for as many more. FS_OUT_OF_MEMORY. */
 fs_status fs_raw_samples_reserve(fs_raw_samples *samples, size_t more, fs_error *err);
 
-/* Add one, for which there is room, with values of 0. */
+/* Add one, for which there is room, with values of NaN. */
 fs_raw_sample *fs_raw_samples_add(fs_raw_samples *samples, uint64_t start, uint64_t end);
 
 /* Join the last idle samples, so that idle time takes three of them, however long it is: the first and the last, which

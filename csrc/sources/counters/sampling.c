@@ -18,7 +18,7 @@
 #include "sources/cupti/cupti.h"
 
 enum {
-    LIVE_IMAGE = 4096, /* samples; at every look it is emptied, which takes 5 ms and more */
+    LIVE_RECORDS = 4096, /* that wait to be decoded, at most */
     LEAST_WINDOW = 64,
     LIVE_POLL_NS = 100000000,
     LEAST_POLL_NS = 1000000,
@@ -39,7 +39,7 @@ struct fs_sampler {
     int64_t live_until;      /* worked_ns at which live samples give way to a window */
     int64_t last_work;       /* when a live sample with work was last seen, by fs_clock_now() */
     int64_t wakes_at;        /* worked_ns at which a device that has idled is sampled as before; 0: it is */
-    bool live, adapts;
+    bool adapts;
     fs_raw_samples samples;
     fs_anchor from, to;
     int64_t l2_bytes;
@@ -61,7 +61,7 @@ static uint32_t later_window(const fs_sampler *sampler)
 
 static uint32_t buffer_samples(const fs_sampler *sampler)
 {
-    return sampler->live && sampler->window_samples > LIVE_IMAGE ? LIVE_IMAGE : sampler->window_samples;
+    return sampler->session.live && sampler->window_samples > LIVE_RECORDS ? LIVE_RECORDS : sampler->window_samples;
 }
 
 /* Let a window end before its samples take too much memory. */
@@ -76,18 +76,16 @@ static fs_status open_session(fs_sampler *sampler, int64_t interval_ns, bool sta
 {
     fs_session *session = &sampler->session;
     bool is_long = sampler->window_samples >> sampler->shrunk >= 2 * LEAST_WINDOW;
-    if (session->broken && !sampler->live && is_long) sampler->shrunk++;
-    sampler->live = interval_ns >= FS_SAMPLER_LIVE_NS;
+    if (session->broken && !sampler->session.live && is_long) sampler->shrunk++;
+    sampler->session.live = interval_ns >= FS_SAMPLER_LIVE_NS;
     FS_TRY(fs_session_open(session, interval_ns, buffer_samples(sampler), err));
-    /* The image of a window is made when its samples are counted; here a small one shows that it can be. */
-    uint32_t samples = sampler->live ? buffer_samples(sampler) : LEAST_WINDOW;
     fs_status status = starts ? fs_session_start(session, err) : FS_OK;
-    if (status == FS_OK) status = fs_session_make_image(session, samples, err);
+    if (status == FS_OK) status = fs_session_make_image(session, LEAST_WINDOW, err); /* which shows that it can be */
     if (status != FS_OK) {
         fs_session_close(session);
         return status;
     }
-    if (!sampler->live) limit_window(sampler, session->image_size / LEAST_WINDOW);
+    if (!sampler->session.live) limit_window(sampler, session->image_size / LEAST_WINDOW);
     sampler->report.last_interval_ns = interval_ns;
     return FS_OK;
 }
@@ -107,17 +105,30 @@ static bool is_idle(const fs_raw_sample *sample, int64_t interval_ns)
     return bytes <= IDLE_BYTES_PER_NS * (double)interval_ns;
 }
 
+/* Samples that an image for the records since the last one must have room for. */
+static uint32_t expected(const fs_sampler *sampler, bool thinned)
+{
+    const fs_session *session = &sampler->session;
+    int64_t records = fs_session_undecoded_ns(session) / session->interval_ns;
+    int64_t most = sampler->session.live ? buffer_samples(sampler) : 2 * (int64_t)sampler->window_samples;
+    if (thinned) most = later_window(sampler) / 2;
+    records += session->running ? records + 4 * LEAST_WINDOW  /* come while these are decoded */
+                                : records / 4 + LEAST_WINDOW; /* as the interval may be of cycles at a higher clock */
+    return (uint32_t)(records < most ? records : most);
+}
+
 /* Take the records so far. `thinned`: those that do not fit the image are not wanted. */
 static fs_status decode(fs_sampler *sampler, bool thinned, fs_error *err)
 {
     fs_session *session = &sampler->session;
     fs_sampler_report *report = &sampler->report;
-    int64_t window_ns = fs_session_window_ns(session);
+    int64_t waiting_ns = fs_session_undecoded_ns(session);
     size_t count, room = sampler->options.most_samples - sampler->samples.count;
     bool lost;
+    FS_TRY(fs_session_make_image(session, expected(sampler, thinned), err));
     FS_TRY(fs_session_decode(session, &count, &lost, err));
     if (lost && !thinned) report->overflows++;
-    if (session->broken) report->lost += window_ns / session->interval_ns;
+    if (session->broken) report->lost += waiting_ns / session->interval_ns;
     if (count > room) {
         report->overflows += report->lost == 0;
         report->lost += (int64_t)(count - room);
@@ -132,21 +143,8 @@ static fs_status decode(fs_sampler *sampler, bool thinned, fs_error *err)
         if (!taken->idle) sampler->worked_ns += session->interval_ns;
         if (sampler->adapts) fs_raw_samples_join_idle(&sampler->samples);
     }
+    if (!sampler->session.live) fs_session_drop_image(session); /* it is large */
     return FS_OK;
-}
-
-/* Decode a window that was stopped, or only its first samples. */
-static fs_status decode_window(fs_sampler *sampler, bool thinned, fs_error *err)
-{
-    fs_session *session = &sampler->session;
-    if (sampler->live) return decode(sampler, false, err);
-    int64_t expected = fs_session_window_ns(session) / session->interval_ns;
-    int64_t samples = expected + expected / 4 + LEAST_WINDOW; /* the interval may be of cycles at a higher clock */
-    int64_t most = thinned ? later_window(sampler) / 2 : 2 * (int64_t)sampler->window_samples;
-    FS_TRY(fs_session_make_image(session, (uint32_t)(samples < most ? samples : most), err));
-    fs_status status = decode(sampler, thinned, err);
-    fs_session_drop_image(session);
-    return status;
 }
 
 /* The thread ------------------------------------------------------------------------------------------------------ */
@@ -204,7 +202,7 @@ static fs_status decode_live(fs_sampler *sampler, fs_error *err)
     int64_t before = sampler->worked_ns;
     FS_TRY(decode(sampler, false, err));
     bool other = changes_pace(sampler, sampler->worked_ns > before);
-    if (!sampler->session.broken && !other) return fs_session_empty_image(&sampler->session, err);
+    if (!sampler->session.broken && !other) return FS_OK;
     if (sampler->session.broken && sampler->slowed < MOST_SLOWED) sampler->slowed++;
     return open_again(sampler, sampler->adapts ? live_interval(sampler) : sampler->session.interval_ns, err);
 }
@@ -215,7 +213,7 @@ static fs_status begin_again(fs_sampler *sampler, fs_error *err)
     sampler->window_samples = later_window(sampler);
     if (!sampler->adapts && !sampler->session.broken) return fs_session_start(&sampler->session, err);
     int64_t interval = sampler->session.interval_ns;
-    if (sampler->adapts) interval = sampler->live ? FS_SAMPLER_FIRST_NS : live_interval(sampler);
+    if (sampler->adapts) interval = sampler->session.live ? FS_SAMPLER_FIRST_NS : live_interval(sampler);
     bool is_first = sampler->worked_ns < FS_SAMPLER_FIRST_SPAN_NS;
     sampler->live_until = sampler->worked_ns + (is_first ? FS_SAMPLER_FIRST_SPAN_NS : FS_SAMPLER_LIVE_SPAN_NS);
     sampler->last_work = fs_clock_now();
@@ -226,16 +224,16 @@ static fs_status begin_again(fs_sampler *sampler, fs_error *err)
  * counted meanwhile. Sets *ends. */
 static fs_status end_full_window(fs_sampler *sampler, bool *ends, fs_error *err)
 {
-    bool thins = sampler->adapts && !sampler->live && sampler->window_samples > sampler->part_samples;
+    bool thins = sampler->adapts && !sampler->session.live && sampler->window_samples > sampler->part_samples;
     FS_TRY(fs_session_stop(&sampler->session, err));
     *ends = thins && wait_for_end(sampler, PATIENCE_NS);
-    return decode_window(sampler, thins && !*ends, err);
+    return decode(sampler, thins && !*ends, err);
 }
 
 /* Between a window and what follows live, leave the GPU without a session. Returns true if sampling ends meanwhile. */
 static bool rest(fs_sampler *sampler)
 {
-    if (!sampler->adapts || sampler->live || sampler->worked_ns < FS_SAMPLER_RESTLESS_NS) return false;
+    if (!sampler->adapts || sampler->session.live || sampler->worked_ns < FS_SAMPLER_RESTLESS_NS) return false;
     fs_session_close(&sampler->session);
     int64_t third = sampler->worked_ns / 3;
     return wait_for_end(sampler, third < FS_SAMPLER_REST_NS ? third : FS_SAMPLER_REST_NS);
@@ -249,8 +247,9 @@ static fs_status sample_on(fs_sampler *sampler, fs_error *err)
         int64_t window = sampler->window_samples >> sampler->shrunk, interval = sampler->session.interval_ns;
         int64_t left = looked + LIVE_POLL_NS - fs_clock_now(); /* decoding takes a part of it */
         if (left < LEAST_POLL_NS) left = LEAST_POLL_NS;
-        if (wait_for_end(sampler, sampler->live ? left : window * interval / 20 * 19)) return FS_OK;
-        if (sampler->live && !is_full(sampler) && (!sampler->adapts || sampler->worked_ns < sampler->live_until)) {
+        if (wait_for_end(sampler, sampler->session.live ? left : window * interval / 20 * 19)) return FS_OK;
+        if (sampler->session.live && !is_full(sampler) &&
+            (!sampler->adapts || sampler->worked_ns < sampler->live_until)) {
             looked = fs_clock_now();
             FS_TRY(decode_live(sampler, err));
             continue;
@@ -267,7 +266,7 @@ static void *run(void *context)
     fs_status status = sample_on(sampler, &sampler->failure);
     if (status == FS_OK && sampler->session.running) {
         status = fs_session_stop(&sampler->session, &sampler->failure);
-        if (status == FS_OK) status = decode_window(sampler, false, &sampler->failure);
+        if (status == FS_OK) status = decode(sampler, false, &sampler->failure);
     }
     sampler->to = fs_anchor_take();
     fs_session_close(&sampler->session);
@@ -280,11 +279,11 @@ static void *run(void *context)
 static fs_status try_to_open(void *what, fs_error *err)
 {
     fs_sampler *sampler = what;
-    fs_plan *plan = &sampler->session.plan;
+    const fs_plan *plan = &sampler->session.plans[false];
     FS_TRY(fs_session_plan(&sampler->session, err));
     for (size_t i = 0; i < plan->count; i++) sampler->report.metrics |= UINT32_C(1) << plan->keys[i];
     fs_status status = open_session(sampler, sampler->report.first_interval_ns, false, err);
-    if (status != FS_OK) fs_plan_clear(plan);
+    if (status != FS_OK) fs_session_clear_plans(&sampler->session);
     return status;
 }
 
@@ -341,7 +340,7 @@ fs_status fs_sampler_open(fs_sampler **sampler, const fs_sampler_options *option
 static void release(fs_sampler *sampler)
 {
     fs_session_close(&sampler->session);
-    fs_plan_clear(&sampler->session.plan);
+    fs_session_clear_plans(&sampler->session);
     fs_counters_release(&sampler->hold);
 }
 

@@ -25,29 +25,41 @@ static fs_status take_availability(int device, uint8_t **image, fs_error *err)
     return check(fs_counters->pm_availability(&arguments), doing, err);
 }
 
+static const fs_plan *plan_of(const fs_session *session)
+{
+    return &session->plans[session->live];
+}
+
 fs_status fs_session_plan(fs_session *session, fs_error *err)
 {
-    fs_plan *plan = &session->plan;
+    fs_plan *plan = &session->plans[false];
     FS_COUNTERS_ARGUMENTS(chip_name, chip, .device = (size_t)session->device);
     uint8_t *availability = NULL;
     fs_status status = check(fs_counters->chip_name(&chip), "the GPU's chip is unknown to CUPTI", err);
     if (status == FS_OK) status = take_availability(session->device, &availability, err);
     if (status == FS_OK) status = fs_plan_samples(plan, chip.chip, availability, err);
-    fs_free(availability);
-    if (status == FS_OK && plan->passes != 1) {
+    if (status == FS_OK && plan->passes != 1)
         status = fs_fail(err, FS_RUNTIME_ERROR, "the counters of chip %s need %zu passes, but sampling has one",
                          chip.chip, plan->passes);
-        fs_plan_clear(plan);
-    }
+    if (status == FS_OK) status = fs_plan_live(&session->plans[true], plan, chip.chip, availability, err);
+    if (status != FS_OK) fs_session_clear_plans(session);
+    fs_free(availability);
     return status;
+}
+
+void fs_session_clear_plans(fs_session *session)
+{
+    fs_plan_clear(&session->plans[false]);
+    fs_plan_clear(&session->plans[true]);
 }
 
 static fs_status configure(fs_session *session, uint32_t records, fs_error *err)
 {
-    uint32_t cycles = session->plan.cycles_per_us;
+    const fs_plan *plan = plan_of(session);
+    uint32_t cycles = plan->cycles_per_us;
     uint64_t interval = (uint64_t)session->interval_ns;
-    FS_COUNTERS_ARGUMENTS(pm_config, config, .sampling = session->sampling, .size = session->plan.config_size,
-                          .config = session->plan.config, .hardware_bytes = (size_t)records * HARDWARE_BYTES,
+    FS_COUNTERS_ARGUMENTS(pm_config, config, .sampling = session->sampling, .size = plan->config_size,
+                          .config = plan->config, .hardware_bytes = (size_t)records * HARDWARE_BYTES,
                           .interval = cycles > 0 ? interval * cycles / 1000 : interval,
                           .trigger = cycles > 0 ? FS_COUNTERS_BY_CYCLES : FS_COUNTERS_BY_TIME,
                           .append_mode = FS_COUNTERS_KEEP_OLDEST);
@@ -82,39 +94,40 @@ void fs_session_close(fs_session *session)
     fs_session_drop_image(session);
 }
 
-fs_status fs_session_empty_image(fs_session *session, fs_error *err)
-{
-    FS_COUNTERS_ARGUMENTS(pm_data_init, arguments, .sampling = session->sampling, .size = session->image_size,
-                          .image = session->image);
-    return check(fs_counters->pm_data_init(&arguments), "the samples' memory cannot be prepared", err);
-}
-
 void fs_session_drop_image(fs_session *session)
 {
     fs_free(session->image);
     session->image = NULL;
+    session->image_size = session->image_room = 0;
 }
 
 fs_status fs_session_make_image(fs_session *session, uint32_t samples, fs_error *err)
 {
+    const fs_plan *plan = plan_of(session);
     const char *metrics[FS_PLAN_METRICS];
-    memcpy(metrics, session->plan.metrics, sizeof metrics);
-    FS_COUNTERS_ARGUMENTS(pm_data_size, size, .sampling = session->sampling, .metrics = metrics,
-                          .count = session->plan.count, .most = samples);
+    memcpy(metrics, plan->metrics, sizeof metrics);
+    FS_COUNTERS_ARGUMENTS(pm_data_size, size, .sampling = session->sampling, .metrics = metrics, .count = plan->count,
+                          .most = samples);
     FS_TRY(check(fs_counters->pm_data_size(&size), "the samples' memory cannot be sized", err));
-    fs_session_drop_image(session);
+    if (size.size > session->image_room) {
+        fs_session_drop_image(session);
+        session->image = fs_malloc_huge(size.size);
+        if (session->image == NULL)
+            return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u samples of counters (%zu bytes)", samples,
+                           size.size);
+        session->image_room = size.size;
+    }
     session->image_size = size.size;
-    session->image = fs_malloc_huge(size.size);
-    if (session->image == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u samples of counters (%zu bytes)", samples, size.size);
-    return fs_session_empty_image(session, err);
+    FS_COUNTERS_ARGUMENTS(pm_data_init, arguments, .sampling = session->sampling, .size = session->image_size,
+                          .image = session->image);
+    return check(fs_counters->pm_data_init(&arguments), "the samples' memory cannot be prepared", err);
 }
 
 fs_status fs_session_start(fs_session *session, fs_error *err)
 {
     FS_COUNTERS_ARGUMENTS(pm_start, arguments, .sampling = session->sampling);
     FS_TRY(check(fs_counters->pm_start(&arguments), "sampling cannot be started", err));
-    session->began = fs_clock_now();
+    session->decoded = fs_clock_now();
     session->running = session->first = true;
     return FS_OK;
 }
@@ -128,16 +141,23 @@ fs_status fs_session_stop(fs_session *session, fs_error *err)
     return check(fs_counters->pm_stop(&arguments), "sampling cannot be stopped", err);
 }
 
-int64_t fs_session_window_ns(const fs_session *session)
+static int64_t end_of(const fs_session *session)
 {
-    return (session->running ? fs_clock_now() : session->ended) - session->began;
+    return session->running ? fs_clock_now() : session->ended;
+}
+
+int64_t fs_session_undecoded_ns(const fs_session *session)
+{
+    return end_of(session) - session->decoded;
 }
 
 fs_status fs_session_decode(fs_session *session, size_t *count, bool *lost, fs_error *err)
 {
     FS_COUNTERS_ARGUMENTS(pm_decode, arguments, .sampling = session->sampling, .image = session->image,
                           .size = session->image_size);
+    int64_t now = end_of(session);
     int code = fs_counters->pm_decode(&arguments);
+    session->decoded = now;
     FS_COUNTERS_ARGUMENTS(pm_data_info, info, .image = session->image, .size = session->image_size);
     *count = 0;
     session->broken = *lost = code == FS_COUNTERS_NO_MEMORY;
@@ -152,7 +172,7 @@ fs_status fs_session_decode(fs_session *session, size_t *count, bool *lost, fs_e
 fs_status fs_session_take(fs_session *session, size_t index, fs_raw_samples *samples, fs_raw_sample **taken,
                           fs_error *err)
 {
-    const fs_plan *plan = &session->plan;
+    const fs_plan *plan = plan_of(session);
     double values[FS_PLAN_METRICS];
     FS_COUNTERS_ARGUMENTS(pm_sample, sample, .sampling = session->sampling, .image = session->image,
                           .size = session->image_size, .index = index);

@@ -5,9 +5,11 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/fork.h"
 #include "sources/cupti/cupti.h"
 
 #if __has_include(<cupti.h>) && __has_include(<cuda.h>)
@@ -151,10 +153,15 @@ fs_status fs_cupti_load(const char *path, const char *driver, fs_error *err)
     return status;
 }
 
+/* A forked child has no CUDA if its parent initialized the driver; asking again crashes where CUPTI is attached. */
 bool fs_cupti_has_device(void)
 {
+    static atomic_uint initialized_in; /* the generation of the process, and 1; 0: in none */
+    unsigned nowhere = 0, here = fs_fork_generation() + 1;
     int count = 0;
-    return fs_driver != NULL && fs_driver->init(0) == 0 && fs_driver->device_count(&count) == 0 && count > 0;
+    if (fs_driver == NULL) return false;
+    if (!atomic_compare_exchange_strong(&initialized_in, &nowhere, here) && nowhere != here) return false;
+    return fs_driver->init(0) == 0 && fs_driver->device_count(&count) == 0 && count > 0;
 }
 
 void fs_driver_keep_contexts(void)

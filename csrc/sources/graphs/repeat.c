@@ -266,7 +266,6 @@ static fs_status give_grid(fs_joining *all, const fs_replayed *work, fs_event *e
 static fs_status copy_events(fs_joining *all, const fs_elsewhere *elsewhere, fs_error *err)
 {
     uint32_t count = fs_store_count(all->from);
-    bool forwards = false;
     fs_store_expect(all->into, count + all->work_count);
     for (uint32_t i = 0; i < count; i++) {
         FS_POLL(i, err);
@@ -274,7 +273,6 @@ static fs_status copy_events(fs_joining *all, const fs_elsewhere *elsewhere, fs_
         fs_store_get(all->from, i, &event);
         event.parent = moved(all, event.parent, i);
         event.launcher = moved(all, event.launcher, i);
-        forwards = forwards || event.forward != FS_NONE;
         if (all->captured[i] && may_be_captured(&event)) event.flags |= FS_EVENT_CAPTURED;
         if (all->by_event[i] != 0) {
             const fs_replayed *work = &all->works[all->by_event[i] - 1];
@@ -287,10 +285,7 @@ static fs_status copy_events(fs_joining *all, const fs_elsewhere *elsewhere, fs_
         }
         FS_TRY(fs_store_append(all->into, &event, &all->moved[i], err));
     }
-    for (uint32_t i = 0; forwards && i < count; i++) {
-        uint32_t forward = FS_EVENT_AT(all->from, i, forward);
-        if (forward != FS_NONE) fs_store_set_forward(all->into, all->moved[i], all->moved[forward]);
-    }
+    fs_store_copy_forwards(all->into, all->from, all->moved);
     return FS_OK;
 }
 

@@ -22,6 +22,7 @@ enum {
     UNTIED_TRANSFER = 2,
     OTHER_FAMILY = 2, /* a kernel for convolutions in a call for products */
     ELSEWHERE = 4,    /* a kernel of a library in the place of a kernel with a name */
+    OTHER_SIZE = 12,  /* a copy of other bytes */
     RESUMED = 4,      /* an execution that another one interrupted */
     BEYOND = 8,       /* an iteration more than a loop has */
     MOST_FORWARD = 40,
@@ -31,7 +32,7 @@ enum {
     MOST_FOUND = 256,
     MOST_FIRST = 64, /* places at which the first work is tried */
     MOST_LOOPS = 8,
-    MOST_STARTS = 8,
+    MOST_STARTS = 16,
     MOST_BEGUN = 32, /* modules that a name is tried to begin */
     FEW_STEPS = 4096,
 };
@@ -47,6 +48,7 @@ typedef struct {
 typedef struct {
     uint32_t slot;      /* of its last work that is tied, or FS_NONE */
     uint32_t suspended; /* where it left an execution of another module, or FS_NONE */
+    uint32_t skipped;   /* a copy right before its slot, which it left out, or FS_NONE */
     uint32_t cost;
     uint32_t back;  /* step + 1 */
     uint32_t round; /* iteration of the innermost loop around its slot, since it is in there */
@@ -81,6 +83,14 @@ typedef struct {
 
 /* Preparing -------------------------------------------------------------------------------------------------------- */
 
+/* Return whether this slot and the next one are copies of other sizes, which may run in any order. */
+static bool is_pair(const fs_schedules *all, uint32_t slot)
+{
+    const fs_slot *one = &all->slots[slot], *other = one + 1;
+    return slot + 1 < fs_schedules_end(all, one->module) && one->kind == FS_SLOT_COPY && other->kind == FS_SLOT_COPY &&
+           one->loop == other->loop && one->bytes > 0 && other->bytes > 0 && one->bytes != other->bytes;
+}
+
 /* Find the modules that may begin with a work whose name is no slot's. */
 static void find_starts(search *of)
 {
@@ -90,9 +100,10 @@ static void find_starts(search *of)
         if (first == fs_schedules_end(all, module)) continue;
         for (int kind = 0; kind < FS_SLOT_KINDS; kind++) {
             uint32_t slot = all->slots[first].next[kind];
-            if (slot == FS_NONE || all->costs[slot] != all->costs[first] || of->start_counts[kind] == MOST_STARTS)
-                continue;
-            of->starts[kind][of->start_counts[kind]++] = slot;
+            if (slot == FS_NONE || all->costs[slot] != all->costs[first]) continue;
+            bool pair = kind == FS_SLOT_COPY && is_pair(all, slot);
+            for (uint32_t start = slot; start <= slot + pair && of->start_counts[kind] < MOST_STARTS; start++)
+                of->starts[kind][of->start_counts[kind]++] = start;
         }
     }
 }
@@ -193,17 +204,31 @@ static void go_on(search *of, uint32_t work, uint32_t slot, uint32_t cost, unsig
         cost += other ? OTHER_FAMILY : 0;
         if (to->kind != FS_SLOT_LIBRARY) cost += ELSEWHERE;
     }
+    if (done->bytes > 0 && to->bytes > 0 && done->bytes != to->bytes) cost += OTHER_SIZE;
     if (cost == 0) of->sure = true;
     bool stayed = of->from->slot != FS_NONE && (how & NEW) == 0 && of->all->slots[of->from->slot].loop == to->loop;
     bool fill = unnamed && done->kind == FS_WORK_FILLS && to->kind == FS_SLOT_LIBRARY;
+    bool skips = slot > 0 && slot - 1 != of->from->slot && is_pair(of->all, slot - 1);
     path made = {
         .slot = slot,
         .suspended = suspended,
+        .skipped = skips ? slot - 1 : FS_NONE,
         .cost = of->from->cost + cost,
         .back = of->from->back,
         .round = stayed ? of->from->round + ((how & REPEATS) != 0) : 0,
         .fills = fill && ((how & STAYS) == 0 || of->from->fills),
         .last = {of->from->back, work, slot, cost, (how & STAYS) == 0, (how & NEW) != 0, (how & REPEATS) != 0}};
+    add_path(of, &made);
+}
+
+/* Tie a copy to the one that was left out before the last. */
+static void go_back(search *of, uint32_t work)
+{
+    path made = *of->from;
+    if (made.skipped == FS_NONE || of->works[work].bytes != of->all->slots[made.skipped].bytes) return;
+    made.last = (step){made.back, work, made.skipped, 0, true, false, false};
+    made.cost -= at_most(between(of, made.skipped, made.skipped + 1), made.cost); /* it ran after all */
+    made.skipped = FS_NONE;
     add_path(of, &made);
 }
 
@@ -353,6 +378,7 @@ static void find_unnamed(search *of, uint32_t work)
         if (stays) go_on(of, work, from->slot, extra, STAYS, from->suspended);
         go_from(of, work, &of_work, from->slot, 0, from->suspended);
     }
+    if (of_work.kind == FS_SLOT_COPY) go_back(of, work);
     if (of->sure) return;
     if (from->suspended != FS_NONE) resume(of, work, &of_work);
     for (uint32_t i = 0; of->begins && i < of->start_counts[of_work.kind]; i++)
@@ -419,7 +445,7 @@ static uint32_t cheapest_end(const search *of)
 
 static fs_status find_path(search *of, uint32_t count, fs_error *err)
 {
-    of->paths[0] = (path){.slot = FS_NONE, .suspended = FS_NONE};
+    of->paths[0] = (path){.slot = FS_NONE, .suspended = FS_NONE, .skipped = FS_NONE};
     of->path_count = 1;
     for (uint32_t work = 0; work < count; work++) {
         FS_POLL(work, err);

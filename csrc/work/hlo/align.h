@@ -5,7 +5,8 @@
  *   ties        for each work its slot, and how sure that is
  *
  * A kernel bears the name of its instruction, or of another one of its module that shares it. Kernels of libraries have
- * any names, and a call of a library may launch several, with fills and copies. Bodies of loops repeat, branches may be
+ * any names, and a call of a library may launch several, with fills and copies. Copies have sizes, and XLA may launch
+ * two that follow each other in the other order. Bodies of loops repeat, branches may be
  * skipped, and executions of modules follow one another, each perhaps cut off at its start or end, or interrupted by
  * one of another module. The ties are a path through the schedules of least cost: of slots that are left out, of works
  * that are not tied, and of jumps. The search keeps the few best paths (a beam), and one only wherever the next slot
@@ -44,6 +45,7 @@ typedef struct {
     uint8_t kind, family;
     bool optional; /* in a branch */
     bool seen;     /* some work bears its name */
+    int64_t bytes; /* that a copy moves, set after it was added; 0: unknown */
     /* By kind of a work whose name is no slot's: the first slot of the module, from this one on, in which it may run;
      * FS_NONE: none. */
     uint32_t next[FS_SLOT_KINDS];
@@ -109,6 +111,7 @@ typedef struct {
     uint8_t kind;   /* fs_slot_kind: what an instruction must be that runs it, if its name is no slot's */
     uint8_t family; /* fs_family */
     bool given;     /* the name is that of the instruction which is known to have run it */
+    int64_t bytes;  /* of a copy; 0: unknown */
 } fs_aligned_work;
 
 /* A fill may be the start of a call of a library, or all of an instruction. */

@@ -57,5 +57,5 @@ bool fs_hlo_config_is(const char *config, const char *key, const char *text)
 bool fs_hlo_config_has(const char *config, const char *key, const char *text)
 {
     const char *value = after(config, key), *found = value != NULL ? strstr(value, text) : NULL;
-    return found != NULL && found < value + strcspn(value, ",}");
+    return found != NULL && found < value + strcspn(value, *value == '[' ? "]" : ",}");
 }

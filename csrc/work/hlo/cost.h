@@ -7,7 +7,8 @@
 
 typedef struct {
     fs_work work;
-    double product_flops; /* those of dots, convolutions, attention, and library calls for them; 0: none */
+    double product_flops; /* those of dots, also as multiplications and sums, convolutions, attention, and library calls
+                             for them; 0: none */
 } fs_hlo_work;
 
 /* How an instruction of a schedule appears on the device. */

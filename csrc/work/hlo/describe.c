@@ -188,14 +188,15 @@ static fs_status add_lines(fs_hlo_describer *of, const fs_hlo_module *module, ui
 }
 
 fs_status fs_hlo_describe(fs_hlo_describer *of, const fs_hlo_module *module, uint32_t id, const fs_hlo_work *work,
-                          bool prefixed, fs_hlo_described *described, fs_error *err)
+                          uint32_t number, fs_hlo_described *described, fs_error *err)
 {
-    char text[MOST_NAME];
+    char text[MOST_NAME], suffix[16] = "/";
     const fs_hlo_instruction *instruction = &module->instructions[id];
     const char *name = fs_hlo_text(module, instruction->name), *around = fs_hlo_text(module, module->name);
-    bool both = prefixed && around != NULL;
-    snprintf(text, sizeof text, "%.*s%s%.*s", MOST_NAME / 2, both ? around : "", both ? "/" : "", MOST_NAME / 2 - 2,
-             name != NULL ? name : "");
+    if (around == NULL) around = "module";
+    if (number > 1) snprintf(suffix, sizeof suffix, "(%u)/", number);
+    snprintf(text, sizeof text, "%.*s%s%.*s", MOST_NAME / 3, number > 0 ? around : "", number > 0 ? suffix : "",
+             MOST_NAME / 2, name != NULL ? name : "");
     *described = (fs_hlo_described){FS_NONE, FS_NONE, FS_NONE};
     FS_TRY(describe_call(of, module, id, work, &described->signature, err));
     FS_TRY(add_scopes(of, module, instruction, &described->place, err));

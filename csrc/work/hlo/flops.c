@@ -50,6 +50,7 @@ int fs_hlo_precision(const fs_hlo_module *module, uint32_t instruction)
     for (uint32_t i = 0; i < count; i++) most = numbers[i] > most && numbers[i] <= 2 ? (int)numbers[i] : most;
     if (most < 1 && fs_hlo_config_has(config, "operand_precision", "\"HIGH\"")) most = 1;
     if (most < 2 && fs_hlo_config_has(config, "operand_precision", "\"HIGHEST\"")) most = 2;
+    if (fs_hlo_config_is(config, "algorithm", "ALG_DOT_F32_F32_F32")) most = 2;
     return most;
 }
 
@@ -92,10 +93,23 @@ void fs_hlo_flops_add(fs_hlo_flops *sum, fs_hlo_flops part, double times)
     *sum = bounded(*sum);
 }
 
+/* Return whether an instruction is a part of a product. XLA makes multiplications and sums of products of vectors and
+ * of small ones, before it fuses them with what is around; both keep the name of the product. */
+static bool is_of_product(const fs_hlo_module *module, uint32_t instruction)
+{
+    if (!fs_hlo_is(module, instruction, "multiply") && !fs_hlo_is(module, instruction, "reduce")) return false;
+    const char *scope = fs_hlo_text(module, module->instructions[instruction].op_name);
+    const char *last = scope != NULL ? strrchr(scope, '/') : NULL;
+    return scope != NULL && strcmp(last != NULL ? last + 1 : scope, "dot_general") == 0;
+}
+
 fs_hlo_flops fs_hlo_flops_of(fs_hlo_costs *costs, uint32_t instruction)
 {
     const fs_hlo_opcode *row = fs_hlo_opcode_of(costs->module, instruction, NULL);
-    return row != NULL ? bounded(row->flops(costs, row, instruction)) : fs_hlo_flops_unknown();
+    if (row == NULL) return fs_hlo_flops_unknown();
+    fs_hlo_flops flops = row->flops(costs, row, instruction);
+    if (is_of_product(costs->module, instruction)) flops.product = flops.flops;
+    return bounded(flops);
 }
 
 fs_hlo_flops fs_hlo_count_each(fs_hlo_costs *costs, const fs_hlo_opcode *row, uint32_t instruction)

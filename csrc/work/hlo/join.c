@@ -67,6 +67,7 @@ typedef struct {
     fs_hlo_work **costs;          /* likewise */
     uint32_t *ran;                /* by module: executions of its instructions */
     uint32_t biggest;             /* the module with most of them: its instructions bear their own names */
+    uint32_t *numbers;            /* by module: see number_modules() */
     fs_hlo_describer describer;
     copied *places; /* by id of describer.places */
     uint32_t place_capacity, epoch;
@@ -165,8 +166,9 @@ static fs_status describe_works(joining *all, const fs_hlo_given *given, uint32_
         fs_aligned_work *to = &all->aligned[i];
         const char *name = chunk->name[at] != FS_NONE ? fs_store_name_text(all->from, chunk->name[at]) : NULL;
         if (chunk->kind[at] == FS_EVENT_KERNEL && name != NULL) *to = by_name[chunk->name[at]];
-        else if (chunk->kind[at] == FS_EVENT_MEMSET) *to = (fs_aligned_work){FS_NONE, FS_WORK_FILLS, 0, 0};
-        else *to = (fs_aligned_work){FS_NONE, is_transfer(name) ? FS_SLOT_TRANSFER : FS_SLOT_COPY, 0, 0};
+        else if (chunk->kind[at] == FS_EVENT_MEMSET) *to = (fs_aligned_work){FS_NONE, FS_WORK_FILLS, 0, 0, 0};
+        else *to = (fs_aligned_work){FS_NONE, is_transfer(name) ? FS_SLOT_TRANSFER : FS_SLOT_COPY, 0, 0, 0};
+        if (chunk->kind[at] == FS_EVENT_MEMCPY && chunk->bytes[at] > 0) to->bytes = chunk->bytes[at];
         uint32_t low = 0, high = given_count;
         while (low < high) {
             uint32_t middle = low + (high - low) / 2;
@@ -222,6 +224,27 @@ static void count_ties(joining *all)
         if (all->ran[i] > all->ran[all->biggest]) all->biggest = i;
 }
 
+/* Number the modules of each name that ran from 1 on, the biggest first: a function that is compiled for other shapes
+ * has modules of one name, in which the same instruction may be another. */
+static fs_status number_modules(joining *all, fs_error *err)
+{
+    fs_intern names = {0};
+    fs_status status = FS_OK;
+    uint32_t *counts = fs_calloc((size_t)all->module_count + 1, sizeof *counts), id;
+    all->numbers = fs_calloc((size_t)all->module_count + 1, sizeof *all->numbers);
+    if (counts == NULL || all->numbers == NULL) status = no_memory(all, err);
+    for (uint32_t i = 0; status == FS_OK && i <= all->module_count; i++) {
+        uint32_t module = i == 0 ? all->biggest : i - 1;
+        if (module == all->module_count || all->ran[module] == 0 || all->numbers[module] > 0) continue;
+        const char *name = fs_hlo_text(&all->modules[module], all->modules[module].name);
+        status = fs_intern_text(&names, name != NULL ? name : "", &id, err);
+        if (status == FS_OK) all->numbers[module] = ++counts[id];
+    }
+    fs_free(counts);
+    fs_intern_clear(&names);
+    return status;
+}
+
 static fs_status tie_works(joining *all, const fs_hlo_given *given, uint32_t given_count, fs_error *err)
 {
     FS_TRY(fs_sort(all->works, all->work_count, sizeof *all->works, compare_works, "kernels", err));
@@ -235,7 +258,7 @@ static fs_status tie_works(joining *all, const fs_hlo_given *given, uint32_t giv
         FS_TRY(find_runs(all, first, end, err));
     }
     count_ties(all);
-    return FS_OK;
+    return number_modules(all, err);
 }
 
 /* Copying ---------------------------------------------------------------------------------------------------------- */
@@ -332,8 +355,8 @@ static fs_status give_op(joining *all, const work *of, run *one, uint32_t before
     if (described->name == FS_NONE) {
         fs_hlo_work cost;
         FS_TRY(cost_of(all, one->module, one->instruction, &cost, err));
-        FS_TRY(fs_hlo_describe(&all->describer, module, one->instruction, &cost, one->module != all->biggest, described,
-                               err));
+        uint32_t number = one->module != all->biggest ? all->numbers[one->module] : 0;
+        FS_TRY(fs_hlo_describe(&all->describer, module, one->instruction, &cost, number, described, err));
     }
     set_scene(all, of, before);
     FS_TRY(append_places(all, described->place, timing, &parent, err));
@@ -343,7 +366,6 @@ static fs_status give_op(joining *all, const work *of, run *one, uint32_t before
 static fs_status copy_events(joining *all, fs_error *err)
 {
     uint32_t count = fs_store_count(all->from);
-    bool forwards = false;
     all->by_event = fs_calloc((size_t)count + 1, sizeof *all->by_event);
     all->moved = fs_malloc(((size_t)count + 1) * sizeof *all->moved);
     if (all->by_event == NULL || all->moved == NULL) return no_memory(all, err);
@@ -355,7 +377,6 @@ static fs_status copy_events(joining *all, fs_error *err)
         fs_store_get(all->from, i, &event);
         event.parent = moved(all, event.parent, i);
         event.launcher = moved(all, event.launcher, i);
-        forwards = forwards || event.forward != FS_NONE;
         const work *of = all->by_event[i] != 0 ? &all->works[all->by_event[i] - 1] : NULL;
         if (of != NULL && of->run != FS_NONE) {
             run *one = &all->runs[of->run];
@@ -365,10 +386,7 @@ static fs_status copy_events(joining *all, fs_error *err)
         }
         FS_TRY(fs_store_append(all->into, &event, &all->moved[i], err));
     }
-    for (uint32_t i = 0; forwards && i < count; i++) {
-        uint32_t forward = FS_EVENT_AT(all->from, i, forward);
-        if (forward != FS_NONE) fs_store_set_forward(all->into, all->moved[i], all->moved[forward]);
-    }
+    fs_store_copy_forwards(all->into, all->from, all->moved);
     return FS_OK;
 }
 
@@ -378,8 +396,8 @@ static void clear(joining *all)
         if (all->described != NULL) fs_free(all->described[i]);
         if (all->costs != NULL) fs_free(all->costs[i]);
     }
-    void *blocks[] = {all->described, all->costs, all->ran,      all->works, all->aligned,
-                      all->ties,      all->runs,  all->by_event, all->moved, all->places};
+    void *blocks[] = {all->described, all->costs, all->ran,      all->works,   all->aligned, all->ties,
+                      all->runs,      all->moved, all->by_event, all->numbers, all->places};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fs_free(blocks[i]);
     fs_schedules_clear(&all->schedules);
     fs_api_calls_clear(&all->calls);

@@ -86,8 +86,12 @@ static fs_status add_slot(walk *of, uint32_t id, fs_hlo_run run, fs_error *err)
     const char *name = fs_hlo_text(module, instruction->name), *shared = fs_hlo_text(module, instruction->kernel);
     if (of->all->slot_count >= MOST_SLOTS)
         return fs_fail(err, FS_VALUE_ERROR, "the schedules have more than %d instructions", MOST_SLOTS);
-    return fs_schedules_add(of->all, id, kind_of(module, id, run), family_of(module, id), name != NULL ? name : "",
-                            shared, err);
+    FS_TRY(fs_schedules_add(of->all, id, kind_of(module, id, run), family_of(module, id), name != NULL ? name : "",
+                            shared, err));
+    double bytes = fs_hlo_is(module, id, "copy") ? fs_hlo_bytes(module, instruction->shape) : 0;
+    bool known = bytes > 0 && bytes < (double)INT64_MAX / 2;
+    of->all->slots[of->all->slot_count - 1].bytes = known ? (int64_t)bytes : 0;
+    return FS_OK;
 }
 
 /* Return whether nothing runs in a computation. Such ones are not entered: there may be endless many calls of them. */

@@ -1,0 +1,170 @@
+"""Whose turn it is: several runs get ready side by side, and one at a time is timed, while the others are stopped.
+
+Most of a run is its start: Python, imports, the building of a model, compiling. The starts of several runs can overlap,
+if nothing of them happens during measured steps. A run that is ready waits at its gate, a file that this process has
+locked. When its turn comes, the process groups of all other runs are stopped by SIGSTOP, the gate is unlocked, and the
+others go on when the measured steps have ended.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from flopscope.perf.lock import alone
+
+SETTLED = 0.05
+"""Seconds for what stopped processes had begun on a GPU to end. The run that is timed then makes another warm step."""
+MOST_STOPPING = 5.0
+"""Seconds to wait for a process to stop or to have ended: one that gives back a GPU's memory ends late."""
+
+
+class Turns:
+    """At most ``jobs`` runs at once, of one trial or of several. One at a time is timed.
+
+    tell: prints a line.
+    """
+
+    def __init__(self, jobs: int = 1, tell: Callable[[str], object] | None = None) -> None:
+        self.jobs = jobs
+        self._tell = tell
+        self._slots = threading.Semaphore(jobs)
+        self._still = threading.Lock()  # held while a run is timed, and while one begins
+        self._under_way: set[int] = set()
+        self._over = False
+        self._stopped = 0.0
+
+    def clock(self) -> float:
+        """Return the seconds that have gone by, without those for which runs were stopped. Waits until they go on."""
+        with self._still:
+            return time.monotonic() - self._stopped
+
+    @contextmanager
+    def run(
+        self, start: Callable[[], subprocess.Popen[Any]], latest: float = math.inf
+    ) -> Iterator[subprocess.Popen[Any]]:
+        """Start a process, of which the block waits for the end.
+
+        Raise Ended if all runs have been ended, Late if it cannot start before ``latest``, a time.monotonic().
+        """
+        with self._slots:
+            with self._still:
+                if self._over:
+                    raise Ended
+                if time.monotonic() > latest:
+                    raise Late
+                process = start()
+                self._under_way.add(process.pid)
+                if self._over:  # since the look above
+                    _signal(process.pid, signal.SIGKILL)
+            try:
+                yield process
+            finally:
+                with self._still:
+                    self._under_way.discard(process.pid)
+            if self._over:
+                raise Ended
+
+    @contextmanager
+    def timed(self, process: subprocess.Popen[Any]) -> Iterator[None]:
+        """Stop all other runs during the block. It holds the lock of measurements."""
+        with self._still, alone(self._tell):
+            begin = time.monotonic()
+            others = self._under_way - {process.pid}
+            for group in others:
+                _signal(group, signal.SIGSTOP)
+            try:
+                for group in others:
+                    _await_stopped(group)
+                if others:
+                    time.sleep(SETTLED)
+                yield
+            finally:
+                for group in others:
+                    _signal(group, signal.SIGCONT)
+                self._stopped += time.monotonic() - begin
+
+    def side_by_side(self, calls: Sequence[Callable[[], object]]) -> None:
+        """Make calls, which run programs: each in a thread of its own if several runs may be under way at once."""
+        if self.jobs == 1 or len(calls) < 2:
+            for call in calls:
+                call()
+            return
+        with ThreadPoolExecutor(len(calls)) as threads:
+            made = [threads.submit(call) for call in calls]
+            try:
+                for one in made:
+                    one.result()
+            except (KeyboardInterrupt, SystemExit):
+                self.end()
+                raise
+
+    def end(self) -> None:
+        """End all runs, and let no further ones begin."""
+        self._over = True
+        for group in list(self._under_way):
+            _signal(group, signal.SIGKILL)
+
+
+class Ended(RuntimeError):
+    """All runs have been ended."""
+
+
+class Late(RuntimeError):
+    """The time in which a run was to start is over."""
+
+
+class Gate:
+    """The gate of a run: a file that is locked until the run may be timed, and another that says that it is ready."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.ready = path, ready_at(path)
+        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def open(self) -> None:
+        """Let the run go on."""
+        os.close(self._file)
+
+
+def ready_at(path: str | Path) -> Path:
+    """Return the file that says that a run is ready at a gate."""
+    return Path(f"{path}.ready")
+
+
+def wait_at(path: str) -> None:
+    """Wait at a gate, in the process of the run. It opens too when the process that has locked it ends."""
+    ready_at(path).touch()
+    with open(path, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+
+
+def _signal(group: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _await_stopped(pid: int) -> None:
+    """Wait until a process is stopped or has ended."""
+    end = time.monotonic() + MOST_STOPPING
+    while _state(pid) not in ("T", "Z", "") and time.monotonic() < end:
+        time.sleep(0.002)
+
+
+def _state(pid: int) -> str:
+    """Return the letter of a process's state; "" if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""

@@ -1,0 +1,169 @@
+"""What tools may read: files in the folders of the user, whatever paths and links say; and which traces stay open."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+from helpers import ROOT
+from helpers.mcp import client
+
+import flopscope as fs
+from flopscope.agents import folders
+from flopscope.agents.folders import Folders, Outside, Traces
+from flopscope.cli.program import main
+
+TRACE = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults" / "pointwise_before.json.gz"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A folder with a trace, beside one that may not be read, with links between them."""
+    for name in ("inside/below", "outside"):
+        (tmp_path / name).mkdir(parents=True)
+    shutil.copy(TRACE, tmp_path / "inside" / "a.json.gz")
+    shutil.copy(TRACE, tmp_path / "inside" / "below" / "b.json.gz")
+    shutil.copy(TRACE, tmp_path / "outside" / "secret.json.gz")
+    inside = tmp_path / "inside"
+    (inside / "link.json.gz").symlink_to(tmp_path / "outside" / "secret.json.gz")
+    (inside / "chain.json.gz").symlink_to("link.json.gz")
+    (inside / "folder").symlink_to(tmp_path / "outside")
+    (inside / "good.json.gz").symlink_to("below/b.json.gz")
+    (inside / "loop.json.gz").symlink_to("loop.json.gz")
+    return tmp_path
+
+
+OUTSIDE = [
+    "../outside/secret.json.gz",
+    "../outside/none.json.gz",
+    "below/../../outside/secret.json.gz",
+    "link.json.gz",
+    "chain.json.gz",
+    "folder",
+    "folder/secret.json.gz",
+    "..",
+    "/",
+    "/etc/passwd",
+    "/none",
+    "s3://bucket/trace.json.gz",
+    "file:///etc/passwd",
+]
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_paths_that_lead_outside_are_refused_whether_they_exist_or_not(tree: Path, path: str) -> None:
+    with pytest.raises(Outside, match=r"may be read|only files in"):
+        Folders([str(tree / "inside")]).path(path)
+
+
+def test_every_tool_refuses_paths_outside(tree: Path) -> None:
+    with client("--allow-try", str(tree / "inside")) as server:
+        for path in OUTSIDE:
+            for tool in ("open", "summary", "advice", "accounting", "rows", "kernels"):
+                assert str(tree / "outside") not in server.refused(tool, path=path)
+            server.refused("explain", path=path, event=0)
+            server.refused("what_if", path=path, dtype="bfloat16")
+            assert "secret" not in server.refused("compare", a="a.json.gz", b=path).replace(path, "")
+            server.refused("ranks", paths=["a.json.gz", path])
+            assert "status" not in server.refused("try", script=path)  # nothing ran
+        (tree / "inside" / "loop.json.gz").unlink()
+        assert "outside of the folders" in server.refused("ranks", paths=["."])  # because of the links in it
+
+
+def test_paths_inside_are_found(tree: Path) -> None:
+    found = Folders([str(tree / "inside")])
+    inside = tree / "inside"
+    for path, real in (("a.json.gz", "a.json.gz"), ("below/../a.json.gz", "a.json.gz"), (".", ""), ("", ""),
+                       ("good.json.gz", "below/b.json.gz"), (str(inside / "a.json.gz"), "a.json.gz")):  # fmt: skip
+        assert found.path(path) == os.path.realpath(inside / real)
+    both = Folders([str(inside / "below"), str(tree / "outside")])
+    assert both.path("secret.json.gz") == os.path.realpath(tree / "outside" / "secret.json.gz")
+    assert both.path("b.json.gz") == os.path.realpath(inside / "below" / "b.json.gz")
+    with pytest.raises(FileNotFoundError, match=r"did you mean 'b\.json\.gz'"):
+        both.path("c.json.gz")
+    with pytest.raises(FileNotFoundError):
+        found.path("loop.json.gz/x")
+
+
+def test_a_folder_that_is_a_link_is_the_folder_it_names(tree: Path) -> None:
+    found = Folders([str(tree / "inside" / "folder")])
+    assert found.path("secret.json.gz") == os.path.realpath(tree / "outside" / "secret.json.gz")
+
+
+def test_a_listing_has_no_links_to_the_outside(tree: Path) -> None:
+    found = Folders([str(tree / "inside")])
+    files, count = found.files(found.path("."), (".json", ".json.gz"))
+    assert [name for name, _ in files] == ["a.json.gz", "good.json.gz", "below/b.json.gz"] and count == 3
+    assert all(os.path.samefile(found.path(name), tree / "inside" / name) for name, _ in files)
+
+
+def test_a_long_listing_says_how_many_there_are(tmp_path: Path) -> None:
+    for number in range(folders.LISTED + 7):
+        (tmp_path / f"{number}.json").write_text("{}")
+    with client(str(tmp_path)) as server:
+        result = server.call("open")
+    assert len(result["structuredContent"]["files"]) == folders.LISTED
+    assert f"{folders.LISTED} of {folders.LISTED + 7} files" in result["content"][0]["text"]
+
+
+def test_something_that_is_no_folder_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in (tmp_path / "none", TRACE):
+        assert main(["mcp", str(path)]) == 2
+        assert f"{path} is not a folder" in capsys.readouterr().err
+
+
+def test_no_program_is_run_for_a_report_of_nsight_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nsys").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    (tmp_path / "nsys").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for name in ("r.nsys-rep", "r.sqlite"):
+        (tmp_path / name).write_bytes(b"NVIDIA Tegra Profiler Report" + b"\0" * 100)
+    with client(str(tmp_path)) as server:
+        for said in (server.refused("summary", path="r.nsys-rep"), server.refused("ranks", paths=["r.sqlite"])):
+            assert "nsys export" in said
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_python_program_is_not_run(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    with client(str(tmp_path)) as server:
+        assert "a Python program" in server.refused("summary", path="program.py")
+    assert not (tmp_path / "ran").exists()
+
+
+# Traces that stay open ------------------------------------------------------------------------------------------------
+
+
+def test_a_trace_is_read_once_until_it_changes(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, load = [], folders.load_trace
+
+    def reading(path: str) -> fs.Trace:
+        read.append(path)
+        return load(path)
+
+    monkeypatch.setattr(folders, "load_trace", reading)
+    traces, path = Traces(), str(tree / "inside" / "a.json.gz")
+    first = traces.get(path)
+    threads = [threading.Thread(target=traces.get, args=(path,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert traces.get(path) is first and read == [path]
+    os.utime(path, ns=(1, 1))
+    assert traces.get(path) is not first and read == [path, path]
+
+
+def test_only_the_last_traces_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    traces, paths = Traces(), [str(tmp_path / f"{i}.json.gz") for i in range(folders.MOST_TRACES + 2)]
+    for path in paths:
+        shutil.copy(TRACE, path)
+    opened = {path: traces.get(path) for path in paths}
+    assert traces.get(paths[-1]) is opened[paths[-1]] and traces.get(paths[2]) is opened[paths[2]]
+    assert traces.get(paths[0]) is not opened[paths[0]]
+    monkeypatch.setattr(folders, "MOST_EVENTS", 1)
+    last = traces.get(paths[1])
+    assert traces.get(paths[1]) is last and traces.get(paths[2]) is not opened[paths[2]]

@@ -1,0 +1,132 @@
+"""Runs side by side: one at a time is timed while the others are stopped, and all of them end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import ROOT
+from helpers.run_programs import script
+
+from flopscope.trying.inside import Record
+from flopscope.trying.processes import Processes, Program
+from flopscope.trying.seen import Seen
+from flopscope.trying.turns import Ended, Gate, Turns, wait_at
+
+WARM, STEPS = 3, 20
+PROGRAM = """
+import os, time
+import flopscope as fs
+with open(f"{os.getpid()}.steps", "w", buffering=1) as file:
+    while True:
+        time.sleep(0.005)
+        file.write(f"{time.monotonic()}\\n")
+        fs.step()
+"""
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def processes(turns: Turns) -> Processes:
+    return Processes(Program("program.py"), Path(tempfile.mkdtemp(dir=Path.cwd())), turns)
+
+
+def test_no_other_run_makes_a_step_while_one_is_timed() -> None:
+    script(Path.cwd(), PROGRAM)
+    turns, records = Turns(3), []
+    runs = processes(turns)
+    turns.side_by_side([lambda: records.append(runs.run("time", (), Seen(), WARM, STEPS, 60))] * 4)
+    assert [(one.problem, one.steps) for one in records] == [("", WARM + STEPS)] * 4
+    assert all(one.seconds is not None and 0.005 <= one.seconds < 0.1 for one in records)
+    steps = [[float(line) for line in path.read_text().split()] for path in Path.cwd().glob("*.steps")]
+    assert [len(one) for one in steps] == [WARM + STEPS] * 4
+    for one in steps:
+        begin, end = one[WARM], one[-1]
+        others = [moment for other in steps if other is not one for moment in other]
+        assert not [moment for moment in others if begin <= moment <= end]
+
+
+def test_a_look_waits_for_its_turn_and_tells_times_without_the_wait() -> None:
+    script(Path.cwd(), PROGRAM)
+    turns = Turns(2)
+    runs, records = processes(turns), []
+    turns.side_by_side([lambda: records.append(runs.run("look", (), Seen(), 0, 0, 60))] * 2)
+    for record in records:
+        assert record.problem == "" and record.steps == len(record.marks) >= 12
+        assert max(b - a for a, b in zip(record.marks, record.marks[1:], strict=False)) < 0.5
+
+
+def test_all_runs_can_be_ended() -> None:
+    script(Path.cwd(), "import time\ntime.sleep(600)")
+    turns = Turns(2)
+    runs, begin = processes(turns), time.monotonic()
+    problems: list[BaseException | Record] = []
+
+    def run() -> None:
+        try:
+            problems.append(runs.run("time", (), Seen(), 1, 1, 600))
+        except Ended as ended:
+            problems.append(ended)
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for one in threads:
+        one.start()
+    while runs.count < 2:
+        time.sleep(0.01)
+    turns.end()
+    for one in threads:
+        one.join()
+    assert [type(one) for one in problems] == [Ended] * 3 and time.monotonic() - begin < 60
+    assert runs.count == 2, "no further one begins"
+
+
+def test_an_interruption_in_one_call_ends_the_others() -> None:
+    turns = Turns(2)
+
+    def interrupted() -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        turns.side_by_side([interrupted, lambda: None])
+    with pytest.raises(Ended), turns.run(lambda: subprocess.Popen([sys.executable, "-c", ""])):
+        pass
+
+
+def test_a_gate_opens_when_its_owner_ends(tmp_path: Path) -> None:
+    path = tmp_path / "gate"
+    code = (
+        f"import time; from pathlib import Path; from flopscope.trying.turns import Gate; Gate(Path({str(path)!r})); "
+    )
+    owner = subprocess.Popen([sys.executable, "-c", f"{code} print('locked', flush=True); time.sleep(600)"], stdout=-1)
+    assert owner.stdout is not None and owner.stdout.readline() == b"locked\n"
+    passed = threading.Event()
+    waiting = threading.Thread(target=lambda: (wait_at(str(path)), passed.set()), daemon=True)
+    waiting.start()
+    assert not passed.wait(0.3) and Path(f"{path}.ready").exists()
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    assert passed.wait(10)
+
+
+def test_a_gate_opens(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    waiting = threading.Thread(target=wait_at, args=(str(gate.path),), daemon=True)
+    waiting.start()
+    waiting.join(0.2)
+    assert waiting.is_alive() and gate.ready.exists()
+    gate.open()
+    waiting.join(10)
+    assert not waiting.is_alive()
