@@ -105,8 +105,7 @@ class Results(Summaries):
             "measured" takes the CPU of this machine.
         kernels: also find which kernels each op launched, for EventRow.kernels and EventTable.table(kernels=True).
 
-        Raises RuntimeError during recording and if nothing was recorded, and ValueError for a group that was not
-        recorded.
+        Raises RuntimeError during recording or if nothing was recorded, ValueError for a group that was not recorded.
         """
         groups.refuse_functions(include_python_functions)
         if group_by_stack_n and not self.with_stack:
