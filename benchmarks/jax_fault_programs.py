@@ -75,16 +75,25 @@ def transposed(mended: bool) -> Step:
     return lambda: function(images, filters).block_until_ready()
 
 
-@fault("a loop reads its old carry beside the update of it; mended, it reads the updated one", "carry")
+@fault("a loop swaps the arrays of its carry; mended, it takes two steps at once and swaps none", "carry")
 def carried(mended: bool) -> Step:
-    def body(i: Any, carry: Any) -> Any:
-        table, total = carry
-        updated = lax.dynamic_update_slice(table, total[None], (i, 0))
-        read = lax.dynamic_slice(updated if mended else table, (4095 - i, 0), (1, 4096))
-        return updated, total + read[0]
+    def update(array: Any, other: Any, i: Any) -> Any:
+        return lax.dynamic_update_slice(array, other[:1] * 0.5, (i, 0))
 
-    function = jax.jit(lambda state: lax.fori_loop(0, 32, body, state), donate_argnums=0)
-    return repeated(function, (jnp.ones((4096, 4096)), jnp.ones(4096)))
+    def swap(i: Any, carry: Any) -> Any:
+        old, new = carry
+        return new, update(old, new, i)
+
+    def two(i: Any, carry: Any) -> Any:
+        old, new = carry
+        old = update(old, new, 2 * i)
+        return old, update(new, old, 2 * i + 1)
+
+    function = jax.jit(
+        lambda state: lax.fori_loop(0, 16, two, state) if mended else lax.fori_loop(0, 32, swap, state),
+        donate_argnums=0,
+    )
+    return repeated(function, (jnp.ones((4096, 4096)), jnp.ones((4096, 4096))))
 
 
 @fault("a callback checks the loss in the jitted step; mended, the step returns it", "callback")

@@ -58,14 +58,16 @@ def saved(prof: Any, rule: str) -> float:
 def measure(name: str, report: Report, traces: Path | None) -> bool:
     """Measure a program, and return whether the rule named its fault, and not one of the mended program."""
     fault = jax_fault_programs.FAULTS[name]
-    steps = {"before": fault.build(False), "after": fault.build(True)}
-    for step in steps.values():
-        step()
+    steps, profiles = {}, {}
+    for who in ("before", "after"):  # the modules of both may be alike: each is profiled before the next is compiled
+        steps[who] = fault.build(who == "after")
+        steps[who]()
+        path = traces / f"{name}_{who}.json.gz" if traces is not None else None
+        profiles[who] = profiled(steps[who], path)
     samples = interleave({who: lambda step=step: timed(step) for who, step in steps.items()}, ROUNDS, 2, SECONDS)
     before, after = (spread(samples[who]).median for who in ("before", "after"))
     predicted, advice = {}, {}
-    for who, step in steps.items():
-        prof = profiled(step, traces / f"{name}_{who}.json.gz" if traces is not None else None)
+    for who, prof in profiles.items():
         predicted[who] = saved(prof, fault.rule)
         advice[who] = [(row.rule, row.saving_us, row.what) for row in prof.advice()]
         said = [what for rule, _, what in advice[who] if rule == fault.rule]

@@ -11,7 +11,8 @@ from flopscope import _core
 from flopscope.agents.arguments import Argument
 from flopscope.agents.documents import EXPLAINED, KERNELS
 from flopscope.agents.tool import PATH, Answer, Call, Room, Tool
-from flopscope.answers.analysis import Analysis, Op, analysis_of
+from flopscope.answers.analysis import Analysis, analysis_of
+from flopscope.answers.pieces import Op
 from flopscope.results import records
 from flopscope.results.kinds import KINDS
 from flopscope.results.records import TABLE, row_records
