@@ -201,12 +201,12 @@ static uint32_t computation_name(const fs_hlo_module *module, uint32_t id)
 
 /* Return the names of a part of a list of ids, None for FS_NONE. */
 static PyObject *names_of(const shown *of, const uint32_t *ids, fs_hlo_list list,
-                          uint32_t (*name_at)(const fs_hlo_module *, uint32_t))
+                          uint32_t (*text_at)(const fs_hlo_module *, uint32_t))
 {
     PyObject *names = PyTuple_New(list.count);
     for (uint32_t i = 0; names != NULL && i < list.count; i++) {
         uint32_t id = ids[list.first + i];
-        PyObject *name = text_of(of, id == FS_NONE ? FS_NONE : name_at(of->module, id));
+        PyObject *name = text_of(of, id == FS_NONE ? FS_NONE : text_at(of->module, id));
         if (name == NULL) Py_CLEAR(names);
         else PyTuple_SET_ITEM(names, i, name);
     }

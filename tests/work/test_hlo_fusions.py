@@ -49,6 +49,14 @@ def test_a_product_of_vectors_that_xla_made_sums_of_is_one() -> None:
     row = fused(body, shapes, "f32[8,16,256]", ADD)
     product = 2 * 8 * 16 * 256 * 64
     assert (row.product_flops, row.flops) == (product, product + 8 * 16 * 256)
+    halves = body.replace(
+        "f32[8,16,256] reduce(p, zero), dimensions={3}", "f32[8,16,256,2] reduce(halves, zero), dimensions={4}"
+    )
+    halves = halves.replace("zero =", "halves = f32[8,16,256,2,32] bitcast(p)\nzero =").replace(
+        "t = f32[8,16,256] tanh(s)", f"r = f32[8,16,256] reduce(s, zero), dimensions={{3}}, to_apply=add{named}"
+    )
+    split = fused(halves, shapes, "f32[8,16,256]", ADD)
+    assert (split.product_flops, split.flops) == (product, product + 8 * 16 * 256 * 2), "sums of two sums"
     own = fused(body.replace("dot_general", "reduce_sum"), shapes, "f32[8,16,256]", ADD)
     assert (own.product_flops, own.flops) == (0, row.flops)
 

@@ -93,14 +93,30 @@ void fs_hlo_flops_add(fs_hlo_flops *sum, fs_hlo_flops part, double times)
     *sum = bounded(*sum);
 }
 
-/* Return whether an instruction is a part of a product. XLA makes multiplications and sums of products of vectors and
- * of small ones, before it fuses them with what is around; both keep the name of the product. */
-static bool is_of_product(const fs_hlo_module *module, uint32_t instruction)
+static bool has_name_of_product(const fs_hlo_module *module, uint32_t instruction)
 {
-    if (!fs_hlo_is(module, instruction, "multiply") && !fs_hlo_is(module, instruction, "reduce")) return false;
     const char *scope = fs_hlo_text(module, module->instructions[instruction].op_name);
     const char *last = scope != NULL ? strrchr(scope, '/') : NULL;
     return scope != NULL && strcmp(last != NULL ? last + 1 : scope, "dot_general") == 0;
+}
+
+/* Return whether an instruction is a part of a product. XLA makes multiplications and sums of products of vectors and
+ * of small ones, before it fuses them with what is around; both keep the name of the product. Sums of the sums of
+ * parts, which have it too, are XLA's own. */
+static bool is_of_product(const fs_hlo_module *module, uint32_t instruction)
+{
+    static const char *const moves[] = {"bitcast", "convert", "reshape", "transpose", "copy"};
+    enum { MOST_MOVES = 8 };
+    bool sum = fs_hlo_is(module, instruction, "reduce");
+    uint32_t source = sum ? fs_hlo_operand(module, instruction, 0) : instruction;
+    for (int depth = 0; depth < MOST_MOVES && source != FS_NONE; depth++) {
+        bool moved = false;
+        for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) moved = moved || fs_hlo_is(module, source, moves[i]);
+        if (!moved) break;
+        source = fs_hlo_operand(module, source, 0);
+    }
+    return source != FS_NONE && fs_hlo_is(module, source, "multiply") && has_name_of_product(module, source) &&
+           has_name_of_product(module, instruction);
 }
 
 fs_hlo_flops fs_hlo_flops_of(fs_hlo_costs *costs, uint32_t instruction)
