@@ -5,8 +5,8 @@
  *
  * CUPTI's buffer of records belongs to the device, and whatever does not fit the image that it is decoded to is lost.
  * So a window lasts until an image would be full, nothing is counted while its records are decoded (about 100 µs a
- * sample of all metrics), and then the next window begins: the first of FS_SAMPLER_WINDOW samples, those
- * after it of a part of that.
+ * sample of all metrics), and then the next window begins: the first of FS_SAMPLER_WINDOW samples, those after it of a
+ * part of that.
  *
  * Without a fixed interval, the first window has FS_SAMPLER_FIRST_NS, so that short programs are resolved kernel by
  * kernel:
@@ -14,10 +14,10 @@
  *   [ window ][ if it goes on: decode some ][ live ][ window of a part ][ decode ] rest [ live ][ window of a part ] …
  *
  * Longer programs are counted live at FS_SAMPLER_LIVE_NS, without the metrics that take longest to decode, in between
- * windows for their kernels; from the start if the
- * program, rather than a part of it, is sampled, as its first 0.1 s are not what it does. Another interval needs
- * another session: on an H200, 0.17 s without samples, in which the GPU stands still for 2 to 4 ms. CUPTI refuses to
- * start before all records are decoded, to change the interval of a session, and to go on after its buffer was full.
+ * windows for their kernels; from the start if the program, rather than a part of it, is sampled, as its first 0.1 s
+ * are not what it does. Another interval needs another session: on an H200, 0.17 s without samples, in which the GPU
+ * stands still for 2 to 4 ms. CUPTI refuses to start before all records are decoded, to change the interval of a
+ * session, and to go on after its buffer was full.
  *
  * Live time is that in which the device worked: a program that compiles for a minute and then computes for 50 ms is
  * counted as one that computes at once. Idle samples are joined. Decoding them takes half a processor: a device that
