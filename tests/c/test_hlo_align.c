@@ -167,6 +167,17 @@ static void keep(bool (*keeps)(uint32_t index))
     now->count = kept;
 }
 
+/* Swap a work and the next one. */
+static void swap_works(uint32_t first)
+{
+    fs_aligned_work work = now->works[first];
+    uint32_t truth = now->truth[first];
+    now->works[first] = now->works[first + 1];
+    now->truth[first] = now->truth[first + 1];
+    now->works[first + 1] = work;
+    now->truth[first + 1] = truth;
+}
+
 #define ITEMS(...) ((const item[]){__VA_ARGS__, {.name = NULL}})
 #define FUSION(its_name) {KERNEL, its_name, NULL, its_name, 1, false}
 #define SHARED(its_name, label, its_kernel) {KERNEL, its_name, label, its_kernel, 1, false}
@@ -256,16 +267,6 @@ static void test_copies_before_a_loop_are_no_iterations(void)
     CHECK(right() == 1000);
     check_beginnings();
     end();
-}
-
-static void swap_works(uint32_t first)
-{
-    fs_aligned_work work = now->works[first];
-    uint32_t truth = now->truth[first];
-    now->works[first] = now->works[first + 1];
-    now->truth[first] = now->truth[first + 1];
-    now->works[first + 1] = work;
-    now->truth[first + 1] = truth;
 }
 
 /* Copies have sizes. The small one may be launched before the large one, which precedes it in the schedule. */
@@ -419,14 +420,7 @@ static void test_streams_change_the_order(void)
     begin();
     add_module(many);
     for (int i = 0; i < 30; i++) run_module(many, 0);
-    for (uint32_t i = 2; i + 1 < now->count; i += 6) {
-        fs_aligned_work work = now->works[i];
-        uint32_t slot = now->truth[i];
-        now->works[i] = now->works[i + 1];
-        now->truth[i] = now->truth[i + 1];
-        now->works[i + 1] = work;
-        now->truth[i + 1] = slot;
-    }
+    for (uint32_t i = 2; i + 1 < now->count; i += 6) swap_works(i);
     CHECK(right() == 1000);
     end();
 }

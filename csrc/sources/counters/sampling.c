@@ -76,8 +76,8 @@ static fs_status open_session(fs_sampler *sampler, int64_t interval_ns, bool sta
 {
     fs_session *session = &sampler->session;
     bool is_long = sampler->window_samples >> sampler->shrunk >= 2 * LEAST_WINDOW;
-    if (session->broken && !sampler->session.live && is_long) sampler->shrunk++;
-    sampler->session.live = interval_ns >= FS_SAMPLER_LIVE_NS;
+    if (session->broken && !session->live && is_long) sampler->shrunk++;
+    session->live = interval_ns >= FS_SAMPLER_LIVE_NS;
     FS_TRY(fs_session_open(session, interval_ns, buffer_samples(sampler), err));
     fs_status status = starts ? fs_session_start(session, err) : FS_OK;
     if (status == FS_OK) status = fs_session_make_image(session, LEAST_WINDOW, err); /* which shows that it can be */
@@ -85,7 +85,7 @@ static fs_status open_session(fs_sampler *sampler, int64_t interval_ns, bool sta
         fs_session_close(session);
         return status;
     }
-    if (!sampler->session.live) limit_window(sampler, session->image_size / LEAST_WINDOW);
+    if (!session->live) limit_window(sampler, session->image_size / LEAST_WINDOW);
     sampler->report.last_interval_ns = interval_ns;
     return FS_OK;
 }
@@ -110,7 +110,7 @@ static uint32_t expected(const fs_sampler *sampler, bool thinned)
 {
     const fs_session *session = &sampler->session;
     int64_t records = fs_session_undecoded_ns(session) / session->interval_ns;
-    int64_t most = sampler->session.live ? buffer_samples(sampler) : 2 * (int64_t)sampler->window_samples;
+    int64_t most = session->live ? buffer_samples(sampler) : 2 * (int64_t)sampler->window_samples;
     if (thinned) most = later_window(sampler) / 2;
     records += session->running ? records + 4 * LEAST_WINDOW  /* come while these are decoded */
                                 : records / 4 + LEAST_WINDOW; /* as the interval may be of cycles at a higher clock */
@@ -143,7 +143,7 @@ static fs_status decode(fs_sampler *sampler, bool thinned, fs_error *err)
         if (!taken->idle) sampler->worked_ns += session->interval_ns;
         if (sampler->adapts) fs_raw_samples_join_idle(&sampler->samples);
     }
-    if (!sampler->session.live) fs_session_drop_image(session); /* it is large */
+    if (!session->live) fs_session_drop_image(session); /* it is large */
     return FS_OK;
 }
 
