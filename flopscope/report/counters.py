@@ -33,6 +33,8 @@ _LABELS = {
     "fp64_active": "fp64 active",
     "alu_active": "ALU active",
     "issue_active": "issue slots",
+    "l2_active": "L2 active",
+    "l1_active": "L1 active",
     "nvlink_bytes_received": "NVLink received",
     "nvlink_bytes_sent": "NVLink sent",
     "pcie_bytes_read": "PCIe read",
