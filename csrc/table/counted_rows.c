@@ -20,7 +20,8 @@ static const struct {
 static const struct {
     fs_metric metric;
     fs_bound bound;
-} caches[] = {{FS_METRIC_L2_ACTIVE, FS_BOUND_L2}, {FS_METRIC_L1_ACTIVE, FS_BOUND_L1}};
+} caches[] = {
+    {FS_METRIC_L2_ACTIVE, FS_BOUND_L2}, {FS_METRIC_L2_LINKS, FS_BOUND_L2}, {FS_METRIC_L1_ACTIVE, FS_BOUND_L1}};
 
 enum { UNITS = sizeof units / sizeof *units, CACHES = sizeof caches / sizeof *caches };
 
