@@ -37,7 +37,7 @@ from flopscope.sources.watching import end_background, pause_background, watch_i
 from flopscope.support.cpu_wait import seconds_waited, wait_text
 from flopscope.support.hints import RUN_HINTS
 from flopscope.support.imports import after_import, around
-from flopscope.trying.turns import GATE, wait_at
+from flopscope.trying.gate import GATE, wait_at
 
 
 class Window(NamedTuple):

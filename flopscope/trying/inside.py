@@ -24,13 +24,13 @@ from flopscope.support.imports import after_import
 from flopscope.support.launchers import rank_in
 from flopscope.support.python_program import PythonProgram, exit_status, wait_for_threads
 from flopscope.support.safe import error_text
+from flopscope.trying.gate import wait_at
 from flopscope.trying.looking import Looking
 from flopscope.trying.losses import FIRST, Recorder
 from flopscope.trying.means import Around
 from flopscope.trying.reach import Reach, Watcher, watch_modules
 from flopscope.trying.seen import Seen
 from flopscope.trying.switches import SWITCHES
-from flopscope.trying.turns import wait_at
 
 MOST_LOOKED_AT = 200
 """Steps of the run that looks at the program."""

@@ -23,10 +23,11 @@ from flopscope.support.files import write_json
 from flopscope.support.package import FOLDER
 from flopscope.support.safe import printable
 from flopscope.support.units import si_text
+from flopscope.trying.gate import GATE, Gate
 from flopscope.trying.inside import TRY, Job, Kind, Record
 from flopscope.trying.seen import Seen
 from flopscope.trying.switches import SWITCHES
-from flopscope.trying.turns import GATE, Gate, Turns
+from flopscope.trying.turns import Turns
 
 GRACE = 5.0
 """Seconds that a process may take to end after its record is written, or after it was told to."""

@@ -29,7 +29,7 @@ from flopscope.trying.turns import Ended, Late, Turns
 SINGLE_SHARE = 0.7
 """Of the time, until which changes are measured alone if there may be several to combine."""
 FEWEST_STEPS, MOST_STEPS = 3, 5000
-LEAST_WINDOW, MOST_WINDOW = 0.5, 5.0
+LEAST_WINDOW, MOST_WINDOW = 0.3, 5.0
 """Seconds of measured steps in a process, if a step is not longer."""
 RECORDED = 5
 """Steps of the trace that the advice reads."""

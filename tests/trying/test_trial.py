@@ -228,7 +228,7 @@ def test_fast_steps_are_timed_for_half_as_long_as_the_start_takes() -> None:
 def test_side_by_side_the_start_costs_less_and_fewer_steps_are_timed() -> None:
     plan = plan_of(Record(marks=[6 + 2**-7 * at for at in range(200)]), jobs=4)
     assert plan.steps == 96
-    assert plan_of(Record(marks=[6 + 2**-7 * at for at in range(200)]), jobs=100).steps == 64  # 0.5 s
+    assert plan_of(Record(marks=[6 + 2**-7 * at for at in range(200)]), jobs=100).steps == 39  # 0.3 s
 
 
 def test_slow_steps_are_few() -> None:

@@ -16,10 +16,11 @@ from helpers.run_programs import script
 
 import flopscope as fs
 import flopscope.trying.processes
+from flopscope.trying.gate import Gate, wait_at
 from flopscope.trying.inside import Record
 from flopscope.trying.processes import Processes, Program
 from flopscope.trying.seen import Seen
-from flopscope.trying.turns import Ended, Gate, Turns, wait_at
+from flopscope.trying.turns import Ended, Turns
 
 WARM, STEPS = 3, 40  # of 5 ms
 PROGRAM = """
@@ -63,7 +64,7 @@ def test_no_other_run_makes_a_step_while_one_is_timed() -> None:
 RUNNER = """
 import sys, time
 from pathlib import Path
-from flopscope.trying.turns import wait_at
+from flopscope.trying.gate import wait_at
 door, folder = sys.argv[1], Path(sys.argv[2])
 while not (folder / "enter").exists():
     (folder / "before").touch()
@@ -115,8 +116,16 @@ def test_runs_pass_the_door_before_cuda_is_initialized(monkeypatch: pytest.Monke
     if torch.cuda.is_available():
         pytest.skip("the program below is to fail to initialize CUDA")
     monkeypatch.setattr(flopscope.trying.processes, "spare_of", lambda seen: 1)
-    text = "import glob, torch\nhad = glob.glob('*/passed-*')\ntry:\n    torch.cuda.init()\nexcept Exception:\n    pass\n"
-    script(Path.cwd(), f"{text}print(len(had), len(glob.glob('*/passed-*')))\nraise SystemExit(3)")
+    text = """
+        import glob, torch
+        before = glob.glob("*/passed-*")
+        try:
+            torch.cuda.init()
+        except Exception:
+            print(len(before), len(glob.glob("*/passed-*")))
+        raise SystemExit(3)
+        """
+    script(Path.cwd(), text)
     record = processes(Turns(2)).run("compare", (), Seen(cuda=True), 0, 0, 60)
     assert record.problem == "SystemExit: 3"
     (log,) = Path.cwd().glob("*/log-*.txt")
@@ -193,7 +202,7 @@ def test_an_interruption_in_one_call_ends_the_others() -> None:
 def test_a_gate_opens_when_its_owner_ends(tmp_path: Path) -> None:
     path = tmp_path / "gate"
     code = (
-        f"import time; from pathlib import Path; from flopscope.trying.turns import Gate; Gate(Path({str(path)!r})); "
+        f"import time; from pathlib import Path; from flopscope.trying.gate import Gate; Gate(Path({str(path)!r})); "
     )
     owner = subprocess.Popen([sys.executable, "-c", f"{code} print('locked', flush=True); time.sleep(600)"], stdout=-1)
     assert owner.stdout is not None and owner.stdout.readline() == b"locked\n"
