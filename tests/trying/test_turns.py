@@ -201,9 +201,7 @@ def test_an_interruption_in_one_call_ends_the_others() -> None:
 
 def test_a_gate_opens_when_its_owner_ends(tmp_path: Path) -> None:
     path = tmp_path / "gate"
-    code = (
-        f"import time; from pathlib import Path; from flopscope.trying.gate import Gate; Gate(Path({str(path)!r})); "
-    )
+    code = f"import time; from pathlib import Path; from flopscope.trying.gate import Gate; Gate(Path({str(path)!r})); "
     owner = subprocess.Popen([sys.executable, "-c", f"{code} print('locked', flush=True); time.sleep(600)"], stdout=-1)
     assert owner.stdout is not None and owner.stdout.readline() == b"locked\n"
     passed = threading.Event()
