@@ -26,7 +26,7 @@ from flopscope.support.python_program import PythonProgram, exit_status, wait_fo
 from flopscope.support.safe import error_text
 from flopscope.trying.gate import wait_at
 from flopscope.trying.looking import Looking
-from flopscope.trying.losses import FIRST, Recorder
+from flopscope.trying.losses import FIRST, Recorder, draw_by_batch
 from flopscope.trying.means import Around
 from flopscope.trying.reach import Reach, Watcher, watch_modules
 from flopscope.trying.seen import Seen
@@ -174,6 +174,8 @@ class Inside:
         self._reach = reach = Reach(torch, self._seen, comparing=self._job.kind == "compare")
         reach.hits.update(self._record.hits)
         self._recorder = Recorder(reach, "" if self._job.kind == "time" else self._job.compare)
+        if self._job.kind != "time":
+            draw_by_batch(reach)
         watchers: list[Watcher] = [self._recorder]
         if self._job.kind == "look":
             self._looking = Looking(reach)

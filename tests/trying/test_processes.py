@@ -275,6 +275,31 @@ def test_batches_that_workers_had_ready_are_no_part_of_the_measured_steps() -> N
     assert record.seconds is not None and record.seconds > 0.02, "two workers that need 50 ms each"
 
 
+def test_batches_are_drawn_alike_in_workers_while_results_are_compared() -> None:
+    pytest.importorskip("torch")
+    text = """
+        import random, numpy, torch
+        class Augmented(torch.utils.data.Dataset):
+            def __len__(self): return 64
+            def __getitem__(self, index):
+                return index + torch.rand(1) + random.random() + numpy.random.rand()
+        model = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+        for epoch in range(9):
+            for x in torch.utils.data.DataLoader(Augmented(), batch_size=16, shuffle=True):
+                optimizer.zero_grad()
+                model(x.float()).square().mean().backward()
+                optimizer.step()
+        """
+    script(Path.cwd(), text)
+    runs = Processes(Program("program.py"), files())
+    seen = Seen(torch="2", cpus=3, loaders=[{"num_workers": 0, "iterable": False}])
+    plain, changed = (runs.run("compare", names, seen, 0, 0, 60) for names in ((), ("loader_workers",)))
+    assert changed.problem == "" and changed.hits["loader_workers"] > 0
+    assert plain.of == "losses" and len({*plain.values}) == len(plain.values) == 8, "each batch has its own draws"
+    assert changed.values == plain.values
+
+
 def test_ranks_of_torchrun_end_together(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     torchrun = Path(sys.executable).with_name("torchrun")
