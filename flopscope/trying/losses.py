@@ -91,7 +91,7 @@ def magnitudes(torch: Any, result: Any) -> Any:
 def draw_by_batch(reach: Reach) -> None:
     """Let the random numbers that a dataset draws depend on the batch alone, not on the process that loads it.
 
-    The generators of Python, NumPy and torch are seeded for each batch of a dataset with indices, and put back after it.
+    The generators of Python, NumPy and torch are seeded for each batch of a dataset with indices, and then put back.
     """
     torch = reach.torch
     fetcher = torch.utils.data._utils.fetch._MapDatasetFetcher
