@@ -35,7 +35,7 @@ ENDINGS = tuple(dict.fromkeys(pattern.split("*")[1] for pattern in PATTERNS))
 def _open(room: Room, call: Call, path: str) -> Answer:
     real = room.folders.path(path)
     if os.path.isdir(real):
-        files, count = room.folders.files(real, ENDINGS)
+        files, count = room.folders.files(real, ENDINGS, call.check)
         listed = [f"{printable(name)}  {bytes_text(size)}" for name, size in files]
         more = [f"{LISTED} of {count} files; open a folder in it for fewer."] if count > len(files) else []
         none = ["No file here has the name of a trace."] if not files else []

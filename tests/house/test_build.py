@@ -66,7 +66,8 @@ def build(tmp_path: Path) -> Build:
     (toolkit / "bin" / "cc").write_text(f'{LOGS}exec {CC} "$@"\n')
     # Of nvcc's arguments, those that a C compiler knows.
     (toolkit / "bin" / "nvcc").write_text(
-        f'{LOGS}case "$1" in --dryrun) echo "#$ TOP={toolkit}" >&2; exit;; --version) cat {toolkit}/version; exit;; esac\n'
+        f'{LOGS}case "$1" in --version) cat {toolkit}/version; exit;;\n'
+        f'--dryrun) echo "#$ TOP={toolkit}" >&2; exit;; esac\n'
         f'while [ "$1" != -c ]; do case "$1" in -I*) set -- "$@" "$1";; esac; shift; done\nexec {CC} -x c -fPIC "$@"\n'
     )
     for name in ("cc", "nvcc"):
