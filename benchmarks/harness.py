@@ -278,6 +278,11 @@ class Report:
         lines += [f"target: {target_text(target)}" for target in self.targets]
         return "\n".join(lines)
 
+    def summary(self) -> dict[str, Any]:
+        """Return the table as what is written."""
+        parts = {"columns": self.columns, "rows": self.rows, "notes": self.notes, "targets": self.targets}
+        return {**parts, "text": self.text()}
+
     def done(self) -> None:
         """Print the last row, and write what there is so far: a run that is cut off leaves its results."""
         print("  ".join(self.rows[-1]), flush=True)
@@ -297,13 +302,7 @@ class Report:
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "command": f"python benchmarks/{self.name}.py --device {self.device}",
             "machine": machine(self.device),
-            "summary": {
-                "columns": self.columns,
-                "rows": self.rows,
-                "notes": self.notes,
-                "targets": self.targets,
-                "text": self.text(),
-            },
+            "summary": self.summary(),
         }
         self.out.mkdir(parents=True, exist_ok=True)
         write_json(self.out / f"{self.name}.json", {**content, "samples": self.samples})

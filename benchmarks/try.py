@@ -1,17 +1,21 @@
 """`flopscope try` on programs with a known answer, and on models of other libraries.
 
-    python benchmarks/try.py --device cuda --out FOLDER [--part cured,elsewhere,alike] [--jobs N] [--seconds S]
+    python benchmarks/try.py --device cuda --out FOLDER [--part elsewhere,cured,alike] [--jobs N] [--seconds S]
 
 Parts:
 
 cured: programs whose cure is a switch (try_programs.py): whether `try` proposes it, what it measures, and what is
-measured of the same program mended by hand, which runs as often. alike: programs without a fault, each tried against
-itself: the verdict must be "no difference". elsewhere: models of torchvision, timm, transformers and torch_geometric
-with random weights (try_elsewhere.py), with the three changes that `try` proposes first: predicted beside measured.
+measured of the same program mended by hand. Rounds of three runs, of the program, with the switch, and mended, are
+added until the interval of the switch's gain over that by hand is clear. alike: programs without a fault, each tried
+against itself: the verdict must be "no difference". elsewhere: models of torchvision, timm, transformers and
+torch_geometric with random weights (try_elsewhere.py), with the three changes that `try` proposes first: predicted
+beside measured.
 
-Programs run side by side, with --jobs runs at once, of which one at a time is timed while the others are stopped. Each
-part ends after --seconds, or at SIGTERM. FOLDER receives try.json, written after each program; programs that it has are
-replaced. --report adds the rows of elsewhere to a page, as `flopscope try --report` does.
+Programs run side by side, with --jobs runs at once, of which one at a time is timed. All ends after --seconds, or at
+SIGTERM. FOLDER receives try.json, written after each program; programs that it has are replaced. Several GPUs: one
+process for each, with CUDA_VISIBLE_DEVICES, CPUs of its own (taskset), a TMPDIR of its own, as measurements of one
+folder exclude each other, and --share 1/2 and 2/2. --merge makes one result of several folders, later ones first.
+--report adds the rows of elsewhere to a page, as `flopscope try --report` does. Both also with --part ''.
 """
 
 from __future__ import annotations
@@ -26,33 +30,41 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import harness
 import try_elsewhere
-from try_programs import ALIKE, CURED
+from try_programs import ALIKE, CURED, LAST
 
 from flopscope.support.files import finite
-from flopscope.trying.pairs import FEWEST, Ratio, checked
+from flopscope.trying.pairs import FEWEST, Ratio, ratio_of
 from flopscope.trying.processes import Processes, Program
 from flopscope.trying.result import Change
 from flopscope.trying.rows import with_rows
 from flopscope.trying.switches import SWITCHES
 from flopscope.trying.text import parity_text
 from flopscope.trying.trial import Options, Trial
-from flopscope.trying.turns import Ended, Turns
+from flopscope.trying.turns import Ended, Late, Turns
 
-LEAST_LEFT = 20.0
+LEAST_LEFT = 60.0
 """Seconds in which a program can be tried."""
+MOST_OF_TIME = 0.8
+"""Of the whole time, for a program."""
 GRACE = 15.0
 """Seconds after the end of the time for runs to end by themselves."""
-WITHIN = 10.0
-"""Percent of the gain of the program that is mended by hand."""
+WITHIN = 0.1
+"""Relative difference of gains up to which they count as the same."""
+CONFIDENCE = 0.95
+"""Of the interval of the ratio of gains."""
+MORE, MOST_ROUNDS = 3, 12
 LEAST = 14
 MOST_TRIED = 3
 """Changes of a program from elsewhere."""
-COLUMNS = ("program", "change", "proposed", "predicted %", "measured %", "by hand %", "parity", "verdict")
+COLUMNS = ("program", "change", "proposed", "predicted %", "measured %", "by hand %", "ratio", "parity", "verdict")
+UNKNOWN = math.nan, math.nan, math.nan
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # else each run that compiles starts a pool of processes
 
@@ -81,31 +93,48 @@ class Parts:
         left = self._end - time.monotonic()
         if left < LEAST_LEFT:
             raise Ended
-        settings = Options(max_time=left, combine=False, **options)
+        settings = Options(max_time=min(left, MOST_OF_TIME * self._seconds), combine=False, **options)
         return Trial(Program(here(script), tuple(words)), settings, lambda text: None, bool, self._turns)
 
     def cured(self, name: str) -> list[dict[str, Any]]:
-        """Try the switch that cures a program; run the program that is mended by hand as often."""
+        """Try the switch that cures a program, and run the program that is mended by hand."""
         switch = CURED[name].switch
-        trial = self._trial("try_programs.py", [name], changes=(switch,), recorded_alone=False)
+        trial = self._trial("try_programs.py", [name], changes=(switch,))
         found = trial.run()
         if not found.changes:
             return [told(switch, problem=" ".join(found.notes))]
         change = found.changes[0]
         proposed = SWITCHES[switch].shown(trial.seen) or not math.isnan(change.predicted)
-        plain = [one.seconds for one in trial.plain if one.seconds is not None]
-        mended: list[float] = []
+        rounds = self._rounds(name, switch, trial) if change.ratio.pairs else []
+        return [told(switch, change, proposed=proposed, predicted=finite(change.predicted), rounds=rounds)]
+
+    def _rounds(self, name: str, switch: str, trial: Trial) -> list[tuple[float, ...]]:
+        """Return rounds of the time of a step in us: of the program, with the switch, and mended by hand."""
+        rounds = [[plain, changed, math.nan] for plain, changed in trial.candidates[0].pairs]
         with tempfile.TemporaryDirectory() as folder:
-            runs = Processes(Program(here("try_programs.py"), (name, "--mended")), Path(folder), self._turns)
+            kinds = []
+            for number, (words, switches) in enumerate((((), ()), ((), (switch,)), (("--mended",), ()))):
+                (Path(folder) / str(number)).mkdir()
+                program = Program(here("try_programs.py"), (name, *words))
+                kinds.append((Processes(program, Path(folder) / str(number), self._turns), switches))
 
-            def run() -> None:
-                record = runs.run("time", (), trial.seen, trial.plan.warm, trial.plan.steps, self._seconds)
-                mended.extend([] if record.seconds is None else [record.seconds])
+            def run(times: list[float], kind: int) -> None:
+                runs, switches = kinds[kind]
+                with suppress(Late):
+                    plan, limit = trial.plan, self._seconds
+                    record = runs.run("time", switches, trial.seen, plan.warm, plan.steps, limit, self._end)
+                    if record.seconds is None:
+                        raise RuntimeError(f"{name}: {record.problem}")
+                    times[kind] = 1e6 * record.seconds
 
-            count = max(min(len(plain), change.ratio.pairs), FEWEST)
-            self._turns.side_by_side([run] * (count if time.monotonic() < self._end else 0))
-        by_hand = [(1e6 * a, 1e6 * b) for a, b in zip(plain, mended, strict=False)]
-        return [told(switch, change, proposed=proposed, by_hand=by_hand)]
+            with suppress(Ended):
+                while True:
+                    missing = [partial(run, one, kind) for one in rounds for kind in range(3) if math.isnan(one[kind])]
+                    self._turns.side_by_side(missing)
+                    if is_clear(whole(rounds)) or len(rounds) >= MOST_ROUNDS or time.monotonic() > self._end:
+                        break
+                    rounds += [[*UNKNOWN] for _ in range(MORE)]
+        return whole(rounds)
 
     def alike(self, name: str) -> list[dict[str, Any]]:
         """Try nothing on a program."""
@@ -120,6 +149,27 @@ class Parts:
         return rows or [told("nothing is proposed", problem=" ".join(found.notes))]
 
 
+def whole(rounds: Sequence[Sequence[float]]) -> list[tuple[float, ...]]:
+    return [tuple(one) for one in rounds if not any(map(math.isnan, one))]
+
+
+def ratio_of_gains(rounds: Sequence[Sequence[float]]) -> Ratio:
+    """Return what the switch saves over what the change by hand saves. Without a gain in each round it is unknown."""
+    gains = [(plain - mended, plain - changed) for plain, changed, mended in rounds]
+    known = all(one > 0 for pair in gains for one in pair)
+    return ratio_of(gains, CONFIDENCE) if known else Ratio(*UNKNOWN, len(rounds))
+
+
+def is_clear(rounds: Sequence[Sequence[float]]) -> bool:
+    """Return whether the switch certainly gains as much as the change by hand, or certainly not."""
+    ratio = ratio_of_gains(rounds)
+    return ratio.pairs >= FEWEST and (is_same(ratio) or ratio.low > 1 + WITHIN or ratio.high < 1 - WITHIN)
+
+
+def is_same(ratio: Ratio) -> bool:
+    return ratio.low >= 1 - WITHIN and ratio.high <= 1 + WITHIN
+
+
 def told(name: str, change: Change | None = None, problem: str = "", **facts: Any) -> dict[str, Any]:
     """Return what is kept of a change."""
     if change is None:
@@ -131,6 +181,14 @@ def told(name: str, change: Change | None = None, problem: str = "", **facts: An
 
 # The report -----------------------------------------------------------------------------------------------------------
 
+Samples = list[dict[str, Any]]
+
+
+def replaced(known: Samples, new: Samples) -> Samples:
+    """Return samples with those of the programs of others in the place of their own."""
+    again = {(one["part"], one["case"]) for one in new}
+    return [one for one in known if (one["part"], one["case"]) not in again] + new
+
 
 class Found:
     """What was found, written to the file after each program."""
@@ -139,39 +197,59 @@ class Found:
         self._out, self._device = options.out, options.device
         self._lock = threading.Lock()
         self._begin = time.monotonic()
-        self._samples: list[dict[str, Any]] = []
+        self._samples: Samples = []
         if options.out is not None and (options.out / "try.json").exists():
-            self._samples = json.loads((options.out / "try.json").read_text(encoding="utf-8"))["samples"]
+            self._samples = loaded(options.out)["samples"]
 
     def add(self, part: str, name: str, find: Callable[[str], list[dict[str, Any]]]) -> None:
         """Find what there is to find of a program, and write the file. Without time for it, keep what there was."""
         try:
             rows = find(name)
         except Ended:
-            return print(f"{name}: the time was over")
+            return print(f"{self._seconds()}  {name}: the time was over", flush=True)
         except (RuntimeError, OSError) as problem:
             rows = [told("--", problem=str(problem))]
+        facts = {"case": name, "part": part, "who": "by hand", "unit": "us"}
+        new = [{**facts, "values": [times[-1] for times in row.get("rounds", [])], **row} for row in rows]
         with self._lock:
-            self._samples = [one for one in self._samples if (one["part"], one["case"]) != (part, name)]
-            for row in rows:
-                pairs = row.get("by_hand", [])
-                facts = {"case": name, "part": part, "who": "by hand", "unit": "us", "values": [b for _, b in pairs]}
-                self._samples.append({**facts, **row})
-            report = report_of(self._samples, self._out, self._device)
-            for line in (one for one in report.rows if one[0] == name):
-                print(f"{time.monotonic() - self._begin:4.0f} s", *line, sep="  ", flush=True)
-            report.save()
+            self._samples = replaced(self._samples, new)
+            for line in report_of(new, None, self._device).rows:
+                print(self._seconds(), *line, sep="  ", flush=True)
+            report_of(self._samples, self._out, self._device).save()
 
-    def finish(self, page: Path | None) -> None:
-        """Print the report, and add what was predicted and measured elsewhere to the table of a page."""
+    def _seconds(self) -> str:
+        return f"{time.monotonic() - self._begin:4.0f} s"
+
+    def finish(self) -> None:
+        """Print the report."""
         print(report_of(self._samples, self._out, self._device).text())
-        if page is None:
-            return
-        text = page.read_text(encoding="utf-8")
-        for one in self._samples:
-            if one["part"] == "elsewhere" and one.get("predicted") is not None and one["ratio"][0] is not None:
-                text = with_rows(text, one["case"], [prediction_in(one)])
-        page.write_text(text, encoding="utf-8")
+
+
+def loaded(folder: Path) -> dict[str, Any]:
+    """Return the results in a folder."""
+    content: dict[str, Any] = json.loads((folder / "try.json").read_text(encoding="utf-8"))
+    return content
+
+
+def merge(folders: Sequence[str], out: Path) -> None:
+    """Write the results of several folders as one, with the machine of the first. Of a program, the last ones count."""
+    contents = [loaded(Path(one)) for one in folders]
+    samples: Samples = []
+    for one in contents:
+        samples = replaced(samples, one["samples"])
+    report = report_of(samples, out, contents[0]["command"].rpartition(" ")[2])
+    print(report.text())
+    out.mkdir(parents=True, exist_ok=True)
+    harness.write_json(out / "try.json", {**contents[0], "summary": report.summary(), "samples": samples})
+
+
+def add_to_page(samples: Samples, page: Path) -> None:
+    """Add what was predicted and measured elsewhere to the table of a page."""
+    text = page.read_text(encoding="utf-8")
+    for one in samples:
+        if one["part"] == "elsewhere" and one.get("predicted") is not None and one["ratio"][0] is not None:
+            text = with_rows(text, one["case"], [prediction_in(one)])
+    page.write_text(text, encoding="utf-8")
 
 
 def report_of(samples: Sequence[dict[str, Any]], out: Path | None, device: str) -> harness.Report:
@@ -179,13 +257,16 @@ def report_of(samples: Sequence[dict[str, Any]], out: Path | None, device: str) 
     report = harness.Report("try", COLUMNS, out, device)
     report.samples = list(samples)
     for one in samples:
+        rounds = one.get("rounds", [])
+        ratio = ratio_of_gains(rounds)
         report.row(
             one["case"],
             one["change"],
             {True: "yes", False: "no", None: "--"}[one.get("proposed")],
             "--" if one.get("predicted") is None else f"{one['predicted']:.1f}",
             percent(ratio_in(one)),
-            percent(by_hand_in(one)),
+            percent(ratio_of([(plain, mended) for plain, _, mended in rounds], CONFIDENCE)),
+            "--" if math.isnan(ratio.value) else f"{ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f})",
             one.get("parity", "--"),
             one["verdict"],
         )
@@ -194,8 +275,9 @@ def report_of(samples: Sequence[dict[str, Any]], out: Path | None, device: str) 
     cured = [one for one in samples if one["part"] == "cured"]
     alike = [one["verdict"] for one in samples if one["part"] == "alike"]
     if cured:
-        well = [one["case"] for one in cured if one.get("proposed") and apart(one) <= WITHIN]
-        text = f"programs whose cure is found, with the gain of the one mended by hand within {WITHIN:g} % of it"
+        found = [one for one in cured if one.get("proposed") and one["verdict"] == "faster"]
+        well = [one for one in found if is_same(ratio_of_gains(one["rounds"]))]
+        text = f"programs whose cure is found, and gains what the change by hand does, within {100 * WITHIN:g} %"
         report.target(text, len(well), min(LEAST, len(cured)), "", least=True)
     if alike:
         report.target("programs without a fault found alike", alike.count("no difference"), len(alike), "", least=True)
@@ -214,10 +296,6 @@ def prediction_in(one: dict[str, Any]) -> dict[str, Any]:
     return {**{name: one[name] for name in ("change", "predicted", "verdict", "device")}, **saved, "pairs": pairs}
 
 
-def by_hand_in(one: dict[str, Any]) -> Ratio | None:
-    return checked(one["by_hand"]) if one.get("by_hand") else None
-
-
 def percent(ratio: Ratio | None) -> str:
     """Return a saving with its interval."""
     if ratio is None or not ratio.pairs:
@@ -225,39 +303,43 @@ def percent(ratio: Ratio | None) -> str:
     return f"{ratio.gain:.1f} ({100 * (1 - ratio.high):.1f} to {100 * (1 - ratio.low):.1f})"
 
 
-def apart(one: dict[str, Any]) -> float:
-    """Return by how many percent the gain with the switch differs from that of the program mended by hand."""
-    measured, by_hand = ratio_in(one), by_hand_in(one)
-    if measured is None or by_hand is None or one["verdict"] != "faster":
-        return math.inf
-    return abs(100 * (measured.gain / by_hand.gain - 1))
-
-
 def extend(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--part", default="cured,elsewhere,alike", help="parts, with commas between them")
+    parser.add_argument("--part", default="elsewhere,cured,alike", help="parts, with commas between them")
     parser.add_argument("--only", help="names of programs, with commas between them")
-    parser.add_argument("--seconds", type=float, default=1200.0, help="for each part")
-    parser.add_argument("--report", type=Path, help="page to add the table of elsewhere to; also with --part ''")
+    parser.add_argument("--share", default="1/1", metavar="K/N", help="the K-th of N shares of the programs")
+    parser.add_argument("--seconds", type=float, default=1200.0, help="for all")
     parser.add_argument("--jobs", type=int, default=1, help="runs at once")
+    parser.add_argument("--merge", metavar="FOLDER,...", help="folders with results, written to --out as one")
+    parser.add_argument("--report", type=Path, help="page to add the table of elsewhere to")
 
 
-def main() -> None:
-    options = harness.arguments(__doc__ or "", ("cpu", "cuda"), extend)
-    found = Found(options)
+def measure(options: argparse.Namespace) -> None:
+    """Find what there is to find of the programs of the parts."""
+    found, parts = Found(options), Parts(options)
+    signal.signal(signal.SIGTERM, parts.end)
     programs = {
         "cured": [name for name, row in CURED.items() if row.device in ("any", options.device)],
         "alike": [name for name, row in ALIKE.items() if row.device in ("any", options.device)],
         "elsewhere": list(try_elsewhere.MODELS),
     }
-    for part in filter(None, options.part.split(",")):
-        parts = Parts(options)
-        signal.signal(signal.SIGTERM, parts.end)
-        chosen = [name for name in programs[part] if not options.only or name in options.only.split(",")]
-        with ThreadPoolExecutor(max(options.jobs // 4, 1)) as threads:
-            for one in [threads.submit(found.add, part, name, getattr(parts, part)) for name in chosen]:
-                one.result()
-        parts.end()
-    found.finish(options.report)
+    first, shares = (int(number) for number in options.share.split("/"))
+    queue = [(part, name) for part in options.part.split(",") for name in programs[part][first - 1 :: shares]]
+    with ThreadPoolExecutor(max(3 * options.jobs // 4, 1)) as threads:
+        for part, name in sorted(queue, key=lambda one: one[1] in LAST):
+            if not options.only or name in options.only.split(","):
+                threads.submit(found.add, part, name, getattr(parts, part))
+    parts.end()
+    found.finish()
+
+
+def main() -> None:
+    options = harness.arguments(__doc__ or "", ("cpu", "cuda"), extend)
+    if options.merge:
+        merge(options.merge.split(","), options.out)
+    if options.part:
+        measure(options)
+    if options.report:
+        add_to_page(loaded(options.out)["samples"], options.report)
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ typedef struct {
     double bytes_read, bytes_written, bytes_moved; /* bytes_moved: NaN unless the row is resolved */
     double active;                                 /* mean share of the cycles of the busiest unit, 0 to 1 */
     double compute_ns, memory_ns, l2_ns;           /* least times at the peaks */
-    double busiest_ns;                             /* of the busiest of compute units and the L2, which is: */
+    double busiest_ns;                             /* of the busiest of compute units and caches, which is: */
     fs_bound busiest;                              /* FS_BOUND_UNKNOWN: none was counted */
     double kernel_ns;                              /* of an empty kernel */
     int64_t ns;                                    /* durations of the work */

@@ -15,22 +15,36 @@ static const struct {
     {FS_METRIC_FP64_ACTIVE, FS_BOUND_FP64},     {FS_METRIC_ALU_ACTIVE, FS_BOUND_ALU},
     {FS_METRIC_ISSUE_ACTIVE, FS_BOUND_ISSUE},
 };
-enum { UNITS = sizeof units / sizeof *units };
+
+/* The caches, of which a part may be busier than their bytes say: tags, the links between the halves of the L2. */
+static const struct {
+    fs_metric metric;
+    fs_bound bound;
+} caches[] = {
+    {FS_METRIC_L2_ACTIVE, FS_BOUND_L2}, {FS_METRIC_L2_LINKS, FS_BOUND_L2}, {FS_METRIC_L1_ACTIVE, FS_BOUND_L1}};
+
+enum { UNITS = sizeof units / sizeof *units, CACHES = sizeof caches / sizeof *caches };
+
+/* What is read from the memory or written to it passes the caches, which bound the time only if they are busier than it
+ * by this share of the time. */
+static const double busier = 0.03;
 
 /* A pipe that takes this part of all instructions bounds the work, not their issue: it takes one in each slot. */
 static const double most_issued = 0.9;
 
 /* Below this share of active multiprocessors, in percent, no unit of them was busy enough to bound the time, nor was
- * the L2. Neither was the L2 if it served less than this share of its bandwidth or, where that is unknown, of the
+ * a cache. Neither was the L2 if it served less than this share of its bandwidth or, where that is unknown, of the
  * memory's, which is lower. */
 static const double idle_percent = 10;
 
-/* Whether neither the L2 nor a unit of the multiprocessors can have been busier than those that were counted. */
+/* Whether neither a cache nor a unit of the multiprocessors can have been busier than those that were counted. */
 static bool is_whole(const fs_counted_sum *total, double l2_ns)
 {
     if (fs_counted_value(total, FS_METRIC_SM_ACTIVE) < idle_percent) return true;
     for (int i = 0; i < UNITS; i++)
         if (isnan(fs_counted_value(total, units[i].metric))) return false;
+    for (int i = 0; i < CACHES; i++)
+        if (fs_counted_value(total, caches[i].metric) >= idle_percent) return false;
     return 100 * l2_ns < idle_percent * (double)total->ns;
 }
 
@@ -57,7 +71,14 @@ static mean_peaks peaks_of(const fs_build *build, const fs_call *call, const fs_
     return mean;
 }
 
-/* Find the busiest of the units, and of the units and the L2. */
+static void compare_cache(fs_counted_row *row, fs_bound cache, double busy_ns)
+{
+    if (isnan(busy_ns) || busy_ns <= row->busiest_ns || busy_ns <= row->memory_ns + busier * (double)row->ns) return;
+    row->busiest = cache;
+    row->busiest_ns = busy_ns;
+}
+
+/* Find the busiest of the units, and of the units and the caches. */
 static void find_busiest(const fs_counted_sum *total, fs_counted_row *row)
 {
     for (int i = 0; i < UNITS; i++) {
@@ -68,9 +89,9 @@ static void find_busiest(const fs_counted_sum *total, fs_counted_row *row)
         row->active = share;
     }
     row->compute_ns = row->busiest_ns = row->active * (double)total->ns;
-    if (isnan(row->l2_ns) || row->l2_ns <= row->busiest_ns) return;
-    row->busiest = FS_BOUND_L2;
-    row->busiest_ns = row->l2_ns;
+    compare_cache(row, FS_BOUND_L2, row->l2_ns);
+    for (int i = 0; i < CACHES; i++)
+        compare_cache(row, caches[i].bound, fs_counted_value(total, caches[i].metric) / 100 * (double)total->ns);
 }
 
 static fs_counted_row count_row(const fs_build *build, uint32_t index)

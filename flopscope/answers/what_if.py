@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 CHANGE_WORK = frozenset({"attention", "tf32", "low_precision", "cast", "layout", "fuse", "optimizer"})
 """Rules whose change makes the program do other work, so that its FLOPs and bytes are unknown."""
-STAYING = ("inefficient", "l2", "tensor", "fma", "fp64", "alu", "issue")
+STAYING = ("inefficient", "l2", "l1", "tensor", "fma", "fp64", "alu", "issue")
 """Bounds of rows whose time beyond their FLOPs and bytes is not that of the peaks that change."""
 LONGEST = 100 * 365 * 86400 * 10**9
 """ns, a century: numbers that make the times longer are refused, as they would not fit 64 bits."""

@@ -37,6 +37,7 @@ from flopscope.sources.watching import end_background, pause_background, watch_i
 from flopscope.support.cpu_wait import seconds_waited, wait_text
 from flopscope.support.hints import RUN_HINTS
 from flopscope.support.imports import after_import, around
+from flopscope.trying.gate import GATE, wait_at
 
 
 class Window(NamedTuple):
@@ -226,6 +227,8 @@ class Recording:
         """Start to record, at the beginning of the window."""
         if self._state != "waiting":
             return
+        if gate := os.environ.pop(GATE, ""):  # of flopscope try, which stops its other runs
+            wait_at(gate)
         if self._window.unit and self._stacks is not None:
             self._stacks.start()
         if self._torch is None:

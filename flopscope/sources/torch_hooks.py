@@ -64,7 +64,12 @@ def after_cuda(torch: Any, act: Callable[[], object]) -> None:
             done.set()
             act()
 
-    _after_init(torch, once)
+    _around_init(torch, bool, once)
+
+
+def before_cuda(torch: Any, act: Callable[[], object]) -> None:
+    """Call ``act`` each time before torch initializes CUDA, or finds that it is."""
+    _around_init(torch, act, bool)
 
 
 def when_used(torch: Any, act: Callable[[], object]) -> Callable[[], None]:
@@ -74,7 +79,7 @@ def when_used(torch: Any, act: Callable[[], object]) -> Callable[[], None]:
         act()
 
     handle = torch.nn.modules.module.register_module_forward_pre_hook(called)
-    give_up_init = _after_init(torch, act)
+    give_up_init = _around_init(torch, bool, act)
 
     def give_up() -> None:
         handle.remove()
@@ -83,14 +88,15 @@ def when_used(torch: Any, act: Callable[[], object]) -> Callable[[], None]:
     return give_up
 
 
-def _after_init(torch: Any, act: Callable[[], object]) -> Callable[[], None]:
-    """Call ``act`` after each initialization of CUDA. Return a function that ends this."""
+def _around_init(torch: Any, before: Callable[[], object], after: Callable[[], object]) -> Callable[[], None]:
+    """Call functions before and after each initialization of CUDA. Return a function that ends this."""
     initialize = torch.cuda._lazy_init
 
     @functools.wraps(initialize)
     def _lazy_init() -> None:
+        before()
         initialize()
-        act()
+        after()
 
     def give_up() -> None:
         if torch.cuda._lazy_init is _lazy_init:

@@ -33,8 +33,9 @@ class Counts(dict[str, float]):
     fp32_flops, fp64_flops, fp16_flops: FLOPs by instructions outside of tensor cores; a fused multiply-add is 2. Of
         fp16 and bf16, a packed instruction counts once.
     tensor_flops: FLOPs by tensor cores; a multiply-add is 2.
-    sm_active, tensor_active, fma_active, fp64_active, alu_active, issue_active, l1_active, occupancy: percent. l1 is
-        the data stage of L1 caches and shared memories, through which operands of tensor cores pass too.
+    sm_active, tensor_active, fma_active, fp64_active, alu_active, issue_active, l1_active, l2_active, occupancy:
+        percent. l1 is the data stage of L1 caches and shared memories, through which operands of tensor cores pass
+        too; l2 the busiest part of the L2.
     eligible_warps: warps per scheduler that could issue.
     instructions: warp instructions. thread_instructions: those that their threads executed.
     stall_…: waiting warps per issued instruction, by the reason for the wait.

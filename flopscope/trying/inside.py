@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -15,6 +16,7 @@ from typing import Any, Literal
 
 from flopscope.hardware.device import find_device
 from flopscope.sources.steps import StepCounter
+from flopscope.sources.torch_hooks import before_cuda
 from flopscope.support import own_path
 from flopscope.support.cpu_wait import seconds_waited
 from flopscope.support.files import finite, write_json
@@ -22,18 +24,20 @@ from flopscope.support.imports import after_import
 from flopscope.support.launchers import rank_in
 from flopscope.support.python_program import PythonProgram, exit_status, wait_for_threads
 from flopscope.support.safe import error_text
+from flopscope.trying.gate import wait_at
 from flopscope.trying.looking import Looking
-from flopscope.trying.losses import FIRST, Recorder
+from flopscope.trying.losses import FIRST, Recorder, draw_by_batch
 from flopscope.trying.means import Around
 from flopscope.trying.reach import Reach, Watcher, watch_modules
 from flopscope.trying.seen import Seen
 from flopscope.trying.switches import SWITCHES
-from flopscope.trying.turns import wait_at
 
 MOST_LOOKED_AT = 200
 """Steps of the run that looks at the program."""
 FEWEST_LOOKED_AT = 12
 LOOK_SECONDS = 1.0
+LEAST_TIMED = 0.2
+"""Seconds of measured steps, of which there are more until then: with a change they may be far shorter."""
 TRY = "FLOPSCOPE_TRY"
 """The environment variable that tells the program that it is tried."""
 
@@ -58,6 +62,10 @@ class Job:
     steps: int = 0
     gate: str = ""
     """File at whose lock the run waits for its turn to be timed; "": it does not wait."""
+    door: str = ""
+    """File at whose lock the run waits before it initializes CUDA; "": it does not wait."""
+    passed: str = ""
+    """File to touch before."""
     compare: str = ""
     """Name of the module whose results are compared; "": losses, or what the program's modules return."""
 
@@ -74,6 +82,8 @@ class Record:
     """Time of a step, or of the program if it has no steps."""
     steps: int = 0
     """Steps that ended before the record was written."""
+    warm: int = 0
+    """Steps before the measured ones."""
     marks: list[float] = field(default_factory=list)
     """When they ended, from the start of the program on; of a look."""
     start: float | None = None
@@ -119,7 +129,8 @@ class Inside:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._program = PythonProgram(job.target, job.arguments, job.option)
-        self._rank = (rank_in(os.environ) or {}).get("rank", 0)
+        ranks = rank_in(os.environ) or {}
+        self._rank, self._is_single = ranks.get("rank", 0), ranks.get("world_size", 1) == 1
         self._record = Record()
         self._seen = Seen.from_dict(job.seen)
         self._reach: Reach | None = None
@@ -130,7 +141,9 @@ class Inside:
         self._steps = StepCounter(self._ended, bool)
         self._began = self._window = time.perf_counter()
         self._waited: float | None = None
-        self._opened = False
+        self._opened = 0  # the step before the measured ones
+        self._last = math.inf  # the last measured step
+        self._queued = 0  # batches that workers of a DataLoader have ready
         self._compiled = 0
 
     def run(self) -> Any:
@@ -161,13 +174,34 @@ class Inside:
         self._reach = reach = Reach(torch, self._seen, comparing=self._job.kind == "compare")
         reach.hits.update(self._record.hits)
         self._recorder = Recorder(reach, "" if self._job.kind == "time" else self._job.compare)
+        if self._job.kind != "time":
+            draw_by_batch(reach)
         watchers: list[Watcher] = [self._recorder]
         if self._job.kind == "look":
             self._looking = Looking(reach)
             watchers.append(self._looking)
         watchers += applied(self._job.switches, reach)
         self._steps.count_optimizers(torch)
+        before_cuda(torch, self._pass_door)
+        self._note_queues(torch.utils.data.DataLoader)
         self._leave_modules = watch_modules(torch, watchers)
+
+    def _note_queues(self, owner: Any) -> None:
+        """Note how many batches workers get ready, which they do while the run waits."""
+        init = owner.__init__
+
+        @functools.wraps(init)
+        def __init__(loader: Any, *args: Any, **named: Any) -> None:
+            init(loader, *args, **named)
+            self._queued = max(self._queued, loader.num_workers * (loader.prefetch_factor or 0))
+
+        owner.__init__ = __init__
+
+    def _pass_door(self) -> None:
+        """Begin to use the GPU, which is another run's while that is timed."""
+        if self._job.door and os.getpid() == self._pid:
+            door, self._job.door = self._job.door, ""
+            wait_at(door, self._job.passed)
 
     # Steps ------------------------------------------------------------------------------------------------------------
 
@@ -180,17 +214,8 @@ class Inside:
             self._look(count)
         elif job.kind == "compare" and count >= max(FIRST, job.warm):
             self._finish()
-        elif job.kind == "time" and job.steps and count <= job.warm:
-            if self._reach is not None:
-                self._reach.hold()
-            if job.gate:
-                self._await_turn(count)
-            if count == job.warm:
-                self._open()
-        elif job.kind == "time" and job.steps and count == job.warm + job.steps:
-            self._wait()
-            record.seconds = (time.perf_counter() - self._window) / job.steps
-            self._finish()
+        elif job.kind == "time" and job.steps:
+            self._time(count)
 
     _ended._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile leaves it out
 
@@ -207,8 +232,29 @@ class Inside:
         if count >= MOST_LOOKED_AT or (count >= FEWEST_LOOKED_AT and long):
             self._finish()
 
+    def _time(self, count: int) -> None:
+        job, record = self._job, self._record
+        if count <= job.warm:
+            if self._reach is not None:
+                self._reach.hold()
+            if job.gate:
+                self._await_turn(count)
+        if count >= job.warm and not self._opened:
+            record.warm = job.warm + self._queued
+            if count >= record.warm:
+                self._opened, self._last = count, count + job.steps
+                self._open()
+        elif count == self._last:
+            self._wait()
+            lasted = time.perf_counter() - self._window
+            record.seconds = lasted / (count - self._opened)
+            if lasted >= LEAST_TIMED or not self._is_single:  # all ranks end with the same step
+                self._finish()
+            self._last += count - self._opened
+
     def _await_turn(self, count: int) -> None:
         """Wait for the turn to be timed before the last warm step. Leave the device little work to end by then."""
+        self._pass_door()
         self._wait()
         if count == max(1, self._job.warm - 1) and self._rank == 0:
             wait_at(self._job.gate)
@@ -221,7 +267,6 @@ class Inside:
         self._wait()
         self._waited = seconds_waited()
         self._window = time.perf_counter()
-        self._opened = True
         if not self._job.gate:
             self._record.start = self._window - self._began
 
@@ -255,7 +300,7 @@ class Inside:
         waited = seconds_waited()
         if waited is not None and self._waited is not None:
             record.waited = (waited - self._waited) / max(ended - self._window, 1e-9)
-        record.recompiled = self._opened and compiled_frames() > self._compiled
+        record.recompiled = self._opened > 0 and compiled_frames() > self._compiled
         self._steps.leave()
         record.peak, record.clock = peak_bytes(), clock_mhz()
         if self._recorder is not None and self._reach is not None:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import functools
 import math
+import random
+import sys
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -80,6 +83,37 @@ def magnitudes(torch: Any, result: Any) -> Any:
         return torch.linalg.vector_norm(result.detach(), 1, dtype=wide) / result.numel()
     inner = result.values() if isinstance(result, dict) else result if isinstance(result, (list, tuple)) else ()
     return next((found for one in inner if (found := magnitudes(torch, one)) is not None), None)
+
+
+# Random numbers -------------------------------------------------------------------------------------------------------
+
+
+def draw_by_batch(reach: Reach) -> None:
+    """Let the random numbers that a dataset draws depend on the batch alone, not on the process that loads it.
+
+    The generators of Python, NumPy and torch are seeded for each batch of a dataset with indices, and then put back.
+    """
+    torch = reach.torch
+    fetcher = torch.utils.data._utils.fetch._MapDatasetFetcher
+    fetch, generator = fetcher.fetch, torch.default_generator
+
+    @functools.wraps(fetch)
+    def drawn(self: Any, index: Any) -> Any:
+        numpy, seed = sys.modules.get("numpy"), zlib.crc32(repr(index).encode())
+        before = random.getstate(), generator.get_state(), None if numpy is None else numpy.random.get_state()
+        random.seed(seed)
+        generator.manual_seed(seed)
+        if numpy is not None:
+            numpy.random.seed(seed)
+        try:
+            return fetch(self, index)
+        finally:
+            random.setstate(before[0])
+            generator.set_state(before[1])
+            if numpy is not None:
+                numpy.random.set_state(before[2])
+
+    reach.replace(fetcher, "fetch", drawn)
 
 
 # Comparing ------------------------------------------------------------------------------------------------------------

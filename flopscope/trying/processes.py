@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,11 @@ from flopscope.support.files import write_json
 from flopscope.support.package import FOLDER
 from flopscope.support.safe import printable
 from flopscope.support.units import si_text
+from flopscope.trying.gate import GATE, Gate
 from flopscope.trying.inside import TRY, Job, Kind, Record
 from flopscope.trying.seen import Seen
 from flopscope.trying.switches import SWITCHES
-from flopscope.trying.turns import Gate, Turns
+from flopscope.trying.turns import Turns
 
 GRACE = 5.0
 """Seconds that a process may take to end after its record is written, or after it was told to."""
@@ -97,11 +98,14 @@ class Processes:
         job.compare = self._program.compare
         gate = Gate(self._folder / f"gate-{number}") if kind != "compare" and self._turns.jobs > 1 else None
         job.gate = str(gate.path) if gate is not None else ""
+        passed = self._folder / f"passed-{number}" if self._turns.jobs > 1 and spare_of(seen) else None
+        if passed is not None:
+            job.door, job.passed = self._turns.door, str(passed)
         written = self._folder / f"job-{number}.json"
         write_json(written, job.to_dict())
         words = ["try", "--job", str(written)]
         ended, log, lasted = self._run(
-            number, words, self._environment(switches, seen), limit, path, gate, latest=latest
+            number, words, self._environment(switches, seen), limit, path, gate, passed, spare_of(seen), latest
         )
         if not path.exists():
             return Record(problem=explained(ended, limit, log))
@@ -109,16 +113,16 @@ class Processes:
         record.lasted = lasted
         return record
 
-    def trace(self, steps: tuple[int, int] | None, limit: float, alone: bool = True) -> tuple[Path | None, str]:
-        """Record a trace of some steps, or of the whole program; return its file, or None and why there is none.
-
-        alone: other runs are stopped meanwhile.
-        """
+    def trace(self, steps: tuple[int, int] | None, limit: float, seen: Seen) -> tuple[Path | None, str]:
+        """Record a trace of some steps, or of the whole program; return its file, or None and why there is none."""
         path = self._folder / "trace.json"
         window = [] if steps is None else ["--steps", f"{steps[0]}:{steps[1]}", "--stop"]
         words = ["run", *window, "--no-report", "--no-summary", "--no-samples", "--trace", str(path)]
         words += self._program.words()
-        ended, log, _ = self._run(next(self._numbers), words, self._environment((), Seen()), limit, alone=alone)
+        number = next(self._numbers)
+        gate = Gate(self._folder / f"gate-{number}") if self._turns.jobs > 1 else None
+        environment = self._environment((), seen) | ({GATE: str(gate.path)} if gate is not None else {})
+        ended, log, _ = self._run(number, words, environment, limit, None, gate, None, spare_of(seen))
         found = [one for one in (path, path.with_name("trace.rank0.json")) if one.exists()]
         return (found[0], "") if found else (None, explained(ended, limit, log))
 
@@ -139,9 +143,10 @@ class Processes:
         words: Sequence[str],
         environment: Mapping[str, str],
         limit: float,
-        record: Path | None = None,
-        gate: Gate | None = None,
-        alone: bool = False,
+        record: Path | None,
+        gate: Gate | None,
+        passed: Path | None,
+        spare: int,
         latest: float = math.inf,
     ) -> tuple[int | None, Path, float]:
         """Run a command of flopscope; return its status, None if it was ended at the limit, its output, seconds."""
@@ -158,24 +163,23 @@ class Processes:
                     env=dict(environment), cwd=folder, start_new_session=True,
                 )  # fmt: skip
 
-            with self._turns.run(start, latest) as process:
+            with self._turns.run(start, latest, passed) as process:
                 begin = time.monotonic()
                 try:
-                    with self._turns.timed(process) if alone and self._turns.jobs > 1 else nullcontext():
-                        return self._waited(process, limit, record, gate), log, time.monotonic() - begin
+                    return self._waited(process, limit, record, gate, spare), log, time.monotonic() - begin
                 finally:
                     end(process, gently=bool(launcher))
 
     def _waited(
-        self, process: subprocess.Popen[Any], limit: float, record: Path | None, gate: Gate | None
+        self, process: subprocess.Popen[Any], limit: float, record: Path | None, gate: Gate | None, spare: int
     ) -> int | None:
         """Wait for a process to end, and for its turn to be timed before; return its status, None at the limit."""
-        clock = time.monotonic if record is None else self._turns.clock
+        clock = self._turns.clock
         if gate is not None:
             status = waited(process, gate.ready, limit, clock, 0.0)
             if status is None or not gate.ready.exists():
                 return status
-            with self._turns.timed(process):
+            with self._turns.timed(process, spare):
                 gate.open()
                 status = waited(process, record, limit, time.monotonic, 0.0)
             if status is None:
@@ -193,6 +197,14 @@ class Processes:
             yield str(copy)
         finally:
             shutil.rmtree(copy, ignore_errors=True)
+
+
+def spare_of(seen: Seen) -> int:
+    """Return how many runs may go on that do not use the GPU yet, while one of a program is timed.
+
+    Without a GPU, measured steps use all CPUs. With one, half of them are left to the program and its workers.
+    """
+    return max(len(os.sched_getaffinity(0)) // 2 - 1, 0) if seen.cuda and not seen.jax else 0
 
 
 def waited(

@@ -200,7 +200,7 @@ _ROWS = (
         "data",
         needs=effects.loads_in_main,
         means=Constructor(effects.loaders, effects.start_workers),
-        effect="random numbers drawn in the dataset are those of the workers; memory for each worker",
+        effect="a dataset that draws random numbers draws other ones in its workers; memory for each worker",
         tolerance=EXACT,
         lines="DataLoader(..., num_workers={workers}, persistent_workers=True)",
         source=f"{TUNING}#enable-asynchronous-data-loading-and-augmentation",

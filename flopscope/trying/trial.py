@@ -55,8 +55,6 @@ class Options:
     """Runs that get ready side by side."""
     most: int | None = None
     """Changes to try, the most promising first; None: all."""
-    recorded_alone: bool = True
-    """Other runs are stopped while steps are recorded for the advice."""
 
 
 class Plan(NamedTuple):
@@ -161,6 +159,8 @@ class Trial:
         self._lasted = 0.0  # the longest run that was timed
         self.plain: list[Record] = []
         """Runs without a change."""
+        self.candidates: list[Candidate] = []
+        """What is tried."""
         self._notes: list[str] = []
 
     def run(self) -> Tried:
@@ -190,7 +190,7 @@ class Trial:
             f"{self._program.title} {self._described(look)}; "
             f"{len(chosen)} to try: {', '.join(one.name for one in chosen) or 'nothing'}"
         )
-        candidates = [self._candidate((), (one,), predicted_of(one, advice)) for one in chosen]
+        candidates = self.candidates = [self._candidate((), (one,), predicted_of(one, advice)) for one in chosen]
         tried.changes = [one.change for one in candidates]
         share = SINGLE_SHARE if self._options.combine and len(candidates) > 1 else 1.0
         interrupted = False
@@ -248,7 +248,7 @@ class Trial:
         plan = self.plan
         last = plan.warm + min(RECORDED, plan.steps)
         window = (plan.warm, last) if plan.steps else None
-        path, why = self._processes.trace(window, self._limit, self._options.recorded_alone)
+        path, why = self._processes.trace(window, self._limit, self.seen)
         self._advance()
         if path is None:
             self._notes.append(f"There is no advice, as nothing was recorded: {why}.")
@@ -337,7 +337,7 @@ class Trial:
                 return
             self._lasted = max(self._lasted, record.lasted)
             if not record.problem and record.seconds is None:
-                if self._shorten(record.steps):
+                if self._shorten(record):
                     return  # the pair is made again
                 record.problem = f"it ended after {record.steps} steps, before the last measured one"
             records[changed] = record
@@ -353,9 +353,9 @@ class Trial:
             with self._adding:
                 one.add(records[False], records[True])
 
-    def _shorten(self, steps: int) -> bool:
-        """Let runs end with the program, which has so many steps; return whether enough of them are left."""
-        left = steps - self.plan.warm
+    def _shorten(self, record: Record) -> bool:
+        """Let runs end with the program, which has ended too soon; return whether it has enough steps."""
+        left = record.steps - max(record.warm, self.plan.warm)
         if left >= FEWEST_STEPS:
             self.plan = self.plan._replace(steps=min(self.plan.steps, left))
         return left >= FEWEST_STEPS

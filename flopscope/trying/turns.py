@@ -4,15 +4,19 @@ Most of a run is its start: Python, imports, the building of a model, compiling.
 if nothing of them happens during measured steps. A run that is ready waits at its gate, a file that this process has
 locked. When its turn comes, the process groups of all other runs are stopped by SIGSTOP, the gate is unlocked, and the
 others go on when the measured steps have ended.
+
+A program that computes on a GPU leaves most CPUs idle while it is timed. Runs of it that have not used the GPU yet,
+which import and build, go on then, as far as there are CPUs. Before a run initializes CUDA, it passes the door: a file
+that is locked while another is timed.
 """
 
 from __future__ import annotations
 
-import fcntl
 import math
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from flopscope.perf.lock import alone
+from flopscope.support.lock import locked
 
 SETTLED = 0.05
 """Seconds for what stopped processes had begun on a GPU to end. The run that is timed then makes another warm step."""
@@ -40,9 +45,15 @@ class Turns:
         self._tell = tell
         self._slots = threading.Semaphore(jobs)
         self._still = threading.Lock()  # held while a run is timed, and while one begins
-        self._under_way: set[int] = set()
+        self._under_way: dict[int, Path | None] = {}  # and the file that a run touches before it passes the door
+        self._door = tempfile.NamedTemporaryFile(prefix="flopscope-try-")  # noqa: SIM115  # as long as this object
         self._over = False
         self._stopped = 0.0
+
+    @property
+    def door(self) -> str:
+        """The file that runs lock for a moment before they use the GPU."""
+        return self._door.name
 
     def clock(self) -> float:
         """Return the seconds that have gone by, without those for which runs were stopped. Waits until they go on."""
@@ -51,9 +62,11 @@ class Turns:
 
     @contextmanager
     def run(
-        self, start: Callable[[], subprocess.Popen[Any]], latest: float = math.inf
+        self, start: Callable[[], subprocess.Popen[Any]], latest: float = math.inf, passed: Path | None = None
     ) -> Iterator[subprocess.Popen[Any]]:
         """Start a process, of which the block waits for the end.
+
+        passed: the file that it touches before it passes the door; None: it does not wait there.
 
         Raise Ended if all runs have been ended, Late if it cannot start before ``latest``, a time.monotonic().
         """
@@ -64,23 +77,27 @@ class Turns:
                 if time.monotonic() > latest:
                     raise Late
                 process = start()
-                self._under_way.add(process.pid)
+                self._under_way[process.pid] = passed
                 if self._over:  # since the look above
                     _signal(process.pid, signal.SIGKILL)
             try:
                 yield process
             finally:
                 with self._still:
-                    self._under_way.discard(process.pid)
+                    self._under_way.pop(process.pid, None)
             if self._over:
                 raise Ended
 
     @contextmanager
-    def timed(self, process: subprocess.Popen[Any]) -> Iterator[None]:
-        """Stop all other runs during the block. It holds the lock of measurements."""
-        with self._still, alone(self._tell):
+    def timed(self, process: subprocess.Popen[Any], spare: int = 0) -> Iterator[None]:
+        """Stop the other runs during the block, but for ``spare`` that have not passed the door.
+
+        It holds the lock of measurements.
+        """
+        with self._still, alone(self._tell), locked(self._door.fileno()):
             begin = time.monotonic()
-            others = self._under_way - {process.pid}
+            before = [pid for pid, passed in self._under_way.items() if passed is not None and not passed.exists()]
+            others = self._under_way.keys() - {process.pid, *before[:spare]}
             for group in others:
                 _signal(group, signal.SIGSTOP)
             try:
@@ -122,31 +139,6 @@ class Ended(RuntimeError):
 
 class Late(RuntimeError):
     """The time in which a run was to start is over."""
-
-
-class Gate:
-    """The gate of a run: a file that is locked until the run may be timed, and another that says that it is ready."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.ready = path, ready_at(path)
-        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-
-    def open(self) -> None:
-        """Let the run go on."""
-        os.close(self._file)
-
-
-def ready_at(path: str | Path) -> Path:
-    """Return the file that says that a run is ready at a gate."""
-    return Path(f"{path}.ready")
-
-
-def wait_at(path: str) -> None:
-    """Wait at a gate, in the process of the run. It opens too when the process that has locked it ends."""
-    ready_at(path).touch()
-    with open(path, "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_SH)
 
 
 def _signal(group: int, number: int) -> None:

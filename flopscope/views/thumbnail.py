@@ -39,6 +39,7 @@ OUTLINES: Mapping[str, Sequence[tuple[float, float]]] = {
     ">": ((1.3, 0), (-0.975, 1.43), (-0.975, -1.43)),
     "d": ((0, -1.65), (0.95, 0), (0, 1.65), (-0.95, 0)),
     "p": _around(5, 1.15),
+    "h": _around(6, 1.1),
     "H": _around(6, 1.1, turn=0.5),
     "8": _around(8, 1.05, turn=0.5),
     "*": _around(10, 1.7, 0.7),

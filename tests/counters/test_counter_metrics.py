@@ -61,6 +61,7 @@ def test_every_chip_has_its_metrics_in_few_passes() -> None:
         assert passes == 1, chip
         metrics = {"dram_bytes_read", "dram_bytes_written", "sm_active", "tensor_active", "l2_bytes", "fma_active"}
         metrics |= {"issue_active"} | ({"alu_active"} if not chip.startswith("GB2") else set())
+        metrics |= {"l2_active", "l1_active"} if chip in ("GH100", "GB100", "GB102") else set()
         metrics |= {"fp64_active"} if chip in ("GA100", "GH100", "GB100", "GB102") else set()
         assert metrics <= {*sampled.values()}, chip
         for group in ("memory", "units", "issue", "scalar", "bf16_tensor"):

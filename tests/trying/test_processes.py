@@ -170,7 +170,7 @@ def test_code_and_modules_are_programs_too() -> None:
 
 def test_the_trace_of_some_steps_is_recorded_and_the_program_stopped() -> None:
     script(Path.cwd(), STEPS.replace("time.sleep(0.02)", "fs.neg(fs.ones((8, 8), device='cpu'))"))
-    path, why = Processes(Program("program.py"), files()).trace((3, 6), 60)
+    path, why = Processes(Program("program.py"), files()).trace((3, 6), 60, Seen())
     assert path is not None and why == "" and Path("steps").read_text() == "6"
     import flopscope as fs
 
@@ -238,6 +238,66 @@ def test_a_named_module_is_compared_in_place_of_losses() -> None:
     expected = torch.nn.Linear(16, 16)(torch.ones(8, 16)).abs().mean().item()
     assert record.of == "outputs" and len(record.values) == 8
     assert record.values[0] == pytest.approx(expected, rel=1e-6)
+
+
+SHORT = "import time\nimport flopscope as fs\nfor step in range({}):\n    time.sleep(0.002)\n    fs.step()"
+
+
+def test_short_steps_are_timed_in_twice_as_many_until_it_is_long_enough() -> None:
+    record = run(SHORT.format(10**9), warm=2, steps=10)
+    timed = record.steps - 2
+    assert timed in (20, 40, 80, 160) and record.seconds is not None and record.seconds * timed >= 0.2
+    assert 0.002 <= record.seconds < 0.02
+
+
+def test_a_program_that_ends_before_has_the_time_of_the_steps_that_were_wanted() -> None:
+    record = run(SHORT.format(19), warm=2, steps=10)
+    assert record.problem == "" and record.steps == 19 and record.whole is not None
+    assert record.seconds is not None and 0.002 <= record.seconds < 0.02
+
+
+def test_batches_that_workers_had_ready_are_no_part_of_the_measured_steps() -> None:
+    pytest.importorskip("torch")
+    text = """
+        import time, torch, flopscope as fs
+        class Slow(torch.utils.data.Dataset):
+            def __len__(self): return 1 << 20
+            def __getitem__(self, index):
+                time.sleep(0.05)
+                return index
+        for batch in torch.utils.data.DataLoader(Slow(), num_workers=2, prefetch_factor=4):
+            fs.step()
+            if batch.item() == 2:
+                time.sleep(1)  # the workers get ahead
+        """
+    record = run(text, warm=3, steps=10)
+    assert record.problem == "" and (record.warm, record.steps) == (3 + 2 * 4, 3 + 2 * 4 + 10)
+    assert record.seconds is not None and record.seconds > 0.02, "two workers that need 50 ms each"
+
+
+def test_batches_are_drawn_alike_in_workers_while_results_are_compared() -> None:
+    pytest.importorskip("torch")
+    text = """
+        import random, numpy, torch
+        class Augmented(torch.utils.data.Dataset):
+            def __len__(self): return 64
+            def __getitem__(self, index):
+                return index + torch.rand(1) + random.random() + numpy.random.rand()
+        model = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+        for epoch in range(9):
+            for x in torch.utils.data.DataLoader(Augmented(), batch_size=16, shuffle=True):
+                optimizer.zero_grad()
+                model(x.float()).square().mean().backward()
+                optimizer.step()
+        """
+    script(Path.cwd(), text)
+    runs = Processes(Program("program.py"), files())
+    seen = Seen(torch="2", cpus=3, loaders=[{"num_workers": 0, "iterable": False}])
+    plain, changed = (runs.run("compare", names, seen, 0, 0, 60) for names in ((), ("loader_workers",)))
+    assert changed.problem == "" and changed.hits["loader_workers"] > 0
+    assert plain.of == "losses" and len({*plain.values}) == len(plain.values) == 8, "each batch has its own draws"
+    assert changed.values == plain.values
 
 
 def test_ranks_of_torchrun_end_together(tmp_path: Path) -> None:

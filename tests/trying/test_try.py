@@ -24,7 +24,7 @@ model = torch.nn.Linear(8, 8)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 x = torch.ones(4, 8)
 while True:
-    torch.empty(4_000_000)
+    torch.empty(16_000_000)
     optimizer.zero_grad()
     (model(x) - x).square().mean().backward()
     optimizer.step()
@@ -48,7 +48,9 @@ def test_the_cure_of_a_program_is_found_applied_and_measured(tmp_path: Path) -> 
     assert "runs program.py again and again, for up to 5 min" in result.stderr and "FLOPSCOPE_TRY=1" in result.stderr
     content = json.loads((tmp_path / "all.json").read_text())
     (change,) = content["changes"]
-    assert change["verdict"] == "faster" and change["ratio"]["high"] < 0.8, result.stdout
+    # The verdict is said as soon as the whole interval is beyond 1 %. On a busy machine it may still be wide then.
+    assert change["verdict"] == "faster" and change["ratio"]["high"] < 1 / 1.01, result.stdout
+    assert change["ratio"]["value"] < 0.5, result.stdout  # the time of the steps, which are mostly filling
     assert change["parity"]["of"] == "losses" and change["parity"]["difference"] == 0
     assert content["kept"] == ["nondeterministic"] and content["total"] == change["ratio"]
     assert "torch.use_deterministic_algorithms(False)" in result.stdout and "faster" in result.stdout

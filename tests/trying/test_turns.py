@@ -14,12 +14,15 @@ import pytest
 from helpers import ROOT
 from helpers.run_programs import script
 
+import flopscope as fs
+import flopscope.trying.processes
+from flopscope.trying.gate import Gate, wait_at
 from flopscope.trying.inside import Record
 from flopscope.trying.processes import Processes, Program
 from flopscope.trying.seen import Seen
-from flopscope.trying.turns import Ended, Gate, Turns, wait_at
+from flopscope.trying.turns import Ended, Turns
 
-WARM, STEPS = 3, 20
+WARM, STEPS = 3, 40  # of 5 ms
 PROGRAM = """
 import os, time
 import flopscope as fs
@@ -56,6 +59,98 @@ def test_no_other_run_makes_a_step_while_one_is_timed() -> None:
         begin, end = one[WARM], one[-1]
         others = [moment for other in steps if other is not one for moment in other]
         assert not [moment for moment in others if begin <= moment <= end]
+
+
+RUNNER = """
+import sys, time
+from pathlib import Path
+from flopscope.trying.gate import wait_at
+door, folder = sys.argv[1], Path(sys.argv[2])
+while not (folder / "enter").exists():
+    (folder / "before").touch()
+    time.sleep(0.005)
+wait_at(door, folder / "passed")
+(folder / "after").touch()
+time.sleep(600)
+"""
+
+
+def comes(path: Path, seconds: float) -> bool:
+    """Return whether a file is there within some seconds."""
+    end = time.monotonic() + seconds
+    while not path.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    return path.exists()
+
+
+def comes_back(path: Path, seconds: float) -> bool:
+    path.unlink(missing_ok=True)
+    return comes(path, seconds)
+
+
+def test_a_run_that_has_not_used_the_gpu_goes_on_while_another_is_timed_and_waits_at_the_door() -> None:
+    turns, folder = Turns(2), Path.cwd()
+    command = [sys.executable, "-c", RUNNER, turns.door, str(folder)]
+    timed = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    with turns.run(lambda: subprocess.Popen(command, start_new_session=True), passed=folder / "passed") as process:
+        try:
+            assert comes_back(folder / "before", 30)
+            with turns.timed(timed):
+                assert not comes_back(folder / "before", 0.3), "without a CPU for it, it is stopped"
+            with turns.timed(timed, spare=1):
+                assert comes_back(folder / "before", 30), "it goes on"
+                (folder / "enter").touch()
+                assert comes(folder / "passed", 30) and not comes(folder / "after", 0.3), "and waits"
+            assert comes(folder / "after", 30)
+            with turns.timed(timed, spare=1):
+                state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+                assert state == "T", "it may use the GPU now"
+        finally:
+            for one in (process, timed):
+                one.kill()
+                one.wait()
+
+
+def test_runs_pass_the_door_before_cuda_is_initialized(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("the program below is to fail to initialize CUDA")
+    monkeypatch.setattr(flopscope.trying.processes, "spare_of", lambda seen: 1)
+    text = """
+        import glob, torch
+        before = glob.glob("*/passed-*")
+        try:
+            torch.cuda.init()
+        except Exception:
+            print(len(before), len(glob.glob("*/passed-*")))
+        raise SystemExit(3)
+        """
+    script(Path.cwd(), text)
+    record = processes(Turns(2)).run("compare", (), Seen(cuda=True), 0, 0, 60)
+    assert record.problem == "SystemExit: 3"
+    (log,) = Path.cwd().glob("*/log-*.txt")
+    assert log.read_text().split() == ["0", "1"]
+
+
+def test_runs_may_go_on_beside_a_program_on_a_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flopscope.trying.processes.os, "sched_getaffinity", lambda pid: range(16))
+    assert flopscope.trying.processes.spare_of(Seen(cuda=True)) == 7
+    assert flopscope.trying.processes.spare_of(Seen()) == flopscope.trying.processes.spare_of(Seen(jax=True)) == 0
+    monkeypatch.setattr(flopscope.trying.processes.os, "sched_getaffinity", lambda pid: range(1))
+    assert flopscope.trying.processes.spare_of(Seen(cuda=True)) == 0
+
+
+def test_a_run_that_is_recorded_waits_for_its_turn_too() -> None:
+    script(Path.cwd(), PROGRAM.replace("time.sleep(0.005)", "fs.neg(fs.ones((8, 8), device='cpu'))"))
+    turns, found = Turns(2), []
+    runs = processes(turns)
+    with turns._still:  # another is timed
+        thread = threading.Thread(target=lambda: found.append(runs.trace((3, 6), 60, Seen())))
+        thread.start()
+        time.sleep(0.1)
+        assert runs.count == 0, "none begins"
+    thread.join(60)
+    assert found[0][0] is not None and len(fs.load_trace(found[0][0]).step_breakdown()) == 3
 
 
 def test_a_look_waits_for_its_turn_and_tells_times_without_the_wait() -> None:
@@ -106,9 +201,7 @@ def test_an_interruption_in_one_call_ends_the_others() -> None:
 
 def test_a_gate_opens_when_its_owner_ends(tmp_path: Path) -> None:
     path = tmp_path / "gate"
-    code = (
-        f"import time; from pathlib import Path; from flopscope.trying.turns import Gate; Gate(Path({str(path)!r})); "
-    )
+    code = f"import time; from pathlib import Path; from flopscope.trying.gate import Gate; Gate(Path({str(path)!r})); "
     owner = subprocess.Popen([sys.executable, "-c", f"{code} print('locked', flush=True); time.sleep(600)"], stdout=-1)
     assert owner.stdout is not None and owner.stdout.readline() == b"locked\n"
     passed = threading.Event()

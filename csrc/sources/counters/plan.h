@@ -66,7 +66,8 @@ fs_status fs_plan_ranges(fs_plan *plan, const char *chip, fs_counter_group group
                          fs_error *err);
 
 /* Plan for live samples: the metrics of a plan without those whose records take longest to decode, the pipes of FMA and
- * fp64. With these an H200's host takes 120 µs for a sample, which is longer than live samples are apart; without, 85.
+ * fp64, and parts of caches. With the pipes an H200's host takes 120 µs for a sample, which is longer than live samples
+ * are apart; without, 85.
  * Errors as above. */
 fs_status fs_plan_live(fs_plan *plan, const fs_plan *whole, const char *chip, const uint8_t *availability,
                        fs_error *err);
