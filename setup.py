@@ -211,12 +211,16 @@ class BuildCore(build_ext):
             if all(path.exists() and path.stat().st_mtime <= made.stat().st_mtime for path in paths):
                 return made
         said.unlink(missing_ok=True)  # without it, what a build that ends here leaves is compiled again
-        written = ["-MD", "-MF", str(depends), "-o", str(made)]
+        # Builds for other Pythons may use the folder at the same time: they find whole files only.
+        new = [path.with_suffix(f".{os.getpid()}{path.suffix}") for path in (made, depends)]
+        written = ["-MD", "-MF", str(new[1]), "-o", str(new[0])]
         done = subprocess.run([*command, "-c", str(source), *written], capture_output=True, text=True, cwd=ROOT)
         if done.stdout or done.stderr:
             print(done.stdout + done.stderr, file=sys.stderr)
         if done.returncode != 0:
             raise RuntimeError(f"{source.relative_to(ROOT)} does not compile: {shlex.join(command)}")
+        for path, whole in zip(new, (made, depends), strict=True):
+            path.replace(whole)
         said.write_text(line)
         return made
 

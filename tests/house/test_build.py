@@ -34,7 +34,8 @@ FILES = {
 INPLACE = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
 # What pip calls for `pip install -e .`.
 EDITABLE = [sys.executable, "-c", "from setuptools.build_meta import build_editable as b; b('wheels')"]
-LOGS = '#!/bin/sh\nfor last; do case "$last" in *.c|*.cu) echo "${last##*/}" >> "$LOG";; esac; done\n'
+LOGS = '#!/bin/sh\nfor last; do case "$last" in *.c|*.cu) echo "${last##*/}" >> "$LOG"; compiles=1;; esac; done\n'
+LOGS += '[ -z "$compiles" ] || echo "$*" >> "${LOG%/*}/arguments"\n'
 
 ALL = {"rows.c", "other.c", "module.c", "numpy.c", "launch.c", "add.cu"}
 Build = Callable[[list[str]], set[str]]
@@ -114,6 +115,17 @@ def test_kernels_are_compiled_once_for_all_pythons(build: Build, tmp_path: Path)
     (tmp_path / "toolkit" / "version").write_text("release 99")
     assert build(INPLACE) == {"add.cu"}
     assert build([*EDITABLE[:2], other + EDITABLE[2]]) == set()
+
+
+def test_builds_for_two_pythons_at_once_do_not_mix_their_files(build: Build, tmp_path: Path) -> None:
+    """Each writes files of its own, which take their names when they are whole."""
+    build(INPLACE)
+    left = [path.name for path in (tmp_path / "build").glob("objects-*/**/*") if path.is_file()]
+    ends = (".c.o", ".c.d", ".c.cmd", ".cu.o", ".cu.d", ".cu.cmd")
+    assert len(left) == 3 * len(ALL) and all(name.endswith(ends) for name in left)
+    commands = (tmp_path / "arguments").read_text().splitlines()
+    written = [words[words.index("-o") + 1] for words in map(str.split, commands) if "-o" in words]
+    assert len(written) == len(ALL) and not any(name.endswith((".c.o", ".cu.o")) for name in written)
 
 
 @pytest.mark.parametrize("left", ["add.cu.cmd", "add.cu.d", "add.cu.o"])
