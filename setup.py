@@ -47,6 +47,7 @@ class Cuda:
 
     def __init__(self, nvcc: str) -> None:
         self.nvcc = nvcc
+        self.version = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
         # nvcc itself says where its toolkit is, also when it is a wrapper.
         dry = subprocess.run([nvcc, "--dryrun", "-c", "-x", "cu", os.devnull], capture_output=True, text=True)
         top = re.search(r"^#\$ TOP=(.+)$", dry.stderr, re.M)
@@ -136,6 +137,9 @@ class BuildCore(build_ext):
         # One folder of objects for all builds in this tree: `pip install -e` would compile all in a temporary one.
         if self.build_temp is None:
             self.build_temp = str(ROOT / "build" / f"objects-{sys.implementation.cache_tag}")
+            self.kernels_temp = ROOT / "build"
+        else:
+            self.kernels_temp = Path(self.build_temp)
         super().finalize_options()
 
     def build_extension(self, ext: Extension) -> None:
@@ -160,10 +164,12 @@ class BuildCore(build_ext):
             includes = [flag for flag in C_FLAGS if flag.startswith("-I")]
             command = [cuda.nvcc, *NVCC_FLAGS, *code_flags(native, ptx), *includes, *system]
             by_size = sorted(cu_files, key=lambda path: -path.stat().st_size)
-            jobs += [(command, path) for path in by_size]
+            # Kernels depend on no Python: builds for each find here what another has compiled for the same targets.
+            folder = self.kernels_temp / "-".join(["objects", *names.replace("_", "").lower().split()])
+            jobs += [(command, path, folder, cuda.version) for path in by_size]
         for path in c_files:
             own = [f"-I{folder}" for place, folder in headers.items() if path.is_relative_to(place)]
-            jobs.append(([*compiler, *C_FLAGS, *extra, *system, *own], path))
+            jobs.append(([*compiler, *C_FLAGS, *extra, *system, *own], path, Path(self.build_temp), ""))
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             objects = list(pool.map(lambda job: self.compile_one(*job), jobs))
         libraries = ["m", "pthread", "dl", "rt"]
@@ -190,23 +196,31 @@ class BuildCore(build_ext):
                 shutil.copy2(target, made)
                 made.replace(beside)
 
-    def compile_one(self, command: list[str], source: Path) -> Path:
-        """Compile one file unless its object is newer than all it includes and was made by the same command."""
-        place = Path(self.build_temp).resolve() / source.relative_to(ROOT)
+    def compile_one(self, command: list[str], source: Path, folder: Path, version: str) -> Path:
+        """Compile one file unless its object is newer than all it includes and was made by the same command.
+
+        folder: where the object goes. version: what the compiler says of itself, which is part of the command.
+        """
+        place = folder.resolve() / source.relative_to(ROOT)
         place.parent.mkdir(parents=True, exist_ok=True)
         made, depends, said = (place.with_suffix(place.suffix + end) for end in (".o", ".d", ".cmd"))
-        line = shlex.join(command)
+        line = version + shlex.join(command)
         if not self.force and made.exists() and said.exists() and said.read_text() == line and depends.exists():
             names = depends.read_text().replace("\\\n", " ").split(":", 1)[1].split()
             paths = [ROOT / name for name in names]
             if all(path.exists() and path.stat().st_mtime <= made.stat().st_mtime for path in paths):
                 return made
-        written = ["-MD", "-MF", str(depends), "-o", str(made)]
+        said.unlink(missing_ok=True)  # without it, what a build that ends here leaves is compiled again
+        # Builds for other Pythons may use the folder at the same time: they find whole files only.
+        new = [path.with_suffix(f".{os.getpid()}{path.suffix}") for path in (made, depends)]
+        written = ["-MD", "-MF", str(new[1]), "-o", str(new[0])]
         done = subprocess.run([*command, "-c", str(source), *written], capture_output=True, text=True, cwd=ROOT)
         if done.stdout or done.stderr:
             print(done.stdout + done.stderr, file=sys.stderr)
         if done.returncode != 0:
             raise RuntimeError(f"{source.relative_to(ROOT)} does not compile: {shlex.join(command)}")
+        for path, whole in zip(new, (made, depends), strict=True):
+            path.replace(whole)
         said.write_text(line)
         return made
 

@@ -239,6 +239,7 @@ class Store:
         groupings: tuple[str, ...] = (),
         brief: bool = False,
         blocks: int = 0,
+        window: tuple[float, float] = ...,
         /,
     ) -> tuple[dict[str, Any], dict[str, Any]]: ...
     def enclosing(self, event: int, /) -> list[tuple[str, str]]: ...

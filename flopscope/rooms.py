@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 # Profiles -------------------------------------------------------------------------------------------------------------
 
 
-def accounting(results: Results, peaks: str | None) -> pandas.DataFrame:
+def accounting(results: Results, peaks: str | None, window: tuple[float, float] | None) -> pandas.DataFrame:
     from flopscope.answers.accounting import accounting_frame
     from flopscope.answers.analysis import analysis_of
 
-    return accounting_frame(analysis_of(results, "accounting", peaks))
+    return accounting_frame(analysis_of(results, "accounting", peaks, window))
 
 
 def advice(results: Results, peaks: str | None) -> AdviceTable:

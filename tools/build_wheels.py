@@ -4,6 +4,7 @@ The steps are those of cibuildwheel (``[tool.cibuildwheel]`` of pyproject.toml),
 engine: build with CUDA for all architectures, repair with auditwheel, check, and test where there is no compiler.
 What is compiled here may need a newer glibc than manylinux_2_28 has. So ziglang links it: its linker takes the symbols
 of any version of glibc. For each PYTHON (default: the one that runs this), an environment of its own is made in FOLDER.
+Kernels are compiled once for all of them.
 
     --archs ARCHS   FLOPSCOPE_CUDA_ARCHS (default: all)
     --check         the arguments are wheels, which are checked and tested only

@@ -68,8 +68,25 @@ static void take(accountant *all, fs_accounting *accounting)
     fs_sums_take(&devices->sums, accounting);
 }
 
+/* Keep of a window's steps the window. */
+static void keep_window(fs_accounting *accounting)
+{
+    fs_steps *steps = &accounting->steps;
+    steps->steps[0] = steps->steps[steps->first];
+    accounting->hosts[0] = accounting->hosts[steps->first];
+    for (uint32_t i = 0; i < accounting->cell_count; i++) accounting->cells[i].step = 0;
+    for (uint32_t i = 0; i < accounting->gap_count; i++) accounting->gaps[i].step = 0;
+    steps->count = 1;
+    steps->first = 0;
+}
+
+typedef struct {
+    int64_t begin, end; /* ns since the profile began */
+} window;
+
+/* between: NULL for the steps. */
 static fs_status build(fs_accounting *accounting, const fs_store *store, const fs_table *table, bool list,
-                       fs_error *err)
+                       const window *between, fs_error *err)
 {
     fs_status status;
     *accounting = (fs_accounting){0};
@@ -84,6 +101,8 @@ static fs_status build(fs_accounting *accounting, const fs_store *store, const f
     devices->lists = list;
     FS_TRY_GOTO(status, fs_api_calls_create(&all->calls, store, err), done);
     FS_TRY_GOTO(status, fs_steps_find_with(&accounting->steps, store, &all->calls, err), done);
+    if (between != NULL)
+        FS_TRY_GOTO(status, fs_steps_cut(&accounting->steps, store, between->begin, between->end, err), done);
     FS_TRY_GOTO(status, fs_names_create(&all->names, store, err), done);
     accounting->hosts = fs_calloc(accounting->steps.count + (size_t)1, sizeof *accounting->hosts);
     if (accounting->hosts == NULL) {
@@ -97,9 +116,11 @@ static fs_status build(fs_accounting *accounting, const fs_store *store, const f
     FS_TRY_GOTO(
         status,
         fs_work_facts_find(&all->facts, store, table, &all->host, &all->calls, &all->names, &devices->sums, err), done);
+    if (between != NULL) fs_work_facts_cut(&all->facts, &accounting->steps.steps[accounting->steps.first]);
     FS_TRY_GOTO(status, fs_devices_begin(devices, err), done);
     FS_TRY_GOTO(status, account_all(all, err), done);
     take(all, accounting);
+    if (between != NULL) keep_window(accounting);
     FS_TRY_GOTO(status, fs_cell_parts_find(accounting, table, err), done);
 done:
     fs_api_calls_clear(&all->calls);
@@ -115,12 +136,18 @@ done:
 
 fs_status fs_accounting_build(fs_accounting *accounting, const fs_store *store, const fs_table *table, fs_error *err)
 {
-    return build(accounting, store, table, false, err);
+    return build(accounting, store, table, false, NULL, err);
 }
 
 fs_status fs_accounting_list(fs_accounting *accounting, const fs_store *store, const fs_table *table, fs_error *err)
 {
-    return build(accounting, store, table, true, err);
+    return build(accounting, store, table, true, NULL, err);
+}
+
+fs_status fs_accounting_of_window(fs_accounting *accounting, const fs_store *store, const fs_table *table,
+                                  int64_t begin, int64_t end, fs_error *err)
+{
+    return build(accounting, store, table, false, &(window){begin, end}, err);
 }
 
 void fs_accounting_clear(fs_accounting *accounting)

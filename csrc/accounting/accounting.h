@@ -199,6 +199,13 @@ fs_status fs_accounting_build(fs_accounting *accounting, const fs_store *store, 
 /* The same, and list each idle time. Of an idle time with several causes, the waits for data are where they were, and
  * what follows a wait of the host comes before what is due to its other work. */
 fs_status fs_accounting_list(fs_accounting *accounting, const fs_store *store, const fs_table *table, fs_error *err);
+
+/* Account for a window of time instead of the steps, from `begin` to `end` in ns since the profile began: there is one
+ * step, without a name. Unlike in steps, the ideal time, the FLOPs and the bytes of a work that the window cuts are
+ * spread evenly over its duration. Pairs, launches and what ops launched are those of the whole profile.
+ * FS_VALUE_ERROR, as fs_steps_cut; FS_OUT_OF_MEMORY. */
+fs_status fs_accounting_of_window(fs_accounting *accounting, const fs_store *store, const fs_table *table,
+                                  int64_t begin, int64_t end, fs_error *err);
 void fs_accounting_clear(fs_accounting *accounting);
 
 #endif

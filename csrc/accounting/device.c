@@ -112,29 +112,39 @@ static fs_status cell_of(const device_account *of, fs_sums *sums, uint32_t step,
     return FS_OK;
 }
 
-/* Count the works that begin in the steps of a share. */
+/* Add a part of the times of a work's FLOPs and bytes. */
+static void add_limits(fs_cell *cell, const fs_table_work *work, double part)
+{
+    if (!isnan(work->compute_ns)) cell->compute += part * work->compute_ns;
+    if (work->active && !isnan(work->compute_ns)) cell->active += part * work->compute_ns;
+    if (!isnan(work->memory_ns)) cell->memory += part * work->memory_ns;
+}
+
+/* Count the works that begin in the steps of a share. Into a window also those count that began before it, for the part
+ * of their FLOPs and bytes. */
 static fs_status count_works(device_account *of, share *in, fs_error *err)
 {
     const fs_devices *all = of->all;
     const fs_step *steps = all->steps->steps;
     uint32_t step = in->first, count = of->works.count;
-    uint32_t i = FS_FIRST_NOT(j, 0, count, of->works.items[j].begin < steps[step].begin);
+    bool is_window = all->steps->first > 0;
+    uint32_t i = is_window ? 0 : FS_FIRST_NOT(j, 0, count, of->works.items[j].begin < steps[step].begin);
     for (; i < count; i++) {
         FS_POLL(i, err);
         const fs_interval *item = &of->works.items[i];
         while (step < in->end && steps[step].end <= item->begin) step++;
         if (step == in->end) break;
-        if (steps[step].begin > item->begin) continue;
+        bool began = steps[step].begin <= item->begin;
+        if (!began && (!is_window || item->end <= steps[step].begin)) continue;
         const fs_table_work *work = &all->table->works[item->tag];
         FS_TRY(cell_of(of, &in->sums, step, item->tag, &all->cells[item->tag], err));
         fs_cell *cell = &in->sums.cells[all->cells[item->tag]];
+        add_limits(cell, work, is_window ? fs_work_share(work, &steps[step]) : 1);
+        if (!began) continue;
         cell->count++;
         cell->casts += all->facts->copying[item->tag] == FS_COPY_CASTS;
         cell->reorders += all->facts->copying[item->tag] == FS_COPY_REORDERS;
         fs_add_to(&cell->busy, fs_work_length(work));
-        if (!isnan(work->compute_ns)) cell->compute += work->compute_ns;
-        if (work->active && !isnan(work->compute_ns)) cell->active += work->compute_ns;
-        if (!isnan(work->memory_ns)) cell->memory += work->memory_ns;
     }
     return FS_OK;
 }
@@ -319,7 +329,7 @@ static fs_status list_works(device_account *of, uint32_t count, fs_error *err)
 
 static fs_status make_shares(device_account *of, fs_error *err)
 {
-    uint32_t steps = of->all->steps->count;
+    uint32_t first = of->all->steps->first, steps = of->all->steps->count - first;
     of->steps_each = steps / MOST_SHARES + (steps % MOST_SHARES > 0);
     of->share_count = steps > 0 ? (steps - 1) / of->steps_each + 1 : 0;
     of->shares = fs_calloc(of->share_count, sizeof *of->shares);
@@ -327,8 +337,8 @@ static fs_status make_shares(device_account *of, fs_error *err)
     if (of->shares == NULL || of->tasks == NULL)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u steps", steps);
     for (uint32_t i = 0; i < of->share_count; i++) {
-        of->shares[i].first = i * of->steps_each;
-        of->shares[i].end = i + 1 < of->share_count ? (i + 1) * of->steps_each : steps;
+        of->shares[i].first = first + i * of->steps_each;
+        of->shares[i].end = first + (i + 1 < of->share_count ? (i + 1) * of->steps_each : steps);
     }
     return FS_OK;
 }

@@ -286,12 +286,11 @@ static int64_t until_at(const fs_idle *idle, uint32_t i)
 static void judge(adding *to, uint32_t i, idle_time *whole)
 {
     const fs_idle *idle = to->idle;
-    bool has_steps = idle->steps->count > 0 && idle->steps->steps[0].name != FS_NONE;
     int64_t dry = dry_at(idle, i), until = until_at(idle, i);
     *whole = (idle_time){.wait = FS_NONE, .afterwards = FS_IDLE_OTHER, .blocking = FS_IDLE_BLOCKED};
     whole->dry = whole->returned = whole->blocked = whole->unblocked = dry;
     whole->until = until;
-    whole->edge = !has_steps && (i == 0 || i == idle->busy->count);
+    whole->edge = !idle->steps->marked && (i == 0 || i == idle->busy->count);
     while (to->next < idle->works->count && idle->works->items[to->next].begin < until) to->next++;
     if (to->next < idle->works->count) whole->next = &idle->table->works[idle->works->items[to->next].tag];
     if (idle->device < 0) return;

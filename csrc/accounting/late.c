@@ -33,7 +33,7 @@ static bool is_flagged(const uint8_t *flags, uint32_t name)
 
 static bool are_marked(const fs_steps *steps)
 {
-    return steps->count > 0 && steps->steps[0].name != FS_NONE;
+    return steps->marked;
 }
 
 /* Disjoint ascending times, and how much lies before each: an overlap costs a search, however many times lie in it. */

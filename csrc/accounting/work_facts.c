@@ -203,6 +203,14 @@ done:
     return status;
 }
 
+void fs_work_facts_cut(fs_work_facts *facts, const fs_step *window)
+{
+    for (uint32_t i = 0; i < facts->table->work_count; i++) {
+        double share = fs_work_share(&facts->table->works[i], window);
+        if (facts->budgets[i] > 0 && share < 1) facts->budgets[i] = fs_whole_ns(share * (double)facts->budgets[i]);
+    }
+}
+
 void fs_work_facts_clear(fs_work_facts *facts)
 {
     fs_free(facts->budgets);

@@ -26,6 +26,9 @@ fs_status fs_work_facts_find(fs_work_facts *facts, const fs_store *store, const 
                              const fs_api_calls *calls, fs_names *names, fs_sums *sums, fs_error *err);
 void fs_work_facts_clear(fs_work_facts *facts);
 
+/* Reduce the budgets of the works that a window cuts to the share of their time that lies in it. */
+void fs_work_facts_cut(fs_work_facts *facts, const fs_step *window);
+
 /* Works without an owner, such as those launched before the recording began, are accounted as other works of the same
  * kernel. */
 static inline const fs_table_work *fs_work_facts_model(const fs_work_facts *facts, const fs_table_work *work)
@@ -38,6 +41,15 @@ static inline const fs_table_work *fs_work_facts_model(const fs_work_facts *fact
 static inline int64_t fs_work_length(const fs_table_work *work)
 {
     return work->end > work->start ? fs_sub_saturated(work->end, work->start) : 0;
+}
+
+/* Return the share of a work's time that lies in a step. */
+static inline double fs_work_share(const fs_table_work *work, const fs_step *in)
+{
+    int64_t begin = work->start > in->begin ? work->start : in->begin, end = work->end < in->end ? work->end : in->end;
+    int64_t length = fs_work_length(work);
+    if (length == 0) return work->start >= in->begin && work->start < in->end;
+    return end > begin ? (double)fs_sub_saturated(end, begin) / (double)length : 0;
 }
 
 /* A time that a double holds, as an integer. */

@@ -371,7 +371,9 @@ static PyObject *accounting_of(const fs_store *store, const fs_table *table, con
 typedef struct {
     fs_table_request request;
     bool accounts;
-    uint32_t blocks; /* of the timeline; 0: none */
+    bool of_window;     /* and not of the steps */
+    int64_t begin, end; /* of the window, in ns since the profile began */
+    uint32_t blocks;    /* of the timeline; 0: none */
     fs_table *table;
     fs_accounting accounting;
     fs_timeline timeline;
@@ -385,6 +387,8 @@ static fs_status make(made *all, const fs_store *store, fs_error *err)
     FS_TRY(fs_table_build(store, &all->request.options, &all->table, err));
     bool draws = all->blocks > 0;
     if (draws) FS_TRY(fs_accounting_list(&all->accounting, store, all->table, err));
+    else if (all->of_window)
+        FS_TRY(fs_accounting_of_window(&all->accounting, store, all->table, all->begin, all->end, err));
     else if (all->accounts) FS_TRY(fs_accounting_build(&all->accounting, store, all->table, err));
     all->seconds = (double)(fs_clock_now() - began) / 1e9;
     if (draws) FS_TRY(fs_timeline_build(&all->timeline, store, all->table, &all->accounting, all->blocks, err));
@@ -434,26 +438,43 @@ static PyObject *result_of(fs_store_object *self, made *all)
     return result;
 }
 
+/* µs as ns. The largest number stands for those beyond all times. */
+static int64_t whole_ns(double us)
+{
+    return (int64_t)rint(fmax(fmin(1e3 * us, 9e18), -9e18));
+}
+
+enum { ARGUMENTS_BEFORE_WINDOW = 8 };
+
 PyObject *fs_store_object_table(PyObject *object, PyObject *args)
 {
     fs_store_object *self = (fs_store_object *)object;
     int by_shape, cpu_alone = 0, account = 0, brief = 0;
     Py_ssize_t stack_n, blocks = 0;
+    double begin = 0, end = 0; /* of a window, in us */
     PyObject *peaks, *groupings = NULL, *result = NULL;
-    if (!PyArg_ParseTuple(args, "pnO!|ppO!pn:table", &by_shape, &stack_n, &PyDict_Type, &peaks, &cpu_alone, &account,
-                          &PyTuple_Type, &groupings, &brief, &blocks))
+    if (!PyArg_ParseTuple(args, "pnO!|ppO!pn(dd):table", &by_shape, &stack_n, &PyDict_Type, &peaks, &cpu_alone,
+                          &account, &PyTuple_Type, &groupings, &brief, &blocks, &begin, &end))
         return NULL;
     if (stack_n < 0)
         return PyErr_Format(PyExc_ValueError, "a stack is grouped by 0 or more of its frames; got %zd", stack_n);
     if (blocks < 0 || (blocks > 0 && !account))
         return PyErr_Format(PyExc_ValueError, "a timeline needs the accounting, and has 1 block or more; got %zd",
                             blocks);
+    if (!isfinite(begin) || !isfinite(end)) {
+        char text[80];
+        (void)snprintf(text, sizeof text, "got %.15g to %.15g", begin, end);
+        return PyErr_Format(PyExc_ValueError, "a window has two finite times in us; %s", text);
+    }
     made *all = PyMem_Calloc(1, sizeof *all);
     if (all == NULL) return PyErr_NoMemory();
     fs_table_options *options = &all->request.options;
     options->by_shape = by_shape;
     options->cpu_alone = cpu_alone;
     options->works = all->accounts = account;
+    all->of_window = account && PyTuple_GET_SIZE(args) > ARGUMENTS_BEFORE_WINDOW;
+    all->begin = whole_ns(begin);
+    all->end = whole_ns(end);
     options->calls = blocks > 0;
     options->brief = brief;
     options->stack_depth = stack_n < UINT32_MAX ? (uint32_t)stack_n : UINT32_MAX;

@@ -170,8 +170,7 @@ static const char *name_of(const fs_store *store, const fs_step *step)
 
 static fs_status no_such_step(const fs_store *store, const char *step, const fs_steps *steps, fs_error *err)
 {
-    if (steps->count == 0 || steps->steps[0].name == FS_NONE)
-        return fs_fail(err, FS_VALUE_ERROR, "no step is named \"%s\": the profile has no steps", step);
+    if (!steps->marked) return fs_fail(err, FS_VALUE_ERROR, "no step is named \"%s\": the profile has no steps", step);
     return fs_fail(err, FS_VALUE_ERROR, "no step is named \"%s\": the profile has %u steps, from \"%s\" to \"%s\"",
                    step, steps->count, name_of(store, &steps->steps[0]),
                    name_of(store, &steps->steps[steps->count - 1]));

@@ -163,6 +163,7 @@ fs_status fs_steps_find_with(fs_steps *steps, const fs_store *store, const fs_ap
         goto done;
     }
     steps->count = count;
+    steps->marked = count > 0;
     if (count > 0) place_steps(&found, steps->steps);
     else steps->count = place_all(store, found.events, steps->steps);
     status = FS_OK;
@@ -171,6 +172,29 @@ done:
     fs_free(found.work_ends);
     fs_free(found.mark_of);
     return status;
+}
+
+fs_status fs_steps_cut(fs_steps *steps, const fs_store *store, int64_t begin, int64_t end, fs_error *err)
+{
+    fs_step all;
+    fs_step *cut = fs_calloc(2, sizeof *cut);
+    if (cut == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a window of time");
+    fs_free(steps->steps);
+    *steps = (fs_steps){.steps = cut, .first = 1, .marked = steps->marked};
+    if (!place_all(store, fs_store_count(store), &all))
+        return fs_fail(err, FS_VALUE_ERROR, "no event has a time, so there is no window of time");
+    int64_t length = fs_sub_saturated(all.end, all.begin);
+    if (begin >= end)
+        return fs_fail(err, FS_VALUE_ERROR, "a window ends after it begins; got %.15g to %.15g us", (double)begin / 1e3,
+                       (double)end / 1e3);
+    if (begin < 0 || end > length)
+        return fs_fail(err, FS_VALUE_ERROR, "a window lies in the recording, from 0 to %.15g us; got %.15g to %.15g us",
+                       (double)length / 1e3, (double)begin / 1e3, (double)end / 1e3);
+    int64_t from = all.begin + begin, until = all.begin + end, host = all.host_end < until ? all.host_end : until;
+    cut[0] = (fs_step){.name = FS_NONE, .begin = all.begin, .end = from, .host_begin = all.begin, .host_end = from};
+    cut[1] = (fs_step){.name = FS_NONE, .begin = from, .end = until, .host_begin = from, .host_end = later(from, host)};
+    steps->count = 2;
+    return FS_OK;
 }
 
 void fs_steps_clear(fs_steps *steps)

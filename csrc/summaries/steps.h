@@ -48,6 +48,8 @@ typedef struct {
 typedef struct {
     fs_step *steps;
     uint32_t count;
+    uint32_t first; /* those before it only tell what happened earlier: 0, or 1 of a window */
+    bool marked;    /* the program marked its steps */
 } fs_steps;
 
 /* Find the steps; fs_steps_find_with uses an index of the API calls that the caller has;
@@ -55,6 +57,10 @@ typedef struct {
 fs_status fs_steps_find(fs_steps *steps, const fs_store *store, fs_error *err);
 fs_status fs_steps_find_with(fs_steps *steps, const fs_store *store, const fs_api_calls *calls, fs_error *err);
 fs_status fs_steps_break_down(fs_steps *steps, const fs_store *store, fs_error *err);
+
+/* Replace the steps by two without names: the time before a window, and the window. Its limits are in ns since the
+ * profile began. FS_VALUE_ERROR: it is empty, or not within the recording. The steps stay to be cleared. */
+fs_status fs_steps_cut(fs_steps *steps, const fs_store *store, int64_t begin, int64_t end, fs_error *err);
 void fs_steps_clear(fs_steps *steps);
 
 #endif

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -64,7 +65,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
+    return (_is_whole(value) or isinstance(value, float)) and abs(value) <= sys.float_info.max
 
 
 def _are_texts(value: Any) -> bool:
@@ -78,7 +79,7 @@ def _are_rates(value: Any) -> bool:
 TYPES = {
     "text": _Type(f"a text of at most {LONGEST_TEXT} characters", {"type": "string"}, _is_text),
     "integer": _Type("a whole number", {"type": "integer"}, _is_whole),
-    "number": _Type("a number", {"type": "number"}, _is_number),
+    "number": _Type("a number that a double holds", {"type": "number"}, _is_number),
     "flag": _Type("true or false", {"type": "boolean"}, lambda value: isinstance(value, bool)),
     "texts": _Type("a list of texts", {"type": "array", "items": {"type": "string"}}, _are_texts),
     "rates": _Type("an object of numbers", {"type": "object", "additionalProperties": {"type": "number"}}, _are_rates),

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 from flopscope.agents.arguments import Argument
-from flopscope.agents.folders import require_no_report
 from flopscope.agents.tool import Answer, Call, Room, Tool, shortened
 from flopscope.ranks.schema import RANKS
 from flopscope.results.comparison import COMPARISON, By
@@ -37,11 +36,9 @@ def _compare(room: Room, call: Call, a: str, b: str, by: By | None, kind: Kind, 
 def _ranks(room: Room, call: Call, paths: list[str], top: int) -> Answer:
     from flopscope.ranks.load import load_ranks
 
-    files = []
+    files: list[str] = []
     for path in paths:
-        for file in find_traces(room.folders.path(path)).paths:
-            require_no_report(room.folders.path(file))
-            files.append(file)
+        files += map(room.folders.trace, find_traces(room.folders.path(path)).paths)
     with room.alone(call):
         call.check()
         found = load_ranks(list(dict.fromkeys(files)), workers=1 if len(files) < 3 else None)

@@ -10,6 +10,7 @@ from flopscope.views.documents import ACCOUNTING_FIELDS, ADVICE_FIELDS
 _OF_ROW = "a row was explained; `op` names one of its events"
 _NOT_TIED = "its time is not that of one op of the accounting: it did no work in the steps that are alike"
 _IN_NO_STEP = "there are no steps"
+_NO_WINDOW = "steps were accounted for, not a window of time"
 
 OPENED = Document(
     "opened",
@@ -33,8 +34,12 @@ OPENED = Document(
 )
 ACCOUNTING = Document(
     "accounting",
-    "every instant of each device in chosen steps, in parts",
-    (*columns("file$"), rows("accounting", ACCOUNTING_FIELDS, "the last row is the sum of the others")),
+    "every instant of each device in chosen steps, or in a window of time, in parts",
+    (
+        *columns("file$"),
+        *columns("begin:µs end:µs", why=_NO_WINDOW, begin="of the window, since the profile began"),
+        rows("accounting", ACCOUNTING_FIELDS, "the last row is the sum of the others"),
+    ),
 )
 WHAT_IF = Document(
     "what_if",

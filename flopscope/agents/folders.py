@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from flopscope.results.trace import Trace, load_trace
 from flopscope.sources.captures import REPORTS
 from flopscope.sources.peek import start_of
+from flopscope.sources.rocprof import read_beside
 from flopscope.support.files import close_names
 from flopscope.support.safe import shown
 
@@ -61,6 +63,29 @@ class Folders:
             raise FileNotFoundError(f"there is no {shown(given)} in {self.text}{hint}")
         return existing[0]
 
+    def trace(self, given: str) -> str:
+        """Return the real path of a file that may be a trace, as path().
+
+        Raise ValueError for a folder, for a pipe or a device, which may never end, and for what only another program
+        reads; Outside if a file that is read together with it lies outside.
+        """
+        real = self.path(given)
+        folder, name = os.path.split(real)
+        if os.path.isdir(real):
+            raise ValueError(f"{name} is a folder; open lists the traces in it")
+        if not os.path.isfile(real):
+            raise ValueError(f"{name} is not a regular file")
+        if start_of(real).startswith(REPORTS):
+            raise ValueError(
+                f"{name} is a report of Nsight Systems, which only nsys reads, and no program is run here: nsys export "
+                f"--type sqlite --output REPORT.sqlite REPORT.nsys-rep, and open REPORT.sqlite"
+            )
+        files = (os.path.join(folder, one) for one in os.listdir(folder)) if name.endswith(".csv") else ()
+        for beside in read_beside(files):
+            if not self.holds(os.path.realpath(beside)) or not os.path.isfile(beside):
+                raise Outside(f"{os.path.basename(beside)}, a file that is read with {name}, is no file in {self.text}")
+        return real
+
     def holds(self, real: str) -> bool:
         """Return whether a real path is one of the folders or in one."""
         return any(os.path.commonpath([folder, real]) == folder for folder in self._real)
@@ -72,23 +97,30 @@ class Folders:
                 return os.path.relpath(real, folder)
         return real
 
-    def files(self, folder: str, likely: Iterable[str]) -> tuple[list[tuple[str, int]], int]:
+    def files(
+        self, folder: str, likely: Iterable[str], check: Callable[[], None] = lambda: None
+    ) -> tuple[list[tuple[str, int]], int]:
         """Return (path, bytes) of the files below a folder whose names end in one of ``likely``, and how many there
-        are: at most LISTED are returned. Links that lead out are left out."""
+        are: at most LISTED are returned. Links that lead out are left out. check: called for each folder."""
         ends, count = tuple(likely), 0
         found: list[tuple[str, int]] = []
         for here, below, names in os.walk(folder):
+            check()
             deep = os.path.relpath(here, folder).count(os.sep) + 1 >= DEEPEST
             below[:] = [] if deep else sorted(name for name in below if not name.startswith("."))
             for name in sorted(names):
                 path = os.path.join(here, name)
                 if name.startswith(".") or not name.endswith(ends) or not self.holds(os.path.realpath(path)):
                     continue
-                if not os.path.isfile(path):
+                try:
+                    status = os.stat(path)
+                except OSError:  # it was removed meanwhile, or is a link to nothing
+                    continue
+                if not stat.S_ISREG(status.st_mode):
                     continue
                 count += 1
                 if len(found) < LISTED:
-                    found.append((self.short(path), os.path.getsize(path)))
+                    found.append((self.short(path), status.st_size))
         return found, count
 
 
@@ -118,7 +150,7 @@ class Traces:
                 if key in self._open:
                     self._open.move_to_end(key)
                     return self._open[key]
-            opened = Opened(_load(path), threading.Lock())
+            opened = Opened(load_trace(path), threading.Lock())
             with self._lock:
                 for old in [old for old in self._open if old[0] == path]:
                     del self._open[old]
@@ -129,19 +161,3 @@ class Traces:
 
     def _events(self) -> int:
         return sum(len(opened.trace) for opened in self._open.values())
-
-
-def require_no_report(path: str) -> None:
-    """Raise ValueError for a report of Nsight Systems, which only another program can read."""
-    if os.path.isfile(path) and start_of(path).startswith(REPORTS):
-        raise ValueError(
-            f"{os.path.basename(path)} is a report of Nsight Systems, which only nsys reads, and no program is run "
-            f"here: nsys export --type sqlite --output REPORT.sqlite REPORT.nsys-rep, and open REPORT.sqlite"
-        )
-
-
-def _load(path: str) -> Trace:
-    if os.path.isdir(path):
-        raise ValueError(f"{os.path.basename(path)} is a folder; open lists the traces in it")
-    require_no_report(path)
-    return load_trace(path)

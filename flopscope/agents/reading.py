@@ -35,7 +35,7 @@ ENDINGS = tuple(dict.fromkeys(pattern.split("*")[1] for pattern in PATTERNS))
 def _open(room: Room, call: Call, path: str) -> Answer:
     real = room.folders.path(path)
     if os.path.isdir(real):
-        files, count = room.folders.files(real, ENDINGS)
+        files, count = room.folders.files(real, ENDINGS, call.check)
         listed = [f"{printable(name)}  {bytes_text(size)}" for name, size in files]
         more = [f"{LISTED} of {count} files; open a folder in it for fewer."] if count > len(files) else []
         none = ["No file here has the name of a trace."] if not files else []
@@ -107,10 +107,23 @@ def _advice(room: Room, call: Call, path: str) -> Answer:
     return Answer(str(advice).rstrip(), advice.to_dict())
 
 
-def _accounting(room: Room, call: Call, path: str, steps: list[str] | None, top: int) -> Answer:
+def _accounting(
+    room: Room,
+    call: Call,
+    path: str,
+    steps: list[str] | None,
+    begin_us: float | None,
+    end_us: float | None,
+    top: int,
+) -> Answer:
+    if (begin_us is None) != (end_us is None):
+        raise ValueError("a window has both limits, begin_us and end_us")
+    window = None if begin_us is None or end_us is None else (begin_us, end_us)
+    if steps is not None and window is not None:
+        raise ValueError("name steps, or begin_us and end_us, not both")
     with ExitStack() as stack:
         (opened,) = room.open(call, stack, path)
-        analysis = analysis_of(opened.trace, "accounting", None)
+        analysis = analysis_of(opened.trace, "accounting", None, window)
         columns = accounting_columns(analysis)
     every = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     rows = every
@@ -126,7 +139,9 @@ def _accounting(room: Room, call: Call, path: str, steps: list[str] | None, top:
     more = f"{top} of {len(rows) - 1} steps are listed, and the whole." if len(rows) - 1 > top else ""
     rows = [*rows[:-1][:top], *rows[-1:]]
     lines = [f"{printable(row['step'])}: {short_time_text(row['total'])}" for row in rows[:-1] if row["step"]]
-    return Answer("\n".join(filter(None, [text, *lines, more])), ACCOUNTING.of({"file": path, "accounting": rows}))
+    begin, end = window or (math.nan, math.nan)
+    document = ACCOUNTING.of({"file": path, "begin": begin, "end": end, "accounting": rows})
+    return Answer("\n".join(filter(None, [text, *lines, more])), document)
 
 
 def _parts_text(row: Mapping[str, Any], on_device: bool) -> str:
@@ -218,10 +233,17 @@ TOOLS = (
         "Where the time went",
         "Every instant of each device belongs to one part: ideal (the least that the device allows), compute, memory, "
         "latency, communication, copy, host, sync, data and others; the parts add up to the total. Use it to compare "
-        "steps, or to look at a window of a few.",
+        "steps, or to look at a few of them, or at a window of time, such as around a slow event.",
         (
             PATH,
             Argument("steps", "texts", "names of steps, as ['ProfilerStep#7']; all by default"),
+            Argument(
+                "begin_us",
+                "number",
+                "begin of a window, instead of steps: µs since the profile began, as start_us of explain",
+                least=0,
+            ),
+            Argument("end_us", "number", "end of the window", least=0),
             Argument("top", "integer", "steps listed, beside the whole", STEPS, least=0, most=500),
         ),
         ACCOUNTING,

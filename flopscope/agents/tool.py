@@ -64,7 +64,7 @@ class Room:
 
     def open(self, call: Call, stack: ExitStack, *paths: str) -> list[Opened]:
         """Return the traces of paths, which belong to this call until the stack is left."""
-        real = [self.folders.path(path) for path in paths]
+        real = [self.folders.trace(path) for path in paths]
         found = {}
         for path in sorted({*real}):  # in one order for all calls, so that none waits for another in a circle
             call.check()

@@ -409,14 +409,18 @@ class Analysis:
         return rows
 
 
-def analysis_of(results: Results, what: str, peaks: str | None = None) -> Analysis:
+def analysis_of(
+    results: Results, what: str, peaks: str | None = None, window: tuple[float, float] | None = None
+) -> Analysis:
     """Return what accounting and advice of a profile are computed from; that of the last call is kept.
 
     what: what it is for, for the RuntimeError during recording or if nothing was recorded. peaks: as in key_averages().
+    window: of the time between, in µs since the profile began, as if it were a profile without steps.
     """
     core, source = store_of(results, what), peaks or usual_peaks_of(results)
 
     def analyse() -> Analysis:
-        return Analysis(core, grouped(results, core, source, account=True, brief=True), results.graphs)
+        return Analysis(core, grouped(results, core, source, account=True, brief=True, window=window), results.graphs)
 
-    return kept(results, "analysis", (id(core), core.event_count, source), analyse)
+    key = (id(core), core.event_count, source, window)
+    return kept(results, "analysis" if window is None else "window", key, analyse)

@@ -147,11 +147,10 @@ class Results(Summaries):
         them. Their arguments name the true stream or thread.
 
         ``use_python_export`` is accepted for compatibility with torch. work: also write the FLOPs, bytes, rates, % of
-        the roofline and bound of each piece of device work and of its op, where they are known, and two counters for
-        each device: TFLOP/s and GB/s over time. The rates are compared with stored peaks: measured ones for a profile
-        recorded here if they exist, else the datasheet's. Nothing is measured. An existing file is replaced only by a
-        complete one. Raises OSError if the file cannot be written, RuntimeError during recording and if nothing was
-        recorded.
+        the roofline and bound of each piece of device work and of its op, where they are known, and TFLOP/s and GB/s of
+        each device over time. The rates are compared with stored peaks: measured ones for a profile recorded here if
+        they exist, else the datasheet's. An existing file is replaced only by a complete one. Raises OSError if the
+        file cannot be written, RuntimeError during recording and if nothing was recorded.
         """
         from flopscope.results import chrome_trace
 
@@ -198,8 +197,7 @@ class Results(Summaries):
     def events(self) -> EventList:
         """Return the single events: names, times in µs, threads and streams, and their parents and launchers.
 
-        Index the list for a few events; to_pandas() returns all of them, at 88 bytes each. Raises RuntimeError during
-        recording and if nothing was recorded.
+        Index the list for a few events; to_pandas() returns all, at 88 bytes each. Raises RuntimeError as accounting().
         """
         from flopscope.results import events
 
@@ -228,7 +226,7 @@ class Results(Summaries):
         host, sync, data, recording, edges, other: µs in which a device waited for this line, by part of accounting(),
             over similar steps: the thread was there before it launched the work that ended the wait.
 
-        Raises RuntimeError during recording and if nothing was recorded.
+        Raises RuntimeError as accounting().
         """
         return upward.rooms.lines(self)
 
@@ -240,7 +238,7 @@ class Results(Summaries):
         """
         return self._energy
 
-    def accounting(self, *, peaks: str | None = None) -> pandas.DataFrame:
+    def accounting(self, *, peaks: str | None = None, window: tuple[float, float] | None = None) -> pandas.DataFrame:
         """Account for every instant of each device in each step: one column for each part, in µs.
 
         There is a row for each device and step, and one for the whole, whose ``step`` is missing. The parts are at
@@ -258,10 +256,12 @@ class Results(Summaries):
 
         ``mfu`` is the time of the FLOPs at the peaks of their units, in percent of the time; ``mbu`` that of the bytes.
         Unknown work adds nothing; without peaks they are NaN. The work of a CPU program is that of its ops, and
-        ``host`` is the time between them. ``peaks`` as in key_averages(). Raises RuntimeError during recording and if
-        nothing was recorded.
+        ``host`` is the time between them. ``peaks`` as in key_averages(). ``window``: account for the time between
+        these µs since the profile began, as in events(), instead of for the steps; the work of a kernel that it cuts is
+        spread evenly. Raises ValueError for a window that is empty or not in the recording, RuntimeError during
+        recording and if nothing was recorded.
         """
-        return upward.rooms.accounting(self, peaks)
+        return upward.rooms.accounting(self, peaks, window)
 
     def advice(self, *, peaks: str | None = None) -> AdviceTable:
         """Return what to change, the largest gain first: an estimate of what each change saves, with its evidence.
@@ -269,8 +269,7 @@ class Results(Summaries):
         Each row has ``rule`` (a section of docs/answers.md), ``what`` (to change), ``saving_us`` (wall time per step,
         or of the profile without steps), ``saving_pct`` (of the step without recording), ``where`` (module or source
         line, or None) and ``evidence`` (dicts of the ops: op, shapes, dtypes, µs and calls per step). ``notes`` of the
-        table lists what could not be judged. ``peaks`` as in key_averages(). Raises RuntimeError during recording and
-        if nothing was recorded.
+        table lists what could not be judged. ``peaks`` as in key_averages(). Raises RuntimeError as accounting().
         """
         return upward.rooms.advice(self, peaks)
 
@@ -323,9 +322,7 @@ class Results(Summaries):
 
         It holds the accounting, the advice, all rows, and what else was recorded. peaks: as in key_averages(). title:
         of the page; None for the name of the trace or the device. An existing file is replaced only by a complete one.
-
-        Raises OSError if the file cannot be written, ImportError if Jinja2 is not installed, RuntimeError during
-        recording and if nothing was recorded.
+        Raises OSError if the file cannot be written, ImportError without Jinja2, RuntimeError as accounting().
         """
         upward.rooms.write_profile(self, path, peaks, title)
 
@@ -487,12 +484,14 @@ def grouped(
     groupings: tuple[str, ...] = (),
     brief: bool = False,
     blocks: int = 0,
+    window: tuple[float, float] | None = None,
 ) -> Grouped:
     """Group the events of results, and compare the rows with the peaks of the devices that ran.
 
     peaks: as in key_averages(), or STORED. account: also return the content of an Analysis. groupings: words of
     groups.GROUPINGS that the core separates rows by. brief: leave out the columns that an Analysis does not read.
-    blocks: with account, also draw the events, in a timeline of at most about so many blocks.
+    blocks: with account, also draw the events, in a timeline of at most about so many blocks. window: account for the
+    time between, in µs since the profile began, instead of for the steps.
     """
     source = peaks or results._usual_peaks
     if source == STORED:
@@ -506,8 +505,9 @@ def grouped(
     else:
         shares, described = results._peaks(core, source)
     limits: dict[str, Mapping[str, Any]] = {n: found.for_core(results._measured(n)) for n, found in shares.items()}
+    extra = (groupings, brief, blocks) if window is None else (groupings, brief, blocks, window)
     return Grouped.of(
-        core.table(by_shape, stack_n, limits, results._cpu_alone, account, groupings, brief, blocks),
+        core.table(by_shape, stack_n, limits, results._cpu_alone, account, *extra),
         device_type=core.device_type,
         program=results._program,
         has_shapes=core.has_shapes,

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from helpers import ROOT
 from helpers.mcp import client
+from helpers.rocprof_programs import rocprof_csv
 
 import flopscope as fs
 from flopscope.agents import folders
 from flopscope.agents.folders import Folders, Outside, Traces
+from flopscope.agents.tool import Cancelled
 from flopscope.cli.program import main
 
 TRACE = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults" / "pointwise_before.json.gz"
@@ -100,6 +102,15 @@ def test_a_listing_has_no_links_to_the_outside(tree: Path) -> None:
     assert all(os.path.samefile(found.path(name), tree / "inside" / name) for name, _ in files)
 
 
+def test_a_listing_of_many_folders_can_be_cancelled(tree: Path) -> None:
+    def cancelled() -> None:
+        raise Cancelled
+
+    found = Folders([str(tree / "inside")])
+    with pytest.raises(Cancelled):
+        found.files(found.path("."), (".json",), cancelled)
+
+
 def test_a_long_listing_says_how_many_there_are(tmp_path: Path) -> None:
     for number in range(folders.LISTED + 7):
         (tmp_path / f"{number}.json").write_text("{}")
@@ -125,6 +136,32 @@ def test_no_program_is_run_for_a_report_of_nsight_systems(tmp_path: Path, monkey
         for said in (server.refused("summary", path="r.nsys-rep"), server.refused("ranks", paths=["r.sqlite"])):
             assert "nsys export" in said
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_pipe_or_a_device_is_refused_instead_of_read_for_ever(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "zero.json").symlink_to("/dev/zero")
+    with client(str(tmp_path), "/dev") as server:
+        for path in ("pipe.json", "zero.json", "/dev/zero"):
+            assert "is not a regular file" in server.refused("open", path=path)
+            assert "is not a regular file" in server.refused("ranks", paths=[path])
+        assert server.call("open")["structuredContent"]["files"] == []
+
+
+def test_files_that_are_read_with_a_trace_are_in_the_folders_too(tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    trace = rocprof_csv(inside).name
+    (other,) = inside.glob("*_agent_info.csv")
+    shutil.copy(other, tmp_path)
+    with client(str(inside)) as server:
+        assert not server.call("open", path=trace)["isError"]
+        other.unlink()
+        other.symlink_to(tmp_path / other.name)
+        for said in (server.refused("open", path=trace), server.refused("ranks", paths=["."])):
+            assert f"{other.name}, a file that is read with {trace}" in said
+        other.unlink()
+        assert not server.call("open", path=trace)["isError"]
 
 
 def test_a_python_program_is_not_run(tmp_path: Path) -> None:

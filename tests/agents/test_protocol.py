@@ -162,6 +162,8 @@ def test_a_misspelt_tool_or_method_is_suggested(one: Client) -> None:
         ("compare", {"a": BEFORE, "b": "none"}, "there is no 'none'"),
         ("ranks", {"paths": []}, "at least one file"),
         ("accounting", {"path": BEFORE, "steps": ["x"]}, "there is no step"),
+        ("accounting", {"path": BEFORE, "begin_us": 0, "end_us": 10**400}, "end_us must be a number"),
+        ("accounting", {"path": BEFORE, "begin_us": 0, "end_us": 1e308}, "lies in the recording, from 0 to"),
     ],
 )
 def test_a_wrong_argument_is_a_result_that_says_what_to_do(

@@ -27,6 +27,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "summary": {"path": BEFORE, "budget": 100},
     "advice": {"path": BEFORE},
     "accounting": {"path": BEFORE},
+    "accounting of a window": {"path": BEFORE, "begin_us": 10, "end_us": 1500.5},
     "what_if": {"path": BEFORE, "rules": ["align"]},
     "rows": {"path": BEFORE, "filter": "MM", "top": 3},
     "kernels": {"path": BEFORE, "top": 4},
@@ -161,6 +162,20 @@ def test_the_accounting_of_chosen_steps_adds_up(server: Client, trace: fs.Trace)
     every = document(server, "accounting", path=BEFORE, top=1)["accounting"]
     assert [row["step"] for row in every] == ["ProfilerStep#1", None]
     assert "did you mean 'ProfilerStep#2'" in server.refused("accounting", path=BEFORE, steps=["ProfilerStep2"])
+
+
+def test_the_accounting_of_a_window_is_that_of_python(server: Client, trace: fs.Trace) -> None:
+    begin, end = 1000.25, 5000
+    found = document(server, "accounting", path=BEFORE, begin_us=begin, end_us=end)
+    (row,), expected = found["accounting"], trace.accounting(window=(begin, end)).to_dict("records")[-1]
+    assert (found["begin_us"], found["end_us"], row["total_us"]) == (begin, end, end - begin)
+    assert row["ideal_us"] == expected["ideal"] > 0 and row["mfu_pct"] == expected["mfu"]
+    whole = document(server, "accounting", path=BEFORE)
+    assert whole["begin_us"] is None and "not a window" in whole["why"]["begin_us"]
+    assert "both limits" in server.refused("accounting", path=BEFORE, begin_us=5)
+    assert "ends after it begins" in server.refused("accounting", path=BEFORE, begin_us=5, end_us=4)
+    assert "lies in the recording, from 0 to" in server.refused("accounting", path=BEFORE, begin_us=5, end_us=1e12)
+    assert "not both" in server.refused("accounting", path=BEFORE, begin_us=0, end_us=4, steps=["ProfilerStep#2"])
 
 
 def test_what_if_is_compared_with_no_change(server: Client, trace: fs.Trace) -> None:

@@ -124,6 +124,19 @@ static void check_accounting(const fs_accounting *found, double *parts)
     }
 }
 
+/* Account for a window of half the length of the steps, from the begin of the profile. */
+static fs_status account_for_half(const fs_store *store, const fs_table *table, const fs_steps *steps, double *parts)
+{
+    fs_accounting found;
+    int64_t half = fs_sub_saturated(steps->steps[steps->count - 1].end, steps->steps[0].begin) / 2;
+    fs_status status = fs_accounting_of_window(&found, store, table, half / 3, half / 3 + half, &fuzz_error);
+    if (status == FS_VALUE_ERROR) return FS_OK; /* too short, or a time of a step lies before the profile */
+    FUZZ_CHECK(status == FS_OK || status == FS_OUT_OF_MEMORY, "%s", fuzz_error.message);
+    if (status == FS_OK) check_accounting(&found, parts);
+    fs_accounting_clear(&found);
+    return status;
+}
+
 static fs_status account_for(const fs_store *store, bool brief)
 {
     fs_peaks peaks = {.bandwidth = 4e12, .launch_ns = 4000, .kernel_ns = 1500};
@@ -138,6 +151,7 @@ static fs_status account_for(const fs_store *store, bool brief)
     FUZZ_CHECK(status == FS_OK || status == FS_OUT_OF_MEMORY, "%s", fuzz_error.message);
     if (status == FS_OK) parts = fs_malloc((found.steps.count + (size_t)1) * sizeof *parts);
     if (parts != NULL) check_accounting(&found, parts);
+    if (parts != NULL && found.steps.count > 0) status = account_for_half(store, table, &found.steps, parts);
     fs_free(parts);
     fs_accounting_clear(&found);
     fs_table_destroy(table);

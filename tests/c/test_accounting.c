@@ -324,6 +324,58 @@ static void fill(uint32_t count)
     CHECK((a).rows##_count == (b).rows##_count && \
           memcmp((a).rows##s, (b).rows##s, (a).rows##_count * sizeof *(a).rows##s) == 0)
 
+/* However they cut the works, windows of any length have the time, and count each work once. */
+static void test_windows_that_tile_a_profile_have_all_of_its_time(void)
+{
+    fill(24);
+    fs_table *table = build(&(fs_table_options){.works = true});
+    fs_accounting whole, found;
+    fs_error err = {FS_OK, ""};
+    int64_t times[2] = {0, 0}, counts[2] = {0, 0}, idle_times[2] = {0, 0};
+    CHECK_OK(fs_accounting_build(&whole, store, table, &err));
+    const fs_step *steps = whole.steps.steps;
+    int64_t zero = steps[0].begin, length = steps[whole.steps.count - 1].end - zero;
+    CHECK(fs_accounting_of_window(&found, store, table, 0, 5, &err) == FS_OK, "%s", err.message);
+    int64_t before = zero - found.steps.steps[0].begin; /* the recording begins before its first step */
+    fs_accounting_clear(&found);
+    for (int i = -1; i < 24; i++) {
+        int64_t begin = before + length * i / 24, end = before + length * (i + 1) / 24;
+        bool is_whole = i < 0;
+        fs_status status = is_whole ? fs_accounting_of_window(&found, store, table, before, before + length, &err)
+                                    : fs_accounting_of_window(&found, store, table, begin, end, &err);
+        CHECK(status == FS_OK, "%s", err.message);
+        CHECK(found.steps.count == 1 && found.steps.steps[0].name == FS_NONE);
+        for (uint32_t j = 0; j < found.cell_count; j++) {
+            CHECK(found.cells[j].step == 0 && found.cells[j].ideal <= found.cells[j].exclusive);
+            times[is_whole] += found.cells[j].exclusive;
+            counts[is_whole] += found.cells[j].count;
+        }
+        for (uint32_t j = 0; j < found.gap_count; j++) idle_times[is_whole] += found.gaps[j].time;
+        fs_accounting_clear(&found);
+    }
+    CHECK(times[0] == times[1] && counts[0] == counts[1] && idle_times[0] == idle_times[1]);
+    CHECK(times[0] > 0 && counts[0] > 24 && times[0] + idle_times[0] == 3 * length); /* of three devices */
+    fs_accounting_clear(&whole);
+    fs_table_destroy(table);
+}
+
+static void test_a_window_without_time_or_outside_is_refused(void)
+{
+    fs_accounting found;
+    fs_error err = {FS_OK, ""};
+    fs_table *table = build(&(fs_table_options){.works = true});
+    CHECK(fs_accounting_of_window(&found, store, table, 0, 1, &err) == FS_VALUE_ERROR);
+    CHECK(strstr(err.message, "no event has a time") != NULL, "%s", err.message);
+    fs_table_destroy(table);
+    kernel("a", 200, 250);
+    table = build(&(fs_table_options){.works = true});
+    int64_t live = fs_memory_live(), wrong[][2] = {{5, 5}, {7, 2}, {-1, 5}, {0, INT64_MAX}, {-INT64_MAX, INT64_MAX}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        CHECK(fs_accounting_of_window(&found, store, table, wrong[i][0], wrong[i][1], &err) == FS_VALUE_ERROR);
+    CHECK(fs_memory_live() == live);
+    fs_table_destroy(table);
+}
+
 /* Works that last into later steps are of two shares of the steps, ops of two blocks of events. */
 static void test_any_number_of_threads_accounts_alike(void)
 {
@@ -353,7 +405,13 @@ static void test_any_number_of_threads_accounts_alike(void)
     CHECK_OK(fs_parallel_set_threads(3, &err));
 }
 
-static void check_failing_memory(void)
+static fs_status account_window(fs_accounting *found, const fs_store *of, const fs_table *table, fs_error *err)
+{
+    return fs_accounting_of_window(found, of, table, 1, 100, err);
+}
+
+static void check_failing_memory(fs_status (*account_for)(fs_accounting *, const fs_store *, const fs_table *,
+                                                          fs_error *))
 {
     fs_table_options options = {.works = true};
     fs_table *table = build(&options);
@@ -364,7 +422,7 @@ static void check_failing_memory(void)
         fs_accounting found;
         fs_error err = {FS_OK, ""};
         fs_memory_fail_at(++n);
-        status = fs_accounting_build(&found, store, table, &err);
+        status = account_for(&found, store, table, &err);
         fs_memory_fail_at(0);
         CHECK(status == FS_OK || (status == FS_OUT_OF_MEMORY && err.status == status && err.message[0] != 0));
         if (status == FS_OK) fs_accounting_clear(&found);
@@ -379,7 +437,8 @@ static void test_every_failed_allocation_is_reported_and_leaks_nothing(void)
 {
     fs_table_options options = {.works = true};
     fill(200);
-    check_failing_memory();
+    check_failing_memory(fs_accounting_build);
+    check_failing_memory(account_window);
     account of = take_account(options);
     uint32_t rows = of.table->row_count;
     clear(&of);
@@ -397,7 +456,7 @@ static void test_every_failed_allocation_of_an_account_of_the_cpu(void)
         for (int depth = 0; depth < i; depth++)
             outer = on_thread((uint64_t)(i % 5), name, outer, 1000 - 3 * i, 1050 - 3 * i);
     }
-    check_failing_memory();
+    check_failing_memory(fs_accounting_build);
 }
 
 static bool ask_to_stop(void *unused)
@@ -457,6 +516,8 @@ int main(void)
         test_the_time_is_linear_in_deeply_nested_waits,
         test_the_time_is_linear_in_steps_visited_back_and_forth,
         test_every_device_is_accounted,
+        test_windows_that_tile_a_profile_have_all_of_its_time,
+        test_a_window_without_time_or_outside_is_refused,
         test_any_number_of_threads_accounts_alike,
         test_every_failed_allocation_is_reported_and_leaks_nothing,
         test_every_failed_allocation_of_an_account_of_the_cpu,

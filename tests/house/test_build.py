@@ -34,7 +34,8 @@ FILES = {
 INPLACE = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
 # What pip calls for `pip install -e .`.
 EDITABLE = [sys.executable, "-c", "from setuptools.build_meta import build_editable as b; b('wheels')"]
-LOGS = '#!/bin/sh\nfor last; do case "$last" in *.c|*.cu) echo "${last##*/}" >> "$LOG";; esac; done\n'
+LOGS = '#!/bin/sh\nfor last; do case "$last" in *.c|*.cu) echo "${last##*/}" >> "$LOG"; compiles=1;; esac; done\n'
+LOGS += '[ -z "$compiles" ] || echo "$*" >> "${LOG%/*}/arguments"\n'
 
 ALL = {"rows.c", "other.c", "module.c", "numpy.c", "launch.c", "add.cu"}
 Build = Callable[[list[str]], set[str]]
@@ -51,14 +52,23 @@ def build(tmp_path: Path) -> Build:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     toolkit, log = tmp_path / "toolkit", tmp_path / "log"
-    for name in ("bin/nvcc", "bin/cc", "include/cuda_runtime.h", "include/cuda_fp16.h", "include/nv/target", "wheels"):
+    for name in (
+        "bin/nvcc",
+        "bin/cc",
+        "version",
+        "include/cuda_runtime.h",
+        "include/cuda_fp16.h",
+        "include/nv/target",
+        "wheels",
+    ):
         (toolkit / name).parent.mkdir(parents=True, exist_ok=True)
         (toolkit / name).touch()
     (tmp_path / "wheels").mkdir()
     (toolkit / "bin" / "cc").write_text(f'{LOGS}exec {CC} "$@"\n')
     # Of nvcc's arguments, those that a C compiler knows.
     (toolkit / "bin" / "nvcc").write_text(
-        f'{LOGS}case "$1" in --dryrun) echo "#$ TOP={toolkit}" >&2; exit;; esac\n'
+        f'{LOGS}case "$1" in --version) cat {toolkit}/version; exit;;\n'
+        f'--dryrun) echo "#$ TOP={toolkit}" >&2; exit;; esac\n'
         f'while [ "$1" != -c ]; do case "$1" in -I*) set -- "$@" "$1";; esac; shift; done\nexec {CC} -x c -fPIC "$@"\n'
     )
     for name in ("cc", "nvcc"):
@@ -96,6 +106,34 @@ def test_other_headers_of_numpy_compile_one_file(build: Build) -> None:
     build(INPLACE)
     elsewhere = "import numpy; real = numpy.get_include(); numpy.get_include = lambda: real + '/.'; "
     assert build([*EDITABLE[:2], elsewhere + EDITABLE[2]]) == {"numpy.c"}
+
+
+def test_kernels_are_compiled_once_for_all_pythons(build: Build, tmp_path: Path) -> None:
+    other = "import sys; sys.implementation.cache_tag = 'other'; "
+    assert build(INPLACE) == ALL
+    assert build([*EDITABLE[:2], other + EDITABLE[2]]) == ALL - {"add.cu"}
+    (tmp_path / "toolkit" / "version").write_text("release 99")
+    assert build(INPLACE) == {"add.cu"}
+    assert build([*EDITABLE[:2], other + EDITABLE[2]]) == set()
+
+
+def test_builds_for_two_pythons_at_once_do_not_mix_their_files(build: Build, tmp_path: Path) -> None:
+    """Each writes files of its own, which take their names when they are whole."""
+    build(INPLACE)
+    left = [path.name for path in (tmp_path / "build").glob("objects-*/**/*") if path.is_file()]
+    ends = (".c.o", ".c.d", ".c.cmd", ".cu.o", ".cu.d", ".cu.cmd")
+    assert len(left) == 3 * len(ALL) and all(name.endswith(ends) for name in left)
+    commands = (tmp_path / "arguments").read_text().splitlines()
+    written = [words[words.index("-o") + 1] for words in map(str.split, commands) if "-o" in words]
+    assert len(written) == len(ALL) and not any(name.endswith((".c.o", ".cu.o")) for name in written)
+
+
+@pytest.mark.parametrize("left", ["add.cu.cmd", "add.cu.d", "add.cu.o"])
+def test_kernels_that_an_interrupted_build_left_are_compiled_again(build: Build, tmp_path: Path, left: str) -> None:
+    build(INPLACE)
+    (found,) = (tmp_path / "build").glob(f"objects-*/kernels/{left}")
+    found.unlink()
+    assert build(INPLACE) == {"add.cu"}
 
 
 def test_another_linker_can_be_chosen(
