@@ -103,8 +103,10 @@ uint32_t fs_hlo_result(const fs_hlo_module *module, uint32_t instruction)
     int place = starts ? AFTER_OPERANDS : WHOLE;
     for (size_t i = 0; name != NULL && i < sizeof results / sizeof *results; i++)
         if (strcmp(name, results[i].opcode) == 0) place = results[i].place;
-    if (place == WHOLE) return shape;
     fs_hlo_list parts = module->shapes[shape].parts;
+    bool nested = parts.count > 0 && module->shapes[module->shape_parts[parts.first]].type == FS_HLO_TUPLE;
+    if (place == WHOLE && starts && nested) place = AFTER_OPERANDS; /* all-reduce-start since 2026 */
+    if (place == WHOLE) return shape;
     return (uint32_t)place < parts.count ? module->shape_parts[parts.first + (uint32_t)place] : FS_NONE;
 }
 
