@@ -19,6 +19,7 @@ from typing import Any
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
+import jax
 import jax_fault_programs
 from harness import Report, arguments, interleave, spread
 
@@ -51,8 +52,9 @@ def profiled(step: Any, path: Path | None) -> Any:
 
 
 def saved(prof: Any, rule: str) -> float:
-    """Return what a rule estimates to save, in seconds per step."""
-    return sum(row.saving_us for row in prof.advice() if row.rule == rule) / 1e6
+    """Return what a rule estimates to save, in seconds per step; of several devices, the mean."""
+    devices = prof.accounting()["device"].nunique()
+    return sum(row.saving_us for row in prof.advice() if row.rule == rule) / 1e6 / max(devices, 1)
 
 
 def measure(name: str, report: Report, traces: Path | None) -> bool:
@@ -87,6 +89,9 @@ def main() -> int:
     silent = 0
     for name in jax_fault_programs.FAULTS:
         if options.only and name not in options.only:
+            continue
+        if jax.device_count() < jax_fault_programs.FAULTS[name].devices:
+            report.note(f"{name} needs {jax_fault_programs.FAULTS[name].devices} devices")
             continue
         try:
             silent += measure(name, report, options.traces)
