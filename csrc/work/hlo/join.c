@@ -70,6 +70,7 @@ typedef struct {
     uint32_t *moved;              /* by event: its index in `into` */
     fs_hlo_described **described; /* by module and instruction */
     fs_hlo_work **costs;          /* likewise */
+    fs_hlo_remarks *remarks;      /* by module, made with the costs */
     uint32_t *ran;                /* by module: executions of its instructions */
     uint32_t biggest;             /* the module with most of them: its instructions bear their own names */
     uint32_t *numbers;            /* by module: see number_modules() */
@@ -352,6 +353,7 @@ static fs_status cost_of(joining *all, uint32_t module, uint32_t instruction, fs
             all->costs[module][steps[i].instruction] = steps[i].work;
         fs_free(steps);
         if (all->costs[module] == NULL) return no_memory(all, err);
+        FS_TRY(fs_hlo_remarks_make(&all->remarks[module], &all->modules[module], err));
     }
     *cost = all->costs[module][instruction];
     return FS_OK;
@@ -360,14 +362,14 @@ static fs_status cost_of(joining *all, uint32_t module, uint32_t instruction, fs
 /* Append the op of an execution before its first work. */
 static fs_status give_op(joining *all, const work *of, run *one, uint32_t before, uint8_t timing, fs_error *err)
 {
-    const fs_hlo_module *module = &all->modules[one->module];
     fs_hlo_described *described = &all->described[one->module][one->instruction];
     uint32_t parent;
     if (described->name == FS_NONE) {
         fs_hlo_work cost;
         FS_TRY(cost_of(all, one->module, one->instruction, &cost, err));
         uint32_t number = one->module != all->biggest ? all->numbers[one->module] : 0;
-        FS_TRY(fs_hlo_describe(&all->describer, module, one->instruction, &cost, number, described, err));
+        FS_TRY(fs_hlo_describe(&all->describer, &all->remarks[one->module], one->instruction, &cost, number, described,
+                               err));
     }
     set_scene(all, of, before);
     FS_TRY(append_places(all, described->place, timing, &parent, err));
@@ -435,9 +437,10 @@ static void clear(joining *all)
     for (uint32_t i = 0; i < all->module_count; i++) {
         if (all->described != NULL) fs_free(all->described[i]);
         if (all->costs != NULL) fs_free(all->costs[i]);
+        if (all->remarks != NULL) fs_hlo_remarks_clear(&all->remarks[i]);
     }
-    void *blocks[] = {all->described, all->costs, all->ran,      all->works,   all->aligned, all->ties,
-                      all->runs,      all->moved, all->by_event, all->numbers, all->places};
+    void *blocks[] = {all->remarks, all->described, all->costs, all->ran,      all->works,   all->aligned,
+                      all->ties,    all->runs,      all->moved, all->by_event, all->numbers, all->places};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fs_free(blocks[i]);
     fs_schedules_clear(&all->schedules);
     fs_api_calls_clear(&all->calls);
@@ -450,7 +453,9 @@ static fs_status join(joining *all, const fs_hlo_given *given, uint32_t given_co
     all->described = fs_calloc((size_t)all->module_count + 1, sizeof *all->described);
     all->costs = fs_calloc((size_t)all->module_count + 1, sizeof *all->costs);
     all->ran = fs_calloc((size_t)all->module_count + 1, sizeof *all->ran);
-    if (all->described == NULL || all->costs == NULL || all->ran == NULL) return no_memory(all, err);
+    all->remarks = fs_calloc((size_t)all->module_count + 1, sizeof *all->remarks);
+    if (all->described == NULL || all->costs == NULL || all->ran == NULL || all->remarks == NULL)
+        return no_memory(all, err);
     for (uint32_t i = 0; i < all->module_count; i++) FS_TRY(add_module(all, i, err));
     FS_TRY(fs_api_calls_create(&all->calls, all->from, err));
     FS_TRY(fs_names_create(&all->names, all->from, err));
