@@ -25,7 +25,9 @@ from harness import Report, arguments, interleave, spread
 
 import flopscope as fs
 
-PROFILED, ROUNDS, SECONDS = 4, 10, 2.0
+PROFILED, ROUNDS, SECONDS = 4, 20, 2.0
+SAMPLE = 5e-3
+"""Seconds that a sample lasts at least: one of a short step is the mean of several."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -33,10 +35,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", nargs="+", metavar="NAME", help="programs; default: all")
 
 
-def timed(step: Any) -> float:
+def timed(step: Any, steps: int = 1) -> float:
+    """Return the seconds of a step, of several."""
     start = time.perf_counter()
-    step()
-    return time.perf_counter() - start
+    for _ in range(steps):
+        step()
+    return (time.perf_counter() - start) / steps
 
 
 def profiled(step: Any, path: Path | None) -> Any:
@@ -66,7 +70,9 @@ def measure(name: str, report: Report, traces: Path | None) -> bool:
         steps[who]()
         path = traces / f"{name}_{who}.json.gz" if traces is not None else None
         profiles[who] = profiled(steps[who], path)
-    samples = interleave({who: lambda step=step: timed(step) for who, step in steps.items()}, ROUNDS, 2, SECONDS)
+    count = max(1, round(SAMPLE / min(timed(steps["after"]) for _ in range(3))))
+    samplers = {who: lambda step=step: timed(step, count) for who, step in steps.items()}
+    samples = interleave(samplers, ROUNDS, 2, SECONDS)
     before, after = (spread(samples[who]).median for who in ("before", "after"))
     predicted, advice = {}, {}
     for who, prof in profiles.items():

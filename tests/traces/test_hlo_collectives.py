@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import flopscope as fs
+from flopscope import _core
 
 HEAD = """HloModule jit_step, is_scheduled=true, num_partitions=8
 
@@ -169,3 +170,62 @@ def test_a_written_trace_keeps_the_collectives(tmp_path: Any) -> None:
     again = fs.load_trace(tmp_path / "trace.json")
     columns = ["collective", "message_bytes", "group_size", "group", "bus_gbytes_per_s"]
     assert again.collectives()[columns].equals(trace.collectives()[columns])
+
+
+WORK = "beside = f32[1024] fusion(x), kind=kLoop, calls=twice"
+
+
+@pytest.mark.parametrize(
+    ("body", "kernels", "said"),
+    [
+        (  # right after the start comes the end
+            f"s = f32[1024] all-reduce-start(x), channel_id=1, {ALL}, to_apply=add, use_global_device_ids=true\n"
+            f"y = f32[1024] all-reduce-done(s)\n{WORK}",
+            (REDUCE, "beside"),
+            "transfer=alone",
+        ),
+        (
+            f"s = f32[1024] all-reduce-start(x), channel_id=1, {ALL}, to_apply=add, use_global_device_ids=true\n"
+            f"{WORK}\ny = f32[1024] all-reduce-done(s)",
+            (REDUCE, "beside"),
+            "transfer=beside",
+        ),
+        (  # another transfer is no work
+            f"s = f32[1024] all-reduce-start(x), channel_id=1, {ALL}, to_apply=add, use_global_device_ids=true\n"
+            f"t = f32[1024] all-to-all(x), channel_id=1, {ALL}, dimensions={{0}}\n"
+            f"y = f32[1024] all-reduce-done(s)\n{WORK}",
+            (REDUCE, EXCHANGE, "beside"),
+            "transfer=alone",
+        ),
+        (f"s = f32[1024] all-reduce(x), channel_id=1, {ALL}, to_apply=add\n{WORK}", (REDUCE, "beside"), "transfer=alone"),
+    ],
+)  # fmt: skip
+def test_the_schedule_shows_what_runs_beside_a_transfer(body: str, kernels: tuple[str, ...], said: str) -> None:
+    read = _core._read_hlo(entry(body))
+    (remark,) = [one["remark"] for _, rows in read["computations"] for one in rows if one["name"] == "s"]
+    assert remark == said
+
+
+def test_work_beside_an_asynchronous_computation_counts() -> None:
+    wrapped = (
+        "wrapped {\n  p = f32[1024] parameter(0)\n"
+        f"  ROOT r = f32[128] reduce-scatter(p), channel_id=1, {ALL}, dimensions={{0}}, to_apply=add, "
+        "use_global_device_ids=true\n}\n"
+    )
+    for beside in (WORK, ""):
+        body = f"s = ((f32[1024]), f32[128]) async-start(x), calls=wrapped\n{beside}\ny = f32[128] async-done(s)"
+        read = _core._read_hlo(entry(body, wrapped))
+        (remark,) = [one["remark"] for _, rows in read["computations"] for one in rows if one["name"] == "r"]
+        assert remark == ("transfer=beside" if beside else "transfer=alone")
+
+
+def test_what_nvtx_told_of_a_message_stays() -> None:
+    """NCCL's payload has the size; the HLO adds the number of ranks."""
+    body = f"y = f32[1024] all-reduce(x), channel_id=1, {ALL}, to_apply=add, use_global_device_ids=true"
+    document = json.loads(recorded(REDUCE))
+    told = {"Collective name": "allreduce", "In msg nelems": 5000, "Out msg nelems": 5000, "dtype": "bytes"}
+    for event in document["traceEvents"]:
+        if event["name"] == REDUCE:
+            event["args"] |= told | {"Process Group Name": "0x12"}
+    frame = fs.load_trace(json.dumps(document).encode(), hlo=entry(body)).collectives()
+    assert set(frame["message_bytes"]) == {5000} and set(frame["group_size"]) == {8} and set(frame["group"]) == {"0x12"}
