@@ -172,7 +172,9 @@ def small_steps(mended: bool) -> Step:
     return repeated(function, jnp.zeros(4096), jnp.ones((1024, 4096)))
 
 
-@fault("two experts wait for their tokens, and these for the results; mended, in four parts", "communication", devices=2)
+@fault(
+    "two experts wait for their tokens, and these for the results; mended, in four parts", "communication", devices=2
+)
 def exchanged(mended: bool) -> Step:
     mesh = Mesh(np.array(jax.devices()[:2]), ("expert",))
     rows = Spec("expert")

@@ -27,7 +27,7 @@ import flopscope as fs
 
 PROFILED, ROUNDS, SECONDS = 4, 20, 2.0
 SAMPLE = 5e-3
-"""Seconds that a sample lasts at least: one of a short step is the mean of several."""
+"""Seconds that a sample of the longer program lasts at least: that of a short step is the mean of several."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +70,7 @@ def measure(name: str, report: Report, traces: Path | None) -> bool:
         steps[who]()
         path = traces / f"{name}_{who}.json.gz" if traces is not None else None
         profiles[who] = profiled(steps[who], path)
-    count = max(1, round(SAMPLE / min(timed(steps["after"]) for _ in range(3))))
+    count = max(1, round(SAMPLE / max(min(timed(step), timed(step)) for step in steps.values())))
     samplers = {who: lambda step=step: timed(step, count) for who, step in steps.items()}
     samples = interleave(samplers, ROUNDS, 2, SECONDS)
     before, after = (spread(samples[who]).median for who in ("before", "after"))

@@ -106,7 +106,9 @@ def straggler(analysis: Analysis) -> Iterator[Finding]:
         return
     steps, share = analysis.step_count, min(sum(waits) / exposed, 1.0)
     yield Finding(
-        WaitsForRanks(share * sum(op.time for op in ops), analysis.per, len(waits), count, steps, len(analysis.devices)),
+        WaitsForRanks(
+            share * sum(op.time for op in ops), analysis.per, len(waits), count, steps, len(analysis.devices)
+        ),
         [(op, op.time * share) for op in ops],
         evidence(ops),
         None,

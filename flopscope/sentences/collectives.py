@@ -10,16 +10,17 @@ OF_GRADIENTS = ("allreduce", "reducescatter")
 """Kinds of collectives that sum gradients over ranks."""
 
 
+SCHEDULER = (
+    "XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true lets XLA start them earlier and wait later where other "
+    "work does not depend on them"
+)
+PARTS = "split the batch into parts, so that the transfers of one part run while another one is computed"
 BY_SCHEDULE = {
-    "never": "XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true lets XLA start them earlier and wait later where "
-    "other work does not depend on them. Where all of it does, split the batch into parts, so that the transfers of one "
-    "part run while another one is computed",
-    "alone": "XLA has other work beside some collectives, but not beside these: split the batch into parts, so that the "
-    "transfers of one part run while another one is computed",
+    "never": f"{SCHEDULER}. Where all of it does, {PARTS}",
+    "alone": f"XLA has other work beside some collectives, but not beside these: {PARTS}",
     "beside": "XLA has other work beside them, but less than they take: compute more for each transfer (a larger batch "
     "on each device), or send less (types of 16 bits)",
-    "unknown": "XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true lets XLA start them earlier and wait later "
-    "where other work does not depend on them",
+    "unknown": SCHEDULER,
 }
 """What to do, by what XLA's schedule has beside the collectives."""
 
@@ -28,16 +29,16 @@ def waits_for_ranks(of: facts.WaitsForRanks) -> Said:
     where, excess = of.per, short_time_text(of.waited)
     if of.steps > 1:
         where, excess = f"in {of.steps} steps", f"{excess} {of.per}"
-    late = "One rank alone does not show who is late: look at all ranks (flopscope ranks), and balance their data and work."
+    late = "One rank alone does not show who is late: look at all ranks (flopscope ranks)"
     if of.devices > 1:
         late = (
-            "Of the devices in the profile, the one with the shortest kernel of a collective came last (collectives()); "
-            "ranks elsewhere may be late, too (flopscope ranks). Balance their data and work."
+            "Of the devices in the profile, the one with the shortest kernel of a collective came last "
+            "(collectives()); of ranks elsewhere, all traces show it (flopscope ranks)"
         )
     return Said(
         "Find out for which rank this one waits",
         f"{of.calls} of {plural(of.collectives, 'collective')} {where} took more than twice the time that so many "
-        f"bytes need at the best rate of the profile, {excess} in excess. {late}",
+        f"bytes need at the best rate of the profile, {excess} in excess. {late}, and balance their data and work.",
     )
 
 

@@ -90,35 +90,40 @@ def test_ranks_are_those_of_the_groups(form: str, groups: str, ranks: int | None
     assert row["group"] == groups.partition(", use_global")[0].partition("=")[2]
 
 
-ALL = "replica_groups=[1,8]<=[8]"
+ALL = "channel_id=1, replica_groups=[1,8]<=[8]"
+SUM = f"{ALL}, to_apply=add, use_global_device_ids=true"
+ALONG = f"{ALL}, dimensions={{0}}, use_global_device_ids=true"
 
 
 @pytest.mark.parametrize(
     ("body", "kernel", "kind", "size", "factor"),
     [
-        (f"y = f32[8192] all-gather(x), channel_id=1, {ALL}, dimensions={{0}}, use_global_device_ids=true", GATHER, "allgather", 32768, 7 / 8),
+        (f"y = f32[8192] all-gather(x), {ALONG}", GATHER, "allgather", 32768, 7 / 8),
         (
-            f"s = (f32[1024], f32[8192]) all-gather-start(x), channel_id=1, {ALL}, dimensions={{0}}, "
-            "use_global_device_ids=true\ny = f32[8192] all-gather-done(s)",
-            GATHER, "allgather", 32768, 7 / 8,
+            f"s = (f32[1024], f32[8192]) all-gather-start(x), {ALONG}\ny = f32[8192] all-gather-done(s)",
+            *(GATHER, "allgather", 32768, 7 / 8),
         ),
         (
-            f"s = ((f32[1024], f32[1024]), (f32[8192], f32[8192])) all-gather-start(x, x), channel_id=1, {ALL}, "
-            "dimensions={0}, use_global_device_ids=true\ny = (f32[8192], f32[8192]) all-gather-done(s)",
-            GATHER, "allgather", 65536, 7 / 8,
+            f"s = ((f32[1024], f32[1024]), (f32[8192], f32[8192])) all-gather-start(x, x), {ALONG}\n"
+            "y = (f32[8192], f32[8192]) all-gather-done(s)",
+            *(GATHER, "allgather", 65536, 7 / 8),
         ),
-        (f"y = f32[128] reduce-scatter(x), channel_id=1, {ALL}, dimensions={{0}}, to_apply=add, use_global_device_ids=true", SCATTER, "reducescatter", 4096, 7 / 8),
-        (f"y = f32[1024] all-to-all(x), channel_id=1, {ALL}, dimensions={{0}}", EXCHANGE, "alltoall", 4096, 7 / 8),
-        (f"y = (f32[1024], f32[1024]) all-to-all(x, x), channel_id=1, {ALL}", EXCHANGE, "alltoall", 8192, 7 / 8),
+        (f"y = f32[128] reduce-scatter(x), {ALONG}, to_apply=add", SCATTER, "reducescatter", 4096, 7 / 8),
+        (f"y = f32[1024] all-to-all(x), {ALL}, dimensions={{0}}", EXCHANGE, "alltoall", 4096, 7 / 8),
+        (f"y = (f32[1024], f32[1024]) all-to-all(x, x), {ALL}", EXCHANGE, "alltoall", 8192, 7 / 8),
         (
             "s = (f32[1024], f32[1024]) collective-permute-start(x), channel_id=1, source_target_pairs={{0,1},{1,0}}\n"
             "y = f32[1024] collective-permute-done(s)",
-            EXCHANGE, "sendrecv", 4096, 1,
+            *(EXCHANGE, "sendrecv", 4096, 1),
         ),
-        (f"y = f32[1024] collective-broadcast(x), channel_id=1, {ALL}", "ncclDevKernel_Broadcast_RING_LL", "broadcast", 4096, 1),
-        (f"y = (f32[1024], f32[1024]) all-reduce(x, x), channel_id=1, {ALL}, to_apply=add, use_global_device_ids=true", REDUCE, "allreduce", 8192, 7 / 4),
+        (f"y = f32[1024] collective-broadcast(x), {ALL}", "ncclDevKernel_Broadcast_RING_LL", "broadcast", 4096, 1),
+        (f"y = (f32[1024], f32[1024]) all-reduce(x, x), {SUM}", REDUCE, "allreduce", 8192, 7 / 4),
+        (
+            f"s = ((f32[1024]), f32[1024]) all-reduce-start(x), {SUM}\ny = f32[1024] all-reduce-done(s)",
+            *(REDUCE, "allreduce", 4096, 7 / 4),
+        ),
     ],
-)  # fmt: skip
+)
 def test_kind_and_message_follow_from_the_instruction(
     body: str, kernel: str, kind: str, size: int, factor: float
 ) -> None:
@@ -129,9 +134,7 @@ def test_kind_and_message_follow_from_the_instruction(
 
 def test_a_collective_in_another_computation_is_found() -> None:
     wrapped = (
-        "wrapped {\n  p = f32[1024] parameter(0)\n"
-        f"  ROOT r = f32[128] reduce-scatter(p), channel_id=1, {ALL}, dimensions={{0}}, to_apply=add, "
-        "use_global_device_ids=true\n}\n"
+        f"wrapped {{\n  p = f32[1024] parameter(0)\n  ROOT r = f32[128] reduce-scatter(p), {ALONG}, to_apply=add\n}}\n"
     )
     start = "s = ((f32[1024]), f32[128]) async-start(x), calls=wrapped\ny = f32[128] async-done(s)"
     fused = "y = f32[128] fusion(x), kind=kCustom, calls=wrapped"
@@ -141,7 +144,7 @@ def test_a_collective_in_another_computation_is_found() -> None:
 
 
 def test_several_kernels_of_one_instruction_have_no_size() -> None:
-    body = f"y = (f32[1024], f32[1024]) all-reduce(x, x), channel_id=1, {ALL}, to_apply=add, use_global_device_ids=true"
+    body = f"y = (f32[1024], f32[1024]) all-reduce(x, x), {SUM}"
     trace = fs.load_trace(recorded(REDUCE, REDUCE), hlo=entry(body))
     frame = trace.collectives()
     assert set(frame["collective"]) == {"allreduce"} and set(frame["group_size"]) == {8}
@@ -149,22 +152,19 @@ def test_several_kernels_of_one_instruction_have_no_size() -> None:
 
 
 def test_elements_of_several_types_count_in_bytes() -> None:
-    body = (
-        "n = bf16[1024] convert(x)\n"
-        f"y = (f32[1024], bf16[1024]) all-reduce(x, n), channel_id=1, {ALL}, to_apply=add, use_global_device_ids=true"
-    )
+    body = f"n = bf16[1024] convert(x)\ny = (f32[1024], bf16[1024]) all-reduce(x, n), {SUM}"
     frame = fs.load_trace(recorded("n", REDUCE), hlo=entry(body)).collectives()
     assert set(frame["message_bytes"]) == {6144} and set(frame["dtype"]) == {"bytes"}
 
 
 def test_amounts_that_only_the_data_tell_are_unknown() -> None:
-    body = f"y = f32[1024] ragged-all-to-all(x, x, x, x, x, x), channel_id=1, {ALL}"
+    body = f"y = f32[1024] ragged-all-to-all(x, x, x, x, x, x), {ALL}"
     frame = fs.load_trace(recorded(EXCHANGE), hlo=entry(body)).collectives()
     assert set(frame["collective"]) == {"alltoall"} and frame["message_bytes"].isna().all()
 
 
 def test_a_written_trace_keeps_the_collectives(tmp_path: Any) -> None:
-    body = f"y = f32[1024] all-reduce(x), channel_id=1, {ALL}, to_apply=add, use_global_device_ids=true"
+    body = f"y = f32[1024] all-reduce(x), {SUM}"
     trace = fs.load_trace(recorded(REDUCE), hlo=entry(body))
     trace.export_chrome_trace(str(tmp_path / "trace.json"))
     again = fs.load_trace(tmp_path / "trace.json")
@@ -179,27 +179,25 @@ WORK = "beside = f32[1024] fusion(x), kind=kLoop, calls=twice"
     ("body", "kernels", "said"),
     [
         (  # right after the start comes the end
-            f"s = f32[1024] all-reduce-start(x), channel_id=1, {ALL}, to_apply=add, use_global_device_ids=true\n"
-            f"y = f32[1024] all-reduce-done(s)\n{WORK}",
+            f"s = f32[1024] all-reduce-start(x), {SUM}\ny = f32[1024] all-reduce-done(s)\n{WORK}",
             (REDUCE, "beside"),
             "transfer=alone",
         ),
         (
-            f"s = f32[1024] all-reduce-start(x), channel_id=1, {ALL}, to_apply=add, use_global_device_ids=true\n"
-            f"{WORK}\ny = f32[1024] all-reduce-done(s)",
+            f"s = f32[1024] all-reduce-start(x), {SUM}\n{WORK}\ny = f32[1024] all-reduce-done(s)",
             (REDUCE, "beside"),
             "transfer=beside",
         ),
         (  # another transfer is no work
-            f"s = f32[1024] all-reduce-start(x), channel_id=1, {ALL}, to_apply=add, use_global_device_ids=true\n"
-            f"t = f32[1024] all-to-all(x), channel_id=1, {ALL}, dimensions={{0}}\n"
+            f"s = f32[1024] all-reduce-start(x), {SUM}\n"
+            f"t = f32[1024] all-to-all(x), {ALL}, dimensions={{0}}\n"
             f"y = f32[1024] all-reduce-done(s)\n{WORK}",
             (REDUCE, EXCHANGE, "beside"),
             "transfer=alone",
         ),
-        (f"s = f32[1024] all-reduce(x), channel_id=1, {ALL}, to_apply=add\n{WORK}", (REDUCE, "beside"), "transfer=alone"),
+        (f"s = f32[1024] all-reduce(x), {ALL}, to_apply=add\n{WORK}", (REDUCE, "beside"), "transfer=alone"),
     ],
-)  # fmt: skip
+)
 def test_the_schedule_shows_what_runs_beside_a_transfer(body: str, kernels: tuple[str, ...], said: str) -> None:
     read = _core._read_hlo(entry(body))
     (remark,) = [one["remark"] for _, rows in read["computations"] for one in rows if one["name"] == "s"]
@@ -208,9 +206,7 @@ def test_the_schedule_shows_what_runs_beside_a_transfer(body: str, kernels: tupl
 
 def test_work_beside_an_asynchronous_computation_counts() -> None:
     wrapped = (
-        "wrapped {\n  p = f32[1024] parameter(0)\n"
-        f"  ROOT r = f32[128] reduce-scatter(p), channel_id=1, {ALL}, dimensions={{0}}, to_apply=add, "
-        "use_global_device_ids=true\n}\n"
+        f"wrapped {{\n  p = f32[1024] parameter(0)\n  ROOT r = f32[128] reduce-scatter(p), {ALONG}, to_apply=add\n}}\n"
     )
     for beside in (WORK, ""):
         body = f"s = ((f32[1024]), f32[128]) async-start(x), calls=wrapped\n{beside}\ny = f32[128] async-done(s)"
@@ -221,7 +217,7 @@ def test_work_beside_an_asynchronous_computation_counts() -> None:
 
 def test_what_nvtx_told_of_a_message_stays() -> None:
     """NCCL's payload has the size; the HLO adds the number of ranks."""
-    body = f"y = f32[1024] all-reduce(x), channel_id=1, {ALL}, to_apply=add, use_global_device_ids=true"
+    body = f"y = f32[1024] all-reduce(x), {SUM}"
     document = json.loads(recorded(REDUCE))
     told = {"Collective name": "allreduce", "In msg nelems": 5000, "Out msg nelems": 5000, "dtype": "bytes"}
     for event in document["traceEvents"]:
