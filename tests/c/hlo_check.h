@@ -124,7 +124,8 @@ static void check_remarks(const fs_hlo_module *module)
 static void check_collective(const fs_hlo_module *module, uint32_t instruction)
 {
     fs_collective found;
-    bool any = fs_hlo_collective(module, instruction, &found);
+    char group[FS_HLO_GROUP_NAME];
+    bool any = fs_hlo_collective(module, instruction, &found, group);
     FUZZ_CHECK(any == fs_hlo_communicates(module, instruction), "collective %u", instruction);
     FUZZ_CHECK(found.group_size >= 0 && found.element_size >= 0, "ranks of %u", instruction);
     FUZZ_CHECK(found.in_elements == FS_MISSING || found.in_elements >= 0, "sent by %u", instruction);

@@ -2,6 +2,7 @@
 #include "work/hlo/collective.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "work/collective_sizes.h"
@@ -64,6 +65,12 @@ static uint32_t collective_in(const fs_hlo_module *module, uint32_t id, size_t *
     return found;
 }
 
+/* Return whether groups that are left out or empty stand for all devices. */
+static bool is_all(const char *groups)
+{
+    return groups == NULL || strcmp(groups, "{}") == 0;
+}
+
 /* Return the number of ranks, 0 if it is unknown. Ids are of devices; or, of a call without a channel, of replicas;
  * or of partitions, except where the opcode could say that they are of devices and does not: then they are of replicas,
  * and all of their partitions take part. Without groups, all do. Source: XLA, collective_op_group_mode.h. */
@@ -74,8 +81,7 @@ static int32_t ranks_of(const fs_hlo_module *module, uint32_t id, size_t kind)
     const int64_t *channel = fs_hlo_values(module, id, FS_HLO_CHANNEL, &count);
     const char *groups = fs_hlo_text(module, module->instructions[id].groups);
     bool channels = channel != NULL && *channel > 0, across = channels && kinds[kind].global;
-    bool all = groups == NULL || strcmp(groups, "{}") == 0;
-    if (size == NULL && !all) return 0;
+    if (size == NULL && !is_all(groups)) return 0;
     int64_t ranks = size != NULL ? *size : channels && !across ? module->partitions : module->replicas;
     bool global = fs_hlo_values(module, id, FS_HLO_GLOBAL_IDS, &count) != NULL;
     if (across && !global && __builtin_mul_overflow(ranks, (int64_t)module->partitions, &ranks)) return 0;
@@ -129,9 +135,13 @@ static void set_sizes(const fs_hlo_module *module, uint32_t id, size_t kind, fs_
     collective->out_elements = sizes.received;
 }
 
-static fs_collective_text text_of(const char *text)
+/* Write the name of a group. Pairs, and groups of all devices, are one. */
+static void write_group(const fs_hlo_module *module, uint32_t id, int32_t ranks, char *name)
 {
-    return (fs_collective_text){text, text != NULL ? strlen(text) : 0};
+    const char *groups = fs_hlo_text(module, module->instructions[id].groups);
+    bool whole = (double)ranks >= (double)module->partitions * module->replicas || is_all(groups);
+    if (fs_hlo_is(module, id, "collective-permute") || fs_hlo_is(module, id, "collective-permute-start")) whole = true;
+    snprintf(name, FS_HLO_GROUP_NAME, "%s%s", whole ? "" : FS_HLO_ONE_OF, groups != NULL ? groups : "");
 }
 
 bool fs_hlo_communicates(const fs_hlo_module *module, uint32_t instruction)
@@ -140,15 +150,16 @@ bool fs_hlo_communicates(const fs_hlo_module *module, uint32_t instruction)
     return collective_in(module, instruction, &kind) != FS_NONE;
 }
 
-bool fs_hlo_collective(const fs_hlo_module *module, uint32_t instruction, fs_collective *collective)
+bool fs_hlo_collective(const fs_hlo_module *module, uint32_t instruction, fs_collective *collective, char *group)
 {
     size_t kind;
     uint32_t id = collective_in(module, instruction, &kind);
     *collective = fs_collective_missing;
     if (id == FS_NONE) return false;
-    collective->name = text_of(kinds[kind].name);
-    collective->group = text_of(fs_hlo_text(module, module->instructions[id].groups));
+    collective->name = (fs_collective_text){kinds[kind].name, strlen(kinds[kind].name)};
     collective->group_size = ranks_of(module, id, kind);
+    write_group(module, id, collective->group_size, group);
+    collective->group = (fs_collective_text){group, strlen(group)};
     set_sizes(module, id, kind, collective);
     return true;
 }

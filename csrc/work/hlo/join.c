@@ -381,6 +381,7 @@ static fs_status give_op(joining *all, const work *of, run *one, uint32_t before
 static fs_status give_collective(joining *all, const run *one, fs_tie_proof proof, fs_event *event, fs_error *err)
 {
     _Alignas(8) char bytes[FS_LAUNCH_BYTES + FS_COLLECTIVE_MAX_BYTES];
+    char group[FS_HLO_GROUP_NAME];
     fs_collective told, collective;
     fs_launch launch;
     bool named = fs_names_communicate(&all->names, event->name);
@@ -388,7 +389,7 @@ static fs_status give_collective(joining *all, const run *one, fs_tie_proof proo
     if (!named && one->kernels > 1) return FS_OK;
     fs_span signature = fs_store_signature_bytes(all->from, event->signature);
     if (!fs_launch_decode(signature.bytes, &launch)) return FS_OK;
-    if (!fs_hlo_collective(&all->modules[one->module], one->instruction, &collective)) return FS_OK;
+    if (!fs_hlo_collective(&all->modules[one->module], one->instruction, &collective, group)) return FS_OK;
     if (named && one->communicating > 1) collective.in_elements = collective.out_elements = FS_MISSING;
     if (fs_collective_decode(signature, &told)) {
         if (told.group_size == 0) told.group_size = collective.group_size;
