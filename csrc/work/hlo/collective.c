@@ -139,7 +139,8 @@ static void set_sizes(const fs_hlo_module *module, uint32_t id, size_t kind, fs_
 static void write_group(const fs_hlo_module *module, uint32_t id, int32_t ranks, char *name)
 {
     const char *groups = fs_hlo_text(module, module->instructions[id].groups);
-    bool whole = (double)ranks >= (double)module->partitions * module->replicas || is_all(groups);
+    double devices = (double)module->partitions * module->replicas; /* 1: unknown, if several communicate */
+    bool whole = is_all(groups) || (devices > 1 && ranks >= devices);
     if (fs_hlo_is(module, id, "collective-permute") || fs_hlo_is(module, id, "collective-permute-start")) whole = true;
     snprintf(name, FS_HLO_GROUP_NAME, "%s%s", whole ? "" : FS_HLO_ONE_OF, groups != NULL ? groups : "");
 }

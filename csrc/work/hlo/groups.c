@@ -34,7 +34,8 @@ static int64_t size_of_iota(const char *at, const char *end)
 {
     at++;
     take_size(&at, end);
-    if (at == end || *at++ != ',') return 0;
+    if (at == end || *at != ',') return 0;
+    at++;
     int64_t size = take_size(&at, end);
     return at < end && *at == ']' ? size : 0;
 }

@@ -85,7 +85,7 @@ static bool name_of_fused(const fs_hlo_module *module, uint32_t id, char *name, 
     static const char before[] = "fused_", after[] = ".clone";
     uint32_t body = fs_hlo_is(module, id, "fusion-start") ? fs_hlo_called(module, id, 0) : FS_NONE;
     const char *computation = body != FS_NONE ? fs_hlo_text(module, module->computations[body].name) : NULL;
-    if (!begins(computation, before) || !fs_hlo_communicates(module, id)) return false;
+    if (computation == NULL || !begins(computation, before) || !fs_hlo_communicates(module, id)) return false;
     computation += sizeof before - 1;
     const char *end = strstr(computation, after);
     int size = end != NULL ? (int)(end - computation) : (int)strlen(computation);
