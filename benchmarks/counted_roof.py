@@ -77,7 +77,7 @@ RUNS = {
 }  # fmt: skip
 """Metrics of each run under ncu: in one pass kernels are not replayed, so their memory is not restored."""
 KEPT = ("count", "device_busy_time", "pct_roofline", "pct_peak_flops", "pct_peak_bandwidth", "gbytes_per_s",
-        "dram_bytes_read", "dram_bytes_written", "l2_bytes", "pct_peak_l2", "l2_links_active", "sm_active",
+        "dram_bytes_read", "dram_bytes_written", "l2_bytes", "pct_peak_l2", "l2_fabric_active", "sm_active",
         *(unit.column for unit in UNITS.values() if unit.column))  # fmt: skip
 COLUMNS = ("program", "kernel", "us", "bound", "ncu's", "% roof|ncu", *(f"{name}|ncu" for name in UNITS))
 
@@ -247,7 +247,7 @@ class Pair:
         self.program, self.bound = program, str(ours["bound"])
         self.us, self.roofline = ours["device_busy_time"] / ours["count"], float(ours["pct_roofline"])
         self.ours = {name: float(ours.get(unit.column, math.nan)) for name, unit in UNITS.items()}
-        self.ours["L2"] = largest(float(ours.get(part, math.nan)) for part in ("l2_active", "l2_links_active"))
+        self.ours["L2"] = largest(float(ours.get(part, math.nan)) for part in ("l2_active", "l2_fabric_active"))
         self.ours["DRAM"] = 1e11 * float(ours["gbytes_per_s"]) / dram_peak
         self.theirs = {name: theirs.get(unit.metric, math.nan) for name, unit in UNITS.items()}
 

@@ -18,6 +18,9 @@
 /* Fill build->counted_rows from the sums of all device work; there are none without counters. FS_OUT_OF_MEMORY. */
 fs_status fs_counted_rows_find(fs_build *build, fs_error *err);
 
+/* Percent of the cycles in which the fabric between the halves of the L2 worked, an estimate; NaN: unknown. */
+double fs_counted_fabric(const fs_counted_sum *total);
+
 /* What was counted of a row: its bytes, the activity of units, or both; NULL if neither is resolved. */
 static inline const fs_counted_row *fs_counted_row_of(const fs_build *build, uint32_t row)
 {

@@ -99,7 +99,7 @@ static void fill_counted(const fs_build *build, fs_group *group)
     row->issue_active = fs_counted_value(sum, FS_METRIC_ISSUE_ACTIVE);
     row->l1_active = fs_counted_value(sum, FS_METRIC_L1_ACTIVE);
     row->l2_active = fs_counted_value(sum, FS_METRIC_L2_ACTIVE);
-    row->l2_links_active = fs_counted_value(sum, FS_METRIC_L2_LINKS);
+    row->l2_fabric_active = fs_counted_fabric(sum);
     row->l2_bytes = fs_counted_value(sum, FS_METRIC_L2);
     row->nvlink_bytes = sum_of(sum, FS_METRIC_NVLINK_RECEIVED, FS_METRIC_NVLINK_SENT);
     row->pcie_bytes = sum_of(sum, FS_METRIC_PCIE_READ, FS_METRIC_PCIE_WRITTEN);

@@ -34,7 +34,7 @@ _LABELS = {
     "alu_active": "ALU active",
     "issue_active": "issue slots",
     "l2_active": "L2 active",
-    "l2_links_active": "L2 links active",
+    "l2_fabric": "L2 fabric",
     "l1_active": "L1 active",
     "nvlink_bytes_received": "NVLink received",
     "nvlink_bytes_sent": "NVLink sent",

@@ -98,7 +98,10 @@ def test_a_chip_that_lacks_one_has_the_others(missing: str) -> None:
         ({"dram_bytes_read": 3000.0, "l2_bytes": 7000.0}, "l2"),
         ({"tensor_active": 90.0, "l2_bytes": 6000.0, "dram_bytes_read": 900.0}, "tensor"),
         ({"dram_bytes_read": 2000.0, "l2_bytes": 2100.0, "l2_active": 63.0}, "l2"),
-        ({"dram_bytes_read": 3600.0, "l2_bytes": 3600.0, "l2_active": 92.0}, "memory"),  # 90 %: what moves passes the L2
+        (
+            {"dram_bytes_read": 3600.0, "l2_bytes": 3600.0, "l2_active": 92.0},
+            "memory",
+        ),  # 90 %: what moves passes the L2
         ({"l1_active": 92.0, "l2_active": 63.0, "alu_active": 52.0}, "l1"),
         ({"l1_active": 70.0, "tensor_active": 91.0}, "tensor"),
         ({"l1_active": 49.0, "l2_active": 49.0}, "other"),
@@ -114,6 +117,16 @@ def test_the_busiest_part_of_a_cache_is_its_share_of_the_roof() -> None:
     assert (row["l2_active"], row["l1_active"], row["pct_roofline"]) == pytest.approx((80, 60, 80))
     assert row["bound"] == "l2" and row["pct_peak_flops"] == pytest.approx(2), "a cache computes nothing"
     assert row_of({**QUIET, "l1_active": 12.0})["bound"] == "other", "a cache was not idle"
+
+
+@pytest.mark.parametrize(
+    ("sectors", "busy"), [(0.0, 0.0), (5.0, 40.5), (10.0, 72.0), (40 / 3, 88.0), (17.0, 100.0), (60.0, 100.0)]
+)
+def test_the_fabric_of_the_l2_is_estimated_from_its_sectors(sectors: float, busy: float) -> None:
+    row = row_of({**QUIET, "l2_fabric": sectors, "dram_bytes_read": 2000.0})
+    assert row["l2_fabric_active"] == pytest.approx(busy, rel=0.01)
+    assert row["bound"] == ("l2" if busy > 53 else "memory")
+    assert math.isnan(row_of(QUIET)["l2_fabric_active"])
 
 
 def test_overlapping_kernels_never_exceed_the_roof_in_sum() -> None:

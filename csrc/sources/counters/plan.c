@@ -206,7 +206,7 @@ fs_status fs_plan_samples(fs_plan *plan, const char *chip, const uint8_t *availa
 /* Of which the records take longest to decode. */
 static const bool windows_alone[FS_METRIC_COUNT] = {
     [FS_METRIC_FMA_ACTIVE] = true, [FS_METRIC_FP64_ACTIVE] = true, [FS_METRIC_L1_ACTIVE] = true,
-    [FS_METRIC_L2_ACTIVE] = true,  [FS_METRIC_L2_LINKS] = true,
+    [FS_METRIC_L2_ACTIVE] = true,  [FS_METRIC_L2_FABRIC] = true,
 };
 
 fs_status fs_plan_live(fs_plan *plan, const fs_plan *whole, const char *chip, const uint8_t *availability,
