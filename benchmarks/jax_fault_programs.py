@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as Spec
 
 Step = Callable[[], object]
 
@@ -23,16 +25,17 @@ class Fault:
     what: str  # the fault, and what mends it
     rule: str  # advice that should name it
     build: Callable[[bool], Step]  # from `mended` to a function that runs one step
+    devices: int = 1  # that it needs
 
 
 FAULTS: dict[str, Fault] = {}
 
 
-def fault(what: str, rule: str) -> Callable[[Callable[[bool], Step]], Callable[[bool], Step]]:
+def fault(what: str, rule: str, devices: int = 1) -> Callable[[Callable[[bool], Step]], Callable[[bool], Step]]:
     """Add the decorated function to FAULTS under its name."""
 
     def add(build: Callable[[bool], Step]) -> Callable[[bool], Step]:
-        FAULTS[build.__name__] = Fault(what, rule, build)
+        FAULTS[build.__name__] = Fault(what, rule, build, devices)
         return build
 
     return add
@@ -167,3 +170,28 @@ def small_steps(mended: bool) -> Step:
 
     function = jax.jit(lambda carry, xs: lax.scan(body, carry, xs, unroll=16 if mended else 1)[0])
     return repeated(function, jnp.zeros(4096), jnp.ones((1024, 4096)))
+
+
+@fault(
+    "two experts wait for their tokens, and these for the results; mended, in four parts", "communication", devices=2
+)
+def exchanged(mended: bool) -> Step:
+    mesh = Mesh(np.array(jax.devices()[:2]), ("expert",))
+    rows = Spec("expert")
+
+    def expert(weight: Any, x: Any) -> Any:
+        received = lax.all_to_all(x, "expert", 0, 0, tiled=True)
+        return lax.all_to_all(jnp.tanh(received @ weight), "expert", 0, 0, tiled=True)
+
+    def layer(weight: Any, x: Any) -> Any:
+        results = []
+        for part in jnp.split(x, 4 if mended else 1):
+            # Without the barrier, XLA merges the products, as they have a factor in common.
+            results.append(expert(*lax.optimization_barrier((weight, part))))
+        return jnp.concatenate(results)
+
+    function = jax.jit(jax.shard_map(layer, mesh=mesh, in_specs=(rows, rows), out_specs=rows))
+    sharding = NamedSharding(mesh, rows)
+    weights = jax.device_put(jnp.full((2 * 2 * SIZE, 2 * SIZE), 0.01, jnp.bfloat16), sharding)
+    x = jax.device_put(jnp.full((2 * 8 * SIZE, 2 * SIZE), 0.01, jnp.bfloat16), sharding)
+    return lambda: function(weights, x).block_until_ready()

@@ -19,12 +19,15 @@ from typing import Any
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
+import jax
 import jax_fault_programs
 from harness import Report, arguments, interleave, spread
 
 import flopscope as fs
 
-PROFILED, ROUNDS, SECONDS = 4, 10, 2.0
+PROFILED, ROUNDS, SECONDS = 4, 20, 2.0
+SAMPLE = 5e-3
+"""Seconds that a sample of the longer program lasts at least: that of a short step is the mean of several."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -32,10 +35,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", nargs="+", metavar="NAME", help="programs; default: all")
 
 
-def timed(step: Any) -> float:
+def timed(step: Any, steps: int = 1) -> float:
+    """Return the seconds of a step, of several."""
     start = time.perf_counter()
-    step()
-    return time.perf_counter() - start
+    for _ in range(steps):
+        step()
+    return (time.perf_counter() - start) / steps
 
 
 def profiled(step: Any, path: Path | None) -> Any:
@@ -51,8 +56,9 @@ def profiled(step: Any, path: Path | None) -> Any:
 
 
 def saved(prof: Any, rule: str) -> float:
-    """Return what a rule estimates to save, in seconds per step."""
-    return sum(row.saving_us for row in prof.advice() if row.rule == rule) / 1e6
+    """Return what a rule estimates to save, in seconds per step; of several devices, the mean."""
+    devices = prof.accounting()["device"].nunique()
+    return sum(row.saving_us for row in prof.advice() if row.rule == rule) / 1e6 / max(devices, 1)
 
 
 def measure(name: str, report: Report, traces: Path | None) -> bool:
@@ -64,7 +70,9 @@ def measure(name: str, report: Report, traces: Path | None) -> bool:
         steps[who]()
         path = traces / f"{name}_{who}.json.gz" if traces is not None else None
         profiles[who] = profiled(steps[who], path)
-    samples = interleave({who: lambda step=step: timed(step) for who, step in steps.items()}, ROUNDS, 2, SECONDS)
+    count = max(1, round(SAMPLE / max(min(timed(step), timed(step)) for step in steps.values())))
+    samplers = {who: lambda step=step: timed(step, count) for who, step in steps.items()}
+    samples = interleave(samplers, ROUNDS, 2, SECONDS)
     before, after = (spread(samples[who]).median for who in ("before", "after"))
     predicted, advice = {}, {}
     for who, prof in profiles.items():
@@ -87,6 +95,9 @@ def main() -> int:
     silent = 0
     for name in jax_fault_programs.FAULTS:
         if options.only and name not in options.only:
+            continue
+        if jax.device_count() < jax_fault_programs.FAULTS[name].devices:
+            report.note(f"{name} needs {jax_fault_programs.FAULTS[name].devices} devices")
             continue
         try:
             silent += measure(name, report, options.traces)

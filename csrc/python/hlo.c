@@ -8,8 +8,9 @@
 /* What is made of a module: texts are converted once. */
 typedef struct {
     const fs_hlo_module *module;
-    PyObject **texts;   /* by id; NULL: not yet */
-    PyObject **sources; /* by frame */
+    fs_hlo_remarks remarks; /* made if they are shown */
+    PyObject **texts;       /* by id; NULL: not yet */
+    PyObject **sources;     /* by frame */
 } shown;
 
 /* Return a new reference: None for FS_NONE, NULL with an exception set on failure. */
@@ -50,6 +51,7 @@ static void end(shown *of)
     for (uint32_t i = 0; of->sources != NULL && i < of->module->frame_count; i++) Py_XDECREF(of->sources[i]);
     PyMem_Free(of->texts);
     PyMem_Free(of->sources);
+    fs_hlo_remarks_clear(&of->remarks);
 }
 
 /* Read a text or the bytes of one. false with an exception set on failure. */
@@ -223,10 +225,10 @@ static PyObject *attributes_of(const fs_hlo_module *module, fs_hlo_list list)
     return all;
 }
 
-static PyObject *remark_of(const fs_hlo_module *module, const fs_hlo_instruction *one)
+static PyObject *remark_of(const shown *of, const fs_hlo_instruction *one)
 {
     char text[256];
-    bool found = fs_hlo_remark(module, (uint32_t)(one - module->instructions), text, sizeof text);
+    bool found = fs_hlo_remark(&of->remarks, (uint32_t)(one - of->module->instructions), text, sizeof text);
     return found ? fs_text_object(text) : Py_NewRef(Py_None);
 }
 
@@ -246,14 +248,14 @@ static PyObject *instruction_of(const shown *of, const fs_hlo_instruction *one)
 {
     const fs_hlo_module *module = of->module;
     return Py_BuildValue(
-        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "name", text_of(of, one->name), "opcode",
+        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "name", text_of(of, one->name), "opcode",
         text_of(of, one->opcode), "shape", shape_of(module, one->shape), "operands",
         names_of(of, module->operands, one->operands, instruction_name), "called",
         names_of(of, module->called, one->called, computation_name), "attributes",
         attributes_of(module, one->attributes), "op_name", text_of(of, one->op_name), "kernel",
         text_of(of, one->kernel), "scheduled", text_of(of, one->scheduled), "stack", stack_of(of, one->frame), "target",
-        text_of(of, one->target), "kind", text_of(of, one->kind), "config", text_of(of, one->config), "root",
-        PyBool_FromLong(one->root), "remark", remark_of(module, one));
+        text_of(of, one->target), "kind", text_of(of, one->kind), "config", text_of(of, one->config), "groups",
+        text_of(of, one->groups), "root", PyBool_FromLong(one->root), "remark", remark_of(of, one));
 }
 
 /* (name, instructions) */
@@ -273,8 +275,11 @@ static PyObject *read_hlo(PyObject *self, PyObject *text)
     (void)self;
     fs_hlo_module module = {0};
     shown of = {0};
+    fs_error err;
     if (!read_module(text, &module)) return NULL;
-    PyObject *list = begin(&of, &module) ? PyList_New(module.computation_count) : NULL, *result = NULL;
+    bool begun = begin(&of, &module);
+    if (begun && fs_hlo_remarks_make(&of.remarks, &module, &err) != FS_OK) fs_raise(&err);
+    PyObject *list = of.remarks.module != NULL ? PyList_New(module.computation_count) : NULL, *result = NULL;
     for (uint32_t i = 0; list != NULL && i < module.computation_count; i++) {
         PyObject *computation = computation_of(&of, &module.computations[i]);
         if (computation == NULL) Py_CLEAR(list);

@@ -7,6 +7,7 @@
 #include "base/saturate.h"
 #include "device/occupancy.h"
 #include "ops/dtype.h"
+#include "store/collective.h"
 #include "store/signature.h"
 #include "store/torch_signature.h"
 #include "views/trace.h"
@@ -149,6 +150,37 @@ static void put_torch_call(fs_json_members *members, const fs_torch_call *call)
         }                                           \
     } while (0)
 
+#define KNOWN_INTEGER(members, name, value, missing) \
+    do {                                             \
+        if ((value) != (missing)) {                  \
+            FS_JSON_KEY(members, name);              \
+            fs_json_integer((members)->json, value); \
+        }                                            \
+    } while (0)
+
+#define KNOWN_TEXT(members, name, value)                   \
+    do {                                                   \
+        if ((value).size > 0) {                            \
+            FS_JSON_KEY(members, name);                    \
+            fs_json_string((members)->json, (value).text); \
+        }                                                  \
+    } while (0)
+
+/* As Kineto writes it. */
+static void put_collective(fs_json_members *members, fs_span bytes)
+{
+    fs_collective collective;
+    if (!fs_collective_decode(bytes, &collective)) return;
+    KNOWN_TEXT(members, "Collective name", collective.name);
+    KNOWN_INTEGER(members, "In msg nelems", collective.in_elements, FS_MISSING);
+    KNOWN_INTEGER(members, "Out msg nelems", collective.out_elements, FS_MISSING);
+    KNOWN_INTEGER(members, "Group size", collective.group_size, 0);
+    KNOWN_TEXT(members, "dtype", collective.dtype);
+    KNOWN_TEXT(members, "Process Group Name", collective.group);
+    KNOWN_TEXT(members, "Process Group Ranks", collective.ranks);
+    KNOWN_INTEGER(members, "Seq", collective.sequence, FS_MISSING);
+}
+
 static void put_unit(fs_json_members *members, fs_unit unit)
 {
     if (unit == FS_UNIT_NONE) return;
@@ -177,6 +209,7 @@ static void call_members(fs_json_members *members, const char *name, fs_span byt
     fs_work work;
     if (fs_torch_decode(bytes.bytes, bytes.size, &torch)) {
         put_torch_call(members, &torch);
+        put_collective(members, bytes);
         work = fs_work_of_torch(name, &torch);
         if (*torch.recorded.category != 0) {
             FS_JSON_KEY(members, "category");
@@ -249,6 +282,7 @@ static void launch_members(fs_trace *trace, fs_json_members *members, int device
         fs_device_facts facts = fs_store_device(trace->store, device);
         kernel_members(members, &launch, &facts);
     }
+    put_collective(members, bytes);
     if (launch.graph != 0) {
         FS_JSON_KEY(members, "graph id");
         fs_json_integer(members->json, launch.graph);

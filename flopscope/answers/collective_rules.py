@@ -10,6 +10,7 @@ from typing import NamedTuple
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.facts import SMALL_MESSAGE, ExposedTransfers, WaitsForRanks
 from flopscope.answers.findings import Finding, evidence, finding_about
+from flopscope.answers.jax_rules import remarks
 from flopscope.support.median import median
 
 SLOW = 2.0
@@ -105,11 +106,23 @@ def straggler(analysis: Analysis) -> Iterator[Finding]:
         return
     steps, share = analysis.step_count, min(sum(waits) / exposed, 1.0)
     yield Finding(
-        WaitsForRanks(share * sum(op.time for op in ops), analysis.per, len(waits), count, steps),
+        WaitsForRanks(
+            share * sum(op.time for op in ops), analysis.per, len(waits), count, steps, len(analysis.devices)
+        ),
         [(op, op.time * share) for op in ops],
         evidence(ops),
         None,
     )
+
+
+def _schedule(analysis: Analysis) -> str:
+    """Return what XLA's schedule has beside the collectives: see ExposedTransfers."""
+    times: dict[str, float] = {}
+    for one in remarks(analysis, "transfer"):
+        times[one.text] = times.get(one.text, 0.0) + one.op.time
+    if not times:
+        return "unknown" if analysis.uses_jax else ""
+    return max(times, key=lambda text: times[text]) if "beside" in times else "never"
 
 
 def communication(analysis: Analysis) -> Iterator[Finding]:
@@ -141,6 +154,6 @@ def communication(analysis: Analysis) -> Iterator[Finding]:
         median(call.size for call, _ in moved if call.kind == kind),
         any(key.startswith("autograd::engine") for key in keys),
         any("DistributedDataParallel" in key for key in keys),
-        analysis.uses_jax,
+        _schedule(analysis),
     )
     yield finding_about(analysis, facts, [(op, op.time * min(share, computing / total) * HIDDEN) for op in ops], ops)

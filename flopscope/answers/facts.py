@@ -374,6 +374,8 @@ class WaitsForRanks(NamedTuple):
     """Calls that waited, in all steps."""
     collectives: int
     steps: int
+    devices: int
+    """In the profile."""
 
 
 class ExposedTransfers(NamedTuple):
@@ -389,7 +391,9 @@ class ExposedTransfers(NamedTuple):
     """Whether the profile has a backward pass."""
     buckets: bool
     """Whether DistributedDataParallel is in use."""
-    jax: bool
+    schedule: str
+    """What XLA's schedule has between the start and the end of those with most of that time: "beside" is other work,
+    "alone" is none, "never" is none of any collective, "unknown"; "" for programs that are not of JAX."""
 
 
 class Undonated(NamedTuple):

@@ -90,9 +90,9 @@ def carry(analysis: Analysis) -> Iterator[Finding]:
     """The body of a loop copies an array of its carry in each iteration.
 
     Premises: the HLO copies a part of the parameter of a while loop's body, which is an array, in its own layout, and
-    the bytes take most of the copy's time: a loop without copies as short as a launch was no faster. XLA copies where
-    the body reads the old value apart from the update that replaces it, or moves it to another place of the carry. The
-    estimate is 95 % of the copies' time.
+    the bytes take most of the copy's time: without copies as short as a launch, a loop need not be faster. XLA copies
+    where the body reads the old value apart from the update that replaces it, or moves it to another place of the
+    carry. The estimate is 95 % of the copies' time.
     """
     found = [one for one in remarks(analysis, "carry") if one.op.memory > one.op.time / 2]
     if not found:

@@ -27,6 +27,7 @@ ONE_SIDED = KINDS.index("send")  # from this kind on: not the same call on all r
 TOGETHER = KINDS.index("broadcast")  # before this kind: end on all ranks at once
 UNEVEN = KINDS.index("alltoall")  # whose message may differ between ranks
 NO_NUMBER = -1
+ONE_OF = "one of "  # begins the name of a group that stands for several, of which a rank is in one (hlo/collective.h)
 
 
 @dataclass(frozen=True)
@@ -166,8 +167,8 @@ def match(ranks: Sequence[Calls]) -> Matched:
 
     Calls of a process group have the same sequence number, if PyTorch recorded it for all of them, or else the same
     kind, size and occurrence. If no rank names a process group, as with torch before 2.2, all calls by ops of the
-    profile are assumed to be of one group of all ranks. Of a process with several GPUs, a call
-    counts once.
+    profile are assumed to be of one group of all ranks. Of a process with several GPUs, a call counts once. Calls of
+    JAX whose HLO has several groups are not matched: which of them a rank is in is unknown.
     """
     own = np.array([len(calls) for calls in ranks], np.int64)
     origins = np.array([calls.start.min() if len(calls) else 0 for calls in ranks], np.int64)
@@ -177,6 +178,8 @@ def match(ranks: Sequence[Calls]) -> Matched:
     for place, calls in enumerate(ranks):
         known = (calls.kind < ONE_SIDED) & (has_groups | calls.named) & ~(sized & np.isnan(calls.message_bytes))
         for key, rows in _by_group(calls, np.flatnonzero(known)):
+            if key[0].startswith(ONE_OF):
+                continue
             if has_groups and key[0]:
                 parts.setdefault(key, []).append(_Part(place, calls, rows, None))
             elif not has_groups:

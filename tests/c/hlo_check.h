@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "tests/c/fuzz_check.h"
+#include "work/hlo/collective.h"
 #include "work/hlo/cost.h"
 #include "work/hlo/remarks.h"
 
@@ -106,15 +107,32 @@ static void check_work(double value, uint32_t instruction)
     FUZZ_CHECK(!(value < 0) && !isinf(value), "work %g of instruction %u", value, instruction);
 }
 
-/* Check what a module shows of an instruction. */
-static void check_remark(const fs_hlo_module *module, uint32_t instruction)
+/* Check what a module shows of its instructions. */
+static void check_remarks(const fs_hlo_module *module)
 {
-    char text[64] = "";
-    bool found = fs_hlo_remark(module, instruction, text, sizeof text);
-    FUZZ_CHECK(found == (text[0] != 0) && memchr(text, 0, sizeof text) != NULL, "remark of %u", instruction);
+    fs_hlo_remarks remarks;
+    fs_error err;
+    if (fs_hlo_remarks_make(&remarks, module, &err) != FS_OK) return;
+    for (uint32_t i = 0; i < module->instruction_count; i++) {
+        char text[64] = "";
+        bool found = fs_hlo_remark(&remarks, i, text, sizeof text);
+        FUZZ_CHECK(found == (text[0] != 0) && memchr(text, 0, sizeof text) != NULL, "remark of %u", i);
+    }
+    fs_hlo_remarks_clear(&remarks);
 }
 
-/* Check a module, the work of its schedule, and the remarks about its first instructions. */
+static void check_collective(const fs_hlo_module *module, uint32_t instruction)
+{
+    fs_collective found;
+    char group[FS_HLO_GROUP_NAME];
+    bool any = fs_hlo_collective(module, instruction, &found, group);
+    FUZZ_CHECK(any == fs_hlo_communicates(module, instruction), "collective %u", instruction);
+    FUZZ_CHECK(found.group_size >= 0 && found.element_size >= 0, "ranks of %u", instruction);
+    FUZZ_CHECK(found.in_elements == FS_MISSING || found.in_elements >= 0, "sent by %u", instruction);
+    FUZZ_CHECK(found.out_elements == FS_MISSING || found.out_elements >= 0, "received by %u", instruction);
+}
+
+/* Check a module, the work of its schedule, and the remarks about its instructions. */
 static void check_module(const fs_hlo_module *module)
 {
     fs_hlo_step *steps = NULL;
@@ -123,7 +141,8 @@ static void check_module(const fs_hlo_module *module)
     check_shapes(module);
     for (uint32_t i = 0; i < module->instruction_count; i++) check_instruction(module, i);
     check_computations(module);
-    for (uint32_t i = 0; i < module->instruction_count && i < 256; i++) check_remark(module, i);
+    check_remarks(module);
+    for (uint32_t i = 0; i < module->instruction_count; i++) check_collective(module, i);
     fs_status status = fs_hlo_schedule(module, &steps, &count, &err);
     for (uint32_t i = 0; status == FS_OK && i < count; i++) {
         check_id(steps[i].instruction, module->instruction_count);

@@ -82,7 +82,10 @@ def test_work_after_a_long_idle_time_is_counted_as_if_it_came_first(library: Pat
     found = run(
         library,
         """
+        BUSY = "LTS.TriageCompute.lts__throughput.avg.pct_of_peak_sustained_elapsed"
+
         def late():
+            cuda.traffic(BUSY, cuda.now(), 3_000_000_000, 3e9 * 2)  # percent: of the samples that the GPU writes
             time.sleep(3.0)
             span = work(0.047, read=3e10)
             time.sleep(0.06)

@@ -123,3 +123,26 @@ print(json.dumps([compiled, [row.what for row in prof.advice() if row.rule == "w
 """)
     assert rows >= 4
     assert any("XLA compiled in" in text for text in said)
+
+
+def test_transfers_between_two_gpus_have_their_sizes_and_are_named_while_nothing_computes() -> None:
+    found = run("""
+import jax_faults, jax_fault_programs
+fault = jax_fault_programs.FAULTS["exchanged"]
+found = []
+for mended in (False, True) if jax.device_count() >= fault.devices else ():
+    step = fault.build(mended)
+    step()
+    prof = jax_faults.profiled(step, None)
+    rows = prof.collectives()
+    calls = [list(row) for row in rows[["collective", "message_bytes", "group_size"]].itertuples(index=False)]
+    found.append([calls, jax_faults.saved(prof, fault.rule), rows.bus_gbytes_per_s.max()])
+print(json.dumps(found))
+""")
+    if not found:
+        pytest.skip("one GPU")
+    steps, devices, size = 4, 2, 16384 * 4096 * 2
+    for (calls, _, bus), parts in zip(found, (1, 4), strict=True):
+        assert calls == steps * devices * 2 * parts * [["alltoall", size / parts, 2]]
+        assert bus > 0
+    assert found[0][1] > 0 and found[1][1] <= 0.5 * found[0][1]

@@ -199,8 +199,8 @@ def forms() -> dict[str, dict[str, Any]]:
         ("x.1", {"PARAMETER": (0,)}),
         ("gemm", {"LHS_CONTRACTING": (1,), "RHS_CONTRACTING": (0,), "LHS_BATCH": (), "RHS_BATCH": ()}),
         ("fusion.1", {"ALIASED_OPERANDS": (1, 0, -1, 0, 0, 2)}),
-        ("all-reduce-start", {"GROUP_SIZE": (4,)}),
-        ("gathered", {"GROUP_SIZE": (2,), "DIMENSIONS": (0,)}),
+        ("all-reduce-start", {"CHANNEL": (1,), "GROUP_SIZE": (4,), "GLOBAL_IDS": (1,)}),
+        ("gathered", {"CHANNEL": (2,), "GROUP_SIZE": (2,), "GLOBAL_IDS": (1,), "DIMENSIONS": (0,)}),
         ("while.1", {"TRIP_COUNT": (12,)}),
         (
             "window",

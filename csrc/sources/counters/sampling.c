@@ -96,12 +96,15 @@ static fs_status open_again(fs_sampler *sampler, int64_t interval_ns, fs_error *
     return open_session(sampler, interval_ns, true, err);
 }
 
-/* Whether nothing ran during a sample: no unit was active, and no bytes moved but for the few of idle memory. */
+/* Whether nothing ran during a sample: no unit was active, and no bytes moved but for the few of idle memory. The
+ * samples themselves keep parts of the L2 busy. */
 static bool is_idle(const fs_raw_sample *sample, int64_t interval_ns)
 {
     double bytes = sample->values[FS_METRIC_DRAM_READ] + sample->values[FS_METRIC_DRAM_WRITTEN];
     for (int i = 0; i < FS_METRIC_COUNT; i++)
-        if (fs_metrics[i].kind == FS_METRIC_SHARE_KIND && sample->values[i] > 0) return false;
+        if (i != FS_METRIC_L2_ACTIVE && i != FS_METRIC_L2_FABRIC && fs_metrics[i].kind == FS_METRIC_SHARE_KIND &&
+            sample->values[i] > 0)
+            return false;
     return bytes <= IDLE_BYTES_PER_NS * (double)interval_ns;
 }
 

@@ -20,7 +20,7 @@ enum {
     UNTIED_COPY = 4,
     UNTIED_FILL = 2,
     UNTIED_TRANSFER = 2,
-    OTHER_FAMILY = 2, /* a kernel for convolutions in a call for products */
+    OTHER_FAMILY = 2, /* a kernel for convolutions in a call for products, a fill in a collective */
     ELSEWHERE = 4,    /* a kernel of a library in the place of a kernel with a name */
     OTHER_SIZE = 12,  /* a copy of other bytes */
     RESUMED = 4,      /* an execution that another one interrupted */
@@ -204,6 +204,7 @@ static void go_on(search *of, uint32_t work, uint32_t slot, uint32_t cost, unsig
         cost += other ? OTHER_FAMILY : 0;
         if (to->kind != FS_SLOT_LIBRARY) cost += ELSEWHERE;
     }
+    if (unnamed && done->kind == FS_WORK_FILLS && to->family == FS_FAMILY_COMMUNICATION) cost += OTHER_FAMILY;
     if (done->bytes > 0 && to->bytes > 0 && done->bytes != to->bytes) cost += OTHER_SIZE;
     if (cost == 0) of->sure = true;
     bool stayed = of->from->slot != FS_NONE && (how & NEW) == 0 && of->all->slots[of->from->slot].loop == to->loop;

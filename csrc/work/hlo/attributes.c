@@ -11,8 +11,8 @@ typedef fs_status taker(fs_hlo_parser *parser, fs_hlo_instruction *instruction, 
 
 /* what: a key of fs_hlo_attribute_key, or the offset of a field of the instruction. */
 static taker take_numbers, take_called, take_condition, take_word, take_text, take_config, take_frame, take_source,
-    take_line, take_window, take_sizes, take_pads, take_slice, take_padding, take_labels, take_groups, take_aliasing,
-    take_precision, take_metadata;
+    take_line, take_window, take_sizes, take_pads, take_slice, take_padding, take_labels, take_groups, take_pairs,
+    take_global, take_aliasing, take_precision, take_metadata;
 
 #define FIELD(name) offsetof(fs_hlo_instruction, name)
 static const struct {
@@ -52,6 +52,8 @@ static const struct {
     {"padding", OF_INSTRUCTION, take_padding, 0},
     {"dim_labels", OF_INSTRUCTION, take_labels, 0},
     {"replica_groups", OF_INSTRUCTION, take_groups, 0},
+    {"source_target_pairs", OF_INSTRUCTION, take_pairs, 0},
+    {"use_global_device_ids", OF_INSTRUCTION, take_global, 0},
     {"output_to_operand_aliasing", OF_INSTRUCTION, take_aliasing, 0},
     {"operand_precision", OF_INSTRUCTION, take_precision, 0},
     {"metadata", OF_INSTRUCTION, take_metadata, 0},
@@ -327,27 +329,45 @@ static fs_status take_labels(fs_hlo_parser *parser, fs_hlo_instruction *instruct
     return FS_OK;
 }
 
-/* {{0,1},{2,3}}, or [2,4]<=[8]: two groups of four. All others leave the size unknown. */
+/* Take the text of groups, of which only the beginning is kept. The order of a mesh's devices stands after a comma:
+ * mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'x'} */
+static fs_status take_text_of_groups(fs_hlo_parser *parser, fs_hlo_instruction *instruction, fs_hlo_word *word)
+{
+    static const char ORDER[] = ", device_ids=";
+    *word = (fs_hlo_word){parser->at, 0};
+    FS_TRY(fs_hlo_skip_value(parser, false));
+    size_t left = (size_t)(parser->end - parser->at), size = sizeof ORDER - 1;
+    if (*word->at == 'm' && left > size && memcmp(parser->at, ORDER, size) == 0) {
+        parser->at += size;
+        FS_TRY(fs_hlo_skip_value(parser, false));
+    }
+    word->size = (size_t)(parser->at - word->at);
+    size = word->size < FS_HLO_MOST_GROUPS ? word->size : FS_HLO_MOST_GROUPS;
+    return fs_intern_bytes(&parser->module->texts, word->at, size, &instruction->groups, parser->err);
+}
+
 static fs_status take_groups(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
 {
-    const char *from = parser->at;
-    int64_t size = 0, number, numbers = 0;
-    bool iota = fs_hlo_eat(parser, '[');
+    fs_hlo_word word;
+    (void)what;
+    FS_TRY(take_text_of_groups(parser, instruction, &word));
+    int64_t size = fs_hlo_group_size(word.at, word.size);
+    return size > 0 ? fs_hlo_put_value(parser->module, FS_HLO_GROUP_SIZE, size, parser->err) : FS_OK;
+}
+
+static fs_status take_pairs(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+{
+    fs_hlo_word word;
+    (void)what;
+    return take_text_of_groups(parser, instruction, &word);
+}
+
+static fs_status take_global(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+{
     (void)instruction;
     (void)what;
-    if (iota || (fs_hlo_eat(parser, '{') && fs_hlo_eat(parser, '{'))) {
-        while (fs_hlo_peek(parser) >= '0' && *parser->at <= '9') {
-            FS_TRY(fs_hlo_take_integer(parser, &number));
-            numbers++;
-            if (numbers == 2) size = number;
-            if (!fs_hlo_eat(parser, ',')) break;
-        }
-        if (!iota) size = numbers;
-        if (iota && numbers != 2) size = 0;
-    }
-    parser->at = from;
-    if (size > 0) FS_TRY(fs_hlo_put_value(parser->module, FS_HLO_GROUP_SIZE, size, parser->err));
-    return fs_hlo_skip_value(parser, false);
+    bool stated = fs_hlo_is(fs_hlo_take_name(parser), "true");
+    return stated ? fs_hlo_put_value(parser->module, FS_HLO_GLOBAL_IDS, 1, parser->err) : FS_OK;
 }
 
 /* {highest,default} */

@@ -67,6 +67,11 @@ fs_hlo_type fs_hlo_type_of(const char *text, size_t size);
 /* Return whether a shape has at most 2^62 elements. */
 bool fs_hlo_countable(const fs_hlo_module *module, const fs_hlo_shape *shape);
 
+/* Return the number of ids in each group of a text of replica_groups; 0: unknown, or not the same in all.
+ *
+ *   {{0,1,2,3},{4,5,6,7}}    [2,4]<=[8]    mesh['x'=2,'y'=4] {'y'} */
+int64_t fs_hlo_group_size(const char *text, size_t size);
+
 /* Append the attributes that stand in the backend_config of an instruction with this opcode: the trip count of a while,
  * the dimensions of a library's product. Another text has none. */
 fs_status fs_hlo_put_config(fs_hlo_module *module, const char *opcode, const char *config, fs_error *err);

@@ -104,6 +104,10 @@ bool fs_hlo_is(const fs_hlo_module *module, uint32_t instruction, const char *op
 /* Return an operand, FS_NONE if there is none. */
 uint32_t fs_hlo_operand(const fs_hlo_module *module, uint32_t instruction, uint32_t place);
 
+/* Follow the first operands, at most 64, through instructions of these opcodes, which end with NULL. Return the first
+ * instruction of another opcode, or the last that was reached; FS_NONE for FS_NONE. */
+uint32_t fs_hlo_past(const fs_hlo_module *module, uint32_t instruction, const char *const *opcodes);
+
 /* Return the shape of what an instruction computes: of an asynchronous start the result's, which is a part. FS_NONE:
  * unknown. */
 uint32_t fs_hlo_result(const fs_hlo_module *module, uint32_t instruction);

@@ -8,7 +8,6 @@
 #include "device/units.h"
 #include "work/category.h"
 #include "work/hlo/cost_parts.h"
-#include "work/hlo/remarks.h"
 
 enum { MOST_NAME = 1024, MOST_PLACES = 64 };
 
@@ -107,9 +106,10 @@ static fs_status add_shape(fs_hlo_describer *of, const fs_hlo_module *module, ui
     return FS_OK;
 }
 
-static fs_status describe_call(fs_hlo_describer *of, const fs_hlo_module *module, uint32_t id, const fs_hlo_work *work,
-                               uint32_t *signature, fs_error *err)
+static fs_status describe_call(fs_hlo_describer *of, const fs_hlo_remarks *remarks, uint32_t id,
+                               const fs_hlo_work *work, uint32_t *signature, fs_error *err)
 {
+    const fs_hlo_module *module = remarks->module;
     char remark[MOST_NAME / 4];
     fs_hlo_list operands = module->instructions[id].operands;
     fs_torch_recorded recorded = {.flops = work->work.flops,
@@ -126,7 +126,7 @@ static fs_status describe_call(fs_hlo_describer *of, const fs_hlo_module *module
         if (shape != FS_NONE) FS_TRY(add_shape(of, module, shape, err));
         else FS_TRY(fs_torch_add_nothing(&of->builder, err));
     }
-    if (fs_hlo_remark(module, id, remark, sizeof remark))
+    if (fs_hlo_remark(remarks, id, remark, sizeof remark))
         FS_TRY(fs_torch_add_text(&of->builder, FS_TORCH_SCALAR, remark, strlen(remark), err));
     return fs_store_signature(of->store, of->builder.words, fs_torch_size(&of->builder), signature, err);
 }
@@ -187,9 +187,10 @@ static fs_status add_lines(fs_hlo_describer *of, const fs_hlo_module *module, ui
     return FS_OK;
 }
 
-fs_status fs_hlo_describe(fs_hlo_describer *of, const fs_hlo_module *module, uint32_t id, const fs_hlo_work *work,
+fs_status fs_hlo_describe(fs_hlo_describer *of, const fs_hlo_remarks *remarks, uint32_t id, const fs_hlo_work *work,
                           uint32_t number, fs_hlo_described *described, fs_error *err)
 {
+    const fs_hlo_module *module = remarks->module;
     char text[MOST_NAME], suffix[16] = "/";
     const fs_hlo_instruction *instruction = &module->instructions[id];
     const char *name = fs_hlo_text(module, instruction->name), *around = fs_hlo_text(module, module->name);
@@ -198,7 +199,7 @@ fs_status fs_hlo_describe(fs_hlo_describer *of, const fs_hlo_module *module, uin
     snprintf(text, sizeof text, "%.*s%s%.*s", MOST_NAME / 3, number > 0 ? around : "", number > 0 ? suffix : "",
              MOST_NAME / 2, name != NULL ? name : "");
     *described = (fs_hlo_described){FS_NONE, FS_NONE, FS_NONE};
-    FS_TRY(describe_call(of, module, id, work, &described->signature, err));
+    FS_TRY(describe_call(of, remarks, id, work, &described->signature, err));
     FS_TRY(add_scopes(of, module, instruction, &described->place, err));
     FS_TRY(add_lines(of, module, instruction->frame, &described->place, err));
     return fs_store_name(of->store, text, &described->name, err);

@@ -6,6 +6,7 @@
 #include "store/store.h"
 #include "store/torch_signature.h"
 #include "work/hlo/cost.h"
+#include "work/hlo/remarks.h"
 
 /* A scope or a source line, in the one around it. */
 typedef struct {
@@ -27,9 +28,9 @@ typedef struct {
 
 void fs_hlo_describer_clear(fs_hlo_describer *of);
 
-/* Describe an instruction with its work. number: of its module among those of its name, with which the name begins:
- * "jit_step/fusion.1", from the second on "jit_step(2)/fusion.1"; 0: without. FS_OUT_OF_MEMORY. */
-fs_status fs_hlo_describe(fs_hlo_describer *of, const fs_hlo_module *module, uint32_t instruction,
+/* Describe an instruction of a module with its work. number: of its module among those of its name, with which the name
+ * begins: "jit_step/fusion.1", from the second on "jit_step(2)/fusion.1"; 0: without. FS_OUT_OF_MEMORY. */
+fs_status fs_hlo_describe(fs_hlo_describer *of, const fs_hlo_remarks *module, uint32_t instruction,
                           const fs_hlo_work *work, uint32_t number, fs_hlo_described *described, fs_error *err);
 
 #endif

@@ -105,16 +105,9 @@ static bool has_name_of_product(const fs_hlo_module *module, uint32_t instructio
  * parts, which have it too, are XLA's own. */
 static bool is_of_product(const fs_hlo_module *module, uint32_t instruction)
 {
-    static const char *const moves[] = {"bitcast", "convert", "reshape", "transpose", "copy"};
-    enum { MOST_MOVES = 8 };
+    static const char *const moves[] = {"bitcast", "convert", "reshape", "transpose", "copy", NULL};
     bool sum = fs_hlo_is(module, instruction, "reduce");
-    uint32_t source = sum ? fs_hlo_operand(module, instruction, 0) : instruction;
-    for (int depth = 0; depth < MOST_MOVES && source != FS_NONE; depth++) {
-        bool moved = false;
-        for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) moved = moved || fs_hlo_is(module, source, moves[i]);
-        if (!moved) break;
-        source = fs_hlo_operand(module, source, 0);
-    }
+    uint32_t source = fs_hlo_past(module, sum ? fs_hlo_operand(module, instruction, 0) : instruction, moves);
     return source != FS_NONE && fs_hlo_is(module, source, "multiply") && has_name_of_product(module, source) &&
            has_name_of_product(module, instruction);
 }

@@ -48,7 +48,8 @@ fs_hlo_instruction fs_hlo_blank(void)
                                 .frame = FS_NONE,
                                 .target = FS_NONE,
                                 .kind = FS_NONE,
-                                .config = FS_NONE};
+                                .config = FS_NONE,
+                                .groups = FS_NONE};
 }
 
 fs_hlo_type fs_hlo_type_of(const char *text, size_t size)

@@ -27,6 +27,7 @@
 enum {
     FS_HLO_MOST_RANK = 64,
     FS_HLO_MOST_DEPTH = 64, /* of called computations, and of nested tuples */
+    FS_HLO_MOST_GROUPS = 127,
 };
 
 /* Element types: X(NAME, text, bits of an element). 0: not an array of elements. */
@@ -63,10 +64,10 @@ typedef struct {
 
 /* Attributes, as lists of numbers. X(NAME, name in the text). Those without a name are made from others: a window is
  * {size=3x3 pad=1_1x1_1 stride=2x2 …}, slice={[from:to:step], …}, dim_labels=b01f_01io->b01f. What a window leaves out
- * is missing: strides and dilations of 1, pads of 0. The sizes of groups are those of replica_groups: devices in each.
- * ALIASED_OPERANDS are triples of output_to_operand_aliasing: the part of the output (-1: the whole), the operand, its
- * part. PRECISION has a number for each factor of a product: 0 the default, 1 high, 2 highest.
- * Labels of a dimension: its place among the spatial ones, or one of fs_hlo_label. */
+ * is missing: strides and dilations of 1, pads of 0. The size of groups is the number of ids in each of replica_groups,
+ * if all have as many; GLOBAL_IDS: those are of devices. ALIASED_OPERANDS are triples of output_to_operand_aliasing:
+ * the part of the output (-1: the whole), the operand, its part. PRECISION has a number for each factor of a product: 0
+ * the default, 1 high, 2 highest. Labels of a dimension: its place among the spatial ones, or one of fs_hlo_label. */
 /* clang-format off */
 #define FS_HLO_ATTRIBUTES(X) \
     X(DIMENSIONS, "dimensions") X(LHS_CONTRACTING, "lhs_contracting_dims") \
@@ -80,7 +81,8 @@ typedef struct {
     X(WINDOW_PAD_HIGH, "") X(WINDOW_LHS_DILATE, "") X(WINDOW_RHS_DILATE, "") X(WINDOW_REVERSAL, "") \
     X(LHS_LABELS, "") X(RHS_LABELS, "") X(OUT_LABELS, "") X(FEATURE_GROUPS, "feature_group_count") \
     X(BATCH_GROUPS, "batch_group_count") X(FFT_LENGTH, "fft_length") X(PADDING_LOW, "") X(PADDING_HIGH, "") \
-    X(PADDING_INTERIOR, "") X(GROUP_SIZE, "") X(ALIASED_OPERANDS, "") X(PRECISION, "")
+    X(PADDING_INTERIOR, "") X(GROUP_SIZE, "") X(CHANNEL, "channel_id") X(GLOBAL_IDS, "") X(ALIASED_OPERANDS, "") \
+    X(PRECISION, "")
 /* clang-format on */
 
 typedef enum {
@@ -117,6 +119,7 @@ typedef struct {
     uint32_t kind;      /* of a fusion: "kLoop"; of a comparison: its direction; of fft: its type; of random bits: their
                            algorithm; of a constant: its literal, if short */
     uint32_t config;    /* backend_config: JSON, or another text */
+    uint32_t groups;    /* replica_groups or source_target_pairs, the first FS_HLO_MOST_GROUPS bytes */
     bool root;
 } fs_hlo_instruction;
 

@@ -12,11 +12,14 @@
 #include "store/api_calls.h"
 #include "store/copy.h"
 #include "store/event.h"
+#include "store/signature.h"
 #include "store/samples.h"
 #include "store/stacks.h"
+#include "work/hlo/collective.h"
 #include "work/hlo/cost_parts.h"
 #include "work/hlo/describe.h"
 #include "work/hlo/schedule_of.h"
+#include "work/names.h"
 
 /* A kernel, copy or fill. */
 typedef struct {
@@ -31,8 +34,9 @@ typedef struct {
 /* An execution of an instruction. */
 typedef struct {
     uint32_t module, instruction;
-    uint32_t first; /* its first work, as an index of works */
-    uint32_t op;    /* in the joined store, or FS_NONE */
+    uint32_t first;                  /* its first work, as an index of works */
+    uint32_t op;                     /* in the joined store, or FS_NONE */
+    uint32_t kernels, communicating; /* of it; of these, with the name of a library of collectives */
 } run;
 
 /* What an execution of a module has in common. */
@@ -55,6 +59,7 @@ typedef struct {
     fs_hlo_report *report;
     fs_schedules schedules;
     fs_api_calls calls;
+    fs_names names;
     work *works;
     uint32_t work_count, work_capacity;
     fs_aligned_work *aligned;
@@ -65,6 +70,7 @@ typedef struct {
     uint32_t *moved;              /* by event: its index in `into` */
     fs_hlo_described **described; /* by module and instruction */
     fs_hlo_work **costs;          /* likewise */
+    fs_hlo_remarks *remarks;      /* by module, made with the costs */
     uint32_t *ran;                /* by module: executions of its instructions */
     uint32_t biggest;             /* the module with most of them: its instructions bear their own names */
     uint32_t *numbers;            /* by module: see number_modules() */
@@ -194,11 +200,17 @@ static fs_status find_runs(joining *all, uint32_t first, uint32_t end, fs_error 
         all->report->executions += tie->begins_module;
         if (tie->begins || last != tie->slot) {
             FS_TRY(FS_LIST_ROOM(&all->runs, all->run_count, &all->run_capacity, 1024, "executions of HLO", err));
-            all->runs[all->run_count++] = (run){slot->module, slot->instruction, i, FS_NONE};
+            all->runs[all->run_count++] = (run){slot->module, slot->instruction, i, FS_NONE, 0, 0};
             all->ran[slot->module]++;
         }
         last = tie->slot;
         all->works[i].run = all->run_count - 1;
+        uint32_t event = all->works[i].event;
+        if (FS_EVENT_AT(all->from, event, kind) == FS_EVENT_KERNEL) {
+            run *one = &all->runs[all->run_count - 1];
+            one->kernels++;
+            one->communicating += fs_names_communicate(&all->names, FS_EVENT_AT(all->from, event, name));
+        }
         all->works[i].execution = (uint32_t)all->report->executions;
     }
     return FS_OK;
@@ -341,6 +353,7 @@ static fs_status cost_of(joining *all, uint32_t module, uint32_t instruction, fs
             all->costs[module][steps[i].instruction] = steps[i].work;
         fs_free(steps);
         if (all->costs[module] == NULL) return no_memory(all, err);
+        FS_TRY(fs_hlo_remarks_make(&all->remarks[module], &all->modules[module], err));
     }
     *cost = all->costs[module][instruction];
     return FS_OK;
@@ -349,18 +362,46 @@ static fs_status cost_of(joining *all, uint32_t module, uint32_t instruction, fs
 /* Append the op of an execution before its first work. */
 static fs_status give_op(joining *all, const work *of, run *one, uint32_t before, uint8_t timing, fs_error *err)
 {
-    const fs_hlo_module *module = &all->modules[one->module];
     fs_hlo_described *described = &all->described[one->module][one->instruction];
     uint32_t parent;
     if (described->name == FS_NONE) {
         fs_hlo_work cost;
         FS_TRY(cost_of(all, one->module, one->instruction, &cost, err));
         uint32_t number = one->module != all->biggest ? all->numbers[one->module] : 0;
-        FS_TRY(fs_hlo_describe(&all->describer, module, one->instruction, &cost, number, described, err));
+        FS_TRY(fs_hlo_describe(&all->describer, &all->remarks[one->module], one->instruction, &cost, number, described,
+                               err));
     }
     set_scene(all, of, before);
     FS_TRY(append_places(all, described->place, timing, &parent, err));
     return append(all, FS_EVENT_OP, described->name, described->signature, parent, timing, &one->op, err);
+}
+
+/* Give a kernel the collective of its instruction; of one that the call which launched it told of, what is missing. If
+ * several kernels may be the transfer, none gets its size. */
+static fs_status give_collective(joining *all, const run *one, fs_tie_proof proof, fs_event *event, fs_error *err)
+{
+    _Alignas(8) char bytes[FS_LAUNCH_BYTES + FS_COLLECTIVE_MAX_BYTES];
+    char group[FS_HLO_GROUP_NAME];
+    fs_collective told, collective;
+    fs_launch launch;
+    bool named = fs_names_communicate(&all->names, event->name);
+    if (event->kind != FS_EVENT_KERNEL || event->signature == FS_NONE || proof == FS_TIE_GUESSED) return FS_OK;
+    if (!named && one->kernels > 1) return FS_OK;
+    fs_span signature = fs_store_signature_bytes(all->from, event->signature);
+    if (!fs_launch_decode(signature.bytes, &launch)) return FS_OK;
+    if (!fs_hlo_collective(&all->modules[one->module], one->instruction, &collective, group)) return FS_OK;
+    if (named && one->communicating > 1) collective.in_elements = collective.out_elements = FS_MISSING;
+    if (fs_collective_decode(signature, &told)) {
+        if (told.group_size == 0) told.group_size = collective.group_size;
+        if (told.in_elements == FS_MISSING && told.out_elements == FS_MISSING) {
+            told.in_elements = collective.in_elements;
+            told.out_elements = collective.out_elements;
+            told.dtype = collective.dtype;
+        }
+        collective = told;
+    }
+    memcpy(bytes, signature.bytes, FS_LAUNCH_BYTES);
+    return fs_store_signature(all->into, bytes, fs_collective_encode(&collective, bytes), &event->signature, err);
 }
 
 static fs_status copy_events(joining *all, fs_error *err)
@@ -381,8 +422,10 @@ static fs_status copy_events(joining *all, fs_error *err)
         if (of != NULL && of->run != FS_NONE) {
             run *one = &all->runs[of->run];
             if (one->op == FS_NONE) FS_TRY(give_op(all, of, one, i, event.timing, err));
+            fs_tie_proof proof = (fs_tie_proof)all->ties[of - all->works].proof;
             event.launcher = one->op;
-            if (all->ties[of - all->works].proof == FS_TIE_GUESSED) event.flags |= FS_EVENT_ESTIMATED;
+            if (proof == FS_TIE_GUESSED) event.flags |= FS_EVENT_ESTIMATED;
+            FS_TRY(give_collective(all, one, proof, &event, err));
         }
         FS_TRY(fs_store_append(all->into, &event, &all->moved[i], err));
     }
@@ -395,12 +438,14 @@ static void clear(joining *all)
     for (uint32_t i = 0; i < all->module_count; i++) {
         if (all->described != NULL) fs_free(all->described[i]);
         if (all->costs != NULL) fs_free(all->costs[i]);
+        if (all->remarks != NULL) fs_hlo_remarks_clear(&all->remarks[i]);
     }
-    void *blocks[] = {all->described, all->costs, all->ran,      all->works,   all->aligned, all->ties,
-                      all->runs,      all->moved, all->by_event, all->numbers, all->places};
+    void *blocks[] = {all->remarks, all->described, all->costs, all->ran,      all->works,   all->aligned,
+                      all->ties,    all->runs,      all->moved, all->by_event, all->numbers, all->places};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fs_free(blocks[i]);
     fs_schedules_clear(&all->schedules);
     fs_api_calls_clear(&all->calls);
+    fs_names_clear(&all->names);
     fs_hlo_describer_clear(&all->describer);
 }
 
@@ -409,9 +454,12 @@ static fs_status join(joining *all, const fs_hlo_given *given, uint32_t given_co
     all->described = fs_calloc((size_t)all->module_count + 1, sizeof *all->described);
     all->costs = fs_calloc((size_t)all->module_count + 1, sizeof *all->costs);
     all->ran = fs_calloc((size_t)all->module_count + 1, sizeof *all->ran);
-    if (all->described == NULL || all->costs == NULL || all->ran == NULL) return no_memory(all, err);
+    all->remarks = fs_calloc((size_t)all->module_count + 1, sizeof *all->remarks);
+    if (all->described == NULL || all->costs == NULL || all->ran == NULL || all->remarks == NULL)
+        return no_memory(all, err);
     for (uint32_t i = 0; i < all->module_count; i++) FS_TRY(add_module(all, i, err));
     FS_TRY(fs_api_calls_create(&all->calls, all->from, err));
+    FS_TRY(fs_names_create(&all->names, all->from, err));
     FS_TRY(list_works(all, err));
     FS_TRY(tie_works(all, given, given_count, err));
     FS_TRY(fs_store_copy_ids(all->into, all->from, err));

@@ -6,8 +6,9 @@
  *
  * An op has the name of the instruction, tensors as its operands, and FLOPs and bytes of hlo/cost.h; it is
  * FS_EVENT_REPLAYED, as the program did not call it. Around it are Python calls (frames): "scope: jvp(attention)" for
- * each part of its op_name but the last, and "train.py(12): step" for each frame of the stack of its metadata. Works
- * that already belong to an op are left as they are. */
+ * each part of its op_name but the last, and "train.py(12): step" for each frame of the stack of its metadata. The
+ * kernel of a collective gets that (hlo/collective.h) with its launch, unless it has one. Works that already belong to
+ * an op are left as they are. */
 #ifndef FS_WORK_HLO_JOIN_H
 #define FS_WORK_HLO_JOIN_H
 

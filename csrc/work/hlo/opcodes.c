@@ -103,8 +103,10 @@ uint32_t fs_hlo_result(const fs_hlo_module *module, uint32_t instruction)
     int place = starts ? AFTER_OPERANDS : WHOLE;
     for (size_t i = 0; name != NULL && i < sizeof results / sizeof *results; i++)
         if (strcmp(name, results[i].opcode) == 0) place = results[i].place;
-    if (place == WHOLE) return shape;
     fs_hlo_list parts = module->shapes[shape].parts;
+    bool nested = parts.count > 0 && module->shapes[module->shape_parts[parts.first]].type == FS_HLO_TUPLE;
+    if (place == WHOLE && starts && nested) place = AFTER_OPERANDS; /* all-reduce-start since 2026 */
+    if (place == WHOLE) return shape;
     return (uint32_t)place < parts.count ? module->shape_parts[parts.first + (uint32_t)place] : FS_NONE;
 }
 
@@ -172,13 +174,24 @@ fs_torch_dtype fs_hlo_dtype(const fs_hlo_module *module, uint32_t shape)
     return FS_TORCH_DTYPE_NONE;
 }
 
-/* Return the instruction whose result is renamed. */
+uint32_t fs_hlo_past(const fs_hlo_module *module, uint32_t instruction, const char *const *opcodes)
+{
+    enum { MOST = 64 };
+    for (int depth = 0; depth < MOST && instruction != FS_NONE; depth++) {
+        bool passed = false;
+        for (const char *const *one = opcodes; *one != NULL && !passed; one++)
+            passed = fs_hlo_is(module, instruction, *one);
+        uint32_t operand = passed ? fs_hlo_operand(module, instruction, 0) : FS_NONE;
+        if (operand == FS_NONE) break;
+        instruction = operand;
+    }
+    return instruction;
+}
+
 static uint32_t past_renaming(const fs_hlo_module *module, uint32_t instruction)
 {
-    enum { MOST = 16 };
-    for (int i = 0; i < MOST && instruction != FS_NONE && fs_hlo_is(module, instruction, "bitcast"); i++)
-        instruction = fs_hlo_operand(module, instruction, 0);
-    return instruction;
+    static const char *const renaming[] = {"bitcast", NULL};
+    return fs_hlo_past(module, instruction, renaming);
 }
 
 /* Return whether a fusion only copies a part of a parameter, or a parameter into a part of another: XLA may call memcpy

@@ -40,6 +40,16 @@ fs_status fs_hlo_proto_numbers(fs_hlo_reader *reader, fs_wire message, uint32_t 
 fs_status fs_hlo_proto_shape(fs_hlo_reader *reader, fs_wire message, uint32_t *id);
 fs_status fs_hlo_proto_frames(fs_hlo_reader *reader, fs_wire message);
 
+/* Take the numbers 1 to `count` of a message, where they are missing `rest`. */
+fs_status fs_hlo_proto_fields(fs_hlo_reader *reader, fs_wire message, int count, const int64_t *rest, int64_t *values);
+
+/* Take an attribute from a field of an instruction's message. what: see the rows in hlo/proto_attributes.c. */
+typedef fs_status fs_hlo_proto_taker(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+                                     fs_hlo_instruction *instruction, size_t what);
+
+/* Those of replica_groups, of what replaced them (lists, a grid, axes of a mesh), and of source_target_pairs. */
+fs_hlo_proto_taker fs_hlo_proto_groups, fs_hlo_proto_devices, fs_hlo_proto_iota, fs_hlo_proto_mesh, fs_hlo_proto_pairs;
+
 /* Append the attributes of an instruction with this opcode, and what else its fields say of it. */
 fs_status fs_hlo_proto_attributes(fs_hlo_reader *reader, fs_wire message, const char *opcode,
                                   fs_hlo_instruction *instruction);

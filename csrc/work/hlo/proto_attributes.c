@@ -5,19 +5,16 @@
 
 #include "work/hlo/proto.h"
 
-typedef fs_status taker(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                        fs_hlo_instruction *instruction, size_t what);
-
 /* what: a key of fs_hlo_attribute_key, or the offset of a field of the instruction. */
-static taker take_numbers, take_number, take_text, take_window, take_slices, take_padding, take_labels, take_dot,
-    take_gather, take_scatter, take_groups, take_devices, take_aliasing, take_algorithm, take_distribution, take_fft,
-    take_random, take_metadata;
+static fs_hlo_proto_taker take_numbers, take_number, take_text, take_window, take_slices, take_padding, take_labels,
+    take_dot, take_gather, take_scatter, take_aliasing, take_algorithm, take_distribution, take_fft, take_random,
+    take_metadata;
 
 #define FIELD(name) offsetof(fs_hlo_instruction, name)
 static const struct {
     uint32_t number;
     const char *opcode; /* that has it also without the field; "" */
-    taker *take;
+    fs_hlo_proto_taker *take;
     size_t what;
 } ROWS[] = {
     {9, "parameter", take_number, FS_HLO_PARAMETER},
@@ -43,14 +40,19 @@ static const struct {
     {34, "", take_numbers, FS_HLO_SLICE_SIZES},
     {43, "", take_text, FIELD(config)},
     {48, "", take_scatter, 0},
-    {49, "", take_groups, 0},
+    {26, "", take_number, FS_HLO_CHANNEL},
+    {49, "", fs_hlo_proto_groups, 0},
     {50, "", take_number, FS_HLO_FEATURE_GROUPS},
     {51, "", take_algorithm, 0},
+    {52, "", fs_hlo_proto_pairs, 0},
     {58, "", take_number, FS_HLO_BATCH_GROUPS},
     {63, "", take_text, FIELD(kind)},
     {70, "rng-bit-generator", take_random, 0},
+    {71, "", take_number, FS_HLO_GLOBAL_IDS},
     {74, "", take_aliasing, 0},
-    {87, "", take_devices, 0},
+    {87, "", fs_hlo_proto_devices, 0},
+    {92, "", fs_hlo_proto_iota, 0},
+    {93, "", fs_hlo_proto_mesh, 0},
     {7, "", take_metadata, 0},
 };
 #undef FIELD
@@ -103,7 +105,7 @@ static fs_status take_number(fs_hlo_reader *reader, fs_wire message, const fs_wi
     int64_t value = field->number != 0 && field->type == FS_WIRE_VARINT ? (int64_t)field->value : 0;
     (void)message;
     (void)instruction;
-    if (groups && value <= 1) return FS_OK; /* the text has none */
+    if ((groups && value <= 1) || (what == FS_HLO_GLOBAL_IDS && value == 0)) return FS_OK; /* the text has none */
     return fs_hlo_put_value(reader->module, (fs_hlo_attribute_key)what, value, reader->err);
 }
 
@@ -114,8 +116,7 @@ static fs_status take_text(fs_hlo_reader *reader, fs_wire message, const fs_wire
     return fs_hlo_proto_text(reader, field, (uint32_t *)(void *)((char *)instruction + what));
 }
 
-/* The numbers 1 to `count` of a message, where they are missing `rest`. */
-static fs_status take_fields(fs_hlo_reader *reader, fs_wire message, int count, const int64_t *rest, int64_t *values)
+fs_status fs_hlo_proto_fields(fs_hlo_reader *reader, fs_wire message, int count, const int64_t *rest, int64_t *values)
 {
     fs_wire_field field;
     for (int i = 0; i < count; i++) values[i] = rest[i];
@@ -137,7 +138,7 @@ static fs_status take_dimensions(fs_hlo_reader *reader, fs_wire message, uint32_
         if (field.number != number) continue;
         if (*dimensions == FS_HLO_MOST_RANK)
             return fs_hlo_damaged(reader, message.at, "more than %d dimensions", FS_HLO_MOST_RANK);
-        FS_TRY(take_fields(reader, fs_wire_in(&message, &field), count, rest, values[(*dimensions)++]));
+        FS_TRY(fs_hlo_proto_fields(reader, fs_wire_in(&message, &field), count, rest, values[(*dimensions)++]));
     }
     return fs_wire_end(&message, reader->err);
 }
@@ -245,7 +246,7 @@ static fs_status take_dot(fs_hlo_reader *reader, fs_wire message, const fs_wire_
 static fs_status put_vector_dimension(fs_hlo_reader *reader, fs_wire message)
 {
     int64_t values[4];
-    FS_TRY(take_fields(reader, message, 4, (int64_t[]){0, 0, 0, 0}, values));
+    FS_TRY(fs_hlo_proto_fields(reader, message, 4, (int64_t[]){0, 0, 0, 0}, values));
     return fs_hlo_put_value(reader->module, FS_HLO_INDEX_VECTOR_DIM, values[3], reader->err);
 }
 
@@ -304,67 +305,13 @@ static fs_status take_labels(fs_hlo_reader *reader, fs_wire message, const fs_wi
     fs_wire inner = fs_wire_in(&message, field);
     (void)instruction;
     (void)what;
-    FS_TRY(take_fields(reader, inner, OUT_FEATURE, rest, values));
+    FS_TRY(fs_hlo_proto_fields(reader, inner, OUT_FEATURE, rest, values));
     FS_TRY(take_operand_labels(reader, inner, values, LHS_BATCH, LHS_FEATURE, LHS, FS_HLO_LHS_LABELS));
     FS_TRY(take_operand_labels(reader, inner, values, RHS_OUTPUT, RHS_INPUT, RHS, FS_HLO_RHS_LABELS));
     return take_operand_labels(reader, inner, values, OUT_BATCH, OUT_FEATURE, OUT, FS_HLO_OUT_LABELS);
 }
 
-/* Groups of devices, aliases ----------------------------------------------------------------------------------------*/
-
-/* The number of devices in a list, which may be packed. */
-static fs_status put_group(fs_hlo_reader *reader, fs_wire message)
-{
-    fs_hlo_module *module = reader->module;
-    uint32_t first = module->number_count;
-    FS_TRY(fs_hlo_proto_numbers(reader, message, 1));
-    int64_t size = module->number_count - first;
-    module->number_count = first;
-    return size > 0 ? fs_hlo_put_value(module, FS_HLO_GROUP_SIZE, size, reader->err) : FS_OK;
-}
-
-/* Whether the instruction already has the attribute: the list of devices stands beside the older groups. */
-static bool is_grouped(const fs_hlo_reader *reader, const fs_hlo_instruction *instruction)
-{
-    for (uint32_t i = instruction->attributes.first; i < reader->module->attribute_count; i++)
-        if (reader->module->attributes[i].key == FS_HLO_GROUP_SIZE) return true;
-    return false;
-}
-
-/* The first of the groups. */
-static fs_status take_first_group(fs_hlo_reader *reader, fs_wire message, uint32_t number)
-{
-    fs_wire_field field;
-    while (fs_wire_next(&message, &field))
-        if (field.number == number) return put_group(reader, fs_wire_in(&message, &field));
-    return fs_wire_end(&message, reader->err);
-}
-
-static fs_status take_groups(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                             fs_hlo_instruction *instruction, size_t what)
-{
-    (void)instruction;
-    (void)what;
-    return take_first_group(reader, message, field->number);
-}
-
-static fs_status take_devices(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                              fs_hlo_instruction *instruction, size_t what)
-{
-    enum { GROUPS = 1, IOTA = 2 };
-    fs_wire inner = fs_wire_in(&message, field), rest = inner;
-    fs_wire_field part;
-    int64_t values[2];
-    (void)what;
-    if (is_grouped(reader, instruction)) return FS_OK;
-    while (fs_wire_next(&rest, &part)) {
-        if (part.number != IOTA) continue;
-        FS_TRY(take_fields(reader, fs_wire_in(&rest, &part), 2, (int64_t[]){0, 0}, values));
-        if (values[1] > 0) return fs_hlo_put_value(reader->module, FS_HLO_GROUP_SIZE, values[1], reader->err);
-    }
-    FS_TRY(fs_wire_end(&rest, reader->err));
-    return take_first_group(reader, inner, GROUPS);
-}
+/* Aliases -----------------------------------------------------------------------------------------------------------*/
 
 /* The first number of a list, or -1. */
 static fs_status take_index(fs_hlo_reader *reader, fs_wire message, uint32_t number, int64_t *index)
@@ -391,7 +338,7 @@ static fs_status take_aliasing(fs_hlo_reader *reader, fs_wire message, const fs_
         fs_wire inner = fs_wire_in(&message, &one);
         FS_TRY(take_index(reader, inner, OUTPUT, &output));
         FS_TRY(take_index(reader, inner, PART, &part));
-        FS_TRY(take_fields(reader, inner, 2, (int64_t[]){0, 0}, operand));
+        FS_TRY(fs_hlo_proto_fields(reader, inner, 2, (int64_t[]){0, 0}, operand));
         FS_TRY(fs_hlo_put_number(reader->module, output, reader->err));
         FS_TRY(fs_hlo_put_number(reader->module, operand[OPERAND - 1], reader->err));
         FS_TRY(fs_hlo_put_number(reader->module, part, reader->err));
@@ -462,7 +409,7 @@ static fs_status take_algorithm(fs_hlo_reader *reader, fs_wire message, const fs
     FS_TRY(fs_hlo_proto_numbers(reader, fs_wire_in(&message, field), 1));
     for (uint32_t i = first; i < module->number_count; i++) stated = stated || module->numbers[i] != 0;
     if (stated) FS_TRY(fs_hlo_put_values(module, FS_HLO_PRECISION, first, reader->err));
-    FS_TRY(take_fields(reader, fs_wire_in(&message, field), 2, (int64_t[]){0, 0}, values));
+    FS_TRY(fs_hlo_proto_fields(reader, fs_wire_in(&message, field), 2, (int64_t[]){0, 0}, values));
     return put_kind(reader, NAMES, sizeof NAMES / sizeof *NAMES, (uint64_t)values[1], instruction);
 }
 

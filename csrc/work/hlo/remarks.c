@@ -1,13 +1,16 @@
 /* A value is followed to where it comes from through what only renames it. XLA copies what it must not overwrite: the
- * entry's parameters unless they are donated, and parts of a loop's carry that are read after they were replaced. */
+ * entry's parameters unless they are donated, and parts of a loop's carry that are read after they were replaced. What
+ * is asked of the rest of a module is found once for all of its instructions. */
 #include "work/hlo/remarks.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
+#include "work/hlo/collective.h"
 #include "work/hlo/cost_parts.h"
 
-enum { MOST_RENAMED = 64 };
+enum { MOST_FUSED = 64 };
 
 static bool renames(const fs_hlo_module *module, uint32_t id)
 {
@@ -17,13 +20,9 @@ static bool renames(const fs_hlo_module *module, uint32_t id)
 /* Return the instruction whose result this one is, renamed: possibly itself. */
 static uint32_t source_of(const fs_hlo_module *module, uint32_t id, bool through_copies)
 {
-    for (int depth = 0; depth < MOST_RENAMED; depth++) {
-        bool on = renames(module, id) || (through_copies && fs_hlo_is(module, id, "copy"));
-        uint32_t operand = on ? fs_hlo_operand(module, id, 0) : FS_NONE;
-        if (operand == FS_NONE) return id;
-        id = operand;
-    }
-    return id;
+    static const char *const all[] = {"bitcast", "opt-barrier", "copy", NULL};
+    static const char *const renaming[] = {"bitcast", "opt-barrier", NULL};
+    return fs_hlo_past(module, id, through_copies ? all : renaming);
 }
 
 static bool same_shape(const fs_hlo_module *module, uint32_t left, uint32_t right)
@@ -53,51 +52,46 @@ static bool is_donated(const fs_hlo_module *module, uint32_t parameter)
     return false;
 }
 
-/* Return whether an instruction other than `id` reads a value of its computation. */
-static bool is_read_besides(const fs_hlo_module *module, uint32_t value, uint32_t id)
+/* Return whether an operand of an instruction is a value, renamed or not. */
+static bool reads(const fs_hlo_module *module, uint32_t id, uint32_t value)
 {
-    fs_hlo_list list = module->computations[module->instructions[id].computation].instructions;
-    for (uint32_t i = list.first; i < list.first + list.count; i++)
-        for (uint32_t place = 0; place < module->instructions[i].operands.count && i != id; place++) {
-            uint32_t operand = fs_hlo_operand(module, i, place);
-            if (operand != FS_NONE && !renames(module, i) && source_of(module, operand, false) == value) return true;
-        }
+    fs_hlo_list operands = module->instructions[id].operands;
+    for (uint32_t place = 0; place < operands.count; place++) {
+        uint32_t operand = fs_hlo_operand(module, id, place);
+        if (operand != FS_NONE && source_of(module, operand, false) == value) return true;
+    }
     return false;
 }
 
-/* Return whether more results of the entry than donated parameters have this shape. */
-static bool has_result_for(const fs_hlo_module *module, uint32_t shape)
+/* Return whether an instruction other than `id` reads a value of its computation. */
+static bool is_read_besides(const fs_hlo_remarks *of, uint32_t value, uint32_t id)
 {
-    const fs_hlo_computation *entry = &module->computations[module->entry];
-    uint32_t result = module->instructions[entry->root].shape;
+    return of->readers[value] > (uint32_t)reads(of->module, id, value);
+}
+
+/* Return whether more results of the entry than donated parameters have this shape. */
+static bool has_result_for(const fs_hlo_remarks *of, uint32_t shape)
+{
+    const fs_hlo_module *module = of->module;
+    uint32_t root = module->computations[module->entry].root;
+    if (root == FS_NONE) return false;
+    uint32_t result = module->instructions[root].shape;
     const fs_hlo_shape *whole = &module->shapes[result];
     int64_t left = whole->parts.count == 0 && same_shape(module, result, shape);
     for (uint32_t i = 0; i < whole->parts.count; i++)
         left += same_shape(module, module->shape_parts[whole->parts.first + i], shape);
-    for (uint32_t i = entry->instructions.first; i < entry->instructions.first + entry->instructions.count; i++)
-        if (fs_hlo_is(module, i, "parameter") && is_donated(module, i))
-            left -= same_shape(module, module->instructions[i].shape, shape);
+    for (uint32_t i = 0; i < of->donated_count; i++)
+        left -= same_shape(module, module->instructions[of->donated[i]].shape, shape);
     return left > 0;
 }
 
-/* Return whether the copy itself is a result: a program may want one. */
-static bool is_result(const fs_hlo_module *module, uint32_t id)
+static bool of_argument(const fs_hlo_remarks *about, uint32_t id, uint32_t parameter, char *text, size_t room)
 {
-    uint32_t root = module->computations[module->entry].root;
-    bool found = source_of(module, root, false) == id;
-    for (uint32_t i = 0; fs_hlo_is(module, root, "tuple") && i < module->instructions[root].operands.count; i++) {
-        uint32_t operand = fs_hlo_operand(module, root, i);
-        found = found || (operand != FS_NONE && source_of(module, operand, false) == id);
-    }
-    return found;
-}
-
-static bool of_argument(const fs_hlo_module *module, uint32_t id, uint32_t parameter, char *text, size_t room)
-{
+    const fs_hlo_module *module = about->module;
     const fs_hlo_instruction *of = &module->instructions[parameter];
     const char *name = fs_hlo_text(module, of->op_name != FS_NONE ? of->op_name : of->name);
-    if (is_donated(module, parameter) || is_read_besides(module, parameter, id) || is_result(module, id)) return false;
-    if (!same_layout(module, of->shape, module->instructions[id].shape) || !has_result_for(module, of->shape))
+    if (is_donated(module, parameter) || is_read_besides(about, parameter, id) || about->results[id]) return false;
+    if (!same_layout(module, of->shape, module->instructions[id].shape) || !has_result_for(about, of->shape))
         return false;
     snprintf(text, room, "argument=%s", name != NULL ? name : "");
     return true;
@@ -145,8 +139,9 @@ static bool is_same_text(const fs_hlo_module *module, uint32_t left, uint32_t ri
 }
 
 /* XLA names a transposition that it needs itself after the argument; one of the program's bears the program's name. */
-static bool of_transposed(const fs_hlo_module *module, uint32_t id, char *text, size_t room)
+static bool of_transposed(const fs_hlo_remarks *about, uint32_t id, char *text, size_t room)
 {
+    const fs_hlo_module *module = about->module;
     char axes[128];
     uint32_t mover = id, body = fs_hlo_is(module, id, "fusion") ? fs_hlo_called(module, id, 0) : FS_NONE;
     if (body != FS_NONE) mover = module->computations[body].root;
@@ -156,7 +151,7 @@ static bool of_transposed(const fs_hlo_module *module, uint32_t id, char *text, 
     if (parameter == FS_NONE || !fs_hlo_is(module, parameter, "parameter")) return false;
     const fs_hlo_instruction *of = &module->instructions[parameter], *one = &module->instructions[id];
     if (one->computation != module->entry || !is_same_text(module, of->op_name, one->op_name)) return false;
-    if (is_read_besides(module, parameter, id) || is_result(module, id)) return false;
+    if (is_read_besides(about, parameter, id) || about->results[id]) return false;
     write_axes(module, mover, axes, operand == parameter ? sizeof axes : 1);
     snprintf(text, room, "transposed=%s %s", axes, fs_hlo_text(module, of->op_name));
     return true;
@@ -164,21 +159,14 @@ static bool of_transposed(const fs_hlo_module *module, uint32_t id, char *text, 
 
 /* Carries ---------------------------------------------------------------------------------------------------------- */
 
-/* Return whether a computation is the body of a loop: while lists it before its condition. */
-static bool is_body(const fs_hlo_module *module, uint32_t computation)
+static bool of_carry(const fs_hlo_remarks *about, uint32_t id, uint32_t part, char *text, size_t room)
 {
-    for (uint32_t i = 0; i < module->instruction_count; i++)
-        if (fs_hlo_is(module, i, "while") && fs_hlo_called(module, i, 0) == computation) return true;
-    return false;
-}
-
-static bool of_carry(const fs_hlo_module *module, uint32_t id, uint32_t part, char *text, size_t room)
-{
+    const fs_hlo_module *module = about->module;
     uint32_t tuple = fs_hlo_is(module, part, "get-tuple-element") ? fs_hlo_operand(module, part, 0) : FS_NONE;
     uint32_t shape = module->instructions[id].shape;
     if (tuple == FS_NONE || !fs_hlo_is(module, tuple, "parameter")) return false;
     if (!same_layout(module, module->instructions[part].shape, shape)) return false;
-    if (!is_body(module, module->instructions[id].computation)) return false;
+    if (!about->bodies[module->instructions[id].computation]) return false;
     const fs_hlo_shape *of = &module->shapes[shape];
     if (of->sizes.count == 0) return false; /* a counter */
     int size = snprintf(text, room, "carry=");
@@ -212,11 +200,10 @@ static uint32_t product_in(const fs_hlo_module *module, uint32_t id)
 /* Return the type of 16 bits from which a value was converted, in the body of a fusion or before it; NULL: none. */
 static const char *widened_from(const fs_hlo_module *module, uint32_t value, uint32_t fusion)
 {
-    static const char *const MOVES[] = {"transpose", "copy", "reshape", "broadcast", "bitcast"};
-    for (int depth = 0; depth < MOST_RENAMED && value != FS_NONE; depth++) {
-        bool moves = false;
+    static const char *const moves[] = {"transpose", "copy", "reshape", "broadcast", "bitcast", NULL};
+    for (int depth = 0; depth < MOST_FUSED && value != FS_NONE; depth++) {
+        value = fs_hlo_past(module, value, moves);
         uint32_t count, operand = fs_hlo_operand(module, value, 0);
-        for (size_t i = 0; i < sizeof MOVES / sizeof *MOVES; i++) moves = moves || fs_hlo_is(module, value, MOVES[i]);
         if (fs_hlo_is(module, value, "convert") && operand != FS_NONE) {
             fs_torch_dtype from = fs_hlo_dtype(module, module->instructions[operand].shape);
             return from == FS_TORCH_BFLOAT16 ? "bf16" : from == FS_TORCH_FLOAT16 ? "f16" : NULL;
@@ -229,7 +216,7 @@ static const char *widened_from(const fs_hlo_module *module, uint32_t value, uin
             fusion = value;
             value = module->computations[fs_hlo_called(module, value, 0)].root;
         } else {
-            value = moves ? operand : FS_NONE;
+            value = FS_NONE;
         }
     }
     return NULL;
@@ -253,17 +240,116 @@ static bool of_product(const fs_hlo_module *module, uint32_t id, char *text, siz
     return widened || precision != NULL;
 }
 
-bool fs_hlo_remark(const fs_hlo_module *module, uint32_t id, char *text, size_t room)
+/* Collectives ------------------------------------------------------------------------------------------------------ */
+
+/* The end of an asynchronous instruction has it as its operand, and the computation of one belongs to its start. */
+static bool of_transfer(const fs_hlo_remarks *of, uint32_t id, char *text, size_t room)
 {
+    if (!fs_hlo_communicates(of->module, id)) return false;
+    uint32_t start = of->starts[of->module->instructions[id].computation];
+    if (start > 0) id = start - 1;
+    uint32_t end = of->ends[id] > 0 ? of->ends[id] - 1 : id;
+    snprintf(text, room, "transfer=%s", of->works[end] > of->works[id] ? "beside" : "alone");
+    return true;
+}
+
+/* Modules ---------------------------------------------------------------------------------------------------------- */
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t size = strlen(text), length = strlen(end);
+    return size > length && strcmp(text + size - length, end) == 0;
+}
+
+static void note_instruction(fs_hlo_remarks *of, uint32_t id, uint32_t *last_reader)
+{
+    const fs_hlo_module *module = of->module;
+    const fs_hlo_instruction *one = &module->instructions[id];
+    const char *opcode = one->opcode != FS_NONE ? fs_hlo_text(module, one->opcode) : "";
+    uint32_t called = fs_hlo_called(module, id, 0), first = fs_hlo_operand(module, id, 0);
+    for (uint32_t place = 0; place < one->operands.count && !renames(module, id); place++) {
+        uint32_t operand = fs_hlo_operand(module, id, place);
+        uint32_t value = operand != FS_NONE ? source_of(module, operand, false) : FS_NONE;
+        if (value == FS_NONE || last_reader[value] == id + 1) continue;
+        last_reader[value] = id + 1;
+        of->readers[value]++;
+    }
+    if (strcmp(opcode, "while") == 0 && called != FS_NONE) of->bodies[called] = true;
+    if (ends_with(opcode, "-start") && called != FS_NONE) of->starts[called] = id + 1;
+    if (ends_with(opcode, "-done") && first != FS_NONE) of->ends[first] = id + 1;
+}
+
+/* Note the results of the entry and its donated parameters. */
+static void note_entry(fs_hlo_remarks *of)
+{
+    const fs_hlo_module *module = of->module;
+    if (module->entry >= module->computation_count) return;
+    const fs_hlo_computation *entry = &module->computations[module->entry];
+    for (uint32_t i = entry->instructions.first; i < entry->instructions.first + entry->instructions.count; i++)
+        if (fs_hlo_is(module, i, "parameter") && is_donated(module, i)) of->donated[of->donated_count++] = i;
+    if (entry->root == FS_NONE) return;
+    of->results[source_of(module, entry->root, false)] = true;
+    fs_hlo_list parts = module->instructions[entry->root].operands;
+    for (uint32_t i = 0; fs_hlo_is(module, entry->root, "tuple") && i < parts.count; i++) {
+        uint32_t operand = fs_hlo_operand(module, entry->root, i);
+        if (operand != FS_NONE) of->results[source_of(module, operand, false)] = true;
+    }
+}
+
+/* Return whether an instruction runs on the device, and is no transfer between devices. */
+static bool works(const fs_hlo_module *module, uint32_t id)
+{
+    fs_hlo_run run = fs_hlo_run_of(module, id);
+    uint32_t called = fs_hlo_called(module, id, 0);
+    if (run != FS_HLO_CALLS) return (run == FS_HLO_RUNS || run == FS_HLO_COPIES) && !fs_hlo_communicates(module, id);
+    bool starts = ends_with(fs_hlo_text(module, module->instructions[id].opcode), "-start");
+    uint32_t root = called != FS_NONE ? module->computations[called].root : FS_NONE;
+    return !starts || root == FS_NONE || !fs_hlo_communicates(module, root);
+}
+
+fs_status fs_hlo_remarks_make(fs_hlo_remarks *of, const fs_hlo_module *module, fs_error *err)
+{
+    size_t count = (size_t)module->instruction_count + 1, computations = (size_t)module->computation_count + 1;
+    uint32_t *last_reader = fs_calloc(count, sizeof *last_reader);
+    *of = (fs_hlo_remarks){.module = module,
+                           .readers = fs_calloc(count, sizeof *of->readers),
+                           .works = fs_calloc(count, sizeof *of->works),
+                           .ends = fs_calloc(count, sizeof *of->ends),
+                           .donated = fs_calloc(count, sizeof *of->donated),
+                           .results = fs_calloc(count, sizeof *of->results),
+                           .starts = fs_calloc(computations, sizeof *of->starts),
+                           .bodies = fs_calloc(computations, sizeof *of->bodies)};
+    bool made = last_reader != NULL && of->readers != NULL && of->works != NULL && of->ends != NULL &&
+                of->donated != NULL && of->results != NULL && of->starts != NULL && of->bodies != NULL;
+    for (uint32_t i = 0; made && i < module->instruction_count; i++) {
+        note_instruction(of, i, last_reader);
+        of->works[i + 1] = of->works[i] + works(module, i);
+    }
+    if (made) note_entry(of);
+    else fs_hlo_remarks_clear(of);
+    fs_free(last_reader);
+    return made ? FS_OK : fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu instructions", count);
+}
+
+void fs_hlo_remarks_clear(fs_hlo_remarks *of)
+{
+    void *blocks[] = {of->readers, of->works, of->ends, of->donated, of->results, of->starts, of->bodies};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fs_free(blocks[i]);
+    *of = (fs_hlo_remarks){.module = NULL};
+}
+
+bool fs_hlo_remark(const fs_hlo_remarks *about, uint32_t id, char *text, size_t room)
+{
+    const fs_hlo_module *module = about->module;
     const fs_hlo_instruction *of = &module->instructions[id];
     const char *target = fs_hlo_text(module, of->target);
     if (target != NULL && strstr(target, "python") != NULL && strstr(target, "callback") != NULL) {
         snprintf(text, room, "callback=%s", target);
         return true;
     }
-    if (of_transposed(module, id, text, room)) return true;
+    if (of_transfer(about, id, text, room) || of_transposed(about, id, text, room)) return true;
     if (!fs_hlo_is(module, id, "copy")) return of_product(module, id, text, room);
     uint32_t source = source_of(module, id, true);
     bool entry = of->computation == module->entry && fs_hlo_is(module, source, "parameter");
-    return entry ? of_argument(module, id, source, text, room) : of_carry(module, id, source, text, room);
+    return entry ? of_argument(about, id, source, text, room) : of_carry(about, id, source, text, room);
 }

@@ -4,6 +4,23 @@
 
 #include "work/hlo/hlo.h"
 
+/* What the instructions of a module have to do with one another. */
+typedef struct {
+    const fs_hlo_module *module;
+    uint32_t *readers; /* by instruction: how many read its result, renamed or not */
+    uint32_t *works;   /* by instruction: how many before it run on the device, but for collectives */
+    uint32_t *ends;    /* by instruction: the …-done of a start, plus 1; 0: none */
+    uint32_t *donated; /* parameters of the entry */
+    bool *results;     /* by instruction: whether it is a result of the entry */
+    uint32_t *starts;  /* by computation: the …-start that calls it, plus 1; 0: none */
+    bool *bodies;      /* by computation: whether it is the body of a loop */
+    uint32_t donated_count;
+} fs_hlo_remarks;
+
+/* Fill it in. FS_OUT_OF_MEMORY. fs_hlo_remarks_clear also accepts a zeroed struct. */
+fs_status fs_hlo_remarks_make(fs_hlo_remarks *of, const fs_hlo_module *module, fs_error *err);
+void fs_hlo_remarks_clear(fs_hlo_remarks *of);
+
 /* Write one of these, and return true; return false, and write nothing, if none is true. `room` is at least 16 bytes.
  *
  *   argument=NAME    it copies an argument of the entry, which is not donated; nothing else reads the argument, and a
@@ -13,7 +30,8 @@
  *   carry=SHAPE      in a loop's body, it copies an array of the carry
  *   callback=TARGET  it calls Python on the host
  *   precision=NAME   a product of float32 that was asked to be more precise than the default: "high", "highest"
- *   widened=TYPE     a product of float32 factors that are converted from this type of 16 bits: "bf16", "f16" */
-bool fs_hlo_remark(const fs_hlo_module *module, uint32_t instruction, char *text, size_t room);
+ *   widened=TYPE     a product of float32 factors that are converted from this type of 16 bits: "bf16", "f16"
+ *   transfer=WHERE   a collective: "beside" if the schedule has other work between its start and its end, or "alone" */
+bool fs_hlo_remark(const fs_hlo_remarks *of, uint32_t instruction, char *text, size_t room);
 
 #endif

@@ -1,9 +1,11 @@
 /* The schedule of a module as slots for works. It enters the same computations as schedule.c. */
 #include "work/hlo/schedule_of.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "work/hlo/collective.h"
 #include "work/hlo/cost_parts.h"
 
 enum { MOST_SLOTS = 1 << 21 };
@@ -25,14 +27,13 @@ static bool begins(const char *text, const char *prefix)
 static bool is_library(const fs_hlo_module *module, uint32_t instruction)
 {
     static const char *const opcodes[] = {
-        "custom-call", "all-gather",       "all-reduce", "all-to-all", "collective-", "convolution", "dot",
-        "ragged-",     "cholesky",         "fft",        "infeed",     "outfeed",     "recv",        "reduce-scatter",
-        "send",        "triangular-solve", "sort",       "rng-",
+        "custom-call", "convolution", "dot",  "ragged-",          "cholesky", "fft",
+        "infeed",      "outfeed",     "recv", "triangular-solve", "sort",     "rng-",
     };
     const char *opcode = fs_hlo_text(module, module->instructions[instruction].opcode);
     for (size_t i = 0; i < sizeof opcodes / sizeof *opcodes; i++)
         if (begins(opcode, opcodes[i])) return true;
-    return false;
+    return fs_hlo_communicates(module, instruction);
 }
 
 static fs_family family_of(const fs_hlo_module *module, uint32_t instruction)
@@ -41,9 +42,7 @@ static fs_family family_of(const fs_hlo_module *module, uint32_t instruction)
     const char *target = fs_hlo_text(module, of->target), *opcode = fs_hlo_text(module, of->opcode);
     if (begins(target, "__cublas") || begins(opcode, "dot")) return FS_FAMILY_PRODUCT;
     if (begins(target, "__cudnn$conv") || begins(opcode, "convolution")) return FS_FAMILY_CONVOLUTION;
-    if (begins(opcode, "all-") || begins(opcode, "collective-") || begins(opcode, "reduce-scatter"))
-        return FS_FAMILY_COMMUNICATION;
-    return FS_FAMILY_ANY;
+    return fs_hlo_communicates(module, instruction) ? FS_FAMILY_COMMUNICATION : FS_FAMILY_ANY;
 }
 
 /* Return whether the result of a fusion is a part of memory that is copied: XLA may compile that to a copy. */
@@ -79,11 +78,27 @@ static fs_slot_kind kind_of(const fs_hlo_module *module, uint32_t id, fs_hlo_run
     return library ? FS_SLOT_LIBRARY : moves(module, id) ? FS_SLOT_MOVER : FS_SLOT_KERNEL;
 }
 
+/* Write the name of the kernel of a collective that XLA fused, "psum_7_0_fusion_1" of the computation
+ * "fused_psum.7.0.clone"; false for other instructions. */
+static bool name_of_fused(const fs_hlo_module *module, uint32_t id, char *name, size_t room)
+{
+    static const char before[] = "fused_", after[] = ".clone";
+    uint32_t body = fs_hlo_is(module, id, "fusion-start") ? fs_hlo_called(module, id, 0) : FS_NONE;
+    const char *computation = body != FS_NONE ? fs_hlo_text(module, module->computations[body].name) : NULL;
+    if (!begins(computation, before) || !fs_hlo_communicates(module, id)) return false;
+    computation += sizeof before - 1;
+    const char *end = strstr(computation, after);
+    int size = end != NULL ? (int)(end - computation) : (int)strlen(computation);
+    return snprintf(name, room, "%.*s_fusion_1", size, computation) < (int)room;
+}
+
 static fs_status add_slot(walk *of, uint32_t id, fs_hlo_run run, fs_error *err)
 {
     const fs_hlo_module *module = of->module;
     const fs_hlo_instruction *instruction = &module->instructions[id];
     const char *name = fs_hlo_text(module, instruction->name), *shared = fs_hlo_text(module, instruction->kernel);
+    char fused[256];
+    if (shared == NULL && name_of_fused(module, id, fused, sizeof fused)) shared = fused;
     if (of->all->slot_count >= MOST_SLOTS)
         return fs_fail(err, FS_VALUE_ERROR, "the schedules have more than %d instructions", MOST_SLOTS);
     FS_TRY(fs_schedules_add(of->all, id, kind_of(module, id, run), family_of(module, id), name != NULL ? name : "",
