@@ -56,6 +56,7 @@ class Looking(Watcher):
         seen.gradients |= torch.is_grad_enabled()
         seen.inference |= torch.is_inference_mode_enabled()
         seen.autocast |= in_autocast(torch)
+        seen.half |= seen.autocast or any(one.dtype in (torch.bfloat16, torch.float16) for one in parameters)
         convolutions = [one for one in module.modules() if isinstance(one, torch.nn.modules.conv._ConvNd)]
         seen.convolutions |= bool(convolutions)
         given = [one for one in args if isinstance(one, torch.Tensor) and one.dim() == 4 and one.is_floating_point()]

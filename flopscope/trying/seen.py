@@ -35,6 +35,8 @@ class Seen:
     """Modules with parameters that the program called itself."""
     float32: bool = False
     """Some of them have float32 parameters."""
+    half: bool = False
+    """Some of them have parameters of 16 bits, or were called in autocast."""
     images: bool = False
     """One of them was given a 4-d float tensor that is not channels_last, and has 2-d convolutions."""
     trains: bool = False

@@ -39,6 +39,10 @@ class Switch:
     group: str = ""
     """Of switches of a group, only one is on at a time."""
 
+    def tolerance_in(self, seen: Seen) -> float:
+        """Return the tolerance for the program that was seen: one that computes in 16 bits rounds to 8 by itself."""
+        return max(self.tolerance, BF16 if seen.half else 0.0)
+
     def lines_for(self, seen: Seen) -> str:
         """Return the lines for the program that was seen."""
         return self.lines.format(cpus=seen.cpus, workers=effects.workers(seen), device="cuda" if seen.cuda else "cpu")

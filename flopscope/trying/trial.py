@@ -299,7 +299,7 @@ class Trial:
         change.problem = record.problem
         change.hits = min(record.hits.get(name, 0) for name in added)
         plain = [known.values for known in self.plain if known.of == record.of and record.of]
-        tolerance = max(SWITCHES[name].tolerance for name in one.switches)
+        tolerance = max(SWITCHES[name].tolerance_in(self.seen) for name in one.switches)
         change.parity = parity_of(record.of, _numbers(plain), _numbers([record.values])[0], tolerance)
         if change.verdict in ("failed", "not applied", "changes results"):
             self._tell(f"{change.name}: {change.verdict}{f' ({change.problem})' if change.problem else ''}")

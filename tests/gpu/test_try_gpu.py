@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from flopscope.trying.processes import Processes, Program
+import flopscope as fs
+from flopscope.trying.processes import Processes, Program, spare_of
 from flopscope.trying.seen import Seen
 from flopscope.trying.switches import SWITCHES
+from flopscope.trying.turns import Turns
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch has no GPU")
@@ -57,6 +59,21 @@ def test_tf32_is_faster_and_keeps_the_losses(processes: Processes, seen: Seen) -
     assert changed.hits["tf32_products"] > 0 and changed.seconds < 0.9 * plain.seconds
     assert changed.values == pytest.approx(plain.values, rel=SWITCHES["tf32_products"].tolerance)
     assert plain.clock is None or plain.clock > 100
+
+
+def test_runs_side_by_side_pass_the_door_and_are_timed_and_recorded(
+    processes: Processes, seen: Seen, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(TRAINING)
+    turns = Turns(3)
+    runs, records = Processes(Program(str(program)), tmp_path, turns), []
+    turns.side_by_side([lambda: records.append(runs.run("time", (), seen, 5, 20, 120)) for _ in range(3)])
+    assert all(one.problem == "" and one.seconds is not None and one.warm == 5 for one in records)
+    assert len(list(tmp_path.glob("passed-*"))) == (3 if spare_of(seen) else 0)
+    path, why = runs.trace((5, 8), 120, seen)
+    assert path is not None, why
+    assert len(fs.load_trace(path).step_breakdown()) == 3
 
 
 @pytest.mark.parametrize("name", ["compile_graphs", "autocast", "fused_optimizer", "expandable_segments"])

@@ -300,6 +300,19 @@ def test_batches_are_drawn_alike_in_workers_while_results_are_compared() -> None
     assert changed.values == plain.values
 
 
+@pytest.mark.parametrize("dtype, half", [("float32", False), ("bfloat16", True)])
+def test_a_program_of_16_bits_is_seen(dtype: str, half: bool) -> None:
+    pytest.importorskip("torch")
+    text = f"""
+        import torch, flopscope as fs
+        model = torch.nn.Linear(4, 4, dtype=torch.{dtype})
+        for step in range(20):
+            model(torch.ones(1, 4, dtype=torch.{dtype}))
+            fs.step()
+        """
+    assert run(text, "look").seen["half"] is half
+
+
 def test_ranks_of_torchrun_end_together(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     torchrun = Path(sys.executable).with_name("torchrun")

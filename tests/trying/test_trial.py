@@ -56,10 +56,10 @@ class Simulated:
             if name in self.how.get("fails", ()):
                 return Record(problem=f"RuntimeError: {name} is not supported")
         hits = {name: 0 if name in self.how.get("idle", ()) else 1 for name in switches}
-        apart = 0.5 if {*switches} & {*self.how.get("changes", ())} else 0.0
+        apart = self.how.get("apart", 0.5) if {*switches} & {*self.how.get("changes", ())} else 0.0
         record = Record(hits=hits, of="losses", values=[2.0, 1.0 + apart], peak=1e9, start=3.0)
         if kind == "look":
-            record.seen = USED.to_dict()
+            record.seen = replace(USED, half=self.how.get("half", False)).to_dict()
             record.marks = [3 + 0.01 * at for at in range(100)]
         if kind == "time":
             seconds = 0.01 * self._draw.gauss(1, self.how.get("noise", 0.01))
@@ -97,6 +97,12 @@ def test_verdicts_are_those_of_the_program(monkeypatch: pytest.MonkeyPatch) -> N
     assert ("time", ("nondeterministic",)) not in simulated.started, "what changes results is not timed"
     text = str(result)
     assert "affinity is not supported" in text and "may change" in text
+
+
+def test_a_program_of_16_bits_may_differ_by_their_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    for half, apart, kept in ((False, 0.01, False), (True, 0.01, True), (True, 0.5, False)):
+        simulated = Simulated({"threads": 0.5}, changes=["threads"], apart=apart, half=half)
+        assert tried(monkeypatch, simulated, "threads").changes[0].verdict == ("faster" if kept else "changes results")
 
 
 def test_side_by_side_the_verdicts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
