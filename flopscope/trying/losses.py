@@ -162,10 +162,5 @@ def _apart(value: float, low: float, high: float, scale: float) -> float:
         return 0.0
     if math.isnan(value) or math.isnan(low) or math.isnan(high):
         return math.inf
-    return _beyond(max(low - value, value - high, 0.0), 0.0, scale)
-
-
-def _beyond(high: float, low: float, scale: float) -> float:
-    if high == low:
-        return 0.0
-    return (high - low) / scale if scale > 0 and math.isfinite(scale) else math.inf
+    beyond = max(low - value, value - high, 0.0)
+    return 0.0 if beyond == 0 else beyond / scale if scale > 0 and math.isfinite(scale) else math.inf

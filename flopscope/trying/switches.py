@@ -277,7 +277,7 @@ _ROWS = (
         "a thread for each CPU",
         needs=effects.has_idle_cpus,
         shown=lambda seen: True,
-        means=Settings(effects.all_threads, effects.thread_variables, per_call=False),
+        means=Both(Variables(effects.thread_variables), Settings(effects.all_threads)),
         effect="another order of sums",
         tolerance=EXACT,
         lines="torch.set_num_threads({cpus})",

@@ -226,7 +226,7 @@ class Trial:
             raise RuntimeError(f"{self._program.title} does not run by itself: {hint(record.problem)}")
         lasted = time.monotonic() - begin
         self._limit = max(LEAST_LIMIT, SLOWER_THAN_LOOK * lasted)
-        self.seen = Seen.from_dict(record.seen)
+        self.seen = Seen(**record.seen)
         self.plan = plan_of(record, self._turns.jobs)
         self._keep_plain(record)
         if self.plan.note:

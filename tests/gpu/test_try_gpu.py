@@ -42,7 +42,7 @@ def seen(processes: Processes) -> Seen:
     record = processes.run("look", (), Seen(), 0, 0, 120)
     assert record.problem == "" and record.of == "losses"
     assert record.peak is not None and record.peak > 4 * 4 * 1024**2 * 4  # parameters, gradients, two moments
-    return Seen.from_dict(record.seen)
+    return Seen(**record.seen)
 
 
 def test_the_gpu_is_seen(seen: Seen) -> None:

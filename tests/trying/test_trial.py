@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -59,7 +59,7 @@ class Simulated:
         apart = self.how.get("apart", 0.5) if {*switches} & {*self.how.get("changes", ())} else 0.0
         record = Record(hits=hits, of="losses", values=[2.0, 1.0 + apart], peak=1e9, start=3.0)
         if kind == "look":
-            record.seen = replace(USED, half=self.how.get("half", False)).to_dict()
+            record.seen = asdict(replace(USED, half=self.how.get("half", False)))
             record.marks = [3 + 0.01 * at for at in range(100)]
         if kind == "time":
             seconds = 0.01 * self._draw.gauss(1, self.how.get("noise", 0.01))
