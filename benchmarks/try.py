@@ -139,13 +139,17 @@ class Parts:
     def alike(self, name: str) -> list[dict[str, Any]]:
         """Try nothing on a program."""
         trial = self._trial("try_programs.py", [name, "--mended"])
-        return [told("nothing", trial.against_itself())]
+        change = trial.against_itself()
+        return [told("nothing", change, pairs=trial.candidates[0].pairs)]
 
     def elsewhere(self, name: str) -> list[dict[str, Any]]:
         """Try what is proposed for a program."""
-        found = self._trial("try_elsewhere.py", [name], most=MOST_TRIED).run()
-        more = {"proposed": True, "device": found.device}
-        rows = [told(one.name, one, predicted=finite(one.predicted), **more) for one in found.changes]
+        trial = self._trial("try_elsewhere.py", [name], most=MOST_TRIED)
+        found = trial.run()
+        rows = []
+        for one in trial.candidates:
+            more = {"proposed": True, "device": found.device, "pairs": one.pairs}
+            rows.append(told(one.change.name, one.change, predicted=finite(one.change.predicted), **more))
         return rows or [told("nothing is proposed", problem=" ".join(found.notes))]
 
 

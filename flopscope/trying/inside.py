@@ -34,7 +34,7 @@ from flopscope.trying.switches import SWITCHES
 MOST_LOOKED_AT = 200
 """Steps of the run that looks at the program."""
 FEWEST_LOOKED_AT = 12
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 0.5
 LEAST_TIMED = 0.2
 """Seconds of measured steps, of which there are more until then: with a change they may be far shorter."""
 TRY = "FLOPSCOPE_TRY"

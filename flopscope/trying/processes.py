@@ -181,7 +181,7 @@ class Processes:
                 return status
             with self._turns.timed(process, spare):
                 gate.open()
-                status = waited(process, record, limit, time.monotonic, 0.0)
+                status = waited(process, record or gate.recorded, limit, time.monotonic, 0.0)
             if status is None:
                 return None
         return waited(process, record, limit, clock)

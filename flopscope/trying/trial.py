@@ -175,6 +175,7 @@ class Trial:
             self._processes = Processes(self._program, Path(folder), self._turns)
             self._look()
             one = Candidate((), (), Change("nothing", "", hits=1, margin=self._options.margin))
+            self.candidates = [one]
             with suppress(Ended):
                 self._measure([one], self._deadline)
             return one.change
