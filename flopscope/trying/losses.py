@@ -19,6 +19,8 @@ from flopscope.trying.reach import Reach, Watcher
 
 FIRST = 8
 """Values that are compared."""
+SPREAD = 3.0
+"""Times the distance of unchanged runs within which a further one may lie: there are few of them."""
 USELESS = 0.1
 """Relative spread of unchanged runs from which a comparison says nothing."""
 
@@ -138,7 +140,7 @@ class Parity(NamedTuple):
         """Whether the results are kept; None if that is unknown."""
         if not self.values or self.own > USELESS:
             return None
-        return self.difference <= max(self.tolerance, self.own if self.own == self.own else 0.0)
+        return self.difference <= max(self.tolerance, SPREAD * self.own if self.own == self.own else 0.0)
 
 
 def parity_of(of: str, plain: Sequence[Sequence[float]], changed: Sequence[float], tolerance: float) -> Parity:

@@ -36,6 +36,8 @@ class Seen:
     """Some of them have float32 parameters."""
     half: bool = False
     """Some of them have parameters of 16 bits, or were called in autocast."""
+    tf32: bool = False
+    """Products, or the convolutions of its modules, may use TF32."""
     images: bool = False
     """One of them was given a 4-d float tensor that is not channels_last, and has 2-d convolutions."""
     trains: bool = False

@@ -430,7 +430,7 @@ def choose(options: Options, seen: Seen, advice: Sequence[Any], notes: list[str]
             if wanted is not None:
                 notes.append(f"{one.name} does not apply: {why_not}.")
             continue
-        if wanted is not None or options.every or one.shown(seen) or not math.isnan(predicted_of(one, advice)):
+        if wanted is not None or options.every or one.shown(seen) or savings_of(one, advice):
             chosen.append(one)
     key: Mapping[str, float] = {one.name: predicted_of(one, advice) for one in chosen}
     return sorted(chosen, key=lambda one: -key[one.name] if key[one.name] == key[one.name] else 0.0)
@@ -438,9 +438,14 @@ def choose(options: Options, seen: Seen, advice: Sequence[Any], notes: list[str]
 
 def predicted_of(switch: Switch, advice: Sequence[Any]) -> float:
     """Return the saving in percent that the advice names for a switch; NaN if it names none."""
-    savings = [one.saving_pct * _share(switch, one) for one in advice if one.rule in switch.rules]
-    savings = [one for one in savings if one > 0]
+    savings = savings_of(switch, advice) if switch.is_estimated else []
     return sum(savings) if savings else math.nan
+
+
+def savings_of(switch: Switch, advice: Sequence[Any]) -> list[float]:
+    """Return the savings of the findings that propose a switch."""
+    savings = [one.saving_pct * _share(switch, one) for one in advice if one.rule in switch.rules]
+    return [one for one in savings if one > 0]
 
 
 def _share(switch: Switch, advice: Any) -> float:

@@ -48,6 +48,7 @@ def seen(processes: Processes) -> Seen:
 def test_the_gpu_is_seen(seen: Seen) -> None:
     major, minor = torch.cuda.get_device_capability()
     assert seen.cuda and seen.capability == 10 * major + minor and seen.device == torch.cuda.get_device_name()
+    assert not seen.tf32 and not seen.half
     assert not SWITCHES["fused_optimizer"].needs(seen) and SWITCHES["threads"].needs(seen)
 
 

@@ -20,7 +20,7 @@ from flopscope.trying.result import Change, Tried
 from flopscope.trying.seen import Seen
 from flopscope.trying.switches import SWITCHES
 from flopscope.trying.text import text_of
-from flopscope.trying.trial import Options, Trial, plan_of, predicted_of
+from flopscope.trying.trial import Options, Trial, choose, plan_of, predicted_of
 from flopscope.trying.turns import Late
 
 USED = Seen(
@@ -262,6 +262,11 @@ def test_a_prediction_is_that_of_the_advice_and_that_of_tf32_is_shared() -> None
     predicted = {name: predicted_of(SWITCHES[name], found) for name in SWITCHES}
     assert predicted["tf32_products"] == pytest.approx(30) and predicted["tf32_convolutions"] == pytest.approx(10)
     assert predicted["loader_workers"] == 20 and predicted["compile"] != predicted["compile"]
+    assert predicted["loader_prefetch"] != predicted["loader_prefetch"], "proposed without an estimate"
+    loaders = [{"num_workers": 2, "pin_memory": False, "iterable": False}]
+    loading = replace(USED, loaders=loaders, cuda=True)
+    chosen = [one.name for one in choose(Options(), loading, [advice("data", 20.0)], [])]
+    assert "loader_prefetch" in chosen and "loader_pinned" not in chosen
     only = [advice("tf32", 40.0, products=30.0, convolutions=0.0)]
     assert predicted_of(SWITCHES["tf32_convolutions"], only) != predicted_of(SWITCHES["tf32_convolutions"], only)
 
