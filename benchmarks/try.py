@@ -139,13 +139,17 @@ class Parts:
     def alike(self, name: str) -> list[dict[str, Any]]:
         """Try nothing on a program."""
         trial = self._trial("try_programs.py", [name, "--mended"])
-        return [told("nothing", trial.against_itself())]
+        change = trial.against_itself()
+        return [told("nothing", change, pairs=trial.candidates[0].pairs)]
 
     def elsewhere(self, name: str) -> list[dict[str, Any]]:
         """Try what is proposed for a program."""
-        found = self._trial("try_elsewhere.py", [name], most=MOST_TRIED).run()
-        more = {"proposed": True, "device": found.device}
-        rows = [told(one.name, one, predicted=finite(one.predicted), **more) for one in found.changes]
+        trial = self._trial("try_elsewhere.py", [name], most=MOST_TRIED)
+        found = trial.run()
+        rows = []
+        for one in trial.candidates:
+            more = {"proposed": True, "device": found.device, "pairs": one.pairs}
+            rows.append(told(one.change.name, one.change, predicted=finite(one.change.predicted), **more))
         return rows or [told("nothing is proposed", problem=" ".join(found.notes))]
 
 
@@ -306,6 +310,7 @@ def percent(ratio: Ratio | None) -> str:
 def extend(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--part", default="elsewhere,cured,alike", help="parts, with commas between them")
     parser.add_argument("--only", help="names of programs, with commas between them")
+    parser.add_argument("--skip", default="", help="names of programs to leave out")
     parser.add_argument("--share", default="1/1", metavar="K/N", help="the K-th of N shares of the programs")
     parser.add_argument("--seconds", type=float, default=1200.0, help="for all")
     parser.add_argument("--jobs", type=int, default=1, help="runs at once")
@@ -323,11 +328,14 @@ def measure(options: argparse.Namespace) -> None:
         "elsewhere": list(try_elsewhere.MODELS),
     }
     first, shares = (int(number) for number in options.share.split("/"))
-    queue = [(part, name) for part in options.part.split(",") for name in programs[part][first - 1 :: shares]]
+    only, skipped = (options.only or "").split(","), options.skip.split(",")
+    queue = []
+    for part in options.part.split(","):
+        chosen = [name for name in programs[part] if (not options.only or name in only) and name not in skipped]
+        queue += [(part, name) for name in chosen[first - 1 :: shares]]
     with ThreadPoolExecutor(max(3 * options.jobs // 4, 1)) as threads:
         for part, name in sorted(queue, key=lambda one: one[1] in LAST):
-            if not options.only or name in options.only.split(","):
-                threads.submit(found.add, part, name, getattr(parts, part))
+            threads.submit(found.add, part, name, getattr(parts, part))
     parts.end()
     found.finish()
 

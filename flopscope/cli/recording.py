@@ -37,7 +37,7 @@ from flopscope.sources.watching import end_background, pause_background, watch_i
 from flopscope.support.cpu_wait import seconds_waited, wait_text
 from flopscope.support.hints import RUN_HINTS
 from flopscope.support.imports import after_import, around
-from flopscope.trying.gate import GATE, wait_at
+from flopscope.trying.gate import GATE, recorded_at, wait_at
 
 
 class Window(NamedTuple):
@@ -95,6 +95,7 @@ class Recording:
         self._disarm: Callable[[], object] = bool
         self._end_arguments: Callable[[], object] = bool
         self._over = threading.Event()
+        self._gate = os.environ.pop(GATE, "")  # of flopscope try, which stops its other runs while this one is recorded
         self._began = time.monotonic()
         self._waited = seconds_waited()
         self._lasted = 0.0
@@ -227,8 +228,8 @@ class Recording:
         """Start to record, at the beginning of the window."""
         if self._state != "waiting":
             return
-        if gate := os.environ.pop(GATE, ""):  # of flopscope try, which stops its other runs
-            wait_at(gate)
+        if self._gate:
+            wait_at(self._gate)
         if self._window.unit and self._stacks is not None:
             self._stacks.start()
         if self._torch is None:
@@ -330,6 +331,8 @@ class Recording:
             self.why_nothing = _UNUSED
         self._state = "ended"
         end_background()
+        if self._gate:
+            recorded_at(self._gate).touch()
 
     def _leave_step(self) -> None:
         """End the open step, which its program has not ended, and put into the trace which steps are unfinished."""

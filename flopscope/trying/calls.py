@@ -105,7 +105,7 @@ def _tried(switch: Switch, reach: Reach, fn: Callable[[], Any], call: Call, max_
         begin = time.monotonic()
         changed = _results(reach.torch, call)
         change.start = 0.0, time.monotonic() - begin if switch.group == "compile" else 0.0
-        change.parity = _parity(plain, changed, switch.tolerance)
+        change.parity = _parity(plain, changed, switch.tolerance_in(reach.seen))
         with alone():
             times = compare_times(call, fn, margin=margin, max_time=max_time)
     except Exception as problem:  # of fn, which the change may not suit

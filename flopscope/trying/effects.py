@@ -328,7 +328,7 @@ def all_threads(torch: Any, seen: Seen) -> Sequence[Setting]:
     return [Setting(lambda t: t.get_num_threads(), lambda t, to: t.set_num_threads(to), seen.cpus)]
 
 
-def thread_variables(seen: Seen) -> Mapping[str, str]:
+def thread_variables(seen: Seen, before: Mapping[str, str]) -> Mapping[str, str]:
     return {"OMP_NUM_THREADS": str(seen.cpus)}
 
 

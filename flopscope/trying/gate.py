@@ -14,10 +14,11 @@ GATE = "FLOPSCOPE_TRY_GATE"
 
 
 class Gate:
-    """The gate of a run: a file that is locked until the run may be timed, and another that says that it is ready."""
+    """The gate of a run: a file that is locked until the run may be timed, and others that say that it is ready, and
+    that its steps have been recorded."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.ready = path, ready_at(path)
+        self.path, self.ready, self.recorded = path, ready_at(path), recorded_at(path)
         self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._file, fcntl.LOCK_EX)
 
@@ -29,6 +30,11 @@ class Gate:
 def ready_at(path: str | Path) -> Path:
     """Return the file that says that a run is ready at a gate."""
     return Path(f"{path}.ready")
+
+
+def recorded_at(path: str | Path) -> Path:
+    """Return the file that says that the steps of a run have been recorded."""
+    return Path(f"{path}.recorded")
 
 
 def wait_at(path: str, ready: str | Path = "") -> None:

@@ -9,9 +9,8 @@ import os
 import random
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from flopscope.hardware.device import find_device
@@ -35,7 +34,7 @@ from flopscope.trying.switches import SWITCHES
 MOST_LOOKED_AT = 200
 """Steps of the run that looks at the program."""
 FEWEST_LOOKED_AT = 12
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 0.5
 LEAST_TIMED = 0.2
 """Seconds of measured steps, of which there are more until then: with a change they may be far shorter."""
 TRY = "FLOPSCOPE_TRY"
@@ -68,10 +67,6 @@ class Job:
     """File to touch before."""
     compare: str = ""
     """Name of the module whose results are compared; "": losses, or what the program's modules return."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return asdict(self)
 
 
 @dataclass
@@ -109,11 +104,6 @@ class Record:
     lasted: float = 0.0
     """Seconds from the start to the end of the process."""
 
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Record:
-        known = {one.name for one in fields(cls)}
-        return cls(**{name: value for name, value in content.items() if name in known})
-
 
 def run_job(path: str) -> Any:
     """Run the program of a job in this process, and return its exit status. It may end the process itself."""
@@ -132,7 +122,7 @@ class Inside:
         ranks = rank_in(os.environ) or {}
         self._rank, self._is_single = ranks.get("rank", 0), ranks.get("world_size", 1) == 1
         self._record = Record()
-        self._seen = Seen.from_dict(job.seen)
+        self._seen = Seen(**job.seen)
         self._reach: Reach | None = None
         self._recorder: Recorder | None = None
         self._looking: Looking | None = None
@@ -320,7 +310,7 @@ class Inside:
             seen.jax_gpu = seen.jax and sys.modules["jax"].default_backend() == "gpu"
         if self._looking is not None and self._recorder is not None:
             self._looking.finish(self._recorder.backward > 0)
-        self._record.seen = seen.to_dict()
+        self._record.seen = asdict(seen)
 
 
 def applied(names: list[str], reach: Reach) -> list[Watcher]:

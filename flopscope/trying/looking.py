@@ -56,6 +56,7 @@ class Looking(Watcher):
         seen.gradients |= torch.is_grad_enabled()
         seen.inference |= torch.is_inference_mode_enabled()
         seen.autocast |= in_autocast(torch)
+        seen.half |= seen.autocast or any(one.dtype in (torch.bfloat16, torch.float16) for one in parameters)
         convolutions = [one for one in module.modules() if isinstance(one, torch.nn.modules.conv._ConvNd)]
         seen.convolutions |= bool(convolutions)
         given = [one for one in args if isinstance(one, torch.Tensor) and one.dim() == 4 and one.is_floating_point()]
@@ -70,6 +71,7 @@ class Looking(Watcher):
         if seen.cuda:
             major, minor = torch.cuda.get_device_capability()
             seen.capability, seen.device = 10 * major + minor, torch.cuda.get_device_name()
+            seen.tf32 = not seen.hip and seen.capability >= 80 and allows_tf32(torch, seen.convolutions)
         seen.threads = torch.get_num_threads()
         seen.deterministic = torch.are_deterministic_algorithms_enabled() or torch.backends.cudnn.deterministic
         seen.tuned = torch.backends.cudnn.benchmark
@@ -86,6 +88,11 @@ class Looking(Watcher):
                 )
             elif issubclass(kind, torch.nn.parallel.DistributedDataParallel):
                 seen.parallel = True
+
+
+def allows_tf32(torch: Any, convolutions: bool) -> bool:
+    """Return whether products of float32, or convolutions if there are some, may use TF32, as those do by default."""
+    return torch.get_float32_matmul_precision() != "highest" or (convolutions and torch.backends.cudnn.allow_tf32)
 
 
 def in_autocast(torch: Any) -> bool:

@@ -19,6 +19,8 @@ from flopscope.trying.reach import Reach, Watcher
 
 FIRST = 8
 """Values that are compared."""
+SPREAD = 3.0
+"""Times the distance of unchanged runs within which a further one may lie: there are few of them."""
 USELESS = 0.1
 """Relative spread of unchanged runs from which a comparison says nothing."""
 
@@ -138,7 +140,7 @@ class Parity(NamedTuple):
         """Whether the results are kept; None if that is unknown."""
         if not self.values or self.own > USELESS:
             return None
-        return self.difference <= max(self.tolerance, self.own if self.own == self.own else 0.0)
+        return self.difference <= max(self.tolerance, SPREAD * self.own if self.own == self.own else 0.0)
 
 
 def parity_of(of: str, plain: Sequence[Sequence[float]], changed: Sequence[float], tolerance: float) -> Parity:
@@ -162,10 +164,5 @@ def _apart(value: float, low: float, high: float, scale: float) -> float:
         return 0.0
     if math.isnan(value) or math.isnan(low) or math.isnan(high):
         return math.inf
-    return _beyond(max(low - value, value - high, 0.0), 0.0, scale)
-
-
-def _beyond(high: float, low: float, scale: float) -> float:
-    if high == low:
-        return 0.0
-    return (high - low) / scale if scale > 0 and math.isfinite(scale) else math.inf
+    beyond = max(low - value, value - high, 0.0)
+    return 0.0 if beyond == 0 else beyond / scale if scale > 0 and math.isfinite(scale) else math.inf

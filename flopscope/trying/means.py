@@ -33,21 +33,13 @@ class Settings(Means):
     """Values of torch. They are set again if the program changes them during the first steps."""
 
     settings: Callable[[Any, Seen], Sequence[Setting]]
-    variables: Callable[[Seen], Mapping[str, str]] | None = None
-    per_call: bool = True
-    """Setting them for a call and back costs little."""
-
-    def environment(self, seen: Seen, before: Mapping[str, str]) -> dict[str, str]:
-        return dict(self.variables(seen)) if self.variables is not None else {}
 
     def apply(self, name: str, reach: Reach) -> Watcher:
         for setting in self.settings(reach.torch, reach.seen):
             reach.set(name, setting)
         return _Held(reach)
 
-    def around(self, reach: Reach, call: Call) -> Call | None:
-        if not self.per_call:
-            return None
+    def around(self, reach: Reach, call: Call) -> Call:
         torch, settings = reach.torch, list(self.settings(reach.torch, reach.seen))
 
         @functools.wraps(call)
@@ -102,10 +94,13 @@ class Method(Means):
 
 @dataclass(frozen=True)
 class Both(Means):
-    """Two ways at once."""
+    """Two ways at once, of which the second may watch modules."""
 
     first: Means
     second: Means
+
+    def environment(self, seen: Seen, before: Mapping[str, str]) -> dict[str, str]:
+        return self.first.environment(seen, before) | self.second.environment(seen, before)
 
     def apply(self, name: str, reach: Reach) -> Watcher | None:
         self.first.apply(name, reach)

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,7 @@ class Processes:
         path = self._folder / f"record-{number}.json"
         option = self._program.option
         target, *arguments = self._program.words()[bool(option) :]
-        job = Job(target, arguments, option, str(path), kind, list(switches), seen.to_dict(), warm, steps)
+        job = Job(target, arguments, option, str(path), kind, list(switches), asdict(seen), warm, steps)
         job.compare = self._program.compare
         gate = Gate(self._folder / f"gate-{number}") if kind != "compare" and self._turns.jobs > 1 else None
         job.gate = str(gate.path) if gate is not None else ""
@@ -102,14 +102,14 @@ class Processes:
         if passed is not None:
             job.door, job.passed = self._turns.door, str(passed)
         written = self._folder / f"job-{number}.json"
-        write_json(written, job.to_dict())
+        write_json(written, asdict(job))
         words = ["try", "--job", str(written)]
         ended, log, lasted = self._run(
             number, words, self._environment(switches, seen), limit, path, gate, passed, spare_of(seen), latest
         )
         if not path.exists():
             return Record(problem=explained(ended, limit, log))
-        record = Record.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        record = Record(**json.loads(path.read_text(encoding="utf-8")))
         record.lasted = lasted
         return record
 
@@ -181,7 +181,7 @@ class Processes:
                 return status
             with self._turns.timed(process, spare):
                 gate.open()
-                status = waited(process, record, limit, time.monotonic, 0.0)
+                status = waited(process, record or gate.recorded, limit, time.monotonic, 0.0)
             if status is None:
                 return None
         return waited(process, record, limit, clock)

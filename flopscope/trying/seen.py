@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -35,6 +34,10 @@ class Seen:
     """Modules with parameters that the program called itself."""
     float32: bool = False
     """Some of them have float32 parameters."""
+    half: bool = False
+    """Some of them have parameters of 16 bits, or were called in autocast."""
+    tf32: bool = False
+    """Products, or the convolutions of its modules, may use TF32."""
     images: bool = False
     """One of them was given a 4-d float tensor that is not channels_last, and has 2-d convolutions."""
     trains: bool = False
@@ -60,11 +63,3 @@ class Seen:
     fused_attention: bool = True
     """Every back end of scaled_dot_product_attention was allowed."""
     convolutions: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Seen:
-        known = {one.name for one in fields(cls)}
-        return cls(**{name: value for name, value in content.items() if name in known})

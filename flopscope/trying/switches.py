@@ -34,10 +34,16 @@ class Switch:
     lines: str
     """What to write into the program. {cpus} and {workers} are numbers, {device} is "cpu" or "cuda"."""
     source: str
+    is_estimated: bool = True
+    """The saving of its rules is what it gains."""
     shown: Callable[[Seen], bool] = lambda seen: False
     """Whether what was seen proposes it, without advice."""
     group: str = ""
     """Of switches of a group, only one is on at a time."""
+
+    def tolerance_in(self, seen: Seen) -> float:
+        """Return the tolerance for the program that was seen, whose own products may round as much."""
+        return max(self.tolerance, TF32 if seen.tf32 else 0.0, BF16 if seen.half else 0.0)
 
     def lines_for(self, seen: Seen) -> str:
         """Return the lines for the program that was seen."""
@@ -212,6 +218,7 @@ _ROWS = (
         "data",
         needs=effects.has_workers,
         means=Constructor(effects.loaders, effects.prefetch),
+        is_estimated=False,  # it evens out batches that take longer than others; the rule tells the wait for all
         effect="memory for the batches",
         tolerance=EXACT,
         lines="DataLoader(..., prefetch_factor=8, persistent_workers=True)",
@@ -221,7 +228,6 @@ _ROWS = (
     _switch(
         "loader_pinned",
         "batches in pinned memory",
-        "data",
         "copy",
         needs=effects.has_pageable,
         means=Constructor(effects.loaders, effects.pin),
@@ -273,7 +279,7 @@ _ROWS = (
         "a thread for each CPU",
         needs=effects.has_idle_cpus,
         shown=lambda seen: True,
-        means=Settings(effects.all_threads, effects.thread_variables, per_call=False),
+        means=Both(Variables(effects.thread_variables), Settings(effects.all_threads)),
         effect="another order of sums",
         tolerance=EXACT,
         lines="torch.set_num_threads({cpus})",

@@ -175,6 +175,7 @@ class Trial:
             self._processes = Processes(self._program, Path(folder), self._turns)
             self._look()
             one = Candidate((), (), Change("nothing", "", hits=1, margin=self._options.margin))
+            self.candidates = [one]
             with suppress(Ended):
                 self._measure([one], self._deadline)
             return one.change
@@ -226,7 +227,7 @@ class Trial:
             raise RuntimeError(f"{self._program.title} does not run by itself: {hint(record.problem)}")
         lasted = time.monotonic() - begin
         self._limit = max(LEAST_LIMIT, SLOWER_THAN_LOOK * lasted)
-        self.seen = Seen.from_dict(record.seen)
+        self.seen = Seen(**record.seen)
         self.plan = plan_of(record, self._turns.jobs)
         self._keep_plain(record)
         if self.plan.note:
@@ -299,7 +300,7 @@ class Trial:
         change.problem = record.problem
         change.hits = min(record.hits.get(name, 0) for name in added)
         plain = [known.values for known in self.plain if known.of == record.of and record.of]
-        tolerance = max(SWITCHES[name].tolerance for name in one.switches)
+        tolerance = max(SWITCHES[name].tolerance_in(self.seen) for name in one.switches)
         change.parity = parity_of(record.of, _numbers(plain), _numbers([record.values])[0], tolerance)
         if change.verdict in ("failed", "not applied", "changes results"):
             self._tell(f"{change.name}: {change.verdict}{f' ({change.problem})' if change.problem else ''}")
@@ -429,7 +430,7 @@ def choose(options: Options, seen: Seen, advice: Sequence[Any], notes: list[str]
             if wanted is not None:
                 notes.append(f"{one.name} does not apply: {why_not}.")
             continue
-        if wanted is not None or options.every or one.shown(seen) or not math.isnan(predicted_of(one, advice)):
+        if wanted is not None or options.every or one.shown(seen) or savings_of(one, advice):
             chosen.append(one)
     key: Mapping[str, float] = {one.name: predicted_of(one, advice) for one in chosen}
     return sorted(chosen, key=lambda one: -key[one.name] if key[one.name] == key[one.name] else 0.0)
@@ -437,9 +438,14 @@ def choose(options: Options, seen: Seen, advice: Sequence[Any], notes: list[str]
 
 def predicted_of(switch: Switch, advice: Sequence[Any]) -> float:
     """Return the saving in percent that the advice names for a switch; NaN if it names none."""
-    savings = [one.saving_pct * _share(switch, one) for one in advice if one.rule in switch.rules]
-    savings = [one for one in savings if one > 0]
+    savings = savings_of(switch, advice) if switch.is_estimated else []
     return sum(savings) if savings else math.nan
+
+
+def savings_of(switch: Switch, advice: Sequence[Any]) -> list[float]:
+    """Return the savings of the findings that propose a switch."""
+    savings = [one.saving_pct * _share(switch, one) for one in advice if one.rule in switch.rules]
+    return [one for one in savings if one > 0]
 
 
 def _share(switch: Switch, advice: Any) -> float:

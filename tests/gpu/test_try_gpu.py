@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from flopscope.trying.processes import Processes, Program
+import flopscope as fs
+from flopscope.trying.processes import Processes, Program, spare_of
 from flopscope.trying.seen import Seen
 from flopscope.trying.switches import SWITCHES
+from flopscope.trying.turns import Turns
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch has no GPU")
@@ -40,12 +42,13 @@ def seen(processes: Processes) -> Seen:
     record = processes.run("look", (), Seen(), 0, 0, 120)
     assert record.problem == "" and record.of == "losses"
     assert record.peak is not None and record.peak > 4 * 4 * 1024**2 * 4  # parameters, gradients, two moments
-    return Seen.from_dict(record.seen)
+    return Seen(**record.seen)
 
 
 def test_the_gpu_is_seen(seen: Seen) -> None:
     major, minor = torch.cuda.get_device_capability()
     assert seen.cuda and seen.capability == 10 * major + minor and seen.device == torch.cuda.get_device_name()
+    assert not seen.tf32 and not seen.half
     assert not SWITCHES["fused_optimizer"].needs(seen) and SWITCHES["threads"].needs(seen)
 
 
@@ -57,6 +60,21 @@ def test_tf32_is_faster_and_keeps_the_losses(processes: Processes, seen: Seen) -
     assert changed.hits["tf32_products"] > 0 and changed.seconds < 0.9 * plain.seconds
     assert changed.values == pytest.approx(plain.values, rel=SWITCHES["tf32_products"].tolerance)
     assert plain.clock is None or plain.clock > 100
+
+
+def test_runs_side_by_side_pass_the_door_and_are_timed_and_recorded(
+    processes: Processes, seen: Seen, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(TRAINING)
+    turns = Turns(3)
+    runs, records = Processes(Program(str(program)), tmp_path, turns), []
+    turns.side_by_side([lambda: records.append(runs.run("time", (), seen, 5, 20, 120)) for _ in range(3)])
+    assert all(one.problem == "" and one.seconds is not None and one.warm == 5 for one in records)
+    assert len(list(tmp_path.glob("passed-*"))) == (3 if spare_of(seen) else 0)
+    path, why = runs.trace((5, 8), 120, seen)
+    assert path is not None, why
+    assert len(fs.load_trace(path).step_breakdown()) == 3
 
 
 @pytest.mark.parametrize("name", ["compile_graphs", "autocast", "fused_optimizer", "expandable_segments"])

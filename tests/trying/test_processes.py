@@ -204,7 +204,7 @@ def test_losses_are_recorded_and_a_switch_is_applied_as_torch_is_imported() -> N
 
 def test_a_look_sees_what_the_program_uses() -> None:
     pytest.importorskip("torch")
-    seen = Seen.from_dict(run(TRAINING, "look").seen)
+    seen = Seen(**run(TRAINING, "look").seen)
     assert seen.trains and seen.zeroed and seen.float32 and seen.gradients and seen.modules == 1
     assert seen.optimizers == [{"name": "AdamW", "fused": None, "foreach": False}]
     assert not seen.cuda and not seen.compiled and not seen.images and seen.fused_attention
@@ -221,7 +221,7 @@ def test_a_program_without_a_loss_is_compared_by_what_its_modules_return() -> No
             fs.step()
         """
     record = run(text, "look")
-    seen = Seen.from_dict(record.seen)
+    seen = Seen(**record.seen)
     assert record.of == "outputs" and len(record.values) == 8
     assert seen.images and seen.convolutions and not seen.trains
     loader = {"num_workers": 0, "pin_memory": False, "prefetch_factor": None, "iterable": False}
@@ -298,6 +298,19 @@ def test_batches_are_drawn_alike_in_workers_while_results_are_compared() -> None
     assert changed.problem == "" and changed.hits["loader_workers"] > 0
     assert plain.of == "losses" and len({*plain.values}) == len(plain.values) == 8, "each batch has its own draws"
     assert changed.values == plain.values
+
+
+@pytest.mark.parametrize("dtype, half", [("float32", False), ("bfloat16", True)])
+def test_a_program_of_16_bits_is_seen(dtype: str, half: bool) -> None:
+    pytest.importorskip("torch")
+    text = f"""
+        import torch, flopscope as fs
+        model = torch.nn.Linear(4, 4, dtype=torch.{dtype})
+        for step in range(20):
+            model(torch.ones(1, 4, dtype=torch.{dtype}))
+            fs.step()
+        """
+    assert run(text, "look").seen["half"] is half
 
 
 def test_ranks_of_torchrun_end_together(tmp_path: Path) -> None:

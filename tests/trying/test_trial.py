@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,7 @@ from flopscope.trying.result import Change, Tried
 from flopscope.trying.seen import Seen
 from flopscope.trying.switches import SWITCHES
 from flopscope.trying.text import text_of
-from flopscope.trying.trial import Options, Trial, plan_of, predicted_of
+from flopscope.trying.trial import Options, Trial, choose, plan_of, predicted_of
 from flopscope.trying.turns import Late
 
 USED = Seen(
@@ -56,10 +56,10 @@ class Simulated:
             if name in self.how.get("fails", ()):
                 return Record(problem=f"RuntimeError: {name} is not supported")
         hits = {name: 0 if name in self.how.get("idle", ()) else 1 for name in switches}
-        apart = 0.5 if {*switches} & {*self.how.get("changes", ())} else 0.0
+        apart = self.how.get("apart", 0.5) if {*switches} & {*self.how.get("changes", ())} else 0.0
         record = Record(hits=hits, of="losses", values=[2.0, 1.0 + apart], peak=1e9, start=3.0)
         if kind == "look":
-            record.seen = USED.to_dict()
+            record.seen = asdict(replace(USED, half=self.how.get("half", False)))
             record.marks = [3 + 0.01 * at for at in range(100)]
         if kind == "time":
             seconds = 0.01 * self._draw.gauss(1, self.how.get("noise", 0.01))
@@ -97,6 +97,12 @@ def test_verdicts_are_those_of_the_program(monkeypatch: pytest.MonkeyPatch) -> N
     assert ("time", ("nondeterministic",)) not in simulated.started, "what changes results is not timed"
     text = str(result)
     assert "affinity is not supported" in text and "may change" in text
+
+
+def test_a_program_of_16_bits_may_differ_by_their_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    for half, apart, kept in ((False, 0.01, False), (True, 0.01, True), (True, 0.5, False)):
+        simulated = Simulated({"threads": 0.5}, changes=["threads"], apart=apart, half=half)
+        assert tried(monkeypatch, simulated, "threads").changes[0].verdict == ("faster" if kept else "changes results")
 
 
 def test_side_by_side_the_verdicts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,6 +262,11 @@ def test_a_prediction_is_that_of_the_advice_and_that_of_tf32_is_shared() -> None
     predicted = {name: predicted_of(SWITCHES[name], found) for name in SWITCHES}
     assert predicted["tf32_products"] == pytest.approx(30) and predicted["tf32_convolutions"] == pytest.approx(10)
     assert predicted["loader_workers"] == 20 and predicted["compile"] != predicted["compile"]
+    assert predicted["loader_prefetch"] != predicted["loader_prefetch"], "proposed without an estimate"
+    loaders = [{"num_workers": 2, "pin_memory": False, "iterable": False}]
+    loading = replace(USED, loaders=loaders, cuda=True)
+    chosen = [one.name for one in choose(Options(), loading, [advice("data", 20.0)], [])]
+    assert "loader_prefetch" in chosen and "loader_pinned" not in chosen
     only = [advice("tf32", 40.0, products=30.0, convolutions=0.0)]
     assert predicted_of(SWITCHES["tf32_convolutions"], only) != predicted_of(SWITCHES["tf32_convolutions"], only)
 
