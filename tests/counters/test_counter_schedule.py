@@ -22,7 +22,7 @@ def work(seconds, read=0.0):
 def sample(program, live=False, window=20_000, interval=0, busy=0.0):
     # a window of 50 ms, of which 2.5 ms are kept if the program goes on; later ones have 10 ms, or 5 before 6 s of work
     before = cuda.counters("sessions")
-    sampler = _core.Sampler(0, interval, 0, window, begins_live=live)
+    sampler = _core.Sampler(0, interval, 0, window, begins_lean=live)
     core = _core.Profiler(cupti=True)
     core.start()
     if busy: work(busy)

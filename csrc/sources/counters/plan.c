@@ -203,7 +203,7 @@ fs_status fs_plan_samples(fs_plan *plan, const char *chip, const uint8_t *availa
     return FS_OK;
 }
 
-fs_status fs_plan_live(fs_plan *plan, const fs_plan *whole, const char *chip, const uint8_t *availability,
+fs_status fs_plan_lean(fs_plan *plan, const fs_plan *whole, const char *chip, const uint8_t *availability,
                        fs_error *err)
 {
     *plan = (fs_plan){.for_samples = true, .cycles_per_us = whole->cycles_per_us};
