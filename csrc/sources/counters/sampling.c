@@ -20,7 +20,7 @@
 enum {
     LEAN_RECORDS = 4096,   /* that wait to be decoded, at most */
     WHOLE_RECORDS = 32768, /* likewise, of the first session, which may fall behind */
-    MOST_BEHIND = 16384,   /* records that wait, after which the first session ends */
+    MOST_BEHIND = 12288,   /* records that wait, after which the first session ends */
     LEAST_WINDOW = 64,
     LIVE_POLL_NS = 100000000,
     LEAST_POLL_NS = 1000000,
