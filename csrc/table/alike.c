@@ -81,9 +81,9 @@ static fs_status make_room(fs_alike *alike, fs_error *err)
     return made ? FS_OK : fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the rates of %u kernels", alike->count);
 }
 
-fs_status fs_alike_build(fs_alike *alike, const fs_store *store, const fs_counted_work *works, uint32_t count,
-                         fs_error *err)
+fs_status fs_alike_build(fs_alike *alike, const fs_store *store, const fs_division *by, fs_error *err)
 {
+    uint32_t count = by->work_count;
     alike->groups = fs_malloc(count * sizeof *alike->groups);
     keyed *keys = fs_malloc(count * sizeof *keys);
     uint64_t *before = fs_calloc((size_t)fs_store_lane_count(store) + 1, sizeof *before);
@@ -92,7 +92,7 @@ fs_status fs_alike_build(fs_alike *alike, const fs_store *store, const fs_counte
         status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to compare %u device events", count);
     } else {
         memset(alike->groups, 0xff, count * sizeof *alike->groups); /* FS_NONE */
-        uint32_t unresolved = key_works(store, works, count, before, keys);
+        uint32_t unresolved = key_works(store, by->works, count, before, keys);
         status = number_groups(alike, keys, unresolved, err);
     }
     fs_free(keys);
@@ -125,55 +125,54 @@ typedef struct {
     term *items;
 } terms;
 
-static bool has_group(const fs_division *by, uint32_t work)
+static bool has_group(const fs_alike *alike, uint32_t work)
 {
-    return by->alike->groups[work] != FS_NONE;
+    return alike->groups[work] != FS_NONE;
 }
 
-/* The rate within the samples that a work has to itself, of which by->weights has the overlaps of all; NaN: none. */
-static double own_rate(const fs_division *by, uint32_t work)
+/* Whether a work without a group has samples to itself, of which by->weights has the overlaps of all works, and its
+ * rate within them. */
+static bool has_own_rate(const fs_division *by, uint32_t work, double *rate)
 {
+    const fs_reach *span = &by->spans[work];
     double amount = 0, ns = 0;
-    for (uint32_t i = by->first[work]; fs_division_reaches(by, i, &by->works[work]); i++) {
-        double own = fs_division_reach(&by->works[work], &by->samples[i]);
-        if (own <= 0 || own < (double)fs_division_sample_ns(&by->samples[i]) || by->weights[i] > own) continue;
-        amount += fs_division_amount(by, i);
+    for (uint32_t i = 0; i < span->count && by->works[work].resolved == UINT32_MAX; i++) {
+        uint32_t sample = span->first + i;
+        double own = fs_division_overlap(by, span, i);
+        if (own < by->lengths[sample] || by->weights[sample] > own) continue;
+        amount += by->amounts[sample];
         ns += own;
     }
-    return ns > 0 ? amount / ns : (double)NAN;
+    *rate = ns > 0 ? amount / ns : 0;
+    return ns > 0;
 }
 
-/* Sum the overlaps of each sample, and find the rates of works without a group. */
-static fs_status find_own_rates(const fs_division *by, fs_error *err)
+/* Leave the overlaps of all works in by->weights. */
+static fs_status sum_overlaps(fs_division *by, fs_error *err)
 {
     uint64_t steps = 0;
     memset(by->weights, 0, by->count * sizeof *by->weights);
-    for (uint32_t k = 0; k < by->work_count; k++)
-        for (uint32_t i = by->first[k]; fs_division_reaches(by, i, &by->works[k]); i++) {
-            FS_POLL(steps++, err);
-            by->weights[i] += fs_division_reach(&by->works[k], &by->samples[i]);
-        }
     for (uint32_t k = 0; k < by->work_count; k++) {
-        FS_POLL(k, err);
-        bool is_itself = by->works[k].resolved == UINT32_MAX && !has_group(by, k);
-        by->rates[k] = is_itself ? own_rate(by, k) : (double)NAN;
+        FS_TRY(fs_division_poll(by, k, &steps, err));
+        fs_division_add(by, k, 1, by->weights);
     }
     return FS_OK;
 }
 
 /* Count the terms of each sample, and leave out the samples of work whose rate is unknown. */
-static fs_status choose_samples(const fs_division *by, terms *of, fs_error *err)
+static fs_status choose_samples(const fs_alike *alike, fs_division *by, terms *of, fs_error *err)
 {
-    fs_alike *alike = by->alike;
     uint64_t steps = 0;
+    double rate;
+    FS_TRY(sum_overlaps(by, err));
     memset(alike->used, true, by->count * sizeof *alike->used);
     for (uint32_t k = 0; k < by->work_count; k++) {
-        bool known = !isnan(by->rates[k]);
-        for (uint32_t i = by->first[k]; fs_division_reaches(by, i, &by->works[k]); i++) {
-            FS_POLL(steps++, err);
-            if (fs_division_reach(&by->works[k], &by->samples[i]) <= 0) continue;
-            if (has_group(by, k)) of->begins[i + 1]++;
-            else if (!known) alike->used[i] = false;
+        const fs_reach *span = &by->spans[k];
+        FS_TRY(fs_division_poll(by, k, &steps, err));
+        if (!has_group(alike, k) && has_own_rate(by, k, &rate)) continue;
+        for (uint32_t i = 0; i < span->count; i++) {
+            if (has_group(alike, k)) of->begins[span->first + i + 1]++;
+            else alike->used[span->first + i] = false;
         }
     }
     for (uint32_t i = 0; i < by->count; i++) {
@@ -184,16 +183,14 @@ static fs_status choose_samples(const fs_division *by, terms *of, fs_error *err)
 }
 
 /* Fill in the terms, which moves each begin to the next one. */
-static fs_status list_terms(const fs_division *by, terms *of, fs_error *err)
+static fs_status list_terms(const fs_alike *alike, const fs_division *by, terms *of, fs_error *err)
 {
     uint64_t steps = 0;
     for (uint32_t k = 0; k < by->work_count; k++) {
-        if (!has_group(by, k)) continue;
-        for (uint32_t i = by->first[k]; fs_division_reaches(by, i, &by->works[k]); i++) {
-            FS_POLL(steps++, err);
-            double overlap = fs_division_reach(&by->works[k], &by->samples[i]);
-            if (overlap > 0) of->items[of->begins[i]++] = (term){by->alike->groups[k], overlap};
-        }
+        const fs_reach *span = &by->spans[k];
+        FS_TRY(fs_division_poll(by, k, &steps, err));
+        for (uint32_t i = 0; i < span->count && has_group(alike, k); i++)
+            of->items[of->begins[span->first + i]++] = (term){alike->groups[k], fs_division_overlap(by, span, i)};
     }
     return FS_OK;
 }
@@ -203,6 +200,7 @@ static size_t join_terms(term *items, size_t count, double *sums)
 {
     size_t left = 0;
     for (size_t i = 0; i < count; i++) {
+        if (items[i].overlap <= 0) continue;
         if (sums[items[i].group] == 0) items[left++].group = items[i].group;
         sums[items[i].group] += items[i].overlap;
     }
@@ -213,9 +211,8 @@ static size_t join_terms(term *items, size_t count, double *sums)
     return left;
 }
 
-static fs_status sum_equations(const fs_division *by, const terms *of, fs_error *err)
+static fs_status sum_equations(fs_alike *alike, const fs_division *by, const terms *of, fs_error *err)
 {
-    fs_alike *alike = by->alike;
     size_t groups = alike->count, begin = 0;
     memset(alike->factor, 0, groups * groups * sizeof *alike->factor);
     memset(alike->rates, 0, groups * sizeof *alike->rates);
@@ -225,7 +222,7 @@ static fs_status sum_equations(const fs_division *by, const terms *of, fs_error 
         if (!alike->used[i]) continue;
         term *items = of->items + begin;
         size_t count = join_terms(items, of->begins[i] - begin, alike->rates);
-        alike->used[i] = count <= MOST_TERMS;
+        alike->used[i] = count > 0 && count <= MOST_TERMS;
         if (!alike->used[i]) continue;
         alike->equations++;
         for (size_t a = 0; a < count; a++)
@@ -267,49 +264,48 @@ static fs_status factor_equations(fs_alike *alike, fs_error *err)
     return FS_OK;
 }
 
-static fs_status make_equations(const fs_division *by, fs_error *err)
+static fs_status make_equations(fs_alike *alike, fs_division *by, terms *of, fs_error *err)
 {
-    fs_alike *alike = by->alike;
-    fs_free(alike->used);
+    of->begins = fs_calloc((size_t)by->count + 1, sizeof *of->begins);
     alike->used = fs_malloc(((size_t)by->count + 1) * sizeof *alike->used);
-    terms of = {.begins = fs_calloc((size_t)by->count + 1, sizeof *of.begins)};
-    fs_status status = FS_OK;
-    if (alike->used == NULL || of.begins == NULL) status = FS_OUT_OF_MEMORY;
-    if (status == FS_OK) status = choose_samples(by, &of, err);
-    if (status == FS_OK) of.items = fs_malloc((of.begins[by->count] + 1) * sizeof *of.items);
-    if (status == FS_OK && of.items == NULL) status = FS_OUT_OF_MEMORY;
-    if (status == FS_OK) status = list_terms(by, &of, err);
-    if (status == FS_OK) status = sum_equations(by, &of, err);
-    if (status == FS_OK) status = factor_equations(alike, err);
-    alike->samples = status == FS_OK ? by->samples : NULL;
-    alike->sample_count = by->count;
-    fs_free(of.begins);
-    fs_free(of.items);
-    if (status != FS_OUT_OF_MEMORY) return status;
-    return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the equations of %u samples", by->count);
+    if (alike->used == NULL || of->begins == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the equations of %u samples", by->count);
+    FS_TRY(choose_samples(alike, by, of, err));
+    of->items = fs_malloc((of->begins[by->count] + 1) * sizeof *of->items);
+    if (of->items == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu terms of equations", of->begins[by->count]);
+    FS_TRY(list_terms(alike, by, of, err));
+    FS_TRY(sum_equations(alike, by, of, err));
+    return factor_equations(alike, err);
 }
 
-/* Whether the equations are those of other samples than the track's. */
-static bool are_of_others(const fs_division *by)
+fs_status fs_alike_place(fs_alike *alike, fs_division *by, fs_error *err)
 {
-    const fs_alike *alike = by->alike;
-    if (alike->samples == NULL || alike->sample_count != by->count) return true;
-    for (uint32_t i = 0; i < by->count; i++)
-        if (alike->samples[i].start != by->samples[i].start || alike->samples[i].end != by->samples[i].end) return true;
-    return false;
+    terms of = {.begins = NULL};
+    if (alike->count == 0) return FS_OK;
+    fs_free(alike->used);
+    fs_status status = make_equations(alike, by, &of, err);
+    fs_free(of.begins);
+    fs_free(of.items);
+    return status;
 }
 
 /* Solution -------------------------------------------------------------------------------------------------------- */
 
-/* Leave in by->weights what remains of each sample's amount without the works whose rates are known. */
-static void subtract_known(const fs_division *by)
+/* Leave in by->weights what remains of the samples that are used without works that have their own rates. */
+static fs_status subtract_own(const fs_alike *alike, fs_division *by, fs_error *err)
 {
-    for (uint32_t i = 0; i < by->count; i++) by->weights[i] = fs_division_amount(by, i);
+    uint64_t steps = 0;
     for (uint32_t k = 0; k < by->work_count; k++) {
-        if (isnan(by->rates[k])) continue;
-        for (uint32_t i = by->first[k]; fs_division_reaches(by, i, &by->works[k]); i++)
-            by->weights[i] -= by->rates[k] * fs_division_reach(&by->works[k], &by->samples[i]);
+        FS_TRY(fs_division_poll(by, k, &steps, err));
+        if (has_group(alike, k) || !has_own_rate(by, k, &by->rates[k])) by->rates[k] = 0;
     }
+    for (uint32_t i = 0; i < by->count; i++) by->weights[i] = alike->used[i] ? by->amounts[i] : 0;
+    for (uint32_t k = 0; k < by->work_count; k++)
+        if (by->rates[k] > 0) fs_division_add(by, k, -by->rates[k], by->weights);
+    for (uint32_t i = 0; i < by->count; i++)
+        if (!alike->used[i]) by->weights[i] = 0;
+    return FS_OK;
 }
 
 /* Solve the equations, whose right side alike->rates has. */
@@ -331,34 +327,27 @@ static void solve(fs_alike *alike)
     for (size_t r = 0; r < groups; r++) rates[r] /= alike->scale[r];
 }
 
-/* Subtract the works of groups as well, and return the variance of what is left of the samples that are used. */
-static double noise_of(const fs_division *by)
+/* The standard deviation of what the rates leave of the samples, whose amounts by->weights has. */
+static double noise_of(const fs_alike *alike, fs_division *by)
 {
-    const fs_alike *alike = by->alike;
     double squares = 0, amounts = 0;
-    for (uint32_t i = 0; i < by->count; i++)
-        if (alike->used[i]) amounts += by->weights[i];
-    for (uint32_t k = 0; k < by->work_count; k++) {
-        if (!has_group(by, k)) continue;
-        double rate = alike->rates[alike->groups[k]];
-        for (uint32_t i = by->first[k]; fs_division_reaches(by, i, &by->works[k]); i++)
-            by->weights[i] -= rate * fs_division_reach(&by->works[k], &by->samples[i]);
-    }
+    for (uint32_t i = 0; i < by->count; i++) amounts += by->weights[i];
+    for (uint32_t k = 0; k < by->work_count; k++)
+        if (has_group(alike, k)) fs_division_add(by, k, -alike->rates[alike->groups[k]], by->weights);
     for (uint32_t i = 0; i < by->count; i++)
         if (alike->used[i]) squares += by->weights[i] * by->weights[i];
-    double mean = least_noise * amounts / alike->equations;
-    return fmax(squares / (alike->equations - alike->count), mean * mean);
+    double least = least_noise * amounts / alike->equations;
+    return fmax(sqrt(squares / (alike->equations - alike->count)), least);
 }
 
 /* Find the time and the doubt of each group, and which are told. */
-static void judge(const fs_division *by, double mean_rate)
+static void judge(fs_alike *alike, fs_division *by, double mean_rate)
 {
-    fs_alike *alike = by->alike;
     bool is_share = fs_metrics[by->metric].kind != FS_METRIC_AMOUNT_KIND;
-    double noise = sqrt(noise_of(by));
+    double noise = noise_of(alike, by);
     memset(alike->ns, 0, 2 * alike->count * sizeof *alike->ns); /* and the doubts */
     for (uint32_t k = 0; k < by->work_count; k++) {
-        if (!has_group(by, k) || by->reach[k] <= 0) continue;
+        if (!has_group(alike, k) || by->reach[k] <= 0) continue;
         alike->ns[alike->groups[k]] += by->reach[k];
         alike->doubts[alike->groups[k]] += FS_END_DOUBT_NS * mean_rate;
     }
@@ -370,55 +359,41 @@ static void judge(const fs_division *by, double mean_rate)
     }
 }
 
-/* The amount of all samples in which something ran, over the time of the works in them; by->weights has the overlaps. */
+/* The amount of the samples in which something ran, over the time of the works in them; by->weights has the overlaps. */
 static double mean_rate_of(const fs_division *by)
 {
     double amount = 0, ns = 0;
     for (uint32_t i = 0; i < by->count; i++) {
-        if (by->weights[i] > 0) amount += fs_division_amount(by, i);
+        if (by->weights[i] > 0) amount += by->amounts[i];
         ns += by->weights[i];
     }
     return amount > 0 ? amount / ns : 1;
 }
 
-static fs_status find_rates(fs_division *by, double mean_rate, fs_error *err)
+fs_status fs_alike_solve(fs_alike *alike, fs_division *by, fs_error *err)
 {
-    fs_alike *alike = by->alike;
-    if (are_of_others(by)) FS_TRY(make_equations(by, err));
-    for (uint32_t g = 0; g < alike->count; g++) alike->told[g] = false;
-    alike->solved = alike->equations >= LEAST_EQUATIONS * alike->count;
-    if (!alike->solved) return FS_OK;
-    subtract_known(by);
-    memset(alike->rates, 0, alike->count * sizeof *alike->rates);
-    for (uint32_t k = 0; k < by->work_count; k++) {
-        FS_POLL(k, err);
-        if (!has_group(by, k)) continue;
-        for (uint32_t i = by->first[k]; fs_division_reaches(by, i, &by->works[k]); i++)
-            if (alike->used[i])
-                alike->rates[alike->groups[k]] +=
-                    by->weights[i] * fs_division_reach(&by->works[k], &by->samples[i]);
-    }
-    solve(alike);
-    judge(by, mean_rate);
-    return FS_OK;
-}
-
-fs_status fs_alike_solve(fs_division *by, fs_error *err)
-{
-    fs_alike *alike = by->alike;
-    FS_TRY(find_own_rates(by, err));
+    FS_TRY(sum_overlaps(by, err));
     double mean_rate = mean_rate_of(by);
-    if (alike->count > 0) FS_TRY(find_rates(by, mean_rate, err));
-    for (uint32_t k = 0; k < by->work_count; k++) {
-        bool is_solved = has_group(by, k) && alike->solved;
-        by->rates[k] = is_solved ? fmax(alike->rates[alike->groups[k]], least_rate * mean_rate) : mean_rate;
+    bool enough = alike->count > 0 && alike->equations >= LEAST_EQUATIONS * alike->count;
+    for (uint32_t g = 0; g < alike->count; g++) {
+        alike->rates[g] = enough ? 0 : mean_rate;
+        alike->told[g] = false;
     }
+    if (enough) {
+        FS_TRY(subtract_own(alike, by, err));
+        for (uint32_t k = 0; k < by->work_count; k++)
+            if (has_group(alike, k)) alike->rates[alike->groups[k]] += fs_division_sum(by, k, by->weights);
+        solve(alike);
+        judge(alike, by, mean_rate);
+    }
+    for (uint32_t k = 0; k < by->work_count; k++)
+        by->rates[k] =
+            has_group(alike, k) ? fmax(alike->rates[alike->groups[k]], least_rate * mean_rate) : mean_rate;
     return FS_OK;
 }
 
-void fs_alike_hold(fs_division *by)
+void fs_alike_hold(const fs_alike *alike, fs_division *by)
 {
-    const fs_alike *alike = by->alike;
     for (uint32_t k = 0; k < by->work_count; k++) {
         if (!fs_alike_is_told(alike, k)) continue;
         by->rates[k] = fmax(alike->rates[alike->groups[k]], 0);

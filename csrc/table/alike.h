@@ -21,39 +21,36 @@
 
 enum { FS_LEAST_ALIKE = 4, FS_MOST_GROUPS = 512, FS_END_DOUBT_NS = 500 };
 
-struct fs_alike {
+typedef struct {
     uint32_t *groups; /* by work; FS_NONE: none */
     uint32_t count;   /* of groups */
-    bool *told;       /* by group, as the rates */
+
+    bool *used;         /* by sample of the equations */
+    double *factor;     /* lower triangle of the Cholesky factor, of equations scaled to a diagonal of 1 */
+    double *scale;      /* by group: root of the diagonal */
+    double *inverse;    /* by group: diagonal of the inverse, scaled */
+    uint32_t equations; /* samples that are used */
+
     double *rates, *ns, *doubts; /* by group: of the metric that was solved last; one block */
+    bool *told;                  /* likewise */
+} fs_alike;
 
-    /* Of the samples that the equations were made of, which tracks of a device share. */
-    const fs_sample *samples;
-    uint32_t sample_count;
-    bool *used;      /* by sample */
-    double *factor;  /* lower triangle of the Cholesky factor, of equations scaled to a diagonal of 1 */
-    double *scale;   /* by group: root of the diagonal */
-    double *inverse; /* by group: diagonal of the inverse, scaled */
-    uint32_t equations;
-    bool solved; /* there are enough of them */
-};
-
-/* Find the groups of works that are in order of start, and of which those that the first track resolves are known.
- * FS_OUT_OF_MEMORY, FS_INTERRUPTED. */
-fs_status fs_alike_build(fs_alike *alike, const fs_store *store, const fs_counted_work *works, uint32_t count,
-                         fs_error *err);
+/* Find the groups of the works of a division that is judged. FS_OUT_OF_MEMORY, FS_INTERRUPTED. */
+fs_status fs_alike_build(fs_alike *alike, const fs_store *store, const fs_division *by, fs_error *err);
 void fs_alike_clear(fs_alike *alike);
 
-/* Find the rates of groups, and let their works begin with them; others, with the mean. The division is placed. Errors
- * as above. */
-fs_status fs_alike_solve(fs_division *by, fs_error *err);
+/* Make the equations of the samples that the works were placed in. Errors as above. */
+fs_status fs_alike_place(fs_alike *alike, fs_division *by, fs_error *err);
+
+/* Find the rates of groups, and let their works begin with them; others, with the mean. FS_INTERRUPTED. */
+fs_status fs_alike_solve(fs_alike *alike, fs_division *by, fs_error *err);
 
 /* Let the works of groups that are told have the rates of these, and the amounts. */
-void fs_alike_hold(fs_division *by);
+void fs_alike_hold(const fs_alike *alike, fs_division *by);
 
 static inline bool fs_alike_is_told(const fs_alike *alike, uint32_t work)
 {
-    return alike->groups != NULL && alike->groups[work] != FS_NONE && alike->told[alike->groups[work]];
+    return alike->groups[work] != FS_NONE && alike->told[alike->groups[work]];
 }
 
 #endif

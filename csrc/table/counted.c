@@ -33,150 +33,56 @@ static int compare_starts(const void *left, const void *right)
     return (a->event > b->event) - (a->event < b->event);
 }
 
-static int64_t shortest_sample(const fs_division *by)
-{
-    int64_t shortest = INT64_MAX;
-    for (uint32_t i = 0; i < by->count; i++) {
-        int64_t length = fs_division_sample_ns(&by->samples[i]);
-        if (length > 0 && length < shortest) shortest = length;
-    }
-    return shortest;
-}
-
-/* Whether the work has its samples to itself, by the number of works in each: they end late enough for all of its
- * traffic, and what idle memory moves in them does not matter. */
-static bool is_alone(const fs_division *by, uint32_t k, const double *works)
-{
-    enum { SHORTEST_NS = 5000, MOST_IDLE = 20 };
-    const fs_counted_work *work = &by->works[k];
-    int64_t own = fs_division_work_ns(work), later = 0;
-    double length = 0;
-    for (uint32_t i = by->first[k]; fs_division_reaches(by, i, work); i++) {
-        if (works[i] > 1) return false;
-        length += (double)fs_division_sample_ns(&by->samples[i]);
-        later = fs_sub_saturated(by->samples[i].end, work->end);
-    }
-    return own >= SHORTEST_NS && later >= FS_KERNEL_END_NS && MOST_IDLE * (double)own >= length;
-}
-
-/* Let works that have their samples to themselves be resolved if they are shorter than two. */
-static fs_status find_alone(const fs_division *by, fs_error *err)
+static fs_status divide(fs_division *by, fs_alike *alike, fs_error *err)
 {
     uint64_t steps = 0;
-    memset(by->weights, 0, by->count * sizeof *by->weights);
-    for (uint32_t k = 0; k < by->work_count; k++)
-        for (uint32_t i = by->first[k]; fs_division_reaches(by, i, &by->works[k]); i++) {
-            FS_POLL(steps++, err);
-            by->weights[i]++;
-        }
-    for (uint32_t k = 0; k < by->work_count; k++)
-        if (by->works[k].within && is_alone(by, k, by->weights)) by->works[k].resolved = UINT32_MAX;
-    return FS_OK;
-}
-
-/* Find each work's first sample and how well the samples cover and resolve it. */
-static fs_status place_works(const fs_division *by, fs_error *err)
-{
-    uint32_t from = 0;
-    uint64_t steps = 0; /* each work may reach all samples */
-    double shortest = (double)shortest_sample(by);
-    for (uint32_t k = 0; k < by->work_count; k++) {
-        fs_counted_work *work = &by->works[k];
-        while (from < by->count && by->samples[from].end <= work->start) from++;
-        by->first[k] = from;
-        by->covered[k] = 0;
-        by->reach[k] = 0;
-        double own = (double)fs_division_work_ns(work), length = 0;
-        uint32_t touched = 0;
-        for (uint32_t i = from; fs_division_reaches(by, i, work); i++, touched++) {
-            FS_POLL(steps++, err);
-            fs_add_to(&by->covered[k], fs_division_overlap(work->start, work->end, &by->samples[i]));
-            by->reach[k] += fs_division_reach(work, &by->samples[i]);
-            length += (double)fs_division_sample_ns(&by->samples[i]);
-        }
-        if (!by->leads) continue;
-        work->covered = by->covered[k];
-        bool its_own = own >= 0.9 * length; /* the samples lie in it: counted for this work alone */
-        work->within = touched > 0 && (double)work->covered >= 0.9 * own;
-        work->sample_ns = touched > 0 ? length / touched : 0;
-        bool resolved = work->within && (its_own || own >= FS_COUNTED_SAMPLES * work->sample_ns);
-        work->resolved = resolved ? UINT32_MAX : 0;
-        work->fine = work->within && work->sample_ns <= 2 * shortest;
-    }
-    return FS_OK;
-}
-
-static fs_status divide(fs_division *by, fs_error *err)
-{
-    uint64_t steps = 0;
-    FS_TRY(fs_alike_solve(by, err));
+    FS_TRY(fs_alike_solve(alike, by, err));
     for (int round = 0; round < ROUNDS; round++) {
         memset(by->weights, 0, by->count * sizeof *by->weights);
         for (uint32_t k = 0; k < by->work_count; k++) {
-            for (uint32_t i = by->first[k]; fs_division_reaches(by, i, &by->works[k]); i++) {
-                FS_POLL(steps++, err);
-                by->weights[i] += by->rates[k] * fs_division_reach(&by->works[k], &by->samples[i]);
-            }
+            FS_TRY(fs_division_poll(by, k, &steps, err));
+            fs_division_add(by, k, by->rates[k], by->weights);
         }
+        for (uint32_t i = 0; i < by->count; i++) by->weights[i] = by->weights[i] > 0 ? by->amounts[i] / by->weights[i] : 0;
         for (uint32_t k = 0; k < by->work_count; k++) {
-            fs_counted_work *work = &by->works[k];
-            double amount = 0;
-            for (uint32_t i = by->first[k]; fs_division_reaches(by, i, work); i++) {
-                double part = by->rates[k] * fs_division_reach(work, &by->samples[i]);
-                if (part > 0) amount += fs_division_amount(by, i) * part / by->weights[i];
-            }
-            work->amounts[by->metric] = amount;
+            FS_TRY(fs_division_poll(by, k, &steps, err));
+            double amount = by->rates[k] * fs_division_sum(by, k, by->weights);
+            by->works[k].amounts[by->metric] = amount;
             by->rates[k] = by->reach[k] > 0 ? amount / by->reach[k] : 0;
         }
-        fs_alike_hold(by);
+        fs_alike_hold(alike, by);
     }
     return FS_OK;
 }
 
-/* Let works that the track covers only in part, or not, have their amounts as covered by the first track, and those
- * that were told as works that are alike be resolved. */
-static void conclude(const fs_division *by)
+/* Let works have their amounts as covered by the first track, unless this one covers them only in part, and those of
+ * groups that were told be resolved. */
+static void conclude(const fs_division *by, const fs_alike *alike)
 {
     for (uint32_t k = 0; k < by->work_count; k++) {
         fs_counted_work *work = &by->works[k];
         double covered = (double)work->covered, here = (double)by->covered[k];
-        if (!by->leads) work->amounts[by->metric] *= here > 0 && here >= 0.9 * covered ? covered / here : (double)NAN;
-        if (fs_alike_is_told(by->alike, k)) work->resolved |= UINT32_C(1) << by->metric;
+        if (here != covered)
+            work->amounts[by->metric] *= here > 0 && here >= 0.9 * covered ? covered / here : (double)NAN;
+        if (fs_alike_is_told(alike, k)) work->resolved |= UINT32_C(1) << by->metric;
     }
 }
 
-static fs_status divide_track(const fs_counter_track *track, const fs_store *store, fs_counted_work *works,
-                              uint32_t count, fs_alike *alike, fs_error *err)
+/* Divide the tracks of a device among its works. The first one decides how well they are covered, and what is alike. */
+static fs_status divide_tracks(const fs_store *store, int device, fs_division *by, fs_alike *alike, fs_error *err)
 {
-    bool leads = alike->groups == NULL;
-    fs_division by = {.samples = track->samples,
-                      .count = track->count,
-                      .metric = (fs_metric)track->metric,
-                      .works = works,
-                      .work_count = count,
-                      .alike = alike,
-                      .leads = leads};
-    by.first = fs_malloc((size_t)count * sizeof *by.first);
-    by.rates = fs_malloc((size_t)count * sizeof *by.rates);
-    by.reach = fs_malloc((size_t)count * sizeof *by.reach);
-    by.weights = fs_malloc(((size_t)track->count + 1) * sizeof *by.weights);
-    by.covered = fs_malloc((size_t)count * sizeof *by.covered);
-    fs_status status = FS_OK;
-    if (by.first == NULL || by.rates == NULL || by.reach == NULL || by.weights == NULL || by.covered == NULL) {
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to divide %u samples of counters", track->count);
-    } else {
-        status = place_works(&by, err);
-        if (status == FS_OK && leads) status = find_alone(&by, err);
-        if (status == FS_OK && leads) status = fs_alike_build(alike, store, works, count, err);
-        if (status == FS_OK) status = divide(&by, err);
-        if (status == FS_OK) conclude(&by);
+    for (int metric = 0; metric < FS_METRIC_COUNT; metric++) {
+        const fs_counter_track *track = fs_store_track_of(store, device, (fs_metric)metric);
+        bool is_first = alike->groups == NULL, moved;
+        if (track == NULL) continue;
+        FS_TRY(fs_division_place(by, track, &moved, err));
+        if (is_first) FS_TRY(fs_division_judge(by, err));
+        if (is_first) FS_TRY(fs_alike_build(alike, store, by, err));
+        if (moved) FS_TRY(fs_alike_place(alike, by, err));
+        FS_TRY(divide(by, alike, err));
+        conclude(by, alike);
     }
-    fs_free(by.first);
-    fs_free(by.rates);
-    fs_free(by.reach);
-    fs_free(by.weights);
-    fs_free(by.covered);
-    return status;
+    return FS_OK;
 }
 
 /* What settle_writes() works with: sums over the works before each, and the writes counted while each ran. */
@@ -234,12 +140,11 @@ static fs_status count_device(const fs_store *store, int device, fs_counted_work
 {
     fs_device_facts facts = fs_store_device(store, device);
     fs_alike alike = {.groups = NULL};
-    fs_status status = FS_OK;
+    fs_division by = {.works = NULL};
     FS_TRY(fs_sort(works, count, sizeof *works, compare_starts, "device events", err));
-    for (int metric = 0; metric < FS_METRIC_COUNT && status == FS_OK; metric++) {
-        const fs_counter_track *track = fs_store_track_of(store, device, (fs_metric)metric);
-        if (track != NULL) status = divide_track(track, store, works, count, &alike, err);
-    }
+    fs_status status = fs_division_create(&by, works, count, err);
+    if (status == FS_OK) status = divide_tracks(store, device, &by, &alike, err);
+    fs_division_clear(&by);
     fs_alike_clear(&alike);
     FS_TRY(status);
     for (uint32_t k = 0; k < count; k++) works[k].amounts[FS_COUNTED_WRITES] = works[k].amounts[FS_METRIC_DRAM_WRITTEN];
@@ -349,7 +254,7 @@ static bool is_resolved(const fs_counted_work *work, int amount)
 
 void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work)
 {
-    int64_t ns = fs_division_work_ns(work);
+    int64_t ns = fs_counted_work_ns(work);
     fs_add_to(&sum->ns, ns);
     if (work->place == 0) return;
     bool follows = sum->last != 0 && work->place == sum->last + 1;
