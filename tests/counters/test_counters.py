@@ -46,8 +46,8 @@ def test_kernels_shorter_than_two_samples_are_missing_not_wrong(library: Path) -
         """
         with fs.profile(counters="require", counter_interval_us=10) as prof:
             for i in range(3):
-                kernel("short", 15, read=1e6, gap=0)
-                kernel("enough", 25, read=1e6)
+                start = kernel("short", 15, read=1e6, gap=0)
+                kernel("enough", 25, read=1e6, at=start + 15_000)
             kernel("alone", 15, read=1e6, gap=40)
             time.sleep(0.002)
         print(json.dumps(counted(prof)))

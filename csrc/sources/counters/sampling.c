@@ -273,11 +273,22 @@ static fs_status sample_on(fs_sampler *sampler, fs_error *err)
     }
 }
 
+/* Let a sample pass: the first one is not taken, and the last one counts only when it is complete. */
+static void let_sample_pass(const fs_sampler *sampler)
+{
+    enum { MOST_NS = 1000000 };
+    int64_t ns = sampler->session.interval_ns * 5 / 4;
+    nanosleep(&(struct timespec){.tv_nsec = (long)(ns < MOST_NS ? ns : MOST_NS)}, NULL);
+}
+
 static void *run(void *context)
 {
     fs_sampler *sampler = context;
     fs_status status = sample_on(sampler, &sampler->failure);
-    if (status == FS_OK && sampler->session.running) status = end_window(sampler, &sampler->failure);
+    if (status == FS_OK && sampler->session.running) {
+        let_sample_pass(sampler);
+        status = end_window(sampler, &sampler->failure);
+    }
     sampler->to = fs_anchor_take();
     fs_session_close(&sampler->session);
     sampler->failure.status = status;
@@ -361,6 +372,7 @@ fs_status fs_sampler_start(fs_sampler *sampler, fs_error *err)
     sampler->last_work = fs_clock_now();
     fs_status status = fs_session_start(&sampler->session, err);
     if (status == FS_OK) {
+        let_sample_pass(sampler);
         sampler->from = fs_anchor_take();
         status = start_thread(sampler, err);
     }
