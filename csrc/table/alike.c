@@ -359,7 +359,8 @@ static void judge(fs_alike *alike, fs_division *by, double mean_rate)
     }
 }
 
-/* The amount of the samples in which something ran, over the time of the works in them; by->weights has the overlaps. */
+/* The amount of the samples in which something ran, over the time of the works in them; by->weights has the overlaps.
+ */
 static double mean_rate_of(const fs_division *by)
 {
     double amount = 0, ns = 0;
@@ -387,8 +388,7 @@ fs_status fs_alike_solve(fs_alike *alike, fs_division *by, fs_error *err)
         judge(alike, by, mean_rate);
     }
     for (uint32_t k = 0; k < by->work_count; k++)
-        by->rates[k] =
-            has_group(alike, k) ? fmax(alike->rates[alike->groups[k]], least_rate * mean_rate) : mean_rate;
+        by->rates[k] = has_group(alike, k) ? fmax(alike->rates[alike->groups[k]], least_rate * mean_rate) : mean_rate;
     return FS_OK;
 }
 

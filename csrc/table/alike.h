@@ -10,7 +10,7 @@
  * How well a rate is known follows from the same equations: twice its standard error, by the residuals of the samples,
  * and for each of its works FS_END_DOUBT_NS of the mean rate around, as kernels start and end less sharply than their
  * times. Kernels that always follow each other in steps of the sampling interval have no rates of their own; their
- * errors are then huge. A group is told if its doubt is at most a tenth of its amount, or of a share two points.
+ * errors are then huge. A group is told if its doubt is at most a tenth of its amount, or two points of a share.
  *
  * Samples of work that has no group, and is not resolved by itself, are left out of the equations. */
 #ifndef FS_TABLE_ALIKE_H

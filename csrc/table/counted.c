@@ -43,7 +43,8 @@ static fs_status divide(fs_division *by, fs_alike *alike, fs_error *err)
             FS_TRY(fs_division_poll(by, k, &steps, err));
             fs_division_add(by, k, by->rates[k], by->weights);
         }
-        for (uint32_t i = 0; i < by->count; i++) by->weights[i] = by->weights[i] > 0 ? by->amounts[i] / by->weights[i] : 0;
+        for (uint32_t i = 0; i < by->count; i++)
+            by->weights[i] = by->weights[i] > 0 ? by->amounts[i] / by->weights[i] : 0;
         for (uint32_t k = 0; k < by->work_count; k++) {
             FS_TRY(fs_division_poll(by, k, &steps, err));
             double amount = by->rates[k] * fs_division_sum(by, k, by->weights);

@@ -42,9 +42,9 @@ typedef struct {
     double sample_ns;            /* mean length of the samples that it reaches */
     uint32_t event, place;       /* place: 1 + index in works; 0: not counted */
     uint32_t device;             /* its place among the devices that are counted */
-    uint32_t resolved; /* 1 << fs_metric: that amount is its own, not a guess; all are if it is long enough */
-    bool within;       /* in samples, nine tenths of its time at least */
-    bool fine;         /* it ran while the interval was the shortest, so its length decides if it is resolved */
+    uint32_t resolved;           /* 1 << fs_metric: that amount is its own, not a guess; all are if it is long enough */
+    bool within;                 /* in samples, nine tenths of its time at least */
+    bool fine; /* it ran while the interval was the shortest, so its length decides if it is resolved */
 } fs_counted_work;
 
 /* Amounts of work, and the time, in ns, of the work that has each: all of it, and within samples. */

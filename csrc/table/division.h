@@ -16,7 +16,8 @@
 
 enum { FS_COARSE_NS = 20000, FS_KERNEL_END_NS = 1000 };
 
-/* The samples of a work: `count` from `first` on, and its overlap with the first and with the last of several, in ns. */
+/* The samples of a work: `count` from `first` on, and its overlap with the first and with the last of several, in ns.
+ */
 typedef struct {
     uint32_t first, count;
     double head, tail;
@@ -25,7 +26,7 @@ typedef struct {
 typedef struct {
     fs_counted_work *works; /* in order of start */
     uint32_t work_count;
-    fs_reach *spans;   /* by work */
+    fs_reach *spans;  /* by work */
     double *reach;    /* by work: the sum of its overlaps */
     double *rates;    /* by work, per ns */
     int64_t *covered; /* by work: ns within samples, its ends too */

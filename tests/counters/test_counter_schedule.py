@@ -36,7 +36,8 @@ def sample(program, lean=False, window=20_000, interval=0, busy=0.0):
     worked = [sum(int((end.clip(a, b) - start.clip(a, b)).sum()) for a, b in [span]) / (span[1] - span[0])
               for span in spans]
     fma = tracks["fma_active"]
-    return {"fine": int((lengths < 5000).sum()), "whole": int((fma[1] - fma[0] > 5000).sum()), "live": int((abs(lengths - 100_000) < 10_000).sum()),
+    return {"fine": int((lengths < 5000).sum()), "live": int((abs(lengths - 100_000) < 10_000).sum()),
+            "whole": int((fma[1] - fma[0] > 5000).sum()),
             "count": len(lengths), "ns": int(lengths.sum()), "gap": int((start[1:] - end[:-1]).max()),
             "sessions": cuda.counters("sessions") - before, "report": sampler.report, "worked": worked,
             "active": float((active * lengths).sum() / 1e9), "read": float(tracks["dram_bytes_read"][2].sum())}
