@@ -352,7 +352,7 @@ static void judge(fs_alike *alike, fs_division *by, double mean_rate)
         alike->doubts[alike->groups[k]] += FS_END_DOUBT_NS * mean_rate;
     }
     for (uint32_t g = 0; g < alike->count; g++) {
-        double ns = alike->ns[g], error = 2 * noise * sqrt(alike->inverse[g]) / alike->scale[g] * ns;
+        double ns = alike->ns[g], error = 3 * noise * sqrt(alike->inverse[g]) / alike->scale[g] * ns;
         double allowed = most_doubt * alike->rates[g] * ns;
         if (is_share) allowed = fmax(allowed, most_points * ns);
         alike->told[g] = ns > 0 && error + alike->doubts[g] <= allowed;

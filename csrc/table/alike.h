@@ -7,7 +7,7 @@
  * unknown for each group of alike works. Alike are works of one name and launch, after works that are alike on the same
  * stream, as what ran before decides what the L2 holds.
  *
- * How well a rate is known follows from the same equations: twice its standard error, by the residuals of the samples,
+ * How well a rate is known follows from the same equations: three standard errors, by the residuals of the samples,
  * and for each of its works FS_END_DOUBT_NS of the mean rate around, as kernels start and end less sharply than their
  * times. Kernels that always follow each other in steps of the sampling interval have no rates of their own; their
  * errors are then huge. A group is told if its doubt is at most a tenth of its amount, or two points of a share.

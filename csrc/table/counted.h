@@ -8,8 +8,9 @@
  * maximization of a sum of Poisson rates). A sample that one piece of work has to itself is therefore its own whole,
  * idle time takes nothing, and a sample across the border of two is divided by their rates; so are samples of work that
  * overlaps. Work that is shorter than FS_COUNTED_SAMPLES samples, or not within samples for a tenth of its time, is not
- * resolved: its amount is only a guess. Samples that lie in the work, for nine tenths of their time, resolve it too:
- * profilers that count kernel by kernel give one for each.
+ * resolved: its amount is only a guess. Samples that no other work reaches resolve it too, and so does its repetition
+ * (alike.h). Samples that lie in the work, for nine tenths of their time, do as well: profilers that count kernel by
+ * kernel give one for each.
  *
  * Guesses are wrong by what neighbours got instead. So where kernels of one row follow each other, with no other work
  * and at most a sample of idle time in between, their sum is known better than its parts: such a run counts whole if

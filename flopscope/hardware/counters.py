@@ -58,7 +58,7 @@ class Counters:
 
     ``start()`` warns and returns False where nothing can be counted, or raises RuntimeError if counters are required.
     A device whose counters are unavailable does not keep the others from being counted. ``begins_lean``: for a whole
-    program, whose first 0.1 s are not typical of it.
+    program, which is counted without the metrics that take longest to decode.
     """
 
     def __init__(self, wish: CountersWish, interval_ns: int = 0, *, begins_lean: bool = False) -> None:
