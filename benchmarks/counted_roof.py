@@ -5,7 +5,7 @@ milliseconds, and twice under ncu: once for what it counts in one pass, once for
 are compared, in percent of the peak:
 
 DRAM      bytes read and written per second, over the peak that ncu derives from the memory's clock
-others    share of the kernel's cycles in which the unit worked, of the L2 its busiest part, or an instruction was issued
+others    share of the kernel's cycles in which the unit, of the L2 its busiest part, worked, or something was issued
 bound     of flopscope, and the largest of ncu's shares. They agree if ncu's share of what flopscope names is within 5
           points of the largest; where all are below 50 %, nothing bounds
 roofline  of flopscope, over the bandwidth that it measures, which is below that of ncu; and ncu's largest share
@@ -181,7 +181,7 @@ def profile(program: Program) -> dict[str, Any]:
     calls = {case: (call, times(call, program)) for case, call in program.calls.items()}
     names = list(calls)
     plan = fs.schedule(wait=0, warmup=1, active=len(calls), repeat=1)
-    with fs.profile(counters="require", schedule=plan) as prof:
+    with fs.profile(counters="require", counter_interval_us=2.5, schedule=plan) as prof:
         for case in [names[0], *names]:
             call, number = calls[case]
             for _ in range(number):

@@ -23,9 +23,9 @@ enum { UNITS = sizeof units / sizeof *units };
 static const double busier = 0.03;
 
 /* A slice of a GH100's L2 takes three sectors a cycle. From x of them in a cycle that come over the fabric between its
- * halves follow the fabric's busy cycles, of which samples have no counter: x (3 - 2 x), and 1 from x = 0.5 on. That is a
- * fit to Nsight Compute's counts: of 77 kernels from 15 µs on, on H100 and H200, 73 are within 7 points. Loads of single
- * sectors have up to 11 more, and writes of parts of sectors, which ask for the rest of them, less. */
+ * halves follow the fabric's busy cycles, of which samples have no counter: x (3 - 2 x), and 1 from x = 0.5 on. That is
+ * a fit to Nsight Compute's counts: of 77 kernels from 15 µs on, on H100 and H200, 73 are within 7 points. Loads of
+ * single sectors have up to 11 more, and writes of parts of sectors, which ask for the rest of them, less. */
 static const double sectors_per_cycle = 3, most_sectors = 0.5;
 
 /* A pipe that takes this part of all instructions bounds the work, not their issue: it takes one in each slot. */

@@ -204,17 +204,17 @@ fs_status fs_plan_samples(fs_plan *plan, const char *chip, const uint8_t *availa
 }
 
 /* Of which the records take longest to decode. */
-static const bool windows_alone[FS_METRIC_COUNT] = {
+static const bool slow[FS_METRIC_COUNT] = {
     [FS_METRIC_FMA_ACTIVE] = true, [FS_METRIC_FP64_ACTIVE] = true, [FS_METRIC_L1_ACTIVE] = true,
     [FS_METRIC_L2_ACTIVE] = true,  [FS_METRIC_L2_FABRIC] = true,
 };
 
-fs_status fs_plan_live(fs_plan *plan, const fs_plan *whole, const char *chip, const uint8_t *availability,
+fs_status fs_plan_lean(fs_plan *plan, const fs_plan *whole, const char *chip, const uint8_t *availability,
                        fs_error *err)
 {
     *plan = (fs_plan){.for_samples = true, .cycles_per_us = whole->cycles_per_us};
     for (size_t i = 0; i < whole->count; i++) {
-        if (windows_alone[whole->keys[i]]) continue;
+        if (slow[whole->keys[i]]) continue;
         plan->metrics[plan->count] = whole->metrics[i];
         plan->keys[plan->count] = whole->keys[i];
         plan->factors[plan->count++] = whole->factors[i];
