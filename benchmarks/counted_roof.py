@@ -181,7 +181,7 @@ def profile(program: Program) -> dict[str, Any]:
     calls = {case: (call, times(call, program)) for case, call in program.calls.items()}
     names = list(calls)
     plan = fs.schedule(wait=0, warmup=1, active=len(calls), repeat=1)
-    with fs.profile(counters="require", counter_interval_us=2.5, schedule=plan) as prof:
+    with fs.profile(counters="require", schedule=plan) as prof:
         for case in [names[0], *names]:
             call, number = calls[case]
             for _ in range(number):

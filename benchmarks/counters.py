@@ -1,7 +1,7 @@
 """Hardware counters beside a profile: what they cost, and how exact they are. Needs a GPU whose counters may be read.
 
 cost      a training step, a kernel's own time and a small op's launch, profiled without and with counters in turns
-kernels   bytes read per kernel over the model's, by length, at 2.5 µs, in a profile of 100 ms
+kernels   bytes read per kernel over the model's, by length, at the default interval of a profile of 100 ms
 long      how the interval adapts to long runs, and whether buffers overflow
 program   sums of a whole program over those of Nsight Compute for the same program (if ncu is there)
 calls     exact counts of 20 ops over those of Nsight Compute
@@ -238,7 +238,7 @@ def kernels(torch: Any, results: Results) -> None:
     for n, (a, b) in pairs.items():
         ratios, lengths = [], []
         for _ in range(3):
-            with fs.profile(counters="require", counter_interval_us=2.5, record_api_calls=True) as prof:
+            with fs.profile(counters="require", record_api_calls=True) as prof:
                 for _ in range(20):
                     with fs.record_function("sweep"):
                         sweep.add_(1.0)

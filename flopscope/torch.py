@@ -139,7 +139,7 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         self._hears_nvtx = begin_nvtx()
         LAUNCHES.begin(self, torch=True)
         if self.counters:
-            counters = Counters(self.counters, self._interval_ns, begins_lean=self._is_of_program)
+            counters = Counters(self.counters, self._interval_ns, begins_live=self._is_of_program)
             self._counters = counters if counters.start() else None
         if self.sample_stacks:
             stacks = StackSamples()

@@ -23,15 +23,15 @@ static PyTypeObject *sampler_type;
 
 static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"device", "interval_ns", "most_samples", "window", "begins_lean", NULL};
-    int device = 0, begins_lean = 0;
+    static char *names[] = {"device", "interval_ns", "most_samples", "window", "begins_live", NULL};
+    int device = 0, begins_live = 0;
     long long interval_ns = 0;
     unsigned most_samples = 0, window = 0;
     if (!fs_parse_arguments(args, kwargs, "|iLIIp:Sampler", names, &device, &interval_ns, &most_samples, &window,
-                            &begins_lean))
+                            &begins_live))
         return NULL;
     sampler_object *self = (sampler_object *)type->tp_alloc(type, 0);
-    if (self != NULL) self->options = (fs_sampler_options){device, interval_ns, most_samples, window, begins_lean, 0};
+    if (self != NULL) self->options = (fs_sampler_options){device, interval_ns, most_samples, window, begins_live, 0};
     return (PyObject *)self;
 }
 
@@ -154,7 +154,7 @@ static PyType_Slot sampler_slots[] = {
     {Py_tp_dealloc, sampler_dealloc},
     {Py_tp_methods, sampler_methods},
     {Py_tp_getset, sampler_getset},
-    {Py_tp_doc, "Sampler(device=0, interval_ns=0, most_samples=0, window=0, begins_lean=False)\n--\n\n"
+    {Py_tp_doc, "Sampler(device=0, interval_ns=0, most_samples=0, window=0, begins_live=False)\n--\n\n"
                 "PM sampling of a device; interval 0 adapts."},
     {0, NULL},
 };

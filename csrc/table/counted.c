@@ -13,7 +13,6 @@
 #include "base/saturate.h"
 #include "base/sort.h"
 #include "store/event.h"
-#include "table/alike.h"
 
 enum { ROUNDS = 20, LEDGER_ROUNDS = 16 };
 
@@ -26,6 +25,19 @@ static const double passing = 0.8, dirtiest = 0.43;
  * greatest doubt with which they are told; of a row's time, the least that must be known. */
 static const double doubtful = 0.2, most_doubt = 0.16, least_known = 0.002;
 
+/* What one track is divided with. */
+typedef struct {
+    const fs_sample *samples;
+    uint32_t count;
+    fs_counted_work *works;
+    uint32_t work_count;
+    uint32_t *first;  /* by work: the first sample that ends after it starts */
+    double *rates;    /* by work, per ns */
+    double *weights;  /* by sample: sum of overlap times rate */
+    int64_t *covered; /* by work, ns */
+    bool leads;       /* the first track of its device */
+} division;
+
 static int compare_starts(const void *left, const void *right)
 {
     const fs_counted_work *a = left, *b = right;
@@ -33,57 +45,126 @@ static int compare_starts(const void *left, const void *right)
     return (a->event > b->event) - (a->event < b->event);
 }
 
-static fs_status divide(fs_division *by, fs_alike *alike, fs_error *err)
+static int64_t work_length(const fs_counted_work *work)
 {
+    return fs_sub_saturated(work->end, work->start);
+}
+
+static int64_t overlap(const fs_counted_work *work, const fs_sample *sample)
+{
+    int64_t from = work->start > sample->start ? work->start : sample->start;
+    int64_t to = work->end < sample->end ? work->end : sample->end;
+    return to > from ? fs_sub_saturated(to, from) : 0;
+}
+
+static int64_t sample_length(const fs_sample *sample)
+{
+    return fs_sub_saturated(sample->end, sample->start);
+}
+
+static bool reaches(const division *by, uint32_t sample, const fs_counted_work *work)
+{
+    return sample < by->count && by->samples[sample].start < work->end;
+}
+
+static int64_t shortest_sample(const division *by)
+{
+    int64_t shortest = INT64_MAX;
+    for (uint32_t i = 0; i < by->count; i++) {
+        int64_t length = sample_length(&by->samples[i]);
+        if (length > 0 && length < shortest) shortest = length;
+    }
+    return shortest;
+}
+
+/* Find each work's first sample and how well the samples cover and resolve it. */
+static fs_status place_works(const division *by, fs_error *err)
+{
+    uint32_t from = 0;
+    uint64_t steps = 0; /* each work may reach all samples */
+    double shortest = (double)shortest_sample(by);
+    for (uint32_t k = 0; k < by->work_count; k++) {
+        fs_counted_work *work = &by->works[k];
+        while (from < by->count && by->samples[from].end <= work->start) from++;
+        by->first[k] = from;
+        by->rates[k] = 1;
+        by->covered[k] = 0;
+        double own = (double)work_length(work), length = 0;
+        uint32_t touched = 0;
+        for (uint32_t i = from; reaches(by, i, work); i++, touched++) {
+            FS_POLL(steps++, err);
+            fs_add_to(&by->covered[k], overlap(work, &by->samples[i]));
+            length += (double)sample_length(&by->samples[i]);
+        }
+        if (!by->leads) continue;
+        work->covered = by->covered[k];
+        bool its_own = own >= 0.9 * length; /* the samples lie in it: counted for this work alone */
+        work->within = touched > 0 && (double)work->covered >= 0.9 * own;
+        work->sample_ns = touched > 0 ? length / touched : 0;
+        work->resolved = work->within && (its_own || own >= FS_COUNTED_SAMPLES * work->sample_ns);
+        work->fine = work->within && work->sample_ns <= 2 * shortest;
+    }
+    return FS_OK;
+}
+
+/* The sample's value as an amount. */
+static double amount_of(const fs_sample *sample, fs_metric_kind kind)
+{
+    double value = sample->value > 0 ? sample->value : 0;
+    return kind == FS_METRIC_AMOUNT_KIND ? value : value * (double)sample_length(sample);
+}
+
+static fs_status divide(const division *by, fs_metric metric, fs_error *err)
+{
+    fs_metric_kind kind = fs_metrics[metric].kind;
     uint64_t steps = 0;
-    FS_TRY(fs_alike_solve(alike, by, err));
     for (int round = 0; round < ROUNDS; round++) {
         memset(by->weights, 0, by->count * sizeof *by->weights);
         for (uint32_t k = 0; k < by->work_count; k++) {
-            FS_TRY(fs_division_poll(by, k, &steps, err));
-            fs_division_add(by, k, by->rates[k], by->weights);
+            for (uint32_t i = by->first[k]; reaches(by, i, &by->works[k]); i++) {
+                FS_POLL(steps++, err);
+                by->weights[i] += by->rates[k] * (double)overlap(&by->works[k], &by->samples[i]);
+            }
         }
-        for (uint32_t i = 0; i < by->count; i++)
-            by->weights[i] = by->weights[i] > 0 ? by->amounts[i] / by->weights[i] : 0;
         for (uint32_t k = 0; k < by->work_count; k++) {
-            FS_TRY(fs_division_poll(by, k, &steps, err));
-            double amount = by->rates[k] * fs_division_sum(by, k, by->weights);
-            by->works[k].amounts[by->metric] = amount;
-            by->rates[k] = by->reach[k] > 0 ? amount / by->reach[k] : 0;
+            fs_counted_work *work = &by->works[k];
+            double amount = 0;
+            for (uint32_t i = by->first[k]; reaches(by, i, work); i++) {
+                double part = by->rates[k] * (double)overlap(work, &by->samples[i]);
+                if (part > 0) amount += amount_of(&by->samples[i], kind) * part / by->weights[i];
+            }
+            work->amounts[metric] = amount;
+            by->rates[k] = by->covered[k] > 0 ? amount / (double)by->covered[k] : 0;
         }
-        fs_alike_hold(alike, by);
+    }
+    for (uint32_t k = 0; k < by->work_count && !by->leads; k++) {
+        double covered = (double)by->works[k].covered, here = (double)by->covered[k];
+        by->works[k].amounts[metric] *= here > 0 && here >= 0.9 * covered ? covered / here : (double)NAN;
     }
     return FS_OK;
 }
 
-/* Let works have their amounts as covered by the first track, unless this one covers them only in part, and those of
- * groups that were told be resolved. */
-static void conclude(const fs_division *by, const fs_alike *alike)
+static fs_status divide_track(const fs_counter_track *track, fs_counted_work *works, uint32_t count, bool leads,
+                              fs_error *err)
 {
-    for (uint32_t k = 0; k < by->work_count; k++) {
-        fs_counted_work *work = &by->works[k];
-        double covered = (double)work->covered, here = (double)by->covered[k];
-        if (here != covered)
-            work->amounts[by->metric] *= here > 0 && here >= 0.9 * covered ? covered / here : (double)NAN;
-        if (fs_alike_is_told(alike, k)) work->resolved |= UINT32_C(1) << by->metric;
+    division by = {
+        .samples = track->samples, .count = track->count, .works = works, .work_count = count, .leads = leads};
+    by.first = fs_malloc((size_t)count * sizeof *by.first);
+    by.rates = fs_malloc((size_t)count * sizeof *by.rates);
+    by.weights = fs_malloc(((size_t)track->count + 1) * sizeof *by.weights);
+    by.covered = fs_malloc((size_t)count * sizeof *by.covered);
+    fs_status status = FS_OK;
+    if (by.first == NULL || by.rates == NULL || by.weights == NULL || by.covered == NULL) {
+        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to divide %u samples of counters", track->count);
+    } else {
+        status = place_works(&by, err);
+        if (status == FS_OK) status = divide(&by, (fs_metric)track->metric, err);
     }
-}
-
-/* Divide the tracks of a device among its works. The first one decides how well they are covered, and what is alike. */
-static fs_status divide_tracks(const fs_store *store, int device, fs_division *by, fs_alike *alike, fs_error *err)
-{
-    for (int metric = 0; metric < FS_METRIC_COUNT; metric++) {
-        const fs_counter_track *track = fs_store_track_of(store, device, (fs_metric)metric);
-        bool is_first = alike->groups == NULL, moved;
-        if (track == NULL) continue;
-        FS_TRY(fs_division_place(by, track, &moved, err));
-        if (is_first) FS_TRY(fs_division_judge(by, err));
-        if (is_first) FS_TRY(fs_alike_build(alike, store, by, err));
-        if (moved) FS_TRY(fs_alike_place(alike, by, err));
-        FS_TRY(divide(by, alike, err));
-        conclude(by, alike);
-    }
-    return FS_OK;
+    fs_free(by.first);
+    fs_free(by.rates);
+    fs_free(by.weights);
+    fs_free(by.covered);
+    return status;
 }
 
 /* What settle_writes() works with: sums over the works before each, and the writes counted while each ran. */
@@ -140,14 +221,14 @@ static fs_status settle_writes(fs_counted_work *works, uint32_t count, double l2
 static fs_status count_device(const fs_store *store, int device, fs_counted_work *works, uint32_t count, fs_error *err)
 {
     fs_device_facts facts = fs_store_device(store, device);
-    fs_alike alike = {.groups = NULL};
-    fs_division by = {.works = NULL};
+    bool leads = true;
     FS_TRY(fs_sort(works, count, sizeof *works, compare_starts, "device events", err));
-    fs_status status = fs_division_create(&by, works, count, err);
-    if (status == FS_OK) status = divide_tracks(store, device, &by, &alike, err);
-    fs_division_clear(&by);
-    fs_alike_clear(&alike);
-    FS_TRY(status);
+    for (int metric = 0; metric < FS_METRIC_COUNT; metric++) {
+        const fs_counter_track *track = fs_store_track_of(store, device, (fs_metric)metric);
+        if (track == NULL) continue;
+        FS_TRY(divide_track(track, works, count, leads, err));
+        leads = false;
+    }
     for (uint32_t k = 0; k < count; k++) works[k].amounts[FS_COUNTED_WRITES] = works[k].amounts[FS_METRIC_DRAM_WRITTEN];
     bool both = !isnan(works[0].amounts[FS_METRIC_DRAM_READ]) && !isnan(works[0].amounts[FS_METRIC_DRAM_WRITTEN]);
     if (both && facts.l2_bytes > 0) FS_TRY(settle_writes(works, count, (double)facts.l2_bytes, err));
@@ -229,35 +310,31 @@ static bool is_share(int amount)
     return amount < FS_METRIC_COUNT && fs_metrics[amount].kind != FS_METRIC_AMOUNT_KIND;
 }
 
-static void add_amount(fs_counted_part *to, const fs_counted_part *part, int amount)
+/* A share that a part lacks adds nothing; an amount that it lacks is then unknown of all. */
+static void add_part(fs_counted_part *to, const fs_counted_part *part)
 {
-    to->amounts[amount] += part->amounts[amount];
-    to->covered[amount] += part->covered[amount];
-    to->ns[amount] += part->ns[amount];
+    for (int amount = 0; amount < FS_COUNTED_AMOUNTS; amount++)
+        if (!is_share(amount) || part->covered[amount] > 0) to->amounts[amount] += part->amounts[amount];
+    for (int metric = 0; metric < FS_METRIC_COUNT; metric++) to->covered[metric] += part->covered[metric];
+    fs_add_to(&to->ns, part->ns);
 }
 
 static void end_run(fs_counted_sum *sum)
 {
-    for (int amount = 0; amount < FS_COUNTED_AMOUNTS; amount++) {
-        bool whole = sum->resolved.ns[amount] >= sum->run.ns[amount] / 2 || sum->samples >= FS_COUNTED_RUN;
-        add_amount(&sum->known, whole ? &sum->run : &sum->resolved, amount);
-    }
-    sum->run = sum->resolved = (fs_counted_part){.ns = {0}};
+    bool whole = sum->resolved.ns >= sum->run.ns / 2 || sum->samples >= FS_COUNTED_RUN;
+    add_part(&sum->known, whole ? &sum->run : &sum->resolved);
+    sum->run = sum->resolved = (fs_counted_part){.ns = 0};
     sum->samples = 0;
-}
-
-/* Whether the amount of the work is its own, rather than a guess. */
-static bool is_resolved(const fs_counted_work *work, int amount)
-{
-    int metric = amount == FS_COUNTED_WRITES ? FS_METRIC_DRAM_WRITTEN : amount;
-    return (work->resolved >> metric & 1) != 0;
 }
 
 void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work)
 {
-    int64_t ns = fs_counted_work_ns(work);
-    fs_add_to(&sum->ns, ns);
+    fs_counted_part part = {.ns = work_length(work)};
+    fs_add_to(&sum->ns, part.ns);
     if (work->place == 0) return;
+    memcpy(part.amounts, work->amounts, sizeof part.amounts);
+    for (int metric = 0; metric < FS_METRIC_COUNT; metric++)
+        if (!isnan(work->amounts[metric])) part.covered[metric] = (double)work->covered;
     bool follows = sum->last != 0 && work->place == sum->last + 1;
     bool goes_on = follows && work->within && (double)fs_sub_saturated(work->start, sum->end) <= work->sample_ns;
     if (!follows) sum->doubt += work->doubt;
@@ -265,17 +342,10 @@ void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work)
     sum->last = work->place;
     if (!follows || work->end > sum->end) sum->end = work->end;
     if (!work->within) return;
-    fs_counted_part part = {.ns = {0}};
-    for (int amount = 0; amount < FS_COUNTED_AMOUNTS; amount++) {
-        if (isnan(work->amounts[amount])) continue;
-        part.amounts[amount] = work->amounts[amount];
-        part.covered[amount] = (double)work->covered;
-        part.ns[amount] = (double)ns;
-        add_amount(&sum->run, &part, amount);
-        if (is_resolved(work, amount)) add_amount(&sum->resolved, &part, amount);
-    }
-    sum->samples += (double)ns / work->sample_ns;
-    if (work->fine) fs_add_to(&sum->fine, ns);
+    add_part(&sum->run, &part);
+    sum->samples += (double)part.ns / work->sample_ns;
+    if (work->resolved) add_part(&sum->resolved, &part);
+    if (work->fine) fs_add_to(&sum->fine, part.ns);
 }
 
 fs_counted_sum fs_counted_total(fs_counted_sum *sums, uint32_t devices)
@@ -284,7 +354,7 @@ fs_counted_sum fs_counted_total(fs_counted_sum *sums, uint32_t devices)
     for (uint32_t device = 0; device < devices; device++) {
         fs_counted_sum *sum = &sums[device];
         end_run(sum);
-        for (int amount = 0; amount < FS_COUNTED_AMOUNTS; amount++) add_amount(&total.known, &sum->known, amount);
+        add_part(&total.known, &sum->known);
         total.doubt += sum->doubt;
         fs_add_to(&total.ns, sum->ns);
         fs_add_to(&total.fine, sum->fine);
@@ -293,10 +363,10 @@ fs_counted_sum fs_counted_total(fs_counted_sum *sums, uint32_t devices)
     return total;
 }
 
-/* All work over the work whose amount is known, or NaN if too little is. */
-static double whole_of(const fs_counted_sum *sum, int amount)
+/* All work over the work that is known, or NaN if too little is. */
+static double whole_of(const fs_counted_sum *sum)
 {
-    double ns = sum->known.ns[amount];
+    double ns = (double)sum->known.ns;
     bool known = ns > 0 && ns >= (double)sum->fine / 2 && ns >= least_known * (double)sum->ns;
     return known ? (double)sum->ns / ns : (double)NAN;
 }
@@ -304,17 +374,17 @@ static double whole_of(const fs_counted_sum *sum, int amount)
 double fs_counted_traffic(const fs_counted_sum *sum)
 {
     const double *amounts = sum->known.amounts;
-    return amounts[FS_METRIC_DRAM_READ] * whole_of(sum, FS_METRIC_DRAM_READ) +
-           amounts[FS_COUNTED_WRITES] * whole_of(sum, FS_COUNTED_WRITES);
+    return (amounts[FS_METRIC_DRAM_READ] + amounts[FS_COUNTED_WRITES]) * whole_of(sum);
 }
 
 double fs_counted_value(const fs_counted_sum *sum, fs_metric metric)
 {
     const fs_counted_part *part = &sum->known;
-    double whole = whole_of(sum, (int)metric), amount = part->amounts[metric];
+    double whole = whole_of(sum), amount = part->amounts[metric];
     if (isnan(whole)) return NAN;
-    if (is_share((int)metric)) return amount / part->covered[metric];
-    if (metric != FS_METRIC_DRAM_WRITTEN) return amount * whole;
-    double traffic = amount * whole + part->amounts[FS_METRIC_DRAM_READ] * whole_of(sum, FS_METRIC_DRAM_READ);
-    return sum->doubt > most_doubt * traffic ? (double)NAN : amount * whole;
+    if (is_share((int)metric))
+        return part->covered[metric] >= least_known * (double)sum->ns ? amount / part->covered[metric] : (double)NAN;
+    double traffic = part->amounts[FS_METRIC_DRAM_READ] + part->amounts[FS_METRIC_DRAM_WRITTEN];
+    if (metric == FS_METRIC_DRAM_WRITTEN && sum->doubt > most_doubt * traffic * whole) return NAN;
+    return amount * whole;
 }

@@ -8,9 +8,8 @@
  * maximization of a sum of Poisson rates). A sample that one piece of work has to itself is therefore its own whole,
  * idle time takes nothing, and a sample across the border of two is divided by their rates; so are samples of work that
  * overlaps. Work that is shorter than FS_COUNTED_SAMPLES samples, or not within samples for a tenth of its time, is not
- * resolved: its amount is only a guess. Samples that no other work reaches resolve it too, and so does its repetition
- * (alike.h). Samples that lie in the work, for nine tenths of their time, do as well: profilers that count kernel by
- * kernel give one for each.
+ * resolved: its amount is only a guess. Samples that lie in the work, for nine tenths of their time, resolve it too:
+ * profilers that count kernel by kernel give one for each.
  *
  * Guesses are wrong by what neighbours got instead. So where kernels of one row follow each other, with no other work
  * and at most a sample of idle time in between, their sum is known better than its parts: such a run counts whole if
@@ -43,14 +42,14 @@ typedef struct {
     double sample_ns;            /* mean length of the samples that it reaches */
     uint32_t event, place;       /* place: 1 + index in works; 0: not counted */
     uint32_t device;             /* its place among the devices that are counted */
-    uint32_t resolved;           /* 1 << fs_metric: that amount is its own, not a guess; all are if it is long enough */
-    bool within;                 /* in samples, nine tenths of its time at least */
+    bool within, resolved;       /* within: in samples, nine tenths of its time at least */
     bool fine; /* it ran while the interval was the shortest, so its length decides if it is resolved */
 } fs_counted_work;
 
-/* Amounts of work, and the time, in ns, of the work that has each: all of it, and within samples. */
+/* Amounts of work, its time, and of each share the time within samples that have it. */
 typedef struct {
-    double amounts[FS_COUNTED_AMOUNTS], ns[FS_COUNTED_AMOUNTS], covered[FS_COUNTED_AMOUNTS];
+    double amounts[FS_COUNTED_AMOUNTS], covered[FS_METRIC_COUNT];
+    int64_t ns;
 } fs_counted_part;
 
 /* Sum of the work of a row on one of the devices that are counted. */

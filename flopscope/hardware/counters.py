@@ -57,12 +57,12 @@ class Counters:
     """The samplers of a profile, one for each device in use.
 
     ``start()`` warns and returns False where nothing can be counted, or raises RuntimeError if counters are required.
-    A device whose counters are unavailable does not keep the others from being counted. ``begins_lean``: for a whole
-    program, which is counted without the metrics that take longest to decode.
+    A device whose counters are unavailable does not keep the others from being counted. ``begins_live``: for a whole
+    program, whose first 0.1 s are not typical of it.
     """
 
-    def __init__(self, wish: CountersWish, interval_ns: int = 0, *, begins_lean: bool = False) -> None:
-        self._wish, self._interval_ns, self._begins_lean = wish, interval_ns, begins_lean
+    def __init__(self, wish: CountersWish, interval_ns: int = 0, *, begins_live: bool = False) -> None:
+        self._wish, self._interval_ns, self._begins_live = wish, interval_ns, begins_live
         self._samplers: list[_core.Sampler] = []
         self._meters: dict[int, EnergyMeter] = {}
         self.energy: dict[str, Energy] = {}
@@ -88,7 +88,7 @@ class Counters:
         """Start to count on devices, on all at the same time. Return why that is impossible on some of them."""
         opened, reasons = {}, []
         for device in devices:
-            sampler = _core.Sampler(device, self._interval_ns, begins_lean=self._begins_lean)
+            sampler = _core.Sampler(device, self._interval_ns, begins_live=self._begins_live)
             try:
                 sampler.open()
                 opened[device] = sampler
@@ -156,8 +156,8 @@ class LateCounters(Counters):
     What runs until then is not counted: starting takes about half a second. ``stop()`` warns of what went wrong.
     """
 
-    def __init__(self, wish: CountersWish, interval_ns: int = 0, *, begins_lean: bool = False) -> None:
-        super().__init__(wish, interval_ns, begins_lean=begins_lean)
+    def __init__(self, wish: CountersWish, interval_ns: int = 0, *, begins_live: bool = False) -> None:
+        super().__init__(wish, interval_ns, begins_live=begins_live)
         self._over = threading.Event()
         self._reasons: list[str] = []
         self._thread = threading.Thread(target=self._watch, name="flopscope-counters", daemon=True)

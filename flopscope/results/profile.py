@@ -32,8 +32,8 @@ class profile(profiler.profile, Results):
         activity of multiprocessors and tensor cores, L2, NVLink and PCIe, as columns of the table and in
         ``counter_timeline()``. Where counters are unavailable, a warning says why, and the profile has none;
         "require" raises RuntimeError instead.
-    counter_interval_us: µs between samples, 1 to 1e6. None: 100 µs for all of the first two seconds of
-        work; then 100 µs and more, with windows of 2.5 µs and pauses in between. 2.5: 0.1 s, kernel by kernel.
+    counter_interval_us: µs between samples, 1 to 1e6. None: 2.5 µs for 0.1 s; if the profile goes on, 100 µs and more,
+        with windows of 2.5 µs and pauses in between. 100: all of a profile of any length.
 
     sample_stacks: True also samples where the Python threads are, every one to two milliseconds, at less than 2 % of
         the time: ``lines()`` and ``summary()`` show the lines that took the time, and those that a device waited for.

@@ -294,7 +294,7 @@ class profile:
             return False
         early = self._recipe.early
         kind = LateCounters if early else Counters
-        counters = kind(self.counters, self._interval_ns, begins_lean=self._is_of_program)
+        counters = kind(self.counters, self._interval_ns, begins_live=self._is_of_program)
         if self._timing != "cupti":
             self._counters_refused = True
             return counters.refuse((None if early else why_no_counters()) or "CUPTI records no kernels to count for")

@@ -52,7 +52,6 @@ static struct {
     } session[FAKE_SAMPLING];
     long fitting;         /* metrics in a pass of PM sampling */
     size_t record_bytes;  /* of a sample in the hardware buffer */
-    long decoding_ns;     /* of a sample */
     bool initialized_now; /* since CUPTI was attached */
     pid_t process;        /* that called first */
 } counters = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -126,12 +125,6 @@ void fake_set_chip(const char *chip)
 void fake_set_record_bytes(size_t bytes)
 {
     counters.record_bytes = bytes;
-}
-
-/* Let the decoding of a sample take this long. */
-void fake_set_decoding_ns(long ns)
-{
-    counters.decoding_ns = ns;
 }
 
 /* Let this GPU lack a metric. */
@@ -430,8 +423,6 @@ FAKE_CALL(pm_decode, cuptiPmSamplingDecodeData, arguments)
         session->first = 0;
     }
     session->began += pending * session->interval;
-    uint64_t ns = pending * (uint64_t)counters.decoding_ns;
-    nanosleep(&(struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)}, NULL);
     return 0;
 }
 

@@ -213,7 +213,7 @@ def test_long_runs_are_reported(tmp_path: Path) -> None:
     )
     assert [target[0] for target in found["targets"]] == ["overflows at the interval default",
                                                           "overflows at the interval 200 us"]  # fmt: skip
-    assert "samples of 100 us, then" in found["notes"][0] and "samples of 200 us, then 200 us" in found["notes"][1]
+    assert "samples of 2.5 us, then" in found["notes"][0] and "samples of 200 us, then 200 us" in found["notes"][1]
     assert all(values["samples"][0] > 100 for _, values, _ in found["samples"])
 
 

@@ -480,7 +480,7 @@ def test_traces_of_torch_have_the_counters(name: str, tmp_path: Path, monkeypatc
     import flopscope as fs
     from flopscope.torch import profile
 
-    monkeypatch.setattr("flopscope.torch.Counters", lambda wish, interval, begins_lean: Sampled())
+    monkeypatch.setattr("flopscope.torch.Counters", lambda wish, interval, begins_live: Sampled())
     with profile(counters=True) as prof:
         torch.ones(3) + 1
     path = tmp_path / name

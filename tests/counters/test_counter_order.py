@@ -112,7 +112,7 @@ def test_a_call_is_not_counted_inside_a_profile_that_counts_itself(library: Path
         library,
         """
         with fs.profile(counters="require") as prof:
-            kernel("k", 100, read=1e8, gap=300)
+            kernel("k", 100, read=1e8)
             found = count()
             time.sleep(0.001)
         print(json.dumps([found, counted(prof)["k"]["dram_bytes_read"], state()]))

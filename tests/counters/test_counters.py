@@ -19,7 +19,7 @@ def test_each_kernel_gets_the_traffic_that_it_caused(library: Path) -> None:
         library,
         SETUP,
         """
-        with fs.profile(counters="require", counter_interval_us=2.5) as prof:
+        with fs.profile(counters="require") as prof:
             for i in range(5):
                 kernel("long", 200, read=8e8, written=4e8, gap=0)
                 kernel("short", 9, read=3e7, gap=0)
@@ -45,17 +45,15 @@ def test_kernels_shorter_than_two_samples_are_missing_not_wrong(library: Path) -
         SETUP,
         """
         with fs.profile(counters="require", counter_interval_us=10) as prof:
-            for i in range(3):
-                start = kernel("short", 15, read=1e6, gap=0)
-                kernel("enough", 25, read=1e6, at=start + 15_000)
-            kernel("alone", 15, read=1e6, gap=40)
+            for i in range(4):
+                kernel("short", 15, read=1e6)
+                kernel("enough", 25, read=1e6)
             time.sleep(0.002)
         print(json.dumps(counted(prof)))
         """,
     )
     assert found["short"]["dram_bytes_read"] is None and found["short"]["traffic_ratio"] is None
-    assert found["enough"]["dram_bytes_read"] == pytest.approx(3e6, rel=0.05)
-    assert found["alone"]["dram_bytes_read"] in (None, pytest.approx(1e6)), "unless it ends with a sample"
+    assert found["enough"]["dram_bytes_read"] == pytest.approx(4e6, rel=0.05)
 
 
 def test_overlapping_kernels_share_a_sample_and_the_sum_is_right(library: Path) -> None:

@@ -209,7 +209,7 @@ static const bool slow[FS_METRIC_COUNT] = {
     [FS_METRIC_L2_ACTIVE] = true,  [FS_METRIC_L2_FABRIC] = true,
 };
 
-fs_status fs_plan_lean(fs_plan *plan, const fs_plan *whole, const char *chip, const uint8_t *availability,
+fs_status fs_plan_live(fs_plan *plan, const fs_plan *whole, const char *chip, const uint8_t *availability,
                        fs_error *err)
 {
     *plan = (fs_plan){.for_samples = true, .cycles_per_us = whole->cycles_per_us};

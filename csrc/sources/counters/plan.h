@@ -65,10 +65,11 @@ fs_status fs_plan_samples(fs_plan *plan, const char *chip, const uint8_t *availa
 fs_status fs_plan_ranges(fs_plan *plan, const char *chip, fs_counter_group group, const uint8_t *availability,
                          fs_error *err);
 
-/* Plan for samples that are decoded as fast as they come: the metrics of a plan without those whose records take
- * longest to decode: pipes of FMA and fp64, parts of caches. With the pipes an H200's host takes 120 µs for a
- * sample, which is longer than live samples are apart; without, 85. Errors as above. */
-fs_status fs_plan_lean(fs_plan *plan, const fs_plan *whole, const char *chip, const uint8_t *availability,
+/* Plan for live samples: the metrics of a plan without those whose records take longest to decode, the pipes of FMA and
+ * fp64, and parts of caches. With the pipes an H200's host takes 120 µs for a sample, which is longer than live samples
+ * are apart; without, 85.
+ * Errors as above. */
+fs_status fs_plan_live(fs_plan *plan, const fs_plan *whole, const char *chip, const uint8_t *availability,
                        fs_error *err);
 void fs_plan_clear(fs_plan *plan);
 

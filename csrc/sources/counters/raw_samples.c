@@ -1,6 +1,6 @@
 /* Samples are kept on CUPTI's clock until the end, when two anchors are known: a conversion by the first one alone
- * would drift. A sample is poured only if it ends within the time asked for: the one across its end may have counts
- * from outside, and before the begin the device has idled, as the counters were started. */
+ * would drift. A sample is poured only if all of it lies within the time asked for, since a part of its counts may be
+ * from outside. */
 #include "sources/counters/raw_samples.h"
 
 #include <math.h>
@@ -63,7 +63,7 @@ fs_status fs_raw_samples_pour(const fs_raw_samples *samples, const fs_raw_clock 
         const fs_raw_sample *raw = &samples->items[i];
         int64_t from = convert(clock, raw->start), to = convert(clock, raw->end);
         if (isnan(raw->values[metric])) continue;
-        if (to > clock->begin && to <= clock->end) poured[count++] = (fs_sample){from, to, raw->values[metric]};
+        if (from >= clock->begin && to <= clock->end) poured[count++] = (fs_sample){from, to, raw->values[metric]};
     }
     fs_status status = fs_store_add_samples(store, device, fs_metrics[metric].name, poured, count, NULL, err);
     fs_free(poured);

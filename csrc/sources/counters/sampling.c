@@ -18,13 +18,12 @@
 #include "sources/cupti/cupti.h"
 
 enum {
-    LEAN_RECORDS = 4096,   /* that wait to be decoded, at most */
-    WHOLE_RECORDS = 32768, /* likewise, of the first session, which may fall behind */
-    MOST_BEHIND = 12288,   /* records that wait, after which the first session ends */
+    LIVE_RECORDS = 4096, /* that wait to be decoded, at most */
     LEAST_WINDOW = 64,
     LIVE_POLL_NS = 100000000,
     LEAST_POLL_NS = 1000000,
-    IDLE_BYTES_PER_NS = 1, /* of device memory: copies move more */
+    IDLE_BYTES_PER_NS = 1,   /* of device memory: copies move more */
+    PATIENCE_NS = 100000000, /* after the first window, until its samples are thinned out */
 };
 
 struct fs_sampler {
@@ -60,16 +59,9 @@ static uint32_t later_window(const fs_sampler *sampler)
     return is_short ? sampler->part_samples / 2 : sampler->part_samples;
 }
 
-/* Whether the session is the first of those that adapt: it takes all metrics live, which is slower than they come. */
-static bool is_first(const fs_sampler *sampler)
-{
-    return sampler->session.live && !sampler->session.lean;
-}
-
 static uint32_t buffer_samples(const fs_sampler *sampler)
 {
-    if (is_first(sampler)) return WHOLE_RECORDS;
-    return sampler->session.live && sampler->window_samples > LEAN_RECORDS ? LEAN_RECORDS : sampler->window_samples;
+    return sampler->session.live && sampler->window_samples > LIVE_RECORDS ? LIVE_RECORDS : sampler->window_samples;
 }
 
 /* Let a window end before its samples take too much memory. */
@@ -80,13 +72,12 @@ static void limit_window(fs_sampler *sampler, size_t sample_bytes)
 }
 
 /* Open a session, and begin a window if it `starts`: making the image takes time that can be sampled already. */
-static fs_status open_session(fs_sampler *sampler, int64_t interval_ns, bool lean, bool starts, fs_error *err)
+static fs_status open_session(fs_sampler *sampler, int64_t interval_ns, bool starts, fs_error *err)
 {
     fs_session *session = &sampler->session;
     bool is_long = sampler->window_samples >> sampler->shrunk >= 2 * LEAST_WINDOW;
     if (session->broken && !session->live && is_long) sampler->shrunk++;
     session->live = interval_ns >= FS_SAMPLER_LIVE_NS;
-    session->lean = lean;
     FS_TRY(fs_session_open(session, interval_ns, buffer_samples(sampler), err));
     fs_status status = starts ? fs_session_start(session, err) : FS_OK;
     if (status == FS_OK) status = fs_session_make_image(session, LEAST_WINDOW, err); /* which shows that it can be */
@@ -102,7 +93,7 @@ static fs_status open_session(fs_sampler *sampler, int64_t interval_ns, bool lea
 static fs_status open_again(fs_sampler *sampler, int64_t interval_ns, fs_error *err)
 {
     fs_session_close(&sampler->session);
-    return open_session(sampler, interval_ns, interval_ns >= FS_SAMPLER_LIVE_NS, true, err);
+    return open_session(sampler, interval_ns, true, err);
 }
 
 /* Whether nothing ran during a sample: no unit was active, and no bytes moved but for the few of idle memory. The
@@ -118,27 +109,28 @@ static bool is_idle(const fs_raw_sample *sample, int64_t interval_ns)
 }
 
 /* Samples that an image for the records since the last one must have room for. */
-static uint32_t expected(const fs_sampler *sampler)
+static uint32_t expected(const fs_sampler *sampler, bool thinned)
 {
     const fs_session *session = &sampler->session;
     int64_t records = fs_session_undecoded_ns(session) / session->interval_ns;
     int64_t most = session->live ? buffer_samples(sampler) : 2 * (int64_t)sampler->window_samples;
-    if (!session->running) records += records / 4 + LEAST_WINDOW; /* an interval of cycles, at a higher clock */
-    else records = (is_first(sampler) ? 4 : 2) * records + 4 * LEAST_WINDOW; /* more come while these are decoded */
+    if (thinned) most = later_window(sampler) / 2;
+    records += session->running ? records + 4 * LEAST_WINDOW  /* come while these are decoded */
+                                : records / 4 + LEAST_WINDOW; /* as the interval may be of cycles at a higher clock */
     return (uint32_t)(records < most ? records : most);
 }
 
-/* Take the records so far. */
-static fs_status decode(fs_sampler *sampler, fs_error *err)
+/* Take the records so far. `thinned`: those that do not fit the image are not wanted. */
+static fs_status decode(fs_sampler *sampler, bool thinned, fs_error *err)
 {
     fs_session *session = &sampler->session;
     fs_sampler_report *report = &sampler->report;
     int64_t waiting_ns = fs_session_undecoded_ns(session);
     size_t count, room = sampler->options.most_samples - sampler->samples.count;
     bool lost;
-    FS_TRY(fs_session_make_image(session, expected(sampler), err));
+    FS_TRY(fs_session_make_image(session, expected(sampler, thinned), err));
     FS_TRY(fs_session_decode(session, &count, &lost, err));
-    if (lost) report->overflows++;
+    if (lost && !thinned) report->overflows++;
     if (session->broken) report->lost += waiting_ns / session->interval_ns;
     if (count > room) {
         report->overflows += report->lost == 0;
@@ -211,40 +203,34 @@ static fs_status decode_live(fs_sampler *sampler, fs_error *err)
 {
     enum { MOST_SLOWED = 6 };
     int64_t before = sampler->worked_ns;
-    FS_TRY(decode(sampler, err));
+    FS_TRY(decode(sampler, false, err));
     bool other = changes_pace(sampler, sampler->worked_ns > before);
     if (!sampler->session.broken && !other) return FS_OK;
     if (sampler->session.broken && sampler->slowed < MOST_SLOWED) sampler->slowed++;
     return open_again(sampler, sampler->adapts ? live_interval(sampler) : sampler->session.interval_ns, err);
 }
 
-/* Begin the next window or live samples: in the same session, unless they are to have another interval. */
+/* Begin the next window: in the same session, unless it is to have another interval. */
 static fs_status begin_again(fs_sampler *sampler, fs_error *err)
 {
     sampler->window_samples = later_window(sampler);
     if (!sampler->adapts && !sampler->session.broken) return fs_session_start(&sampler->session, err);
     int64_t interval = sampler->session.interval_ns;
-    bool is_due = sampler->worked_ns >= sampler->live_until; /* else the first session fell behind */
-    if (sampler->adapts) interval = sampler->session.live && is_due ? FS_SAMPLER_FINE_NS : live_interval(sampler);
-    if (is_due) sampler->live_until = sampler->worked_ns + FS_SAMPLER_LIVE_SPAN_NS;
+    if (sampler->adapts) interval = sampler->session.live ? FS_SAMPLER_FIRST_NS : live_interval(sampler);
+    bool is_first = sampler->worked_ns < FS_SAMPLER_FIRST_SPAN_NS;
+    sampler->live_until = sampler->worked_ns + (is_first ? FS_SAMPLER_FIRST_SPAN_NS : FS_SAMPLER_LIVE_SPAN_NS);
     sampler->last_work = fs_clock_now();
     return open_again(sampler, interval, err);
 }
 
-static fs_status end_window(fs_sampler *sampler, fs_error *err)
+/* End a window that is full. If the program goes on after the first, few of its samples are decoded, as nothing is
+ * counted meanwhile. Sets *ends. */
+static fs_status end_full_window(fs_sampler *sampler, bool *ends, fs_error *err)
 {
+    bool thins = sampler->adapts && !sampler->session.live && sampler->window_samples > sampler->part_samples;
     FS_TRY(fs_session_stop(&sampler->session, err));
-    return decode(sampler, err);
-}
-
-/* Whether live samples are to go on. The first session ends before its buffer is full. */
-static bool goes_on(const fs_sampler *sampler)
-{
-    const fs_session *session = &sampler->session;
-    if (!session->live || is_full(sampler)) return false;
-    if (!sampler->adapts) return true;
-    bool is_behind = is_first(sampler) && fs_session_undecoded_ns(session) / session->interval_ns > MOST_BEHIND;
-    return sampler->worked_ns < sampler->live_until && !is_behind;
+    *ends = thins && wait_for_end(sampler, PATIENCE_NS);
+    return decode(sampler, thins && !*ends, err);
 }
 
 /* Between a window and what follows live, leave the GPU without a session. Returns true if sampling ends meanwhile. */
@@ -260,28 +246,21 @@ static bool rest(fs_sampler *sampler)
 static fs_status sample_on(fs_sampler *sampler, fs_error *err)
 {
     int64_t looked = fs_clock_now(); /* at live samples */
-    for (;;) {
+    for (bool ends = false;;) {
         int64_t window = sampler->window_samples >> sampler->shrunk, interval = sampler->session.interval_ns;
         int64_t left = looked + LIVE_POLL_NS - fs_clock_now(); /* decoding takes a part of it */
         if (left < LEAST_POLL_NS) left = LEAST_POLL_NS;
         if (wait_for_end(sampler, sampler->session.live ? left : window * interval / 20 * 19)) return FS_OK;
-        if (goes_on(sampler)) {
+        if (sampler->session.live && !is_full(sampler) &&
+            (!sampler->adapts || sampler->worked_ns < sampler->live_until)) {
             looked = fs_clock_now();
             FS_TRY(decode_live(sampler, err));
             continue;
         }
-        FS_TRY(end_window(sampler, err));
-        if (is_full(sampler) || rest(sampler)) return FS_OK;
+        FS_TRY(end_full_window(sampler, &ends, err));
+        if (ends || is_full(sampler) || rest(sampler)) return FS_OK;
         FS_TRY(begin_again(sampler, err));
     }
-}
-
-/* Let a sample pass: the first one is not taken, and the last one counts only when it is complete. */
-static void let_sample_pass(const fs_sampler *sampler)
-{
-    enum { MOST_NS = 1000000 };
-    int64_t ns = sampler->session.interval_ns * 5 / 4;
-    nanosleep(&(struct timespec){.tv_nsec = (long)(ns < MOST_NS ? ns : MOST_NS)}, NULL);
 }
 
 static void *run(void *context)
@@ -289,8 +268,8 @@ static void *run(void *context)
     fs_sampler *sampler = context;
     fs_status status = sample_on(sampler, &sampler->failure);
     if (status == FS_OK && sampler->session.running) {
-        let_sample_pass(sampler);
-        status = end_window(sampler, &sampler->failure);
+        status = fs_session_stop(&sampler->session, &sampler->failure);
+        if (status == FS_OK) status = decode(sampler, false, &sampler->failure);
     }
     sampler->to = fs_anchor_take();
     fs_session_close(&sampler->session);
@@ -306,9 +285,7 @@ static fs_status try_to_open(void *what, fs_error *err)
     const fs_plan *plan = &sampler->session.plans[false];
     FS_TRY(fs_session_plan(&sampler->session, err));
     for (size_t i = 0; i < plan->count; i++) sampler->report.metrics |= UINT32_C(1) << plan->keys[i];
-    int64_t interval = sampler->report.first_interval_ns;
-    bool lean = sampler->adapts ? sampler->options.begins_lean : interval >= FS_SAMPLER_LIVE_NS;
-    fs_status status = open_session(sampler, interval, lean, false, err);
+    fs_status status = open_session(sampler, sampler->report.first_interval_ns, false, err);
     if (status != FS_OK) fs_session_clear_plans(&sampler->session);
     return status;
 }
@@ -352,7 +329,9 @@ fs_status fs_sampler_open(fs_sampler **sampler, const fs_sampler_options *option
     made->adapts = options->interval_ns == 0;
     made->window_samples = options->window > 0 ? options->window : FS_SAMPLER_WINDOW;
     made->part_samples = made->window_samples / FS_SAMPLER_PARTS;
-    made->report.first_interval_ns = made->adapts ? FS_SAMPLER_LIVE_NS : options->interval_ns;
+    made->report.first_interval_ns = !made->adapts          ? options->interval_ns
+                                     : options->begins_live ? FS_SAMPLER_LIVE_NS
+                                                            : FS_SAMPLER_FIRST_NS;
     made->l2_bytes = fs_driver_l2_bytes(options->device);
     fs_status status = fs_counters_open(&made->hold, try_to_open, made, err);
     if (status == FS_OK) *sampler = made;
@@ -375,7 +354,6 @@ fs_status fs_sampler_start(fs_sampler *sampler, fs_error *err)
     sampler->last_work = fs_clock_now();
     fs_status status = fs_session_start(&sampler->session, err);
     if (status == FS_OK) {
-        let_sample_pass(sampler);
         sampler->from = fs_anchor_take();
         status = start_thread(sampler, err);
     }

@@ -8,16 +8,16 @@
  * sample of all metrics), and then the next window begins: the first of FS_SAMPLER_WINDOW samples, those after it of a
  * part of that.
  *
- * Another interval needs another session: on an H200, 0.17 s without samples, in which the GPU stands still for 2 to
- * 4 ms. CUPTI refuses to start before all records are decoded, to change the interval of a session, and to go on after
- * its buffer was full. So without a fixed interval, one session takes all metrics of the first FS_SAMPLER_FIRST_SPAN_NS
- * of work, at FS_SAMPLER_LIVE_NS. It decodes them more slowly than they come, and what waits is decoded at the end:
+ * Without a fixed interval, the first window has FS_SAMPLER_FIRST_NS, so that short programs are resolved kernel by
+ * kernel:
  *
- *   [ live, whole ][ decode ][ window of a part ][ decode ] rest [ live, lean ][ window of a part ][ decode ] rest …
+ *   [ window ][ if it goes on: decode some ][ live ][ window of a part ][ decode ] rest [ live ][ window of a part ] …
  *
- * Longer programs are counted live without the metrics that take longest to decode, in between windows at
- * FS_SAMPLER_FINE_NS for their short kernels; so from the start if the program, rather than a part of it, is sampled,
- * or once too many records wait.
+ * Longer programs are counted live at FS_SAMPLER_LIVE_NS, without the metrics that take longest to decode, in between
+ * windows for their kernels; from the start if the program, rather than a part of it, is sampled, as its first 0.1 s
+ * are not what it does. Another interval needs another session: on an H200, 0.17 s without samples, in which the GPU
+ * stands still for 2 to 4 ms. CUPTI refuses to start before all records are decoded, to change the interval of a
+ * session, and to go on after its buffer was full.
  *
  * Live time is that in which the device worked: a program that compiles for a minute and then computes for 50 ms is
  * counted as one that computes at once. Idle samples are joined. Decoding them takes half a processor: a device that
@@ -37,17 +37,17 @@
 
 enum {
     FS_SAMPLER_LEAST_NS = 1000,
-    FS_SAMPLER_FINE_NS = 2500,
+    FS_SAMPLER_FIRST_NS = 2500,
     FS_SAMPLER_LIVE_NS = 100000,
     FS_SAMPLER_IDLE_NS = 1000000,
     FS_SAMPLER_MOST_NS = 1000000000,
-    FS_SAMPLER_WINDOW = 40960, /* samples of the first window of a fixed interval */
-    FS_SAMPLER_PARTS = 5,      /* of it; other windows are as long as one, or half as long */
+    FS_SAMPLER_WINDOW = 40960, /* samples of the first window */
+    FS_SAMPLER_PARTS = 5,      /* of it; a later window is as long as one, or half as long */
 };
 
 /* Live samples between two windows, later and at first: of this much work of the device. */
 #define FS_SAMPLER_LIVE_SPAN_NS INT64_C(6000000000)
-#define FS_SAMPLER_FIRST_SPAN_NS INT64_C(2200000000)
+#define FS_SAMPLER_FIRST_SPAN_NS INT64_C(1800000000)
 
 /* When a device without work is sampled at FS_SAMPLER_IDLE_NS, and after how much work no more. */
 #define FS_SAMPLER_IDLE_AFTER_NS INT64_C(10000000000)
@@ -64,7 +64,7 @@ typedef struct {
     int64_t interval_ns;     /* 0: adapts to the length of the run */
     uint32_t most_samples;   /* of all; later ones are lost. 0: FS_MOST_SAMPLES */
     uint32_t window;         /* samples of the first window; 0: FS_SAMPLER_WINDOW */
-    bool begins_lean;        /* if the interval adapts: without the metrics that take longest to decode */
+    bool begins_live;        /* if the interval adapts: without the first window */
     size_t most_image_bytes; /* of decoded samples of a window, which has fewer if need be; 0: FS_SAMPLER_IMAGE_BYTES */
 } fs_sampler_options;
 

@@ -27,7 +27,7 @@ static fs_status take_availability(int device, uint8_t **image, fs_error *err)
 
 static const fs_plan *plan_of(const fs_session *session)
 {
-    return &session->plans[session->lean];
+    return &session->plans[session->live];
 }
 
 fs_status fs_session_plan(fs_session *session, fs_error *err)
@@ -41,7 +41,7 @@ fs_status fs_session_plan(fs_session *session, fs_error *err)
     if (status == FS_OK && plan->passes != 1)
         status = fs_fail(err, FS_RUNTIME_ERROR, "the counters of chip %s need %zu passes, but sampling has one",
                          chip.chip, plan->passes);
-    if (status == FS_OK) status = fs_plan_lean(&session->plans[true], plan, chip.chip, availability, err);
+    if (status == FS_OK) status = fs_plan_live(&session->plans[true], plan, chip.chip, availability, err);
     if (status != FS_OK) fs_session_clear_plans(session);
     fs_free(availability);
     return status;

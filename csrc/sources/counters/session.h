@@ -12,15 +12,14 @@
 
 typedef struct {
     int device;
-    fs_plan plans[2]; /* whole, lean */
+    fs_plan plans[2]; /* of windows, of live samples */
     void *sampling;   /* CUPTI's object; NULL: closed */
     uint8_t *image;   /* of decoded samples; NULL: none */
     size_t image_size, image_room;
     int64_t interval_ns, ended; /* of the samples; of the window, by fs_clock_now() */
     int64_t decoded;            /* when records were last decoded, or the window began */
     bool running, first;        /* first: no sample of the window has been taken */
-    bool live;                  /* records are decoded while they come */
-    bool lean;                  /* the plan: without the metrics that take longest to decode */
+    bool live;                  /* the plan: records are decoded while they come */
     bool broken;                /* of the last session, also after it was closed */
 } fs_session;
 
