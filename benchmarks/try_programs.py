@@ -203,7 +203,6 @@ for name, switch in {
     "vit": "autocast",
     "sgd_nesterov": "fused_optimizer",
     "data": "loader_workers",
-    "tokenizer": "loader_workers",
     "compile_fuse": "compile",
     "norm_gelu": "compile",
     "rms_swiglu": "compile",

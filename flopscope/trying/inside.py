@@ -202,12 +202,19 @@ class Inside:
         record.steps = count
         if job.kind == "look":
             self._look(count)
-        elif job.kind == "compare" and count >= max(FIRST, job.warm):
-            self._finish()
+        elif job.kind == "compare":
+            self._hold()
+            if count >= max(FIRST, job.warm):
+                self._finish()
         elif job.kind == "time" and job.steps:
             self._time(count)
 
     _ended._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile leaves it out
+
+    def _hold(self) -> None:
+        """Set again what the program has set itself, also if it calls no module."""
+        if self._reach is not None:
+            self._reach.hold()
 
     def _look(self, count: int) -> None:
         self._wait()
@@ -225,8 +232,7 @@ class Inside:
     def _time(self, count: int) -> None:
         job, record = self._job, self._record
         if count <= job.warm:
-            if self._reach is not None:
-                self._reach.hold()
+            self._hold()
             if job.gate:
                 self._await_turn(count)
         if count >= job.warm and not self._opened:

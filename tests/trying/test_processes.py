@@ -210,6 +210,24 @@ def test_a_look_sees_what_the_program_uses() -> None:
     assert not seen.cuda and not seen.compiled and not seen.images and seen.fused_attention
 
 
+def test_what_a_program_sets_itself_is_set_again_also_if_it_calls_no_module() -> None:
+    pytest.importorskip("torch")
+    text = """
+    import torch
+    torch.use_deterministic_algorithms(True)
+    weight = torch.nn.Parameter(torch.ones(4))
+    optimizer = torch.optim.SGD([weight])
+    while True:
+        weight.sum().backward()
+        optimizer.step()
+    """
+    script(Path.cwd(), text)
+    runs = Processes(Program("program.py"), files())
+    for kind, warm, steps in (("compare", 0, 0), ("time", 3, 5)):
+        record = runs.run(kind, ("nondeterministic",), Seen(torch="2", deterministic=True), warm, steps, 60)
+        assert record.hits["nondeterministic"] > 0, kind
+
+
 def test_a_program_without_a_loss_is_compared_by_what_its_modules_return() -> None:
     pytest.importorskip("torch")
     text = """
