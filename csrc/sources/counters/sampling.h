@@ -57,7 +57,7 @@ enum {
 #define FS_SAMPLER_RESTLESS_NS INT64_C(3000000000)
 #define FS_SAMPLER_REST_NS INT64_C(3000000000)
 
-#define FS_SAMPLER_IMAGE_BYTES ((size_t)2 << 30)
+#define FS_SAMPLER_IMAGE_BYTES ((size_t)3 << 30)
 
 typedef struct {
     int device;
