@@ -22,7 +22,7 @@ torch.manual_seed(0)
 layers = [layer for _ in range(4) for layer in (torch.nn.Linear(1024, 1024), torch.nn.ReLU())]
 model = torch.nn.Sequential(*layers).cuda()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False)
-x = torch.randn(512, 1024, device="cuda")
+x = torch.randn(8192, 1024, device="cuda")  # enough that the GPU limits a step
 while True:
     optimizer.zero_grad()
     (model(x) - x).square().mean().backward()
