@@ -337,7 +337,7 @@ static fs_status take_text_of_groups(fs_hlo_parser *parser, fs_hlo_instruction *
     *word = (fs_hlo_word){parser->at, 0};
     FS_TRY(fs_hlo_skip_value(parser, false));
     size_t left = (size_t)(parser->end - parser->at), size = sizeof ORDER - 1;
-    if (*word->at == 'm' && left > size && memcmp(parser->at, ORDER, size) == 0) {
+    if (left > size && *word->at == 'm' && memcmp(parser->at, ORDER, size) == 0) {
         parser->at += size;
         FS_TRY(fs_hlo_skip_value(parser, false));
     }
