@@ -32,7 +32,7 @@ def test_every_part_bound_and_series_has_colours_and_a_class_once() -> None:
     text, dark = styles(), r':root\[data-colors="dark"\] \{[^}]*'
     parts = "ideal compute memory latency launch unmodelled communication copy host sync data compilation recording "
     parts += "edges other"
-    bounds = "unknown compute memory launch latency inefficient other cache l2 tensor fma fp64 alu issue"
+    bounds = "unknown compute memory launch latency inefficient other cache l2 l1 tensor fma fp64 alu issue"
     names = [f"part-{name}" for name in parts.split()] + [f"bound-{name}" for name in bounds.split()]
     for name in [*names, *(f"series-{number}" for number in range(1, 8))]:
         assert len(re.findall(rf"--{name}: #[0-9a-f]{{6}};", text)) == 2, name
