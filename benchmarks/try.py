@@ -59,7 +59,7 @@ WITHIN = 0.1
 """Relative difference of gains up to which they count as the same."""
 CONFIDENCE = 0.95
 """Of the interval of the ratio of gains."""
-MORE, MOST_ROUNDS = 3, 12
+MORE, MOST_ROUNDS = 3, 24
 LEAST = 14
 MOST_TRIED = 3
 """Changes of a program from elsewhere."""
@@ -67,6 +67,8 @@ COLUMNS = ("program", "change", "proposed", "predicted %", "measured %", "by han
 UNKNOWN = math.nan, math.nan, math.nan
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # else each run that compiles starts a pool of processes
+# Inductor would choose configurations by their times while other runs use the GPU, and keep them in its cache.
+os.environ.setdefault("TORCHINDUCTOR_DETERMINISTIC", "1")
 
 
 def here(name: str) -> str:

@@ -56,7 +56,7 @@ class StepCounter:
 
     def count_optimizers(self, torch: Any) -> None:
         """Count the steps of torch's optimizers that are created from now on. The creation of the first is the sign of
-        a step to come.
+        a step to come. What is captured into a CUDA graph is not a step yet.
 
         A step ends after its range "Optimizer.step#…", which a global post hook of torch's would still be inside.
         """
@@ -75,7 +75,8 @@ class StepCounter:
                     result = hooked(*arguments, **options)
                 finally:
                     self._depth -= 1
-                self._optimized()
+                if not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
+                    self._optimized()
                 return result
 
             return wrapper

@@ -11,6 +11,8 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from statistics import median
 from typing import Any, Literal
 
 from flopscope.hardware.device import find_device
@@ -37,6 +39,9 @@ FEWEST_LOOKED_AT = 12
 LOOK_SECONDS = 0.5
 LEAST_TIMED = 0.2
 """Seconds of measured steps, of which there are more until then: with a change they may be far shorter."""
+BLOCKS, BLOCK = 5, 10
+"""Measured steps are timed in this many blocks if each has so many steps; the median counts, so that a moment in which
+the machine was busy with something else does not. A period of the program is then shorter than a block."""
 TRY = "FLOPSCOPE_TRY"
 """The environment variable that tells the program that it is tried."""
 
@@ -132,7 +137,9 @@ class Inside:
         self._began = self._window = time.perf_counter()
         self._waited: float | None = None
         self._opened = 0  # the step before the measured ones
+        self._block = 0  # steps of a block
         self._last = math.inf  # the last measured step
+        self._times: list[Any] = []  # between the blocks
         self._queued = 0  # batches that workers of a DataLoader have ready
         self._compiled = 0
 
@@ -231,6 +238,8 @@ class Inside:
 
     def _time(self, count: int) -> None:
         job, record = self._job, self._record
+        if count < self._opened:  # the program marks its steps: those of its optimizers were none
+            self._opened = 0
         if count <= job.warm:
             self._hold()
             if job.gate:
@@ -238,15 +247,40 @@ class Inside:
         if count >= job.warm and not self._opened:
             record.warm = job.warm + self._queued
             if count >= record.warm:
-                self._opened, self._last = count, count + job.steps
+                # Batches that workers load come in turns, of which a block may have the short ones.
+                many = job.steps >= BLOCKS * BLOCK and not self._queued
+                self._block = job.steps // BLOCKS if many else job.steps
+                self._opened, self._last = count, count + job.steps // self._block * self._block
                 self._open()
-        elif count == self._last:
-            self._wait()
-            lasted = time.perf_counter() - self._window
-            record.seconds = lasted / (count - self._opened)
-            if lasted >= LEAST_TIMED or not self._is_single:  # all ranks end with the same step
-                self._finish()
-            self._last += count - self._opened
+        elif self._opened and (count - self._opened) % self._block == 0:
+            self._times.append(self._time_now())
+            if count == self._last:
+                self._wait()
+                lasted = time.perf_counter() - self._window
+                record.seconds = self._block_seconds(lasted) / self._block
+                if lasted >= LEAST_TIMED or not self._is_single:  # all ranks end with the same step
+                    self._finish()
+                self._last += count - self._opened
+
+    def _time_now(self) -> Any:
+        """Return the time at which the device has done what was given to it, once it is known."""
+        torch = sys.modules.get("torch")
+        if torch is None or not torch.cuda.is_initialized():
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def _block_seconds(self, lasted: float) -> float:
+        """Return the median time of a block; the mean of few, and of JAX, whose device has no such times."""
+        times, mean = self._times, lasted / (len(self._times) - 1)
+        if len(times) < 3 or "jax" in sys.modules:
+            return mean
+        if isinstance(times[0], float):
+            return median(after - before for before, after in pairwise(times)) if isinstance(times[-1], float) else mean
+        with suppress(RuntimeError):  # of events of several devices
+            return median(before.elapsed_time(after) for before, after in pairwise(times)) / 1000
+        return mean
 
     def _await_turn(self, count: int) -> None:
         """Wait for the turn to be timed before the last warm step. Leave the device little work to end by then."""
@@ -262,6 +296,7 @@ class Inside:
         self._compiled = compiled_frames()
         self._wait()
         self._waited = seconds_waited()
+        self._times = [self._time_now()]
         self._window = time.perf_counter()
         if not self._job.gate:
             self._record.start = self._window - self._began

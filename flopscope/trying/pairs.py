@@ -1,14 +1,16 @@
 """Pairs of runs without and with a change: the ratio of their step times, its interval, and what that shows.
 
 Each pair is two fresh processes, one after the other, so that a slow change of the machine affects both. Their ratios
-are few; the interval is that of Student's t for the mean of their logarithms.
+are few; the interval is that of Student's t for the mean of their logarithms. A few runs may be far slower than the
+others. Of many pairs, the interval of the median, between two of the sorted ratios, is therefore taken if it is the
+narrower one.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 from typing import Literal, NamedTuple
 
 Word = Literal["faster", "no difference", "slower", "unclear"]
@@ -28,7 +30,7 @@ class Ratio(NamedTuple):
     """Time with the change over time without it."""
 
     value: float
-    """Geometric mean over the pairs; NaN without pairs."""
+    """Geometric mean over the pairs, or their median where its interval is the narrower one; NaN without pairs."""
     low: float
     high: float
     """Confidence interval; NaN with a single pair."""
@@ -42,14 +44,37 @@ class Ratio(NamedTuple):
 
 def ratio_of(pairs: Sequence[tuple[float, float]], confidence: float = CONFIDENCE) -> Ratio:
     """Return the ratio for pairs of times (without, with)."""
-    logs = [math.log(changed / plain) for plain, changed in pairs]
+    logs = sorted(math.log(changed / plain) for plain, changed in pairs)
     if not logs:
         return Ratio(math.nan, math.nan, math.nan, 0)
-    mean = fmean(logs)
     if len(logs) < 2:
-        return Ratio(math.exp(mean), math.nan, math.nan, 1)
-    half = t_quantile(1 - (1 - confidence) / 2, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
-    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), len(logs))
+        return Ratio(math.exp(logs[0]), math.nan, math.nan, 1)
+    error = 1 - confidence
+    left_out = outside(len(logs), error / 2)
+    found = mean_of(logs, error if left_out < 0 else error / 2)
+    if left_out >= 0:
+        of_median = logs[left_out], median(logs), logs[-1 - left_out]
+        found = min(found, of_median, key=lambda one: one[2] - one[0])
+    low, value, high = map(math.exp, found)
+    return Ratio(value, low, high, len(logs))
+
+
+def mean_of(logs: Sequence[float], error: float) -> tuple[float, float, float]:
+    """Return the mean between the ends of its interval."""
+    mean = fmean(logs)
+    half = t_quantile(1 - error / 2, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+    return mean - half, mean, mean + half
+
+
+def outside(count: int, error: float) -> int:
+    """Return how many of so many sorted values lie on either side of the median's interval; -1 if it has no ends.
+
+    The number of values below the median has a binomial distribution, whatever theirs is.
+    """
+    total, tail = 0.0, -1
+    while 2 * (total := total + math.comb(count, tail + 1) / 2**count) <= error:
+        tail += 1
+    return tail
 
 
 def checked(pairs: Sequence[tuple[float, float]]) -> Ratio:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from flopscope.perf.lock import alone
 from flopscope.support.cpu_wait import WORTH
-from flopscope.trying.inside import Kind, Record
+from flopscope.trying.inside import BLOCK, BLOCKS, Kind, Record
 from flopscope.trying.losses import parity_of
 from flopscope.trying.pairs import CHECKS, FEWEST, MARGIN, MOST, Ratio, checked, word_of
 from flopscope.trying.processes import Processes, Program
@@ -31,6 +31,8 @@ SINGLE_SHARE = 0.7
 FEWEST_STEPS, MOST_STEPS = 3, 5000
 LEAST_WINDOW, MOST_WINDOW = 0.3, 5.0
 """Seconds of measured steps in a process, if a step is not longer."""
+FOR_BLOCKS = 1.0
+"""Seconds for which there may be more steps, so that they can be timed in blocks."""
 RECORDED = 5
 """Steps of the trace that the advice reads."""
 SLOWER_THAN_LOOK = 5.0
@@ -79,6 +81,8 @@ def plan_of(record: Record, jobs: int = 1) -> Plan:
         warm = min(warm, max(1, len(marks) // 4))
     window = min(max(marks[0] / 2 / jobs, LEAST_WINDOW), MOST_WINDOW)  # half as long as a process is waited for
     steps = min(max(math.ceil(window / max(usual, 1e-6)), 5 if usual < 1 else 3), MOST_STEPS)
+    if BLOCKS * BLOCK * usual < FOR_BLOCKS:
+        steps = max(steps, BLOCKS * BLOCK)
     if record.whole is not None:
         steps = min(steps, len(marks) - warm)
     return Plan(warm, steps, "")

@@ -268,6 +268,31 @@ def test_short_steps_are_timed_in_twice_as_many_until_it_is_long_enough() -> Non
     assert 0.002 <= record.seconds < 0.02
 
 
+HICCUP = """
+import time
+import flopscope as fs
+for step in range(10**9):
+    time.sleep(1 if step == 17 else 0.004)
+    fs.step()
+"""
+
+
+def test_one_long_step_among_many_is_not_the_time_of_a_step() -> None:
+    assert 0.004 < seconds_of(run(HICCUP, warm=2, steps=50)) < 0.02  # the mean is 0.024
+    few = seconds_of(run(HICCUP, warm=2, steps=49))
+    assert few > 0.02, "of few steps it is the mean"
+
+
+def test_every_tenth_step_counts() -> None:
+    program = HICCUP.replace("step == 17", "False").replace("0.004)", "0.04 if step % 10 == 0 else 0.004)")
+    assert seconds_of(run(program, warm=2, steps=50)) > 0.0075
+
+
+def seconds_of(record: Record) -> float:
+    assert record.problem == "" and record.seconds is not None
+    return record.seconds
+
+
 def test_a_program_that_ends_before_has_the_time_of_the_steps_that_were_wanted() -> None:
     record = run(SHORT.format(19), warm=2, steps=10)
     assert record.problem == "" and record.steps == 19 and record.whole is not None

@@ -234,7 +234,12 @@ def test_fast_steps_are_timed_for_half_as_long_as_the_start_takes() -> None:
 def test_side_by_side_the_start_costs_less_and_fewer_steps_are_timed() -> None:
     plan = plan_of(Record(marks=[6 + 2**-7 * at for at in range(200)]), jobs=4)
     assert plan.steps == 96
-    assert plan_of(Record(marks=[6 + 2**-7 * at for at in range(200)]), jobs=100).steps == 39  # 0.3 s
+    assert plan_of(Record(marks=[6 + 2**-7 * at for at in range(200)]), jobs=100).steps == 50  # 0.4 s
+
+
+def test_there_are_enough_steps_for_blocks_if_they_are_short() -> None:
+    for seconds, steps in ((2**-6, 50), (2**-5, 10)):  # in 0.8 s, and else in 0.3 s
+        assert plan_of(Record(marks=[0.5 + seconds * at for at in range(40)])).steps == steps
 
 
 def test_slow_steps_are_few() -> None:
