@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from unittest.mock import patch
 
 import fault_programs
 import torch
@@ -193,6 +194,24 @@ def well_made(mended: bool) -> Step:
     return training(adamw, lambda: F.mse_loss(model(x), x))
 
 
+def in_place(build: Callable[[bool], Step]) -> Callable[[bool], Step]:
+    """Return a program that is mended by the line that the switch names, model.compile(), which does what is done here.
+
+    torch.compile(model) compiles an nn.Sequential as one function, model.compile() each of its layers.
+    """
+    compiled = torch.compile
+
+    def compile_calls(model: nn.Module) -> nn.Module:
+        model._compiled_call_impl = compiled(model._call_impl)
+        return model
+
+    def built(mended: bool) -> Step:
+        with patch.object(torch, "compile", compile_calls):
+            return build(mended)
+
+    return built
+
+
 EVERY = {**FAULTS, **HELD_OUT}
 for name, switch in {
     "tf32": "tf32_products",
@@ -207,7 +226,8 @@ for name, switch in {
     "norm_gelu": "compile",
     "rms_swiglu": "compile",
 }.items():
-    CURED[name] = Cured(switch, "cuda", EVERY[name].build)
+    build = EVERY[name].build
+    CURED[name] = Cured(switch, "cuda", in_place(build) if switch == "compile" else build)
 
 FIRST = ("rms_swiglu", "norm_gelu", "compile_fuse", "graph_infer")  # which take longest
 LAST = ("gradients", "sgd_nesterov")  # small gains of steps that the host limits
