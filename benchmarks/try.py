@@ -14,7 +14,8 @@ beside measured.
 Programs run side by side, with --jobs runs at once, of which one at a time is timed. All ends after --seconds, or at
 SIGTERM. FOLDER receives try.json, written after each program; programs that it has are replaced. Several GPUs: one
 process for each, with CUDA_VISIBLE_DEVICES, CPUs of its own (taskset), a TMPDIR of its own, as measurements of one
-folder exclude each other, and --share 1/2 and 2/2. --merge makes one result of several folders, later ones first.
+folder exclude each other, and --share 1/2 and 2/2. --merge makes one result of several folders: what they measured of
+a program counts together.
 --report adds the rows of elsewhere to a page, as `flopscope try --report` does. Both also with --part ''.
 """
 
@@ -40,12 +41,12 @@ import try_elsewhere
 from try_programs import ALIKE, CURED, LAST
 
 from flopscope.support.files import finite
-from flopscope.trying.pairs import FEWEST, Ratio, ratio_of
+from flopscope.trying.pairs import FEWEST, Ratio, checked, ratio_of, word_of
 from flopscope.trying.processes import Processes, Program
 from flopscope.trying.result import Change
 from flopscope.trying.rows import with_rows
 from flopscope.trying.switches import SWITCHES
-from flopscope.trying.text import parity_text
+from flopscope.trying.text import interval_text, parity_text
 from flopscope.trying.trial import Options, Trial
 from flopscope.trying.turns import Ended, Late, Turns
 
@@ -65,6 +66,7 @@ MOST_TRIED = 3
 """Changes of a program from elsewhere."""
 COLUMNS = ("program", "change", "proposed", "predicted %", "measured %", "by hand %", "ratio", "parity", "verdict")
 UNKNOWN = math.nan, math.nan, math.nan
+MEASURED = ("faster", "no difference", "slower", "unclear")
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # else each run that compiles starts a pool of processes
 # Inductor would choose configurations by their times while other runs use the GPU, and keep them in its cache.
@@ -237,16 +239,29 @@ def loaded(folder: Path) -> dict[str, Any]:
     return content
 
 
+def pooled(known: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
+    """Return what is known of a change from the rounds or pairs of both, and otherwise from the last."""
+    kind = "rounds" if "rounds" in one else "pairs"
+    times = known.get(kind, []) + one.get(kind, [])
+    if one["verdict"] not in MEASURED or not times:
+        return one
+    ratio = checked([row[:2] for row in times])
+    values = {"values": [row[-1] for row in times]} if kind == "rounds" else {}
+    return {**one, kind: times, **values, "ratio": finite(list(ratio)), "verdict": word_of(ratio)}
+
+
 def merge(folders: Sequence[str], out: Path) -> None:
-    """Write the results of several folders as one, with the machine of the first. Of a program, the last ones count."""
+    """Write the results of several folders as one, with the machine of the first."""
     contents = [loaded(Path(one)) for one in folders]
-    samples: Samples = []
-    for one in contents:
-        samples = replaced(samples, one["samples"])
-    report = report_of(samples, out, contents[0]["command"].rpartition(" ")[2])
+    samples: dict[tuple[str, ...], dict[str, Any]] = {}
+    for one in (sample for content in contents for sample in content["samples"]):
+        key = one["part"], one["case"], one["change"]
+        samples[key] = pooled(samples[key], one) if key in samples else one
+    report = report_of(list(samples.values()), out, contents[0]["command"].rpartition(" ")[2])
     print(report.text())
     out.mkdir(parents=True, exist_ok=True)
-    harness.write_json(out / "try.json", {**contents[0], "summary": report.summary(), "samples": samples})
+    found = {"summary": report.summary(), "samples": list(samples.values())}
+    harness.write_json(out / "try.json", {**contents[0], **found})
 
 
 def add_to_page(samples: Samples, page: Path) -> None:
@@ -306,7 +321,7 @@ def percent(ratio: Ratio | None) -> str:
     """Return a saving with its interval."""
     if ratio is None or not ratio.pairs:
         return "--"
-    return f"{ratio.gain:.1f} ({100 * (1 - ratio.high):.1f} to {100 * (1 - ratio.low):.1f})"
+    return f"{ratio.gain:.1f} ({interval_text(ratio)})"
 
 
 def extend(parser: argparse.ArgumentParser) -> None:

@@ -75,16 +75,16 @@ class StepCounter:
                     result = hooked(*arguments, **options)
                 finally:
                     self._depth -= 1
-                if not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
-                    self._optimized()
+                self._optimized(torch.cuda)
                 return result
 
             return wrapper
 
         optimizer.profile_hook_step = staticmethod(profile_hook_step)
 
-    def _optimized(self) -> None:
-        if self._depth == 0 and not self._marks:
+    def _optimized(self, cuda: Any) -> None:
+        captured = cuda.is_initialized() and cuda.is_current_stream_capturing()
+        if self._depth == 0 and not self._marks and not captured:
             self._end()
 
     _optimized._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile leaves it out

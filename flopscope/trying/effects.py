@@ -273,6 +273,13 @@ def loaders(torch: Any) -> list[Any]:
     return [torch.utils.data.DataLoader]
 
 
+def reached_by_workers(seen: Seen, saving: float) -> float:
+    """Return what workers gain of the wait for data, in percent of a step: they take their part of the time for each
+    batch, and the step waits for that if it is longer than the rest."""
+    wait = saving / 100
+    return 100 * (1 - max(1 - wait, wait / workers(seen)))
+
+
 def start_workers(seen: Seen, given: dict[str, Any]) -> bool:
     from torch.utils.data import IterableDataset
 

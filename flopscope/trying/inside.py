@@ -276,10 +276,8 @@ class Inside:
         times, mean = self._times, lasted / (len(self._times) - 1)
         if len(times) < 3 or "jax" in sys.modules:
             return mean
-        if isinstance(times[0], float):
-            return median(after - before for before, after in pairwise(times)) if isinstance(times[-1], float) else mean
-        with suppress(RuntimeError):  # of events of several devices
-            return median(before.elapsed_time(after) for before, after in pairwise(times)) / 1000
+        with suppress(RuntimeError, TypeError):  # of events of several devices, or of a device first used after them
+            return float(median(apart(before, after) for before, after in pairwise(times)))
         return mean
 
     def _await_turn(self, count: int) -> None:
@@ -360,6 +358,11 @@ def applied(names: list[str], reach: Reach) -> list[Watcher]:
     switches.sort(key=lambda one: one.means.level if isinstance(one.means, Around) else -1)
     found = [one.means.apply(one.name, reach) for one in switches]
     return [one for one in found if one is not None]
+
+
+def apart(before: Any, after: Any) -> Any:
+    """Return the seconds between two times, of the host or of CUDA events."""
+    return after - before if isinstance(before, float) else before.elapsed_time(after) / 1000
 
 
 def compiled_frames() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -34,8 +35,8 @@ class Switch:
     lines: str
     """What to write into the program. {cpus} and {workers} are numbers, {device} is "cpu" or "cuda"."""
     source: str
-    is_estimated: bool = True
-    """The saving of its rules is what it gains."""
+    reached: Callable[[Seen, float], float] = lambda seen, saving: saving
+    """What it gains of the saving that its rules name, both in percent of a step; NaN without an estimate."""
     shown: Callable[[Seen], bool] = lambda seen: False
     """Whether what was seen proposes it, without advice."""
     group: str = ""
@@ -210,6 +211,7 @@ _ROWS = (
         tolerance=EXACT,
         lines="DataLoader(..., num_workers={workers}, persistent_workers=True)",
         source=f"{TUNING}#enable-asynchronous-data-loading-and-augmentation",
+        reached=effects.reached_by_workers,
         group="workers",
     ),
     _switch(
@@ -218,7 +220,8 @@ _ROWS = (
         "data",
         needs=effects.has_workers,
         means=Constructor(effects.loaders, effects.prefetch),
-        is_estimated=False,  # it evens out batches that take longer than others; the rule tells the wait for all
+        # It evens out batches that take longer than others; the rule tells the wait for all.
+        reached=lambda seen, saving: math.nan,
         effect="memory for the batches",
         tolerance=EXACT,
         lines="DataLoader(..., prefetch_factor=8, persistent_workers=True)",

@@ -15,6 +15,8 @@ from flopscope.trying.result import Change, Tried
 
 HEADER = ("change", "predicted", "measured", "interval", "memory", "parity", "verdict")
 WIDTH = 100
+TOO_WIDE = 2.0
+"""Difference of the ends of an interval, of a ratio, above which they are not shown."""
 SAME_CLOCK = 0.03
 """Relative difference of clocks that is worth a line."""
 SAME_MEMORY = 0.01
@@ -83,8 +85,8 @@ def gain_text(ratio: Ratio) -> str:
 
 
 def interval_text(ratio: Ratio) -> str:
-    """Return the interval of the saving in percent."""
-    if math.isnan(ratio.low) or ratio.pairs < FEWEST:
+    """Return the interval of the saving in percent, unless it is so wide that it says nothing."""
+    if math.isnan(ratio.low) or ratio.pairs < FEWEST or ratio.high - ratio.low > TOO_WIDE:
         return MISSING
     return f"{100 * (1 - ratio.high):.1f} to {100 * (1 - ratio.low):.1f}"
 

@@ -195,7 +195,9 @@ class Trial:
             f"{self._program.title} {self._described(look)}; "
             f"{len(chosen)} to try: {', '.join(one.name for one in chosen) or 'nothing'}"
         )
-        candidates = self.candidates = [self._candidate((), (one,), predicted_of(one, advice)) for one in chosen]
+        candidates = self.candidates = [
+            self._candidate((), (one,), predicted_of(one, self.seen, advice)) for one in chosen
+        ]
         tried.changes = [one.change for one in candidates]
         share = SINGLE_SHARE if self._options.combine and len(candidates) > 1 else 1.0
         interrupted = False
@@ -303,7 +305,7 @@ class Trial:
         change, added = one.change, [name for name in one.switches if name not in one.base]
         change.problem = record.problem
         change.hits = min(record.hits.get(name, 0) for name in added)
-        plain = [known.values for known in self.plain if known.of == record.of and record.of]
+        plain = [known.values for known in self.plain if known.values and known.of == record.of]
         tolerance = max(SWITCHES[name].tolerance_in(self.seen) for name in one.switches)
         change.parity = parity_of(record.of, _numbers(plain), _numbers([record.values])[0], tolerance)
         if change.verdict in ("failed", "not applied", "changes results"):
@@ -368,6 +370,8 @@ class Trial:
     def _timed(self, kind: Kind, switches: Sequence[str], latest: float = math.inf) -> Record:
         plan = self.plan
         record = self._processes.run(kind, switches, self.seen, plan.warm, plan.steps, self._limit, latest)
+        if kind == "time":
+            record.values = []  # its datasets draw other random numbers than those of runs that are compared
         with self._adding:
             self._advance()
         return record
@@ -436,14 +440,14 @@ def choose(options: Options, seen: Seen, advice: Sequence[Any], notes: list[str]
             continue
         if wanted is not None or options.every or one.shown(seen) or savings_of(one, advice):
             chosen.append(one)
-    key: Mapping[str, float] = {one.name: predicted_of(one, advice) for one in chosen}
+    key: Mapping[str, float] = {one.name: predicted_of(one, seen, advice) for one in chosen}
     return sorted(chosen, key=lambda one: -key[one.name] if key[one.name] == key[one.name] else 0.0)
 
 
-def predicted_of(switch: Switch, advice: Sequence[Any]) -> float:
-    """Return the saving in percent that the advice names for a switch; NaN if it names none."""
-    savings = savings_of(switch, advice) if switch.is_estimated else []
-    return sum(savings) if savings else math.nan
+def predicted_of(switch: Switch, seen: Seen, advice: Sequence[Any]) -> float:
+    """Return what a switch gains by the advice, in percent; NaN if that makes no estimate."""
+    savings = savings_of(switch, advice)
+    return switch.reached(seen, sum(savings)) if savings else math.nan
 
 
 def savings_of(switch: Switch, advice: Sequence[Any]) -> list[float]:

@@ -202,6 +202,23 @@ def test_losses_are_recorded_and_a_switch_is_applied_as_torch_is_imported() -> N
     assert record.values == pytest.approx(plain[0].values, rel=1e-4)
 
 
+CAPTURED = """
+import torch
+weight = torch.nn.Parameter(torch.ones(3))
+optimizer = torch.optim.SGD([weight])
+torch.cuda.is_initialized = torch.cuda.is_current_stream_capturing = lambda: step < 3
+for step in range(60):
+    weight.square().sum().backward()
+    optimizer.step()
+"""
+
+
+def test_what_is_captured_into_a_graph_is_no_step() -> None:
+    pytest.importorskip("torch")
+    record = run(CAPTURED, warm=1, steps=1000)
+    assert record.problem == "" and record.whole is not None and record.steps == 57
+
+
 def test_a_look_sees_what_the_program_uses() -> None:
     pytest.importorskip("torch")
     seen = Seen(**run(TRAINING, "look").seen)

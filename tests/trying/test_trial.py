@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import time
 from dataclasses import asdict, replace
@@ -66,6 +67,7 @@ class Simulated:
             for name in switches:
                 seconds *= self.factors.get(name, 1.0)
             record.seconds, record.steps = seconds, warm + steps
+            record.values = [9.0, 9.0]  # of other random numbers
         return record
 
     def trace(self, *rest: Any) -> tuple[Path | None, str]:
@@ -264,16 +266,22 @@ def advice(rule: str, percent: float, **facts: float) -> Any:
 
 def test_a_prediction_is_that_of_the_advice_and_that_of_tf32_is_shared() -> None:
     found = [advice("tf32", 40.0, products=30.0, convolutions=10.0), advice("data", 20.0)]
-    predicted = {name: predicted_of(SWITCHES[name], found) for name in SWITCHES}
+    predicted = {name: predicted_of(SWITCHES[name], USED, found) for name in SWITCHES}
     assert predicted["tf32_products"] == pytest.approx(30) and predicted["tf32_convolutions"] == pytest.approx(10)
-    assert predicted["loader_workers"] == 20 and predicted["compile"] != predicted["compile"]
+    assert predicted["loader_workers"] == pytest.approx(20) and predicted["compile"] != predicted["compile"]
     assert predicted["loader_prefetch"] != predicted["loader_prefetch"], "proposed without an estimate"
     loaders = [{"num_workers": 2, "pin_memory": False, "iterable": False}]
     loading = replace(USED, loaders=loaders, cuda=True)
     chosen = [one.name for one in choose(Options(), loading, [advice("data", 20.0)], [])]
     assert "loader_prefetch" in chosen and "loader_pinned" not in chosen
     only = [advice("tf32", 40.0, products=30.0, convolutions=0.0)]
-    assert predicted_of(SWITCHES["tf32_convolutions"], only) != predicted_of(SWITCHES["tf32_convolutions"], only)
+    assert math.isnan(predicted_of(SWITCHES["tf32_convolutions"], USED, only))
+
+
+@pytest.mark.parametrize("cpus, wait, gain", [(9, 60, 60), (9, 96, 88), (2, 60, 40), (2, 30, 30), (3, 90, 55)])
+def test_workers_gain_the_wait_for_data_but_load_no_faster_than_they_are(cpus: int, wait: float, gain: float) -> None:
+    seen = replace(USED, cpus=cpus)  # of a step of 100, with 8, 1 or 2 workers
+    assert predicted_of(SWITCHES["loader_workers"], seen, [advice("data", wait)]) == pytest.approx(gain)
 
 
 def test_advice_without_a_switch_is_listed_as_an_edit() -> None:
