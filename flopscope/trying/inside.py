@@ -37,6 +37,8 @@ MOST_LOOKED_AT = 200
 """Steps of the run that looks at the program."""
 FEWEST_LOOKED_AT = 12
 LOOK_SECONDS = 0.5
+COVERED = 0.95
+"""Of the measured time, which blocks must add up to: the events of a stream without the work of a step do not."""
 LEAST_TIMED = 0.2
 """Seconds of measured steps, of which there are more until then: with a change they may be far shorter."""
 BLOCKS, BLOCK = 5, 10
@@ -277,7 +279,8 @@ class Inside:
         if len(times) < 3 or "jax" in sys.modules:
             return mean
         with suppress(RuntimeError, TypeError):  # of events of several devices, or of a device first used after them
-            return float(median(apart(before, after) for before, after in pairwise(times)))
+            blocks = [float(apart(before, after)) for before, after in pairwise(times)]
+            return median(blocks) if sum(blocks) > COVERED * lasted else mean
         return mean
 
     def _await_turn(self, count: int) -> None:
