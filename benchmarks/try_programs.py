@@ -233,7 +233,7 @@ FIRST = ("rms_swiglu", "norm_gelu", "compile_fuse", "graph_infer")  # which take
 LAST = ("gradients", "sgd_nesterov")  # small gains of steps that the host limits
 CURED = {name: CURED[name] for name in [*FIRST, *(name for name in CURED if name not in FIRST + LAST), *LAST]}
 ALIKE["well_made"] = Cured("", "cpu", well_made)
-for name in (  # what limits them is the GPU
+for name in (  # what limits them is the GPU, but for vit where the host is slow
     *("vocab", "tf32", "low_precision", "copy_pageable", "memory", "attention", "attention_infer", "optimizer_foreach"),
     *("layout", "small", "graph", "launch_train", "compile_fuse", "swiglu_width", "vgg", "vit", "alibi"),
     *("window_heads", "master_weights", "soft_argmax"),
