@@ -15,8 +15,8 @@ Programs run side by side, with --jobs runs at once, of which one at a time is t
 SIGTERM. FOLDER receives try.json, written after each program; programs that it has are replaced. Several GPUs: one
 process for each, with CUDA_VISIBLE_DEVICES, CPUs of its own (taskset), a TMPDIR of its own, as measurements of one
 folder exclude each other, and --share 1/2 and 2/2. --merge makes one result of several folders: what they measured of
-a program counts together.
---report adds the rows of elsewhere to a page, as `flopscope try --report` does. Both also with --part ''.
+a program counts together. --report adds the rows of elsewhere to a page, as `flopscope try --report` does. Both also
+with --part ''.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import harness
 import try_elsewhere
 from try_programs import ALIKE, CURED, LAST
 
 from flopscope.support.files import finite
-from flopscope.trying.pairs import FEWEST, Ratio, checked, ratio_of, word_of
+from flopscope.trying.pairs import FEWEST, Ratio, Word, checked, ratio_of, word_of
 from flopscope.trying.processes import Processes, Program
 from flopscope.trying.result import Change
 from flopscope.trying.rows import with_rows
@@ -66,7 +66,6 @@ MOST_TRIED = 3
 """Changes of a program from elsewhere."""
 COLUMNS = ("program", "change", "proposed", "predicted %", "measured %", "by hand %", "ratio", "parity", "verdict")
 UNKNOWN = math.nan, math.nan, math.nan
-MEASURED = ("faster", "no difference", "slower", "unclear")
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # else each run that compiles starts a pool of processes
 # Inductor would choose configurations by their times while other runs use the GPU, and keep them in its cache.
@@ -243,7 +242,7 @@ def pooled(known: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
     """Return what is known of a change from the rounds or pairs of both, and otherwise from the last."""
     kind = "rounds" if "rounds" in one else "pairs"
     times = known.get(kind, []) + one.get(kind, [])
-    if one["verdict"] not in MEASURED or not times:
+    if one["verdict"] not in get_args(Word) or not times:
         return one
     ratio = checked([row[:2] for row in times])
     values = {"values": [row[-1] for row in times]} if kind == "rounds" else {}

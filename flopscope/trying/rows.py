@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flopscope.support.units import plural
-from flopscope.trying.text import TOO_WIDE
+from flopscope.trying.text import span_text
 
 BEGIN, END = "<!-- tried -->", "<!-- end -->"
 HEADER = ("program", "change", "device", "predicted", "measured", "verdict")
@@ -40,8 +40,7 @@ def cells_of(line: str) -> list[str]:
 def row_of(title: str, one: Mapping[str, Any]) -> list[str]:
     """Return the cells of a prediction."""
     low, high = one["low"], one["high"]
-    is_told = low is not None and high is not None and high - low <= 100 * TOO_WIDE
-    interval = f" ({low:.1f} to {high:.1f})" if is_told else ""
+    interval = "" if low is None or high is None else f" ({span_text(low, high)})"
     saved = f"{one['predicted']:.1f} %", f"{one['measured']:.1f} %{interval}"
     cells = [title, f"`{one['change']}`", one["device"], *saved, f"{one['verdict']}, {plural(one['pairs'], 'pair')}"]
     return [cell.replace("|", "/") for cell in cells]

@@ -15,8 +15,8 @@ from flopscope.trying.result import Change, Tried
 
 HEADER = ("change", "predicted", "measured", "interval", "memory", "parity", "verdict")
 WIDTH = 100
-TOO_WIDE = 2.0
-"""Difference of the ends of an interval, of a ratio, above which they are not shown."""
+TOO_WIDE = 200.0
+"""Percent between the ends of an interval above which they are not shown."""
 SAME_CLOCK = 0.03
 """Relative difference of clocks that is worth a line."""
 SAME_MEMORY = 0.01
@@ -85,10 +85,14 @@ def gain_text(ratio: Ratio) -> str:
 
 
 def interval_text(ratio: Ratio) -> str:
-    """Return the interval of the saving in percent, unless it is so wide that it says nothing."""
-    if math.isnan(ratio.low) or ratio.pairs < FEWEST or ratio.high - ratio.low > TOO_WIDE:
-        return MISSING
-    return f"{100 * (1 - ratio.high):.1f} to {100 * (1 - ratio.low):.1f}"
+    """Return the interval of the saving in percent."""
+    known = ratio.pairs >= FEWEST and not math.isnan(ratio.low)
+    return span_text(100 * (1 - ratio.high), 100 * (1 - ratio.low)) if known else MISSING
+
+
+def span_text(low: float, high: float) -> str:
+    """Return the ends of an interval in percent, unless it is so wide that they say nothing."""
+    return f"{low:.1f} to {high:.1f}" if high - low <= TOO_WIDE else MISSING
 
 
 def memory_text(memory: tuple[float, float]) -> str:
