@@ -240,10 +240,7 @@ class Run:
         with _told_warnings(self._tell):
             self._recording.begin()
         after_import("numpy", self._start.keep)  # the report needs it
-        problem = self._program.run()
-        if isinstance(problem, KeyboardInterrupt):
-            self._interrupted = monotonic()
-            _set_interrupt(self._interrupt)
+        problem = self._run_program()
         if problem is None or isinstance(problem, SystemExit):
             try:
                 wait_for_threads()
@@ -257,6 +254,23 @@ class Run:
         if type(problem) is KeyboardInterrupt:
             _end_by_interrupt()
         return status
+
+    def _run_program(self) -> BaseException | None:
+        """Run the program, and return what ended it. After Ctrl-C its copies are ignored, even one that comes while
+        this is being arranged."""
+        program, has_begun = self._program, False
+        while True:
+            try:
+                if not has_begun:
+                    has_begun = True
+                    program.run()
+                if isinstance(program.problem, KeyboardInterrupt):
+                    self._interrupted = monotonic()
+                    _set_interrupt(self._interrupt)
+                return program.problem
+            except KeyboardInterrupt as copy:
+                if not isinstance(program.problem, KeyboardInterrupt):
+                    program.problem = copy
 
     def _torch_profile(self) -> Any:
         self._start.keep(sys.modules["torch"])

@@ -24,14 +24,15 @@ from flopscope.support.start import set_aside
 class PythonProgram:
     """A program that runs in this process as ``python TARGET ARGUMENTS`` runs it, ``option`` ("-m" or "-c") before it.
 
-    Without an option, the target "-" is the standard input. ``name`` is for the names of files, ``title`` for people.
-    Raise OSError if the target is a file that cannot be read. A module is looked for when it runs.
+    Without an option, the target "-" is the standard input. ``name`` is for the names of files, ``title`` for people,
+    ``problem`` the exception that ended the program. Raise OSError if the target is a file that cannot be read. A module is looked for when it runs.
     """
 
     def __init__(self, target: str, arguments: list[str], option: str = "") -> None:
         self.target = target
         self.arguments = arguments
         self.argv = [option or target, *arguments]
+        self.problem: BaseException | None = None
         self._replaced: ModuleType | None = None
         if option == "-m":
             parts = [part for part in target.split(".") if part not in ("", "__main__")]
@@ -57,15 +58,12 @@ class PythonProgram:
         self._replaced = sys.modules["__main__"]  # keeps the globals of the command that runs it
         sys.modules["__main__"] = main
         sys.argv = list(self.argv)
-        problem: BaseException | None = None
         try:
             self._run(vars(main))
         except BaseException as ended:
-            problem = ended
+            self.problem = ended
         sys.settrace(None)
-        if problem is not None:
-            problem.__traceback__ = _without_our_frames(problem.__traceback__)
-        return problem
+        return self.problem
 
     def _run_module(self, names: dict[str, Any]) -> None:
         _set_first_path(os.getcwd())
@@ -128,7 +126,6 @@ def _converse(names: dict[str, Any]) -> None:
         try:
             exec(_code_of(startup), names)
         except Exception as problem:
-            problem.__traceback__ = _without_our_frames(problem.__traceback__)
             show_exception(problem)
     getattr(sys, "__interactivehook__", bool)()  # completion and history
     help_text = 'Type "help", "copyright", "credits" or "license" for more information.'
@@ -205,7 +202,8 @@ def _write_text(text: str) -> None:
 
 def show_exception(problem: BaseException) -> int:
     """Print an unhandled exception through sys.excepthook, as Python does, and return the exit status."""
-    kind, trace = type(problem), problem.__traceback__
+    kind, trace = type(problem), _without_our_frames(problem.__traceback__)
+    problem.__traceback__ = trace
     sys.last_type, sys.last_value, sys.last_traceback = kind, problem, trace
     if sys.version_info >= (3, 12):
         sys.last_exc = problem

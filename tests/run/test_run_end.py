@@ -221,6 +221,27 @@ def test_a_signal_to_process_and_group_is_one(number: str, tmp_path: Path) -> No
     check_results(tmp_path, result)
 
 
+@pytest.mark.parametrize("called", ["sys.settrace", "signal.getsignal"])
+def test_a_copy_of_ctrl_c_is_ignored_from_the_start(called: str, tmp_path: Path) -> None:
+    """Called: a function that is called between the end of the program and the arrangement to ignore copies."""
+    module, name = called.split(".")
+    code = f"""
+        import os, {module}, time
+        original = {called}
+        def interrupted(argument):
+            {called} = original
+            os.kill(os.getpid(), 2)
+            return original(argument)
+        {called} = interrupted
+        os.kill(os.getpid(), 2)
+        time.sleep(60)
+        """
+    result = run_all(tmp_path, script(tmp_path, OPS + script(tmp_path, code, "code.py").read_text()))
+    assert result.returncode == -signal.SIGINT and "incomplete" not in result.stderr
+    assert result.stderr.count("KeyboardInterrupt") == 1 and "code.py" not in result.stderr
+    check_results(tmp_path, result)
+
+
 def test_copies_of_a_signal_within_a_second_are_ignored(tmp_path: Path) -> None:
     path = script(tmp_path, OPS + "import pathlib, time\npathlib.Path('ready').touch()\ntime.sleep(60)\n")
     with start(tmp_path, ["-m", "flopscope", "run", "--trace", "t.json.gz", "-o", "r.html", str(path)]) as process:
