@@ -24,8 +24,9 @@ from flopscope.support.start import set_aside
 class PythonProgram:
     """A program that runs in this process as ``python TARGET ARGUMENTS`` runs it, ``option`` ("-m" or "-c") before it.
 
-    Without an option, the target "-" is the standard input. ``name`` is for the names of files, ``title`` for people,
-    ``problem`` the exception that ended the program. Raise OSError if the target is a file that cannot be read. A module is looked for when it runs.
+    Without an option, the target "-" is the standard input. ``name`` is for the names of files, ``title`` for people.
+    ``problem`` is the exception that ended the program.
+    Raise OSError if the target is a file that cannot be read. A module is looked for when it runs.
     """
 
     def __init__(self, target: str, arguments: list[str], option: str = "") -> None:

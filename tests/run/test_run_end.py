@@ -224,9 +224,8 @@ def test_a_signal_to_process_and_group_is_one(number: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("called", ["sys.settrace", "signal.getsignal"])
 def test_a_copy_of_ctrl_c_is_ignored_from_the_start(called: str, tmp_path: Path) -> None:
     """Called: a function that is called between the end of the program and the arrangement to ignore copies."""
-    module, name = called.split(".")
     code = f"""
-        import os, {module}, time
+        import os, signal, sys, time
         original = {called}
         def interrupted(argument):
             {called} = original
