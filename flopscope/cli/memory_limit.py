@@ -11,6 +11,7 @@ from typing import Any
 
 from flopscope.results.profile import profile
 from flopscope.support.memory import available_memory, private_growth
+from flopscope.support.threads import start_thread
 from flopscope.support.units import memory_text
 
 WARNS, STOPS = 0.25, 0.5  # shares of the memory that was available at the start
@@ -42,7 +43,7 @@ class MemoryLimit:
     def start(self) -> None:
         """Begin to watch."""
         if self._available is not None:
-            threading.Thread(target=self._watch, name="flopscope-memory", daemon=True).start()
+            start_thread(self._watch, "flopscope-memory")
 
     def end(self) -> None:
         """End, without waiting for a call that is under way."""

@@ -37,6 +37,7 @@ from flopscope.sources.watching import end_background, pause_background, watch_i
 from flopscope.support.cpu_wait import seconds_waited, wait_text
 from flopscope.support.hints import RUN_HINTS
 from flopscope.support.imports import after_import, around
+from flopscope.support.threads import start_thread
 from flopscope.trying.gate import GATE, recorded_at, wait_at
 
 
@@ -119,7 +120,7 @@ class Recording:
         if self._window.begin == 0:
             self._safely(self._open)
         if self._window.unit == "seconds":
-            threading.Thread(target=self._keep_time, name="flopscope-window", daemon=True).start()
+            start_thread(self._keep_time, "flopscope-window")
 
     def end_samples(self) -> None:
         """End the samples of stacks, first of all after the program."""

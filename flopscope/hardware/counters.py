@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from flopscope import _core
 from flopscope.hardware.capture import why_not_loaded
 from flopscope.hardware.energy import Energy, EnergyMeter
+from flopscope.support.threads import start_thread
 from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
@@ -160,17 +161,18 @@ class LateCounters(Counters):
         super().__init__(wish, interval_ns, begins_live=begins_live)
         self._over = threading.Event()
         self._reasons: list[str] = []
-        self._thread = threading.Thread(target=self._watch, name="flopscope-counters", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> bool:
         """Begin to wait for the program. A capture must be running."""
         _core.watch_contexts()
-        self._thread.start()
+        self._thread = start_thread(self._watch, "flopscope-counters")
         return True
 
     def stop(self) -> None:
         self._over.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
         super().stop()
         if self._reasons:
             self.refuse("; ".join(self._reasons))

@@ -10,7 +10,6 @@ import json
 import os
 import queue
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -24,6 +23,7 @@ from flopscope.support.files import COMPRESSION, finite, replacing
 from flopscope.support.launchers import rank_in
 from flopscope.support.progress import progress_bar
 from flopscope.support.suggest import suggesting
+from flopscope.support.threads import start_thread
 from flopscope.support.warn import warn_user
 
 PIECE = 1 << 19  # bytes that the core passes at once
@@ -180,8 +180,7 @@ def _beside(write: Callable[[bytes], object]) -> Iterator[Callable[[bytes], obje
             raise problems[0]
         pieces.put(piece)
 
-    thread = threading.Thread(target=work, name="flopscope trace", daemon=True)
-    thread.start()
+    thread = start_thread(work, "flopscope-trace")
     try:
         yield put
     finally:

@@ -241,6 +241,22 @@ def test_a_copy_of_ctrl_c_is_ignored_from_the_start(called: str, tmp_path: Path)
     check_results(tmp_path, result)
 
 
+def test_signals_are_for_the_threads_of_the_program(tmp_path: Path) -> None:
+    """One that another thread receives does not wake time.sleep() in the main thread, where Python handles it."""
+    code = """
+        import os, signal, threading
+        for thread in sorted(threading.enumerate(), key=lambda thread: thread.name):
+            if thread.name.startswith("flopscope"):
+                status = open(f"/proc/self/task/{thread.native_id}/status").read()
+                blocked = int(status.split("SigBlk:")[1].split()[0], 16)
+                print(thread.name, [blocked >> number - 1 & 1 for number in (1, 2, 15, 14, 11)])
+        print(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+        """
+    result = run(tmp_path, "--seconds", "0:50", script(tmp_path, code))
+    names = ("flopscope-memory", "flopscope-window")
+    assert result.stdout.splitlines() == [*(f"{name} [1, 1, 1, 1, 0]" for name in names), "set()"], result.stderr
+
+
 def test_copies_of_a_signal_within_a_second_are_ignored(tmp_path: Path) -> None:
     path = script(tmp_path, OPS + "import pathlib, time\npathlib.Path('ready').touch()\ntime.sleep(60)\n")
     with start(tmp_path, ["-m", "flopscope", "run", "--trace", "t.json.gz", "-o", "r.html", str(path)]) as process:
