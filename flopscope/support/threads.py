@@ -17,8 +17,9 @@ def start_thread(work: Callable[[], object], name: str) -> threading.Thread:
     the second of two, does not wake the main thread, whose time.sleep() then goes on to its end.
     """
     thread = threading.Thread(target=work, name=name, daemon=True)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - FAULTS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - FAULTS)  # may raise KeyboardInterrupt
         thread.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
