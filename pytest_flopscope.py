@@ -1,7 +1,7 @@
 """The pytest plugin: the ``perf`` fixture, its marker and its options.
 
 Every pytest run loads this file if flopscope is installed. It is therefore outside the package, and imports the package
-only when a test uses the fixture or an option needs it. The implementation is in flopscope/perf.
+only when a test uses the fixture or an option needs it. The implementation is in flopscope/measuring/perf.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from flopscope.perf import Perf
-    from flopscope.perf.runs import Run
+    from flopscope.measuring.perf import Perf
+    from flopscope.measuring.perf.runs import Run
 
 MARKER = (
     "perf(device=None, **limits): limits for the measurements of the perf fixture in this test, named as its methods: "
@@ -68,7 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--perf-ratio {options.perf_ratio:g}: the ratio must be at least 1")
     stored: Run | None = None
     if (options.perf_compare or options.perf_save is not None) and not options.perf_skip:
-        from flopscope.perf import history, runs, store
+        from flopscope.measuring.perf import history, runs, store
 
         try:
             if options.perf_save is not None:
@@ -84,7 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _storage(config: pytest.Config) -> Path:
-    from flopscope.perf import history
+    from flopscope.measuring.perf import history
 
     return history.storage_of(config.option.perf_storage, config.invocation_params.dir, config.rootpath)
 
@@ -113,7 +113,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Check the marker before other fixtures run, since these may need the device."""
     if not any(mark.kwargs for mark in item.iter_markers("perf")):
         return
-    from flopscope.perf import marker
+    from flopscope.measuring.perf import marker
 
     if not _measures(item):
         marker.check_unused(item)  # another plugin may use a marker of the same name
@@ -127,7 +127,7 @@ def perf(request: pytest.FixtureRequest) -> Iterator[Perf]:
 
     perf(fn, x).at_least(pct_roofline=80).at_most(us=20).bound("memory").no_slower_than(other).kernels(at_most=1)
     """
-    from flopscope.perf import LimitError, Perf, Settings
+    from flopscope.measuring.perf import LimitError, Perf, Settings
 
     session: Any = request.config.pluginmanager.get_plugin("flopscope-perf-session")
     options = request.config.option
@@ -199,7 +199,7 @@ class _Session:
         if not self.records:
             self.notes.append("nothing was measured, so no file was written")
             return
-        from flopscope.perf import history, store
+        from flopscope.measuring.perf import history, store
 
         try:
             content = store.content_of(self.records, self.config.rootpath)
@@ -214,7 +214,7 @@ class _Session:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if not self.records and not self.notes:
             return
-        from flopscope.perf import report
+        from flopscope.measuring.perf import report
 
         compare = self.config.option.perf_compare or ""
         terminalreporter.section("performance")

@@ -30,7 +30,7 @@ from harness import Report, arguments, run_for, spread
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.hardware.counters import why_no_counters
+from flopscope.record.counters import why_no_counters
 
 SIZES = (1024, 1448, 2048, 2896, 4096, 8192)
 ROUNDS, STEPS = 8, 8

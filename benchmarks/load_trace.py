@@ -24,7 +24,7 @@ from typing import Any
 from harness import Report, arguments, interleave, optional, ratio, spread
 
 import flopscope as fs
-from flopscope.sources import compression
+from flopscope.read import compression
 
 CALLS, ROUNDS = 200_000, 5
 SIZES = (2_000, 20_000, 200_000, 2_000_000)  # calls; five events each

@@ -20,7 +20,7 @@ from typing import Any
 from harness import Report, arguments, interleave, optional, ratio, spread
 
 import flopscope as fs
-from flopscope.sources import database
+from flopscope.read import database
 
 KERNELS, ROUNDS = 1_000_000, 3
 NAMES = 200

@@ -79,7 +79,7 @@ def count_all() -> list[dict[str, Any]]:
     import torch
     from truth_cases import native_cases, torch_cases
 
-    from flopscope.hardware.counters import why_no_counters
+    from flopscope.record.counters import why_no_counters
 
     why = why_no_counters()
     if why is not None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import flopscope as fs
-from flopscope.timing.operands import call_of_op
+from flopscope.measuring.operands import call_of_op
 
 
 @dataclass(frozen=True)

@@ -40,15 +40,15 @@ import harness
 import try_elsewhere
 from try_programs import ALIKE, CURED, LAST
 
+from flopscope.measuring.trying.pairs import FEWEST, Ratio, Word, checked, ratio_of, word_of
+from flopscope.measuring.trying.processes import Processes, Program
+from flopscope.measuring.trying.result import Change
+from flopscope.measuring.trying.rows import with_rows
+from flopscope.measuring.trying.switches import SWITCHES
+from flopscope.measuring.trying.text import interval_text, parity_text
+from flopscope.measuring.trying.trial import Options, Trial
+from flopscope.measuring.trying.turns import Ended, Late, Turns
 from flopscope.support.files import finite
-from flopscope.trying.pairs import FEWEST, Ratio, Word, checked, ratio_of, word_of
-from flopscope.trying.processes import Processes, Program
-from flopscope.trying.result import Change
-from flopscope.trying.rows import with_rows
-from flopscope.trying.switches import SWITCHES
-from flopscope.trying.text import interval_text, parity_text
-from flopscope.trying.trial import Options, Trial
-from flopscope.trying.turns import Ended, Late, Turns
 
 LEAST_LEFT = 60.0
 """Seconds in which a program can be tried."""

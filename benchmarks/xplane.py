@@ -192,7 +192,7 @@ def peak_of(path: Path) -> float:
     code = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
-import flopscope as fs, flopscope.results.trace
+import flopscope as fs, flopscope.read.trace
 def peak():
     return 1024 * int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
 before = peak()

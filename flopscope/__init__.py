@@ -26,7 +26,7 @@ except ImportError as problem:
     raise unbuilt(problem) from None
 from flopscope import rooms
 from flopscope._core import *  # noqa: F403 - the ops, one per row of the core's op table
-from flopscope.sources import at_import
+from flopscope.record import at_import
 from flopscope.support import forking, upward
 from flopscope.support.package import MIXED, VERSION, is_mixed
 
@@ -34,37 +34,37 @@ TYPE_CHECKING = False  # as type checkers know it; importing typing would take a
 if TYPE_CHECKING:
     from typing import Any
 
+    from flopscope.answers.sentences.comparison import compare
     from flopscope.answers.what_if import what_if
-    from flopscope.hardware.activities import ProfilerActivity
-    from flopscope.hardware.device import Device, devices, measure_peaks
-    from flopscope.hardware.energy import Energy
-    from flopscope.pictures.roofline import roofline
+    from flopscope.answers.work_of import Work, roofline_time, work
+    from flopscope.answers.work_of_hlo import work_of_hlo
+    from flopscope.measuring.counting import Counts
+    from flopscope.measuring.measurement import Measurement
+    from flopscope.measuring.measuring import measure
+    from flopscope.measuring.paired import TimesCompared, compare_times
+    from flopscope.measuring.sweep import Sweep, sweep
+    from flopscope.measuring.trying.calls import try_changes
+    from flopscope.measuring.trying.result import Tried
     from flopscope.ranks.load import load_ranks, stragglers
     from flopscope.ranks.ranks import Ranks
     from flopscope.ranks.stragglers import Stragglers
+    from flopscope.read.find import load_traces
+    from flopscope.read.trace import Trace, load_trace
+    from flopscope.record.energy import Energy
+    from flopscope.record.nvtx import watch_nvtx
+    from flopscope.record.profile import profile
+    from flopscope.record.ranges import record_function
+    from flopscope.record.schedules import ProfilerAction, schedule
+    from flopscope.record.steps import step
+    from flopscope.record.watching import GraphWatch, watch_graphs
+    from flopscope.record.work_rules import WorkCall, register_work
     from flopscope.results.chrome_trace import trace_handler
     from flopscope.results.comparison import Comparison
-    from flopscope.results.find import load_traces
-    from flopscope.results.profile import profile
     from flopscope.results.row import EventRow
     from flopscope.results.table import EventTable
-    from flopscope.results.trace import Trace, load_trace
-    from flopscope.sentences.comparison import compare
-    from flopscope.sources.nvtx import watch_nvtx
-    from flopscope.sources.ranges import record_function
-    from flopscope.sources.schedules import ProfilerAction, schedule
-    from flopscope.sources.steps import step
-    from flopscope.sources.watching import GraphWatch, watch_graphs
-    from flopscope.sources.work_of import Work, roofline_time, work
-    from flopscope.sources.work_of_hlo import work_of_hlo
-    from flopscope.sources.work_rules import WorkCall, register_work
-    from flopscope.timing.counting import Counts
-    from flopscope.timing.measurement import Measurement
-    from flopscope.timing.measuring import measure
-    from flopscope.timing.paired import TimesCompared, compare_times
-    from flopscope.timing.sweep import Sweep, sweep
-    from flopscope.trying.calls import try_changes
-    from flopscope.trying.result import Tried
+    from flopscope.show.roofline import roofline
+    from flopscope.support.activities import ProfilerActivity
+    from flopscope.support.device import Device, devices, measure_peaks
 
 __version__ = VERSION
 
@@ -117,47 +117,47 @@ __all__ = [
 # Names that are imported on first use, with their modules.
 _LAZY = {
     "Comparison": "results.comparison",
-    "Counts": "timing.counting",
-    "Device": "hardware.device",
-    "Energy": "hardware.energy",
+    "Counts": "measuring.counting",
+    "Device": "support.device",
+    "Energy": "record.energy",
     "EventRow": "results.row",
     "EventTable": "results.table",
-    "GraphWatch": "sources.watching",
-    "Measurement": "timing.measurement",
-    "ProfilerAction": "sources.schedules",
-    "ProfilerActivity": "hardware.activities",
+    "GraphWatch": "record.watching",
+    "Measurement": "measuring.measurement",
+    "ProfilerAction": "record.schedules",
+    "ProfilerActivity": "support.activities",
     "Ranks": "ranks.ranks",
     "Stragglers": "ranks.stragglers",
-    "Sweep": "timing.sweep",
-    "TimesCompared": "timing.paired",
-    "Trace": "results.trace",
-    "Tried": "trying.result",
-    "Work": "sources.work_of",
-    "WorkCall": "sources.work_rules",
-    "compare": "sentences.comparison",
-    "compare_times": "timing.paired",
-    "devices": "hardware.device",
+    "Sweep": "measuring.sweep",
+    "TimesCompared": "measuring.paired",
+    "Trace": "read.trace",
+    "Tried": "measuring.trying.result",
+    "Work": "answers.work_of",
+    "WorkCall": "record.work_rules",
+    "compare": "answers.sentences.comparison",
+    "compare_times": "measuring.paired",
+    "devices": "support.device",
     "load_ranks": "ranks.load",
-    "load_trace": "results.trace",
-    "load_traces": "results.find",
-    "measure": "timing.measuring",
-    "measure_peaks": "hardware.device",
-    "profile": "results.profile",
-    "record_function": "sources.ranges",
-    "register_work": "sources.work_rules",
-    "roofline": "pictures.roofline",
-    "roofline_time": "sources.work_of",
-    "schedule": "sources.schedules",
-    "step": "sources.steps",
+    "load_trace": "read.trace",
+    "load_traces": "read.find",
+    "measure": "measuring.measuring",
+    "measure_peaks": "support.device",
+    "profile": "record.profile",
+    "record_function": "record.ranges",
+    "register_work": "record.work_rules",
+    "roofline": "show.roofline",
+    "roofline_time": "answers.work_of",
+    "schedule": "record.schedules",
+    "step": "record.steps",
     "stragglers": "ranks.load",
-    "sweep": "timing.sweep",
+    "sweep": "measuring.sweep",
     "trace_handler": "results.chrome_trace",
-    "try_changes": "trying.calls",
-    "watch_graphs": "sources.watching",
-    "watch_nvtx": "sources.nvtx",
+    "try_changes": "measuring.trying.calls",
+    "watch_graphs": "record.watching",
+    "watch_nvtx": "record.nvtx",
     "what_if": "answers.what_if",
-    "work": "sources.work_of",
-    "work_of_hlo": "sources.work_of_hlo",
+    "work": "answers.work_of",
+    "work_of_hlo": "answers.work_of_hlo",
 }
 
 

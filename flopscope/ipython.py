@@ -64,7 +64,7 @@ def profile_code(ipython: Any, line: str, cell: str | None) -> Any:
         parser.error(f"{options.output!r} is not a valid variable name")
     run = _compiled(ipython, cell)
 
-    from flopscope.results.profile import profile
+    from flopscope.record.profile import profile
 
     with profile(record_shapes=options.group_by_shape) as prof:
         value = run()
@@ -94,7 +94,7 @@ def measure_expression(ipython: Any, line: str, local_names: Mapping[str, Any] =
     expression = ipython.transform_cell(expression).strip().rstrip(";")
     code = compile(f"lambda: (\n{expression}\n)", "<%measure>", "eval")
 
-    from flopscope.timing.measuring import measure
+    from flopscope.measuring.measuring import measure
 
     arguments = {name: value for name, value in options.items() if value is not None}
     call = eval(code, {**ipython.user_ns, **local_names} if local_names else ipython.user_ns)
@@ -131,7 +131,7 @@ def _compiled(ipython: Any, cell: str) -> Callable[[], Any]:
 
 def _show(ipython: Any, averages: EventTable, row_limit: int) -> None:
     """Display a table as HTML and as text; the front end selects one."""
-    from flopscope.views import html
+    from flopscope.show import html
 
     text = averages.table(row_limit=row_limit, brief=True)
     ipython.display_pub.publish({"text/plain": text, "text/html": html.render(averages, row_limit)})

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
     import pandas
 
+    from flopscope.measuring.measurement import Measurement
+    from flopscope.measuring.paired import TimesCompared
+    from flopscope.measuring.sweep import Sweep
+    from flopscope.measuring.trying.result import Tried
     from flopscope.results.comparison import Comparison
     from flopscope.results.modules import ModuleTable
     from flopscope.results.results import Results
     from flopscope.results.table import EventTable
-    from flopscope.timing.measurement import Measurement
-    from flopscope.timing.paired import TimesCompared
-    from flopscope.timing.sweep import Sweep
-    from flopscope.trying.result import Tried
-    from flopscope.views.advice import AdviceTable
-    from flopscope.views.summary import Summary
+    from flopscope.show.advice import AdviceTable
+    from flopscope.show.summary import Summary
 
     Path = str | PathLike[str]
 
@@ -39,7 +39,7 @@ def accounting(results: Results, peaks: str | None, window: tuple[float, float] 
 
 def advice(results: Results, peaks: str | None) -> AdviceTable:
     from flopscope.answers.analysis import analysis_of
-    from flopscope.views.advice import advise
+    from flopscope.show.advice import advise
 
     return advise(analysis_of(results, "advice", peaks))
 
@@ -62,26 +62,26 @@ def what_if(results: Results, *, device: str | None, **change: Any) -> pandas.Da
 
 
 def summary(results: Results, peaks: str | None, budget: int | None) -> Summary:
-    from flopscope.views.summarize import summarize
+    from flopscope.show.summarize import summarize
 
     return summarize(results, peaks, budget)
 
 
 def overview_html(results: Results) -> str:
-    from flopscope.views.profile_overview import html
+    from flopscope.show.profile_overview import html
 
     return html(results)
 
 
 def plot_accounting(results: Results, ax: Any, peaks: str | None) -> Any:
-    from flopscope.views.waterfall import plot_accounting
+    from flopscope.show.waterfall import plot_accounting
 
     return plot_accounting(results, ax, peaks)
 
 
 def write_profile(results: Results, path: Path, peaks: str | None, title: str | None) -> None:
-    from flopscope.report.page import write
-    from flopscope.report.profile import profile_page
+    from flopscope.show.page.page import write
+    from flopscope.show.page.profile import profile_page
 
     write(path, profile_page(results, peaks=peaks, title=title))
 
@@ -90,31 +90,31 @@ def write_profile(results: Results, path: Path, peaks: str | None, title: str | 
 
 
 def sort_key(name: object, attributes: Sequence[str]) -> str:
-    from flopscope.views.columns import sort_key
+    from flopscope.show.columns import sort_key
 
     return sort_key(name, attributes)
 
 
 def table_text(table: EventTable, **options: Any) -> str:
-    from flopscope.views.text import render
+    from flopscope.show.text import render
 
     return render(table, **options)
 
 
 def fitted_text(table: EventTable, **options: Any) -> str:
-    from flopscope.views.fitted import render
+    from flopscope.show.fitted import render
 
     return str(render(table, **options))
 
 
 def tree_text(table: ModuleTable, time_unit: str | None) -> str:
-    from flopscope.views.tree import render
+    from flopscope.show.tree import render
 
     return render(table, time_unit)
 
 
 def table_html(table: EventTable) -> str:
-    from flopscope.views.html import render
+    from flopscope.show.html import render
 
     return render(table)
 
@@ -123,20 +123,20 @@ def table_html(table: EventTable) -> str:
 
 
 def comparison_text(comparison: Comparison, row_limit: int, width: int | None, wide: bool) -> str:
-    from flopscope.views.comparison import text
+    from flopscope.show.comparison import text
 
     return text(comparison, row_limit, width, wide)
 
 
 def comparison_html(comparison: Comparison) -> str:
-    from flopscope.views.comparison import html
+    from flopscope.show.comparison import html
 
     return html(comparison)
 
 
 def write_comparison(comparison: Comparison, path: Path, title: str | None) -> None:
-    from flopscope.report.compare import compare_page
-    from flopscope.report.page import write
+    from flopscope.show.page.compare import compare_page
+    from flopscope.show.page.page import write
 
     write(path, compare_page(comparison, title))
 
@@ -145,15 +145,15 @@ def write_comparison(comparison: Comparison, path: Path, title: str | None) -> N
 
 
 def measurement_html(measurement: Measurement) -> str:
-    from flopscope.views.measurement import html
+    from flopscope.show.measurement import html
 
     return html(measurement)
 
 
 def write_measurement(measurement: Measurement, path: Path, title: str | None) -> None:
-    from flopscope.hardware.device import find_device
-    from flopscope.report.measurement import measurement_page
-    from flopscope.report.page import write
+    from flopscope.show.page.measurement import measurement_page
+    from flopscope.show.page.page import write
+    from flopscope.support.device import find_device
 
     device = find_device(measurement.device)
     known = {"measured": device.measured, "datasheet": device.datasheet_peaks}
@@ -163,33 +163,33 @@ def write_measurement(measurement: Measurement, path: Path, title: str | None) -
 
 
 def write_times(times: TimesCompared, path: Path, title: str | None) -> None:
-    from flopscope.report.measurement import times_page
-    from flopscope.report.page import write
+    from flopscope.show.page.measurement import times_page
+    from flopscope.show.page.page import write
 
     write(path, times_page(times, title))
 
 
 def sweep_text(sweep: Sweep) -> str:
-    from flopscope.views.sweeps import sweep_text
+    from flopscope.show.sweeps import sweep_text
 
     return sweep_text(sweep)
 
 
 def sweep_html(sweep: Sweep) -> str:
-    from flopscope.views.sweeps import sweep_html
+    from flopscope.show.sweeps import sweep_html
 
     return sweep_html(sweep)
 
 
 def plot_sweep(sweep: Sweep, ax: Any) -> Any:
-    from flopscope.views.plots import plot_sweep
+    from flopscope.show.plots import plot_sweep
 
     return plot_sweep(sweep, ax)
 
 
 def write_sweep(sweep: Sweep, path: Path, title: str | None) -> None:
-    from flopscope.report.measurement import sweep_page
-    from flopscope.report.page import write
+    from flopscope.show.page.measurement import sweep_page
+    from flopscope.show.page.page import write
 
     write(path, sweep_page(sweep, title))
 
@@ -198,13 +198,13 @@ def write_sweep(sweep: Sweep, path: Path, title: str | None) -> None:
 
 
 def tried_text(tried: Tried) -> str:
-    from flopscope.trying.text import text_of
+    from flopscope.measuring.trying.text import text_of
 
     return text_of(tried)
 
 
 def write_tried(tried: Tried, path: Path, title: str | None) -> None:
-    from flopscope.report.page import write
-    from flopscope.trying.page import tried_page
+    from flopscope.show.page.page import write
+    from flopscope.show.page.tried import tried_page
 
     write(path, tried_page(tried, title))

@@ -23,16 +23,16 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flopscope._core import begin_nvtx, end_nvtx, inject_nvtx
-from flopscope.hardware.counters import Counters, check_counters
-from flopscope.hardware.cpu import CPU
-from flopscope.hardware.device import STORED
+from flopscope.read.trace import Trace
+from flopscope.read.windows import join
+from flopscope.record.counters import Counters, check_counters
+from flopscope.record.kineto_text import KinetoText, keep_text
+from flopscope.record.schedules import action_at
+from flopscope.record.stack_samples import StackSamples
+from flopscope.record.triton_launches import LAUNCHES
 from flopscope.results.results import Results, store_of
-from flopscope.results.trace import Trace
-from flopscope.results.windows import join
-from flopscope.sources.kineto_text import KinetoText, keep_text
-from flopscope.sources.schedules import action_at
-from flopscope.sources.stack_samples import StackSamples
-from flopscope.sources.triton_launches import LAUNCHES
+from flopscope.support.cpu import CPU
+from flopscope.support.device import STORED
 from flopscope.support.files import replacing
 from flopscope.support.suggest import require_names
 
@@ -53,7 +53,7 @@ except ImportError as missing:
 
 if TYPE_CHECKING:
     from flopscope._core import Store
-    from flopscope.hardware.peaks import Peaks
+    from flopscope.support.peaks import Peaks
 
 __all__ = [
     "ProfilerAction",

@@ -87,7 +87,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
 def nothing_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no peaks be known that other tests, or this machine's user, measured."""
     monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr("flopscope.hardware.peaks.remembered", {})
+    monkeypatch.setattr("flopscope.support.peaks.remembered", {})
 
 
 @pytest.fixture(autouse=True)

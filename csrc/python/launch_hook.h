@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "store/signature.h"
 
-/* What a kernel does with a pointer, as flags: READ and WRITTEN of flopscope/sources/triton_ir.py. */
+/* What a kernel does with a pointer, as flags: READ and WRITTEN of flopscope/record/triton_ir.py. */
 enum { FS_POINTER_READ = 1, FS_POINTER_WRITTEN = 2 };
 
 /* Begin an op that is one launch on this thread. *token: for fs_launch_end; 0 if no profile records. */

@@ -25,7 +25,7 @@ static const struct {
     {"DataLoader", FS_HOST_LOADS_DATA}, /* torch: enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__ */
     {"enumerate(DataPipe)", FS_HOST_LOADS_DATA},
     {"(dynamo_timed)", FS_HOST_COMPILES},    /* torch/_dynamo/utils.py, dynamo_timed */
-    {"(JAX tracing)", FS_HOST_COMPILES},     /* flopscope/sources/jax_modules.py */
+    {"(JAX tracing)", FS_HOST_COMPILES},     /* flopscope/record/jax_modules.py */
     {"(JAX lowering)", FS_HOST_COMPILES},    /* likewise */
     {"(XLA compilation)", FS_HOST_COMPILES}, /* likewise */
     {"XlaCompile:#", FS_HOST_COMPILES},      /* XLA's range of NVTX */

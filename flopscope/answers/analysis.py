@@ -29,7 +29,7 @@ from flopscope.support.kernel_names import is_op_of_library
 
 if TYPE_CHECKING:
     from flopscope._core import Store
-    from flopscope.hardware.peaks import Peaks
+    from flopscope.support.peaks import Peaks
 
 T = TypeVar("T")
 DRIVER = re.compile(r"(?:cuda|cu|hip)[A-Z]\w*$")  # calls of the driver and its runtime

@@ -14,9 +14,9 @@ from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import is_convolution, is_product
 from flopscope.answers.pieces import Op
 from flopscope.answers.rules import RULES
-from flopscope.hardware.device import Datasheet
-from flopscope.hardware.model import Model, mismatch
-from flopscope.hardware.peaks import MEMORY, checked_rates
+from flopscope.support.device import Datasheet
+from flopscope.support.model import Model, mismatch
+from flopscope.support.peaks import MEMORY, checked_rates
 from flopscope.support.suggest import did_you_mean
 
 PRODUCT_UNITS = {

@@ -11,12 +11,12 @@ from flopscope.answers.analysis import Analysis, analysis_of
 from flopscope.answers.differences import change_of, changes_of, order, replacement, scale_of
 from flopscope.answers.replaced import Piece, middle_step, pieces_of, replacements
 from flopscope.answers.verdict import Verdict, Whole, launches_of, unrecorded, verdict_of, whole_of
-from flopscope.hardware.device import STORED
 from flopscope.results.changes import Change, Scale
 from flopscope.results.comparison import By, Comparison
 from flopscope.results.matching import ComparisonRow, Key, Side, matched, sums_of, total_of
 from flopscope.results.results import Results, usual_peaks_of
 from flopscope.results.table import EventTable
+from flopscope.support.device import STORED
 from flopscope.support.safe import printable
 
 

@@ -14,7 +14,7 @@ from flopscope.support.core_values import UNKNOWN_TIME, WORK
 
 if TYPE_CHECKING:
     from flopscope._core import Store
-    from flopscope.hardware.energy import Energy
+    from flopscope.record.energy import Energy
 
 NOISE = 2.0
 """Percent of activity of tensor cores that an H200 counts in kernels that do not use them."""

@@ -1,7 +1,7 @@
 """Facts of findings: what is true of the program, in numbers, names and flags.
 
-Their sentences stand in flopscope.sentences. Times are in µs, sizes in bytes; ``per`` says of what: "a step" or "in the
-profile".
+Their sentences stand in flopscope.answers.sentences. Times are in µs, sizes in bytes; ``per`` says of what: "a step"
+or "in the profile".
 """
 
 from __future__ import annotations

@@ -12,24 +12,24 @@ from typing import Any
 
 from flopscope import _core
 from flopscope.cli.parser import whole
-from flopscope.hardware.busy import busy_meter, load_average, why_busy
-from flopscope.hardware.device import PEAKS_FIELDS, Device, find_device, measure_peaks
-from flopscope.hardware.peak_timing import free_bytes
-from flopscope.hardware.peaks import Peaks
+from flopscope.record.profile import profile
 from flopscope.results.columns import ROW_FIELDS
 from flopscope.results.comparison import COMPARISON_ROWS
-from flopscope.results.profile import profile
 from flopscope.results.records import DEVICE, row_records
 from flopscope.results.results import Results
 from flopscope.results.row import EventRow
 from flopscope.results.table import EventTable
+from flopscope.show.entries import Entry, Listing
+from flopscope.show.fitted import FittedText, render, terminal_width
+from flopscope.support.busy import busy_meter, load_average, why_busy
+from flopscope.support.device import PEAKS_FIELDS, Device, find_device, measure_peaks
 from flopscope.support.documents import Document, columns, record, rows
 from flopscope.support.files import write_json
+from flopscope.support.peak_timing import free_bytes
+from flopscope.support.peaks import Peaks
 from flopscope.support.progress import progress_bar
 from flopscope.support.suggest import did_you_mean
 from flopscope.support.units import si_text
-from flopscope.views.entries import Entry, Listing
-from flopscope.views.fitted import FittedText, render, terminal_width
 
 
 class _Program:
@@ -322,7 +322,7 @@ def run_in_torch(device: str, dtype: str, size: int, ops: Sequence[str], repeat:
         import torch
     except ImportError as error:
         raise ImportError("--against torch needs torch: pip install torch") from error
-    from flopscope.results.trace import load_trace
+    from flopscope.read.trace import load_trace
 
     on_gpu = device.startswith("cuda")
     if on_gpu and not torch.cuda.is_available():
@@ -413,7 +413,7 @@ def _names(text: str) -> list[str]:
 
 
 def _bench(options: argparse.Namespace) -> None:
-    from flopscope.sentences.comparison import compare
+    from flopscope.answers.sentences.comparison import compare
 
     result = run(options.device, options.dtype, options.size, options.ops, options.repeat, progress=True)
     result.text(options.sort_by).print()

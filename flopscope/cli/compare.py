@@ -12,8 +12,8 @@ from flopscope.cli.tables import device_of
 from flopscope.support.files import write_json
 
 if TYPE_CHECKING:
+    from flopscope.read.trace import Trace
     from flopscope.results.comparison import Comparison
-    from flopscope.results.trace import Trace
 
 
 def percent(text: str) -> float:
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare(options: argparse.Namespace) -> None:
-    from flopscope.sentences.comparison import compare
+    from flopscope.answers.sentences.comparison import compare
 
     (a, files_a), (b, files_b) = (_one_process(source, options.captures) for source in (options.a, options.b))
     names = (Path(options.a).name, Path(options.b).name)

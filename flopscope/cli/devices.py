@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flopscope import _core
-from flopscope.hardware.device import DEVICE_FIELDS, devices, measure_peaks
+from flopscope.support.device import DEVICE_FIELDS, devices, measure_peaks
 from flopscope.support.documents import Document, rows
 from flopscope.support.files import write_json
 

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _mcp(options: argparse.Namespace) -> None:
-    from flopscope.agents.server import serve
+    from flopscope.cli.server.server import serve
 
     before = signal.signal(signal.SIGTERM, _end)
     try:

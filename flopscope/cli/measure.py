@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from flopscope import _core
+from flopscope.measuring.measuring import measure
 from flopscope.support import own_path
 from flopscope.support.files import write_json
 from flopscope.support.package import FOLDER
 from flopscope.support.suggest import did_you_mean
-from flopscope.timing.measuring import measure
 
 PACKAGE = Path(FOLDER)
 WHERE_MODULES_ARE = (
@@ -159,7 +159,7 @@ def _instead(module: Any, named: str) -> str:
 
 def _op(options: argparse.Namespace) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Return the op and its arguments, random tensors of the given shapes."""
-    from flopscope.timing.operands import call_of_op, tensor_arguments
+    from flopscope.measuring.operands import call_of_op, tensor_arguments
 
     if options.what not in _core.ops:
         hint = did_you_mean(options.what, _core.ops) or f"; ops are {', '.join(_core.ops)}"

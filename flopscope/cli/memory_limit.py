@@ -9,7 +9,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from flopscope.results.profile import profile
+from flopscope.record.profile import profile
 from flopscope.support.memory import available_memory, private_growth
 from flopscope.support.threads import start_thread
 from flopscope.support.units import memory_text

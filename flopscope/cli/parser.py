@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from flopscope.support.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from flopscope.results.windows import Process
+    from flopscope.read.windows import Process
 
 LIMIT = 30  # rows that are printed by default
 
@@ -72,8 +72,8 @@ def add_peaks(parser: argparse.ArgumentParser) -> None:
 
 def peaks_wanted(text: str) -> str:
     """Check a source of peaks, or rates."""
-    from flopscope.hardware.device import PEAK_SOURCES
-    from flopscope.hardware.peaks import stated_peaks
+    from flopscope.support.device import PEAK_SOURCES
+    from flopscope.support.peaks import stated_peaks
 
     try:
         if text not in PEAK_SOURCES and stated_peaks(text) is None:
@@ -91,7 +91,7 @@ def add_captures(parser: argparse.ArgumentParser) -> None:
 
 def load(sources: Sequence[str], captures: Sequence[str] | None) -> list[Process]:
     """Read traces, and join those of each process."""
-    from flopscope.results.find import load_traces
-    from flopscope.results.windows import join_windows
+    from flopscope.read.find import load_traces
+    from flopscope.read.windows import join_windows
 
     return join_windows(load_traces(*sources, captures=captures))

@@ -13,8 +13,8 @@ from flopscope.support.files import write_json
 from flopscope.support.units import plural
 
 if TYPE_CHECKING:
-    from flopscope.perf.history import Stored
-    from flopscope.perf.runs import Row, Run
+    from flopscope.measuring.perf.history import Stored
+    from flopscope.measuring.perf.runs import Row, Run
 
 MARGIN = 0.05  # relative difference up to which times count as the same
 SHOWN = 3  # skipped files, or tests, named in a note
@@ -64,14 +64,14 @@ def _percent(text: str) -> float:
 
 
 def _storage(options: argparse.Namespace) -> Path:
-    from flopscope.perf import history
+    from flopscope.measuring.perf import history
 
     here = Path.cwd()
     return history.storage_of(options.storage, here, history.folder_above(here))
 
 
 def _say(text: str) -> None:
-    from flopscope.perf.columns import wrapped
+    from flopscope.measuring.perf.columns import wrapped
     from flopscope.support.safe import printable
 
     print(wrapped(printable(text)))
@@ -90,7 +90,7 @@ def _some(texts: Sequence[str], gap: str = ", ") -> str:
 
 
 def _list(options: argparse.Namespace) -> None:
-    from flopscope.perf import columns, documents, history
+    from flopscope.measuring.perf import columns, documents, history
     from flopscope.support.columns import aligned_line, column_widths
     from flopscope.support.cutting import cut_end
 
@@ -119,7 +119,7 @@ def _list(options: argparse.Namespace) -> None:
 
 def _read(stored: Iterable[Stored], skipped: list[str]) -> Iterator[tuple[Stored, Run]]:
     """Yield the runs that can be read, and append the others to ``skipped``, with the reason."""
-    from flopscope.perf import runs
+    from flopscope.measuring.perf import runs
 
     for place in stored:
         try:
@@ -146,7 +146,7 @@ def _commit(run: Run) -> str:
 
 
 def _show(options: argparse.Namespace) -> None:
-    from flopscope.perf import documents, history, runs
+    from flopscope.measuring.perf import documents, history, runs
 
     by, chosen = _checked(options)
     storage = _storage(options)
@@ -164,7 +164,7 @@ def _show(options: argparse.Namespace) -> None:
 
 def _checked(options: argparse.Namespace) -> tuple[str | None, list[str]]:
     """Return what to group by and the columns, before any file is read."""
-    from flopscope.perf import columns
+    from flopscope.measuring.perf import columns
 
     columns.sorted_by([], options.sort)
     return options.group and columns.grouping_of(options.group), columns.columns_of(options.columns)
@@ -173,7 +173,7 @@ def _checked(options: argparse.Namespace) -> tuple[str | None, list[str]]:
 def _print_table(
     tests: Iterable[Sequence[Row]], by: str | None, chosen: list[str], options: argparse.Namespace, with_run: bool
 ) -> None:
-    from flopscope.perf import columns, runs
+    from flopscope.measuring.perf import columns, runs
 
     groups = runs.grouped(columns.sorted_by(tests, options.sort), by)
     print("\n".join(columns.table(groups, chosen, with_run)) if groups else "The run has no measurements.")
@@ -181,7 +181,7 @@ def _print_table(
 
 def _head(run: Run) -> list[str]:
     """Return what is known of a run, a line for each."""
-    from flopscope.perf.columns import wrapped
+    from flopscope.measuring.perf.columns import wrapped
     from flopscope.support.safe import printable
 
     commit = (run.commit[:8] + f" on {run.branch}" * bool(run.branch) + ", with changes" * run.dirty) * bool(run.commit)
@@ -214,7 +214,7 @@ def _device(run: Run, device: str) -> str:
 
 def _newest(storage: Path, count: int) -> tuple[list[Run], list[str]]:
     """Return the last runs of this machine that can be read, oldest first, and those skipped."""
-    from flopscope.perf import history
+    from flopscope.measuring.perf import history
 
     last = history.find(history.LAST, storage)
     stored = [run for run in history.runs_in(storage)[0] if run.file.parent == last.parent]
@@ -232,7 +232,7 @@ def _newest(storage: Path, count: int) -> tuple[list[Run], list[str]]:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from flopscope.perf import documents, history, runs
+    from flopscope.measuring.perf import documents, history, runs
 
     by, chosen = _checked(options)
     if len(options.names) == 1:
@@ -254,7 +254,7 @@ def _compare(options: argparse.Namespace) -> int:
     slower = _print_verdicts(found, tests, margin)
     _print_skipped(skipped)
     if options.histogram:
-        from flopscope.pictures.runs import draw_runs
+        from flopscope.show.runs import draw_runs
 
         drawn = {rows[0].entry.label: {row.run: row.entry.samples for row in rows} for rows in tests}
         _say(draw_runs(options.histogram, drawn, [run.label for run in found], margin))

@@ -17,15 +17,14 @@ from typing import Any, NamedTuple
 
 from flopscope._core import Store, inject_nvtx
 from flopscope.cli.memory_limit import MemoryLimit, recording_limit
-from flopscope.hardware.device import find_device
-from flopscope.results.profile import profile
-from flopscope.results.results import Results, store_of
-from flopscope.sources.arguments import record_arguments
-from flopscope.sources.jax_modules import listen
-from flopscope.sources.profiler import running, set_background
-from flopscope.sources.stack_samples import StackSamples
-from flopscope.sources.steps import StepCounter
-from flopscope.sources.torch_hooks import (
+from flopscope.measuring.trying.gate import GATE, recorded_at, wait_at
+from flopscope.record.arguments import record_arguments
+from flopscope.record.jax_modules import listen
+from flopscope.record.profile import profile
+from flopscope.record.profiler import running, set_background
+from flopscope.record.stack_samples import StackSamples
+from flopscope.record.steps import StepCounter
+from flopscope.record.torch_hooks import (
     after_cuda,
     all_threads_setting,
     quiet_start,
@@ -33,12 +32,13 @@ from flopscope.sources.torch_hooks import (
     uses_cuda,
     when_used,
 )
-from flopscope.sources.watching import end_background, pause_background, watch_in_background, why_unwatched
+from flopscope.record.watching import end_background, pause_background, watch_in_background, why_unwatched
+from flopscope.results.results import Results, store_of
 from flopscope.support.cpu_wait import seconds_waited, wait_text
+from flopscope.support.device import find_device
 from flopscope.support.hints import RUN_HINTS
 from flopscope.support.imports import after_import, around
 from flopscope.support.threads import start_thread
-from flopscope.trying.gate import GATE, recorded_at, wait_at
 
 
 class Window(NamedTuple):

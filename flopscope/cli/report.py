@@ -14,8 +14,8 @@ from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text
 
 if TYPE_CHECKING:
-    from flopscope.report.page import Page
-    from flopscope.results.windows import Process
+    from flopscope.read.windows import Process
+    from flopscope.show.page.page import Page
 
 _KINDS = r"(\.pt)?(\.trace)?(\.json)?|\.sqlite|\.db|\.nsys-rep|\.csv|\.xplane\.pb|\.pftrace"
 _SUFFIX = re.compile(rf"({_KINDS})(\.gz|\.zst)?$", re.IGNORECASE)
@@ -49,7 +49,7 @@ def default_path(source: str) -> str:
 
 
 def _report(options: argparse.Namespace) -> None:
-    from flopscope.report.page import write
+    from flopscope.show.page.page import write
 
     path = options.output or default_path(options.traces[0])
     write(path, _page(load(options.traces, options.captures), options))
@@ -57,7 +57,7 @@ def _report(options: argparse.Namespace) -> None:
 
 
 def _page(processes: Sequence[Process], options: argparse.Namespace) -> Page:
-    from flopscope.report.profile import profile_page
+    from flopscope.show.page.profile import profile_page
 
     if len(processes) == 1:
         trace, windows = processes[0]

@@ -370,7 +370,7 @@ class Run:
             self._say_how_to_join()
 
     def _print_summary(self, prof: Any) -> None:
-        from flopscope.views.fitted import terminal_width
+        from flopscope.show.fitted import terminal_width
 
         self._messages.write(f"{prof.summary().fitted(terminal_width(self._messages))}\n")
 
@@ -402,9 +402,9 @@ class Run:
 def _measure_cpu(prof: Any, tell: Callable[[str], object]) -> None:
     """Measure the peaks of this CPU if they rate work of the profile and were never measured."""
     from flopscope.answers.analysis import analysis_of
-    from flopscope.hardware.device import measure_peaks
+    from flopscope.answers.sentences.notes import without_peaks
     from flopscope.results.results import forget
-    from flopscope.sentences.notes import without_peaks
+    from flopscope.support.device import measure_peaks
 
     analysis = analysis_of(prof, "summary")
     if analysis.on_device or not without_peaks(analysis):

@@ -7,7 +7,7 @@ import os
 
 from flopscope.support.package import FOLDER
 
-SKILL = os.path.join(FOLDER, "agents", "skills", "flopscope")
+SKILL = os.path.join(FOLDER, "cli", "server", "skills", "flopscope")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

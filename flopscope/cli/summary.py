@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 
 from flopscope.cli.parser import add_captures, add_peaks, whole
-from flopscope.results.find import load_traces
+from flopscope.read.find import load_traces
+from flopscope.show.budget import LEAST
+from flopscope.show.documents import SUMMARIES
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
-from flopscope.views.budget import LEAST
-from flopscope.views.documents import SUMMARIES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,16 +11,16 @@ from flopscope.cli.parser import add_captures, add_limit, add_peaks, load, whole
 from flopscope.results.groups import GROUPINGS
 from flopscope.results.kinds import KINDS
 from flopscope.results.table import SORT_KEYS
+from flopscope.show.columns import find_columns, headers_of
+from flopscope.show.fitted import LEAST_WIDTH
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
-from flopscope.views.columns import find_columns, headers_of
-from flopscope.views.fitted import LEAST_WIDTH
 
 if TYPE_CHECKING:
+    from flopscope.read.trace import Trace
+    from flopscope.read.windows import Process
     from flopscope.results.modules import ModuleTable
     from flopscope.results.table import EventTable
-    from flopscope.results.trace import Trace
-    from flopscope.results.windows import Process
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _table(options: argparse.Namespace) -> None:
     from flopscope.results.modules import ModuleTable
-    from flopscope.views import fitted
+    from flopscope.show import fitted
 
     matches = _matcher(options.filter)
     columns = [name for text in options.columns or () for name in text.split(",") if name.strip()] or None
@@ -111,8 +111,8 @@ def _table(options: argparse.Namespace) -> None:
 def _print_modules(table: ModuleTable, processes: list[Process], ranks: list[int], options: argparse.Namespace) -> None:
     """Print a tree of modules."""
     from flopscope.results.modules import ModuleTable
-    from flopscope.views import tree as tree_view
-    from flopscope.views.fitted import terminal_width
+    from flopscope.show import tree as tree_view
+    from flopscope.show.fitted import terminal_width
 
     given = [name for name, value in (("--columns", options.columns), ("--kernels", options.kernels)) if value]
     if given:

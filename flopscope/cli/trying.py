@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    from flopscope.trying.switches import SWITCHES
+    from flopscope.measuring.trying.switches import SWITCHES
 
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
@@ -102,7 +102,7 @@ def _count(text: str) -> int:
 
 def _run(options: argparse.Namespace) -> Any:
     if options.owns_process:
-        from flopscope.trying.inside import run_job
+        from flopscope.measuring.trying.inside import run_job
 
         return run_job(options.script)
     if options.list:
@@ -113,19 +113,19 @@ def _run(options: argparse.Namespace) -> Any:
 
 
 def _list() -> None:
-    from flopscope.trying.switches import SWITCHES
+    from flopscope.measuring.trying.switches import SWITCHES
 
     for one in SWITCHES.values():
         print(f"{one.name}: {one.what}\n    may change: {one.effect}\n    {one.source}")
 
 
 def _try(options: argparse.Namespace) -> int:
+    from flopscope.measuring.trying.processes import Program, launcher_words
+    from flopscope.measuring.trying.text import text_of
+    from flopscope.measuring.trying.trial import Options, Trial
+    from flopscope.show.fitted import terminal_width
     from flopscope.support.launchers import rank_in
     from flopscope.support.progress import time_bar
-    from flopscope.trying.processes import Program, launcher_words
-    from flopscope.trying.text import text_of
-    from flopscope.trying.trial import Options, Trial
-    from flopscope.views.fitted import terminal_width
 
     if (rank_in(os.environ) or {}).get("world_size", 1) > 1:
         raise ValueError("this process is one rank of several: run flopscope try by itself, with --launcher COMMAND")
@@ -171,7 +171,7 @@ def _try(options: argparse.Namespace) -> int:
 
 def _add_rows(path: str, title: str, predictions: Sequence[Mapping[str, Any]]) -> None:
     """Add rows to the table of a file. Raise ValueError if it has none."""
-    from flopscope.trying.rows import with_rows
+    from flopscope.measuring.trying.rows import with_rows
 
     with open(path, encoding="utf-8") as file:
         text = file.read()

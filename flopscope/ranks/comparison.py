@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from flopscope.answers.sentences.ranks import RECORDING, STEP, Cost, Facts, Place, action
 from flopscope.ranks.digest import Digest
 from flopscope.ranks.engine import Failure
 from flopscope.ranks.stragglers import Stragglers
 from flopscope.ranks.work import Work
-from flopscope.sentences.ranks import RECORDING, STEP, Cost, Facts, Place, action
 
 LEAST = 0.01  # of a step: no smaller cost is named
 SIGNIFICANT = 5.0  # median absolute deviations, scaled to standard deviations

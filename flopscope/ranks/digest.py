@@ -13,9 +13,9 @@ import numpy as np
 from flopscope.answers.accounting import accounting_columns
 from flopscope.answers.analysis import Analysis
 from flopscope.ranks.calls import Calls, calls_of
+from flopscope.results import head
 from flopscope.results.process import base_time_of, rank_of
 from flopscope.results.results import grouped, store_of
-from flopscope.sources import head
 from flopscope.support.device_names import index_of
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from flopscope.hardware.busy import processors
 from flopscope.ranks import worker
+from flopscope.support.busy import processors
 from flopscope.support.memory import available_memory
 from flopscope.support.package import VERSION
 from flopscope.support.progress import progress_bar

@@ -10,12 +10,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from flopscope.answers.sentences.ranks import nothing_found
 from flopscope.ranks.comparison import Comparison, Finding
 from flopscope.ranks.late import stragglers
 from flopscope.ranks.links import links
 from flopscope.ranks.uneven import experts, memory, stages, steps
 from flopscope.ranks.unmatched import mismatches, missing
-from flopscope.sentences.ranks import nothing_found
 
 Rule: TypeAlias = Callable[[Comparison], Iterator[Finding]]
 RULES: tuple[Rule, ...] = (missing, mismatches, stragglers, links, stages, steps, memory, experts)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from flopscope.answers.sentences.ranks import SlowGpu, Straggler
 from flopscope.ranks.comparison import LEAST, LEAST_SPREAD, SIGNIFICANT, Comparison, Finding
 from flopscope.ranks.medians import Floats, mean, median, median_of_others, sigma
 from flopscope.ranks.work import KERNELS, Work
-from flopscope.sentences.ranks import SlowGpu, Straggler
 
 SLOW_ALONE = 1.05  # of a GPU that no rank waits for
 FEW_RANKS = 3

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flopscope.answers.sentences.ranks import SlowLink
 from flopscope.ranks.calls import KINDS
 from flopscope.ranks.comparison import SIGNIFICANT, Comparison, Finding
 from flopscope.ranks.medians import sigma
-from flopscope.sentences.ranks import SlowLink
 
 if TYPE_CHECKING:
     import pandas

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flopscope.answers.sentences.words import form
 from flopscope.ranks.digest import Digest, calls_in, digest_of
 from flopscope.ranks.engine import MISSING, Failure, run_everywhere, workers_for
 from flopscope.ranks.notes import rank_notes
 from flopscope.ranks.ranks import Ranks
 from flopscope.ranks.source import listed
 from flopscope.ranks.stragglers import Stragglers
+from flopscope.read.paths import PATTERNS, find_traces, natural_order
+from flopscope.read.trace import load_trace
 from flopscope.results.process import rank_of, require_different_processes, source_of
-from flopscope.results.trace import load_trace
-from flopscope.sentences.words import form
-from flopscope.sources.paths import PATTERNS, find_traces, natural_order
 from flopscope.support.safe import printable
 from flopscope.support.suggest import suggesting
 from flopscope.support.warn import warn_user

@@ -7,10 +7,10 @@ from itertools import islice
 
 import numpy as np
 
+from flopscope.answers.sentences.ranks import first_of, ranks_text
+from flopscope.answers.sentences.words import form
 from flopscope.ranks.comparison import Comparison
 from flopscope.ranks.digest import Digest
-from flopscope.sentences.ranks import first_of, ranks_text
-from flopscope.sentences.words import form
 from flopscope.support.safe import printable
 from flopscope.support.units import short_time_text
 

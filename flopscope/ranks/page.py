@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flopscope.answers.analysis import PARTS
+from flopscope.answers.sentences.ranks import NO_MATCH
 from flopscope.ranks.medians import median_of_others
-from flopscope.report.ranks import RankFacts, RankFinding, means
-from flopscope.sentences.ranks import NO_MATCH
+from flopscope.show.page.ranks import RankFacts, RankFinding, means
 
 if TYPE_CHECKING:
     from flopscope.ranks.ranks import Ranks

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flopscope.ranks.links import link_rows
+from flopscope.show.plots import PLAIN, matplotlib_axes
 from flopscope.support.units import plural
-from flopscope.views.plots import PLAIN, matplotlib_axes
 
 if TYPE_CHECKING:
     from flopscope.ranks.ranks import Ranks

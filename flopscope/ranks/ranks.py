@@ -23,7 +23,7 @@ from flopscope.support.suggest import suggesting
 if TYPE_CHECKING:
     import pandas
 
-    from flopscope.views.summary import Summary
+    from flopscope.show.summary import Summary
 
 
 @suggesting
@@ -194,7 +194,7 @@ class Ranks:
         A REPL or a notebook's cell displays the result; scripts print() it. Its text fits the terminal; ``to_dict()``
         equals Ranks.to_dict()."""
         from flopscope.ranks.text import summary_parts
-        from flopscope.views.summary import Summary
+        from flopscope.show.summary import Summary
 
         return Summary(summary_parts(self), self.to_dict)
 
@@ -231,8 +231,8 @@ class Ranks:
         Jinja2 is not installed.
         """
         from flopscope.ranks.page import facts_of_ranks
-        from flopscope.report.page import write
-        from flopscope.report.ranks import ranks_page
+        from flopscope.show.page.page import write
+        from flopscope.show.page.ranks import ranks_page
 
         write(path, ranks_page(facts_of_ranks(self), title))
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flopscope.answers.analysis import PARTS
+from flopscope.answers.sentences.ranks import NO_MATCH
 from flopscope.ranks.medians import median, row_medians
-from flopscope.sentences.ranks import NO_MATCH
 from flopscope.support.columns import Rows
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text, percent_text, plural, short_time_text, tenths_text
@@ -121,7 +121,7 @@ def _hosts(ranks: Ranks) -> list[str | Rows]:
 
 def stragglers_text(found: Stragglers) -> str:
     """Return who waits for whom: the ranks, and the calls with the largest skews."""
-    from flopscope.views.summary import Summary
+    from flopscope.show.summary import Summary
 
     if not len(found.collectives):
         return "No collective could be matched across ranks.\n"

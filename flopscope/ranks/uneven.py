@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from flopscope.answers.sentences.ranks import BusyExpert, LargeMemory, SlowSteps, UnevenWork
 from flopscope.ranks.calls import KINDS
 from flopscope.ranks.comparison import LEAST, LEAST_SPREAD, SIGNIFICANT, Comparison, Finding
 from flopscope.ranks.late import CAUSES, IMBALANCE
 from flopscope.ranks.medians import Floats, median, median_of_others, sigma
-from flopscope.sentences.ranks import BusyExpert, LargeMemory, SlowSteps, UnevenWork
 
 OUTLYING_STEP = 1.25
 FEW_STEPS = 4

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from flopscope.answers.sentences.ranks import Hang, Mismatched
 from flopscope.ranks.comparison import Comparison, Finding
 from flopscope.ranks.digest import Digest, LastCall
-from flopscope.sentences.ranks import Hang, Mismatched
 
 NUMBERS = re.compile(r"\d+")
 

@@ -17,8 +17,8 @@ from os import PathLike
 from typing import IO, Any, Protocol
 
 from flopscope import _core
-from flopscope.hardware.cpu import CPU_MEMBER
-from flopscope.sources.head import PEAKS_MEMBER, STACKS_MEMBER
+from flopscope.results.head import PEAKS_MEMBER, STACKS_MEMBER
+from flopscope.support.cpu import CPU_MEMBER
 from flopscope.support.files import COMPRESSION, finite, replacing
 from flopscope.support.launchers import rank_in
 from flopscope.support.progress import progress_bar

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas
 
     from flopscope._core import Store
-    from flopscope.hardware.cpu import CPU
+    from flopscope.support.cpu import CPU
 
 Columns = Mapping[str, Sequence[Any]]
 

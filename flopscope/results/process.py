@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
+from flopscope.results import head
 from flopscope.results.results import store_of
-from flopscope.sources import head
 from flopscope.support.core_values import UNKNOWN_TIME
 
 if TYPE_CHECKING:

@@ -8,29 +8,29 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flopscope.hardware.cpu import CPU, CPU_MEMBER, why_cpu_unknown
-from flopscope.hardware.device import STORED, devices_to_rate, find_device, peaks_by_name
-from flopscope.hardware.model import Model, why_unknown
-from flopscope.hardware.peaks import stated_peaks
 from flopscope.results import groups
+from flopscope.results.head import PEAKS_MEMBER
 from flopscope.results.summaries import Summaries
 from flopscope.results.table import EventTable, table_of
 from flopscope.results.table_facts import Grouped
-from flopscope.sources.head import PEAKS_MEMBER
 from flopscope.support import upward
+from flopscope.support.cpu import CPU, CPU_MEMBER, why_cpu_unknown
+from flopscope.support.device import STORED, devices_to_rate, find_device, peaks_by_name
 from flopscope.support.device_names import index_of
 from flopscope.support.hints import HINTS, Hints
+from flopscope.support.model import Model, why_unknown
+from flopscope.support.peaks import stated_peaks
 from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import pandas
 
     from flopscope._core import Store
-    from flopscope.hardware.energy import Energy
-    from flopscope.hardware.peaks import Peaks
+    from flopscope.record.energy import Energy
     from flopscope.results.events import EventList
-    from flopscope.views.advice import AdviceTable
-    from flopscope.views.summary import Summary
+    from flopscope.show.advice import AdviceTable
+    from flopscope.show.summary import Summary
+    from flopscope.support.peaks import Peaks
 
 T = TypeVar("T")
 

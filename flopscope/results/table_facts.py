@@ -11,7 +11,7 @@ from flopscope.results.details import with_what_there_is
 from flopscope.support.hints import HINTS, Hints
 
 if TYPE_CHECKING:
-    from flopscope.hardware.peaks import Peaks
+    from flopscope.support.peaks import Peaks
 
 
 def _unknown_coverage() -> dict[str, Any]:

@@ -13,10 +13,10 @@ from helpers.mcp import client
 from helpers.rocprof_programs import rocprof_csv
 
 import flopscope as fs
-from flopscope.agents import folders
-from flopscope.agents.folders import Folders, Outside, Traces
-from flopscope.agents.tool import Cancelled
 from flopscope.cli.program import main
+from flopscope.cli.server import folders
+from flopscope.cli.server.folders import Folders, Outside, Traces
+from flopscope.cli.server.tool import Cancelled
 
 TRACE = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults" / "pointwise_before.json.gz"
 

@@ -17,7 +17,7 @@ import pytest
 from helpers import ROOT
 from helpers.mcp import INITIALIZE, Client, client
 
-from flopscope.agents import messages, server, tool
+from flopscope.cli.server import messages, server, tool
 
 FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
 BEFORE = "pointwise_before.json.gz"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from helpers import ROOT
 
-from flopscope.agents.tools import tools
 from flopscope.cli.program import COMMANDS, main, make_parser
+from flopscope.cli.server.tools import tools
 
 
 @pytest.fixture

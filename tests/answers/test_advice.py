@@ -26,8 +26,8 @@ from flopscope.answers.analysis import analysis_of
 from flopscope.answers.facts import Small
 from flopscope.answers.findings import Finding
 from flopscope.answers.rules import RULES
-from flopscope.sentences.advice import Advice
-from flopscope.views.advice import AdviceTable
+from flopscope.answers.sentences.advice import Advice
+from flopscope.show.advice import AdviceTable
 
 # The rules ------------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from helpers.faulty_programs import late, piecewise
 from helpers.hand_traces import Program
 
 from flopscope.answers.analysis import Analysis
-from flopscope.views.advice import _at
+from flopscope.show.advice import _at
 
 
 def test_launches_are_counted_and_not_gaps() -> None:

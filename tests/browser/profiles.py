@@ -19,16 +19,16 @@ from helpers.hand_traces import NCCL, Program
 import flopscope as fs
 from flopscope import _core
 from flopscope.answers.analysis import PARTS
-from flopscope.hardware.peaks import Peaks
+from flopscope.measuring.distribution import describe
+from flopscope.measuring.measurement import Measurement, Shares
+from flopscope.measuring.trying.losses import Parity
+from flopscope.measuring.trying.pairs import Ratio
+from flopscope.measuring.trying.result import Change, Edit, Tried
 from flopscope.ranks.report import report_of_ranks
-from flopscope.report.measurement import measurement_page
-from flopscope.report.page import write
-from flopscope.report.ranks import RankFacts, RankFinding, ranks_page
-from flopscope.timing.distribution import describe
-from flopscope.timing.measurement import Measurement, Shares
-from flopscope.trying.losses import Parity
-from flopscope.trying.pairs import Ratio
-from flopscope.trying.result import Change, Edit, Tried
+from flopscope.show.page.measurement import measurement_page
+from flopscope.show.page.page import write
+from flopscope.show.page.ranks import RankFacts, RankFinding, ranks_page
+from flopscope.support.peaks import Peaks
 
 __all__ = [
     *("MEASUREMENTS", "NASTY", "PROFILES", "RECORDED"),

@@ -102,7 +102,7 @@ def test_a_range_has_the_means_of_the_counters(page: Page) -> None:
 
 
 def test_merged_samples_are_explained(open_report: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from flopscope.report import counters
+    from flopscope.show.page import counters
 
     monkeypatch.setattr(counters.bucketed, "__defaults__", (20,))
     monkeypatch.setattr(counters, "MOST_BUCKETS", 20)

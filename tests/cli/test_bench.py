@@ -9,8 +9,8 @@ import pytest
 from helpers.tables import make_table
 
 from flopscope.cli import bench
-from flopscope.hardware import peaks
-from flopscope.hardware.device import find_device
+from flopscope.support import peaks
+from flopscope.support.device import find_device
 
 
 @pytest.mark.filterwarnings("ignore:cpu. slower readings")  # than the bandwidth assumed here

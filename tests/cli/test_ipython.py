@@ -103,7 +103,7 @@ def test_an_expression_is_measured(
 ) -> None:
     clock = Clock(Times(20))
     called: list[int] = []
-    monkeypatch.setattr("flopscope.timing.measuring.measure", clock.measure)
+    monkeypatch.setattr("flopscope.measuring.measuring.measure", clock.measure)
     ipython.user_ns["f"] = lambda x: called.append(x) or x
     value, _ = run(f"%measure {line}")
     assert isinstance(value, Measurement) and called == [2]

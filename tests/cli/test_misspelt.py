@@ -15,8 +15,8 @@ from helpers import ROOT
 import flopscope as fs
 from flopscope.cli.bench import run
 from flopscope.cli.program import main
+from flopscope.measuring.paired import Verdict, sentence_of
 from flopscope.support.suggest import did_you_mean
-from flopscope.timing.paired import Verdict, sentence_of
 
 TRACE = ROOT / "benchmarks/results/nvidia-h200/faults/pointwise_before.json.gz"
 

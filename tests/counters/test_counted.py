@@ -13,7 +13,7 @@ from helpers import DATA
 from helpers.recorded_counters import SIZES, recording
 
 from flopscope import _core
-from flopscope.sentences.counters import counter_rows
+from flopscope.answers.sentences.counters import counter_rows
 
 # Recorded on an H200 ------------------------------------------------------------------------------------------------
 
@@ -439,7 +439,7 @@ def test_sums_are_scaled_to_the_work_that_was_not_counted() -> None:
 
 def test_flops_per_joule_are_unknown_without_flops() -> None:
     from flopscope.answers import counted
-    from flopscope.hardware.energy import Energy
+    from flopscope.record.energy import Energy
 
     energy = {"cuda:0": Energy(20.0, 400.0, "")}
     assert counted.used(energy, [4e9, math.nan, 6e9])[0].gflop_per_joule == pytest.approx(0.5)

@@ -15,9 +15,9 @@ from helpers.hand_traces import BANDWIDTH, Program
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.hardware.peaks import Peaks
-from flopscope.pictures.roofline import roofline
-from flopscope.views.roofs import slopes_of
+from flopscope.show.roofline import roofline
+from flopscope.show.roofs import slopes_of
+from flopscope.support.peaks import Peaks
 
 KERNEL, SAMPLE = 400_000, 10_000  # ns
 MEMORY, L2 = 4e12, 8e12

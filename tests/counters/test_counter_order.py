@@ -13,7 +13,7 @@ WAKES = {"a subscription": 0, "any activity": 1, "the activity of kernels": 2, "
 
 COUNT = """
 from types import SimpleNamespace
-from flopscope.timing.counting import count_call
+from flopscope.measuring.counting import count_call
 
 FADD = "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum"
 class Device:
@@ -144,7 +144,7 @@ def test_profiles_of_a_measurement_leave_cupti_attached_until_its_end(library: P
     found, finalized = run(
         library,
         """
-        from flopscope.timing.counting import cupti_stays
+        from flopscope.measuring.counting import cupti_stays
         with cupti_stays(True), cupti_stays(False):
             for _ in range(2):
                 with fs.profile(): cuda.launch("k")

@@ -16,7 +16,7 @@ from helpers.captures import KERNEL, RUNTIME, Nsys, global_tid
 from helpers.nsys_programs import ADD, SGEMM, device_rows, graph_program, program
 
 import flopscope as fs
-from flopscope.sources import database
+from flopscope.read import database
 
 MOCK = DATA / "captures" / "rtx3080.sqlite.gz"
 

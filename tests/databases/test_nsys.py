@@ -29,7 +29,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flopscope as fs
-from flopscope.sources import database
+from flopscope.read import database
 
 HGEMM = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_nn"
 

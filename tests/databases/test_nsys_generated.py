@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flopscope as fs
-from flopscope.sources import database
+from flopscope.read import database
 
 COPY, NVTX = "CUPTI_ACTIVITY_KIND_MEMCPY", "NVTX_EVENTS"
 LIMIT = ((1 << 63) - 1) // 4  # of times

@@ -11,8 +11,8 @@ from helpers.captures import KERNEL, RTX3080, Nsys
 from helpers.nsys_programs import ADD, SGEMM, device_rows, graph_program, rows
 
 import flopscope as fs
-from flopscope.sources import counters, database, gpu_metrics
-from flopscope.sources.database import Database, Reading
+from flopscope.read import counters, database, gpu_metrics
+from flopscope.read.database import Database, Reading
 
 
 @pytest.fixture(params=["core", "python"])

@@ -11,7 +11,7 @@ from helpers.captures import Nsys, global_pid, query
 from helpers.nsys_programs import rows
 
 import flopscope as fs
-from flopscope.sources import database
+from flopscope.read import database
 
 TABLE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 PAGEABLE, PINNED, DEVICE, MANAGED = 0, 1, 2, 4

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flopscope as fs
-from flopscope.sources import database
+from flopscope.read import database
 
 NCCL = 3  # the domain
 COMM, INIT, REDUCE, GATHER, PEER = 1 << 24, (1 << 24) + 1, (1 << 24) + 2, (1 << 24) + 3, (1 << 24) + 4

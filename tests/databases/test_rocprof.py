@@ -22,10 +22,10 @@ from helpers.rocprof_programs import (
 )
 
 import flopscope as fs
-from flopscope.sources import database
-from flopscope.sources import rocpd as rocpd_source
-from flopscope.sources.counters import read_samples
-from flopscope.sources.database import Database, Reading
+from flopscope.read import database
+from flopscope.read import rocpd as rocpd_source
+from flopscope.read.counters import read_samples
+from flopscope.read.database import Database, Reading
 
 
 @pytest.fixture(params=["core", "python"])

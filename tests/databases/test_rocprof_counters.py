@@ -26,7 +26,7 @@ from helpers.rocprof_programs import (
 )
 
 import flopscope as fs
-from flopscope.sources import database
+from flopscope.read import database
 
 # (agent, index of the dispatch, counter, value); (start, end, agent, freed, bytes, address, correlation)
 COUNTED = [(5, 0, "FETCH_SIZE", 4.5), (5, 0, "MfmaUtil", 62.5), (5, 0, "SQ_WAVES", 99), (6, 1, "FETCH_SIZE", 3.0)]

@@ -78,7 +78,7 @@ def with_log(database: Path, target: Path) -> None:
 def asked(path: Path) -> Iterator[Asked]:
     """Yield the queries that flopscope asks of a database, without their ranges of rows."""
     import flopscope as fs
-    from flopscope.sources import database
+    from flopscope.read import database
 
     found: list[Asked] = []
     built = database.Database._built

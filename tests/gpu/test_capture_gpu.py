@@ -403,7 +403,7 @@ def test_events_over_the_buffer_limit_are_counted() -> None:
     program = """
         import flopscope as fs
         from flopscope import _core
-        from flopscope.hardware import capture
+        from flopscope.support import capture
         assert capture.why_no_cupti() is None
         x = fs.ones((16, 16), device="cuda")
         core = _core.Profiler(cupti=True, buffer_bytes=64 << 10, most_bytes=64 << 10)

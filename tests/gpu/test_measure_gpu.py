@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import flopscope as fs
-from flopscope.hardware import capture
-from flopscope.hardware.activities import ProfilerActivity
-from flopscope.timing.measurement import Measurement
-from flopscope.timing.measuring import measure
-from flopscope.timing.paired import compare_times
+from flopscope.measuring.measurement import Measurement
+from flopscope.measuring.measuring import measure
+from flopscope.measuring.paired import compare_times
+from flopscope.support import capture
+from flopscope.support.activities import ProfilerActivity
 
 HAS_NVML = importlib.util.find_spec("pynvml") is not None
 

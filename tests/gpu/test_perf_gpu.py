@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import flopscope as fs
-from flopscope.perf.kernels import look
+from flopscope.measuring.perf.kernels import look
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import flopscope as fs
-from flopscope.sources.triton_launches import LAUNCHES
+from flopscope.record.triton_launches import LAUNCHES
 
 torch = pytest.importorskip("torch")
 kernels = pytest.importorskip("triton_kernel")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import flopscope as fs
-from flopscope.trying.processes import Processes, Program, spare_of
-from flopscope.trying.seen import Seen
-from flopscope.trying.switches import SWITCHES
-from flopscope.trying.turns import Turns
+from flopscope.measuring.trying.processes import Processes, Program, spare_of
+from flopscope.measuring.trying.seen import Seen
+from flopscope.measuring.trying.switches import SWITCHES
+from flopscope.measuring.trying.turns import Turns
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch has no GPU")

@@ -12,9 +12,9 @@ from helpers.fake_cupti import build, run_with_fake
 BEGIN = """
 import gc, tempfile, types
 from pathlib import Path
-from flopscope.sources import watching
-from flopscope.results.trace import Trace
-from flopscope.sources.load import read
+from flopscope.record import watching
+from flopscope.read.trace import Trace
+from flopscope.read.load import read
 _core.watch_start()
 NODES = 1 << 32  # the upper half of a node's id is that of its graph
 MOST = 1 << 18   # launches that are logged at most

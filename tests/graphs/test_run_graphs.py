@@ -15,8 +15,8 @@ NEEDS_TORCH = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reas
 BEGIN = """
 os.environ.pop("CUDA_VISIBLE_DEVICES", None)
 warnings.simplefilter("error")
-from flopscope.hardware import capture as loading
-from flopscope.sources import watching
+from flopscope.support import capture as loading
+from flopscope.record import watching
 from flopscope.cli.recording import Recording, Window
 watching._GPU_FILES = ("/",)  # a machine with a GPU
 NODES = 1 << 32

@@ -12,8 +12,8 @@ import pytest
 from helpers.fake_cupti import build, run_with_fake
 
 import flopscope as fs
+from flopscope.record import at_import, watching
 from flopscope.results.results import store_of
-from flopscope.sources import at_import, watching
 
 NODES = 1 << 32  # the upper half of a node's id is that of its graph
 
@@ -379,8 +379,8 @@ def test_records_without_nodes_are_matched_in_the_order_of_nodes(run: Callable[.
                     "args": {"device": 0, "stream": 7, "correlation": 5}} for i, name in enumerate(("a", "b"))]
         call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaGraphLaunch", "pid": 1, "tid": 1, "ts": 10, "dur": 5,
                 "args": {"correlation": 5}}
-        from flopscope.results.trace import Trace
-        from flopscope.sources.load import read
+        from flopscope.read.trace import Trace
+        from flopscope.read.load import read
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "trace.json"
             path.write_text(json.dumps({"traceEvents": [call, *kernels]}))
@@ -398,8 +398,8 @@ def test_captures_within_a_profile_of_torch_are_known_by_their_calls(run: Callab
         """
         from pathlib import Path
         import tempfile
-        from flopscope.results.trace import Trace
-        from flopscope.sources.load import read
+        from flopscope.read.trace import Trace
+        from flopscope.read.load import read
         base = time.time_ns() - 10**9
         offset = time.time_ns() - time.monotonic_ns() - base
         def us(at):  # of the trace's clock, which is behind by 20 us
@@ -461,7 +461,7 @@ def test_ops_of_torch_are_found_by_time_and_thread(run: Callable[..., Any]) -> N
     found = run("""
         _core.watch_start()
         import torch
-        from flopscope.sources import watching
+        from flopscope.record import watching
         watching._watch = watching.GraphWatch(with_stack=False)
         a = torch.ones(64, 32, dtype=torch.bfloat16)
         class Node(torch.autograd.Function):

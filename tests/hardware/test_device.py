@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from helpers.fake_core import MIB, FakeCore, forget, install
 
-from flopscope.hardware import device as fsd
-from flopscope.hardware import peak_timing as fsm
-from flopscope.hardware import peaks as fsp
+from flopscope.support import device as fsd
+from flopscope.support import peak_timing as fsm
+from flopscope.support import peaks as fsp
 from flopscope.support import progress as fspr
 
 
@@ -249,7 +249,7 @@ def test_cpu_peaks_depend_on_the_number_of_threads_and_the_version(
     core.threads = 1
     assert fsd.devices()[0].measured is None
     fsd.measure_peaks("cpu")
-    monkeypatch.setattr("flopscope.hardware.peaks.VERSION", "99.0")
+    monkeypatch.setattr("flopscope.support.peaks.VERSION", "99.0")
     assert fsd.devices()[0].measured is None
     assert len(cache_files(tmp_path)) == 2
 
@@ -405,7 +405,7 @@ def test_a_kernel_that_could_not_be_captured_is_measured_later(
     def fail(device: str) -> float:
         raise RuntimeError(why)
 
-    monkeypatch.setattr("flopscope.hardware.peak_timing.shortest_kernel", fail)
+    monkeypatch.setattr("flopscope.support.peak_timing.shortest_kernel", fail)
     for why, cached in (("CUPTI is taken by Nsight Systems", False), ("there is no libcupti", True)):
         forget()
         peaks = fsd.measure_peaks("cuda")

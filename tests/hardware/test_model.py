@@ -12,7 +12,7 @@ import pytest
 import flopscope as fs
 from flopscope import _core
 from flopscope.cli.program import main
-from flopscope.hardware.model import Model, models_of, why_unknown
+from flopscope.support.model import Model, models_of, why_unknown
 
 MI300X = "AMD Instinct MI300X"
 UNKNOWN = "AMD Instinct MI999"

@@ -19,10 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flopscope.cli.program import main
-from flopscope.hardware import busy
-from flopscope.hardware import device as fsd
-from flopscope.hardware import peak_timing as fsm
-from flopscope.hardware import peaks as fsp
+from flopscope.support import busy
+from flopscope.support import device as fsd
+from flopscope.support import peak_timing as fsm
+from flopscope.support import peaks as fsp
 
 EARLIER = "2020-02-03T04:05:06+00:00"
 
@@ -73,7 +73,7 @@ def test_a_peak_is_the_best_of_its_rounds(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch, times: list[float], rounds: int
 ) -> None:
     readings = iter(times)
-    monkeypatch.setattr("flopscope.hardware.peak_timing.shortest_kernel", lambda device: next(readings))
+    monkeypatch.setattr("flopscope.support.peak_timing.shortest_kernel", lambda device: next(readings))
     peaks = fsd.measure_peaks("cpu")
     assert list(readings) == [] and len(times) == rounds
     assert peaks.kernel_ns == 1000
@@ -106,7 +106,7 @@ def test_a_failure_in_a_later_round_keeps_earlier_readings(core: FakeCore, monke
             return reading
         raise MemoryError("no more")
 
-    monkeypatch.setattr("flopscope.hardware.peak_timing.shortest_kernel", kernel)
+    monkeypatch.setattr("flopscope.support.peak_timing.shortest_kernel", kernel)
     peaks = fsd.measure_peaks("cpu")
     assert peaks.kernel_ns == 1100 and not peaks.missing
 
@@ -134,7 +134,7 @@ def test_slower_readings_never_replace_better_ones(
     first = fsd.measure_peaks("cpu")
     date_back(tmp_path)
     scale(core, 0.5)
-    monkeypatch.setattr("flopscope.hardware.peak_timing.shortest_kernel", lambda device: 3000.0)
+    monkeypatch.setattr("flopscope.support.peak_timing.shortest_kernel", lambda device: 3000.0)
     for _ in range(5):
         peaks = measure_quietly()
         assert peaks._numbers == first._numbers
@@ -258,7 +258,7 @@ def test_files_with_invalid_conditions_are_ignored(core: FakeCore, tmp_path: Pat
 
 KEEPER = """
 import sys
-from flopscope.hardware import device, peaks
+from flopscope.support import device, peaks
 numbers = [float(text) for text in sys.argv[1:]]
 cpu = device.devices()[0]
 for rate in numbers:
@@ -410,7 +410,7 @@ def test_without_nvml_the_load_of_a_gpu_is_unknown(monkeypatch: pytest.MonkeyPat
 
 def test_the_report_shows_spread_and_date(core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     readings = iter([1100.0, 1100.0, 1375.0])
-    monkeypatch.setattr("flopscope.hardware.peak_timing.shortest_kernel", lambda device: next(readings))
+    monkeypatch.setattr("flopscope.support.peak_timing.shortest_kernel", lambda device: next(readings))
     core.load, core.busy = 0.5, 0.02
     fsd.measure_peaks("cpu")
     date_back(tmp_path)

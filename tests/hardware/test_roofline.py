@@ -12,7 +12,7 @@ import pytest
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.hardware.peaks import Peaks
+from flopscope.support.peaks import Peaks
 
 NAN = math.nan
 PEAKS: dict[str, Any] = {

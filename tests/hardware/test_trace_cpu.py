@@ -12,11 +12,11 @@ import pytest
 
 import flopscope as fs
 from flopscope.cli.program import main
-from flopscope.hardware import peaks as cache
-from flopscope.hardware.cpu import CPU_MEMBER
-from flopscope.hardware.device import find_device
-from flopscope.hardware.peaks import Peaks
 from flopscope.results.results import Results
+from flopscope.support import peaks as cache
+from flopscope.support.cpu import CPU_MEMBER
+from flopscope.support.device import find_device
+from flopscope.support.peaks import Peaks
 
 FP32, BANDWIDTH = 4e11, 2e10
 MEASURED = Peaks(
@@ -48,7 +48,7 @@ def measurements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         def run(self, progress: bool) -> Peaks:
             return MEASURED
 
-    monkeypatch.setattr("flopscope.hardware.device.Measurement", Quick)
+    monkeypatch.setattr("flopscope.support.device.Measurement", Quick)
     return made
 
 

@@ -12,9 +12,9 @@ import pytest
 import flopscope as fs
 from flopscope.answers.analysis import analysis_of
 from flopscope.answers.rules import RULES
-from flopscope.sentences.advice import Advice
+from flopscope.answers.sentences.advice import Advice
+from flopscope.show.advice import AdviceTable
 from flopscope.support.safe import printable
-from flopscope.views.advice import AdviceTable
 from helpers import ROOT
 from helpers.hand_traces import Program
 

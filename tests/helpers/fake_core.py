@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from flopscope.hardware import device as fsd
-from flopscope.hardware import peak_timing as fsm
-from flopscope.hardware import peaks as fsp
+from flopscope.support import device as fsd
+from flopscope.support import peak_timing as fsm
+from flopscope.support import peaks as fsp
 
 MIB = 1 << 20
 
@@ -103,11 +103,11 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCore:
     fake = FakeCore()
     monkeypatch.setattr(fsd, "_core", fake)
     monkeypatch.setattr(fsm, "_core", fake)
-    monkeypatch.setattr("flopscope.hardware.peak_timing.shortest_kernel", lambda device: 1100.0)
+    monkeypatch.setattr("flopscope.support.peak_timing.shortest_kernel", lambda device: 1100.0)
     monkeypatch.setattr(os, "getloadavg", lambda: (fake.load, 0.0, 0.0))
-    monkeypatch.setattr("flopscope.hardware.peak_timing.busy_meter", lambda device: lambda: fake.busy)
+    monkeypatch.setattr("flopscope.support.peak_timing.busy_meter", lambda device: lambda: fake.busy)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr("flopscope.hardware.busy.processors", lambda: 2)
+    monkeypatch.setattr("flopscope.support.busy.processors", lambda: 2)
     forget()
     monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path / "cache"))
     return fake

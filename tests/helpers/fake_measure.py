@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from flopscope.measuring import measuring, paired
+
 # Not imported in runner(): pytester forgets modules that are first imported in one of its runs.
-from flopscope.perf import check  # noqa: F401
-from flopscope.timing import measuring, paired
+from flopscope.measuring.perf import check  # noqa: F401
 
 PEAK_FLOPS, PEAK_BYTES = 1e12, 100e9  # of the simulated device, per second
 

@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any
 
 import flopscope as fs
-from flopscope.hardware.peaks import Peaks
-from flopscope.timing.measurement import Measurement, Shares
-from flopscope.timing.measuring import measure
+from flopscope.measuring.measurement import Measurement, Shares
+from flopscope.measuring.measuring import measure
+from flopscope.support.peaks import Peaks
 
 MEASURED = Peaks("measured", {"fp64": 0.5e12, "fp32": 1e12}, bandwidth=100e9, launch_ns=50.0)
 DATASHEET = Peaks("datasheet", {"fp64": 0.6e12, "fp32": 1.2e12}, bandwidth=120e9)

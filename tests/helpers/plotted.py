@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from flopscope.hardware import device
-from flopscope.timing.sweep import Sweep, SweepPoint
+from flopscope.measuring.sweep import Sweep, SweepPoint
+from flopscope.support import device
 from helpers import fake_sweep
 from helpers.fake_sweep import DATASHEET, MEASURED, measurement
 from helpers.tables import make_table

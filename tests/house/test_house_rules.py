@@ -147,8 +147,8 @@ FAULTS = {
     "flopscope/typed.py": 'number: int = "text"\n',
     "flopscope/unused.py": "import os\n",
     "flopscope/spaced.py": "x  =  1\n",
-    "flopscope/report/page/spaced.js": "const  x  =  1;\n",
-    "flopscope/report/page/unknown.js": "flopscope.section = () => flopscop.page;\n",
+    "flopscope/show/page/assets/spaced.js": "const  x  =  1;\n",
+    "flopscope/show/page/assets/unknown.js": "flopscope.section = () => flopscop.page;\n",
     "flopscope/wide.py": "\n#" + "#" * 120 + "\n",
 }
 

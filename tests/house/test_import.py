@@ -20,7 +20,9 @@ def test_dir_lists_exactly_the_public_names() -> None:
 
 
 def test_dir_lists_names_before_they_are_loaded() -> None:
-    code = "import sys, flopscope as fs; names = dir(fs); print('measure' in names, 'flopscope.timing' in sys.modules)"
+    code = (
+        "import sys, flopscope as fs; names = dir(fs); print('measure' in names, 'flopscope.measuring' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     # The import does not load the command line's parser either.
     assert done.stdout.split() == ["True", "False"]
@@ -80,7 +82,11 @@ def test_another_distribution_installed_before_is_warned_of(tmp_path: Path) -> N
 def test_another_distribution_installed_after_is_named_by_the_command(tmp_path: Path) -> None:
     folder = site_of(tmp_path)
     (folder / "flopscope" / "__init__.py").write_text(THEIRS)
-    for code in ("from flopscope.cli.program import main", "from flopscope.perf import Perf", "import flopscope.torch"):
+    for code in (
+        "from flopscope.cli.program import main",
+        "from flopscope.measuring.perf import Perf",
+        "import flopscope.torch",
+    ):
         done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
         assert done.returncode == 1
         assert done.stderr.splitlines()[-1].startswith("ImportError: the unrelated distribution flopscope"), done.stderr

@@ -16,8 +16,8 @@ from helpers import ROOT
 WHEEL = os.environ.get("FLOPSCOPE_TEST_WHEEL")
 NAME = "flopscope_profiler-1.0-cp312-cp312-manylinux_2_28_x86_64.whl"
 GOOD = "NEEDED libc.so.6\nNEEDED libm.so.6\nVersion References:\n GLIBC_2.25\n GLIBC_2.2.5\n"
-FILES = ("flopscope/_core.x.so", "flopscope/_core.pyi", "flopscope/py.typed", "flopscope/report/page/a.js")
-FILES += ("flopscope/agents/skills/flopscope/SKILL.md",)
+FILES = ("flopscope/_core.x.so", "flopscope/_core.pyi", "flopscope/py.typed", "flopscope/show/page/assets/a.js")
+FILES += ("flopscope/cli/server/skills/flopscope/SKILL.md",)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_wheels_that_are_large_or_hold_other_libraries_are_refused(program: dict
     with zipfile.ZipFile(tmp_path / NAME, "w") as archive:
         for name in FILES[:3]:
             archive.writestr(name, b"")
-    lacking = ("flopscope/report/page/", "flopscope/agents/skills/", "pytest_flopscope.py")
+    lacking = ("flopscope/show/page/assets/", "flopscope/cli/server/skills/", "pytest_flopscope.py")
     assert program["check"](tmp_path / NAME) == [f"it lacks {part}" for part in lacking]
 
 

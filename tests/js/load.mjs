@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import vm from "node:vm";
 import { deflateSync } from "node:zlib";
 
-const PAGE = new URL("../../flopscope/report/page/", import.meta.url);
+const PAGE = new URL("../../flopscope/show/page/assets/", import.meta.url);
 
 /* blobs: the bytes of each; they stand in the document as in a page, compressed and in base64. */
 export function load(names, blobs = []) {

@@ -299,7 +299,7 @@ def test_reading_a_database_can_be_interrupted(condition: str) -> None:
     out = interrupt(
         f"""
         import sqlite3, tempfile
-        from flopscope.sources import database
+        from flopscope.read import database
         folder = tempfile.TemporaryDirectory()
         file = sqlite3.connect(folder.name + "/x.sqlite")
         file.execute("CREATE TABLE t (start)")

@@ -16,7 +16,7 @@ from helpers import ROOT
 from helpers.wrong_runs import WRONG
 
 from flopscope.cli.program import main
-from flopscope.perf import columns, runs, store
+from flopscope.measuring.perf import columns, runs, store
 
 CPU = {"name": "a CPU", "isa": "avx2", "threads": 2}
 
@@ -394,7 +394,7 @@ def test_the_boxes_are_the_quartiles_of_the_samples(monkeypatch: pytest.MonkeyPa
     pytest.importorskip("matplotlib")
     from matplotlib.axes import Axes
 
-    from flopscope.pictures.runs import draw_runs
+    from flopscope.show.runs import draw_runs
 
     boxes: list[dict[str, float]] = []
     real = Axes.bxp

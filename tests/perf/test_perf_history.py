@@ -14,8 +14,8 @@ import pytest
 from helpers.fake_measure import Compared, Run, Times, runner
 
 import flopscope as fs
-from flopscope.perf import history
-from flopscope.timing import measuring
+from flopscope.measuring import measuring
+from flopscope.measuring.perf import history
 
 pytest_plugins = ["pytester"]
 
@@ -289,7 +289,7 @@ def test_a_test_that_did_not_pass_is_never_listed_as_passed(run: Run, pytester: 
 def test_samples_that_would_make_a_run_unreadable_are_left_out(
     run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flopscope.perf.store.MAX_BYTES", 100)
+    monkeypatch.setattr("flopscope.measuring.perf.store.MAX_BYTES", 100)
     result, _ = run("def test_a(perf): perf(fn)", options=("--perf-save=a",))
     assert "the samples were left out of" in result.stdout.str()
     (record,) = stored(pytester.path)["0001_a.json"]["measurements"]

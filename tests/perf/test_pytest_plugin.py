@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from helpers.fake_measure import Compared, Run, Times, runner
 
-from flopscope.perf import kernels, report
+from flopscope.measuring.perf import kernels, report
 from flopscope.results.events import Interval
 
 pytest_plugins = ["pytester"]
@@ -262,7 +262,9 @@ def set_activity(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Return a function that sets the activity of one call on an imagined GPU."""
 
     def activity(kernel_names: list[str], waits: list[str] | None = None) -> None:
-        monkeypatch.setattr("flopscope.perf.check.look", lambda fn, args: kernels.Seen(kernel_names, waits or []))
+        monkeypatch.setattr(
+            "flopscope.measuring.perf.check.look", lambda fn, args: kernels.Seen(kernel_names, waits or [])
+        )
 
     return activity
 
@@ -296,7 +298,7 @@ def test_waiting_for_the_device_fails_no_sync(run: Run, set_activity: Callable[.
 
 
 def test_limits_on_device_activity_are_skipped_without_a_gpu(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flopscope.hardware.capture.why_no_cupti", lambda: "there is no CUDA device")
+    monkeypatch.setattr("flopscope.support.capture.why_no_cupti", lambda: "there is no CUDA device")
     body = "def test_a(perf): perf(fn).kernels(at_most=1)\ndef test_b(perf): perf(fn).no_sync()\n"
     result, _ = run(body, options=("-rs",))
     result.assert_outcomes(skipped=2)

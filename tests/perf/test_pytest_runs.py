@@ -18,7 +18,7 @@ from helpers import ROOT
 from helpers.fake_measure import Run, Times, runner
 
 import flopscope as fs
-from flopscope.perf.lock import alone
+from flopscope.measuring.perf.lock import alone
 
 pytest_plugins = ["pytester"]
 
@@ -128,7 +128,7 @@ def test_a_run_of_another_machine_is_rejected(
 INTERVALS = """
 import time
 from helpers.fake_measure import Clock, Times
-from flopscope.timing import measuring
+from flopscope.measuring import measuring
 clock = Clock(Times(20, 0.1))
 def measure(fn, *args, **options):
     begin = time.monotonic_ns()
@@ -163,7 +163,7 @@ def test_under_xdist_measurements_are_exclusive_and_collected(tmp_path: Path) ->
 
 
 def test_the_lock_is_released_by_a_process_that_dies(tmp_path: Path) -> None:
-    code = "import os\nfrom flopscope.perf.lock import alone\nwith alone(): os._exit(0)"
+    code = "import os\nfrom flopscope.measuring.perf.lock import alone\nwith alone(): os._exit(0)"
     for _ in range(2):
         subprocess.run([sys.executable, "-c", code], env={**environment(), "TMPDIR": str(tmp_path)}, timeout=20)
     assert [file.name for file in tmp_path.iterdir()] == [f"flopscope-perf-{os.getuid()}.lock"]
@@ -238,7 +238,7 @@ def test_a_lock_of_another_user_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 HOLD = """
 import sys, time
-from flopscope.perf.lock import alone
+from flopscope.measuring.perf.lock import alone
 with alone():
     print("held", flush=True)
     sys.stdin.read()
@@ -269,7 +269,7 @@ def test_a_wait_of_more_than_a_second_is_reported(monkeypatch: pytest.MonkeyPatc
 def test_a_run_reports_that_it_waits(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
         "from helpers.fake_measure import Clock, Times\n"
-        "import flopscope.support.lock\nfrom flopscope.timing import measuring\n"
+        "import flopscope.support.lock\nfrom flopscope.measuring import measuring\n"
         "measuring.measure = Clock(Times(20, 0.1)).measure\nflopscope.support.lock.SILENT_SECONDS = 0.05\n"
     )
     (tmp_path / "test_it.py").write_text("def test_a(perf):\n    print('captured')\n    perf(print)\n")

@@ -12,7 +12,7 @@ import pytest
 from helpers import ROOT
 from helpers.wrong_runs import RUN, TIMES, WRONG, changed
 
-from flopscope.perf import history, runs, store
+from flopscope.measuring.perf import history, runs, store
 from flopscope.support.files import read_json
 
 

@@ -12,8 +12,8 @@ import pytest
 from flopscope import _core, stragglers
 from flopscope.results import frames
 from flopscope.results.results import Results
-from flopscope.views import summarize
-from flopscope.views.summary import Summary
+from flopscope.show import summarize
+from flopscope.show.summary import Summary
 
 NAME = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 

@@ -22,9 +22,7 @@ from helpers.ranks_cases import SMALL, edited, simulated
 from ranks import random_fault
 from ranks_simulator import Program, Simulated, write
 
-from flopscope.ranks.comparison import Finding
-from flopscope.ranks.late import CAUSES
-from flopscope.sentences.ranks import (
+from flopscope.answers.sentences.ranks import (
     ACTIONS,
     RECORDING,
     STEP,
@@ -38,6 +36,8 @@ from flopscope.sentences.ranks import (
     UnevenWork,
     action,
 )
+from flopscope.ranks.comparison import Finding
+from flopscope.ranks.late import CAUSES
 
 # What is slow ---------------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from flopscope.cli.program import main
 from flopscope.ranks.digest import digest_of
 from flopscope.ranks.ranks import Ranks
 from flopscope.ranks.schema import SCHEMA
-from flopscope.report.encode import sentence
+from flopscope.show.page.encode import sentence
 from flopscope.support.units import short_time_text
 
 

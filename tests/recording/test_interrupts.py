@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import flopscope as fs
-from flopscope.hardware import capture
-from flopscope.hardware.activities import ProfilerActivity
-from flopscope.sources import profiler
-from flopscope.timing import look
+from flopscope.measuring import look
+from flopscope.record import profiler
+from flopscope.support import capture
+from flopscope.support.activities import ProfilerActivity
 
 FOLDER = os.path.dirname(fs.__file__)
 

@@ -14,9 +14,9 @@ import pytest
 from helpers.hlo_traces import HLO, STEPS, TRIPS, recorded
 
 import flopscope as fs
-from flopscope.sources import jax_modules
-from flopscope.sources.jax_modules import JaxModules, tie_to_jax
-from flopscope.sources.load import read
+from flopscope.read.load import read
+from flopscope.record import jax_modules
+from flopscope.record.jax_modules import JaxModules, tie_to_jax
 
 CPU_ONLY = "HloModule jit_other\nENTRY %main { ROOT %a = f32[2]{0} parameter(0) }"
 

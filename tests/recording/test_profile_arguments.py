@@ -20,8 +20,7 @@ import pytest
 from helpers.profiled import counts, table_of
 
 import flopscope as fs
-from flopscope.hardware import capture
-from flopscope.support import upward
+from flopscope.support import capture, upward
 
 CPU, CUDA = fs.ProfilerActivity.CPU, fs.ProfilerActivity.CUDA
 
@@ -194,7 +193,7 @@ def test_results_are_of_the_recorded_cycle(
 ) -> None:
     calls: list[Any] = []
     monkeypatch.setattr(f"flopscope.results.{module}.{function}", lambda *args: calls.append(args) or "result")
-    monkeypatch.setattr("flopscope.hardware.cpu.CPU.to_head", lambda cpu: "of the CPU")
+    monkeypatch.setattr("flopscope.support.cpu.CPU.to_head", lambda cpu: "of the CPU")
     prof = fs.profile(custom_trace_id_callback=lambda: "id")
     prof.with_stack = True  # although no stacks are recorded
     with pytest.raises(RuntimeError, match=r"there is no .*: the profile was not started"):
@@ -264,7 +263,7 @@ class Machine:
         ):
             monkeypatch.setattr(core, name, value)
         monkeypatch.setattr("flopscope.support.libraries.find", lambda name: "/lib/libcupti.so.13")
-        monkeypatch.setattr("flopscope.sources.profiler.record_into", lambda core: None)
+        monkeypatch.setattr("flopscope.record.profiler.record_into", lambda core: None)
         monkeypatch.setattr(capture, "may_evict", lambda: False)
 
     def profile(self, **arguments: Any) -> fs.profile:

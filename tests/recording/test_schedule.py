@@ -12,8 +12,8 @@ from helpers.schedules import NONE, RECORD, SAVE, WARMUP, plans, quiet
 from hypothesis import given, settings
 
 import flopscope as fs
-from flopscope.hardware.activities import activities_named
-from flopscope.sources.schedules import action_at
+from flopscope.record.schedules import action_at
+from flopscope.support.activities import activities_named
 
 
 def expected_actions(

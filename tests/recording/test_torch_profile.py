@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import flopscope as fs
-from flopscope.sources.load import read
+from flopscope.read.load import read
 
 torch = pytest.importorskip("torch")
 ft = pytest.importorskip("flopscope.torch")

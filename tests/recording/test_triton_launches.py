@@ -15,7 +15,7 @@ from helpers.fake_triton import ADD_IR, DOUBLE_IR, TENSOR_PTX, JITFunction, Tens
 from helpers.trace_events import call, events_to_text, kernel, op
 
 import flopscope as fs
-from flopscope.sources.triton_launches import LAUNCHES
+from flopscope.record.triton_launches import LAUNCHES
 
 VERSIONS = ["3.3", "3.4", "3.6"]
 PTX = {"ptx": "\tfma.rn.f32 %f1;\n"}

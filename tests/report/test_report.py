@@ -21,9 +21,9 @@ from helpers.hand_traces import Program
 from helpers.report_pages import PageRead, handlers, sha256_source, written
 
 import flopscope as fs
-from flopscope.report import ops, page, profile
-from flopscope.report.encode import MOST_TEXT
 from flopscope.results.columns import COLUMNS
+from flopscope.show.page import ops, page, profile
+from flopscope.show.page.encode import MOST_TEXT
 
 FOLDER = DATA / "traces"
 FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
@@ -83,7 +83,7 @@ def test_a_page_of_5000_events_takes_at_most_a_megabyte(path: Path, tmp_path: Pa
 
 
 def test_every_script_and_style_is_in_the_page() -> None:
-    folder = Path(page.__file__).parent / "page"
+    folder = Path(page.__file__).parent / "assets"
     names = {path.name for path in folder.iterdir()}
     assert names == {"theme.js", *page.SCRIPTS, "start.js", *page.STYLES, "print.css", "page.html"}
     for path in folder.glob("*.js"):

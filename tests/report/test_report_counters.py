@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flopscope.cli.program import main
-from flopscope.hardware.energy import Energy
-from flopscope.report import counters
+from flopscope.record.energy import Energy
+from flopscope.show.page import counters
 
 POINTS = [5.0, 0.0, 1.5, 7.25, 2.0]  # µs apart, in GB/s
 BEGIN = 1000.0

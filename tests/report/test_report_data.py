@@ -14,7 +14,7 @@ from helpers.report_pages import PageRead
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flopscope.report.encode import Columns, json_text, sentence
+from flopscope.show.page.encode import Columns, json_text, sentence
 
 
 def read_back(columns: Columns, references: list[dict[str, Any]], tmp_path: Path) -> list[np.ndarray[Any, Any]]:

@@ -10,12 +10,12 @@ import pytest
 from helpers import ROOT
 
 from flopscope import _core
-from flopscope.report.page import STYLES
-from flopscope.views.plots import BOUNDS
-from flopscope.views.thumbnail import OUTLINES
+from flopscope.show.page.page import STYLES
+from flopscope.show.plots import BOUNDS
+from flopscope.show.thumbnail import OUTLINES
 
 sys.path.insert(0, str(ROOT / "tools"))
-PAGE = ROOT / "flopscope" / "report" / "page"
+PAGE = ROOT / "flopscope" / "show" / "page" / "assets"
 
 
 def test_the_style_sheet_is_what_the_generator_writes() -> None:

@@ -19,7 +19,7 @@ from helpers.hand_traces import Program
 from helpers.report_pages import PageRead
 
 import flopscope as fs
-from flopscope.report import memory
+from flopscope.show.page import memory
 
 FOLDER = DATA / "traces"
 ALLOCATES = r"aten::(empty|new_empty|resize_)"

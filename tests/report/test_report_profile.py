@@ -9,9 +9,9 @@ import pytest
 from helpers import DATA
 
 import flopscope as fs
-from flopscope.report import profile as profile_module
-from flopscope.report.profile import Profile
 from flopscope.results.table import EventTable
+from flopscope.show.page import profile as profile_module
+from flopscope.show.page.profile import Profile
 
 TRACES = sorted((DATA / "traces").glob("*.json.gz"))
 

@@ -13,7 +13,7 @@ from helpers.hand_traces import BANDWIDTH, BF16, PEAKS, Program
 from helpers.report_pages import PageRead
 
 import flopscope as fs
-from flopscope.report import roofline
+from flopscope.show.page import roofline
 
 
 def loaded(program: Program) -> fs.Trace:

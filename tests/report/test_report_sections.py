@@ -20,16 +20,16 @@ import flopscope as fs
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.collective_kinds import kinds_of
 from flopscope.cli.program import main
+from flopscope.measuring.distribution import describe
+from flopscope.measuring.measurement import Measurement
 from flopscope.ranks.page import facts_of_ranks
 from flopscope.ranks.report import report_of_ranks
 from flopscope.ranks.source import digests_of
-from flopscope.report import communication, compare, ranks
-from flopscope.report.encode import Columns
-from flopscope.report.measurement import measurement_page
-from flopscope.report.page import write
-from flopscope.report.ranks import RankFacts, RankFinding, opened, ranks_page
-from flopscope.timing.distribution import describe
-from flopscope.timing.measurement import Measurement
+from flopscope.show.page import communication, compare, ranks
+from flopscope.show.page.encode import Columns
+from flopscope.show.page.measurement import measurement_page
+from flopscope.show.page.page import write
+from flopscope.show.page.ranks import RankFacts, RankFinding, opened, ranks_page
 
 RECORDED = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
 NASTY = "</script><script>alert(1)</script>\u202e<img src=x onerror=alert(2)>"

@@ -19,11 +19,11 @@ from helpers.report_pages import PageRead
 import flopscope as fs
 from flopscope import _core
 from flopscope.answers.analysis import analysis_of
-from flopscope.report import timeline as timeline_module
-from flopscope.report.encode import Columns
-from flopscope.report.page import Page, write
-from flopscope.report.timeline import Part, rows_of, timeline_of
 from flopscope.results.results import store_of
+from flopscope.show.page import timeline as timeline_module
+from flopscope.show.page.encode import Columns
+from flopscope.show.page.page import Page, write
+from flopscope.show.page.timeline import Part, rows_of, timeline_of
 
 FOLDER = DATA / "traces"
 NONE = -1

@@ -9,10 +9,10 @@ from typing import get_args
 import pytest
 
 from flopscope.answers import facts
+from flopscope.answers.sentences import compute, host
+from flopscope.answers.sentences.advice import SENTENCES
+from flopscope.answers.sentences.words import Said, form, listed, more_ops
 from flopscope.answers.wait_rules import BLAMED
-from flopscope.sentences import compute, host
-from flopscope.sentences.advice import SENTENCES
-from flopscope.sentences.words import Said, form, listed, more_ops
 
 OF_NOTES = {facts.Cached, facts.FirstUse, facts.Paused, facts.FarOp}
 """Facts of notes, and of one op among those of FarFromRoof."""

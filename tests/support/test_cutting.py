@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flopscope.show.columns import shapes_text
 from flopscope.support.cutting import cut_apart, cut_middle
 from flopscope.support.kernel_names import short_names
 from flopscope.support.suggest import did_you_mean
 from flopscope.support.units import prefixed_text
-from flopscope.views.columns import shapes_text
 
 LONG = ["kernel<64, 64, float>" + "x" * 40 + tail + "y" * 40 for tail in ("a", "b", "ac", "bd")]
 

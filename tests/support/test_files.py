@@ -21,7 +21,7 @@ from helpers import ROOT
 
 import flopscope as fs
 from flopscope.cli import program as cli
-from flopscope.perf import store
+from flopscope.measuring.perf import store
 from flopscope.support import files
 from flopscope.support.files import replacing, write_json
 

@@ -9,9 +9,9 @@ import pytest
 from helpers.tables import make_table
 
 import flopscope as fs
+from flopscope.answers.sentences.comparison import compare
 from flopscope.results.comparison import Comparison
 from flopscope.results.table import EventTable
-from flopscope.sentences.comparison import compare
 
 
 def op(key: str, time: float, shapes: list[Any] | None = None, **more: Any) -> dict[str, Any]:

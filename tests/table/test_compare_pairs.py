@@ -20,9 +20,9 @@ from helpers.hand_traces import Program
 
 import flopscope as fs
 from flopscope.answers.replaced import Piece, replacements
+from flopscope.answers.sentences.comparison import compare
 from flopscope.cli.program import main
 from flopscope.results.comparison import Comparison
-from flopscope.sentences.comparison import compare
 
 FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
 TEXTS = DATA / "compare"

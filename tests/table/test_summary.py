@@ -20,10 +20,10 @@ import flopscope as fs
 from flopscope import _core
 from flopscope.cli.program import main
 from flopscope.results import frames
+from flopscope.show import summarize
+from flopscope.show.summary import Summary
 from flopscope.support.columns import Rows
 from flopscope.support.units import short_time_text
-from flopscope.views import summarize
-from flopscope.views.summary import Summary
 
 RESULTS = ROOT / "benchmarks" / "results"
 

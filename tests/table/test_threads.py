@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.hardware.peaks import stated_peaks
+from flopscope.support.peaks import stated_peaks
 
 OPS = ["aten::linear", "aten::mm", "aten::add", "aten::_foreach_add_", "aten::sum", "custom::op"]
 SHAPES = {"aten::mm": [[64, 32], [32, 16]], "aten::add": [[64, 32], [64, 32]], "aten::sum": [[64, 32]]}

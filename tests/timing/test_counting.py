@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from flopscope.hardware.energy import LEAST_SECONDS, Energy, EnergyMeter
-from flopscope.timing.counting import LEFT_DIRTY, Counts, count_call, counts_text, rate_l2, traffic_sentence
+from flopscope.measuring.counting import LEFT_DIRTY, Counts, count_call, counts_text, rate_l2, traffic_sentence
+from flopscope.record.energy import LEAST_SECONDS, Energy, EnergyMeter
 
 
 def counts(read: float, written: float, dirty: float = 0.0) -> Counts:
@@ -108,7 +108,7 @@ def test_counting_goes_on_inside_a_capture_where_cupti_was_detached(
     cupti, stage, called = Cupti(asleep), stage_of("gemm"), []
     for name in ("count_calls", "Profiler", "measure_flush"):
         monkeypatch.setattr(f"flopscope._core.{name}", getattr(cupti, name))
-    monkeypatch.setattr("flopscope.timing.counting.why_no_counters", lambda: None)
+    monkeypatch.setattr("flopscope.measuring.counting.why_no_counters", lambda: None)
     found = count_call(stage, lambda: called.append(1), "bf16_tensor", require=True)
     expected = {"dram_bytes_read": 4e6, "dram_bytes_written": 1e6, "tensor_active": 50.0, "tensor_flops": 7e9}
     expected |= {"instructions": 3e5, "fma_active": 12.0, "issue_active": 30.0}
@@ -169,7 +169,7 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
 
 def test_energy_is_the_difference_of_the_counter(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now=10.0)
-    monkeypatch.setattr("flopscope.hardware.energy.time", SimpleNamespace(perf_counter=lambda: clock.now))
+    monkeypatch.setattr("flopscope.record.energy.time", SimpleNamespace(perf_counter=lambda: clock.now))
     meter = EnergyMeter("GPU-1")
     clock.now, nvml.millijoules = 12.0, 205_000
     used = meter.read()

@@ -19,20 +19,20 @@ import pytest
 
 import flopscope as fs
 from flopscope.cli.measure import add_arguments
-from flopscope.hardware.peaks import Peaks
-from flopscope.timing import cuda, stage
-from flopscope.timing.cpu import RESOLUTIONS, CpuClock, flusher
-from flopscope.timing.look import look_at
-from flopscope.timing.measurement import Measurement, Shares
-from flopscope.timing.measuring import _notes_of, measure
-from flopscope.timing.paired import TimesCompared, compare_times
+from flopscope.measuring import cuda, stage
+from flopscope.measuring.cpu import RESOLUTIONS, CpuClock, flusher
+from flopscope.measuring.look import look_at
+from flopscope.measuring.measurement import Measurement, Shares
+from flopscope.measuring.measuring import _notes_of, measure
+from flopscope.measuring.paired import TimesCompared, compare_times
+from flopscope.support.peaks import Peaks
 
 PEAKS = Peaks("measured", {"fp32": 1e12, "bf16_tensor": 10e12}, bandwidth=100e9, launch_ns=300.0, kernel_ns=1000.0)
 
 
 @pytest.fixture(autouse=True)
 def imagined_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flopscope.hardware.device.cached_peaks", lambda device: PEAKS)
+    monkeypatch.setattr("flopscope.support.device.cached_peaks", lambda device: PEAKS)
 
 
 def quick(fn: Callable[..., Any], *args: Any, **options: Any) -> Measurement:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import flopscope as fs
-from flopscope.hardware.device import find_device
-from flopscope.hardware.nvml import SmClock
-from flopscope.timing import cuda, stage
+from flopscope.measuring import cuda, stage
+from flopscope.support.device import find_device
+from flopscope.support.nvml import SmClock
 
 
 def test_the_time_of_a_call_is_the_busy_time_between_marks() -> None:
@@ -80,7 +80,7 @@ def test_lost_records_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in = types.SimpleNamespace(
         split=lambda: part, stop=lambda: done.append("stop"), restart=lambda: done.append("restart"), running=True
     )
-    monkeypatch.setattr("flopscope.hardware.capture.start_core", lambda recipe, keep: (keep(stand_in), "cupti"))
+    monkeypatch.setattr("flopscope.support.capture.start_core", lambda recipe, keep: (keep(stand_in), "cupti"))
     gpu = Gpu()
     with cuda.Records() as records:
         clock = cuda.CudaClock([lambda: None], "cuda:0", records, False, lambda: 1500.0, gpu)

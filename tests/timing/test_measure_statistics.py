@@ -11,9 +11,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from flopscope.timing.distribution import _tail, between_steps, describe, independent, median_interval
-from flopscope.timing.paired import rounds, verdict_of
-from flopscope.timing.sampling import Rule, Sample, collect, no_collector, warm_up
+from flopscope.measuring.distribution import _tail, between_steps, describe, independent, median_interval
+from flopscope.measuring.paired import rounds, verdict_of
+from flopscope.measuring.sampling import Rule, Sample, collect, no_collector, warm_up
 
 
 class Clock:

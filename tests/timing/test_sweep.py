@@ -11,10 +11,10 @@ from helpers import fake_sweep
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.hardware import device
-from flopscope.timing import operands
-from flopscope.timing import sweep as module
-from flopscope.timing.sweep import Sweep, sweep
+from flopscope.measuring import operands
+from flopscope.measuring import sweep as module
+from flopscope.measuring.sweep import Sweep, sweep
+from flopscope.support import device
 
 
 @pytest.fixture(autouse=True)

@@ -25,8 +25,8 @@ from flopscope.answers.analysis import PARTS, analysis_of
 from flopscope.answers.recording import Recording
 from flopscope.answers.rules import RULES
 from flopscope.cli.program import main
-from flopscope.sources.load import NotATrace
-from flopscope.views.advice import advise
+from flopscope.read.load import NotATrace
+from flopscope.show.advice import advise
 
 Json = dict[str, Any]
 EXAMPLES = int(os.environ.get("FLOPSCOPE_TEST_EXAMPLES", "150"))

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 import flopscope as fs
 from flopscope.cli.program import main
-from flopscope.sources.foreign import foreign_file
-from flopscope.sources.load import NotATrace
+from flopscope.read.foreign import foreign_file
+from flopscope.read.load import NotATrace
 
 
 def database(*tables: str) -> Callable[[Path], object]:

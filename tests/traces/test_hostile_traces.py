@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import flopscope as fs
-from flopscope.sources import load
+from flopscope.read import load
 
 LIMIT = 300_000  # bytes, instead of 256 MB
 

@@ -13,9 +13,9 @@ import pytest
 from helpers.hlo_traces import ELEMENTS, HLO, PRODUCT, STEP, STEPS, TRIPS, recorded
 
 import flopscope as fs
-from flopscope.sources.hlo import tie
-from flopscope.sources.load import read
-from flopscope.sources.xplane import Modules
+from flopscope.read.hlo import tie
+from flopscope.read.load import read
+from flopscope.read.xplane import Modules
 
 
 def _ops(trace: fs.Trace, **options: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from helpers.trace_events import call, events_to_text, kernel, op
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.sources import load
+from flopscope.read import load
 
 THREADS = (1, 2, 3, 16)
 PART = 1 << 14  # hosts that one thread nests at a time

@@ -15,7 +15,7 @@ import pytest
 
 import flopscope as fs
 from flopscope.cli.program import main
-from flopscope.sources.paths import natural_order
+from flopscope.read.paths import natural_order
 
 
 def text(rank: int) -> str:
@@ -150,7 +150,7 @@ def test_compare_takes_a_folder_of_one_process(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_captures_are_read_once_for_all_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from flopscope.results import find
+    from flopscope.read import find
 
     read, found = find.read_captures, []
 

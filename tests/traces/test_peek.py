@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flopscope.sources.peek import START, start_of
+from flopscope.read.peek import START, start_of
 
 DRAW = random.Random(1)
 TEXTS = {

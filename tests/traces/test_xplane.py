@@ -16,7 +16,7 @@ from helpers.protobufs import GPU_STATS, Plane, Ref, environment, field, kernel_
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.sources.load import read
+from flopscope.read.load import read
 
 START = 1_795_405_150_328_813_463
 

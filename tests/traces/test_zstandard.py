@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flopscope as fs
-from flopscope.sources import compression, feed, load
+from flopscope.read import compression, feed, load
 
 zstandard = pytest.importorskip("zstandard")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from flopscope.trying.inside import Inside
+from flopscope.measuring.trying.inside import Inside
 
 
 @dataclass

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from flopscope.trying.losses import USELESS, Parity, parity_of
+from flopscope.measuring.trying.losses import USELESS, Parity, parity_of
 
 
 def test_equal_results_are_kept() -> None:

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from flopscope.trying.pairs import (
+from flopscope.measuring.trying.pairs import (
     CHECKS,
     FEWEST,
     LEAST_GAIN,

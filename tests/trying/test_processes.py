@@ -14,10 +14,10 @@ import pytest
 from helpers import ROOT
 from helpers.run_programs import script
 
-from flopscope.trying import processes
-from flopscope.trying.inside import Record
-from flopscope.trying.processes import Processes, Program
-from flopscope.trying.seen import Seen
+from flopscope.measuring.trying import processes
+from flopscope.measuring.trying.inside import Record
+from flopscope.measuring.trying.processes import Processes, Program
+from flopscope.measuring.trying.seen import Seen
 
 STEPS = """
 import atexit, pathlib, time

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flopscope.cli.trying import _add_rows
-from flopscope.trying.rows import with_rows
+from flopscope.measuring.trying.rows import with_rows
 
 PAGE = """# Measured
 

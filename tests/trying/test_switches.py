@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from flopscope.answers.rules import RULES
-from flopscope.trying.inside import applied
-from flopscope.trying.means import Variables
-from flopscope.trying.reach import QUIET, Reach, watch_modules
-from flopscope.trying.seen import Seen
-from flopscope.trying.switches import SWITCHES
+from flopscope.measuring.trying.inside import applied
+from flopscope.measuring.trying.means import Variables
+from flopscope.measuring.trying.reach import QUIET, Reach, watch_modules
+from flopscope.measuring.trying.seen import Seen
+from flopscope.measuring.trying.switches import SWITCHES
 
 torch = pytest.importorskip("torch")
 

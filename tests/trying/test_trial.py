@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from flopscope.cli.schema import schema
-from flopscope.trying import trial
-from flopscope.trying.inside import Record
-from flopscope.trying.processes import Program
-from flopscope.trying.result import Change, Tried
-from flopscope.trying.seen import Seen
-from flopscope.trying.switches import SWITCHES
-from flopscope.trying.text import text_of
-from flopscope.trying.trial import Options, Trial, choose, plan_of, predicted_of
-from flopscope.trying.turns import Late
+from flopscope.measuring.trying import trial
+from flopscope.measuring.trying.inside import Record
+from flopscope.measuring.trying.processes import Program
+from flopscope.measuring.trying.result import Change, Tried
+from flopscope.measuring.trying.seen import Seen
+from flopscope.measuring.trying.switches import SWITCHES
+from flopscope.measuring.trying.text import text_of
+from flopscope.measuring.trying.trial import Options, Trial, choose, plan_of, predicted_of
+from flopscope.measuring.trying.turns import Late
 
 USED = Seen(
     torch="2",

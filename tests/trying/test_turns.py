@@ -15,12 +15,12 @@ from helpers import ROOT
 from helpers.run_programs import script
 
 import flopscope as fs
-import flopscope.trying.processes
-from flopscope.trying.gate import Gate, wait_at
-from flopscope.trying.inside import Record
-from flopscope.trying.processes import Processes, Program
-from flopscope.trying.seen import Seen
-from flopscope.trying.turns import Ended, Turns
+import flopscope.measuring.trying.processes
+from flopscope.measuring.trying.gate import Gate, wait_at
+from flopscope.measuring.trying.inside import Record
+from flopscope.measuring.trying.processes import Processes, Program
+from flopscope.measuring.trying.seen import Seen
+from flopscope.measuring.trying.turns import Ended, Turns
 
 WARM, STEPS = 3, 40  # of 5 ms
 PROGRAM = """
@@ -64,7 +64,7 @@ def test_no_other_run_makes_a_step_while_one_is_timed() -> None:
 RUNNER = """
 import sys, time
 from pathlib import Path
-from flopscope.trying.gate import wait_at
+from flopscope.measuring.trying.gate import wait_at
 door, folder = sys.argv[1], Path(sys.argv[2])
 while not (folder / "enter").exists():
     (folder / "before").touch()
@@ -115,7 +115,7 @@ def test_runs_pass_the_door_before_cuda_is_initialized(monkeypatch: pytest.Monke
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("the program below is to fail to initialize CUDA")
-    monkeypatch.setattr(flopscope.trying.processes, "spare_of", lambda seen: 1)
+    monkeypatch.setattr(flopscope.measuring.trying.processes, "spare_of", lambda seen: 1)
     text = """
         import glob, torch
         before = glob.glob("*/passed-*")
@@ -133,11 +133,15 @@ def test_runs_pass_the_door_before_cuda_is_initialized(monkeypatch: pytest.Monke
 
 
 def test_runs_may_go_on_beside_a_program_on_a_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flopscope.trying.processes.os, "sched_getaffinity", lambda pid: range(16))
-    assert flopscope.trying.processes.spare_of(Seen(cuda=True)) == 7
-    assert flopscope.trying.processes.spare_of(Seen()) == flopscope.trying.processes.spare_of(Seen(jax=True)) == 0
-    monkeypatch.setattr(flopscope.trying.processes.os, "sched_getaffinity", lambda pid: range(1))
-    assert flopscope.trying.processes.spare_of(Seen(cuda=True)) == 0
+    monkeypatch.setattr(flopscope.measuring.trying.processes.os, "sched_getaffinity", lambda pid: range(16))
+    assert flopscope.measuring.trying.processes.spare_of(Seen(cuda=True)) == 7
+    assert (
+        flopscope.measuring.trying.processes.spare_of(Seen())
+        == flopscope.measuring.trying.processes.spare_of(Seen(jax=True))
+        == 0
+    )
+    monkeypatch.setattr(flopscope.measuring.trying.processes.os, "sched_getaffinity", lambda pid: range(1))
+    assert flopscope.measuring.trying.processes.spare_of(Seen(cuda=True)) == 0
 
 
 def test_a_run_that_is_recorded_waits_for_its_turn_too() -> None:
@@ -201,7 +205,8 @@ def test_an_interruption_in_one_call_ends_the_others() -> None:
 
 def test_a_gate_opens_when_its_owner_ends(tmp_path: Path) -> None:
     path = tmp_path / "gate"
-    code = f"import time; from pathlib import Path; from flopscope.trying.gate import Gate; Gate(Path({str(path)!r})); "
+    code = "import time; from pathlib import Path; from flopscope.measuring.trying.gate import Gate; "
+    code += f"Gate(Path({str(path)!r})); "
     owner = subprocess.Popen([sys.executable, "-c", f"{code} print('locked', flush=True); time.sleep(600)"], stdout=-1)
     assert owner.stdout is not None and owner.stdout.readline() == b"locked\n"
     passed = threading.Event()

@@ -15,11 +15,11 @@ from helpers.fake_sweep import MEASURED
 from helpers.plotted import ROWS, row, swept, table
 
 import flopscope as fs
-from flopscope.hardware import device
-from flopscope.pictures.roofline import roofline
+from flopscope.show.labels import Room, boxes_of
+from flopscope.show.roofline import roofline
+from flopscope.show.waterfall import plot_waterfall
+from flopscope.support import device
 from flopscope.support.safe import printable
-from flopscope.views.labels import Room, boxes_of
-from flopscope.views.waterfall import plot_waterfall
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

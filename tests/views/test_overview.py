@@ -17,11 +17,11 @@ from helpers.fake_sweep import measurement
 
 import flopscope as fs
 from flopscope import _core
+from flopscope.show import profile_overview
+from flopscope.show.overview import overview_html
+from flopscope.show.roofs import Point
+from flopscope.show.thumbnail import roofline_svg, strip_svg
 from flopscope.support.units import percent_text, roofline_text, short_time_text
-from flopscope.views import profile_overview
-from flopscope.views.overview import overview_html
-from flopscope.views.roofs import Point
-from flopscope.views.thumbnail import roofline_svg, strip_svg
 
 TRACES = sorted((DATA / "traces").glob("*.json.gz"))
 VOID = {"br", "meta"}
@@ -142,7 +142,7 @@ def test_profiles_without_results_say_why() -> None:
 
 
 def test_no_peaks_are_measured_for_an_overview(monkeypatch: pytest.MonkeyPatch) -> None:
-    from flopscope.hardware import device
+    from flopscope.support import device
 
     def measure(*arguments: Any) -> None:
         raise AssertionError("peaks are measured")

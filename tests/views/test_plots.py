@@ -16,13 +16,13 @@ from helpers.fake_sweep import DATASHEET, MEASURED, measurement
 from helpers.plotted import BYTES, IN_ORDER, MICROSECONDS, ROWS, point, row, swept, table
 from helpers.tables import make_table
 
-from flopscope.hardware import device
-from flopscope.hardware.peaks import Peaks
-from flopscope.pictures.roofline import roofline
+from flopscope.measuring.sweep import Sweep, SweepPoint
+from flopscope.show.plots import BOUNDS
+from flopscope.show.roofline import roofline
+from flopscope.show.roofs import level_label, levels_of
+from flopscope.support import device
+from flopscope.support.peaks import Peaks
 from flopscope.support.safe import printable
-from flopscope.timing.sweep import Sweep, SweepPoint
-from flopscope.views.plots import BOUNDS
-from flopscope.views.roofs import level_label, levels_of
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -386,6 +386,6 @@ def test_without_matplotlib_the_error_names_the_package(monkeypatch: pytest.Monk
 
 
 def test_matplotlib_is_imported_only_for_a_plot() -> None:
-    code = "import sys, flopscope.pictures.roofline, flopscope.timing.sweep; print('matplotlib' in sys.modules)"
+    code = "import sys, flopscope.show.roofline, flopscope.measuring.sweep; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

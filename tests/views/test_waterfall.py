@@ -13,9 +13,9 @@ from helpers import ROOT
 
 import flopscope as fs
 from flopscope.answers.analysis import PARTS
+from flopscope.show.plots import BOUNDS
+from flopscope.show.waterfall import look_of, plot_waterfall
 from flopscope.support.safe import printable
-from flopscope.views.plots import BOUNDS
-from flopscope.views.waterfall import look_of, plot_waterfall
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -133,6 +133,6 @@ def test_without_matplotlib_the_error_names_the_package(monkeypatch: pytest.Monk
 
 
 def test_matplotlib_is_imported_only_for_a_plot() -> None:
-    code = "import sys, flopscope.views.waterfall; print('matplotlib' in sys.modules)"
+    code = "import sys, flopscope.show.waterfall; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

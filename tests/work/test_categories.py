@@ -168,7 +168,7 @@ def test_every_op_of_flopscope_has_a_category() -> None:
 
 def test_the_list_of_categories_names_series_of_the_page() -> None:
     assert tuple(OPS) == CATEGORIES and len(set(CATEGORIES)) == len(CATEGORIES)
-    style = (ROOT / "flopscope" / "report" / "page" / "facts.css").read_text(encoding="utf-8")
+    style = (ROOT / "flopscope" / "show" / "page" / "assets" / "facts.css").read_text(encoding="utf-8")
     colours = [(series, dark) for _, series, dark, _ in _core.categories]
     assert len(set(colours)) == len(colours), "two categories look the same"
     assert all(f"--series-{series}:" in style for series, _ in colours)

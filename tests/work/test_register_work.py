@@ -12,7 +12,7 @@ import pytest
 from helpers.hand_traces import Program
 
 import flopscope as fs
-from flopscope.sources.work_rules import WorkCall, register_work
+from flopscope.record.work_rules import WorkCall, register_work
 
 NAME = "mylib::scale"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from helpers import TESTS
 
-from flopscope.sources.triton_ir import READ, WRITTEN, accesses, units
+from flopscope.record.triton_ir import READ, WRITTEN, accesses, units
 
 BOTH = READ | WRITTEN
 

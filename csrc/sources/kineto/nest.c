@@ -211,7 +211,7 @@ static fs_status nest_all(fs_join *join, fs_error *err)
 
 /* Merging ---------------------------------------------------------------------------------------------------------- */
 
-/* The call without effect by which flopscope records the arguments of an op (flopscope/sources/arguments.py). */
+/* The call without effect by which flopscope records the arguments of an op (flopscope/record/arguments.py). */
 static uint32_t name_of_arguments(const fs_store *store)
 {
     for (uint32_t id = 0; id < fs_store_name_count(store); id++)

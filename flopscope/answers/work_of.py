@@ -1,0 +1,254 @@
+"""Work and least time of an op without a program: ``work()`` and ``roofline_time()``."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from numbers import Number
+from typing import Any
+
+from flopscope import _core
+from flopscope.record.work_rules import amount, registered, unit_named
+from flopscope.support.device import find_device, peaks_of_models
+from flopscope.support.model import Model, why_unknown
+from flopscope.support.peaks import Peaks
+from flopscope.support.safe import printable, shown
+from flopscope.support.suggest import did_you_mean, suggesting
+
+
+@suggesting
+@dataclass(frozen=True)
+class Work:
+    """FLOPs and bytes of one call of an op. NaN: unknown."""
+
+    flops: float
+    """FLOPs of the algorithm, as docs/counting.md defines them."""
+    bytes_read: float
+    """Bytes that must be read."""
+    bytes_written: float
+    """Bytes that must be written."""
+    bytes: float
+    """Read and written."""
+    unit: str | None
+    """Compute unit that does the FLOPs; None if none does or it is unknown."""
+    estimated: bool = False
+    """Whether the numbers are a bound or an estimate."""
+    why: str | None = None
+    """Why FLOPs and bytes are unknown; None if either is known."""
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs per byte; NaN if unknown."""
+        return self.flops / self.bytes if self.bytes > 0 else math.nan
+
+
+@suggesting
+def work(
+    name: str,
+    shapes: Sequence[Any],
+    dtypes: Any = "float32",
+    values: Sequence[Any] = (),
+) -> Work:
+    """Return the FLOPs and bytes of one call of an op, by the rules that tables use, without running it.
+
+    name: the op's name with its namespace, as in tables: "aten::mm", "_C::silu_and_mul", or one with a registered rule.
+    shapes: one entry per argument of the op's schema: the shape of a tensor, or a tensor or array itself, whose dtype
+        counts then; for a list of tensors, a list of these; a number or a bool for such an argument; None for any
+        other. Trailing arguments without a value may be left out.
+    dtypes: the dtype of all tensors, or a list of one per argument: "bfloat16", torch.bfloat16, numpy.float32, …; for a
+        list of tensors that of all, or a list of one per tensor.
+    values: one per argument: a number, a bool, a string or a list of these; None for a tensor and for no value.
+
+    Work that does not follow from these arguments is NaN, and ``why`` gives the reason. Raise ValueError for an unknown
+    dtype and a size that is below 0 or no 64-bit integer, TypeError for a shape that is not a sequence of integers.
+
+        fs.work("aten::mm", [(4096, 4096), (4096, 1024)], "bfloat16")
+        fs.work("aten::convolution", [(8, 3, 224, 224), (64, 3, 7, 7)], "float16",
+                [None, None, None, [2, 2], [3, 3], [1, 1], False, [0, 0], 1])
+    """
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"name must be the name of an op such as 'aten::mm', not {shown(name)}")
+    if isinstance(shapes, (str, bytes)) or not isinstance(shapes, Sequence):
+        raise TypeError(f"shapes must be a list with an entry for each argument, not {shown(shapes)}")
+    per_argument = isinstance(dtypes, (list, tuple))
+    count = max(len(shapes), len(values), len(dtypes) if per_argument else 0)
+    entries = [*shapes, *[None] * (count - len(shapes))]
+    kinds = [*dtypes, *[None] * (count - len(dtypes))] if per_argument else [dtypes] * count
+    given = [*values, *[None] * (count - len(values))]
+    arguments = [_argument(*each) for each in zip(entries, kinds, given, strict=True)]
+    dims, types, concrete = (list(column) for column in zip(*arguments, strict=True)) if arguments else ([], [], [])
+    found = _core._work_of_torch(name, dims, types, [[] for _ in dims], concrete)
+    if found["of_launched"]:  # only its kernels would show it
+        found |= dict.fromkeys(("flops", "bytes_read", "bytes_written", "bytes_moved"), math.nan)
+    return Work(
+        flops=found["flops"],
+        bytes_read=found["bytes_read"],
+        bytes_written=found["bytes_written"],
+        bytes=found["bytes_moved"],
+        unit=found["unit"],
+        estimated=found["at_most"],
+        why=_why(name, found, dims),
+    )
+
+
+@suggesting
+def roofline_time(
+    of: Work | float,
+    bytes: float = math.nan,
+    *,
+    device: str | None = None,
+    unit: str | None = None,
+) -> float:
+    """Return the least time in µs that a device allows for work: the larger of FLOPs / peak and bytes / bandwidth.
+
+    of: a Work, such as work() returns, or a number of FLOPs, with the ``bytes`` that they move and the compute ``unit``
+        that does them, such as "bf16_tensor".
+    device: "cuda" or "cpu" for one of this machine, with its measured peaks if it has any; or the name of any device as
+        its driver reports it: "NVIDIA H200". By default the device of new tensors.
+
+    NaN if the FLOPs, the bytes or a peak that decides is unknown. Raise ValueError for a device or a unit that is
+    unknown, and for FLOPs or bytes that are negative or infinite.
+
+        fs.roofline_time(fs.work("aten::mm", [(4096, 4096), (4096, 4096)], "bfloat16"), device="NVIDIA H200")
+    """
+    done = of if isinstance(of, Work) else Work(of, math.nan, math.nan, bytes, unit)
+    flops, moved = amount("FLOPs", done.flops), amount("bytes", done.bytes)
+    roof = _core.roof(flops, moved, unit_named(unit or done.unit) or None, _peaks_of(device).for_core())
+    return math.nan if math.isnan(flops + moved) else roof.least_ns / 1e3
+
+
+def _peaks_of(device: str | None) -> Peaks:
+    """Return the peaks of a device of this machine, or of one that the datasheet names."""
+    if device is not None and not isinstance(device, str):
+        raise TypeError(f"device must be the name of a device, not {shown(device)}")
+    if device is None or device == "cpu" or device.startswith("cuda"):
+        here = find_device(device)
+        if peaks := here.measured or here.datasheet_peaks:
+            return peaks
+        reason = "its peaks are not measured yet: run flopscope devices --measure"
+        raise ValueError(f"{here.name} has no peaks: {reason}")
+    model = Model(device)
+    if found := peaks_of_models({device: model}, "datasheet").get(device):
+        return found
+    known = [name for row in _core.datasheet() for name in row["names"]]
+    parts = [name for name in known if device.lower() in name.lower()]
+    hint = did_you_mean(device, parts or known) if device not in known else ""
+    raise ValueError(
+        f"no datasheet row for {device!r}{hint}" if hint else why_unknown(model, here=False, measured=False)
+    )
+
+
+def _why(name: str, found: dict[str, Any], dims: Sequence[Any]) -> str | None:
+    """Return why the work of a call is unknown, or None if it is known."""
+    if not (math.isnan(found["flops"]) and math.isnan(found["bytes_moved"])):
+        return None
+    if found["expected"]:
+        return f"the arguments do not fit the rule for {name}, which expects: {found['expected']}"
+    if unequal := _unequal(name, dims):
+        return f"sizes that must be equal are not: {unequal}"
+    if found["has_rule"]:
+        return f"the rule for {name} gives no work for these arguments: their shapes, or values that are missing"
+    if name in registered():
+        return f"the rule registered for {printable(name)} gives no work for these arguments"
+    full = f"aten::{name}"
+    if "::" not in name and _core._work_of_torch(full, [], [])["has_rule"]:
+        return f"there is no rule for {printable(name)}; did you mean {full!r}?"
+    space, _, _ = name.rpartition("::")
+    known = _core._ruled_ops()
+    return f"there is no rule for {printable(name)}{did_you_mean(name if space else full, [*known, *registered()])}"
+
+
+MOST_SIZE = 2**63 - 1
+_EQUAL = {
+    "mm": (((0, -1), (1, -2)),),
+    "bmm": (((0, -1), (1, -2)), ((0, 0), (1, 0))),
+    "addmm": (((1, -1), (2, -2)),),
+    "baddbmm": (((1, -1), (2, -2)), ((1, 0), (2, 0))),
+    "mv": (((0, -1), (1, -1)),),
+    "addmv": (((1, -1), (2, -1)),),
+    "matmul": (((0, -1), (1, -2)),),
+    "linear": (((0, -1), (1, -1)),),
+}
+"""Sizes of products that must be equal, each as the number of an argument and that of a dimension."""
+
+
+def _unequal(name: str, dims: Sequence[Any]) -> str:
+    """Return the sizes of a call of torch that must be equal and are not, with their shapes; "" for none."""
+    for pair in _EQUAL.get(name.removeprefix("aten::"), ()):
+        shapes = [dims[argument] if argument < len(dims) else [] for argument, _ in pair]
+        if not all(shapes) or any(isinstance(size, (list, tuple)) for shape in shapes for size in shape):
+            continue
+        a, b = (shape[max(at, -len(shape))] for shape, (_, at) in zip(shapes, pair, strict=True))
+        if a != b:
+            return f"{a} ≠ {b} in {' and '.join(str(tuple(shape)) for shape in shapes)}"
+    return ""
+
+
+def _dtype(dtype: Any) -> str | None:
+    """Return the name of a dtype of torch or NumPy."""
+    if dtype is None or isinstance(dtype, str):
+        return None if dtype is None else dtype.removeprefix("torch.")
+    if isinstance(dtype, type) and hasattr(dtype, "dtype"):  # numpy.float32
+        return dtype.__name__.rstrip("_")
+    name = getattr(dtype, "name", None)
+    return name if isinstance(name, str) else str(dtype).removeprefix("torch.")
+
+
+def _argument(entry: Any, dtype: Any, value: Any) -> tuple[list[Any], Any, str]:
+    """Return an argument as a trace has it: its dims, its type, the text of its value."""
+    if entry is None:
+        kind = "" if value is None else "ScalarList" if isinstance(value, (list, tuple)) else "Scalar"
+        return [], kind, _text(value)
+    if isinstance(entry, (bool, int, float)):
+        return [], "Scalar", _text(entry)
+    if not hasattr(entry, "shape") and isinstance(entry, Iterable) and not isinstance(entry, (str, bytes)):
+        entry = list(entry)
+        if any(one is None or _is_tensor(one) for one in entry):
+            return *_tensors(entry, dtype), ""
+    return *_tensor(entry, dtype), ""
+
+
+def _is_tensor(entry: Any) -> bool:
+    """Return whether an entry is a tensor or a shape, and not a size."""
+    return not isinstance(entry, (Number, str)) and (hasattr(entry, "shape") or isinstance(entry, Sequence))
+
+
+def _tensors(entries: list[Any], dtypes: Any) -> tuple[list[Any], list[str]]:
+    """Return the dims and the types of a list of tensors; None is no tensor."""
+    if not isinstance(dtypes, (list, tuple)):
+        dtypes = [dtypes] * len(entries)
+    if len(dtypes) != len(entries):
+        raise ValueError(f"{len(dtypes)} dtypes for a list of {len(entries)} tensors")
+    pairs = [([], "") if e is None else _tensor(e, dtype) for e, dtype in zip(entries, dtypes, strict=True)]
+    return [dims for dims, _ in pairs], [kind for _, kind in pairs]
+
+
+def _tensor(entry: Any, dtype: Any) -> tuple[list[int], str]:
+    """Return the dims and the type of a tensor, or of its shape."""
+    name = _dtype(getattr(entry, "dtype", dtype))
+    dims = _dims(getattr(entry, "shape", entry))
+    if name not in _core.dtypes:
+        raise ValueError(f"dtype must be one of {', '.join(_core.dtypes)}, not {shown(name)}")
+    return dims, _core.dtypes[name].kineto
+
+
+def _dims(shape: Any) -> list[int]:
+    listed = isinstance(shape, Sequence) and not isinstance(shape, (str, bytes))
+    if not listed or not all(hasattr(size, "__index__") and not isinstance(size, bool) for size in shape):
+        raise TypeError(f"a shape is a sequence of integers, not {shown(shape)}")
+    sizes = [operator.index(size) for size in shape]
+    if min(sizes, default=0) < 0:
+        raise ValueError(f"the shape {shown(shape)} has a negative size")
+    if max(sizes, default=0) > MOST_SIZE:
+        raise ValueError(f"the shape {shown(shape)} has a size of 2^63 or more, which no tensor has")
+    return sizes
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, (list, tuple)):
+        return "" if value is None else str(value)
+    if any(isinstance(item, (list, tuple)) for item in value):
+        raise TypeError(f"a value is a number, a bool, a string or a list of these, not {shown(value)}")
+    return str(list(value))

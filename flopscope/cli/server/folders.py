@@ -1,0 +1,163 @@
+"""The files that tools may read: those in the folders that the user named; and the traces that stay open."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from flopscope.read.captures import REPORTS
+from flopscope.read.peek import start_of
+from flopscope.read.rocprof import read_beside
+from flopscope.read.trace import Trace, load_trace
+from flopscope.support.files import close_names
+from flopscope.support.safe import shown
+
+MOST_TRACES = 8
+MOST_EVENTS = 20_000_000
+"""Events of all open traces: an event takes about 200 bytes."""
+LISTED = 200
+"""Files that a listing names."""
+DEEPEST = 6
+"""Folders within each other that a listing looks into."""
+
+
+class Outside(ValueError):
+    """A path that is not in the folders."""
+
+
+class Folders:
+    """The folders that the user named. Symbolic links are followed before a path is compared with them."""
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        self.named = list(folders) or ["."]
+        for folder in self.named:
+            if not os.path.isdir(folder):
+                raise ValueError(f"{folder} is not a folder")
+        self._real = [os.path.realpath(folder) for folder in self.named]
+
+    @property
+    def text(self) -> str:
+        """The folders, for messages."""
+        return ", ".join(self._real)
+
+    def path(self, given: str) -> str:
+        """Return the real path of a file or folder; a relative one is looked for in each folder.
+
+        Raise Outside for a path that leads out of the folders, whether it exists or not, and FileNotFoundError for one
+        in them that does not exist.
+        """
+        if "://" in given:
+            raise Outside(f"{shown(given)} is a URL; only files in {self.text} are read")
+        found = [os.path.realpath(os.path.join(folder, given)) for folder in self._real]
+        inside = [path for path in found if self.holds(path)]
+        if not inside:
+            raise Outside(f"{shown(given)} is outside of the folders that may be read: {self.text}")
+        existing = [path for path in inside if os.path.lexists(path)]
+        if not existing:
+            near = [name for name in close_names(inside[0]) if self.holds(os.path.realpath(name))]
+            hint = f"; did you mean {os.path.basename(near[0])!r}?" if near else "; open(path='.') lists the traces"
+            raise FileNotFoundError(f"there is no {shown(given)} in {self.text}{hint}")
+        return existing[0]
+
+    def trace(self, given: str) -> str:
+        """Return the real path of a file that may be a trace, as path().
+
+        Raise ValueError for a folder, for a pipe or a device, which may never end, and for what only another program
+        reads; Outside if a file that is read together with it lies outside.
+        """
+        real = self.path(given)
+        folder, name = os.path.split(real)
+        if os.path.isdir(real):
+            raise ValueError(f"{name} is a folder; open lists the traces in it")
+        if not os.path.isfile(real):
+            raise ValueError(f"{name} is not a regular file")
+        if start_of(real).startswith(REPORTS):
+            raise ValueError(
+                f"{name} is a report of Nsight Systems, which only nsys reads, and no program is run here: nsys export "
+                f"--type sqlite --output REPORT.sqlite REPORT.nsys-rep, and open REPORT.sqlite"
+            )
+        files = (os.path.join(folder, one) for one in os.listdir(folder)) if name.endswith(".csv") else ()
+        for beside in read_beside(files):
+            if not self.holds(os.path.realpath(beside)) or not os.path.isfile(beside):
+                raise Outside(f"{os.path.basename(beside)}, a file that is read with {name}, is no file in {self.text}")
+        return real
+
+    def holds(self, real: str) -> bool:
+        """Return whether a real path is one of the folders or in one."""
+        return any(os.path.commonpath([folder, real]) == folder for folder in self._real)
+
+    def short(self, real: str) -> str:
+        """Return a path relative to the first folder that holds it, as path() takes it."""
+        for folder in self._real:
+            if os.path.commonpath([folder, real]) == folder:
+                return os.path.relpath(real, folder)
+        return real
+
+    def files(
+        self, folder: str, likely: Iterable[str], check: Callable[[], None] = lambda: None
+    ) -> tuple[list[tuple[str, int]], int]:
+        """Return (path, bytes) of the files below a folder whose names end in one of ``likely``, and how many there
+        are: at most LISTED are returned. Links that lead out are left out. check: called for each folder."""
+        ends, count = tuple(likely), 0
+        found: list[tuple[str, int]] = []
+        for here, below, names in os.walk(folder):
+            check()
+            deep = os.path.relpath(here, folder).count(os.sep) + 1 >= DEEPEST
+            below[:] = [] if deep else sorted(name for name in below if not name.startswith("."))
+            for name in sorted(names):
+                path = os.path.join(here, name)
+                if name.startswith(".") or not name.endswith(ends) or not self.holds(os.path.realpath(path)):
+                    continue
+                try:
+                    status = os.stat(path)
+                except OSError:  # it was removed meanwhile, or is a link to nothing
+                    continue
+                if not stat.S_ISREG(status.st_mode):
+                    continue
+                count += 1
+                if len(found) < LISTED:
+                    found.append((self.short(path), status.st_size))
+        return found, count
+
+
+class Opened(NamedTuple):
+    """An open trace. Calls that use it hold its lock, because results are computed on first use."""
+
+    trace: Trace
+    lock: threading.Lock
+
+
+class Traces:
+    """The traces that were opened last, by file and the time of its last change."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loading: dict[str, threading.Lock] = {}
+        self._open: OrderedDict[tuple[str, int, int], Opened] = OrderedDict()
+
+    def get(self, path: str) -> Opened:
+        """Return the trace of a real path, which is read once as long as the file does not change."""
+        with self._lock:
+            loading = self._loading.setdefault(path, threading.Lock())
+        with loading:
+            status = os.stat(path)
+            key = (path, status.st_mtime_ns, status.st_size)
+            with self._lock:
+                if key in self._open:
+                    self._open.move_to_end(key)
+                    return self._open[key]
+            opened = Opened(load_trace(path), threading.Lock())
+            with self._lock:
+                for old in [old for old in self._open if old[0] == path]:
+                    del self._open[old]
+                self._open[key] = opened
+                while len(self._open) > 1 and (len(self._open) > MOST_TRACES or self._events() > MOST_EVENTS):
+                    self._open.popitem(last=False)
+            return opened
+
+    def _events(self) -> int:
+        return sum(len(opened.trace) for opened in self._open.values())

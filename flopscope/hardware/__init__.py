@@ -1,1 +1,0 @@
-"""Devices: their properties, datasheets and measured peaks, and the collectors that record their work."""

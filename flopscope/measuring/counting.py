@@ -1,0 +1,208 @@
+"""What one call makes the hardware do: exact counts by CUPTI's Range Profiler, apart from its time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from flopscope import _core
+from flopscope.measuring.look import Look
+from flopscope.measuring.stage import Stage
+from flopscope.record.counters import why_no_counters
+from flopscope.support.units import MISSING, si_text
+
+LEFT_DIRTY = "l2_bytes_left_dirty"
+"""The bytes that a call wrote and that reach device memory only after it, when other data displaces them in the L2."""
+ALWAYS = ("memory", "units", "issue", "scalar", "stalls")
+TENSOR = tuple(group for group in _core.counter_groups if group.endswith("_tensor"))
+ASLEEP = "NOT_INITIALIZED"  # a capture has detached CUPTI, and it did not come back
+ONLY_ALONE = ("fp32_flops", "fp64_flops", "fp16_flops", "thread_instructions")
+"""Counters of instrumented code, which CUPTI does not instrument while kernels are recorded: they stay 0."""
+NEAR = 0.05  # within which a ratio is a whole number of times
+
+
+class Counts(dict[str, float]):
+    """What the hardware counted for one call, by name; a counter that the GPU lacks is missing.
+
+    dram_bytes_read, dram_bytes_written: traffic of the device memory in bytes until the call ends, with cold caches
+        unless ``cache="hot"``. l2_bytes_left_dirty: bytes written that reach the memory later (cold caches only).
+    l2_bytes: bytes requested from the L2 cache. pct_peak_l2: their rate in the median time, in percent of the measured
+        bandwidth of the L2; missing where that was not measured.
+    fp32_flops, fp64_flops, fp16_flops: FLOPs by instructions outside of tensor cores; a fused multiply-add is 2. Of
+        fp16 and bf16, a packed instruction counts once.
+    tensor_flops: FLOPs by tensor cores; a multiply-add is 2.
+    sm_active, tensor_active, fma_active, fp64_active, alu_active, issue_active, l1_active, l2_active, occupancy:
+        percent. l1 is the data stage of L1 caches and shared memories, through which operands of tensor cores pass
+        too; l2 the busiest part of the L2.
+    eligible_warps: warps per scheduler that could issue.
+    instructions: warp instructions. thread_instructions: those that their threads executed.
+    stall_…: waiting warps per issued instruction, by the reason for the wait.
+    """
+
+    def __repr__(self) -> str:
+        return f"Counts({super().__repr__()})"
+
+    @property
+    def bytes_moved(self) -> float:
+        """Bytes read from and written to device memory, with those that are written back later; NaN if unknown."""
+        parts = [self.get(name, math.nan) for name in ("dram_bytes_read", "dram_bytes_written")]
+        return sum(parts) + self.get(LEFT_DIRTY, 0.0)
+
+
+def rate_l2(counts: Counts, us: float, bandwidth: float | None) -> None:
+    """Add the share of the L2's bandwidth (bytes/s) that a call of so many µs reaches, if all are known."""
+    if "l2_bytes" in counts and bandwidth and us > 0:
+        counts["pct_peak_l2"] = 100 * counts["l2_bytes"] / (us * 1e-6) / bandwidth
+
+
+@contextmanager
+def cupti_stays(wanted: object) -> Iterator[None]:
+    """Keep CUPTI in the process within a ``with`` block, so that what profiles in it does not detach it before the call
+    is counted."""
+    if not wanted:
+        yield
+        return
+    _core.hold_cupti(True)
+    try:
+        yield
+    finally:
+        _core.hold_cupti(False)
+
+
+def count_call(stage: Stage, call: Callable[[], Any], unit: str | None, require: bool) -> Counts:
+    """Count calls of a function, several of them because not all counters fit one pass.
+
+    unit: the compute unit of its FLOPs, whose tensor cores are counted; None: those of all dtypes. Where counters are
+    unavailable, add a note to the stage, or raise RuntimeError if they are required.
+    """
+    why = _why_not(stage)
+    if why is None:
+        try:
+            return Counts(_count(stage, call, unit))
+        except RuntimeError as problem:
+            why = str(problem)
+        if ASLEEP in why:
+            try:
+                return _count_in_a_capture(stage, call, unit)
+            except RuntimeError as problem:
+                why = str(problem)
+    if require:
+        raise RuntimeError(f"hardware counters are unavailable ({why})")
+    stage.notes.append(f"no hardware counters: {why}")
+    return Counts({})
+
+
+def _count_in_a_capture(stage: Stage, call: Callable[[], Any], unit: str | None) -> Counts:
+    """Count while a capture keeps CUPTI attached. Raise RuntimeError saying why counters are unavailable."""
+    core = _core.Profiler(ops=False, cupti=True, api_calls=False)
+    try:
+        core.start()
+        return Counts(_count(stage, call, unit))
+    finally:
+        if core.running:
+            core.stop()
+
+
+def _why_not(stage: Stage) -> str | None:
+    if stage.device.kind == "cpu":
+        return "the call runs on the CPU"
+    if _communicates(stage.looks[0]):
+        return "it communicates with other devices, whose calls would have to be repeated as well"
+    return why_no_counters()
+
+
+def _communicates(look: Look) -> bool:
+    """Return whether a kernel waits for those of other devices, by the names of NCCL and its like."""
+    columns, names, kinds, _ = look.core.events()
+    kernels = (
+        names[name] for name, kind in zip(columns["name"], columns["kind"], strict=True) if kinds[kind] == "kernel"
+    )
+    return any(part in name.lower() for name in kernels for part in ("nccl", "rccl", "nvshmem"))
+
+
+def _count(stage: Stage, call: Callable[[], Any], unit: str | None) -> dict[str, float]:
+    index = int(str(stage.device).partition(":")[2] or 0)
+    flushes = stage.cold and _can_flush(stage)
+
+    def ready() -> None:
+        if flushes:
+            _core.measure_flush(str(stage.device))
+
+    def call_and_flush() -> None:
+        call()
+        ready()
+
+    values: dict[str, float] = {}
+    for group in ALWAYS:
+        also = (call_and_flush,) if group == "memory" and flushes else ()
+        try:
+            counted, *with_flush = _core.count_calls(index, group, ready, (call, *also))
+        except RuntimeError as problem:
+            if group == "memory" or ASLEEP in str(problem):
+                raise
+            stage.notes.append(f"the counters of the group {group} are missing: {problem}")
+            continue
+        values |= counted
+        if with_flush and "dram_bytes_written" in counted:
+            values[LEFT_DIRTY] = max(with_flush[0]["dram_bytes_written"] - counted["dram_bytes_written"], 0.0)
+    if values.get("thread_instructions") == 0 and values.get("instructions"):
+        values = {name: value for name, value in values.items() if name not in ONLY_ALONE}
+        stage.notes.append("FLOP instructions are not counted: CUPTI does not while kernels are recorded")
+    groups = [unit] if unit in TENSOR else [*TENSOR]
+    for group in groups if values.get("tensor_active") else []:
+        with suppress(RuntimeError):  # the GPU lacks the dtype
+            (counted,) = _core.count_calls(index, group, ready, (call,))
+            values["tensor_flops"] = values.get("tensor_flops", 0.0) + counted.get("tensor_flops", 0.0)
+    if values.get("tensor_active") == 0:
+        values["tensor_flops"] = 0.0
+    return values
+
+
+def _can_flush(stage: Stage) -> bool:
+    """Return whether the L2 can be emptied, which a build without CUDA cannot do; if not, add a note."""
+    try:
+        _core.measure_flush(str(stage.device))
+    except RuntimeError as problem:
+        stage.notes.append(f"the counters are those of hot caches: {problem}")
+        return False
+    return True
+
+
+_TIMES = {2: "twice", 3: "three times", 4: "four times"}
+
+
+def traffic_sentence(counts: Counts, total: float, read: float, written: float) -> str:
+    """Say how the traffic compares with the bytes that a call must move; "" if either is unknown."""
+    ratio = counts.bytes_moved / total if total else math.nan
+    if math.isnan(ratio):
+        return ""
+    if ratio < 1 - 2 * NEAR:
+        return f"moves {ratio:.2f} × the bytes of its model: the rest was in the L2 cache"
+    if ratio <= 1 + 2 * NEAR:
+        return f"moves the bytes it must ({ratio:.2f} ×)"
+    return f"moves {ratio:.1f} × the bytes it must{_reason(counts, read, written)}"
+
+
+def _reason(counts: Counts, read: float, written: float) -> str:
+    reads = counts.get("dram_bytes_read", math.nan) / read if read else math.nan
+    writes = (counts.bytes_moved - counts.get("dram_bytes_read", math.nan)) / written if written else math.nan
+    if math.isnan(reads) or math.isnan(writes):
+        return ""
+    whole = round(reads)
+    if writes < 1 + 2 * NEAR and whole in _TIMES and abs(reads / whole - 1) < NEAR:
+        return f": reads its input {_TIMES[whole]}"
+    return f": reads {reads:.1f} × and writes {writes:.1f} ×"
+
+
+def counts_text(counts: Counts) -> str:
+    """Return the main counters in one line."""
+    parts = [
+        f"{si_text(counts['dram_bytes_read'], 'B')} read" if "dram_bytes_read" in counts else "",
+        f"{si_text(counts['dram_bytes_written'], 'B')} written" if "dram_bytes_written" in counts else "",
+        f"{si_text(counts['tensor_flops'], 'FLOP')} by tensor cores" if counts.get("tensor_flops") else "",
+        f"{si_text(counts['fp32_flops'], 'FLOP')} in fp32" if counts.get("fp32_flops") else "",
+        f"occupancy {counts['occupancy']:.0f} %" if "occupancy" in counts else "",
+    ]
+    return ", ".join(part for part in parts if part) or MISSING

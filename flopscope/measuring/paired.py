@@ -1,0 +1,254 @@
+"""compare_times(): alternate timing of two calls, and whether one is faster."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from os import PathLike
+from statistics import median
+from typing import Any, Literal
+
+from flopscope.measuring.distribution import between_steps, median_interval
+from flopscope.measuring.measuring import require_numbers
+from flopscope.measuring.sampling import LONGEST_BATCH, Clock, Watch, no_collector
+from flopscope.measuring.stage import name_of, prepare, require_callable
+from flopscope.support import upward
+from flopscope.support.documents import Document, Field, columns
+from flopscope.support.progress import time_bar
+from flopscope.support.suggest import suggesting
+
+Word = Literal["faster", "slower", "same", "unclear"]
+
+CONFIDENCE = 0.99
+GROWTH = 1.5  # of the number of rounds from one check of the criterion to the next
+
+
+class Verdict(str):
+    """One word, equal to "faster", "slower", "same" or "unclear"; printed, it says by how much."""
+
+    __slots__ = ("sentence",)
+    sentence: str
+
+    def __new__(cls, word: str, sentence: str = "") -> Verdict:
+        verdict = super().__new__(cls, word)
+        verdict.sentence = sentence or word
+        return verdict
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        return str.__str__(self), self.sentence
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def __format__(self, spec: str) -> str:
+        return format(self.sentence, spec)
+
+
+TIMES = Document(
+    "times",
+    "the times of two functions, compared",
+    (
+        *columns("f_name$ g_name$ verdict$ ratio", verdict="on f", ratio="median of f's time / g's time of a round"),
+        Field("ci", "numbers", doc="99 % confidence interval of the ratio"),
+        *columns("margin:share rounds#", margin="up to which times count as the same"),
+        *columns("f_median g_median", "µs"),
+        *columns("timing_source$ device$ notes@"),
+    ),
+)
+
+
+@dataclass(frozen=True)
+@suggesting
+class TimesCompared:
+    """The ratio of the times of f and g."""
+
+    ratio: float
+    """Median of f's time / g's time of each round: above 1, f takes longer."""
+    ci: tuple[float, float]
+    """Bootstrap confidence interval of the ratio, 99 %."""
+    verdict: Verdict
+    """Verdict on f: "faster" or "slower" if the whole interval lies beyond the margin, "same" if it lies within, else
+    "unclear". It is equal to this word; printed, it says by how much."""
+    margin: float
+    """Relative difference up to which times count as the same."""
+    rounds: int
+    """Number of rounds; each times f and g once."""
+    f_median: float
+    """Median time of f in µs."""
+    g_median: float
+    """Median time of g in µs."""
+    f_name: str
+    """Name of f."""
+    g_name: str
+    """Name of g."""
+    timing_source: Literal["cupti", "event", "cpu"]
+    """Who measured the times, as in Measurement."""
+    device: str
+    """ "cpu" or "cuda:0"."""
+    notes: tuple[str, ...] = ()
+    """What was unavailable, and why."""
+    ratios: tuple[float, ...] = field(default=(), repr=False)
+    """Ratio of each round, in order."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields but ``ratios`` as a document for JSON: see docs/json.md."""
+        content = asdict(self)
+        del content["ratios"]
+        return TIMES.of(content)
+
+    def write_report(self, path: str | PathLike[str], *, title: str | None = None) -> None:
+        """Write one HTML page that opens from disk: the ratio of each round, the interval and the verdict.
+
+        title: of the page; by default the names of f and g. An existing file is replaced only by a complete page.
+        Raises OSError if the file cannot be written.
+        """
+        upward.rooms.write_times(self, path, title)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Print in IPython on a terminal."""
+        printer.text(str(self))
+
+    def __str__(self) -> str:
+        statement = {
+            "same": f"takes as long as {self.g_name}, within {100 * self.margin:g} %",
+            "unclear": f"may or may not take as long as {self.g_name}; increase max_time",
+        }.get(self.verdict, f"is {self.verdict} than {self.g_name}")
+        return (
+            f"{self.f_name} {statement}: {self.ratio:.4g} times its time (99 %: {self.ci[0]:.4g} to {self.ci[1]:.4g}; "
+            f"medians {self.f_median:.4g} and {self.g_median:.4g} µs, {self.rounds} rounds, {self.device})"
+        )
+
+
+@suggesting
+def compare_times(
+    f: Callable[[], Any],
+    g: Callable[[], Any],
+    *,
+    margin: float = 0.01,
+    min_rounds: int = 20,
+    min_time: float = 0.05,
+    max_time: float = 3.0,
+    device: str | None = None,
+    cache: Literal["cold", "hot"] | None = None,
+    timer: Literal["auto", "cupti", "event"] = "auto",
+) -> TimesCompared:
+    """Time f and g alternately in this process and return whether f is faster or slower than g.
+
+    Each round times both and gives one ratio, so that a temporary slowdown of the machine affects both. The order is
+    drawn at random for every two rounds. On a CPU times also depend on the location of the data in memory: let f and g
+    use the same data. Rounds continue until the 99 % confidence interval of the median ratio lies below
+    1 / (1 + margin), above 1 + margin, or between the two; a result that is still open after max_time is "unclear".
+
+    f, g: called without arguments. Their exceptions propagate.
+    margin: relative difference up to which times count as the same. 0: any difference counts, and equal times stay
+        unclear.
+    min_rounds, min_time, max_time: minimum number of rounds, and minimum and maximum time of all rounds in seconds. A
+        disturbance of some milliseconds can favour either function.
+    device, cache, timer: as in flopscope.measure, for both.
+
+    Raises ValueError, RuntimeError and TypeError as measure does; ValueError if f and g use different devices.
+    """
+    require_numbers(margin=margin, min_time=min_time, max_time=max_time, min_rounds=min_rounds)
+    for call in (f, g):
+        require_callable(call)
+    stage = prepare([f, g], (), device, cache, timer)
+    title = f"comparing {name_of(f)} and {name_of(g)}"
+    with no_collector(), time_bar(title, max_time) as show_time, stage.recording():
+        clock = stage.clock([f, g], stage.cold)
+        stage.call_between_samples(show_time)
+        stage.warm_up(clock, max_time)
+        fewest, seconds = max(min_rounds, 3), (min(min_time, max_time), max_time)
+        pairs = stage.sampled(clock, lambda: rounds(clock, margin, fewest, seconds, stage.watch))
+    ratios = ratios_of(pairs, clock.coarse)
+    low, high = median_interval(ratios, CONFIDENCE)
+    word, names = verdict_of(low, high, margin), (name_of(f), name_of(g))
+    return TimesCompared(
+        ratio=median(ratios),
+        ci=(low, high),
+        verdict=Verdict(word, sentence_of(word, median(ratios), (low, high), names[1])),
+        margin=margin,
+        rounds=len(ratios),
+        f_median=median([one for one, _ in pairs]),
+        g_median=median([other for _, other in pairs]),
+        f_name=names[0],
+        g_name=names[1],
+        timing_source=stage.source,
+        device=str(stage.device),
+        notes=tuple(stage.notes),
+        ratios=tuple(ratios),
+    )
+
+
+def verdict_of(low: float, high: float, margin: float) -> Word:
+    """Return the verdict on f for a confidence interval of the ratio."""
+    if low > 1 + margin:
+        return "slower"
+    if high < 1 / (1 + margin):  # symmetric: exchanging f and g inverts the ratio
+        return "faster"
+    return "same" if low >= 1 / (1 + margin) and high <= 1 + margin and margin > 0 else "unclear"
+
+
+def sentence_of(word: Word, ratio: float, ci: tuple[float, float], other: str) -> str:
+    """Return the verdict as a phrase: "slower: 1.52 times the time of g (99 %: 1.5 to 1.55)"."""
+    more = "; increase max_time" if word == "unclear" else ""
+    return f"{word}: {ratio:.4g} times the time of {other} (99 %: {ci[0]:.4g} to {ci[1]:.4g}){more}"
+
+
+def ratios_of(pairs: Sequence[tuple[float, float]], coarse: bool) -> list[float]:
+    """Return f / g for each round. coarse: the times come from a clock of visible steps; see between_steps()."""
+    f_times, g_times = ([pair[which] for pair in pairs] for which in (0, 1))
+    if coarse:
+        f_times, g_times = between_steps(f_times), between_steps(g_times, phase=0.5)
+    return [f / g for f, g in zip(f_times, g_times, strict=True)]
+
+
+def rounds(
+    clock: Clock, margin: float, min_rounds: int, seconds: tuple[float, float], watch: Watch
+) -> list[tuple[float, float]]:
+    """Run rounds until the verdict is clear and return the times of f and g in µs.
+
+    seconds: the minimum and the maximum time.
+    """
+    orders = _orders()
+    begin, count = clock.seconds(), 1
+    next_check, checks = min_rounds, 0
+    pairs: list[tuple[float, float]] = []
+    while True:
+        order = [which for _ in range(count) for which in next(orders)]
+        times = [sample.us for sample in clock.sample(order)]
+        pairs += [_in_order(order[at], times[at : at + 2]) for at in range(0, len(times), 2)]
+        watch(len(pairs))
+        elapsed = clock.seconds() - begin
+        if len(pairs) >= next_check and elapsed >= seconds[0]:
+            next_check, checks = int(GROWTH * len(pairs)) + 1, checks + 1
+            interval = median_interval(ratios_of(pairs, clock.coarse), _confidence_of_check(checks))
+            if verdict_of(*interval, margin) != "unclear":
+                return pairs
+        if elapsed >= seconds[1] and len(pairs) >= 3:
+            return pairs
+        wanted = max(next_check - len(pairs), math.ceil((seconds[0] - elapsed) / max(elapsed / len(pairs), 1e-9)))
+        left = min(max(seconds[1] - elapsed, 0.0), LONGEST_BATCH)
+        count = max(1, min(wanted, int(left / max(elapsed / len(pairs), 1e-9))))
+
+
+def _orders() -> Iterator[tuple[int, int]]:
+    """Yield the order of each round: f is first in one of every two, at random, to avoid periodic interference."""
+    draw = random.Random(0)
+    while True:
+        first = draw.randrange(2)
+        yield first, 1 - first
+        yield 1 - first, first
+
+
+def _confidence_of_check(number: int) -> float:
+    """Return the confidence level of check 1, 2, 3, … such that all checks together err as often as a single one.
+
+    Their shares of the error probability fall with the square of the number; the sum of 1 / n^2 is pi^2 / 6.
+    """
+    return 1 - (1 - CONFIDENCE) * 6 / (math.pi * number) ** 2
+
+
+def _in_order(first: int, times: Sequence[float]) -> tuple[float, float]:
+    return (times[0], times[1]) if first == 0 else (times[1], times[0])

@@ -1,0 +1,184 @@
+"""Warm-up until times no longer fall, and sampling until the median is precise enough."""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple, Protocol
+
+from flopscope.measuring.distribution import between_steps, median_interval
+
+BLOCK_SECONDS = 0.002  # minimum length of a block of calls in the warm-up
+BLOCKS = 4
+STEADY = 0.02  # relative decrease of the times at which the warm-up ends
+LONGEST_BATCH = 0.1  # seconds between two checks of the criterion
+GROWTH, MAX_GROWTH = 1.5, 10.0  # of the number of samples from one check to the next
+MIN_SAMPLES, MIN_SAMPLES_LATE = 10, 3  # before and after max_time
+PATIENCE = 4  # multiple of max_time after which one sample is enough
+
+
+Watch = Callable[[int], object]
+
+
+def _nothing(calls: int) -> None:
+    pass
+
+
+class Sample(NamedTuple):
+    """The time of one call in µs, and the clock of the device in MHz, NaN where it is unknown."""
+
+    us: float
+    mhz: float = math.nan
+
+
+class Clock(Protocol):
+    """A timer of functions, numbered from 0, on one device."""
+
+    coarse: bool
+    """Whether the steps of the clock show in the times; see between_steps()."""
+
+    def seconds(self) -> float:
+        """Return the time of a monotonic clock."""
+
+    def run(self, which: int, count: int) -> float:
+        """Call a function count times in a row and return the seconds until the device is idle."""
+
+    def sample(self, which: Sequence[int]) -> list[Sample]:
+        """Take one sample of each of these functions, in this order."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The criterion that ends sampling."""
+
+    spread: float
+    """Maximum of half of the median's confidence interval, relative to the median."""
+    min_time: float
+    """Minimum sampling time in seconds."""
+    max_time: float
+    """Maximum sampling time in seconds."""
+
+    def met(self, samples: Sequence[float], seconds: float) -> str:
+        """Return the reason to stop now, or ""."""
+        n = len(samples)
+        if seconds >= self.max_time and (n >= MIN_SAMPLES_LATE or (n and seconds >= PATIENCE * self.max_time)):
+            return f"max_time, {self.max_time:g} s, was reached"
+        if n < MIN_SAMPLES or seconds < self.min_time:
+            return ""
+        low, high = median_interval(samples)
+        middle = median(samples)
+        drift = abs(median(samples[: n // 2]) - median(samples[n // 2 :]))
+        if high - low <= 2 * self.spread * middle and drift <= 2 * self.spread * middle:
+            return f"the median was known to ±{100 * self.spread:g} %"
+        return ""
+
+    def missing(self, samples: Sequence[float], seconds: float) -> int:
+        """Estimate the number of missing samples: the interval narrows with the square root of their number."""
+        n = len(samples)
+        if n < MIN_SAMPLES_LATE:
+            return 1
+        low, high = median_interval(samples)
+        excess = (high - low) / 2 / max(self.spread * median(samples), 1e-12)
+        wanted = max(MIN_SAMPLES, GROWTH * n, n * excess**2, n * self.min_time / max(seconds, 1e-9))
+        return math.ceil(min(wanted, MAX_GROWTH * n)) - n
+
+
+@dataclass(frozen=True)
+class Series:
+    """Samples in the order of measurement."""
+
+    times: list[float]
+    """Times in µs."""
+    clocks: list[float]
+    """Clocks in MHz."""
+    discarded: int
+    """Number of samples on a throttled clock, which are not in times."""
+    throttled_throughout: bool
+    """Whether most samples were throttled; then none are discarded."""
+    stopped: str
+    """The criterion that ended sampling."""
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    """Disable Python's cyclic garbage collector in the block."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def warm_up(clock: Clock, which: int, min_time: float, max_time: float, watch: Watch = _nothing) -> float:
+    """Call a function until its times no longer fall, for min_time to about max_time seconds.
+
+    watch: called between calls with their number so far; its exceptions propagate.
+
+    Returns the seconds per call in the last block.
+    """
+    begin, count, calls = clock.seconds(), 1, 0
+    blocks: list[float] = []
+    while True:
+        took = clock.run(which, count)
+        calls += count
+        watch(calls)
+        elapsed = clock.seconds() - begin
+        if took < BLOCK_SECONDS and elapsed < max_time:
+            count *= 2
+            continue
+        blocks.append(took / count)
+        steady = len(blocks) >= BLOCKS and sum(blocks[-2:]) >= (1 - STEADY) * sum(blocks[-BLOCKS:-2])
+        if elapsed >= max_time or (elapsed >= min_time and steady):
+            return blocks[-1]
+
+
+def collect(
+    clock: Clock,
+    rule: Rule,
+    per_call: float,
+    throttled_below: float = math.nan,
+    watch: Watch = _nothing,
+) -> Series:
+    """Sample function 0 until the rule is met.
+
+    per_call: approximate time of a call in seconds.
+    throttled_below: samples on a clock below this, in MHz, are discarded, unless they are the majority.
+    watch: called between batches with the number of samples; its exceptions propagate.
+    """
+    good: list[Sample] = []
+    slow: list[Sample] = []
+    every: list[Sample] = []
+    begin = clock.seconds()
+    count = max(1, min(MIN_SAMPLES, int(LONGEST_BATCH / max(per_call, 1e-9))))
+    while True:
+        batch = clock.sample([0] * count)
+        every += batch
+        for sample in batch:
+            (slow if sample.mhz < throttled_below else good).append(sample)
+        watch(len(every))
+        elapsed = clock.seconds() - begin
+        counts = every if len(slow) > len(good) else good
+        times = [sample.us for sample in counts]
+        times = between_steps(times) if clock.coarse else times
+        stopped = rule.met(times, elapsed)
+        if stopped:
+            break
+        # Stay close to the remaining time, and check the criterion and the memory at least every LONGEST_BATCH.
+        left = min(max(rule.max_time - elapsed, 0.0), LONGEST_BATCH)
+        missing = rule.missing(times, elapsed)
+        count = max(1, min(missing, int(left / max(elapsed / len(every), 1e-9))))
+    throughout = len(slow) > len(good)
+    counted = every if throughout else good
+    return Series(
+        times=[sample.us for sample in counted],
+        clocks=[sample.mhz for sample in counted],
+        discarded=0 if throughout else len(slow),
+        throttled_throughout=throughout,
+        stopped=stopped,
+    )

@@ -1,0 +1,242 @@
+"""Setup before a call is timed: the device that it uses, the source of times, and the limit on memory."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from flopscope import _core
+from flopscope.measuring.cpu import CpuClock, flusher
+from flopscope.measuring.cuda import CudaClock, LostRecords, Records, devices_of, held_bytes
+from flopscope.measuring.look import Look, call_under_profiler, notes_of
+from flopscope.measuring.sampling import warm_up
+from flopscope.record import profiler
+from flopscope.support import capture
+from flopscope.support.device import Device, find_device
+from flopscope.support.nvml import SmClock
+from flopscope.support.peak_timing import free_bytes
+from flopscope.support.safe import printable
+
+_T = TypeVar("_T")
+MIB = 1 << 20
+WARM_UP_SECONDS = {"cpu": 0.01, "cuda": 0.015}  # minimum, for clocks to rise and caches to fill
+WARM_UP_SHARE = 0.3  # maximum of all functions, as a share of max_time
+THROTTLED = 0.75  # share of the device's clock below which a sample is discarded; NVBench uses the same limit
+
+
+@dataclass
+class Stage:
+    """The device and the methods by which functions are timed."""
+
+    device: Device
+    looks: list[Look]
+    """Recorded activity of each function."""
+    source: Literal["cupti", "event", "cpu"]
+    cold: bool
+    watch: Callable[[int], None]
+    """Called between samples with their number."""
+    mhz: Callable[[], float]
+    """Reads the SM clock in MHz; NaN where it is unknown."""
+    throttled_below: float
+    """Clock in MHz below which a sample counts as throttled; NaN where it is unknown."""
+    notes: list[str] = field(default_factory=list)
+    timer: capture.Timer = "auto"
+    records: Records | None = None
+    """CUPTI's records, inside recording() and if CUPTI is the source of times."""
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Attach CUPTI in the block if it is the source of times. Functions are sampled in this block."""
+        if self.source != "cupti":
+            yield
+            return
+        with Records() as self.records:
+            try:
+                yield
+            finally:
+                self.records = None
+
+    def warm_up(self, clock: Any, max_time: float) -> list[float]:
+        """Warm up the functions of a clock, and choose its batches on a CPU. Return the seconds per call of each."""
+        shortest = min(WARM_UP_SECONDS[self.device.kind], max_time)
+        longest = WARM_UP_SHARE * max_time / len(self.looks)
+        per_call = [warm_up(clock, which, shortest, longest, self.watch) for which in range(len(self.looks))]
+        if self.device.kind == "cpu":
+            clock.settle(per_call)
+        return per_call
+
+    def call_between_samples(self, look: Callable[[], object]) -> None:
+        """Call this function as well whenever the watch is called."""
+        watch = self.watch
+
+        def both(calls: int) -> None:
+            watch(calls)
+            look()
+
+        self.watch = both
+
+    def sampled(self, clock: Any, sample: Callable[[], _T]) -> _T:
+        """Return the result of sample(). If CUPTI loses records, switch to CUDA events and start again."""
+        try:
+            result = sample()
+        except LostRecords as problem:
+            if self.timer == "cupti":
+                raise
+            self.notes.append(f"the times are from CUDA events: {problem}")
+            self.source, self.records, clock.records = "event", None, None
+            result = sample()
+        if self.source == "event" and not clock.holds:
+            self.notes.append("the call waits for the device, so the times between its events include launches")
+        return result
+
+    def clock(self, functions: Sequence[Callable[[], Any]], cold: bool) -> Any:
+        """Return a Clock for these functions."""
+        if self.device.kind == "cpu":
+            return CpuClock(functions, flusher(int(self.device.properties["cache_bytes"])) if cold else None)
+        return CudaClock(functions, str(self.device), self.records, cold, self.mhz)
+
+
+def prepare(
+    functions: Sequence[Callable[[], Any]],
+    arguments: Sequence[Any],
+    device: str | None,
+    cache: str | None,
+    timer: capture.Timer,
+) -> Stage:
+    """Call each function once under the profiler, after a first call for compilation if there is a GPU.
+
+    Exceptions of the functions propagate. Raises RuntimeError if a profile is running or nothing is launched on the
+    given CUDA device, and ValueError if the functions use several devices.
+    """
+    _refuse_a_profile()
+    if cache not in (None, "cold", "hot"):
+        raise ValueError(f'cache must be "cold" or "hot", not {cache!r}')
+    if timer not in capture.TIMERS:
+        raise ValueError(f"timer must be one of {', '.join(map(repr, capture.TIMERS))}, not {timer!r}")
+    named = None if device is None else find_device(device)
+    cuda = (named is None or named.kind == "cuda") and _cuda_is_here()
+    looks = []
+    for function in functions:
+        if cuda:
+            notes_of(function())
+        looks.append(call_under_profiler(function, cuda, timer))
+    unseen = cuda and not any(look.sees_cuda or look.devices or look.ops for look in looks)
+    if named is None and unseen and timer == "event":
+        named = find_device("cuda")
+    where = find_device(_where(looks, arguments, None if named is None else str(named)))
+    notes = list(dict.fromkeys(note for look in looks for note in look.notes))
+    if named is None and unseen and where.kind == "cpu":
+        notes.append(f"timed on the host: {_UNSEEN}")
+    if where.kind == "cpu":
+        return Stage(where, looks, "cpu", cache == "cold", MemoryWatch.of(where), lambda: math.nan, math.nan, notes)
+    return _on_cuda(where, looks, cache, timer, notes)
+
+
+_UNSEEN = 'without CUPTI it is unknown whether the call uses a GPU; device="cuda" times it there'
+
+
+def require_callable(fn: Any) -> None:
+    """Raise TypeError if fn is not callable, as for the result of a call."""
+    if not callable(fn):
+        name = type(fn).__name__
+        raise TypeError(
+            f"fn must be callable, and {name} is not: pass the function and its arguments, measure(fn, x), or a "
+            "lambda, not the result of a call, measure(fn(x))"
+        )
+
+
+def _on_cuda(where: Device, looks: list[Look], cache: str | None, timer: capture.Timer, notes: list[str]) -> Stage:
+    clock = SmClock(str(where.properties["uuid"]))
+    if clock.missing:
+        notes.append(clock.missing)
+    by_cupti = timer != "event" and all(look.sees_cuda for look in looks)
+    return Stage(
+        device=where,
+        looks=looks,
+        source="cupti" if by_cupti else "event",
+        cold=cache != "hot",
+        watch=MemoryWatch.of(where),
+        mhz=clock.mhz,
+        throttled_below=THROTTLED * where.properties["clock_khz"] / 1e3 or math.nan,
+        notes=notes,
+        timer=timer,
+    )
+
+
+def _where(looks: Sequence[Look], arguments: Sequence[Any], named: str | None) -> str:
+    """Return the device that the functions use."""
+    if named == "cpu":
+        return named
+    used = {device for look in looks for device in look.devices}
+    holding = devices_of(arguments)
+    if not all(look.sees_cuda for look in looks):
+        used |= holding | ({named} if named else set())
+    else:
+        _require_launches({named} if named else set() if used else holding, used)
+    if named:
+        return named
+    if len(used) > 1:
+        raise ValueError(f"the call uses {', '.join(sorted(used))}: name the one to measure, device=…")
+    return used.pop() if used else "cpu"
+
+
+def _require_launches(wanted: set[str], used: set[str]) -> None:
+    missing = ", ".join(sorted(wanted - used))
+    if missing:
+        raise RuntimeError(
+            f'the call launched nothing on {missing}; measure it with device="cpu" for its time on the host'
+        )
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return the name of a function."""
+    while hasattr(function, "func"):  # functools.partial
+        function = function.func
+    return printable(str(getattr(function, "__name__", None) or type(function).__name__))
+
+
+class MemoryWatch:
+    """A limit on memory, called between samples: raises MemoryError if more than max_bytes have been added."""
+
+    def __init__(self, allocated: Callable[[], int], max_bytes: int, where: str) -> None:
+        self._allocated, self._max_bytes, self._where = allocated, max_bytes, where
+        self._before = allocated()
+
+    def __call__(self, calls: int) -> None:
+        grown = self._allocated() - self._before
+        if grown > self._max_bytes:
+            raise MemoryError(
+                f"the call keeps the memory that it allocates: {grown / MIB:,.0f} MiB more on {self._where} after at "
+                f"most {calls} samples; let it release its results, or write them to preallocated memory"
+            )
+
+    @classmethod
+    def of(cls, device: Device) -> MemoryWatch:
+        if device.kind == "cpu":
+            return cls(_resident_bytes, free_bytes(device) // 4, "the host")
+        return cls(partial(held_bytes, str(device)), free_bytes(device), str(device))
+
+
+def _resident_bytes() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # not Linux
+        return 0
+
+
+def _cuda_is_here() -> bool:
+    with suppress(RuntimeError):
+        _core.load_driver()
+    return _core.cuda_is_here()
+
+
+def _refuse_a_profile() -> None:
+    profiler.make_way("flopscope.measure")
+    if profiler.running() is not None:
+        raise RuntimeError("a profile is in progress, and its overhead would distort the times; stop it first")

@@ -1,0 +1,463 @@
+"""sweep(): one op at many sizes, from launch-bound through the caches to memory-bound or compute-bound."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from flopscope import _core
+from flopscope.measuring.measurement import Measurement
+from flopscope.measuring.measuring import measure
+from flopscope.measuring.operands import call_of_op, operands, required_arguments, tensor_arguments
+from flopscope.measuring.stage import name_of
+from flopscope.support import upward
+from flopscope.support.device import Device, find_device
+from flopscope.support.documents import Document, Field, columns, rows
+from flopscope.support.peak_timing import free_bytes
+from flopscope.support.peaks import Peaks
+from flopscope.support.progress import progress_bar
+from flopscope.support.suggest import suggesting
+
+if TYPE_CHECKING:
+    import pandas
+
+
+Size = int | tuple[int, ...] | tuple[tuple[int, ...], ...]
+Stated = float | Callable[[Any, str], float] | None
+
+# Ops on rows or matrices, for which the size n means n x n. For all other ops it means n elements.
+ON_MATRICES = {
+    *("matmul", "addmm", "transpose_copy"),
+    *("softmax", "log_softmax", "layer_norm", "rms_norm"),
+}
+PRODUCTS = ("matmul", "addmm")  # their time grows faster than their memory
+LARGEST_PRODUCT = {"cpu": 2048, "cuda": 8192}
+MIN_ELEMENTS, GROWTH = 256, 4
+CACHES_FILLED = 16  # working set of the largest size as a multiple of the last-level cache
+MAX_BYTES = 4 << 30
+LONG = 2.0  # seconds from which a progress bar is shown
+# Errors for an unsupported dtype or shape, or insufficient memory. They become notes.
+_REFUSALS = (TypeError, ValueError, RuntimeError, MemoryError)
+
+# Columns of to_pandas() that are attributes of a Measurement; times in µs.
+_MEASURED = (
+    *("median", "min", "iqr", "n", "flops", "bytes_total_moved", "gbytes_per_s", "tflops_per_s"),
+    *("arithmetic_intensity", "pct_roofline", "pct_peak_bandwidth", "pct_peak_flops", "roofline_time", "headroom"),
+)
+# Other attributes of a Measurement, and their values in rows without one.
+_DEFAULTS = {"unit": None, "bound": "unknown", "timing_source": "", "cache": "", "device": ""}
+
+_UNMEASURED = "not measured, or unknown; the note says why"
+SWEEP = Document(
+    "sweep",
+    "the times of an op at many sizes",
+    (
+        *columns("op$"),
+        rows(
+            "rows",
+            (
+                *columns("op$ dtype$ shape$ note$ unit$ bound$ timing_source$ cache$ device$", why=_UNMEASURED),
+                Field("size", "any", doc="as passed to sweep()"),
+                *columns("elements working_set_bytes n#", why=_UNMEASURED),
+                *columns("median ci_low ci_high min iqr roofline_time headroom", "µs", _UNMEASURED),
+                *columns("flops bytes_total_moved gbytes_per_s tflops_per_s", why=_UNMEASURED),
+                *columns("arithmetic_intensity:FLOP/byte", why=_UNMEASURED),
+                *columns("pct_roofline pct_peak_bandwidth pct_peak_flops", why=_UNMEASURED),
+            ),
+            "a row for each size and dtype",
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """One size and dtype of a sweep."""
+
+    size: Any
+    """The size as passed to sweep()."""
+    dtype: str
+    shape: str
+    """Shapes of the operands, as "1024 x 1024"; "" where they are unknown."""
+    elements: float
+    """Elements of the first operand; NaN where they are unknown."""
+    working_set_bytes: float
+    """Bytes of the operands and the result, with shared memory counted once; NaN where they are unknown."""
+    measurement: Measurement | None
+    """None if this size could not be measured."""
+    note: str = ""
+    """The reason why this size could not be measured."""
+
+
+@dataclass(frozen=True)
+@suggesting
+class Sweep:
+    """The result of sweep(): a sequence of Measurements, ordered by dtype and then by size, and their table."""
+
+    op: str
+    """Name of the op."""
+    points: tuple[SweepPoint, ...]
+    """All sizes and dtypes, including those that could not be measured."""
+    device: Device
+    """Where the op ran."""
+    peaks: Mapping[str, Peaks] = field(default_factory=dict, repr=False)
+    """Known peaks by source, "measured" and "datasheet"."""
+    floor_us: float = math.nan
+    """Minimum time of a call: on a CPU, a call for one element; on a GPU, the shortest kernel; NaN if unknown."""
+    caches: Mapping[str, float] = field(default_factory=dict, repr=False)
+    """Sizes in bytes: "L2" (on a CPU per core) and, on a CPU, "last level"."""
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Measurements of all points that could be measured."""
+        return tuple(point.measurement for point in self.points if point.measurement is not None)
+
+    def __len__(self) -> int:
+        return len(self.measurements)
+
+    def __iter__(self) -> Iterator[Measurement]:
+        return iter(self.measurements)
+
+    @overload
+    def __getitem__(self, index: int) -> Measurement: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Measurement, ...]: ...
+    def __getitem__(self, index: int | slice) -> Measurement | tuple[Measurement, ...]:
+        return self.measurements[index]
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return one dict per size and dtype, with the columns of to_pandas()."""
+        return [_record(self.op, point) for point in self.points]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the points as a document for JSON: see docs/json.md."""
+        return SWEEP.of({"op": self.op, "rows": self.to_dicts()})
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a DataFrame with one row per size and dtype, including those not measured (see ``note``).
+
+        Columns: op, dtype, size (as passed), shape, elements, working_set_bytes; median, ci_low, ci_high, min, iqr in
+        µs, n, flops, bytes_total_moved, gbytes_per_s, tflops_per_s, arithmetic_intensity, pct_roofline,
+        pct_peak_bandwidth, pct_peak_flops, roofline_time, headroom, unit, bound, timing_source, cache, device as in
+        Measurement; note. Unknown numbers are NaN.
+        """
+        import pandas
+
+        records = self.to_dicts()
+        return pandas.DataFrame({name: pandas.Series([r[name] for r in records]) for name in records[0]})
+
+    def write_report(self, path: str | PathLike[str], *, title: str | None = None) -> None:
+        """Write one HTML page that opens from disk: the table, times and rates over the working set, the roofline.
+
+        title: of the page; by default the name of the op. An existing file is replaced only by a complete page. Raises
+        OSError if the file cannot be written.
+        """
+        upward.rooms.write_sweep(self, path, title)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw time, GB/s (FLOP/s if compute bounds the largest size) and % of the roofline over the working set.
+
+        Each dtype is one line. The colour of a point shows its bound, and so does the background where all dtypes have
+        the same bound. Cache sizes and peaks are labelled lines.
+
+        ax: three matplotlib Axes; None: those of a new figure.
+
+        Returns the first Axes, that of the times; ``ax.figure.axes`` are all three of a new figure. Raises ImportError
+        if matplotlib is not installed, and ValueError for another number of axes.
+        """
+        return upward.rooms.plot_sweep(self, ax)
+
+    def __str__(self) -> str:
+        return upward.rooms.sweep_text(self)
+
+    def _repr_html_(self) -> str:
+        return upward.rooms.sweep_html(self)
+
+
+@suggesting
+def sweep(
+    op: str | Callable[..., Any],
+    sizes: Iterable[Size] | None = None,
+    dtypes: str | Sequence[str] = ("float32",),
+    *,
+    make: Callable[[Any, str], Any] | None = None,
+    flops: Stated = None,
+    bytes: Stated = None,
+    unit: str | Callable[[Any, str], str | None] | None = None,
+    device: str | None = None,
+    cache: Literal["cold", "hot"] | None = None,
+    max_time: float = 0.3,
+    peaks: Literal["measured", "datasheet", "none"] = "measured",
+    progress: bool = True,
+    **options: Any,
+) -> Sweep:
+    """Measure one op at many sizes and dtypes.
+
+    op: an op of flopscope or its name ("add"), or any function of tensors. A function is called with one flopscope
+        tensor of the size and dtype for each required argument, or with the arguments from ``make``.
+    sizes: each is a number n, a shape, or a tuple of shapes, one per operand. A number means n elements per operand, or
+        n x n for ops on rows and matrices (matmul, addmm, transpose_copy, softmax, log_softmax, layer_norm, rms_norm).
+        None: from 256 elements in powers of 4 (matrices: from 16 x 16 in powers of 2) until operands and result are 16
+        times the last-level cache, within a quarter of the free memory; matrix products up to 2048 x 2048 on a CPU and
+        8192 x 8192 on a GPU.
+    dtypes: names, or one name.
+    make: make(size, dtype) returns the tuple of arguments for op: operands of torch, CuPy or NumPy.
+    flops, bytes, unit: the work of a call as in measure(), or functions of size and dtype.
+    device: the device of flopscope's operands, and the one to time, as in measure().
+    cache, max_time, peaks: as in measure(), for each size and dtype.
+    progress: show a progress bar if the sweep takes more than two seconds.
+    options: other options of measure(): spread, min_time, timer, graph (default here: False).
+
+    On a CPU a call is launch-bound if it takes little longer than a call for one element, which is measured as well:
+    calling an op costs more than calling an empty function, which the launch time of the peaks is based on.
+
+    A size or dtype that cannot be measured becomes a row with a note. If none can be measured, the first error
+    propagates. Raises ValueError for invalid sizes or dtypes.
+    """
+    subject = _Subject(op, make, device)
+    names = [dtypes] if isinstance(dtypes, str) else list(dtypes)
+    if not names:
+        raise ValueError("dtypes is empty: pass at least one, such as float32")
+    wanted = _default_sizes(subject, names) if sizes is None else [_checked(size) for size in sizes]
+    if not wanted:
+        raise ValueError("sizes is empty: pass at least one, or None for a range")
+    cases = [(size, dtype) for dtype in names for size in wanted]
+    run = _Run(subject, {"flops": flops, "bytes": bytes, "unit": unit})
+    run.options = {"device": device, "cache": cache, "max_time": max_time, "peaks": peaks, "graph": False, **options}
+    points = []
+    with progress_bar(f"sweep of {subject.name}", len(cases), progress and len(cases) * max_time > LONG) as advance:
+        for size, dtype in cases:
+            points.append(run.point(size, dtype))
+            advance()
+    if len(run.problems) == len(points):
+        raise subject.explained(run.problems[0])
+    return run.result(points)
+
+
+class _Subject:
+    """The swept function: its name, and its call at a size."""
+
+    def __init__(self, op: str | Callable[..., Any], make: Callable[[Any, str], Any] | None, device: str | None):
+        if isinstance(op, str):
+            if op not in _core.ops:
+                raise ValueError(f"there is no op {op!r}; the ops are {', '.join(_core.ops)}")
+            op = getattr(_core, op)
+        if not callable(op):
+            raise TypeError(f"op must be an op of flopscope, its name or a function, not {op!r}")
+        self.function, self.make, self.device = op, make, device
+        self.name = name_of(op)
+        self.is_op = isinstance(op, _core.Op) and make is None
+        self.on_matrices = self.is_op and self.name in ON_MATRICES
+        self.arguments = tensor_arguments(self.name) if self.is_op else [] if make is not None else self._arguments()
+
+    def _arguments(self) -> list[str]:
+        try:
+            names = required_arguments(self.function)
+        except ValueError:
+            raise ValueError(
+                f"{self.name} has no signature: pass make=…, a function of size and dtype that returns its arguments"
+            ) from None
+        if not names:
+            raise ValueError(f"{self.name} takes no operands whose size could change: pass make=… to create some")
+        return names
+
+    def explained(self, problem: Exception) -> Exception:
+        """Return the error with a hint at its likely cause."""
+        if isinstance(problem, TypeError) and not self.is_op and self.make is None:
+            return TypeError(f"{self.name} was called with flopscope tensors: {problem}; pass make=… to create others")
+        return problem
+
+    def call(self, size: Any, dtype: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        if self.make is not None:
+            args = self.make(size, dtype)
+            return self.function, args if isinstance(args, tuple) else (args,)
+        shapes = self.shapes(size)
+        if self.is_op:
+            return call_of_op(self.name, shapes, dtype, self.device)
+        return self.function, operands(self.name, self.arguments, shapes, dtype, self.device)
+
+    def shapes(self, size: Any) -> list[tuple[int, ...]]:
+        """Return one shape for all operands, or one shape for each."""
+        if isinstance(size, int):
+            return [(size, size) if self.on_matrices else (size,)]
+        return list(size) if size and isinstance(size[0], tuple) else [size]
+
+
+class _Run:
+    """The measurement of the points, and their errors."""
+
+    options: dict[str, Any]
+
+    def __init__(self, subject: _Subject, stated: Mapping[str, Any]) -> None:
+        self.subject, self.stated = subject, stated
+        self.problems: list[Exception] = []
+
+    def point(self, size: Any, dtype: str) -> SweepPoint:
+        at = partial(SweepPoint, size, dtype)
+        shape, elements, working_set = "", _elements(self.subject, size), math.nan
+        try:
+            call, args = self.subject.call(size, dtype)
+            result = call(*args)
+            shape, working_set = _shapes_text(args or (result,)), _working_set((*args, result))
+            del result
+            measurement = measure(call, *args, **self._options(size, dtype, bool(args)))
+        except _REFUSALS as problem:
+            self.problems.append(problem)
+            lines = str(problem).strip().splitlines() or [type(problem).__name__]
+            return at(shape, elements, working_set, None, lines[0])
+        return at(shape, elements, working_set, measurement)
+
+    def result(self, points: Sequence[SweepPoint]) -> Sweep:
+        first = next(point for point in points if point.measurement is not None)
+        assert first.measurement is not None
+        device = find_device(first.measurement.device)
+        peaks = device.known_peaks() if self.options["peaks"] != "none" else {}
+        if device.kind == "cpu":
+            floor = self._of_one_element(first)
+            points = [_launch_bound(point, floor) for point in points]
+        else:
+            floor = _shortest_kernel_us(peaks.get("measured"), first.measurement.timing_source)
+        return Sweep(self.subject.name, tuple(points), device, peaks, floor, cache_sizes(device))
+
+    def _of_one_element(self, like: SweepPoint) -> float:
+        """Return the time of a call for one element in µs; NaN if make= defines sizes or the call fails."""
+        if self.subject.make is not None:
+            return math.nan
+        with suppress(Exception):  # the user did not request this size
+            measurement = self.point(_ones(like.size), like.dtype).measurement
+            return math.nan if measurement is None else measurement.median
+        return math.nan
+
+    def _options(self, size: Any, dtype: str, has_operands: bool) -> dict[str, Any]:
+        stated = {name: value(size, dtype) if callable(value) else value for name, value in self.stated.items()}
+        options = {**self.options, **{name: value for name, value in stated.items() if value is not None}}
+        if not has_operands and self.subject.is_op:  # an op that creates a tensor takes the device itself
+            options["device"] = None
+        return options
+
+
+def _shortest_kernel_us(measured: Peaks | None, timing_source: str) -> float:
+    ns = None if measured is None else measured.kernel_ns if timing_source == "cupti" else measured.launch_ns
+    return math.nan if ns is None else ns / 1e3
+
+
+def _ones(size: Any) -> Any:
+    """Return the size of the same form with one element."""
+    return 1 if isinstance(size, int) else tuple(map(_ones, size))
+
+
+def _launch_bound(point: SweepPoint, floor_us: float) -> SweepPoint:
+    """Return the point with its bound computed from floor_us as the time of an empty call."""
+    m = point.measurement
+    if m is None or m.roof is None:
+        return point
+    rated = _core.rate(m.roof, m.flops, m.bytes_total_moved, m.median, m.timing_source, floor_us)
+    return replace(point, measurement=replace(m, bound=rated["bound"]))
+
+
+def _checked(size: Any) -> Size:
+    """Return a size as an int, a shape or a tuple of shapes, of Python's ints. Raise ValueError for others."""
+    several = isinstance(size, (tuple, list)) and bool(size) and all(isinstance(one, (tuple, list)) for one in size)
+    try:
+        return tuple(_shape(one) for one in size) if several else _shape(size)
+    except TypeError:
+        text = "each must be an integer of at least 1, a shape, or a tuple of shapes"
+        raise ValueError(f"sizes: {text}, not {size!r}") from None
+
+
+def _shape(size: Any) -> Any:
+    """Return a length or a shape of Python's ints. Raise TypeError for others."""
+    lengths = tuple(map(operator.index, size)) if isinstance(size, (tuple, list)) else (operator.index(size),)
+    if not lengths or min(lengths) < 1 or isinstance(size, bool):
+        raise TypeError
+    return lengths if isinstance(size, (tuple, list)) else lengths[0]
+
+
+def _default_sizes(subject: _Subject, dtypes: Sequence[str]) -> list[Size]:
+    device = find_device(subject.device)
+    last = max(cache_sizes(device).values(), default=0) or 32 << 20
+    max_bytes = min(CACHES_FILLED * last, free_bytes(device) // 4, MAX_BYTES)
+    count = len(subject.arguments) if subject.make is None else 1
+    per_element = (count + 1) * max(map(_item_bytes, dtypes))
+    elements = [MIN_ELEMENTS]
+    while elements[-1] * GROWTH * per_element <= max_bytes:
+        elements.append(elements[-1] * GROWTH)
+    if not subject.on_matrices:
+        return list(elements)
+    largest = LARGEST_PRODUCT[device.kind] if subject.name in PRODUCTS else max_bytes
+    return [n for n in map(math.isqrt, elements) if n <= largest]
+
+
+def _item_bytes(dtype: str) -> int:
+    """Return the bytes per element of a dtype; 8 for one that only make() knows."""
+    return _core.dtypes[dtype].bytes if dtype in _core.dtypes else 8
+
+
+def cache_sizes(device: Device) -> dict[str, float]:
+    """Return the known cache sizes in bytes: "L2" of a GPU; "L2" per core and "last level" of a CPU."""
+    if device.kind == "cuda":
+        known = {"L2": float(device.properties.get("l2_bytes") or 0)}
+    else:
+        known = {"L2": _cpu_l2_bytes(), "last level": float(device.properties.get("cache_bytes") or 0)}
+    return {name: size for name, size in known.items() if size > 0}
+
+
+def _cpu_l2_bytes() -> float:
+    """Return the size from Linux' sysfs; 0 where it is unavailable."""
+    with suppress(OSError, ValueError):
+        for folder in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+            if (folder / "level").read_text(encoding="ascii").strip() == "2":
+                return float(int((folder / "size").read_text(encoding="ascii").strip().removesuffix("K")) * 1024)
+    return 0.0
+
+
+def _elements(subject: _Subject, size: Any) -> float:
+    try:
+        return float(math.prod(subject.shapes(size)[0]))
+    except TypeError:  # with make=, a size can be any object
+        return math.nan
+
+
+def _working_set(values: Iterable[Any]) -> float:
+    """Return the total bytes of arrays, counting each memory once."""
+    sizes: dict[Any, int] = {}
+    for value in values:
+        nbytes = getattr(value, "nbytes", None)
+        if isinstance(nbytes, int):
+            sizes[_address(value)] = nbytes
+    return float(sum(sizes.values())) if sizes else math.nan
+
+
+def _address(value: Any) -> Any:
+    """Return a key that is equal for two objects with the same memory."""
+    address = getattr(value, "data_ptr", None)  # a number in flopscope, a method in torch
+    return address() if callable(address) else id(value) if address is None else address
+
+
+def _shapes_text(values: Iterable[Any]) -> str:
+    shapes = [tuple(value.shape) for value in values if hasattr(value, "shape")]
+    return ", ".join(dict.fromkeys(" x ".join(map(str, shape)) for shape in shapes))
+
+
+def _record(op: str, point: SweepPoint) -> dict[str, Any]:
+    m = point.measurement
+    low, high = m.ci if m else (math.nan, math.nan)
+    numbers = {name: getattr(m, name, math.nan) for name in _MEASURED}
+    before = {"op": op, "dtype": point.dtype, "size": point.size, "shape": point.shape, "elements": point.elements}
+    return {
+        **before,
+        "working_set_bytes": point.working_set_bytes,
+        "median": numbers.pop("median"),
+        "ci_low": low,
+        "ci_high": high,
+        **numbers,
+        **{name: getattr(m, name, otherwise) for name, otherwise in _DEFAULTS.items()},
+        "note": point.note,
+    }

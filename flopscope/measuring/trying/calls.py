@@ -1,0 +1,157 @@
+"""try_changes(): changes tried on a callable in this process, switched on and off for each call."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from flopscope.measuring.measuring import require_numbers
+from flopscope.measuring.paired import TimesCompared, compare_times
+from flopscope.measuring.perf.lock import alone
+from flopscope.measuring.stage import name_of, require_callable
+from flopscope.measuring.trying.looking import Looking
+from flopscope.measuring.trying.losses import Parity, Recorder
+from flopscope.measuring.trying.pairs import FEWEST, MARGIN, Ratio
+from flopscope.measuring.trying.reach import Call, Reach, watch_modules
+from flopscope.measuring.trying.result import Change, Tried
+from flopscope.measuring.trying.seen import Seen
+from flopscope.measuring.trying.switches import SWITCHES, Switch
+from flopscope.support.device import find_device
+from flopscope.support.suggest import did_you_mean, suggesting
+
+SECONDS = 10.0
+
+
+@suggesting
+def try_changes(
+    fn: Callable[[], Any],
+    *,
+    changes: str | Sequence[str] | None = None,
+    max_time: float = SECONDS,
+    margin: float = MARGIN,
+) -> Tried:
+    """Time a callable with and without changes that need no edit of it, in turns, and return what each gains.
+
+    Each change is switched on for a call and off after it: settings of torch such as TF32, autocast, inference mode,
+    torch.compile of the callable. ``flopscope try`` does the same for a whole program, with more changes. While times
+    are taken, the lock of the perf fixture is held.
+
+    fn: called without arguments; what it returns is compared between calls with and without a change.
+    changes: names of changes, see ``flopscope try --list``; None: all that apply to a callable.
+    max_time: seconds of timing for each change.
+    margin: relative difference up to which times count as the same.
+
+    Raises ImportError if the program has not imported torch; ValueError for an unknown change; the exceptions of fn
+    without a change. One that fn raises with a change makes that change "failed".
+    """
+    require_callable(fn)
+    require_numbers(margin=margin, max_time=max_time)
+    torch = sys.modules.get("torch")
+    if torch is None:
+        raise ImportError("try_changes() switches settings of torch; import torch first")
+    begin = time.monotonic()
+    chosen = _chosen(changes)
+    reach = Reach(torch, _look(torch, fn))
+    tried = Tried(name_of(fn), "call", math.nan, [], device=reach.seen.device)
+    for one in chosen:
+        call = one.means.around(reach, fn)
+        why_not = one.needs(reach.seen) or ("" if call is not None else "it cannot be switched for one callable")
+        if why_not or call is None:
+            tried.notes += [f"{one.name} does not apply: {why_not}."] if changes is not None else []
+            continue
+        tried.changes.append(_tried(one, reach, fn, call, max_time, margin))
+    known = [one.before for one in tried.changes if not math.isnan(one.before)]
+    tried.before = known[0] if known else math.nan
+    tried.seconds = time.monotonic() - begin
+    faster = sorted((one for one in tried.changes if one.verdict == "faster"), key=lambda one: one.ratio.value)
+    if faster:
+        tried.kept, tried.total, tried.lines = [faster[0].name], faster[0].ratio, faster[0].lines.split("\n")
+    return tried
+
+
+def _chosen(changes: str | Sequence[str] | None) -> list[Switch]:
+    names = [changes] if isinstance(changes, str) else SWITCHES if changes is None else changes
+    for name in names:
+        if name not in SWITCHES:
+            raise ValueError(f"there is no change {name!r}{did_you_mean(str(name), SWITCHES)}")
+    return [SWITCHES[name] for name in names]
+
+
+def _look(torch: Any, fn: Callable[[], Any]) -> Seen:
+    """Call fn once, and return what it was seen to use."""
+    seen = Seen(cpus=len(os.sched_getaffinity(0)), device=find_device("cpu").name)
+    reach = Reach(torch, seen)
+    recorder, looking = Recorder(reach), Looking(reach)
+    leave = watch_modules(torch, [looking])
+    try:
+        fn()
+    finally:
+        leave()
+        reach.undo()
+    looking.finish(recorder.backward > 0)
+    seen.modules = max(seen.modules, 1)  # the callable takes the place of a module
+    return seen
+
+
+def _tried(switch: Switch, reach: Reach, fn: Callable[[], Any], call: Call, max_time: float, margin: float) -> Change:
+    change = Change(switch.name, switch.what, effect=switch.effect, source=switch.source, margin=margin, hits=1)
+    change.lines = switch.lines_for(reach.seen)
+    plain = [_results(reach.torch, fn) for _ in range(2)]
+    try:
+        begin = time.monotonic()
+        changed = _results(reach.torch, call)
+        change.start = 0.0, time.monotonic() - begin if switch.group == "compile" else 0.0
+        change.parity = _parity(plain, changed, switch.tolerance_in(reach.seen))
+        with alone():
+            times = compare_times(call, fn, margin=margin, max_time=max_time)
+    except Exception as problem:  # of fn, which the change may not suit
+        change.problem = f"{type(problem).__name__}: {problem}"
+        return change
+    change.ratio, change.before, change.after = _ratio(times), times.g_median, times.f_median
+    change.notes = list(times.notes)
+    return change
+
+
+def _ratio(times: TimesCompared) -> Ratio:
+    return Ratio(times.ratio, *times.ci, max(times.rounds, FEWEST))
+
+
+def _results(torch: Any, call: Call) -> list[Any]:
+    """Call with the same seed each time, and return the tensors of the result, in float64."""
+    state = torch.get_rng_state()
+    torch.manual_seed(0)
+    try:
+        return [one.detach().double() for one in _tensors(torch, call()) if one.numel()]
+    finally:
+        torch.set_rng_state(state)
+
+
+def _tensors(torch: Any, result: Any) -> Iterator[Any]:
+    if isinstance(result, torch.Tensor) and result.is_floating_point():
+        yield result
+    elif isinstance(result, (int, float)):
+        yield torch.tensor(float(result))
+    elif isinstance(result, (dict, list, tuple)):
+        for one in result.values() if isinstance(result, dict) else result:
+            yield from _tensors(torch, one)
+
+
+def _parity(plain: Sequence[Sequence[Any]], changed: Sequence[Any], tolerance: float) -> Parity:
+    """Compare results by the norm of their difference over their norm."""
+    if not changed or any(len(one) != len(changed) for one in plain):
+        return Parity("", 0, math.nan, math.nan, tolerance)
+    first, second = plain
+    difference = max(_distance(a, b) for a, b in zip(first, changed, strict=True))
+    own = max(_distance(a, b) for a, b in zip(first, second, strict=True))
+    return Parity("returned values", len(changed), difference, own, tolerance)
+
+
+def _distance(a: Any, b: Any) -> float:
+    if a.shape != b.shape:
+        return math.inf
+    apart, size = float((a - b).norm()), float(a.norm())
+    return 0.0 if apart == 0 else apart / size if size > 0 and math.isfinite(apart) else math.inf

@@ -1,0 +1,125 @@
+"""Looking at a program with torch while it runs."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from flopscope.measuring.trying.effects import attention_flags
+from flopscope.measuring.trying.reach import Reach, Watcher
+
+
+class Looking(Watcher):
+    """Looks at a program with torch while it runs, and at its objects when that ends."""
+
+    def __init__(self, reach: Reach) -> None:
+        self.seen = reach.seen
+        self._torch = reach.torch
+        zero_grad = reach.torch.optim.Optimizer.zero_grad
+
+        @functools.wraps(zero_grad)
+        def noted(optimizer: Any, set_to_none: bool = True) -> None:
+            self.seen.zeroed |= not set_to_none
+            zero_grad(optimizer, set_to_none)
+
+        reach.replace(reach.torch.optim.Optimizer, "zero_grad", noted)
+        self._note_loaders(reach)
+
+    def _note_loaders(self, reach: Reach) -> None:
+        """Note each DataLoader when it is made: a loop over one keeps only its iterator."""
+        data = self._torch.utils.data
+        init = data.DataLoader.__init__
+
+        @functools.wraps(init)
+        def __init__(loader: Any, *args: Any, **named: Any) -> None:
+            init(loader, *args, **named)
+            numbers = {name: getattr(loader, name) for name in ("num_workers", "pin_memory", "prefetch_factor")}
+            iterable = issubclass(type(loader.dataset), data.IterableDataset)
+            _add(self.seen.loaders, **numbers, iterable=iterable)
+
+        reach.replace(data.DataLoader, "__init__", __init__)
+
+    def first(self, module: Any, args: Sequence[Any]) -> None:
+        """Look at the first call of a module by the program."""
+        torch, seen = self._torch, self.seen
+        parameters = list(module.parameters())
+        if not parameters:
+            return
+        seen.modules += 1
+        seen.float32 |= any(one.dtype == torch.float32 for one in parameters)
+        seen.gradients |= torch.is_grad_enabled()
+        seen.inference |= torch.is_inference_mode_enabled()
+        seen.autocast |= in_autocast(torch)
+        seen.half |= seen.autocast or any(one.dtype in (torch.bfloat16, torch.float16) for one in parameters)
+        convolutions = [one for one in module.modules() if isinstance(one, torch.nn.modules.conv._ConvNd)]
+        seen.convolutions |= bool(convolutions)
+        given = [one for one in args if isinstance(one, torch.Tensor) and one.dim() == 4 and one.is_floating_point()]
+        flat = any(not one.is_contiguous(memory_format=torch.channels_last) for one in given)
+        seen.images |= flat and any(isinstance(one, torch.nn.Conv2d) for one in convolutions)
+
+    def finish(self, backward: bool) -> None:
+        """Look at what there is at the end. backward: a backward pass ran."""
+        torch, seen = self._torch, self.seen
+        seen.torch, seen.trains, seen.hip = str(torch.__version__), backward, torch.version.hip is not None
+        seen.cuda = torch.cuda.is_initialized()
+        if seen.cuda:
+            major, minor = torch.cuda.get_device_capability()
+            seen.capability, seen.device = 10 * major + minor, torch.cuda.get_device_name()
+            seen.tf32 = not seen.hip and seen.capability >= 80 and allows_tf32(torch, seen.convolutions)
+        seen.threads = torch.get_num_threads()
+        seen.deterministic = torch.are_deterministic_algorithms_enabled() or torch.backends.cudnn.deterministic
+        seen.tuned = torch.backends.cudnn.benchmark
+        seen.fused_attention = all(read() for read in attention_flags(torch))
+        seen.compiler = compiles(seen.cuda)
+        seen.bf16_cpu = multiplies_bf16()
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        seen.compiled = dynamo is not None and bool(dynamo.counters["frames"]["total"])
+        for one in gc.get_objects():
+            kind = type(one)
+            if issubclass(kind, torch.optim.Optimizer):
+                _add(
+                    seen.optimizers, name=kind.__name__, **{key: one.defaults.get(key) for key in ("fused", "foreach")}
+                )
+            elif issubclass(kind, torch.nn.parallel.DistributedDataParallel):
+                seen.parallel = True
+
+
+def allows_tf32(torch: Any, convolutions: bool) -> bool:
+    """Return whether products of float32, or convolutions if there are some, may use TF32, as those do by default."""
+    return torch.get_float32_matmul_precision() != "highest" or (convolutions and torch.backends.cudnn.allow_tf32)
+
+
+def in_autocast(torch: Any) -> bool:
+    """Return whether autocast is on, for any kind of device."""
+    try:
+        return any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda"))
+    except TypeError:  # before torch 2.4
+        return bool(torch.is_autocast_enabled())
+
+
+def _add(known: list[dict[str, Any]], **one: Any) -> None:
+    if one not in known:
+        known.append(one)
+
+
+def compiles(cuda: bool) -> bool:
+    """Return whether torch.compile has what it needs, by what is installed."""
+    if cuda:
+        return importlib.util.find_spec("triton") is not None
+    return shutil.which(os.environ.get("CXX", "g++")) is not None or shutil.which("clang++") is not None
+
+
+def multiplies_bf16() -> bool:
+    """Return whether the CPU has instructions for products in bfloat16, by Linux's list of its features."""
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+            flags = next((line for line in file if line.startswith(("flags", "Features"))), "").split()
+    except OSError:
+        return False
+    return bool({"avx512_bf16", "amx_bf16", "bf16"} & set(flags))

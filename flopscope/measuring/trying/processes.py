@@ -1,0 +1,273 @@
+"""Starting the program in fresh processes, waiting for what they find, and ending them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import shlex
+import shutil
+import signal
+import site
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from flopscope.measuring.trying.gate import GATE, Gate
+from flopscope.measuring.trying.inside import TRY, Job, Kind, Record
+from flopscope.measuring.trying.seen import Seen
+from flopscope.measuring.trying.switches import SWITCHES
+from flopscope.measuring.trying.turns import Turns
+from flopscope.support.files import write_json
+from flopscope.support.package import FOLDER
+from flopscope.support.safe import printable
+from flopscope.support.units import si_text
+
+GRACE = 5.0
+"""Seconds that a process may take to end after its record is written, or after it was told to."""
+POLL = 0.02
+MOST_COPIED = 2 << 30
+"""Bytes of a folder of --workdir."""
+INTERPRETERS = ("torchrun", "accelerate")
+"""Launchers that start Python themselves."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program as it stands on the command line."""
+
+    target: str
+    arguments: tuple[str, ...] = ()
+    option: str = ""
+    """ "-m", "-c" or ""."""
+    launcher: tuple[str, ...] = ()
+    """The command that starts its processes, such as torchrun."""
+    workdir: str | None = None
+    """Folder of which each process gets a copy as its current folder."""
+    compare: str = ""
+    """Name of the module whose results are compared, in place of losses."""
+
+    @property
+    def title(self) -> str:
+        """Return its name, without arguments, which may be secret."""
+        return "python -c" if self.option == "-c" else os.path.basename(self.target)
+
+    def words(self) -> list[str]:
+        """Return what follows the options of a command of flopscope."""
+        target = os.path.abspath(self.target) if self.workdir and not self.option else self.target
+        return [*([self.option] if self.option else []), target, *self.arguments]
+
+
+class Processes:
+    """Runs of a program. Their files are in ``folder``, which is temporary. turns: shared with other trials."""
+
+    def __init__(self, program: Program, folder: Path, turns: Turns | None = None) -> None:
+        self._program, self._folder = program, folder
+        self._turns = turns or Turns()
+        self._numbers = itertools.count()
+        self.count = 0
+        """Processes that were started, launches of several ranks counted once."""
+        if program.workdir is not None:
+            require_small(program.workdir)
+
+    def run(
+        self,
+        kind: Kind,
+        switches: Sequence[str],
+        seen: Seen,
+        warm: int,
+        steps: int,
+        limit: float,
+        latest: float = math.inf,
+    ) -> Record:
+        """Run the program once. The record says what failed, if something did.
+
+        limit: in seconds. Raises Late if it cannot start before ``latest``, a time.monotonic().
+        """
+        number = next(self._numbers)
+        path = self._folder / f"record-{number}.json"
+        option = self._program.option
+        target, *arguments = self._program.words()[bool(option) :]
+        job = Job(target, arguments, option, str(path), kind, list(switches), asdict(seen), warm, steps)
+        job.compare = self._program.compare
+        gate = Gate(self._folder / f"gate-{number}") if kind != "compare" and self._turns.jobs > 1 else None
+        job.gate = str(gate.path) if gate is not None else ""
+        passed = self._folder / f"passed-{number}" if self._turns.jobs > 1 and spare_of(seen) else None
+        if passed is not None:
+            job.door, job.passed = self._turns.door, str(passed)
+        written = self._folder / f"job-{number}.json"
+        write_json(written, asdict(job))
+        words = ["try", "--job", str(written)]
+        ended, log, lasted = self._run(
+            number, words, self._environment(switches, seen), limit, path, gate, passed, spare_of(seen), latest
+        )
+        if not path.exists():
+            return Record(problem=explained(ended, limit, log))
+        record = Record(**json.loads(path.read_text(encoding="utf-8")))
+        record.lasted = lasted
+        return record
+
+    def trace(self, steps: tuple[int, int] | None, limit: float, seen: Seen) -> tuple[Path | None, str]:
+        """Record a trace of some steps, or of the whole program; return its file, or None and why there is none."""
+        path = self._folder / "trace.json"
+        window = [] if steps is None else ["--steps", f"{steps[0]}:{steps[1]}", "--stop"]
+        words = ["run", *window, "--no-report", "--no-summary", "--no-samples", "--trace", str(path)]
+        words += self._program.words()
+        number = next(self._numbers)
+        gate = Gate(self._folder / f"gate-{number}") if self._turns.jobs > 1 else None
+        environment = self._environment((), seen) | ({GATE: str(gate.path)} if gate is not None else {})
+        ended, log, _ = self._run(number, words, environment, limit, None, gate, None, spare_of(seen))
+        found = [one for one in (path, path.with_name("trace.rank0.json")) if one.exists()]
+        return (found[0], "") if found else (None, explained(ended, limit, log))
+
+    def _environment(self, switches: Sequence[str], seen: Seen) -> dict[str, str]:
+        environment = {**os.environ, TRY: "1"}
+        environment.setdefault("PYTHONHASHSEED", "0")
+        root = str(Path(FOLDER).parent)
+        if self._program.workdir is not None and root not in (*site.getsitepackages(), site.getusersitepackages()):
+            known = environment.get("PYTHONPATH")
+            environment["PYTHONPATH"] = root if not known else f"{known}{os.pathsep}{root}"
+        for name in switches:
+            environment.update(SWITCHES[name].means.environment(seen, environment))
+        return environment
+
+    def _run(
+        self,
+        number: int,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        limit: float,
+        record: Path | None,
+        gate: Gate | None,
+        passed: Path | None,
+        spare: int,
+        latest: float = math.inf,
+    ) -> tuple[int | None, Path, float]:
+        """Run a command of flopscope; return its status, None if it was ended at the limit, its output, seconds."""
+        launcher = list(self._program.launcher)
+        runs_python = bool(launcher) and os.path.basename(launcher[0]) in INTERPRETERS
+        command = [*launcher, *([] if runs_python else [sys.executable]), "-m", "flopscope", *words]
+        log = self._folder / f"log-{number}.txt"
+        with self._copied(number) as folder, open(log, "wb") as output:
+
+            def start() -> subprocess.Popen[Any]:
+                self.count += 1
+                return subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                    env=dict(environment), cwd=folder, start_new_session=True,
+                )  # fmt: skip
+
+            with self._turns.run(start, latest, passed) as process:
+                begin = time.monotonic()
+                try:
+                    return self._waited(process, limit, record, gate, spare), log, time.monotonic() - begin
+                finally:
+                    end(process, gently=bool(launcher))
+
+    def _waited(
+        self, process: subprocess.Popen[Any], limit: float, record: Path | None, gate: Gate | None, spare: int
+    ) -> int | None:
+        """Wait for a process to end, and for its turn to be timed before; return its status, None at the limit."""
+        clock = self._turns.clock
+        if gate is not None:
+            status = waited(process, gate.ready, limit, clock, 0.0)
+            if status is None or not gate.ready.exists():
+                return status
+            with self._turns.timed(process, spare):
+                gate.open()
+                status = waited(process, record or gate.recorded, limit, time.monotonic, 0.0)
+            if status is None:
+                return None
+        return waited(process, record, limit, clock)
+
+    @contextmanager
+    def _copied(self, number: int) -> Iterator[str | None]:
+        if self._program.workdir is None:
+            yield None
+            return
+        copy = self._folder / f"workdir-{number}"
+        shutil.copytree(self._program.workdir, copy, symlinks=True)
+        try:
+            yield str(copy)
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)
+
+
+def spare_of(seen: Seen) -> int:
+    """Return how many runs may go on that do not use the GPU yet, while one of a program is timed.
+
+    Without a GPU, measured steps use all CPUs. With one, half of them are left to the program and its workers.
+    """
+    return max(len(os.sched_getaffinity(0)) // 2 - 1, 0) if seen.cuda and not seen.jax else 0
+
+
+def waited(
+    process: subprocess.Popen[Any], sign: Path | None, limit: float, clock: Callable[[], float], grace: float = GRACE
+) -> int | None:
+    """Wait for a process to end, but not longer than ``grace`` after a file of it is there.
+
+    Return its status, 0 if it goes on, None at the limit.
+    """
+    begin, written = clock(), math.inf
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(POLL)
+        now = clock()
+        if sign is not None and sign.exists():
+            written = min(written, now)
+        if now - written >= grace:
+            return 0
+        if now - begin > limit:
+            return None
+
+
+def end(process: subprocess.Popen[Any], gently: bool) -> None:
+    """End a process and those that it has started. gently: let a launcher end its own first."""
+    if gently and process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def explained(status: int | None, limit: float, log: Path) -> str:
+    """Return why a process has left no record."""
+    if status is None:
+        return f"it did not get to its last measured step within {limit:.0f} s"
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    last = f": {printable(lines[-1][:300])}" if lines else ""
+    if status < 0:
+        with suppress(ValueError):
+            return f"it was ended by {signal.Signals(-status).name}{last}"
+    return f"it ended with status {status}{last}"
+
+
+def require_small(folder: str) -> None:
+    """Raise ValueError if a folder is too large to be copied for each run, OSError if it cannot be read."""
+    total = 0
+    os.listdir(folder)
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(path, name)).st_size
+    if total > MOST_COPIED:
+        raise ValueError(
+            f"--workdir {folder} has {si_text(total, 'B')}, too much to copy for each run; replace large folders in it "
+            "by symbolic links, which are copied as links"
+        )
+
+
+def launcher_words(text: str | None) -> tuple[str, ...]:
+    """Return the words of a launcher's command. Raise ValueError if there is none of this name."""
+    words = tuple(shlex.split(text or ""))
+    if text is not None and (not words or shutil.which(words[0]) is None):
+        raise ValueError(f"--launcher {text!r}: there is no command {words[0] if words else ''!r}")
+    return words

@@ -1,0 +1,1 @@
+"""Files: each format is read into a store, and a store becomes a Trace."""

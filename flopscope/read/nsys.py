@@ -1,0 +1,273 @@
+"""Exports of Nsight Systems: ``nsys export --type sqlite``, schemas 2 and 3 (2021 to 2026).
+
+nsys makes a table when its first row is written, and columns have come and gone, so every table and most columns may be
+missing. Columns are documented in NVIDIA's "SQLite Schema Reference".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flopscope import _core
+from flopscope.read.agents import finished, newer_schema, rank_of_process
+from flopscope.read.database import Database, Query, Reading, Value, columns
+from flopscope.read.gpu_metrics import read_metrics
+from flopscope.support.units import plural
+
+NEWEST_SCHEMA = 3  # major
+
+_PROCESS = "{} >> 24 & 16777215"
+_THREAD = "{} & 16777215"
+
+
+_WORK = columns(
+    *("start", "end"),
+    device="deviceId",
+    process=Value(("globalPid",), _PROCESS),
+    stream="streamId",
+    context="contextId",
+    correlation="correlationId",
+    graph_node="graphNodeId",
+    graph="graphId",
+)
+_LAUNCH = columns(
+    name=("demangledName", "shortName", "mangledName"),
+    registers="registersPerThread",
+    static_shared="staticSharedMemory",
+    dynamic_shared="dynamicSharedMemory",
+    **{f"{what}_{axis.lower()}": f"{what}{axis}" for what in ("grid", "block", "cluster") for axis in "XYZ"},
+)
+_HOST = columns("start", "end", process=Value(("globalTid",), _PROCESS), thread=Value(("globalTid",), _THREAD))
+_RANGE = columns(
+    "text",
+    name="textId",
+    type="eventType",
+    domain="domainId",
+    end_thread=Value(("endGlobalTid",), _THREAD),
+    payload="binaryData",
+)
+_TIMES = ("start", "end")
+
+# Tables of libraries' calls. A kernel belongs to the innermost one, unless an op of torch is inside it.
+_LIBRARIES = re.compile(r"(CUBLAS|CUDNN|CUFFT|CUSPARSE|CUSOLVER|NCCL|NVSHMEM|MPI(_[A-Z0-9_]+)?|UCP(_[A-Z_]+)?)_EVENTS")
+
+_DEVICE = columns(process="pid", device="cudaId", id="gpuId")
+_FIELD = columns("name", "type", domain="domainId", id="schemaId", value="offset")
+_FACTS = (
+    Query("string", "StringIds", columns("id", name="value"), ("id", "name")),
+    Query("device", "TARGET_INFO_CUDA_DEVICE", _DEVICE, ("process", "device", "id")),
+    Query("field", "NVTX_PAYLOAD_SCHEMA_ENTRIES", _FIELD, ("domain", "id", "name", "type")),
+)
+_NAMED = _HOST | columns(name="nameId")
+_CALL = _NAMED | columns(correlation="correlationId")
+_COPY = _WORK | columns("bytes", copy_kind="copyKind", **{"from": "srcKind", "to": "dstKind"})
+_MEMORY = columns(
+    *("start", "bytes", "address"),
+    device="deviceId",
+    correlation="correlationId",
+    process=Value(("globalPid",), _PROCESS),
+    type="memoryOperationType",
+    **{"from": "memKind"},
+)
+_NODE = _HOST | columns(graph_node="graphNodeId", original="originalGraphNodeId")
+_DOMAIN = columns("text", name="textId", domain="domainId", process=Value(("globalTid",), _PROCESS))
+
+_DOMAINS = Query("domain", "NVTX_EVENTS", _DOMAIN, ("domain",), ("eventType", "= 75"))
+_EVENTS = (
+    Query("call", "CUPTI_ACTIVITY_KIND_RUNTIME", _CALL, (*_TIMES, "name")),
+    Query("call", "CUPTI_ACTIVITY_KIND_DRIVER", _CALL, (*_TIMES, "name")),
+    Query("range", "NVTX_EVENTS", _HOST | _RANGE, _TIMES),
+    Query("kernel", "CUPTI_ACTIVITY_KIND_KERNEL", _WORK | _LAUNCH, (*_TIMES, "name")),
+    Query("copy", "CUPTI_ACTIVITY_KIND_MEMCPY", _COPY, _TIMES),
+    Query("fill", "CUPTI_ACTIVITY_KIND_MEMSET", _WORK | columns("bytes", **{"from": "memKind"}), _TIMES),
+    Query("sync", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", _WORK | columns(type="syncType"), _TIMES),
+    Query("replay", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", _WORK | columns(graph="graphId"), _TIMES),
+    Query("overhead", "PROFILER_OVERHEAD", _NAMED, (*_TIMES, "name")),
+    Query("overhead", "CUPTI_ACTIVITY_KIND_OVERHEAD", _NAMED, (*_TIMES, "name")),
+    Query("memory", "CUDA_GPU_MEMORY_USAGE_EVENTS", _MEMORY, ("start", "bytes", "type")),
+    Query("node", "CUDA_GRAPH_NODE_EVENTS", _NODE, ("start", "graph_node")),
+)
+
+
+def is_nsys(database: Database) -> bool:
+    """Return whether the tables are those of an export of Nsight Systems."""
+    return any(name.startswith(("CUPTI_ACTIVITY_KIND_", "META_DATA_", "TARGET_INFO_")) for name in database.tables)
+
+
+def read_nsys(
+    database: Database, reader: _core.DatabaseReader, store: _core.Store, reading: Reading
+) -> tuple[Mapping[str, Any], dict[str, Any], list[str]]:
+    """Read the events into a store. Return counts, the metadata of a trace, and notes for the user."""
+    facts, devices, start = _facts(database), _devices(database), _start(database)
+    database.read(reader, _FACTS, reading)
+    database.read(reader, [_DOMAINS], Reading())
+    database.read(reader, [*_EVENTS, *_libraries(database)], reading)
+    samples = read_metrics(database, devices, reading)
+    report, metadata = finished("nsys", reader, store, facts, devices, samples, start, amd=False)
+    metadata["nsys"] |= {
+        "tables": dict(reading.rows),
+        "unread": _unread(database, reading),
+        "diagnostics": _diagnostics(database),
+        "marks": report["marks"],
+        "messages": report["messages"],
+    }
+    if start:
+        metadata["baseTimeNanoseconds"] = start
+    if report["processes"] == 1:
+        environment = _values(database, "TARGET_INFO_SYSTEM_ENV").get("DeviceEnvironment")
+        pairs = (pair.partition("=") for pair in str(environment or "").split(";"))
+        metadata |= rank_of_process({name: value for name, _, value in pairs})
+    return report, metadata, list(_notes(metadata["nsys"], report))
+
+
+def _libraries(database: Database) -> list[Query]:
+    """Return queries of the tables of libraries' calls."""
+    name = Value(("nameId", "textId"))
+    names = (table for table in database.tables if _LIBRARIES.fullmatch(table))
+    return [Query("span", table, {**_HOST, "name": name}, (*_TIMES, "name")) for table in names]
+
+
+def _unread(database: Database, reading: Reading) -> dict[str, int]:
+    """Return the tables of events that were not used, with their last row numbers, which nsys counts from 1."""
+    timed = sorted(name for name, present in database.tables.items() if {"start", "timestamp"} & {*present})
+    timed = [name for name in timed if name != "DIAGNOSTIC_EVENT"]
+    counts = {name: database.last_row(name) for name in timed if name not in reading.rows}
+    return {name: count for name, count in counts.items() if count > 0}
+
+
+def _diagnostics(database: Database) -> list[dict[str, str]]:
+    """Return what nsys reported of its recording, errors first: severity and text, each text once.
+
+    Of what it reported for information, only what it says that it did not do, and how much it collected.
+    """
+    listed = database.facts("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", "id", "label")
+    names = _SEVERITIES | {row.get("id"): str(row.get("label")).lower()[:20] for row in listed}
+    found: dict[str, str] = {}
+    for row in database.facts("DIAGNOSTIC_EVENT", "severity", "text"):
+        text, severity = str(row.get("text") or ""), names.get(row.get("severity"), "unknown")
+        if text and (severity not in _INFORM or _TELLS.search(text)):
+            found.setdefault(" ".join(text.split()), severity)
+    ordered = sorted(found.items(), key=lambda one: _ORDER.index(one[1]) if one[1] in _ORDER else len(_ORDER))
+    return [{"severity": severity, "text": text} for text, severity in ordered]
+
+
+_SEVERITIES: dict[object, str] = {0: "unknown", 1: "info", 2: "warning", 3: "error", 4: "verbose"}
+"""Names in exports of 2026, for exports without the table of names."""
+_ORDER = ("fatal", "error", "warning")
+_INFORM = ("info", "verbose")
+_TELLS = re.compile(r"\b(no|not|cannot|failed|unable|unsupported)\b|collected:?\s+0\b", re.IGNORECASE)
+_MOST_SAYINGS, _MOST_TEXT = 5, 400
+
+
+def sayings(nsys: Mapping[str, Any]) -> Iterable[str]:
+    """Yield what nsys reported about a recording without kernels, as sentences; nothing for a recording with
+    kernels."""
+    said = nsys.get("diagnostics") or []
+    if nsys.get("tables", {}).get("CUPTI_ACTIVITY_KIND_KERNEL"):
+        return
+    for one in said[:_MOST_SAYINGS]:
+        text = one["text"] if len(one["text"]) <= _MOST_TEXT else f"{one['text'][:_MOST_TEXT]}…"
+        yield f"nsys reported while it recorded ({one['severity']}): {text}"
+    if len(said) > _MOST_SAYINGS:
+        more = plural(len(said) - _MOST_SAYINGS, "more report")
+        yield f'nsys reported more: metadata["nsys"]["diagnostics"] has {more}.'
+
+
+def _notes(nsys: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]:
+    yield from newer_schema(nsys["schema"], NEWEST_SCHEMA)
+    if not report["events"]:
+        yield "it has no kernels, API calls or ranges; record with nsys profile --trace=cuda,nvtx,cublas"
+        yield from sayings(nsys)
+    if report["replays"]:
+        yield (
+            f"{report['replays']:,} replays of CUDA graphs have no record of their kernels; record with "
+            f"nsys profile --cuda-graph-trace=node"
+        )
+    if report["unsized"] and not report["messages"]:
+        yield (
+            f"its ranges of NCCL have no sizes ({report['unsized']:,} calls), so bandwidths are unknown; export with "
+            f"nsys export --type sqlite --include-blobs=true"
+        )
+    left = report["graph_work"] - report["captured"] - report["estimated"]
+    if left > 0 and report["captured"]:
+        yield f"{left:,} kernels of CUDA graphs have no record of their capture; they belong to the graph's launch"
+
+
+# Metadata -------------------------------------------------------------------------------------------------------------
+
+# Kineto's names of the properties, from those of TARGET_INFO_GPU.
+_PROPERTIES = {
+    "id": "id",
+    "name": "name",
+    "totalGlobalMem": "totalMemory",
+    "computeMajor": "computeMajor",
+    "computeMinor": "computeMinor",
+    "maxThreadsPerBlock": "maxThreadsPerBlock",
+    "regsPerBlock": "maxRegistersPerBlock",
+    "warpSize": "threadsPerWarp",
+    "sharedMemPerBlock": "maxShmemPerBlock",
+    "numSms": "smCount",
+    "regsPerMultiprocessor": "maxRegistersPerSm",
+    "sharedMemPerBlockOptin": "maxShmemPerBlockOptin",
+    "sharedMemPerMultiprocessor": "maxShmemPerSm",
+    "maxBlocksPerMultiprocessor": "maxBlocksPerSm",
+    "memoryBandwidth": "memoryBandwidth",
+    "clockRate": "clockRate",
+    "l2CacheSize": "l2CacheSize",
+    "chipName": "chipName",
+    "busLocation": "busLocation",
+    "uuid": "uuid",
+}
+
+
+def _values(database: Database, table: str) -> dict[str, Any]:
+    """Return the values of a table of names and values."""
+    return {str(row.get("name")): row.get("value") for row in database.facts(table, "name", "value")}
+
+
+def _facts(database: Database) -> dict[str, Any]:
+    export = _values(database, "META_DATA_EXPORT")
+    return {
+        "version": export.get("EXPORT_PRODUCT_VERSION"),
+        "schema": export.get("EXPORT_SCHEMA_VERSION"),
+        "cuda_graph_trace": _values(database, "META_DATA_CAPTURE").get("CUDA_GRAPH_TRACE_OPTIONS:MODE"),
+    }
+
+
+def _start(database: Database) -> int:
+    """Return the Unix time in ns that times count from; 0 if it is unknown."""
+    start = next(iter(database.facts("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")), {}).get("utcEpochNs")
+    return start if isinstance(start, int) and 0 < start < 1 << 62 else 0
+
+
+def _devices(database: Database) -> list[dict[str, Any]]:
+    """Return the properties of the devices under Kineto's names."""
+    rows = database.facts("TARGET_INFO_GPU") or database.facts("TARGET_INFO_CUDA_GPU") or _gpus_of_system(database)
+    devices = []
+    for row in rows:
+        device = {name: row[source] for name, source in _PROPERTIES.items() if row.get(source) is not None}
+        warps, threads = row.get("maxWarpsPerSm"), row.get("threadsPerWarp")
+        if isinstance(warps, int) and isinstance(threads, int):
+            device["maxThreadsPerMultiProcessor"] = device["maxThreadsPerMultiprocessor"] = warps * threads
+        if isinstance(device.get("id"), int):
+            devices.append(device)
+    return devices
+
+
+def _gpus_of_system(database: Database) -> list[dict[str, Any]]:
+    """Return rows like those of TARGET_INFO_GPU from the JSON that describes the system."""
+    try:
+        listed = json.loads(_values(database, "TARGET_INFO_SYSTEM_ENV").get("GpuInfo") or "{}")
+    except (TypeError, ValueError, RecursionError):
+        return []
+    gpus = listed.get("Gpus") if isinstance(listed, dict) else None
+    found = [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
+    return [{f"{name[:1].lower()}{name[1:]}": _number(value) for name, value in gpu.items()} for gpu in found]
+
+
+def _number(value: object) -> object:
+    """Return the number that a text is; large ones are texts in JSON."""
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 19 else value

@@ -1,0 +1,111 @@
+"""Recordings of XLA's profiler, ``*.xplane.pb``: those of ``jax.profiler.trace()`` and of TensorFlow.
+
+The core reads the protobuf (csrc/sources/protobuf); here its facts become the metadata of a trace.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from flopscope import _core
+from flopscope.read.agents import finished
+from flopscope.read.paths import hosts_in
+from flopscope.support.units import plural
+
+
+class Modules(NamedTuple):
+    """The modules of XLA in a recording, and the instructions that kernels run."""
+
+    protos: dict[str, bytes]
+    """An HloProto by the name of its module: "jit_step(12)"."""
+    events: Sequence[int]
+    """Events of the store that run an instruction, in order."""
+    places: Sequence[int]
+    """Of their instructions, in ``instructions``."""
+    instructions: list[tuple[str, str]]
+    """Module and name of an instruction, as the profiler wrote them; "" if it named no module."""
+
+
+_VARINT = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
+_NAME = rb"\x12[\x01-\x7f](?:/[a-z]+:|#Chip|Task Environment|[A-Z][ -~]{2,40}[\x1a\"*2])"
+_START = re.compile(rb"\n%b(?:\x08%b)?%b" % (_VARINT, _VARINT, _NAME))
+"""A field 1, the first plane: perhaps its id, then its name."""
+
+_PROPERTIES = {
+    "name": ("gpu_device_name", "device_type_string"),
+    "totalGlobalMem": ("memory_size",),
+    "computeMajor": ("compute_cap_major",),
+    "computeMinor": ("compute_cap_minor",),
+    "numSms": ("core_count",),
+    "memoryBandwidth": ("memory_bandwidth",),
+    "clockRate": ("clock_rate",),
+}
+"""Kineto's names of the properties of a device, from the stats of its plane."""
+
+
+def is_xplane(start: bytes) -> bool:
+    """Return whether a file that begins so is an XSpace."""
+    return _START.match(start) is not None
+
+
+def read_xplane(
+    path: str, name: str, reader: _core.DatabaseReader, store: _core.Store
+) -> tuple[Mapping[str, Any], dict[str, Any], list[str], Modules]:
+    """Read the events into a store. Return counts, the metadata of a trace, notes for the user, and the modules. Raise
+    ValueError if the file is damaged.
+
+    name: of the source, beside which the recordings of other hosts may be.
+    """
+    with open(path, "rb") as file:
+        space = reader.read_xspace(file.read())
+    planes = space["planes"]
+    stats = {plane["name"]: plane["stats"] for plane in planes}
+    devices = [_device(plane) for plane in planes if plane["device"] >= 0]
+    start = _start(planes, stats.get("Task Environment", {}))
+    protos = dict(space["modules"])
+    facts = {
+        "hosts": [text for kind, text in space["remarks"] if kind == "host"],
+        "versions": {key: value for key, value in stats.get("/host:metadata", {}).items() if key.endswith("_version")},
+        "tables": {plane["name"]: sum(line[3] for line in plane["lines"]) for plane in planes},
+        "modules": list(protos),
+    }
+    amd = any(plane["stats"].get("device_vendor") == "AMD" for plane in planes)
+    report, metadata = finished("xplane", reader, store, facts, devices, [], start, amd=amd)
+    if start:
+        metadata["baseTimeNanoseconds"] = start
+    hosts = hosts_in(os.path.dirname(os.path.abspath(name)))
+    if len(hosts) > 1 and os.path.basename(name) in hosts:
+        metadata["distributedInfo"] = {"rank": hosts.index(os.path.basename(name)), "world_size": len(hosts)}
+    notes = [f"the profiler reported: {text}" for kind, text in space["remarks"] if kind != "host"]
+    ties: Any = report["instructions"]
+    events, places, instructions = ties or ((), (), [])
+    modules = Modules(protos, events, places, instructions)
+    return report, metadata, [*notes, *_notes(planes)], modules
+
+
+def _device(plane: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties of a device under Kineto's names."""
+    stats = plane["stats"]
+    found = {name: next((stats[key] for key in keys if key in stats), None) for name, keys in _PROPERTIES.items()}
+    return {"id": plane["device"], **{name: value for name, value in found.items() if value is not None}}
+
+
+def _start(planes: list[dict[str, Any]], environment: Mapping[str, Any]) -> int:
+    """Return the Unix time in ns that times count from; 0 if they are Unix times, or it is unknown."""
+    start = environment.get("profile_start_time")
+    relative = all(line[2] < (1 << 60) for plane in planes for line in plane["lines"])
+    return start if relative and isinstance(start, int) and 0 < start < 1 << 62 else 0
+
+
+def _notes(planes: list[dict[str, Any]]) -> Iterator[str]:
+    for plane in planes:
+        streams = [line for line in plane["lines"] if line[1] == "stream"]
+        if streams and not any(line[3] for line in streams):
+            yield (
+                f"{plane['name']} has {plural(len(streams), 'stream')} without events: XLA's profiler discarded what "
+                f"it recorded there, because the times were not within its recording, as happens while another "
+                f"profiler of GPUs is in use"
+            )

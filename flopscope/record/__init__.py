@@ -1,0 +1,1 @@
+"""Live recording: profiles, ranges, graphs, and what other libraries launch."""

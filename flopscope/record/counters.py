@@ -1,0 +1,211 @@
+"""Hardware counters during a profile: PM sampling of the devices that it uses."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import threading
+import weakref
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal
+
+from flopscope import _core
+from flopscope.record.energy import Energy, EnergyMeter
+from flopscope.support.capture import why_not_loaded
+from flopscope.support.threads import start_thread
+from flopscope.support.warn import warn_user
+
+if TYPE_CHECKING:
+    from flopscope._core import Store
+
+CountersWish = bool | Literal["require"]
+
+LEAST_US, MOST_US = 1.0, 1e6
+PATIENCE, AGAIN = 0.05, 0.1
+"""Seconds of one wait for the program's first device, and between two looks for another one."""
+
+
+def check_counters(counters: Any, interval_us: Any) -> int:
+    """Return the interval in ns, 0 to adapt. Raise ValueError or TypeError for arguments of ``profile()``."""
+    if counters not in (True, False, "require"):
+        raise ValueError(f'counters must be True, False or "require", not {counters!r}')
+    if interval_us is None:
+        return 0
+    if isinstance(interval_us, bool) or not isinstance(interval_us, Real):
+        raise TypeError(f"counter_interval_us must be a number of µs or None, not {interval_us!r}")
+    if not LEAST_US <= float(interval_us) <= MOST_US:
+        raise ValueError(f"counter_interval_us must be 1 µs to 1 s, not {interval_us!r}")
+    if not counters:
+        raise ValueError(f"counter_interval_us={interval_us!r} needs counters=True")
+    return round(1000 * float(interval_us))
+
+
+@functools.cache
+def why_no_counters() -> str | None:
+    """Return why CUPTI cannot count, or None if it is loaded and there is a device. Computed once per process."""
+    why = _why_not_loaded()
+    return why if why is not None or _core.cuda_is_here() else "there is no CUDA device"
+
+
+def _why_not_loaded() -> str | None:
+    """Load CUPTI's records of activity, which counters wake it with, and its counters. Return why that fails."""
+    return why_not_loaded(_core.load_cupti) or why_not_loaded(_core.load_counters)
+
+
+class Counters:
+    """The samplers of a profile, one for each device in use.
+
+    ``start()`` warns and returns False where nothing can be counted, or raises RuntimeError if counters are required.
+    A device whose counters are unavailable does not keep the others from being counted. ``begins_live``: for a whole
+    program, whose first 0.1 s are not typical of it.
+    """
+
+    def __init__(self, wish: CountersWish, interval_ns: int = 0, *, begins_live: bool = False) -> None:
+        self._wish, self._interval_ns, self._begins_live = wish, interval_ns, begins_live
+        self._samplers: list[_core.Sampler] = []
+        self._meters: dict[int, EnergyMeter] = {}
+        self.energy: dict[str, Energy] = {}
+        """Energy of each device from start() to stop(), by "cuda:0"."""
+        self.refused = False
+        """Whether a warning said why counters are unavailable."""
+
+    def start(self) -> bool:
+        """Start counting on all devices in use, or on the first if none is."""
+        why = why_no_counters()
+        if why is not None:
+            return self.refuse(why)
+        reasons = self._count_on(_core.active_devices() or [0])
+        if reasons:
+            try:
+                return self.refuse("; ".join(reasons))
+            except RuntimeError:
+                self.stop()
+                raise
+        return True
+
+    def _count_on(self, devices: Iterable[int]) -> list[str]:
+        """Start to count on devices, on all at the same time. Return why that is impossible on some of them."""
+        opened, reasons = {}, []
+        for device in devices:
+            sampler = _core.Sampler(device, self._interval_ns, begins_live=self._begins_live)
+            try:
+                sampler.open()
+                opened[device] = sampler
+            except RuntimeError as problem:
+                reasons.append(f"cuda:{device}: {problem}")
+        meters = {device: EnergyMeter(_uuid(device)) for device in opened}  # which takes a part of the first window
+        for device, sampler in opened.items():
+            try:
+                sampler.start()
+            except RuntimeError as problem:
+                reasons.append(f"cuda:{device}: {problem}")
+                continue
+            self._samplers.append(sampler)
+            _counting.add(self)
+            self._meters[device] = meters[device]
+        return reasons
+
+    def refuse(self, why: str) -> bool:
+        """Warn that there are no counters, or raise RuntimeError if they are required; return whether some count."""
+        if self._wish == "require":
+            raise RuntimeError(f"hardware counters are unavailable ({why})")
+        self.refused = True
+        has = "has those of other devices" if self._samplers else "has none"
+        warn_user(f"hardware counters are unavailable, and the profile {has} ({why})")
+        return bool(self._samplers)
+
+    def stop(self) -> None:
+        """Wait for the devices and stop counting. Warn of failures and losses."""
+        if not self._samplers:
+            return
+        with suppress(RuntimeError):  # the profile reports a device that failed
+            _core.wait_for_devices()
+        self.energy = {f"cuda:{device}": meter.read() for device, meter in self._meters.items()}
+        for sampler in self._samplers:
+            try:
+                sampler.stop()
+            except RuntimeError as problem:
+                warn_user(f"counting ended early: {problem}")
+            report = sampler.report
+            if report["overflows"]:
+                lost = f"about {report['lost']} samples" if report["lost"] else "some samples"
+                warn_user(
+                    f"buffers of the counters of cuda:{report['device']} were full {report['overflows']} times, and "
+                    f"{lost} were lost; a longer counter_interval_us or a shorter profile loses none"
+                )
+
+    def pour(self, store: Store, begin: int | None = None) -> None:
+        """Append the samples to the store of the profile, those from ``begin`` on (ns of its clock)."""
+        for sampler in self._samplers:
+            if begin is None:
+                sampler.pour(store)
+            else:
+                sampler.pour(store, begin)
+
+    @property
+    def reports(self) -> list[Mapping[str, Any]]:
+        """What was counted on each device."""
+        return [sampler.report for sampler in self._samplers]
+
+
+class LateCounters(Counters):
+    """Counters of a program that has yet to use CUDA, which they never initialize.
+
+    A thread waits until the program creates a context, and then starts to count on its device; so on each of several.
+    What runs until then is not counted: starting takes about half a second. ``stop()`` warns of what went wrong.
+    """
+
+    def __init__(self, wish: CountersWish, interval_ns: int = 0, *, begins_live: bool = False) -> None:
+        super().__init__(wish, interval_ns, begins_live=begins_live)
+        self._over = threading.Event()
+        self._reasons: list[str] = []
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> bool:
+        """Begin to wait for the program. A capture must be running."""
+        _core.watch_contexts()
+        self._thread = start_thread(self._watch, "flopscope-counters")
+        return True
+
+    def stop(self) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        super().stop()
+        if self._reasons:
+            self.refuse("; ".join(self._reasons))
+
+    def _watch(self) -> None:
+        """Count on each device as soon as it is used."""
+        seen: set[int] = set()
+        while not self._over.wait(AGAIN if seen else 0):
+            for device in sorted({*_core.used_devices(0 if seen else PATIENCE)} - seen):
+                seen.add(device)
+                why = _why_not_loaded()
+                self._reasons += [why] if why else self._count_on([device])
+
+
+_counting: weakref.WeakSet[Counters] = weakref.WeakSet()
+
+
+def _stop_all() -> None:
+    """Stop counting before the process ends: CUPTI must not be used while its library is unloaded."""
+    for counters in list(_counting):
+        for sampler in counters._samplers:
+            with suppress(RuntimeError):
+                sampler.stop()
+
+
+atexit.register(_stop_all)
+
+
+def _uuid(device: int) -> str:
+    """Return the UUID of a device; "" where flopscope was built without CUDA."""
+    from flopscope.support.device import find_device
+
+    try:
+        return str(find_device(f"cuda:{device}").properties["uuid"])
+    except (RuntimeError, ValueError):
+        return ""

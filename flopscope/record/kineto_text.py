@@ -1,0 +1,169 @@
+"""The trace that Kineto writes for a profile of torch: written once, to memory, where it is read and copied from."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+import re
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+from flopscope._core import Store, trim_memory
+from flopscope.read.load import Loaded, read
+from flopscope.support.cpu import CPU, CPU_MEMBER
+from flopscope.support.files import COMPRESSION, replacing
+
+
+def keep_text(profiler: Any) -> None:
+    """Wrap the results of a torch.autograd.profiler.profile so that they can be read and saved repeatedly."""
+    if not isinstance(profiler.kineto_results, KinetoText):
+        profiler.kineto_results = KinetoText(profiler.kineto_results)
+
+
+class KinetoText:
+    """A wrapper of torch's _ProfilerResult, which saves its trace only once: to memory, where it is copied and read.
+
+    The text takes about 400 bytes per event and lives as long as the results.
+    """
+
+    def __init__(self, results: Any) -> None:
+        self._results = results
+        self.samples: list[Any] = []  # Counters and StackSamples of the same time
+        self.ranges: Store | None = None  # of NVTX, likewise; the text has them
+        self._memory: int | None = None  # the file descriptor
+        self._quoted_path = b""  # the path of its file that the text contains
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._results, name)
+
+    def read(self) -> Loaded:
+        """Read the trace. The graphs that watch_graphs() saw captured are known."""
+        with _links_to(self._text()) as path:
+            return read(path, name="torch.profiler", watched=True)
+
+    def release(self) -> None:
+        """Let go of torch's results, about ten times the text, whose trace is kept: they have no list of events then.
+
+        What reads the trace needs less.
+        """
+        self._text()
+        self._results = None
+        trim_memory()
+
+    def save(self, path: str, compressed: bool = False, events: bytes = b"", members: bytes = b"") -> None:
+        """Write the trace to a file, as _ProfilerResult does, with the CPU, and more events and members of the head.
+
+        Raise OSError if that fails.
+        """
+        memory = self._text()
+        size = os.fstat(memory).st_size
+        head = max(0, size - _TAIL)  # bytes that are copied unchanged
+        tail = os.pread(memory, _TAIL, head).replace(self._quoted_path, json.dumps(path, ensure_ascii=False).encode())
+        tail = _with_cpu(_with_additions(tail, events, members))
+        with replacing(path, "wb") as file:
+            if compressed:
+                name = os.path.basename(path).removesuffix(".gz")
+                with gzip.GzipFile(name, "wb", COMPRESSION, file) as packed:
+                    _copy(memory, head, packed.write)
+                    packed.write(tail)
+                return
+            _send(memory, head, file)
+            file.write(tail)
+
+    def _text(self) -> int:
+        """Return the descriptor of the in-memory file with the trace, writing it on the first call."""
+        if self._memory is None:
+            memory = os.memfd_create("torch.profiler", os.MFD_CLOEXEC)
+            close = weakref.finalize(self, os.close, memory)
+            try:
+                self._write(memory)
+                self._add_ranges(memory)
+            except BaseException:
+                close()
+                raise
+            self._memory = memory
+        return self._memory
+
+    def _write(self, memory: int) -> None:
+        with _links_to(memory) as path:
+            try:
+                self._results.save(path)
+            except RuntimeError as problem:
+                raise RuntimeError(_NOT_SAVED.format(problem)) from None
+            self._quoted_path = f'"{path}"'.encode()
+        if os.fstat(memory).st_size == 0:
+            raise OSError("Kineto wrote no trace; its output may contain the reason")
+
+    def _add_ranges(self, memory: int) -> None:
+        """Insert the ranges of NVTX, which Kineto does not record, at the end of the text."""
+        base = _BASE.search(os.pread(memory, _HEAD, 0))
+        if self.ranges is None or not self.ranges.event_count or base is None:
+            return
+        begin = max(0, os.fstat(memory).st_size - _TAIL)
+        tail = _with_additions(os.pread(memory, _TAIL, begin), self.ranges.trace_ranges(int(base[1])), b"")
+        os.ftruncate(memory, begin)
+        while tail:
+            written = os.pwrite(memory, tail, begin)
+            begin, tail = begin + written, tail[written:]
+
+
+def _with_additions(tail: bytes, events: bytes, members: bytes) -> bytes:
+    """Insert events at the end of the list of events, and members after it.
+
+    The list ends after the mark of the recording's end. A list of Kineto's own messages may follow it.
+    """
+    mark = tail.rfind(b'"Record Window End"')
+    at = tail.find(b"]", mark) if mark >= 0 else tail.rfind(b"]", 0, tail.rfind(b'"traceName"'))
+    if not events or at < 0:
+        return tail
+    before = tail[:at].rstrip()
+    more = b",\n" + members if members else b""
+    return before + (b"\n" if before.endswith((b"[", b",")) else b",\n") + events + b"\n]" + more + tail[at + 1 :]
+
+
+def _with_cpu(tail: bytes) -> bytes:
+    """Insert the description of this machine's CPU before the trace's name."""
+    member = f'{json.dumps(CPU_MEMBER)}: {json.dumps(CPU.here().to_head())},\n  "traceName"'.encode()
+    return member.join(tail.rsplit(b'"traceName"', 1))
+
+
+def _send(memory: int, size: int, file: IO[bytes]) -> None:
+    """Copy the first bytes of a file in memory by sendfile() or, for devices, by reading and writing."""
+    copied = 0
+    try:
+        while copied < size:
+            copied += os.sendfile(file.fileno(), memory, copied, size - copied)
+    except OSError as problem:
+        if problem.errno != errno.EINVAL or copied:
+            raise
+        _copy(memory, size, file.write)
+
+
+def _copy(memory: int, size: int, write: Callable[[bytes], object]) -> None:
+    for begin in range(0, size, _CHUNK):
+        write(os.pread(memory, min(_CHUNK, size - begin), begin))
+
+
+_CHUNK = 1 << 20  # bytes
+_HEAD = 1 << 20  # bytes at the start of a trace that contain its base time
+_BASE = re.compile(rb'"baseTimeNanoseconds":\s*(\d+)')
+_TAIL = 1 << 16  # bytes at the end of a trace that contain the file's path
+_NOT_SAVED = (
+    "Kineto cannot write the trace ({}), because it writes a trace only once: read the exported file with "
+    "flopscope.load_trace(path), or call from_profile() before export_chrome_trace()"
+)
+
+
+@contextmanager
+def _links_to(memory: int) -> Iterator[str]:
+    """Yield a path that links to a file in memory, as does its .tmp name, which Kineto writes and renames."""
+    with tempfile.TemporaryDirectory(prefix="flopscope-") as folder:
+        path = os.path.join(folder, "torch.profiler")
+        for name in (path, f"{path}.tmp"):
+            os.symlink(f"/proc/self/fd/{memory}", name)
+        yield path

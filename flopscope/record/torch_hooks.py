@@ -1,0 +1,106 @@
+"""What ``flopscope run`` needs of torch, and where it hooks into it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from flopscope.record.watching import has_gpu
+
+
+def all_threads_setting(torch: Any) -> Any:
+    """Return torch's setting to record all threads, or None if this torch has none."""
+    try:
+        return torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+    except (AttributeError, TypeError):
+        return None
+
+
+@contextmanager
+def quiet_start(torch: Any) -> Iterator[None]:
+    """Start torch's profiler without its messages on stderr, such as "USDT: … profiler_start".
+
+    The environment decides at the first start. With a GPU, the messages may be about CUPTI, and stay.
+    """
+    name = "KINETO_LOG_LEVEL"
+    if name in os.environ or uses_cuda(torch):
+        yield
+        return
+    os.environ[name] = "6"  # above all that torch has
+    try:
+        yield
+    finally:
+        os.environ.pop(name, None)
+
+
+def starts_cuda(torch: Any) -> bool:
+    """Return whether torch's profiler would initialize CUDA before the program does.
+
+    The program could then neither choose devices by CUDA_VISIBLE_DEVICES nor use CUDA in processes that it forks.
+    """
+    if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
+        return False
+    return has_gpu() and not torch.cuda.is_initialized()
+
+
+def uses_cuda(torch: Any) -> bool:
+    """Return whether this torch may use a GPU of NVIDIA."""
+    return torch.version.cuda is not None and has_gpu()
+
+
+def after_cuda(torch: Any, act: Callable[[], object]) -> None:
+    """Call ``act`` as soon as torch has initialized CUDA, for the first time."""
+    if torch.cuda.is_initialized():
+        act()
+        return
+    done = threading.Event()
+
+    def once() -> None:
+        if not done.is_set():
+            done.set()
+            act()
+
+    _around_init(torch, bool, once)
+
+
+def before_cuda(torch: Any, act: Callable[[], object]) -> None:
+    """Call ``act`` each time before torch initializes CUDA, or finds that it is."""
+    _around_init(torch, act, bool)
+
+
+def when_used(torch: Any, act: Callable[[], object]) -> Callable[[], None]:
+    """Call ``act`` as soon as torch has initialized CUDA or a module is called. Return a function that gives it up."""
+
+    def called(module: Any, inputs: Any) -> None:
+        act()
+
+    handle = torch.nn.modules.module.register_module_forward_pre_hook(called)
+    give_up_init = _around_init(torch, bool, act)
+
+    def give_up() -> None:
+        handle.remove()
+        give_up_init()
+
+    return give_up
+
+
+def _around_init(torch: Any, before: Callable[[], object], after: Callable[[], object]) -> Callable[[], None]:
+    """Call functions before and after each initialization of CUDA. Return a function that ends this."""
+    initialize = torch.cuda._lazy_init
+
+    @functools.wraps(initialize)
+    def _lazy_init() -> None:
+        before()
+        initialize()
+        after()
+
+    def give_up() -> None:
+        if torch.cuda._lazy_init is _lazy_init:
+            torch.cuda._lazy_init = initialize
+
+    torch.cuda._lazy_init = _lazy_init
+    return give_up

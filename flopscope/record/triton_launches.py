@@ -1,0 +1,205 @@
+"""The work of Triton's launches: what a kernel states by its launch_metadata, or else what its tensors limit.
+
+While a profile records, Triton calls a LaunchHook (csrc/python/launch_hook.c) before and after each launch. It records
+a launch of known work as an op: of flopscope's recorder, and as an event of torch's profiler if that records. Kernels
+of Inductor have ops of their own. They get none here, as no JITFunction.run launches them.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from types import FrameType, ModuleType
+from typing import Any
+
+from flopscope._core import LaunchHook
+from flopscope.record.triton_ir import accesses, units
+from flopscope.record.work_rules import amount
+from flopscope.support.imports import after_import
+from flopscope.support.kernel_names import OF_TRITON
+from flopscope.support.safe import error_text, printable
+from flopscope.support.warn import warn_user
+
+_FLOPS = {0: "flops", 8: "flops8", 16: "flops16", 32: "flops32", 64: "flops64"}  # by width in bits; 0: unknown
+_ENTER, _EXIT = "launch_enter_hook", "launch_exit_hook"
+_ABSENT: Any = object()
+_MOST_FRAMES = 10  # between a hook and JITFunction.run
+
+
+class Launches:
+    """The hooks of this process, which are set while anything records."""
+
+    def __init__(self) -> None:
+        self._users: dict[weakref.ref[Any], bool] = {}  # what records: whether it is a profile of torch
+        self._awaited = False
+        self._kernels: dict[Any, tuple[str, str, bytes | None]] = {}  # by handle of the function
+        self._units: dict[Any, Mapping[int, str]] = {}
+        self._hook = LaunchHook(self._kernels, self._work_of, self._failed)
+        self._set: list[tuple[Any, str, Any, Any]] = []  # owner, attribute, value before and of ours
+        self._warned: set[str] = set()
+
+    def begin(self, user: object, *, torch: bool = False) -> None:
+        """Record launches until ``user`` ends or is collected, as events of torch's profiler if ``torch``."""
+        self._users[weakref.ref(user, self._leave)] = torch
+        self._choose()
+        if "triton" in sys.modules:
+            self._install()
+        elif not self._awaited:
+            self._awaited = True
+            after_import("triton", lambda _: self._install())
+
+    def end(self, user: object) -> None:
+        """Record no more for ``user``; remove the hooks after the last."""
+        self._leave(weakref.ref(user, self._leave))
+
+    def _leave(self, user: weakref.ref[Any]) -> None:
+        self._users.pop(user, None)
+        self._choose()
+        if not self._users:
+            self._remove()
+
+    def _choose(self) -> None:
+        torch = sys.modules.get("torch") if any(self._users.values()) else None
+        self._hook.record = None if torch is None else torch._C._profiler._RecordFunctionFast
+
+    # Hooks ------------------------------------------------------------------------------------------------------------
+
+    def _install(self) -> None:
+        jit = sys.modules.get("triton.runtime.jit")
+        owner = _owner_of_hooks()
+        if self._set or not self._users or jit is None or owner is None:
+            return
+        self._hook.code = jit.JITFunction.run.__code__
+        for name, act, last in ((_ENTER, self._hook.enter, True), (_EXIT, self._hook.exit, False)):
+            before = vars(owner).get(name, _ABSENT)
+            ours = _chained(getattr(owner, name), act, last=last)
+            setattr(owner, name, ours)
+            self._set.append((owner, name, before, ours))
+
+    def _remove(self) -> None:
+        """Restore what was before, unless another hook has taken our place."""
+        for owner, name, before, ours in self._set:
+            if vars(owner).get(name) is not ours:
+                continue
+            if before is _ABSENT:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, before)
+        self._hook.code = None
+        self._set.clear()
+        self._kernels.clear()
+        self._units.clear()
+        self._warned.clear()
+
+    def _failed(self, metadata: Any, problem: Exception) -> None:
+        name = str(getattr(metadata, "data", {}).get("name", "a kernel"))
+        if name not in self._warned:
+            self._warned.add(name)
+            warn_user(f"the work of launches of {printable(name)} is unknown: {error_text(problem)}")
+
+    def _work_of(self, metadata: Any) -> tuple[str, float | None, float | None, str | None] | None:
+        """Return name, FLOPs, bytes and unit of a launch as its kernel states them; None if it states no work.
+
+        Read the code of a kernel that is new. A launch that the kernel does not name is an op of "triton::", as the row
+        of the kernel has its name alone.
+        """
+        given = metadata.get()
+        handle = given.get("function")
+        if handle not in self._kernels:
+            kernel = self._launching(sys._getframe(1)).get("kernel")
+            name = str(getattr(kernel, "name", given["name"]))
+            uses, self._units[handle] = _read(kernel)
+            self._kernels[handle] = name, f"{OF_TRITON}{name}", uses
+        stated = _stated(given)
+        if stated is None:
+            return None
+        flops, moved, width = stated
+        own, of_launches, _ = self._kernels[handle]
+        name = of_launches if given["name"] == own else given["name"]
+        return name, flops, moved, self._units[handle].get(width)
+
+    def _launching(self, frame: FrameType | None) -> Mapping[str, Any]:
+        """Return the variables of the JITFunction.run that launches; none if other code does."""
+        for _ in range(_MOST_FRAMES):
+            if frame is None:
+                break
+            if frame.f_code is self._hook.code:
+                return frame.f_locals
+            frame = frame.f_back
+        return {}
+
+
+def _owner_of_hooks() -> Any:
+    """Return what has the hooks as attributes: the knobs of Triton 3.4 and later, or a class."""
+    knobs = sys.modules.get("triton.knobs")
+    if knobs is not None:
+        return getattr(knobs, "runtime", None)
+    compiler: ModuleType | None = sys.modules.get("triton.compiler.compiler")
+    return getattr(compiler, "CompiledKernel", None)
+
+
+def _chained(hook: Any, act: Callable[[Any], None], *, last: bool) -> Any:
+    """Return a hook that calls ``hook``, which may be None, and ``act``, last or first.
+
+    Triton 3.5 has chains of hooks. Inductor refuses its fast launcher if a chain is not empty, so that ours calls
+    ``act`` without being in the list, which it shares with the chain that it replaces.
+    """
+    if hook is None:
+        return act
+    if hasattr(hook, "calls"):
+
+        class Chain(type(hook)):  # type: ignore[misc]
+            def __call__(self, metadata: Any) -> None:
+                if not last:
+                    act(metadata)
+                if self.calls:
+                    super().__call__(metadata)
+                if last:
+                    act(metadata)
+
+        chain = Chain.__new__(Chain)
+        chain.__dict__.update(hook.__dict__)
+        return chain
+
+    def both(metadata: Any) -> None:
+        for each in (hook, act) if last else (act, hook):
+            each(metadata)
+
+    return both
+
+
+def _stated(given: Mapping[str, Any]) -> tuple[float | None, float | None, int] | None:
+    """Return FLOPs, bytes and the width of the FLOPs (0: unknown) that a kernel states; None if it states neither.
+
+    FLOPs of several widths are added up, as one launch can be rated on one unit only.
+    """
+    computed = {width: _number(given, key) for width, key in _FLOPS.items() if key in given}
+    known = [value for value in computed.values() if value is not None]
+    flops = sum(known) if known and len(known) == len(computed) else None
+    moved = _number(given, "bytes")
+    if flops is None and moved is None:
+        return None
+    used = [width for width, value in computed.items() if value]
+    return flops, moved, used[0] if len(used) == 1 else 0
+
+
+def _number(given: Mapping[str, Any], key: str) -> float | None:
+    value = given.get(key)
+    if value is None or hasattr(value, "data_ptr"):  # a tensor: to read it may wait for the device
+        return None
+    return amount(f"{key} of its launch_metadata", value)
+
+
+def _read(kernel: Any) -> tuple[bytes | None, Mapping[int, str]]:
+    """Return what a compiled kernel does with its pointers and its units, unknown of None or without its code."""
+    code = getattr(kernel, "asm", None)
+    if not isinstance(code, Mapping):
+        return None, {}
+    ir = code.get("ttir")
+    uses = accesses(ir) if isinstance(ir, str) else None
+    return None if uses is None else bytes(uses), units(code)
+
+
+LAUNCHES = Launches()
+"""The hooks of this process."""

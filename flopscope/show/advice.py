@@ -1,0 +1,127 @@
+"""Advice as text and as a table in notebooks."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flopscope.answers.advice import judged
+from flopscope.answers.sentences.advice import Advice, worded
+from flopscope.answers.sentences.notes import notes_of
+from flopscope.show.documents import ADVICE
+from flopscope.show.html import STYLE
+from flopscope.support.safe import markup, printable
+from flopscope.support.units import percent_text, plural, short_time_text
+
+if TYPE_CHECKING:
+    import pandas
+
+    from flopscope.answers.analysis import Analysis
+
+WIDTH = 78  # summary() indents it by two
+EVIDENCE_SHOWN = 3
+
+
+class AdviceTable(Sequence[Advice]):
+    """Advice, the largest saving first. It prints as text, and as a table in notebooks."""
+
+    def __init__(self, rows: Sequence[Advice], per_step: bool, notes: Sequence[str]) -> None:
+        self._rows, self._per_step = list(rows), per_step
+        self.notes = list(notes)
+        """Numbers that mislead, what could not be judged, and which recording option would help."""
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._rows[index]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a DataFrame with the fields of Advice as columns."""
+        import pandas
+
+        columns: Mapping[str, list[Any]] = {name: [getattr(row, name) for row in self] for name in Advice._fields}
+        return pandas.DataFrame(columns)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return a dict for each row, of values that JSON can hold."""
+        return [row._asdict() for row in self._rows]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rows and the notes as a document for JSON: see docs/json.md."""
+        return ADVICE.of({"advice": self.to_dicts(), "notes": self.notes})
+
+    def lines(self, width: int = WIDTH) -> Iterator[str]:
+        """Yield the lines of the text, of at most ``width`` characters."""
+        for item in self.items(width):
+            for part in item:
+                yield from part
+
+    def items(self, width: int = WIDTH) -> Iterator[list[list[str]]]:
+        """Yield the lines of each piece of advice, in three parts (what to do, why, evidence); then of notes."""
+        a_step = " a step" if self._per_step else ""
+        for number, row in enumerate(self._rows, 1):
+            saves = f"saves about {short_time_text(row.saving_us)}{a_step} ({percent_text(row.saving_pct)})"
+            reason = f"{printable(row.reason)} (rule: {row.rule})"
+            yield [
+                textwrap.wrap(f"{number}. {printable(row.action)}: {saves}", width, subsequent_indent="   "),
+                textwrap.wrap(reason, width, initial_indent="   ", subsequent_indent="   "),
+                [f"     {_evidence_text(entry, width - 7)}" for entry in row.evidence[:EVIDENCE_SHOWN]]
+                + ([_at(printable(row.where), width)] if row.where else []),
+            ]
+        if not self._rows:
+            yield [["Nothing was found that saves at least 1% of the time."]]
+        for note in self.notes:
+            yield [textwrap.wrap(printable(note), width)]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines()) + "\n"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        a_step = " per step" if self._per_step else ""
+        titles = ["What to change", f"Saving{a_step}", "%", "Rule"] + ["Where"] * any(row.where for row in self._rows)
+        left = ' style="text-align: left; white-space: normal; max-width: 46em"'
+        head = "".join(f"<th{left if title == 'What to change' else ''}>{title}</th>" for title in titles)
+        body = "".join(
+            f'<tr><td{left} title="{_title(row)}"><strong>{markup(row.action)}</strong><br>{markup(row.reason)}</td>'
+            f"<td>{markup(short_time_text(row.saving_us))}</td><td>{markup(percent_text(row.saving_pct))}</td>"
+            f"<td>{markup(row.rule)}</td>"
+            f"{f'<td>{markup(row.where or str())}</td>' if 'Where' in titles else ''}</tr>"
+            for row in self._rows
+        )
+        notes = "<br>".join(map(markup, self.notes))
+        return (
+            f'<style>{STYLE}</style>\n<table class="flopscope"><thead><tr>{head}</tr></thead>'
+            f"<tbody>{body}</tbody></table>\n<div>{notes}</div>"
+        )
+
+
+def _at(place: str, width: int) -> str:
+    """Return the line of a place; its end is the most informative part."""
+    left = width - 8
+    return f"     at {place if len(place) <= left else '…' + place[1 - left :]}"
+
+
+def _title(row: Advice) -> str:
+    return "&#10;".join(markup(_evidence_text(entry)) for entry in row.evidence)
+
+
+def _evidence_text(entry: Mapping[str, Any], width: int | None = None) -> str:
+    """Return one line: op, time, calls, and as much of the shapes as fits; scalars are left out."""
+    calls = entry["calls"]
+    text = f"{printable(str(entry['op']))}  {short_time_text(entry['time'])}"
+    if calls:
+        text += f"  {plural(calls, 'call')}"
+    shapes = " ".join("x".join(map(str, shape)) for shape in entry["shapes"] if shape)
+    if shapes:
+        text += f"  {printable(shapes)}"
+    return text if width is None or len(text) <= width else f"{text[: width - 1]}…"
+
+
+def advise(analysis: Analysis) -> AdviceTable:
+    """Return the advice, the largest saving first, and the notes."""
+    rows = sorted(map(worded, judged(analysis)), key=lambda row: -row.saving_us)
+    return AdviceTable(rows, analysis.has_steps, notes_of(analysis))

@@ -1,0 +1,195 @@
+"""One HTML file of sections: a template that escapes, inert data, and one script that the page's policy allows."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from flopscope import _core
+from flopscope.show.page.encode import Columns, cut, json_text, sentence
+from flopscope.show.page.rows import REASONS
+from flopscope.show.plots import BOUNDS
+from flopscope.show.thumbnail import OUTLINES
+from flopscope.support.files import replacing
+from flopscope.support.package import VERSION
+
+SECTIONS = (
+    "ranks",
+    "overview",
+    "ops",
+    "lines",
+    "roofline",
+    "timeline",
+    "memory",
+    "communication",
+    "launches",
+    "compare",
+    "tried",
+    "measurement",
+)
+"""The order of the sections in a page."""
+
+SCRIPTS = (
+    "shell.js",
+    "format.js",
+    "draw.js",
+    "print.js",
+    "overview.js",
+    "overview_hardware.js",
+    "grid.js",
+    "list.js",
+    "chart.js",
+    "details.js",
+    "ops.js",
+    "ops_columns.js",
+    "controls.js",
+    "lines.js",
+    "launches.js",
+    "communication.js",
+    "rank_map.js",
+    "rank_tables.js",
+    "ranks.js",
+    "compare.js",
+    "tried.js",
+    "measurement.js",
+    "colors.js",
+    "roofline_names.js",
+    "roofline.js",
+    "roofline_draw.js",
+    "timeline_model.js",
+    "timeline_paint.js",
+    "timeline_counters.js",
+    "timeline_axis.js",
+    "timeline_rows.js",
+    "timeline.js",
+    "timeline_draw.js",
+    "timeline_events.js",
+    "timeline_details.js",
+    "memory.js",
+    "memory_tables.js",
+)
+"""The scripts of the page, in the order in which they run; theme.js comes before them, start.js follows."""
+
+STYLES = (
+    "style.css",
+    "facts.css",
+    "parts.css",
+    "overview.css",
+    "ops.css",
+    "sections.css",
+    "canvas.css",
+)
+"""The style sheets of the page, in their order; print.css follows."""
+
+
+class Page:
+    """What a page shows: title, headline and what follows it, sections, and the columns that their data refers to."""
+
+    def __init__(self, title: str, *, subtitle: str = "", headline: str = "", lead: str = "") -> None:
+        self.title, self.subtitle, self.headline, self.lead = title, subtitle, headline, lead
+        self.columns = Columns()
+        self.sections: dict[str, Any] = {}
+        """The data of each section, by the names of SECTIONS."""
+        self.rows: dict[str, Any] | None = None
+        """The table whose rows marks, events and advice refer to by their indices."""
+        self.device_type = "cuda"
+        """torch's type of the devices."""
+        self.made = datetime.now(timezone.utc)
+
+    def content(self) -> dict[str, Any]:
+        """Return the JSON of the page."""
+        unknown = self.sections.keys() - set(SECTIONS)
+        if unknown:
+            raise ValueError(f"a page has no section {', '.join(sorted(unknown))}; it has {', '.join(SECTIONS)}")
+        return {
+            "flopscope": VERSION,
+            "made": self.made.isoformat(timespec="seconds"),
+            "title": cut(self.title),
+            "bounds": {name: bound.meaning for name, bound in BOUNDS.items()},
+            "outlines": {name: OUTLINES[bound.marker] for name, bound in BOUNDS.items()},
+            "reasons": REASONS,
+            "categories": [
+                {"name": name, "series": series, "dark": dark} for name, series, dark, _ in _core.categories
+            ],
+            "device_type": self.device_type,
+            "rows": self.rows,
+            "sections": {name: self.sections[name] for name in SECTIONS if name in self.sections},
+            "strings": self.columns.strings,
+        }
+
+
+def write(path: str | os.PathLike[str], page: Page) -> None:
+    """Write a page. An existing file is replaced only by a complete one.
+
+    Raises OSError if the file cannot be written, ImportError if Jinja2 is not installed.
+    """
+    try:
+        parts = render(page)
+        head = next(parts)  # what it needs is read before another file is open
+        with replacing(path) as stream:
+            stream.write(head)
+            stream.writelines(parts)
+    finally:
+        page.columns.close()
+
+
+def render(page: Page) -> Iterator[str]:
+    """Yield the text of a page in parts."""
+    template = _template()
+    from markupsafe import Markup  # of Jinja2
+
+    style, early, script = _joined((*STYLES, "print.css")), _source("theme.js"), _joined((*SCRIPTS, "start.js"))
+    yield from template.generate(
+        title=cut(page.title),
+        subtitle=cut(page.subtitle),
+        headline=sentence(cut(page.headline)),
+        lead=sentence(cut(page.lead)),
+        version=VERSION,
+        made=page.made.strftime("%Y-%m-%d %H:%M UTC"),
+        policy=_policy(style, early, script),
+        style=Markup(style),
+        early=Markup(early),
+        script=Markup(script),
+        data=Markup(json_text(page.content())),
+        blobs=[Markup(blob) for blob in page.columns.blobs()],
+    )
+
+
+@cache
+def _template() -> Any:
+    try:
+        import jinja2
+    except ImportError as error:
+        raise ImportError("a report needs Jinja2: pip install jinja2") from error
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    return environment.from_string(_source("page.html"))
+
+
+@cache
+def _source(name: str) -> str:
+    return (resources.files("flopscope.show.page") / "assets" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _joined(names: tuple[str, ...]) -> str:
+    return "\n".join(map(_source, names))
+
+
+def _policy(style: str, *scripts: str) -> str:
+    """Return the Content-Security-Policy: this style, these scripts, and pictures that they make."""
+    hashes = " ".join(f"'{_hash(script)}'" for script in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src '{_hash(style)}'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode('ascii')}"

@@ -1,0 +1,254 @@
+"""The page of a profile or a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flopscope.answers.accounting import accounting_columns, joined_columns
+from flopscope.answers.analysis import Analysis, analysis_of
+from flopscope.answers.lines import Lines, lines_of
+from flopscope.results.results import grouped, store_of
+from flopscope.results.table import table_of
+from flopscope.show.advice import advise
+from flopscope.show.page import communication, launches, lines, memory, ops, overview, roofline, timeline
+from flopscope.show.page.encode import Columns
+from flopscope.show.page.page import Page
+from flopscope.show.page.rows import encode_table, identities, places_of_largest
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from flopscope._core import Store
+    from flopscope.results.results import Results
+    from flopscope.results.table import EventTable
+    from flopscope.results.table_facts import Grouped
+    from flopscope.show.advice import AdviceTable
+
+
+MOST_ROWS = 50_000
+"""By name and shape in a page."""
+
+
+class Profile:
+    """A profile as the sections see it: each result is computed once.
+
+    results: the profile or trace. core: its events. peaks: as in key_averages(); None for the profile's own default.
+    windows: the recordings that ``results`` joins, if it joins several. The time between them was not recorded, so that
+        accounting, advice and launches are those of the windows. blocks: of the timeline, at most; 0 for a profile that
+        is not drawn.
+    """
+
+    def __init__(
+        self, results: Results, peaks: str | None = None, windows: Sequence[Results] = (), blocks: int = 0
+    ) -> None:
+        self.results, self.peaks = results, peaks
+        several = len(windows) > 1
+        each = blocks // len(windows) if several else 0
+        self.windows = [Profile(window, peaks, blocks=each) for window in windows] if several else [self]
+        self._blocks = min(blocks, 1) if several else blocks  # the changes of memory are of the whole
+        self.core: Store = store_of(results, "report")
+        self._tables: dict[tuple[str, ...], EventTable | None] = {}
+
+    @cached_property
+    def shaped(self) -> Grouped:
+        """The events by name and shape with the accounting and what is drawn, all of one pass."""
+        return grouped(self.results, self.core, self.peaks, account=True, blocks=self._blocks)
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """What accounting and advice are computed from."""
+        if not self._blocks:  # of a comparison, which has computed it
+            return analysis_of(self.results, "report", self.peaks)
+        exact = self.shaped.columns | self.shaped.accounting["totals"]
+        return Analysis(self.core, replace(self.shaped, columns=exact), self.results.graphs)
+
+    @cached_property
+    def main(self) -> Profile:
+        """The window with the most time."""
+        return max(self.windows, key=lambda window: sum(step.time for step in window.analysis.steps))
+
+    @cached_property
+    def accounting(self) -> dict[str, list[Any]]:
+        """The columns of accounting(); of several windows, those of each, and then the whole."""
+        found = [accounting_columns(window.analysis) for window in self.windows]
+        return found[0] if len(found) == 1 else joined_columns(found)
+
+    @cached_property
+    def means(self) -> tuple[dict[str, Any], int]:
+        """The last row of the accounting, without the first steps that are unlike the others; and the number of steps
+        to divide it by, at least 1."""
+        found = [accounting_columns(window.analysis, alike=True) for window in self.windows]
+        columns = found[0] if len(found) == 1 else joined_columns(found)
+        alike = sum(len(window.analysis.alike) for window in self.windows) if self.steps else 1
+        return {name: values[-1] for name, values in columns.items()}, alike
+
+    @property
+    def mean_text(self) -> dict[str, str]:
+        """The number of steps behind ``means``; see steps_text()."""
+        (_, alike), steps = self.means, self.steps
+        return steps_text("mean", f"{alike} of {steps}" if alike < steps else str(steps), steps)
+
+    @property
+    def steps(self) -> int:
+        """Number of steps in all windows; 0 if one of them has none."""
+        if not all(window.analysis.has_steps for window in self.windows):
+            return 0
+        return sum(len(window.analysis.steps) for window in self.windows)
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether a window has steps."""
+        return any(window.analysis.has_steps for window in self.windows)
+
+    @cached_property
+    def advice(self) -> AdviceTable:
+        """The advice; of several windows, that of the one with the most time."""
+        return advise(self.main.analysis)
+
+    @property
+    def main_text(self) -> str:
+        """Which window ``main`` is, for notes; "" if there is one."""
+        if len(self.windows) == 1:
+            return ""
+        return f"window {self.windows.index(self.main) + 1} of {len(self.windows)}"
+
+    @cached_property
+    def streams(self) -> dict[str, list[Any]]:
+        """The columns of stream_summary()."""
+        return self.core.stream_summary()
+
+    @cached_property
+    def lines(self) -> Lines:
+        """Where the program was, by line."""
+        return lines_of(self.core, self.analysis.apart if self.core.event_count else 0)
+
+    @property
+    def has_lines_alone(self) -> bool:
+        """Whether stacks were sampled, and nothing else was recorded."""
+        return not self.core.event_count and bool(self.lines.lines)
+
+    def take(self, what: str) -> Mapping[str, Any] | None:
+        """Return what is drawn of "timeline" or "memory", and forget it; None if there is nothing to draw."""
+        drawn: Mapping[str, Any] | None = self.shaped.drawn.pop(what, None)
+        return drawn
+
+    @cached_property
+    def names(self) -> EventTable:
+        """The table by name and device, with the kernels of each row and its category."""
+        found = grouped(self.results, self.core, self.peaks, by_shape=False)
+        if len(set(identities(found.columns))) < len(found.columns["key"]):  # an op and a call of one name
+            return self.results.key_averages(peaks=self.peaks, kernels=True)
+        places, launched = self._name_of(found.columns), self.shaped.accounting["launched"]
+        of_names = {name: places[launched[name]] for name in ("row", "kernel")}
+        return table_of(found, {**launched, **of_names})
+
+    def _name_of(self, names: Mapping[str, Any]) -> npt.NDArray[np.int64]:
+        """Return for each row by name and shape its row by name."""
+        place = {identity: row for row, identity in enumerate(identities(names))}
+        return np.array([place[one] for one in identities(self.shaped.columns)], dtype=np.int64)
+
+    @cached_property
+    def has_shape_rows(self) -> bool:
+        """Whether the rows of the page are separated by shape: there are shapes, and no more than MOST_ROWS rows."""
+        return self._by_shape_count <= MOST_ROWS if self._has_shapes else False
+
+    @property
+    def _has_shapes(self) -> bool:
+        return self.core.has_shapes and self.results.record_shapes
+
+    @property
+    def _by_shape_count(self) -> int:
+        return len(self.shaped.columns["key"])
+
+    @cached_property
+    def rows(self) -> EventTable:
+        """The finest table of the page, by name, device and shapes, with the kernels and the category of each row.
+
+        The index of a row in it identifies the row everywhere in the page. Without rows by shape it has those names
+        that Ops lists.
+        """
+        if self.has_shape_rows:
+            return table_of(self.shaped, self.shaped.accounting["launched"])
+        return self.names if self._names_kept is None else self.names.select(self._names_kept)
+
+    @cached_property
+    def _names_kept(self) -> list[int] | None:
+        return places_of_largest(self.names, ops.MOST_ROWS)
+
+    @cached_property
+    def row_of(self) -> npt.NDArray[np.int64] | None:
+        """The row of the page for each row of ``shaped``, -1 for none; None if they are the same."""
+        if self.has_shape_rows:
+            return None
+        places = np.arange(len(self.names))
+        if self._names_kept is not None:
+            places[:] = -1
+            places[self._names_kept] = np.arange(len(self._names_kept))
+        return places[self._name_of(self.names.columns)]
+
+    @property
+    def rows_left_out(self) -> int:
+        """Number of rows by name and shape, if they are too many for the page; else 0."""
+        return self._by_shape_count if self._has_shapes and not self.has_shape_rows else 0
+
+    def table(self, words: Iterable[str]) -> EventTable | None:
+        """Return the table grouped by these words of key_averages(), or None if what they need was not recorded."""
+        key = tuple(words)
+        if key not in self._tables:
+            try:
+                self._tables[key] = self.results.key_averages(group_by=key, peaks=self.peaks)
+            except ValueError:
+                self._tables[key] = None
+        return self._tables[key]
+
+
+def steps_text(what: str, counted: str, steps: int) -> dict[str, str]:
+    """Return which steps a time is of, "of" in a sentence and "of_short" beside the word step; "" without steps."""
+    if steps < 2:
+        return dict.fromkeys(("of", "of_short"), "the only one" if steps else "")
+    return {"of": f"{what} of {counted} steps", "of_short": f"{what} of {counted}"}
+
+
+SECTIONS: dict[str, Callable[[Profile, Columns], dict[str, Any] | None]] = {
+    "overview": overview.section,
+    "ops": ops.section,
+    "lines": lines.section,
+    "communication": communication.section,
+    "launches": launches.section,
+    "roofline": roofline.section,
+    "timeline": timeline.section,
+    "memory": memory.section,
+}
+"""What makes the data of each section of a profile's page; None where there is nothing to show."""
+
+
+def profile_page(
+    results: Results, *, peaks: str | None = None, title: str | None = None, windows: Sequence[Results] = ()
+) -> Page:
+    """Return the page of a profile. Raise RuntimeError during recording and if nothing was recorded.
+
+    windows: see Profile.
+    """
+    source = Profile(results, peaks, windows, timeline.MOST_BLOCKS)
+    page = Page(title or overview.title_of(source))
+    page.device_type = source.core.device_type
+    try:
+        page.rows = encode_table(source.rows, page.columns)
+        for name, section in SECTIONS.items():
+            if source.has_lines_alone and name != "lines":
+                continue
+            content = section(source, page.columns)
+            if content is not None:
+                page.sections[name] = content
+        told = lines if source.has_lines_alone else overview
+        page.subtitle, page.headline = overview.subtitle_of(source), told.headline_of(source)
+        page.lead = told.lead_of(source)
+    except BaseException:
+        page.columns.close()
+        raise
+    return page

@@ -1,0 +1,254 @@
+"""The page of the ranks of a distributed program: where each spent its steps, and which rank the others waited for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from flopscope import _core
+from flopscope.answers.analysis import PARTS
+from flopscope.show.page.encode import Columns, sentence
+from flopscope.show.page.page import Page
+from flopscope.support.units import plural, short_time_text
+
+if TYPE_CHECKING:
+    import pandas
+
+MOST_ROWS = 1000
+"""Rows of a table of hosts, groups or collectives: those with the most."""
+MOST_STEPS = 512
+"""Steps of each rank in a page: the first ones."""
+MOST_FINDINGS = 50
+
+
+@dataclass(frozen=True)
+class RankFinding:
+    """Something that is slow across the ranks, or wrong."""
+
+    what: str
+    action: str
+    """What to do about it."""
+    ranks: Sequence[int]
+
+
+@dataclass(frozen=True)
+class RankFacts:
+    """What a page shows of many ranks. Times are in µs; NaN is unknown."""
+
+    ranks: Sequence[int]
+    labels: Sequence[str]
+    """The source of each rank: its file."""
+    devices: Sequence[str]
+    """The model of each rank's device; "" if unknown."""
+    steps: Sequence[str]
+    """Names of the steps; empty if the program marked none, and then the parts have one column: the whole profile."""
+    parts: Mapping[str, npt.NDArray[np.float64]]
+    """By part of the accounting: times by rank and step, means over the devices of a rank; NaN for a missing step."""
+    rank_rows: pandas.DataFrame
+    """As Ranks.ranks."""
+    verdict: str
+    """The first finding, or why there is none."""
+    others: Mapping[str, npt.NDArray[np.float64]]
+    """By part: the median over the other ranks of the same program of their mean over the steps, by rank."""
+    excess: npt.NDArray[np.float64]
+    """Own work beyond that of the others, by rank and step."""
+    collectives: pandas.DataFrame | None = None
+    """As Stragglers.collectives."""
+    hosts: pandas.DataFrame | None = None
+    """As Ranks.hosts()."""
+    groups: pandas.DataFrame | None = None
+    """As Ranks.groups()."""
+    sizes: pandas.DataFrame | None = None
+    """As Ranks.collectives(by_group=False)."""
+    why: str = ""
+    """Why nothing is known of who waits for whom."""
+    findings: Sequence[RankFinding] = ()
+    """What is slow across the ranks, the largest cost first."""
+    notes: Sequence[str] = ()
+    """What is missing from the ranks, such as files that could not be read."""
+
+    @property
+    def totals(self) -> npt.NDArray[np.float64]:
+        """The times of the steps, by rank and step."""
+        return np.asarray(sum(self.parts[name] for name in PARTS), dtype=np.float64)
+
+
+def ranks_page(facts: RankFacts, title: str | None = None) -> Page:
+    """Return the page of many ranks."""
+    page = Page("")
+    try:
+        add_ranks(page, facts, title)
+    except BaseException:
+        page.columns.close()
+        raise
+    return page
+
+
+def add_ranks(page: Page, facts: RankFacts, title: str | None = None) -> None:
+    """Add the ranks to a page, which is then about them: its title and the sentences that it begins with."""
+    models = dict.fromkeys(model for model in facts.devices if model)
+    count = plural(len(facts.ranks), "rank")
+    page.title = title or count
+    page.subtitle = " · ".join([*([count] if title else []), *models])
+    page.headline, page.lead = facts.verdict, _time_sentence(facts)
+    page.sections["ranks"] = section(facts, page.columns)
+
+
+def opened(facts: RankFacts) -> tuple[int, str]:
+    """Return the rank that the page opens on and why: that of the first finding, or else the one that the others waited
+    for longest, or else the first."""
+    for rank in facts.findings[0].ranks if facts.findings else ():
+        if rank in facts.ranks:
+            return rank, "that of the first finding"
+    rows = _by_rank(facts)
+    if rows is None or not float(rows["awaited"].sum()) > 0:
+        return facts.ranks[0], "the first one"
+    longest = int(np.nanargmax(rows["awaited"].to_numpy(dtype=np.float64)))
+    return facts.ranks[longest], "the one that others waited for longest"
+
+
+def section(facts: RankFacts, columns: Columns) -> dict[str, Any]:
+    """Return the data of the section."""
+    shown = slice(0, MOST_STEPS)
+    totals = facts.totals
+    place = {rank: number for number, rank in enumerate(facts.ranks)}
+    known = [name for name in PARTS if np.nansum(facts.parts[name]) > 0]
+    cells = {"total": totals, "excess": facts.excess, **{name: facts.parts[name] for name in known}}
+    rank, why = opened(facts)
+    return {
+        "count": len(facts.ranks),
+        "rank": columns.add(np.asarray(facts.ranks, dtype=np.int64)),
+        "label": columns.texts(facts.labels),
+        "device": columns.texts(facts.devices),
+        "where": columns.texts(_places(facts)),
+        "opened": {"place": place[rank], "why": why},
+        "steps": list(facts.steps[shown]),
+        "steps_left_out": max(len(facts.steps) - MOST_STEPS, 0),
+        "parts": {name: columns.add(means(facts.parts[name])) for name in known},
+        "others": {name: columns.add(facts.others[name]) for name in known},
+        "time": columns.add(means(totals)),
+        "cells": {
+            name: _cells(values[:, shown], columns)
+            for name, values in cells.items()
+            if name == "total" or np.isfinite(values).any()
+        },
+        "part_labels": {name: row.label for name, row in _core.parts.items()},
+        "own": _numbers(facts.rank_rows, _OWN, columns),
+        "waits": None if (rows := _by_rank(facts)) is None else _numbers(rows, _WAITS, columns),
+        "tables": {name: table for name in _TABLES if (table := _table(facts, name, columns)) is not None},
+        "why": sentence(facts.why),
+        "findings": [
+            {
+                "what": sentence(one.what),
+                "action": sentence(one.action),
+                "place": place.get(next(iter(one.ranks), -1), -1),
+            }
+            for one in facts.findings[:MOST_FINDINGS]
+        ],
+        "findings_left_out": max(len(facts.findings) - MOST_FINDINGS, 0),
+        "notes": [*map(sentence, facts.notes)],
+    }
+
+
+def _places(facts: RankFacts) -> list[str]:
+    """Return the host and the GPU of each rank, as far as they are known."""
+    hosts, gpus = facts.rank_rows["host"], facts.rank_rows["gpu"]
+    known = zip(hosts.notna(), hosts, gpus.notna(), gpus, strict=True)
+    return [", ".join([f"host {host}"] * has_host + [f"GPU {gpu}"] * has_gpu) for has_host, host, has_gpu, gpu in known]
+
+
+def means(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the mean of the known steps of each rank, NaN if none is known."""
+    known = ~np.isnan(values)
+    counts = known.sum(axis=1)
+    return np.asarray(
+        np.divide(np.where(known, values, 0).sum(axis=1), counts, where=counts > 0, out=np.full(len(values), math.nan))
+    )
+
+
+def _cells(values: npt.NDArray[np.float64], columns: Columns) -> dict[str, Any]:
+    return columns.add(np.ascontiguousarray(values, dtype=np.float32).ravel())
+
+
+# Who waited for whom --------------------------------------------------------------------------------------------------
+
+
+_OWN = ("own", "excess", "slowness", "memory_peak")
+_WAITS = (
+    *("collectives", "unmatched", "times_last", "waited", "waited_pct", "awaited", "clock_offset"),
+    "clock_uncertainty",
+)
+
+
+def _numbers(rows: pandas.DataFrame, names: Sequence[str], columns: Columns) -> dict[str, Any]:
+    return {name: columns.add(rows[name].to_numpy(dtype=np.float64, na_value=math.nan)) for name in names}
+
+
+def _by_rank(facts: RankFacts) -> pandas.DataFrame | None:
+    """Return the rows of the ranks; None if no collective is matched."""
+    unmatched = facts.collectives is not None and not len(facts.collectives)
+    return None if unmatched else facts.rank_rows
+
+
+# Texts, numbers, and the number by which rows are chosen, of each table.
+_TABLES: dict[str, tuple[Sequence[str], Sequence[str], str]] = {
+    "hosts": (
+        ("host",),
+        ("ranks", "first_rank", "own", "communication", "slowness", "times_last", "waited", "awaited"),
+        "awaited",
+    ),
+    "groups": (
+        ("group", "members"),
+        ("ranks", "calls", "waited", "waited_pct", "most_last", "times_last", "awaited"),
+        "waited",
+    ),
+    "sizes": (
+        ("collective",),
+        (
+            *("bytes_from", "bytes_to", "groups", "ranks", "hosts", "calls", "skew_median", "skew_p95"),
+            *("skew_uncertainty", "transfer_median", "bus_gbytes_per_s", "time", "waited", "exposed"),
+        ),
+        "exposed",
+    ),
+    "collectives": (
+        ("collective", "group"),
+        (
+            *("message_bytes", "number", "count", "straggler", "start", "skew", "skew_uncertainty", "transfer"),
+            "bus_gbytes_per_s",
+        ),
+        "skew",
+    ),
+}
+
+
+def _table(facts: RankFacts, name: str, columns: Columns) -> dict[str, Any] | None:
+    """Return the columns of a table, and how many rows it has of which the first are listed; None without any."""
+    texts, numbers, most = _TABLES[name]
+    frame: pandas.DataFrame | None = getattr(facts, name)
+    if frame is None or not len(frame):
+        return None
+    shown = frame.sort_values(most, ascending=False, kind="stable").head(MOST_ROWS)
+    return {
+        "rows": len(frame),
+        "texts": {one: columns.texts(map(str, shown[one])) for one in texts},
+        "numbers": {one: columns.add(shown[one].to_numpy(dtype=np.float64, na_value=math.nan)) for one in numbers},
+    }
+
+
+def _time_sentence(facts: RankFacts) -> str:
+    """Return how long a step takes, as a sentence; "" if that is unknown."""
+    time = means(facts.totals)
+    known = time[~np.isnan(time)]
+    if not len(known):
+        return ""
+    what = "A step takes" if facts.steps else "The recording takes"
+    least, middle, most = (short_time_text(float(v)) for v in (known.min(), np.median(known), known.max()))
+    how = ["mean of the steps"] if len(facts.steps) > 1 else []
+    how += ["median of the ranks"] if len(known) > 1 else []
+    how += [f"{least} to {most}"] if least != most else []
+    return f"{what} {middle}" + (f" ({', '.join(how)})." if how else ".")

@@ -1,0 +1,116 @@
+"""The section Roofline: the rate of every op over its arithmetic intensity, below the limits of its device.
+
+S. Williams, A. Waterman, D. Patterson: Roofline, CACM 52 (2009), https://doi.org/10.1145/1498765.1498785
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flopscope.show.page.encode import Columns
+from flopscope.show.roofs import level_label, roofs_of, slopes_of, timed_ops
+from flopscope.support.device import known_peaks
+
+if TYPE_CHECKING:
+    from flopscope.show.page.profile import Profile
+
+MOST_MARKS = 3000
+"""Marks of a device; ops with less time are only counted."""
+NAMED = 5  # maximum number of names of what is not drawn
+SOURCES = ("measured", "datasheet")
+
+Times = dict[int, float]
+"""Time of the own work of rows in µs, by the row."""
+
+
+def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
+    """Return the marks and the roofs of each device; None if no op of any device took time."""
+    found = [_device(source, name, times, columns) for name, times in _times(source) if times]
+    return {"devices": found} if found else None
+
+
+def _times(source: Profile) -> Iterable[tuple[str, Times]]:
+    """Yield each device on which ops ran, and the times of their rows."""
+    table = source.rows
+    ops = {row: time for row, _, time in timed_ops(table, table.has_device)}
+    names = [name for name in table.peaks if name != "cpu"] or list(_models(source))
+    if not table.has_device or len(names) < 2:
+        yield next(iter(names), f"{table.device_type}:0") if table.has_device else "cpu", ops
+        return
+    times = _times_by_device(source)
+    for name in sorted(times, key=lambda one: (len(one), one)):
+        yield name, {row: times[name][row] for row in ops if times[name].get(row, 0.0) > 0}
+
+
+def _models(source: Profile) -> Mapping[str, str]:
+    return {source.core.device_name(index): name for index, name in source.core.device_names.items()}
+
+
+def _times_by_device(source: Profile) -> dict[str, Times]:
+    """Return the time of the work of each row on each device in µs, as accounting attributes it: ops and kernels."""
+    cells = source.analysis.cells
+    times: dict[str, Times] = {}
+    if len(source.analysis.columns["key"]) != len(source.rows):
+        return times  # shapes are known, but the page does not separate by them
+    for device, busy, *rows in zip(
+        *(cells[name].tolist() for name in ("device", "busy", "row", "kernel")), strict=True
+    ):
+        of = times.setdefault(source.core.device_name(device), {}) if device >= 0 else {}
+        for row in rows:
+            if row >= 0:
+                of[row] = of.get(row, 0.0) + busy / 1000
+    return times
+
+
+def _device(source: Profile, name: str, times: Times, columns: Columns) -> dict[str, Any]:
+    table = source.rows
+    known = table.peaks.get(name, {}).get("name") or (table.unknown_peaks.get(name) and "")
+    model = str(known or _models(source).get(name, ""))
+    peaks = known_peaks(name, model, SOURCES, source.main.analysis.peaks)
+    drawn, without, unknown = list[int](), list[int](), list[int]()
+    values = [table.columns[one] for one in ("arithmetic_intensity", "tflops_per_s", "gbytes_per_s")]
+    sizes, flops, sources = (table.columns[one] for one in ("bytes_total_moved", "flops", "bytes_source"))
+    for row in sorted(times, key=lambda row: -times[row]):
+        x, y, rate = (0 < column[row] < math.inf for column in values)
+        if (x and y) or (rate and (flops[row] == 0 or sources[row] == "counted")):  # without FLOPs: by their bandwidth
+            drawn.append(row)
+        else:
+            (without if sizes[row] == flops[row] == 0 else unknown).append(row)
+    shown = drawn[:MOST_MARKS]
+
+    def left_out(why: str, rows: list[int]) -> dict[str, Any]:
+        """Return how many rows are not drawn, their time, and the names of those with the most."""
+        names = list(dict.fromkeys(table.columns["key"][row] for row in rows))
+        return {
+            "why": why,
+            "rows": len(rows),
+            "time": math.fsum(times[row] for row in rows),
+            "names": [columns.text(name) for name in names[:NAMED]],
+            "more": max(len(names) - NAMED, 0),
+        }
+
+    units = {table.columns["unit"][row] for row in shown} - {None}
+    bounds = {table.columns["bound"][row] for row in shown}
+    return {
+        "name": name,
+        "model": columns.text(model) if model else -1,
+        "rows": columns.add(np.array(shown, dtype=np.int64)),
+        "times": columns.numbers(times[row] for row in shown),
+        "total": math.fsum(times.values()),
+        "left_out": [
+            left_out("with neither bytes nor FLOPs", without),
+            left_out("of unknown work or time", unknown),
+            left_out("with less time", drawn[MOST_MARKS:]),
+        ],
+        "roofs": [
+            {"label": level_label(level, rates, "FLOP"), "rates": rates, "ridges": ridges}
+            for level, rates, ridges in roofs_of(peaks, sorted(units))
+        ],
+        "slopes": [
+            {"label": level_label(slope, rates, "B"), "rates": rates} for slope, rates in slopes_of(peaks, bounds)
+        ],
+    }

@@ -1,0 +1,231 @@
+"""The summary of a profile: its accounting and advice, utilization of the GPUs, the steps, launches of kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from flopscope.answers.accounting import accounting_columns
+from flopscope.answers.analysis import PARTS, Analysis, analysis_of
+from flopscope.answers.collective_kinds import kinds_of
+from flopscope.answers.counted import Counted, used
+from flopscope.answers.lines import lines_of
+from flopscope.answers.sentences.accounting import CAUSED, accounting_bars, accounting_head, cause_text
+from flopscope.answers.sentences.counters import counter_rows
+from flopscope.answers.sentences.lines import host_lines, waiting_lines
+from flopscope.answers.sentences.notes import skewed_clocks, without_peaks
+from flopscope.answers.step_kinds import first_apart
+from flopscope.results.frames import GPU_COLUMNS, Columns, device_of, microseconds, of_gpus, records
+from flopscope.results.results import cpu_of, store_of
+from flopscope.show.advice import AdviceTable, advise
+from flopscope.show.budget import ADVICE, require_budget
+from flopscope.show.documents import SUMMARY
+from flopscope.show.summary import Bars, Summary
+from flopscope.support.columns import Rows
+from flopscope.support.hints import LINES_ALONE
+from flopscope.support.safe import printable
+from flopscope.support.units import bytes_text, number_text, percent_text, short_time_text, tenths_text
+
+if TYPE_CHECKING:
+    from flopscope._core import Store
+    from flopscope.record.energy import Energy
+    from flopscope.results.results import Results
+
+STEP_PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "data_loading", "other_cpu", "other")
+
+
+# Text --------------------------------------------------------------------------------------------------------------
+
+GPUS = ("cuda", "hip")
+"""Accelerators that are called so."""
+OF_A_CPU = ("other_cpu", "other")
+LABELS = {"communication": "comm", "data_loading": "loading", "other_cpu": "cpu"}  # short labels of columns
+STEPS_SHOWN = 6
+MOSTLY = 0.5
+"""Share of the time; with more unmodelled work, the option that records shapes comes first."""
+NAME_WIDTH = 18
+
+
+def summarize(results: Results, peaks: str | None = None, budget: int | None = None) -> Summary:
+    """Return the summary of a profile. Raise RuntimeError while it is running. peaks: as in key_averages(). budget:
+    words of its text at most."""
+    require_budget(budget)
+    core = store_of(results, "summary")
+    analysis = analysis_of(results, "summary", peaks)
+    sampled = lines_of(core, analysis.apart)
+    counted = Counted(core)
+    rest = [*details(core, counted), *_energy_section(results.energy, analysis)]
+    advice = advise(analysis)
+    every = accounting_columns(analysis)
+    document = partial(
+        SUMMARY.of,
+        {
+            "file": getattr(results, "source", None),
+            "device": device_of(core, cpu_of(results)),
+            "accounting": records(every),
+            "advice": advice.to_dicts(),
+            "notes": advice.notes,
+            "gpus": records(of_gpus(core.gpu_summary())),
+            "steps": records(microseconds(core.step_breakdown())),
+            "launches": records(core.launch_summary()),
+            "lines": sampled.to_dicts(),
+        },
+    )
+    hints = analysis.facts.hints
+    busy = [hints.busy] if hints.busy else []
+    if not analysis.devices:
+        said = [printable(text) for text in hints.said]
+        alone = [*busy, *[""] * len(busy), *host_lines(sampled), *(said or [LINES_ALONE])]
+        return Summary(alone if sampled.lines else [*rest, *said], document, budget)
+    steps = len(analysis.alike) if analysis.has_steps else 0
+    hfu = counted.hfu(every)
+    whole = {name: values[-1] for name, values in accounting_columns(analysis, alike=True).items()}
+    per = {name: whole[name] / max(steps, 1) for name in ("total", *PARTS)}
+    causes = {part: cause_text(analysis.causes_of(part), per["total"]) for part in CAUSED}
+    said = [f"{part}: {text}" for part, text in causes.items() if text]
+    bars = Bars(list(accounting_bars(analysis, whole)), per, said, analysis.on_device)
+    where = [*waiting_lines(sampled, whole["total"], steps, analysis.on_device), *host_lines(sampled)]
+    first = [*busy, *without_peaks(analysis)]  # before all else, as the rest depends on it
+    if whole["unmodelled"] > MOSTLY * whole["total"]:
+        first = [note for note in advice.notes if note in (hints.advice, hints.kernels)] + first
+    advice = AdviceTable(list(advice), analysis.has_steps, [note for note in advice.notes if note not in first])
+    head = accounting_head(analysis, whole, hfu)
+    parts = [*map(printable, first), *head, "", bars, "", ADVICE, advice, "", *where, *rest]
+    return Summary(parts, document, budget)
+
+
+def details(core: Store, counted: Counted | None = None) -> list[str | Rows]:
+    """Return the sections about GPUs, steps, launches and communication.
+
+    counted: of the same profile; None: it is read here.
+    """
+    steps = microseconds(core.step_breakdown())
+    if not steps["step"]:
+        return ["Nothing was recorded."]
+    gpu, launches = core.gpu_summary(), core.launch_summary()
+    sections: dict[str, list[str | Rows]] = {
+        "GPUs" if core.accelerator in GPUS else "Devices": _gpu_section(
+            core, gpu, "the steps" if steps["step"][0] is not None else "the profile"
+        ),
+        "Counters": _counter_section(counted or Counted(core)),
+        **_step_section(steps, bool(gpu["device"])),
+        "Launches": _launch_section(core, launches),
+        "Communication": _communication_section(core),
+    }
+    return [part for title, parts in sections.items() if parts for part in (title, *parts, "")]
+
+
+def _gpu_section(core: Store, gpu: Columns, whole: str) -> list[str | Rows]:
+    if not gpu["device"]:
+        return []
+    headers = ("device", "utilization", "SM efficiency", "occupancy", "tensor cores", "idle")
+    facts = zip(*(gpu[name] for name in GPU_COLUMNS), strict=True)
+    rows = [(core.device_name(device), *map(percent_text, shares)) for device, *shares in facts]
+    return [
+        Rows([headers, *rows]),
+        f"  utilization, SM efficiency, idle: of the time of {whole}; tensor cores: of the kernels' time, in",
+        "  kernels whose names show their use",
+    ]
+
+
+def _counter_section(counted: Counted) -> list[str | Rows]:
+    rows = counter_rows(counted)
+    if not rows:
+        return []
+    return [
+        Rows(rows),
+        "  read, written: of device memory in the whole profile, at the rate of the part that was counted;",
+        "  counted: share of the device's work, by time; mean, active: of the time that was counted;",
+        "  tensor active: share of the cycles in which tensor cores worked (HFU is that of the whole profile;",
+        "  MFU takes the model's FLOPs and the stated peak)",
+    ]
+
+
+def _energy_section(energy: Mapping[str, Energy], analysis: Analysis) -> list[str | Rows]:
+    """Return the section about energy."""
+    found = used(energy, analysis.columns["flops"])
+    if not found:
+        return []
+    rows: list[tuple[str, ...]] = [("device", "energy", "mean power", "GFLOP/J")]
+    rows += [(one.device, *map(number_text, (one.joules, one.watts, one.gflop_per_joule))) for one in found]
+    missing = [f"  {one.device}: {one.missing}" for one in found if one.missing]
+    return ["Energy in J, W", Rows(rows), *missing, ""]
+
+
+def _step_section(steps: Columns, on_device: bool) -> dict[str, list[str | Rows]]:
+    """Return the section about the steps by its title. On a CPU, the accounting says what is between the ops."""
+    if on_device:
+        return {"Time": [_step_rows(steps, True)]}
+    marked = steps["step"][0] is not None
+    return (
+        {"Steps": [_step_rows({name: v for name, v in steps.items() if name not in OF_A_CPU}, False)]} if marked else {}
+    )
+
+
+def _step_rows(steps: Columns, on_device: bool) -> Rows:
+    names = [_short("all" if name is None else name) for name in steps["step"]]
+    shown = STEPS_SHOWN if len(names) > STEPS_SHOWN + 1 else len(names)
+    always = {"other", "kernel"} if on_device else set()
+    columns = ("total", *(part for part in STEP_PARTS if part in always or any(steps.get(part, ()))))
+    apart = first_apart(steps["total"])
+    sums = {name: sum(steps[name][apart:]) for name in columns}
+    rows = [("step", *(LABELS.get(name, name) for name in columns))]
+    rows += [(names[i], *(short_time_text(steps[name][i]) for name in columns)) for i in range(shown)]
+    if shown < len(names):
+        rows.append((f"… {len(names) - shown} more", *("" for _ in columns)))
+    if len(names) > 1:
+        mean = f"mean of the last {len(names) - apart}" if apart else "mean"
+        rows.append((mean, *(short_time_text(sums[name] / (len(names) - apart)) for name in columns)))
+    if len(columns) > 1:
+        rows.append(
+            (
+                "share",
+                *(percent_text(100 * sums[name] / sums["total"] if sums["total"] else math.nan) for name in columns),
+            )
+        )
+    return Rows(rows)
+
+
+def _launch_section(core: Store, launches: Columns) -> list[str | Rows]:
+    delays = ("delay median", "p95", "max")
+    rows: list[tuple[str, ...]] = [
+        ("device", "launches", "kernels", *delays, "call", "queue", "max", "late", "idle lost"),
+    ]
+    for i, device in enumerate(launches["device"]):
+        if launches["launches"][i]:
+            counts = (f"{launches[name][i]:.0f}" for name in ("launches", "kernels"))
+            names = ("delay_median", "delay_p95", "delay_max", "call_time_median")
+            times = (short_time_text(launches[name][i]) for name in names)
+            queue = (tenths_text(launches["queue_mean"][i]), f"{launches['queue_max'][i]:.0f}")
+            late = (percent_text(launches["launch_bound_pct"][i]), short_time_text(launches["idle_lost"][i]))
+            rows.append((core.device_name(device), *counts, *times, *queue, *late))
+    note = "  late: launches onto a stream whose work had ended before the call returned"
+    warnings = (f"  {warning}" for warning in skewed_clocks(core, launches))
+    return [Rows(rows), note, *warnings] if len(rows) > 1 else []
+
+
+def _communication_section(core: Store) -> list[str | Rows]:
+    """Return a line for each device and kind; sizes and bandwidths are those of the calls that have them."""
+    calls, _ = core.collectives()
+    rows: list[tuple[str, ...]] = [
+        ("device", "collective", "calls", "message", "time", "exposed", "share", "bus GB/s", "max"),
+    ]
+    for kind in kinds_of(calls, "device", "collective"):
+        device, name = kind.key
+        times = map(short_time_text, (kind.time, kind.exposed))
+        speeds = map(number_text, (kind.bus_median, kind.bus_max))
+        size, share = bytes_text(kind.message_bytes), percent_text(kind.exposed_pct)
+        rows.append((core.device_name(device), name, str(kind.calls), size, *times, share, *speeds))
+    notes = [
+        "  time: includes the wait for other ranks; exposed: the part without computation on the device;",
+        "  message, bus GB/s: medians; the bandwidth is over the time with the wait",
+    ]
+    return [Rows(rows), *notes] if len(rows) > 1 else []
+
+
+def _short(name: str) -> str:
+    """Shorten a name in the middle, since the names of steps differ at their ends."""
+    end, name = NAME_WIDTH // 2, printable(name)
+    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1 - end]}…{name[-end:]}"

@@ -1,0 +1,114 @@
+"""Summaries: paragraphs, tables and bars that print fitted to the terminal, and as HTML in notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from flopscope.show.budget import Shown, part_lines, within_budget
+from flopscope.show.fitted import terminal_width
+from flopscope.show.html import PIXELS, STYLE
+from flopscope.show.overview import OVERVIEW_STYLE, bar_html
+from flopscope.support.columns import Rows
+from flopscope.support.safe import markup
+
+WIDTH = 100
+"""Characters of a line, also on wider terminals."""
+SUMMARY_STYLE = f"""
+.flopscope-summary {{max-width: {PIXELS}px; line-height: 1.4}}
+.flopscope-summary .title {{font-weight: 600; margin-top: 0.8em}}
+.flopscope-summary .quiet {{opacity: 0.75; font-size: 0.9em}}
+.flopscope-summary .part {{overflow-x: auto; margin: 0.2em 0}}
+"""
+
+
+class Bars:
+    """Shares of a whole: lines of text, and in HTML one bar of several colours."""
+
+    def __init__(
+        self, lines: Sequence[str], parts: Mapping[str, float], causes: Sequence[str] = (), on_device: bool = True
+    ) -> None:
+        """lines: the text. parts: µs by part of the accounting. causes: sentences below the bar."""
+        self._lines, self._parts, self._causes, self._on_device = list(lines), dict(parts), list(causes), on_device
+
+    def lines(self, width: int) -> Iterator[str]:
+        """Yield the lines; bars are cut at the width, which only narrow terminals reach."""
+        for line in self._lines:
+            yield line[:width] if line.endswith("█") else line
+
+    def _repr_html_(self) -> str:
+        below = "".join(f'<div class="quiet">{markup(cause)}</div>' for cause in self._causes)
+        return f'<div class="flopscope-overview">{bar_html(self._parts, self._on_device)}{below}</div>'
+
+
+class Summary:
+    """A summary, which prints as text, and as HTML as the last expression of a notebook's cell.
+
+    ``str()`` and ``repr()`` give the text, fitted to the terminal, of at most 100 columns.
+    """
+
+    def __init__(
+        self,
+        parts: Iterable[str | Rows | Shown],
+        document: Callable[[], dict[str, Any]],
+        budget: int | None = None,
+    ) -> None:
+        """parts: paragraphs, "" for an empty line, and parts that show themselves. document: returns the facts.
+
+        budget: words of the text at most; None for all of it.
+        """
+        self._parts, self._document, self._budget = list(parts), document, budget
+        while self._parts and self._parts[-1] == "":
+            self._parts.pop()
+
+    @property
+    def text(self) -> str:
+        """The text, fitted to the terminal."""
+        return self.fitted()
+
+    @property
+    def html(self) -> str:
+        """The HTML that a notebook shows."""
+        return self._repr_html_()
+
+    def fitted(self, width: int | None = None) -> str:
+        """Return the text in lines of at most ``width`` characters, and 100; None for the terminal's width."""
+        whole = min(terminal_width() if width is None else width, WIDTH)
+        if self._budget is not None:
+            return within_budget(self._parts, self._budget, whole)
+        return "\n".join(line for part in self._parts for line in part_lines(part, whole))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts as a document for JSON, as --json of the commands writes it: see docs/json.md."""
+        return self._document()
+
+    def __str__(self) -> str:
+        return self.fitted()
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        body = [_html(part, after) for part, after in zip_longest(self._parts, self._parts[1:], fillvalue="")]
+        style = f"<style>{STYLE}{OVERVIEW_STYLE}{SUMMARY_STYLE}</style>"
+        return "\n".join([style, '<div class="flopscope-summary">', *filter(None, body), "</div>"])
+
+
+def _html(part: str | Rows | Shown, after: str | Rows | Shown) -> str:
+    if isinstance(part, Rows):
+        head, *rows = part.rows
+        body = "\n".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
+        table = (
+            f'<table class="flopscope"><thead><tr>{_cells("th", head)}</tr></thead><tbody>\n{body}\n</tbody></table>'
+        )
+        return f'<div class="part">{table}</div>'
+    if not isinstance(part, str):
+        return f'<div class="part">{part._repr_html_()}</div>'
+    if not part:
+        return ""
+    kind = "title" if not isinstance(after, str) else "quiet" if part.startswith(" ") else "text"
+    return f'<div class="{kind}">{markup(part.strip())}</div>'
+
+
+def _cells(tag: str, texts: Sequence[str]) -> str:
+    return "".join(f"<{tag}{' class=name' if i == 0 else ''}>{markup(text)}</{tag}>" for i, text in enumerate(texts))

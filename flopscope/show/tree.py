@@ -1,0 +1,64 @@
+"""The tree of a program's modules as indented text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flopscope.show.fitted import wrapped
+from flopscope.show.notes import footnotes
+from flopscope.support import units
+from flopscope.support.columns import GAP, aligned_line, dashes
+from flopscope.support.cutting import cut_middle
+from flopscope.support.safe import printable
+
+if TYPE_CHECKING:
+    from flopscope.results.modules import ModuleTable
+
+INDENT = "  "
+NAME, LEAST_NAME = 50, 24  # characters
+GIVE_WAY = ("FLOPs", "Self", "Calls", "total %")  # parts of the headers that a narrow tree leaves out, in this order
+
+
+def render(table: ModuleTable, time_unit: str | None = None, width: int = 0) -> str:
+    """Return the text of ModuleTable.tree, which documents the arguments.
+
+    width: of the lines, at least 40; 0 for names of up to 50 characters beside all columns.
+    """
+    if len(table) == 0:
+        return ""
+    place, kind = ("device", table.device_type.upper()) if table.has_device else ("cpu", "CPU")
+    whole = table.self_device_time_total if table.has_device else table.self_cpu_time_total
+    header = ["Module", "Calls", f"Self {kind}", f"{kind} total", f"{kind} total %", "FLOPs", "% Roofline"]
+    lines = [header]
+    for row, depth, calls, share in zip(
+        table, table.depths(), table.groups["module_calls"], table.groups["pct_roofline_total"], strict=True
+    ):
+        total = getattr(row, f"{place}_time_total")
+        lines.append(
+            [
+                cut_middle(INDENT * min(depth, NAME // 4) + printable(row.key), NAME),
+                str(calls) if calls else "",
+                units.time_text(getattr(row, f"self_{place}_time_total"), time_unit),
+                units.time_text(total, time_unit),
+                units.share_text(total, whole),
+                units.count_text(row.flops_total),
+                units.roofline_text(share),
+            ]
+        )
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    for part in GIVE_WAY if width else ():
+        column = next(i for i, cell in enumerate(lines[0]) if part in cell)
+        if min(widths[0], LEAST_NAME) + sum(widths[1:]) + len(GAP) * (len(widths) - 1) > width:
+            del widths[column]
+            lines = [[*line[:column], *line[column + 1 :]] for line in lines]
+    if width:
+        widths[0] = min(widths[0], width - sum(widths[1:]) - len(GAP) * (len(widths) - 1))
+        lines = [[cut_middle(line[0], widths[0]), *line[1:]] for line in lines]
+    rule = dashes(widths)
+    printed = [rule, aligned_line(lines[0], widths), rule, *(aligned_line(line, widths) for line in lines[1:]), rule]
+    printed.append(f"Self CPU time total: {units.time_text(table.self_cpu_time_total, time_unit)}")
+    if table.has_device:
+        printed.append(f"Self {kind} time total: {units.time_text(table.self_device_time_total, time_unit)}")
+    notes = footnotes(table, table, lambda name: cut_middle(name, NAME), lambda t: units.time_text(t, time_unit))
+    shown = wrapped((" ".join(note.split()) for note in notes), width) if width else notes
+    return "\n".join(line.rstrip() for line in [*printed, *shown]) + "\n"

@@ -1,1 +1,0 @@
-"""Sources of results: live profiles, recorded traces, named ranges and work rules."""

@@ -1,0 +1,398 @@
+"""The devices of this machine, with their datasheet peaks and their measured peaks.
+
+``devices()`` lists the CPU and the CUDA devices. Each has a ``datasheet`` (the vendor's dense peaks, from the table in
+the C core, or None for a device that is not in it) and ``measured`` peaks (from the cache, or None before the first
+``measure_peaks``). Rates are in FLOP/s, bandwidths in bytes/s; 1 GB is 1e9 bytes.
+
+Since ``import flopscope`` loads this module, imports that only some calls need are local to their functions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from flopscope import _core
+from flopscope.support.busy import why_busy
+from flopscope.support.columns import aligned_lines
+from flopscope.support.documents import Document, Field, by_name, columns, record
+from flopscope.support.model import Model
+from flopscope.support.peak_timing import Measurement
+from flopscope.support.peaks import Peaks, cached_peaks, keep_peaks, slowdown
+from flopscope.support.safe import markup
+from flopscope.support.suggest import suggesting
+from flopscope.support.units import si_text, whole_text
+from flopscope.support.warn import warn_user
+
+PEAK_SOURCES = ("measured", "datasheet", "none")
+STORED = "stored"
+"""The peaks that are known without measuring: measured ones of what was recorded here, else the datasheet's."""
+_PEAKS_WANTED = '"measured", "datasheet", "none", or rates such as "memory=8e11,bf16_tensor=2e14"'
+MAX_SLOWDOWN = 0.1  # fraction by which a reading may be slower than the stored one without a warning
+
+
+_RATES = by_name("flops", Field("rate", unit="FLOP/s"), "dense, by compute unit")
+PEAKS_FIELDS = (
+    *columns("source$"),
+    _RATES,
+    *columns(
+        "bandwidth copy_bandwidth read_bandwidth write_bandwidth l2_bandwidth", "B/s", "not measured, or not published"
+    ),
+    *columns("launch_ns kernel_ns", why="not measured, or not published"),
+    *columns("when$ load_average busy:share", why="not measured"),
+    *(Field(name, "any") for name in ("versions", "missing", "spread", "dates")),
+)
+_PROPERTIES = "as the driver names them, sizes in bytes, clocks in kHz"
+DEVICE_FIELDS = (
+    *columns("id$ kind$ name$", id='as the option --device takes it: "cpu", "cuda:0"'),
+    Field("properties", "any", doc=_PROPERTIES, why="the driver does not report it"),
+    record(
+        "datasheet",
+        (
+            *columns("names@ source$"),
+            _RATES,
+            *columns("bandwidth:B/s sm_count# clock_mhz tensor_clock_mhz l2_bytes", why="not published"),
+        ),
+        "the vendor's numbers",
+        "there is no datasheet of this device",
+    ),
+    record("measured", PEAKS_FIELDS, "the peaks measured on this machine", "not measured; flopscope devices --measure"),
+)
+DEVICE = Document("device", "a device of this machine", DEVICE_FIELDS)
+
+
+@dataclass(frozen=True)
+class Datasheet:
+    """The vendor's numbers for one device. Unpublished numbers are None, or absent from ``flops``."""
+
+    names: tuple[str, ...]
+    """Names that drivers report for the device."""
+    flops: Mapping[str, float]
+    """Dense FLOP/s by compute unit: "fp32", "bf16_tensor" and so on, never with sparsity."""
+    bandwidth: float | None
+    """Bytes/s of device memory."""
+    source: str
+    """Document, and section or table in it."""
+    sm_count: int | None = None
+    clock_mhz: float | None = None
+    tensor_clock_mhz: float | None = None
+    """Clock at which the tensor rates hold; equal to ``clock_mhz`` if the vendor publishes only one clock."""
+    l2_bytes: float | None = None
+
+    @classmethod
+    def of_model(cls, model: Model) -> Datasheet | None:
+        """Return the datasheet of a model, or None if the core has no row for it."""
+        row = _core.datasheet_find(*model)
+        if row is None:
+            return None
+        flops = {unit: rate for unit, rate in row["flops"].items() if rate is not None}
+        numbers = ("sm_count", "clock_mhz", "tensor_clock_mhz", "l2_bytes")
+        return cls(tuple(row["names"]), flops, row["bandwidth"], row["source"], *map(row.get, numbers))
+
+    @property
+    def peaks(self) -> Peaks:
+        """The numbers as Peaks. Datasheets do not contain launch times."""
+        return Peaks(source="datasheet", flops=dict(self.flops), bandwidth=self.bandwidth)
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device of this machine."""
+
+    kind: Literal["cpu", "cuda"]
+    """ "cpu" or "cuda"."""
+    index: int
+    """Number of the device: N of "cuda:N"; 0 for the CPU."""
+    name: str
+    """The name reported by the driver, or by the processor for the CPU."""
+    properties: Mapping[str, Any] = field(compare=False)
+    """The driver's properties, in bytes and kHz. For the CPU: name, isa, threads, cache_bytes."""
+    datasheet: Datasheet | None = field(compare=False)
+    """The vendor's numbers: ``flops`` (dense FLOP/s by compute unit), ``bandwidth`` (bytes/s of the memory), ``source``
+    and, where published, ``sm_count``, ``clock_mhz``, ``tensor_clock_mhz``, ``l2_bytes``. None if there is no row."""
+
+    @property
+    def measured(self) -> Peaks | None:
+        """The cached peaks of this device and these versions, or None. This property does not measure."""
+        return cached_peaks(self)
+
+    @property
+    def datasheet_peaks(self) -> Peaks | None:
+        """The datasheet's numbers as Peaks, or None if the device has no datasheet."""
+        return self.datasheet.peaks if self.datasheet else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the properties and peaks as a document for JSON: see docs/json.md."""
+        return DEVICE.of(self.content())
+
+    def content(self) -> dict[str, Any]:
+        """Return what the document is made of."""
+        peaks = {
+            name: one and asdict(one) for name, one in (("datasheet", self.datasheet), ("measured", self.measured))
+        }
+        return {"id": str(self), "kind": self.kind, "name": self.name, "properties": dict(self.properties), **peaks}
+
+    def __str__(self) -> str:
+        return "cpu" if self.kind == "cpu" else f"cuda:{self.index}"
+
+    def __repr__(self) -> str:
+        text = f"{str(self)!r}, {self.name!r}"
+        for label, peaks in self.known_peaks().items():
+            text += f"; {label}: " + ", ".join(" ".join(item) for item in _formatted(peaks).items())
+        return f"Device({text})"
+
+    def _columns(self) -> list[list[str]]:
+        """Return a header and the rows of the report: label, datasheet, measured, spread and date, where known."""
+        known = self.known_peaks()
+        columns = {source: _formatted(peaks) for source, peaks in known.items()}
+        if "measured" in known:
+            columns |= _conditions(known["measured"])
+        rows = [["", *columns]]
+        for label in dict.fromkeys(label for source in known for label in columns[source]):
+            rows.append([label, *(column.get(label, "") for column in columns.values())])
+        return rows
+
+    def report(self) -> str:
+        """Return the datasheet peaks and the measured peaks side by side, as text."""
+        rows = self._columns()
+        lines = [f"{self}: {self.name}", *(f"  {line}" for line in aligned_lines(rows, ">"))]
+        if len(rows[0]) == 1:
+            lines[1:] = ["  its peaks are unknown: run flopscope devices --measure"]
+        measured = self.measured
+        if measured:
+            lines.append(f"  {_last_measured(measured)}")
+            lines += [f"  {probe}: {reason}" for probe, reason in measured.missing.items()]
+        return "\n".join(lines + ([f"  datasheet: {self.datasheet.source}"] if self.datasheet else []))
+
+    def _repr_html_(self) -> str:
+        body = "".join(
+            "<tr>" + "".join(f"<td>{markup(cell)}</td>" for cell in row) + "</tr>" for row in self._columns()
+        )
+        source = f"<p>{markup(self.datasheet.source)}</p>" if self.datasheet else ""
+        return f"<table><caption>{markup(f'{self}: {self.name}')}</caption>{body}</table>{source}"
+
+    def known_peaks(self) -> dict[str, Peaks]:
+        """Return the peaks by source, "datasheet" and "measured", as far as they are known. Never measures."""
+        peaks = {"datasheet": self.datasheet_peaks, "measured": self.measured}
+        return {label: known for label, known in peaks.items() if known is not None}
+
+
+def devices() -> list[Device]:
+    """Return the CPU and then the CUDA devices in the driver's order; only the CPU if CUDA is unavailable."""
+    try:
+        count = _core.cuda_device_count()
+    except RuntimeError:
+        count = 0
+    return [_cpu_device(), *map(_cuda_device, range(count))]
+
+
+@suggesting
+def measure_peaks(device: Device | str, progress: bool = True, force: bool = False, reset: bool = False) -> Peaks:
+    """Return the measured peaks of a device, from the cache or by measuring (about 5 s on a CPU, 3 s on a GPU).
+
+    The peaks are sustained rates, not single best samples: after a warm-up, each number is sampled for a fixed time,
+    and a reading is the median of the fastest half of the samples. A number is the best of three to five readings,
+    taken in rounds over all numbers. Buffers are several times the last-level cache, at most a quarter of free memory.
+
+    A repeated measurement keeps the better of the stored and the new value of each number, because a busy machine only
+    makes readings worse. A UserWarning reports that the machine was busy, or that a reading was more than 10 % slower
+    than the stored one.
+
+    Numbers that could not be measured are absent, with the reason in ``missing``. Peaks that are incomplete because of
+    insufficient memory or a missing library are cached in this process only.
+
+    device: a Device, or "cpu", "cuda", "cuda:1".
+    progress: show a progress bar if stderr is a terminal and rich is installed.
+    force: measure even if the cache has peaks.
+    reset: measure, and replace the cached peaks even if the new ones are slower.
+
+    The result has ``flops`` (FLOP/s by compute unit), ``bandwidth`` (bytes/s), ``launch_ns`` and ``kernel_ns`` (an
+    empty launch, an op of one element), ``spread``, ``dates`` and ``missing``. Raises ValueError for an unknown device
+    name or an index out of range, RuntimeError if there is no CUDA device or nothing could be measured.
+    """
+    target = find_device(str(device))  # a new Device: free memory and the number of threads change
+    cached = None if force or reset else cached_peaks(target)
+    if cached is not None:
+        return cached
+    measurement = Measurement(target)
+    read = measurement.run(progress)
+    stored, peaks = keep_peaks(target, read, reset, measurement.temporary)
+    warning = _warning(target, None if reset else stored, read)
+    if warning:
+        warn_user(warning)
+    return peaks
+
+
+def find_device(name: str | None = None) -> Device:
+    """Return the device called "cpu", "cuda" or "cuda:1"; for None, the default device of new tensors.
+
+    :raises ValueError: for any other name, or an index out of range.
+    :raises RuntimeError: if a CUDA device is requested and CUDA is unavailable, with the reason.
+    """
+    name = _core.default_device() if name is None else name
+    match = re.fullmatch(r"cpu|cuda(?::(\d+))?", name)
+    if match is None:
+        raise ValueError(f'no device is called {name!r}; use "cpu", "cuda" or "cuda:0", "cuda:1", …')
+    if name == "cpu":
+        return _cpu_device()
+    index, count = int(match[1] or 0), _core.cuda_device_count()
+    if index >= count:
+        raise ValueError(f"{name!r} does not exist: this machine has {count} CUDA device(s), numbered from 0")
+    return _cuda_device(index)
+
+
+def devices_to_rate(ran: set[str]) -> list[str]:
+    """Return the devices whose peaks are needed. The CPU's are not measured unless all known work is its own."""
+    others = sorted(ran - {"cpu"})
+    worked = ("cpu" in ran or not ran) and (ran == {"cpu"} or find_device("cpu").measured is not None)
+    return [*others, "cpu"] if worked else others
+
+
+def peaks_by_name(names: Iterable[str], source: str) -> dict[str, Peaks]:
+    """Return the peaks of devices by name. Devices without peaks, or that flopscope cannot use, are omitted.
+
+    :param source: "measured" (measured now if the cache has none), "datasheet" (of a CPU, which has none, the stored
+        measured peaks), or "none".
+    :raises ValueError: for any other source.
+    """
+    if source not in PEAK_SOURCES:
+        raise ValueError(f"peaks must be {_PEAKS_WANTED}, not {source!r}")
+    result = {}
+    for name in names if source != "none" else ():
+        try:
+            device = find_device(name)
+        except RuntimeError:  # built without CUDA, flopscope still records the work of other libraries
+            continue
+        stored = device.measured if device.kind == "cpu" else device.datasheet_peaks
+        peaks = measure_peaks(device) if source == "measured" else stored
+        if peaks is not None:
+            result[name] = peaks
+    return result
+
+
+def peaks_of_models(models: Mapping[str, Model], source: str) -> dict[str, Peaks]:
+    """Return the peaks of devices, which need not be present, by their models: {"cuda:0": Model("NVIDIA H200")}.
+
+    :param source: "measured": the peaks measured on such a device of this machine, else the datasheet's; "datasheet";
+        "none". Models without a datasheet row are omitted; peaks are never guessed.
+    :raises ValueError: for any other source.
+    """
+    if source not in PEAK_SOURCES:
+        raise ValueError(f"peaks must be {_PEAKS_WANTED}, not {source!r}")
+    if source == "none":
+        return {}
+    known = {}
+    here = {d.name: d.measured for d in devices() if d.kind == "cuda"} if source == "measured" else {}
+    for model in {*models.values()}:  # the GPUs of a machine are often alike
+        datasheet = Datasheet.of_model(model)
+        peaks = here.get(model.name) or (None if datasheet is None else datasheet.peaks)
+        if peaks is not None:
+            known[model] = peaks
+    return {device: known[model] for device, model in models.items() if model in known}
+
+
+def known_peaks(
+    device: str, model: str, sources: Iterable[str], rated: Mapping[str, Peaks] | None = None
+) -> dict[str, Peaks]:
+    """Return the known peaks by source of a device, which may be one of another machine. Never measures.
+
+    :param device: "cpu", or a CUDA device as "cuda:0". model: its name; "" if it is unknown.
+    :param sources: "measured" and "datasheet".
+    :param rated: the peaks, by device, that the rows of a table are compared with: no others are known of its CPU.
+        None: the rows are of this machine's CPU if its model is unknown or the same.
+    """
+    known: dict[str, Peaks | None]
+    if device == "cpu" and rated is not None:
+        known = {peaks.source: peaks for name, peaks in rated.items() if name == device}
+    elif device == "cpu":
+        here = find_device("cpu")
+        known = {"measured": here.measured} if model in ("", here.name) else {}
+    else:
+        known = {source: peaks_of_models({device: Model(model)}, source).get(device) for source in sources if model}
+    by_source = {source: known.get(source) for source in sources}
+    return {source: one for source, one in by_source.items() if one is not None and one.source == source}
+
+
+def _cpu_device() -> Device:
+    properties = _core.cpu_properties()
+    return Device("cpu", 0, properties["name"], properties, datasheet=None)
+
+
+def _cuda_device(index: int) -> Device:
+    properties = _core.cuda_device_properties(index)
+    datasheet = Datasheet.of_model(Model.of_properties(properties))
+    return Device("cuda", index, properties["name"], properties, datasheet)
+
+
+def _formatted(peaks: Peaks) -> dict[str, str]:
+    """Return the reported numbers of peaks as text by label, in order."""
+    numbers = peaks._numbers
+    return {_LABELS.get(number, number): _text(number, numbers[number]) for number in _reported(peaks)}
+
+
+def _reported(peaks: Peaks) -> list[str]:
+    """Return the names of the reported numbers, which also decide verdicts, in order. Single bandwidths are omitted."""
+    names = ("bandwidth", "l2_bandwidth", *peaks.flops, "launch_ns", "kernel_ns")
+    return [name for name in names if name in peaks._numbers]
+
+
+_LABELS = {"bandwidth": "memory", "l2_bandwidth": "L2", "launch_ns": "launch", "kernel_ns": "one element"}
+
+
+def _text(number: str, value: float) -> str:
+    if number.endswith("bandwidth"):
+        return whole_text(value / 1e9, "GB/s")
+    if number in _LABELS:
+        return whole_text(value, "ns")
+    return si_text(value, "OP/s" if number.startswith("int") else "FLOP/s", prefixes="TG")
+
+
+def _conditions(peaks: Peaks) -> dict[str, dict[str, str]]:
+    """Return further columns for measured peaks: the spread of each number's rounds, and its date."""
+    spread = {_LABELS.get(name, name): f"{100 * value:.1f} %" for name, value in peaks.spread.items()}
+    return {"spread": spread, "on": {_LABELS.get(name, name): date[:10] for name, date in peaks.dates.items()}}
+
+
+def _last_measured(peaks: Peaks) -> str:
+    parts = [f"last measured {str(peaks.when)[:16].replace('T', ' ')} UTC"]
+    if peaks.load_average is not None:
+        parts.append(f"load average {peaks.load_average:.2f}")
+    if peaks.busy is not None:
+        parts.append(f"{100 * peaks.busy:.0f} % used by other processes")
+    return ", ".join(parts)
+
+
+def _warning(device: Device, stored: Peaks | None, read: Peaks) -> str | None:
+    """Return why the new readings may be too slow, and what to do; None if nothing suggests that."""
+    busy = why_busy(device.kind, read.load_average, read.busy)
+    slower = [] if stored is None else _slower(stored, read)
+    if slower:
+        if busy:
+            advice = f"{busy[0].upper()}{busy[1:]}: measure again when the machine is idle"
+        else:
+            advice = (
+                f"No other work was detected{_load(read)}: the device may be shared or throttled. If it is permanently "
+                "slower, replace the stored peaks by flopscope devices --measure --reset"
+            )
+        return f"{device}: slower readings than the stored ones, which are kept: {', '.join(slower)}. {advice}"
+    return busy and (
+        f"{device}: measured on a busy machine: {busy}. The peaks may be too low; when the machine is idle, measure "
+        "again by flopscope devices --measure, which keeps the better value of each number"
+    )
+
+
+def _slower(stored: Peaks, read: Peaks) -> list[str]:
+    """Describe each number whose reading is much slower than its stored value."""
+    old, new = stored._numbers, read._numbers
+    return [
+        f"{_LABELS.get(name, name)} {_text(name, new[name])} (stored: {_text(name, old[name])}, "
+        f"{stored.dates.get(name, 'undated')[:10]})"
+        for name in _reported(stored)
+        if name in new and slowdown(name, new[name], old[name]) > MAX_SLOWDOWN
+    ]
+
+
+def _load(peaks: Peaks) -> str:
+    return "" if peaks.load_average is None else f" (load average {peaks.load_average:.2f})"
