@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from flopscope.measuring.perf import Perf
     from flopscope.measuring.perf.runs import Run
+    from flopscope.perf import Perf
 
 MARKER = (
     "perf(device=None, **limits): limits for the measurements of the perf fixture in this test, named as its methods: "
@@ -127,7 +127,7 @@ def perf(request: pytest.FixtureRequest) -> Iterator[Perf]:
 
     perf(fn, x).at_least(pct_roofline=80).at_most(us=20).bound("memory").no_slower_than(other).kernels(at_most=1)
     """
-    from flopscope.measuring.perf import LimitError, Perf, Settings
+    from flopscope.perf import LimitError, Perf, Settings
 
     session: Any = request.config.pluginmanager.get_plugin("flopscope-perf-session")
     options = request.config.option

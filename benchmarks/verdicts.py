@@ -21,7 +21,7 @@ from harness import Report, arguments
 from measure import neighbour
 
 import flopscope as fs
-from flopscope.measuring.perf import Check, PerfFailure, Settings
+from flopscope.perf import Check, PerfFailure, Settings
 
 TRIALS = 100
 SLOWER = (0.0, 0.02, 0.05, 0.10)

@@ -84,7 +84,7 @@ def test_another_distribution_installed_after_is_named_by_the_command(tmp_path: 
     (folder / "flopscope" / "__init__.py").write_text(THEIRS)
     for code in (
         "from flopscope.cli.program import main",
-        "from flopscope.measuring.perf import Perf",
+        "from flopscope.perf import Perf",
         "import flopscope.torch",
     ):
         done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
