@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from flopscope.measuring.perf.runs import Run
+    from flopscope.measuring.perf.stored import Run
     from flopscope.perf import Perf
 
 MARKER = (
@@ -26,37 +26,18 @@ MARKER = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("flopscope", "performance tests with the perf fixture")
     group.addoption("--perf-skip", action="store_true", help="skip the tests that use the perf fixture")
-    group.addoption(
-        "--perf-unclear",
-        choices=("fail", "skip", "pass"),
-        default="fail",
-        help="outcome of a limit that stays inside the confidence interval after longer measurements (default: fail)",
-    )
-    group.addoption("--perf-json", metavar="FILE", help="write all measurements and verdicts to this file")
-    group.addoption(
-        "--perf-save",
-        metavar="NAME",
-        nargs="?",
-        const="",
-        help="store the measurements as a numbered run of this name (default: the commit), or in a file *.json",
-    )
-    group.addoption(
-        "--perf-storage",
-        metavar="DIR",
-        help="the folder of numbered runs (default: .flopscope/perf in the rootdir)",
-    )
-    group.addoption(
-        "--perf-compare",
-        metavar="RUN",
-        help='compare with a stored run of an equal device: "last", a number, a name or a file *.json',
-    )
-    group.addoption(
-        "--perf-ratio",
-        metavar="RATIO",
-        type=float,
-        default=1.05,
-        help="with --perf-compare: maximum ratio of a median to the stored one (default: 1.05)",
-    )
+    text = "outcome of a limit that stays inside the confidence interval after longer measurements (default: fail)"
+    group.addoption("--perf-unclear", choices=("fail", "skip", "pass"), default="fail", help=text)
+    text = "write all measurements and verdicts to this file, as pytest-benchmark writes its own"
+    group.addoption("--perf-json", metavar="FILE", help=text)
+    text = "store the measurements as a numbered run of this name (default: the commit), as pytest-benchmark does"
+    group.addoption("--perf-save", metavar="NAME", nargs="?", const="", help=text)
+    text = "the folder of numbered runs (default: .benchmarks, which pytest-benchmark uses)"
+    group.addoption("--perf-storage", metavar="DIR", help=text)
+    text = 'compare with a stored run of an equal device: "last", a number, a name or a file *.json'
+    group.addoption("--perf-compare", metavar="RUN", help=text)
+    text = "with --perf-compare: maximum ratio of a median to the stored one (default: 1.05)"
+    group.addoption("--perf-ratio", metavar="RATIO", type=float, default=1.05, help=text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,33 +47,31 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--perf-json {options.perf_json}: the folder does not exist")
     if not options.perf_ratio >= 1:
         raise pytest.UsageError(f"--perf-ratio {options.perf_ratio:g}: the ratio must be at least 1")
-    stored: Run | None = None
+    run: Run | None = None
     if (options.perf_compare or options.perf_save is not None) and not options.perf_skip:
-        from flopscope.measuring.perf import history, runs, store
+        from flopscope.measuring.perf import stored
 
         try:
             if options.perf_save is not None:
-                history.require_name(options.perf_save)
+                stored.require_savable(options.perf_save, _folder(config))
                 _refuse_path(config, options.perf_save)
-                history.require_storage(_storage(config))
             if options.perf_compare:
-                stored = runs.read(history.find(options.perf_compare, _storage(config)))
-                store.check_machines(options.perf_compare, stored.machines)
+                run = stored.read(stored.find(options.perf_compare, _folder(config)))
+                stored.check_machines(options.perf_compare, run.machines)
         except (OSError, ValueError) as problem:
             raise pytest.UsageError(str(problem)) from None
-    config.pluginmanager.register(_Session(config, stored), "flopscope-perf-session")
+    config.pluginmanager.register(_Session(config, run), "flopscope-perf-session")
 
 
-def _storage(config: pytest.Config) -> Path:
-    from flopscope.measuring.perf import history
+def _folder(config: pytest.Config) -> Path:
+    from flopscope.measuring.perf import stored
 
-    return history.storage_of(config.option.perf_storage, config.invocation_params.dir, config.rootpath)
+    return stored.folder_of(config.option.perf_storage, config.invocation_params.dir)
 
 
 def _refuse_path(config: pytest.Config, name: str) -> None:
     """Raise ValueError for ``--perf-save tests``, which names the run and not the tests to collect."""
-    path = config.invocation_params.dir / name
-    if name and "--perf-save" in config.invocation_params.args and not name.endswith(".json") and path.exists():
+    if name and "--perf-save" in config.invocation_params.args and (config.invocation_params.dir / name).exists():
         raise ValueError(
             f"--perf-save {name}: this names the run, but {name} is a file or folder; to run its tests, write it "
             f"before --perf-save, and for a run of this name write --perf-save={name}"
@@ -132,7 +111,7 @@ def perf(request: pytest.FixtureRequest) -> Iterator[Perf]:
     session: Any = request.config.pluginmanager.get_plugin("flopscope-perf-session")
     options = request.config.option
     compare = options.perf_compare or ""
-    settings = Settings(options.perf_unclear, compare, options.perf_ratio, session.stored, session.write_line)
+    settings = Settings(options.perf_unclear, compare, options.perf_ratio, session.run, session.write_line)
     try:
         fixture = Perf(request.node, settings)
     except LimitError as problem:  # in the marker: the test has not started
@@ -167,9 +146,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 class _Session:
     """The measurements of all tests, collected from pytest's reports."""
 
-    def __init__(self, config: pytest.Config, stored: Run | None) -> None:
+    def __init__(self, config: pytest.Config, run: Run | None) -> None:
         self.config = config
-        self.stored = stored
+        self.run = run
         self.records: list[dict[str, Any]] = []
         self.notes: list[str] = []
         self._outcomes: dict[str, str] = {}  # by test
@@ -193,20 +172,22 @@ class _Session:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         options = self.config.option
-        wanted = options.perf_json or options.perf_save is not None
-        if hasattr(self.config, "workerinput") or options.perf_skip or not wanted:
+        if hasattr(self.config, "workerinput") or options.perf_skip:
             return  # under xdist, the controller writes the results of the workers
+        if not options.perf_json and options.perf_save is None:
+            return
         if not self.records:
             self.notes.append("nothing was measured, so no file was written")
             return
-        from flopscope.measuring.perf import history, store
+        from flopscope.measuring.perf import stored
 
         try:
-            content = store.content_of(self.records, self.config.rootpath)
+            content = stored.content_of(self.records, self.config.rootpath)
             if options.perf_json:
-                self.notes += [*store.write(Path(options.perf_json), content), f"written: {options.perf_json}"]
+                stored.write(Path(options.perf_json), content)
+                self.notes.append(f"written: {options.perf_json}")
             if options.perf_save is not None:
-                self.notes += history.save(content, options.perf_save, _storage(self.config))
+                self.notes.append(f"stored: {stored.save(content, options.perf_save, _folder(self.config))}")
         except OSError as problem:
             self.notes.append(f"the measurements could not be written: {problem}")
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR

@@ -1,5 +1,5 @@
 """The command line: ``flopscope bench | devices | table TRACE… | summary TRACE… | report TRACE… | compare A B |
-ranks PATH… | measure OP | perf ACTION | schema | run SCRIPT | try SCRIPT | mcp | skill``."""
+ranks PATH… | measure OP | schema | run SCRIPT | try SCRIPT | mcp | skill``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ COMMANDS = {
     "compare": Command("compare", "show what changed between two recorded traces, and why"),
     "ranks": Command("ranks", "compare the traces of the ranks of a distributed program: who is slow, and why"),
     "measure": Command("measure", "measure the time of an op or a function"),
-    "perf": Command("perf", "list, show and compare the runs of pytest --perf-save"),
     "schema": Command("schema", "print the JSON Schema of what --json writes"),
     "run": Command("run", "run a Python program and profile it"),
     "try": Command("trying", "try changes on a Python program without editing it, and measure them"),

@@ -95,28 +95,6 @@ def test_every_command_writes_a_valid_document(name: str, tmp_path: Path, capsys
         assert capsys.readouterr().out == with_json
 
 
-def test_performance_tests_are_written_as_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "test_p.py").write_text(
-        "import flopscope as fs\n\ndef test_add(perf):\n    x = fs.ones(64, device='cpu')\n"
-        "    perf(fs.add, x, x, max_time=0.02).at_most(us=1e6)\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    for name in ("a", "b"):
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--perf-save={name}", "test_p.py"],
-            capture_output=True, text=True, timeout=120, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "HOME": "/tmp"},
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-    out = tmp_path / "out.json"
-    for kind, arguments in (("perf_runs", ["list"]), ("perf_run", ["show"]), ("perf_comparison", ["compare"])):
-        assert main(["perf", *arguments, "--json", str(out)]) == 0
-        content = content_of(out)
-        require_valid(content, kind)
-        (of_runs, of_measurements) = (content.get(name, []) for name in ("runs", "measurements"))
-        assert [run["run"] for run in of_runs] == ([] if kind == "perf_run" else ["0001_a", "0002_b"])
-        assert {one["test"] for one in of_measurements} <= {"test_p.py::test_add"}
-
-
 def test_a_program_that_ran_is_summarized(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("import flopscope as fs\nx = fs.ones((64, 64))\nfs.matmul(x, x)\n")
     command = [sys.executable, "-m", "flopscope", "run", "--no-report", "--json", "out.json", "program.py"]

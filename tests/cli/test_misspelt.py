@@ -34,7 +34,6 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
     ("arguments", "expected"),
     [
         (("tabel", "x.json"), "did you mean 'table'?"),
-        (("perf", "lst"), "did you mean 'list'?"),
         (("bench", "--dtype", "floa32"), "did you mean 'float32'?"),
         (
             ("table", "x.json", "--groupby", "shape"),
@@ -43,10 +42,6 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
         (
             ("table", "x.json", "--group_by=shape"),
             "flopscope table: error: unrecognized arguments: --group_by=shape; did you mean '--group-by'?",
-        ),
-        (
-            ("perf", "show", "--colums", "min"),
-            "flopscope perf show: error: unrecognized arguments: --colums; did you mean '--columns'?",
         ),
         (
             ("run", "--step", "3:4", "x.py"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import flopscope as fs
-from flopscope.measuring.perf.kernels import look
+from flopscope.measuring.perf.check import look
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -93,9 +92,9 @@ class Clock:
 Run = Callable[..., tuple[pytest.RunResult, Clock]]
 
 
-def runner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Run:
+def runner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return a function that runs the text of a test module in this process with predefined times."""
-    monkeypatch.setenv("FLOPSCOPE_DATA_DIR", str(folder / "data"))
+    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others' plugins take a second to load
 
     def run(

@@ -190,13 +190,12 @@ def _help(*command: str) -> str:
 
 def test_commands_and_their_options_exist() -> None:
     found = list(_commands())
-    commands = {"bench", "compare", "devices", "mcp", "measure", "perf", "ranks", "report", "run"}
+    commands = {"bench", "compare", "devices", "mcp", "measure", "ranks", "report", "run"}
     commands |= {"schema", "skill", "summary", "table", "try"}
     assert {command for _, command, _ in found} == commands
     for page, command, arguments in found:
-        action = arguments.split()[:1] if command == "perf" else []
         for option in re.findall(r"--[a-z-]+", arguments):
-            assert option in _help(command, *action), f"{page}: flopscope {command} {option}"
+            assert option in _help(command), f"{page}: flopscope {command} {option}"
         assert f"flopscope {command}" in _help(command)
 
 
@@ -261,8 +260,8 @@ def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
     assert "flopscope.softmax" in page
     assert [name for name in _public_members() if f'id="flopscope.{name}"' not in page] == []
     commands = (tmp_path / "html" / "commands.html").read_text(encoding="utf-8")
-    for name in ("table", "ranks", "perf-compare", "run"):
-        for option in re.findall(r"^ +(?:-o FILE, )?(--[a-z-]+)", _help(*name.split("-")), re.M):
+    for name in ("table", "ranks", "run"):
+        for option in re.findall(r"^ +(?:-o FILE, )?(--[a-z-]+)", _help(name), re.M):
             assert f'id="cmdoption-flopscope-{name}-{option[2:]}"' in commands, option
 
 

@@ -1,15 +1,13 @@
-"""What the hosting site reads: workflows run scripts of the tree, for all Pythons; the action prints its table."""
+"""What the hosting site reads: workflows run scripts of the tree, for all Pythons; the action compares runs."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import runpy
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers import ROOT
@@ -86,64 +84,37 @@ def test_two(perf):
 def act(folder: Path) -> tuple[int, str, str]:
     """Run the action's measurement; return its status, its output, and the table."""
     (folder / "test_speed.py").write_text(TEST)
-    command = [sys.executable, str(ACTION / "perf.py"), "--history", "history", "--margin", "400%", "--table", "t.md"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GITHUB_STEP_SUMMARY": "summary.md"}
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "PYTEST_XDIST_WORKER"},
+        **{"PYTHON": sys.executable, "TESTS": "-q -p no:cacheprovider -p no:xdist test_speed.py", "RATIO": "5"},
+        **{"PYTHONPATH": str(ROOT), "GITHUB_STEP_SUMMARY": "summary.md"},
+    }
     done = subprocess.run(
-        [*command, "--", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "test_speed.py"],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    return done.returncode, done.stdout + done.stderr, (folder / "t.md").read_text(encoding="utf-8")
-
-
-def divide(times: dict[str, Any], by: float) -> None:
-    """Divide all times of a stored measurement."""
-    for name in ("median", "mean", "min", "max", "std", "iqr"):
-        times[name] /= by
-    for name in ("ci", "samples"):
-        times[name] = [number / by for number in times[name]]
+        ["bash", str(ACTION / "perf.sh")], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+    return done.returncode, done.stdout + done.stderr, (folder / "flopscope-perf.md").read_text(encoding="utf-8")
 
 
 def test_the_action_measures_compares_and_fails_if_a_test_is_slower(tmp_path: Path) -> None:
+    pytest.importorskip("pytest_benchmark")
     status, output, first = act(tmp_path)
-    assert status == 0, output
-    assert re.search(r"^Run `0001_\S+`; there is no earlier run on this machine", first, re.M)
-    assert re.search(r"^\| test_speed.py::test_two \| [\d.]+ [µm]s \| [\d.]+ % \|", first, re.M)
-    (stored,) = (tmp_path / "history").glob("*/0001_*.json")
+    assert status == 0 and first.startswith("### flopscope: performance\n```text\n"), output
+    assert re.search(r"^test_two +[\d.]+ ", first, re.M) and "0002_" not in first
+    (stored,) = (tmp_path / "flopscope-perf").glob("*/*/0001_*.json")
     content = json.loads(stored.read_text(encoding="utf-8"))
-    (two,) = (one for one in content["measurements"] if "test_two" in one["key"])
-    divide(two["measurement"], 1000)
+    (two,) = (one for one in content["benchmarks"] if one["name"] == "test_two")
+    two["stats"]["median"] /= 1000
+    two["extra_info"]["ci"] = [end / 1000 for end in two["extra_info"]["ci"]]
     stored.write_text(json.dumps(content), encoding="utf-8")
-    status, output, second = act(tmp_path)
-    assert status == 1, output
-    assert re.search(r"^Run `0002_\S+` compared with `0001_\S+`: 1 slower, .* \(margin 400 %\)\.$", second, re.M)
-    row = next(line for line in second.splitlines() if "test_two" in line)
-    assert re.fullmatch(r"\| test_speed.py::test_two \| [\d.]+ [nµ]s \| [\d.]+ [µm]s \| [\d.]+ \| slower \|", row)
-    assert second.splitlines().index(row) == 6  # the slower ones come first
-    assert (tmp_path / "summary.md").read_text(encoding="utf-8") == first + second
-
-
-def test_names_of_tests_do_not_break_the_table() -> None:
-    table = runpy.run_path(str(ACTION / "perf.py"))["table"]
-    one: dict[str, Any] = {"key": "k#0", "median_us": None, "low_us": None, "high_us": None, "verdict": ""}
-    text = table(None, {"run": "a", "measurements": [{**one, "test": "t[a|b\n<script>`x`]"}]})
-    assert text.splitlines()[-1] == "| t[a\\|b &lt;script>'x'] | unknown |  |  |"
-
-
-def test_old_runs_are_deleted(tmp_path: Path) -> None:
-    program = runpy.run_path(str(ACTION / "perf.py"))
-    (tmp_path / "machine").mkdir()
     for number in range(1, 61):
-        (tmp_path / "machine" / f"{number:04d}_x.json").write_text(json.dumps({}))
-    program["trimmed"](tmp_path)
-    left = sorted(path.name for path in (tmp_path / "machine").iterdir())
-    assert len(left) == program["KEPT"] and left[-1] == "0060_x.json" and left[0] == "0011_x.json"
-
-
-@pytest.mark.parametrize(
-    "us, text", [(None, "unknown"), (0.5, "500 ns"), (2.0, "2 µs"), (1234.0, "1.234 ms"), (2e6, "2 s")]
-)
-def test_times_have_a_unit(us: float | None, text: str) -> None:
-    assert runpy.run_path(str(ACTION / "perf.py"))["time_text"](us) == text
+        stored.with_name(f"00{number + 1:02d}_old.json").write_text(stored.read_text(encoding="utf-8"))
+    status, output, second = act(tmp_path)
+    assert (
+        status == 1 and "FAILED test_speed.py::test_two - " in output and "FAILED test_speed.py::test_one" not in output
+    )
+    assert re.search(r"^test_two \(0062_", second, re.M) and re.search(r"^test_two \(0061_old", second, re.M)
+    assert (tmp_path / "summary.md").read_text(encoding="utf-8") == first + second
+    assert len([*stored.parent.iterdir()]) == 50 and not stored.exists()  # the oldest runs are deleted
 
 
 def test_the_files_that_newcomers_read_are_there() -> None:

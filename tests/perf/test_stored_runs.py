@@ -1,77 +1,395 @@
-"""Stored runs with arbitrary contents: an invalid file is rejected by name, at once, and is never an internal error."""
+"""Runs in files: what --perf-save and --perf-json write and pytest-benchmark reads, and what --perf-compare reads."""
 
 from __future__ import annotations
 
-import importlib.metadata
+import csv
+import json
+import math
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
-from helpers import ROOT
-from helpers.wrong_runs import RUN, TIMES, WRONG, changed
+from helpers.fake_measure import Run, Times, runner
 
-from flopscope.measuring.perf import history, runs, store
+import flopscope as fs
+from flopscope.measuring.perf import stored
 from flopscope.support.files import read_json
 
+pytest_plugins = ["pytester"]
+stats = pytest.importorskip("pytest_benchmark.stats")
+MACHINE = pytest.importorskip("pytest_benchmark.utils").get_machine_id()
+BODY = "def test_a(perf): perf(fn)"
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # pytest-benchmark measures nothing in a worker
+    return runner(pytester, monkeypatch)
+
+
+@pytest.fixture
+def folder(pytester: pytest.Pytester) -> Path:
+    """The folder of this machine's runs."""
+    return pytester.path / ".benchmarks" / MACHINE
+
+
+def read(file: Path) -> Any:
+    return json.loads(file.read_text(), parse_constant=pytest.fail)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+def pytest_benchmark(*arguments: str) -> str:
+    """Run a command of pytest-benchmark on the runs of the current folder, and return what it prints."""
+    done = subprocess.run([sys.executable, "-m", "pytest_benchmark", *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# Writing --------------------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_numbered_in_the_folder_of_the_machine(run: Run, folder: Path) -> None:
+    for options in (("--perf-save",), ("--perf-save=base",), ("--perf-save", "base")):
+        result, _ = run(BODY, options=options)
+        result.assert_outcomes(passed=1)
+        assert "stored: " in result.stdout.str()
+    first, *rest = names(folder)
+    assert re.fullmatch(r"0001_\d{8}-\d{6}\.json", first)  # outside of git, the date
+    assert rest == ["0002_base.json", "0003_base.json"]
+    (folder / "0041_broken.json").write_text("{")
+    run(BODY, options=("--perf-save=next",))
+    assert (folder / "0042_next.json").exists()
+
+
+def test_a_run_is_stored_in_the_folder_of_the_option(run: Run, pytester: pytest.Pytester, folder: Path) -> None:
+    storage = ("--perf-storage", "runs/here")
+    run(BODY, options=("--perf-save=a", *storage))
+    assert names(pytester.path / "runs" / "here" / MACHINE) == ["0001_a.json"] and not folder.exists()
+    run(BODY, options=("--perf-compare=last", *storage))[0].assert_outcomes(passed=1)
+
+
+def test_sessions_that_end_together_take_different_numbers(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda i: stored.save({}, f"of{i}", tmp_path), range(24)))
+    assert sorted(int(name[:4]) for name in names(tmp_path)) == list(range(1, 25))
+
+
+def test_the_commit_is_stored_and_changes_are_flagged(run: Run, pytester: pytest.Pytester, folder: Path) -> None:
+    def git(*arguments: str) -> str:
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
+        return subprocess.run(command, cwd=pytester.path, check=True, capture_output=True, text=True).stdout.strip()
+
+    run(BODY, options=("--perf-save",))
+    git("init", "-q", "-b", "trunk")
+    git("add", "test_it.py")
+    git("commit", "-q", "-m", "one")
+    run(BODY, options=("--perf-save",))
+    run(BODY + "\n# changed", options=("--perf-save",))
+    head, time = git("rev-parse", "HEAD"), git("log", "-1", "--format=%cI")
+    commits = [read(folder / name)["commit_info"] for name in names(folder)]
+    found = [(one["id"], one["time"], one["branch"], one["dirty"]) for one in commits]
+    # The stored runs are untracked files, which do not count.
+    assert found == [
+        ("unversioned", None, "(unknown)", False),
+        *((head, time, "trunk", dirty) for dirty in (False, True)),
+    ]
+    assert names(folder)[1:] == [f"0002_{head[:8]}.json", f"0003_{head[:8]}-dirty.json"]
+
+
+def test_a_file_has_the_statistics_of_its_samples_and_what_flopscope_knows(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.makepyfile(
+        test_it="""
+        import pytest, time
+        @pytest.mark.parametrize("n, f", [(1000, sum)])
+        def test_a(perf, n, f):
+            perf(f, range(n), max_time=0.05, flops=1e3, peaks="none").at_most(s=1)
+            perf(f, range(n), max_time=0.05, peaks="none")
+        def test_once(perf): perf(time.sleep, 0.15, max_time=0.001, peaks="none")
+        """
+    )
+    result = pytester.runpytest_inprocess("-p", "pytest_flopscope", "-p", "no:cacheprovider", "--perf-json=out.json")
+    result.assert_outcomes(passed=2)
+    content = read(pytester.path / "out.json")
+    one, two, once = content["benchmarks"]
+    assert {*content} == {"machine_info", "commit_info", "benchmarks", "datetime", "version"}
+    assert {*one["stats"]} == {*stats.Stats.fields, "data", "iterations"}
+    assert [each["fullname"] for each in (one, two)] == [
+        "test_it.py::test_a[1000-sum]",
+        "test_it.py::test_a[1000-sum] #2",
+    ]
+    assert (one["name"], one["param"], one["params"]) == ("test_a[1000-sum]", "1000-sum", {"n": 1000, "f": "sum"})
+    data, found = np.array(one["stats"]["data"]), one["stats"]
+    theirs = stats.Stats()
+    theirs.data = data.tolist()
+    for name in ("min", "max", "mean", "median", "stddev", "rounds", "total", "ops", "stddev_outliers"):
+        assert found[name] == pytest.approx(getattr(theirs, name), rel=1e-9), name
+    q1, q3 = np.percentile(data, [25, 75])
+    near = data[(data >= q1 - 1.5 * (q3 - q1)) & (data <= q3 + 1.5 * (q3 - q1))]
+    expected = {"q1": q1, "q3": q3, "iqr": q3 - q1, "ld15iqr": near.min(), "hd15iqr": near.max()}
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    assert found["outliers"] == f"{found['stddev_outliers']};{len(data) - len(near)}"
+    facts = one["extra_info"]
+    assert (facts["device"], facts["verdict"], facts["outcome"], facts["flops"]) == ("cpu", "passed", "passed", 1000)
+    assert facts["ci"][0] <= found["median"] <= facts["ci"][1] and two["extra_info"]["flops"] is None
+    assert facts["tflops_per_s"] == pytest.approx(1e-9 / found["median"])
+    assert [(limit["call"], limit["verdict"]) for limit in facts["limits"]] == [("at_most(s=1)", "passed")]
+    assert (once["extra_info"]["ci"], once["stats"]["rounds"], once["stats"]["stddev"]) == ([None, None], 1, 0)
+    assert once["params"] is None and once["stats"]["q1"] == once["stats"]["hd15iqr"] == once["stats"]["median"]
+    machine = content["machine_info"]
+    assert machine["versions"]["numpy"] == np.__version__ and machine["versions"]["flopscope"] == fs.__version__
+    assert machine["devices"]["cpu"]["name"] == machine["cpu"]["brand_raw"] == fs.devices()[0].name
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--perf-compare", "bsae"), "is 'bsae'; did you mean 'base'?"),
+        (("--perf-compare", "7"), "is '7'; the newest are 0001_base"),
+        (("--perf-compare", "last", "--perf-storage", "no"), "pytest --perf-save stores runs, --perf-storage names"),
+        (("--perf-compare", "missing.json"), "missing.json"),
+        (("--perf-compare", "fifo.json"), "fifo.json is a FIFO, not a file"),
+        (("--perf-save", "test_it.py"), "write it before --perf-save"),
+        (("--perf-save", "a/b"), "name them before --perf-save"),
+        (("--perf-save=12",), "numbers and 'last' refer to runs by their order"),
+        (("--perf-save=last",), "numbers and 'last' refer to runs by their order"),
+        (("--perf-save=" + "a" * 300,), "at most 100 letters"),
+        (("--perf-save=..",), "'..' is not a valid name of a run"),
+        (("--perf-save=x.json",), "a file is written by --perf-json x.json"),
+        (("--perf-save", "--perf-storage=test_it.py/runs"), "test_it.py is not a folder"),
+        (("--perf-json", "no/such/folder.json"), "the folder does not exist"),
+        (("--perf-ratio", "0.5"), "--perf-ratio 0.5"),
+        (("--perf-unclear", "maybe"), "--perf-unclear"),
+    ],
+)
+def test_invalid_options_end_the_session(run: Run, options: tuple[str, ...], message: str) -> None:
+    run(BODY, options=("--perf-save=base",))
+    os.mkfifo("fifo.json")
+    result, clock = run(BODY, options=options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR and clock.calls == []
+    output = result.stderr.str() + result.stdout.str()
+    assert message in output and "Traceback" not in output
+
+
+def test_a_session_without_measurements_stores_nothing(run: Run, folder: Path) -> None:
+    result, _ = run("def test_a(): pass", options=("--perf-save",))
+    assert "nothing was measured" in result.stdout.str() and not folder.exists()
+
+
+# pytest-benchmark -----------------------------------------------------------------------------------------------------
+
+
+def test_pytest_benchmark_lists_and_compares_our_runs(run: Run, pytester: pytest.Pytester, folder: Path) -> None:
+    body = "@pytest.mark.parametrize('n', [1, 2])\ndef test_a(perf, n):\n    perf(fn)\n    perf(fn)\n"
+    for us in (20, 40):
+        run(body, Times(us, 0.1), options=("--perf-save=base",))
+    assert pytest_benchmark("list").splitlines() == [str(folder / f"000{number}_base.json") for number in (1, 2)]
+    columns = ("min", "max", "mean", "stddev", "median", "iqr", "ops", "outliers", "rounds", "iterations")
+    for options in ((), ("--group-by=param:n",), ("--between=median",)):
+        assert "test_a[1] #2" in pytest_benchmark("compare", *options)
+    pytest_benchmark("compare", "0002", "--sort=fullname", "--csv=out.csv", "--columns", ",".join(columns))
+    with open("out.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["name"], row["param:n"]) for row in rows] == [
+        (f"test_it.py::test_a[{n}]{second}", str(n)) for n in (1, 2) for second in ("", " #2")
+    ]
+    expected = read(folder / "0002_base.json")["benchmarks"][0]["stats"]
+    assert {name: rows[0][name] for name in columns} == {name: str(expected[name]) for name in columns}
+    assert float(rows[0]["median"]) == pytest.approx(40e-6)
+
+
+PEDANTIC = "def test_a(benchmark): benchmark.pedantic(fn, rounds=50, iterations=20)"
+THEIRS = ("-p", "pytest_benchmark.plugin")
+
+
+@pytest.mark.parametrize("option", ["--benchmark-save=theirs", "--benchmark-json=theirs.json"])
+def test_runs_of_pytest_benchmark_are_compared_with(run: Run, pytester: pytest.Pytester, option: str) -> None:
+    run(PEDANTIC, options=(*THEIRS, option))[0].assert_outcomes(passed=1)
+    reference = option.partition("=")[2]
+    file = next(pytester.path.rglob("*theirs.json"))
+    median = 1e6 * read(file)["benchmarks"][0]["stats"]["median"]
+    ((key, found),) = stored.read(file).medians.items()
+    assert key == ("test_it.py::test_a", "cpu") and found.low <= found.median <= found.high
+    assert found.median == pytest.approx(median)
+    for factor, outcome in ((0.5, "passed"), (4.0, "failed")):
+        result, _ = run(BODY, Times(factor * median, 0.0), options=("--perf-compare", reference))
+        result.assert_outcomes(**{outcome: 1})
+        assert f"{factor:.3f}" in result.stdout.str()
+
+
+def test_the_interval_of_a_median_without_samples_is_that_of_normal_ones(tmp_path: Path) -> None:
+    samples = np.random.default_rng(0).normal(100.0, 2.0, (4000, 101))
+    spread = 1.96 * np.median(samples, axis=1).std()
+    iqr = 2.0 * 2 * 0.67449  # of a normal distribution, by its table
+    one = {"fullname": "t", "extra_info": {}, "stats": {"median": 100e-6, "iqr": iqr * 1e-6, "rounds": 101}}
+    (tmp_path / "x.json").write_text(json.dumps({"machine_info": {}, "benchmarks": [one]}))
+    (found,) = stored.read(tmp_path / "x.json").medians.values()
+    assert (found.high - found.low) / 2 == pytest.approx(spread, rel=0.05)
+
+
+def test_both_plugins_work_in_one_session(run: Run, pytester: pytest.Pytester, folder: Path) -> None:
+    body = PEDANTIC.replace("test_a", "test_theirs") + "\n" + BODY
+    options = (*THEIRS, "--benchmark-save=theirs", "--perf-save=ours", "--perf-json=x.json", "--benchmark-json=y.json")
+    result, _ = run(body, options=options)
+    result.assert_outcomes(passed=2)
+    assert names(folder) == ["0001_theirs.json", "0002_ours.json"]
+    for file, test in (("x.json", "test_a"), ("y.json", "test_theirs")):
+        assert [one["name"] for one in read(pytester.path / file)["benchmarks"]] == [test]
+    result, _ = run(body, options=(*THEIRS, "--perf-compare=ours", "--benchmark-compare=0001"))
+    result.assert_outcomes(passed=2)
+    assert "test_theirs (NOW)" in result.stdout.str() and " 1.000" in result.stdout.str()
+    run(body, options=(*THEIRS, "--perf-skip"))[0].assert_outcomes(passed=1, skipped=1)
+    run(body, options=(*THEIRS, "--benchmark-skip"))[0].assert_outcomes(passed=1, skipped=1)
+
+
+# Comparing ------------------------------------------------------------------------------------------------------------
+
+
+# Ratio of the medians, with intervals of ±1 % and ±0.5 %.
+@pytest.mark.parametrize(
+    ("now", "options", "outcome", "said"),
+    [
+        (Times(20, 0.1), (), "passed", "1.000"),
+        (Times(10, 0.1), (), "passed", "0.500"),
+        (Times(25, 0.1), (), "failed", f"1.25 × ({24.9 / 20.2:.3f} to {25.1 / 19.8:.3f})"),
+        (Times(25, 0.1), ("--perf-ratio", "1.5"), "passed", "1.250"),
+        (Times(21, 0.1), (), "failed", "the time in base"),  # unclear: 1.05 lies inside of the interval
+        (Times(21, 0.1), ("--perf-unclear", "skip"), "skipped", "1.050"),
+    ],
+)
+def test_measurements_are_compared_with_a_stored_run(
+    run: Run, now: Times, options: tuple[str, ...], outcome: str, said: str
+) -> None:
+    run(BODY, Times(20, 0.2), options=("--perf-save", "base"))[0].assert_outcomes(passed=1)
+    result, _ = run(BODY, now, options=("--perf-compare", "base", *options))
+    result.assert_outcomes(**{outcome: 1})
+    assert said in result.stdout.str()
+
+
+@pytest.mark.parametrize("reference", ["last", "2", "0002", "base", "0002_base", "last.json"])
+def test_a_run_is_found_by_number_name_and_file(run: Run, folder: Path, reference: str) -> None:
+    for us in (10, 40):
+        run(BODY, Times(us, 0.01), options=("--perf-save=base", "--perf-json=last.json"))
+    result, _ = run(BODY, Times(20, 0.01), options=("--perf-compare", reference))
+    result.assert_outcomes(passed=1)
+    assert any(line.endswith(" 0.500") for line in result.stdout.lines)
+
+
+def test_measurements_missing_from_a_stored_run_are_reported(run: Run) -> None:
+    run(BODY, options=("--perf-json", "base.json"))
+    result, _ = run("def test_b(perf): perf(fn)", options=("--perf-compare", "base.json"))
+    result.assert_outcomes(passed=1)
+    assert any(line.startswith("test_it.py") and line.endswith(" missing") for line in result.stdout.lines)
+    assert "1 of 1 measurements are missing from base.json" in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: m["devices"]["cpu"].update(name="Z80"), "its cpu is a different device: name is 'Z80' in the run"),
+        (lambda m: m["devices"]["cpu"].update(threads=999), "threads is 999 in the run"),
+        (lambda m: m["devices"]["cpu"].update(threads=[[1]]), "threads is [[1]] in the run"),
+        (lambda m: m["devices"].update({"cuda:99": {"name": "H"}}), "cuda:99, 'H', which this machine does not have"),
+        (
+            lambda m: (m.pop("devices"), m["cpu"].update(brand_raw="Z80")),
+            "name is 'Z80' in the run",
+        ),  # pytest-benchmark
+    ],
+)
+def test_a_run_of_another_machine_is_refused(
+    run: Run, pytester: pytest.Pytester, change: Callable[[Any], Any], message: str
+) -> None:
+    run(BODY, options=("--perf-json", "base.json"))
+    content = read(pytester.path / "base.json")
+    change(content["machine_info"])
+    (pytester.path / "base.json").write_text(json.dumps(content))
+    result, clock = run(BODY, options=("--perf-compare", "base.json"))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR and clock.calls == []
+    assert message in result.stderr.str()
+
+
+RUN: dict[str, Any] = {
+    "machine_info": {"devices": {"cpu": {"name": "a CPU"}}},
+    "benchmarks": [{"fullname": "k", "extra_info": {"ci": [1.9e-6, 2.1e-6]}, "stats": {"median": 2e-6}}],
+}
+
+
+def changed(*path: Any, to: Any) -> str:
+    run = json.loads(json.dumps(RUN))
+    at = run
+    for name in path[:-1]:
+        at = at[name]
+    at[path[-1]] = to
+    return json.dumps(run)
+
+
+TIMES, FACTS = ("benchmarks", 0, "stats"), ("benchmarks", 0, "extra_info")
+WRONG = {
+    "empty": "",
+    "array": "[]",
+    "cut": json.dumps(RUN)[:-5],
+    "UTF-8": b"\xff\xfe{}",
+    "deep": "[" * 200_000,
+    "of an earlier version": '{"format": 1, "machines": {}, "measurements": []}',
+    "NaN": changed(*TIMES, "median", to=math.nan),
+    "1e400": changed(*TIMES, "median", to=1.5).replace("1.5", "1e400"),
+    "huge integer": changed(*TIMES, "median", to=10**400),
+    "zero": changed(*TIMES, "median", to=0),
+    "negative": changed(*TIMES, "median", to=-1),
+    "true": changed(*TIMES, "median", to=True),
+    "text for a time": changed(*TIMES, "median", to="2.0"),
+    "no median": changed(*TIMES, to={}),
+    "ci number": changed(*FACTS, "ci", to=1),
+    "ci of three": changed(*FACTS, "ci", to=[1, 2, 3]),
+    "neither ci nor rounds": changed(*FACTS, to={}),
+    "no rounds": changed(*FACTS, to={}).replace('"median"', '"rounds": 0, "iqr": 1, "median"'),
+    "samples": changed(*FACTS, to={}).replace('"median"', '"data": [[]], "median"'),
+    "no name": changed("benchmarks", 0, to={**RUN["benchmarks"][0], "fullname": None}).replace('"fullname": null,', ""),
+    "benchmark": changed("benchmarks", 0, to=[]),
+    "benchmarks": changed("benchmarks", to={"a": 1}),
+    "no benchmarks": changed("benchmarks", to=None),
+    "machine": changed("machine_info", to=["cpu"]),
+    "devices": changed("machine_info", "devices", to=["cpu"]),
+    "device": changed("machine_info", "devices", "cpu", to=7),
+}
 
 
 @pytest.mark.parametrize("content", WRONG.values(), ids=WRONG)
-def test_a_file_that_is_not_a_run_is_rejected(tmp_path: Path, content: str | bytes) -> None:
+def test_a_file_that_is_not_a_run_is_rejected_by_name(tmp_path: Path, content: str | bytes) -> None:
     path = tmp_path / "base.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ValueError) as caught:
-        store.load(path)
-    assert type(caught.value) is ValueError
-    assert str(path) in str(caught.value) and len(str(caught.value)) < 1000
-    assert str(caught.value).isprintable()
+        stored.read(path)
+    assert type(caught.value) is ValueError and str(path) in str(caught.value)
+    assert len(str(caught.value)) < 1000 and str(caught.value).isprintable()
 
 
 def test_a_run_is_read(tmp_path: Path) -> None:
     path = tmp_path / "base.json"
-    for absent in (None, RUN["measurements"][0]["measurement"]["ci"]):
-        path.write_text(changed(*TIMES, "ci", to=absent))
-        run = runs.read(path)
-        median = run.median_of("k", "cpu")
-        assert median is not None and median.median == 2.0
-        assert run.median_of("k", "cuda:0") is None and run.median_of("other", "cpu") is None
-
-
-def put_special(kind: str, path: Path) -> None:
-    if kind == "folder":
-        path.mkdir()
-    elif kind == "FIFO":
-        os.mkfifo(path)
-    elif kind == "device":
-        path.symlink_to("/dev/zero")
-    else:
-        path.symlink_to(path.name)
+    path.write_text(json.dumps(RUN))
+    run = stored.read(path)
+    assert run.machines == RUN["machine_info"]["devices"]
+    assert {key: [*median] for key, median in run.medians.items()} == {("k", "cpu"): pytest.approx([2.0, 1.9, 2.1])}
 
 
 @pytest.mark.parametrize("kind", ["folder", "FIFO", "device", "loop"])
 def test_a_special_file_is_named_and_does_not_block(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "base.json"
-    put_special(kind, path)
-    for look in (read_json, store.load, lambda path: history.require_name(str(path))):
+    links = {"device": "/dev/zero", "loop": path.name}
+    {"folder": path.mkdir, "FIFO": lambda: os.mkfifo(path)}.get(kind, lambda: path.symlink_to(links[kind]))()
+    for look in (read_json, stored.read):
         with pytest.raises(OSError if kind == "loop" else ValueError) as caught:
             look(path)
         assert str(path) in str(caught.value) and (kind == "loop" or kind in str(caught.value))
-
-
-@pytest.mark.parametrize("option", ["--perf-compare", "--perf-save"])
-def test_a_session_ends_at_once_if_its_run_is_a_special_file(tmp_path: Path, option: str) -> None:
-    (tmp_path / "test_it.py").write_text("def test_a(): pass\n")
-    os.mkfifo(tmp_path / "base.json")
-    plugin = ("-p", "pytest_flopscope") if "flopscope" not in _plugins() else ()
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugin, option, "base.json"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "ERROR: base.json is a FIFO, not a file" in done.stderr and "Traceback" not in done.stderr
-
-
-def _plugins() -> set[str]:
-    return {entry.name for entry in importlib.metadata.entry_points(group="pytest11")}

@@ -21,7 +21,7 @@ from helpers import ROOT
 
 import flopscope as fs
 from flopscope.cli import program as cli
-from flopscope.measuring.perf import store
+from flopscope.measuring.perf import stored
 from flopscope.support import files
 from flopscope.support.files import replacing, write_json
 
@@ -52,7 +52,7 @@ EXPORTS: dict[str, Callable[[Any, Path], Any]] = {
     "trace": lambda prof, path: prof.export_chrome_trace(path),
     "comparison": lambda prof, path: fs.compare(table(prof), table(prof)).to_csv(path),
     "command": lambda prof, path: cli.main(["devices", "--json", str(path)]),
-    "stored run": lambda prof, path: store.write(path, {"name": "n" * 5000, "measurements": []}),
+    "stored run": lambda prof, path: stored.write(path, {"name": "n" * 5000, "benchmarks": []}),
 }
 
 

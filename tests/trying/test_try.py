@@ -11,9 +11,9 @@ import pytest
 from helpers.run_programs import done, script, start
 
 import flopscope as fs
-from flopscope.measuring.perf.lock import alone
 from flopscope.measuring.trying import calls
 from flopscope.measuring.trying.switches import SWITCHES
+from flopscope.support.lock import alone
 
 # Deterministic algorithms fill each new tensor, which costs more than the rest of this program.
 FILLING = """

@@ -1,33 +1,41 @@
-"""The ``perf`` fixture: measures a call and checks limits on the measurement."""
+"""The ``perf`` fixture: measures a call, looks at the device activity of one, and checks limits on both."""
 
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from flopscope.measuring import measuring, paired
-from flopscope.measuring.perf import facts, limits, marker, store
-from flopscope.measuring.perf.explain import explain
-from flopscope.measuring.perf.kernels import Seen, Unseen, look
+from flopscope.measuring.perf import limits, marker, stored
 from flopscope.measuring.perf.limits import LimitError, LimitResult, PerfFailure
-from flopscope.measuring.perf.lock import alone
-from flopscope.measuring.perf.runs import Run
-from flopscope.measuring.perf.store import Median
+from flopscope.measuring.perf.report import explain
+from flopscope.measuring.perf.stored import Median
 from flopscope.measuring.stage import name_of
-from flopscope.support.safe import printable
+from flopscope.record.profile import profile
+from flopscope.record.ranges import record_function
+from flopscope.results.events import Event
+from flopscope.support.lock import alone
 from flopscope.support.units import significant_text
 
 __tracebackhide__ = True  # pytest shows the line of the test instead
 
 LONGER = (3.0, 9.0)  # factors by which measurements are extended while a verdict is unclear
-LONGEST_PARAM = 100  # characters
+PLAIN = (str, int, float, type(None))  # parameters that are stored as they are
 USUAL_SECONDS = 1.0  # if measure() has no default of max_time
+RANGE = "flopscope.perf"  # around the call, since the profile itself waits for the device before and after
+# CUDA calls that wait for the device: synchronization, copies to and from the host, and freeing memory.
+BLOCKING = re.compile(
+    r"cu(da)?(Device|Ctx|Stream|Event)Synchronize|cu(da)?Memcpy(?!.*(Async|Peer))|cu(da|Mem)Free(?!.*(Async|Host))"
+)
+# Names of CUPTI's synchronization records in which a thread waits.
+WAITS = ("Event Sync", "Stream Sync", "Context Sync")
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class Settings:
     """Name of the stored run to compare with; "": none."""
     ratio: float = 1.05
     """Maximum ratio of a median to the stored one."""
-    stored: Run | None = None
+    stored: stored.Run | None = None
     """The stored run."""
     write_line: Callable[[str], object] | None = None
     """Writes a line to the terminal while tests run."""
@@ -53,7 +61,7 @@ class Perf:
         self.settings = settings
         self.passed = False  # whether the test function has passed
         self._test = item.nodeid
-        self._params = _params_of(item)
+        self._params, self._param = _params_of(item), getattr(getattr(item, "callspec", None), "id", None)
         self._marked = marker.limits_of(item, Check)
         self._checks: list[Check] = []
 
@@ -66,12 +74,12 @@ class Perf:
         """
         marker.skip_unless_here(options.get("device"))
         check = Check(self.settings, fn, args, options)
-        key = f"{self._test}#{len(self._checks)}"
+        name = stored.name_of(self._test, len(self._checks))
         self._checks.append(check)
-        for name, (in_order, by_name) in self._marked.items():
-            getattr(check, name)(*in_order, **by_name)
+        for limit, (in_order, by_name) in self._marked.items():
+            getattr(check, limit)(*in_order, **by_name)
         if self.settings.compare:
-            check._no_slower_than_stored(key)
+            check._no_slower_than_stored(name)
         return check
 
     def close(self) -> None:
@@ -81,9 +89,9 @@ class Perf:
             pytest.fail(reason, pytrace=False)
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one record per measurement, ready for JSON; see store.write."""
-        test = {"test": self._test, "params": self._params, "versions": facts.versions() if self._checks else {}}
-        return [{**test, "key": f"{self._test}#{i}", **c.record()} for i, c in enumerate(self._checks)]
+        """Return one record per measurement, ready for JSON; see stored.content_of."""
+        test = {"test": self._test, "params": self._params, "param": self._param}
+        return [{**test, "number": number, **check.record()} for number, check in enumerate(self._checks)]
 
 
 class Check:
@@ -172,8 +180,8 @@ class Check:
             raise LimitError(f"traffic() needs the bytes that {self.name} must move; pass them: perf(fn, …, bytes=…)")
         wanted = {"equal_to": None, "at_least": at_least, "at_most": at_most}
         result = limits.check_count("× the bytes it must move", round(ratio, 3), wanted)
-        given = ", ".join(f"{name}={limit:g}" for name, limit in wanted.items() if limit is not None)
-        return self._settle(replace(result, call=f"traffic({given})"), self._counted().traffic)
+        call = f"traffic({result.call.partition('(')[2]}"
+        return self._settle(replace(result, call=call), self._counted().traffic)
 
     def kernels(
         self, equal_to: float | None = None, *, at_least: float | None = None, at_most: float | None = None
@@ -183,7 +191,7 @@ class Check:
         Skips the test if CUDA or CUPTI is unavailable. A call without kernels fails at_most, since at_most is meant to
         check that kernels were fused.
         """
-        names = self._look("kernels()").kernels
+        names = self._look().kernels
         if not names and at_most is not None:
             raise PerfFailure(
                 f"{self.name} launched no kernel at all, so kernels(at_most={at_most:g}) has nothing to check"
@@ -196,20 +204,18 @@ class Check:
 
         The calls are recorded by CUPTI. Skips the test if CUDA or CUPTI is unavailable.
         """
-        waits = self._look("no_sync()").waits
+        waits = self._look().waits
         verdict: limits.Verdict = "failed" if waits else "passed"
         result = LimitResult("no waiting for the device", f"{len(waits)} waits", verdict, call="no_sync()")
         return self._settle(result, f"it called {', '.join(waits)}; item(), .cpu(), print and cudaFree wait")
 
     def record(self) -> dict[str, Any]:
         """Return the measurement and the limits, ready for JSON."""
-        device = store.device_of(self.measurement)
         return {
             "name": self.name,
-            "device": device,
-            "machine": store.fingerprint(device),
-            "measurement": facts.rounded(self.measurement.record()),
-            "ops": facts.calls_per_second(self.measurement.mean),
+            "device": self.measurement.device,
+            "machine": stored.fingerprint(self.measurement.device),
+            "measurement": self.measurement.record(),
             "limits": [asdict(result) for result in self._results],
             "ratio_to_stored": self._ratio_to_stored,
         }
@@ -265,28 +271,26 @@ class Check:
     def _count(self, what: str, value: float, likely: str, *wanted: float | None) -> Check:
         return self._settle(limits.check_count(what, value, dict(zip(limits.COMPARISONS, wanted, strict=True))), likely)
 
-    def _look(self, limit: str) -> Seen:
-        try:
-            with alone(self._settings.write_line):
-                return look(self._fn, self._args)
-        except Unseen as reason:
-            pytest.skip(f"{limit} needs records of the device's activity: {reason}")
+    def _look(self) -> Seen:
+        with alone(self._settings.write_line):
+            return look(self._fn, self._args)
 
-    def _no_slower_than_stored(self, key: str) -> None:
-        run = self._settings.stored
-        stored = None if run is None else run.median_of(key, store.device_of(self.measurement))
-        if stored is None:
+    def _no_slower_than_stored(self, name: str) -> None:
+        run, compared = self._settings.stored, self._settings.compare
+        before = None if run is None else run.medians.get((name, self.measurement.device))
+        if before is None:
             return  # reported in the summary
 
         def check() -> LimitResult:
-            ratio = store.ratio_of(Median(self.measurement.median, *self.measurement.ci), stored)
+            # Both intervals cover their medians in 95 % of cases, so that the widest quotient of their ends covers the
+            # ratio in at least 90 %, and in more than 95 % if the two errors are independent.
+            (low, high), old = self.measurement.ci, before
+            ratio = Median(self.measurement.median / old.median, low / old.high, high / old.low)
             self._ratio_to_stored = ratio.median
-            name = self._settings.compare
-            return _check_ratio(ratio, self._settings.ratio, f"the time in {name}", f"--perf-compare {name}")
+            return _check_ratio(ratio, self._settings.ratio, f"the time in {compared}", f"--perf-compare {compared}")
 
         result = self._until_clear(check)
-        before = f"it took {significant_text(stored.median)} µs in {self._settings.compare}"
-        likely = f"{before}: code, libraries or clocks changed"
+        likely = f"it took {significant_text(before.median)} µs in {compared}: code, libraries or clocks changed"
         self._settle(result, likely if result.verdict == "failed" else "")
 
     def _settle(self, result: LimitResult, likely: str = "") -> Check:
@@ -310,7 +314,7 @@ def _check_ratio(ratio: Median, limit: float, of_what: str, call: str) -> LimitR
     text = f"at most {significant_text(limit)} × {of_what}"
     value, low, high = map(significant_text, ratio)
     verdict = limits.verdict(ratio.low, ratio.high, "at most", limit)
-    return LimitResult(text, f"{value} × ({low} to {high})", verdict, found=f"{value} × measured", call=call)
+    return LimitResult(text, f"{value} × ({low} to {high})", verdict, call=call)
 
 
 def _longer(function: Callable[..., Any], options: Mapping[str, Any], times: float) -> dict[str, Any]:
@@ -323,12 +327,48 @@ def _longer(function: Callable[..., Any], options: Mapping[str, Any], times: flo
     return longer | ({"spread": longer["spread"] / times} if "spread" in longer else {})
 
 
-def _params_of(item: pytest.Item) -> dict[str, str]:
-    """Return the parameters of a test as texts: of other values than numbers and texts, the name or the type."""
+def _params_of(item: pytest.Item) -> dict[str, Any]:
+    """Return the parameters of a test as JSON can hold them: of others than numbers and texts the name or the type."""
     params = getattr(getattr(item, "callspec", None), "params", {})
-    return {name: printable(_text_of(value))[:LONGEST_PARAM] for name, value in params.items()}
+    return {name: value if isinstance(value, PLAIN) else _name_of(value) for name, value in params.items()}
 
 
-def _text_of(value: Any) -> str:
-    plain = value is None or isinstance(value, (str, int, float, complex))
-    return str(value) if plain else str(getattr(value, "__name__", None) or type(value).__name__)
+def _name_of(value: Any) -> str:
+    return str(getattr(value, "__name__", type(value).__name__))
+
+
+# Device activity ------------------------------------------------------------------------------------------------------
+
+
+class Seen(NamedTuple):
+    """The device activity of one call of a function, in order."""
+
+    kernels: list[str]
+    """Names of the kernels, without copies and fills."""
+    waits: list[str]
+    """Names of the CUDA calls that waited for the device."""
+
+
+def look(fn: Callable[..., Any], args: Sequence[Any]) -> Seen:
+    """Call fn(*args) once under a profile. Skips the test if CUPTI is unavailable; exceptions of fn propagate."""
+    prof = profile(timer="cupti")
+    try:
+        prof.start()
+    except RuntimeError as problem:
+        pytest.skip(f"kernels() and no_sync() need records of the device's activity: {problem}")
+    try:
+        with record_function(RANGE):
+            fn(*args)
+    finally:
+        prof.stop()
+    return seen_in(prof.events())
+
+
+def seen_in(events: Sequence[Event]) -> Seen:
+    """Return the kernels of a profile and the waits inside its range RANGE."""
+    start, end = next(event for event in events if event.name == RANGE).time_range
+    kernels = [event.name for event in events if event.kind == "kernel"]
+    inside = [event for event in events if start <= event.time_range.start <= end]
+    calls = [event.name for event in inside if event.kind == "runtime" and BLOCKING.match(event.name)]
+    waits = [event.name for event in inside if event.kind == "sync" and event.name in WAITS]
+    return Seen(kernels, calls or waits)

@@ -79,21 +79,19 @@ class LimitResult:
     measured: str
     """The measured value, as "71.2 % of the roofline (70.9 to 71.6)"."""
     verdict: Verdict
+    call: str
+    """The limit as it was written: "at_least(pct_roofline=80)"."""
     beyond: bool = False
     """Whether the limit is beyond the roofline."""
     moved: bool = False
     """Whether the verdict is unclear because the last two measurements disagree."""
-    found: str = ""
-    """The measured value without its interval, for one line: "71.2 % of the roofline measured"."""
-    call: str = ""
-    """The limit as it was written: "at_least(pct_roofline=80)"."""
 
     @property
     def summary(self) -> str:
         """One line for pytest's short test summary."""
-        unclear = "unclear: " if self.verdict == "unclear" else ""
-        found = f"{self.measured} measured" if unclear else self.found or f"{self.measured} measured"
-        return f"{unclear}{found}, {self.limit}" + (f" ({self.call})" if self.call else "")
+        unclear = self.verdict == "unclear"
+        found = f"unclear: {self.measured}" if unclear else self.measured.partition(" (")[0]
+        return f"{found} measured, {self.limit} ({self.call})"
 
 
 def known(value: Any) -> bool:
@@ -112,14 +110,12 @@ def check_quantity(measurement: Any, name: str, comparison: str, limit: float) -
     if not known(value):
         raise LimitError(f"{name}={limit:g} cannot be checked: {_why_unknown(measurement, quantity)}")
     value, (low, high) = value / quantity.size, interval(measurement, quantity)
-    found = f"{number(value)} {quantity.unit}"
     return LimitResult(
         limit=f"{comparison} {number(limit)} {quantity.unit}",
-        measured=f"{found} ({number(low)} to {number(high)})",
+        measured=f"{number(value)} {quantity.unit} ({number(low)} to {number(high)})",
         verdict=verdict(low, high, comparison, limit),
-        beyond=_beyond(measurement, quantity, value, comparison, limit),
-        found=f"{found} measured",
         call=f"{comparison.replace(' ', '_')}({name}={exact_text(limit)})",
+        beyond=_beyond(measurement, quantity, value, comparison, limit),
     )
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from flopscope.measuring.measuring import require_numbers
 from flopscope.measuring.paired import TimesCompared, compare_times
-from flopscope.measuring.perf.lock import alone
 from flopscope.measuring.stage import name_of, require_callable
 from flopscope.measuring.trying.looking import Looking
 from flopscope.measuring.trying.losses import Parity, Recorder
@@ -21,6 +20,7 @@ from flopscope.measuring.trying.result import Change, Tried
 from flopscope.measuring.trying.seen import Seen
 from flopscope.measuring.trying.switches import SWITCHES, Switch
 from flopscope.support.device import find_device
+from flopscope.support.lock import alone
 from flopscope.support.suggest import did_you_mean, suggesting
 
 SECONDS = 10.0

@@ -15,7 +15,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from flopscope.measuring.perf.lock import alone
 from flopscope.measuring.trying.inside import BLOCK, BLOCKS, Kind, Record
 from flopscope.measuring.trying.losses import parity_of
 from flopscope.measuring.trying.pairs import CHECKS, FEWEST, MARGIN, MOST, Ratio, checked, word_of
@@ -25,6 +24,7 @@ from flopscope.measuring.trying.seen import Seen
 from flopscope.measuring.trying.switches import SWITCHES, Switch
 from flopscope.measuring.trying.turns import Ended, Late, Turns
 from flopscope.support.cpu_wait import WORTH
+from flopscope.support.lock import alone
 
 SINGLE_SHARE = 0.7
 """Of the time, until which changes are measured alone if there may be several to combine."""

@@ -27,7 +27,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from flopscope.measuring.perf.lock import alone
+from flopscope.support.lock import alone
 
 SETTLED = 0.05
 """Seconds for what stopped processes had begun on a GPU to end. The run that is timed then makes another warm step."""

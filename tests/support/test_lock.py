@@ -1,0 +1,145 @@
+"""Locks between processes: the one that measurements hold, of which there is one at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from helpers import ROOT
+
+from flopscope.support.lock import alone
+
+
+def environment() -> dict[str, str]:
+    path = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
+
+
+def test_the_lock_is_released_by_a_process_that_dies(tmp_path: Path) -> None:
+    code = "import os\nfrom flopscope.support.lock import alone\nwith alone(): os._exit(0)"
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", code], env={**environment(), "TMPDIR": str(tmp_path)}, timeout=20)
+    assert [file.name for file in tmp_path.iterdir()] == [f"flopscope-perf-{os.getuid()}.lock"]
+
+
+def test_the_lock_is_released_although_a_forked_process_is_alive(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    reading, writing = os.pipe()
+    with alone():
+        child = os.fork()
+        if child == 0:
+            os.read(reading, 1)
+            os._exit(0)
+    try:
+        other = os.open(next(tmp_path.glob("*.lock")), os.O_RDWR)
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError if the child still holds the lock
+        os.close(other)
+    finally:
+        os.write(writing, b"x")
+        os.waitpid(child, 0)
+        os.close(reading)
+        os.close(writing)
+
+
+def test_a_nested_measurement_is_an_error_and_no_deadlock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with alone(), pytest.raises(RuntimeError, match="one after the other"), alone():
+        pass
+    with alone():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("link", "it is a symbolic link; remove it"),
+        ("second name", r"the file has other names \(hard links\); remove it"),
+        ("folder", "it is not a regular file; remove it"),
+        ("FIFO", "it is not a regular file; remove it"),
+        pytest.param(
+            *("another user", "it belongs to user 12345"),
+            marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away"),
+        ),
+    ],
+)
+def test_a_lock_that_is_no_file_of_this_user_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, message: str
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    path = tmp_path / f"flopscope-perf-{os.getuid()}.lock"
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    {
+        "link": lambda: path.symlink_to(victim),
+        "second name": lambda: path.hardlink_to(victim),
+        "folder": path.mkdir,
+        "FIFO": lambda: os.mkfifo(path),
+        "another user": lambda: (path.write_text(""), os.chown(path, 12345, -1)),
+    }[kind]()
+    with pytest.raises(OSError, match=message) as caught, alone():
+        pass
+    assert caught.value.filename == str(path) and victim.read_text() == "precious"
+
+
+HOLD = """
+import sys, time
+from flopscope.support.lock import alone
+with alone():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def holding(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Yield a process that holds the lock of a folder until its standard input is closed."""
+    command, everything = [sys.executable, "-c", HOLD], {**environment(), "TMPDIR": str(folder)}
+    with subprocess.Popen(command, env=everything, stdin=-1, stdout=-1, text=True) as child:
+        assert child.stdout is not None and child.stdout.readline() == "held\n"
+        yield child
+
+
+def release(child: subprocess.Popen[str]) -> None:
+    assert child.stdin is not None
+    child.stdin.close()
+
+
+def test_a_wait_of_more_than_a_second_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("flopscope.support.lock.SILENT_SECONDS", 0.05)
+    lines: list[str] = []
+    with alone(lines.append):
+        pass
+    assert lines == []
+    with holding(tmp_path) as child, alone(lambda line: (lines.append(line), release(child))):
+        pass
+    assert lines == [f"waiting for another measurement (pid {child.pid}) …"]
+
+
+def test_a_run_reports_that_it_waits(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "from helpers.fake_measure import Clock, Times\n"
+        "import flopscope.support.lock\nfrom flopscope.measuring import measuring\n"
+        "measuring.measure = Clock(Times(20, 0.1)).measure\nflopscope.support.lock.SILENT_SECONDS = 0.05\n"
+    )
+    (tmp_path / "test_it.py").write_text("def test_a(perf):\n    print('captured')\n    perf(print)\n")
+    everything = {**environment(), "TMPDIR": str(tmp_path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "pytest_flopscope", "test_it.py"]
+    with (
+        holding(tmp_path) as child,
+        subprocess.Popen(command, cwd=tmp_path, env=everything, stdout=-1, text=True) as run,
+    ):
+        assert run.stdout is not None
+        waiting = next(line for line in run.stdout if "waiting" in line)
+        release(child)
+        rest = run.stdout.read()
+    assert waiting == f"waiting for another measurement (pid {child.pid}) …\n"
+    assert run.returncode == 0 and "1 passed" in rest and "captured" not in waiting + rest.split("performance")[0]
