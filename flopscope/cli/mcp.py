@@ -1,15 +1,13 @@
-"""The command ``flopscope mcp``, a server of the Model Context Protocol for agents."""
+"""The commands for agents: ``flopscope mcp``, a server of the Model Context Protocol, and ``flopscope skill``."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import IO
 
+from flopscope.support.package import FOLDER
+
+SKILL = os.path.join(FOLDER, "cli", "server", "skills", "flopscope")
 DESCRIPTION = """\
 Serve tools of the Model Context Protocol on stdin and stdout: an agent's program starts this command. Only files in the
 folders are read, and no code is run without --allow-try.
@@ -27,40 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _mcp(options: argparse.Namespace) -> None:
+    try:
+        import mcp.server.mcpserver  # noqa: F401
+    except ImportError as problem:
+        raise ImportError(
+            "flopscope mcp needs version 2 of the SDK of the protocol: pip install 'flopscope-profiler[mcp]'"
+        ) from problem
     from flopscope.cli.server.server import serve
 
-    before = signal.signal(signal.SIGTERM, _end)
-    try:
-        with _own_streams() as (requests, responses):
-            serve(requests, responses, options.folders, options.allow_try)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _end(number: int, frame: object) -> None:
-    """End what a call runs before this process ends by a signal."""
-    raise SystemExit(128 + number)
-
-
-@contextmanager
-def _own_streams() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """Yield stdin and stdout, which meanwhile nothing else can read or write.
-
-    What a library prints goes to stderr, and child processes find no requests on their stdin.
-    """
-    shown = sys.stdout
-    shown.flush()
-    with (
-        os.fdopen(os.dup(0), "rb") as requests,
-        os.fdopen(os.dup(1), "wb") as responses,
-        open(os.devnull, "rb") as nothing,
-    ):
-        os.dup2(nothing.fileno(), 0)
-        os.dup2(2, 1)
-        sys.stdout = sys.stderr
-        try:
-            yield requests, responses
-        finally:
-            sys.stdout = shown
-            os.dup2(requests.fileno(), 0)
-            os.dup2(responses.fileno(), 1)
+    serve(options.folders, options.allow_try)

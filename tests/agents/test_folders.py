@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from pathlib import Path
 
 import pytest
 from helpers import ROOT
-from helpers.mcp import client
+from helpers.mcp import session
 from helpers.rocprof_programs import rocprof_csv
 
-import flopscope as fs
 from flopscope.cli.program import main
 from flopscope.cli.server import folders
-from flopscope.cli.server.folders import Folders, Outside, Traces
-from flopscope.cli.server.tool import Cancelled
+from flopscope.cli.server.folders import Folders, Outside
 
 TRACE = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults" / "pointwise_before.json.gz"
 
@@ -62,7 +59,7 @@ def test_paths_that_lead_outside_are_refused_whether_they_exist_or_not(tree: Pat
 
 
 def test_every_tool_refuses_paths_outside(tree: Path) -> None:
-    with client("--allow-try", str(tree / "inside")) as server:
+    with session(tree / "inside", allow_try=True) as server:
         for path in OUTSIDE:
             for tool in ("open", "summary", "advice", "accounting", "rows", "kernels"):
                 assert str(tree / "outside") not in server.refused(tool, path=path)
@@ -104,20 +101,19 @@ def test_a_listing_has_no_links_to_the_outside(tree: Path) -> None:
 
 def test_a_listing_of_many_folders_can_be_cancelled(tree: Path) -> None:
     def cancelled() -> None:
-        raise Cancelled
+        raise InterruptedError
 
-    found = Folders([str(tree / "inside")])
-    with pytest.raises(Cancelled):
-        found.files(found.path("."), (".json",), cancelled)
+    found = Folders([str(tree / "inside")], cancelled)
+    with pytest.raises(InterruptedError):
+        found.files(found.path("."), (".json",))
 
 
 def test_a_long_listing_says_how_many_there_are(tmp_path: Path) -> None:
     for number in range(folders.LISTED + 7):
         (tmp_path / f"{number}.json").write_text("{}")
-    with client(str(tmp_path)) as server:
-        result = server.call("open")
-    assert len(result["structuredContent"]["files"]) == folders.LISTED
-    assert f"{folders.LISTED} of {folders.LISTED + 7} files" in result["content"][0]["text"]
+    with session(tmp_path) as server:
+        assert len(server.call("open")["files"]) == folders.LISTED
+        assert f"{folders.LISTED} of {folders.LISTED + 7} files" in server.text("open")
 
 
 def test_something_that_is_no_folder_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,7 +128,7 @@ def test_no_program_is_run_for_a_report_of_nsight_systems(tmp_path: Path, monkey
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     for name in ("r.nsys-rep", "r.sqlite"):
         (tmp_path / name).write_bytes(b"NVIDIA Tegra Profiler Report" + b"\0" * 100)
-    with client(str(tmp_path)) as server:
+    with session(tmp_path) as server:
         for said in (server.refused("summary", path="r.nsys-rep"), server.refused("ranks", paths=["r.sqlite"])):
             assert "nsys export" in said
     assert not (tmp_path / "ran").exists()
@@ -141,11 +137,11 @@ def test_no_program_is_run_for_a_report_of_nsight_systems(tmp_path: Path, monkey
 def test_a_pipe_or_a_device_is_refused_instead_of_read_for_ever(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "zero.json").symlink_to("/dev/zero")
-    with client(str(tmp_path), "/dev") as server:
+    with session(tmp_path, "/dev") as server:
         for path in ("pipe.json", "zero.json", "/dev/zero"):
             assert "is not a regular file" in server.refused("open", path=path)
             assert "is not a regular file" in server.refused("ranks", paths=[path])
-        assert server.call("open")["structuredContent"]["files"] == []
+        assert server.call("open")["files"] == []
 
 
 def test_files_that_are_read_with_a_trace_are_in_the_folders_too(tmp_path: Path) -> None:
@@ -154,19 +150,19 @@ def test_files_that_are_read_with_a_trace_are_in_the_folders_too(tmp_path: Path)
     trace = rocprof_csv(inside).name
     (other,) = inside.glob("*_agent_info.csv")
     shutil.copy(other, tmp_path)
-    with client(str(inside)) as server:
-        assert not server.call("open", path=trace)["isError"]
+    with session(inside) as server:
+        assert server.call("open", path=trace)["trace"]
         other.unlink()
         other.symlink_to(tmp_path / other.name)
         for said in (server.refused("open", path=trace), server.refused("ranks", paths=["."])):
             assert f"{other.name}, a file that is read with {trace}" in said
         other.unlink()
-        assert not server.call("open", path=trace)["isError"]
+        assert server.call("open", path=trace)["trace"]
 
 
 def test_a_python_program_is_not_run(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
-    with client(str(tmp_path)) as server:
+    with session(tmp_path) as server:
         assert "a Python program" in server.refused("summary", path="program.py")
     assert not (tmp_path / "ran").exists()
 
@@ -174,33 +170,21 @@ def test_a_python_program_is_not_run(tmp_path: Path) -> None:
 # Traces that stay open ------------------------------------------------------------------------------------------------
 
 
-def test_a_trace_is_read_once_until_it_changes(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, load = [], folders.load_trace
-
-    def reading(path: str) -> fs.Trace:
-        read.append(path)
-        return load(path)
-
-    monkeypatch.setattr(folders, "load_trace", reading)
-    traces, path = Traces(), str(tree / "inside" / "a.json.gz")
-    first = traces.get(path)
-    threads = [threading.Thread(target=traces.get, args=(path,)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert traces.get(path) is first and read == [path]
+def test_a_trace_is_read_once_until_it_changes(tree: Path) -> None:
+    found, path = Folders([str(tree / "inside")]), tree / "inside" / "a.json.gz"
+    first = found.trace("a.json.gz")
+    assert found.trace(str(path)) is first is found.trace("below/../a.json.gz")
     os.utime(path, ns=(1, 1))
-    assert traces.get(path) is not first and read == [path, path]
+    assert found.trace("a.json.gz") is not first
 
 
 def test_only_the_last_traces_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    traces, paths = Traces(), [str(tmp_path / f"{i}.json.gz") for i in range(folders.MOST_TRACES + 2)]
+    found, paths = Folders([str(tmp_path)]), [f"{i}.json.gz" for i in range(folders.MOST_TRACES + 2)]
     for path in paths:
-        shutil.copy(TRACE, path)
-    opened = {path: traces.get(path) for path in paths}
-    assert traces.get(paths[-1]) is opened[paths[-1]] and traces.get(paths[2]) is opened[paths[2]]
-    assert traces.get(paths[0]) is not opened[paths[0]]
+        shutil.copy(TRACE, tmp_path / path)
+    opened = {path: found.trace(path) for path in paths}
+    assert found.trace(paths[-1]) is opened[paths[-1]] and found.trace(paths[2]) is opened[paths[2]]
+    assert found.trace(paths[0]) is not opened[paths[0]]
     monkeypatch.setattr(folders, "MOST_EVENTS", 1)
-    last = traces.get(paths[1])
-    assert traces.get(paths[1]) is last and traces.get(paths[2]) is not opened[paths[2]]
+    last = found.trace(paths[1])
+    assert found.trace(paths[1]) is last and found.trace(paths[2]) is not opened[paths[2]]

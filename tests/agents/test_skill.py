@@ -13,7 +13,7 @@ import pytest
 from helpers import ROOT
 
 from flopscope.cli.program import COMMANDS, main, make_parser
-from flopscope.cli.server.tools import tools
+from flopscope.cli.server.server import TOOLS
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_its_commands_and_options_exist(skill: Path) -> None:
         for option in re.findall(r"--[a-z-]+", rest):
             assert option in helps[name], f"flopscope {name} {option}"
     named = re.search(r"serves the same answers as tools: ([a-z_,\s]+)\.", text)
-    assert named is not None and {*re.split(r",\s+", named[1])} == {*tools(False)}
+    assert named is not None and {*re.split(r",\s+", named[1])} == {*TOOLS}
 
 
 def test_the_commands_of_the_skill_run(tmp_path: Path, skill: Path) -> None:

@@ -1,97 +1,75 @@
-"""A client of ``flopscope mcp`` that sends lines and reads responses, each within a limit of time."""
+"""A client of ``flopscope mcp``: that of the SDK, which a test calls without being asynchronous."""
 
 from __future__ import annotations
 
-import json
 import os
-import queue
-import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from helpers import ROOT
 
-SECONDS = 60.0
-INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+pytest.importorskip("mcp")
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from mcp import Client, StdioServerParameters
+from mcp.types import CallToolResult
+
+from flopscope.cli.server.server import make_server
 
 
-class Client:
-    """A server and the pipes to it."""
+class Session:
+    """A client that is connected."""
 
-    def __init__(self, *arguments: str, cwd: Path | None = None) -> None:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "flopscope", "mcp", *arguments],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd or ROOT, env=environment,
-        )  # fmt: skip
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self._in, self._number = self.process.stdin, 0
-        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        out = self.process.stdout
-        threading.Thread(target=lambda: [self._lines.put(line) for line in out], daemon=True).start()
+    def __init__(self, client: Client, portal: BlockingPortal) -> None:
+        self.client, self._portal = client, portal
 
-    def send(self, content: Any) -> None:
-        """Send a line: bytes as they are, anything else as JSON."""
-        line = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self._in.write(line + b"\n")
-        self._in.flush()
+    def tools(self) -> list[Any]:
+        """Return the tools that the server lists."""
+        return list(self._portal.call(self.client.list_tools).tools)
 
-    def receive(self, seconds: float = SECONDS) -> dict[str, Any]:
-        """Return the next response. Raise queue.Empty if none comes in time."""
-        response: dict[str, Any] = json.loads(self._lines.get(timeout=seconds))
-        assert response["jsonrpc"] == "2.0" and ("result" in response) != ("error" in response)
-        return response
+    def begin(self, tool: str, progress: Any = None, **arguments: Any) -> Future[CallToolResult]:
+        """Call a tool without waiting. Cancelling the future cancels it. progress: called with reports."""
+        call = partial(self.client.call_tool, tool, arguments, progress_callback=progress)
+        return self._portal.start_task_soon(call)
 
-    def begin(self, method: str, params: Mapping[str, Any] | None = None) -> int:
-        """Send a request and return its id."""
-        self._number += 1
-        request = {"jsonrpc": "2.0", "id": self._number, "method": method}
-        self.send(request if params is None else {**request, "params": params})
-        return self._number
+    def call(self, tool: str, progress: Any = None, **arguments: Any) -> dict[str, Any]:
+        """Call a tool and return its document, which the client has held against the schema of the tool."""
+        result = self.begin(tool, progress, **arguments).result(timeout=120)
+        assert not result.is_error, result.content
+        document: dict[str, Any] = result.structured_content
+        return document
 
-    def ask(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Send a request and return its response."""
-        number = self.begin(method, params)
-        response = self.receive()
-        assert response["id"] == number
-        return response
-
-    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """Call a tool and return the result."""
-        result: dict[str, Any] = self.ask("tools/call", {"name": tool, "arguments": arguments})["result"]
-        assert [one["type"] for one in result["content"]] == ["text"] and result["content"][0]["text"]
-        return result
+    def text(self, tool: str, **arguments: Any) -> str:
+        """Call a tool and return its text."""
+        (content,) = self.begin(tool, **arguments).result(timeout=120).content
+        return str(content.text)
 
     def refused(self, tool: str, **arguments: Any) -> str:
         """Call a tool that must fail, and return why it did."""
-        result = self.call(tool, **arguments)
-        assert result["isError"] and "structuredContent" not in result
-        return str(result["content"][0]["text"])
-
-    def end(self) -> tuple[int, str]:
-        """Close the requests and return the exit status and stderr. What is left on stdout must be responses."""
-        self._in.close()
-        assert self.process.stderr is not None
-        said = self.process.stderr.read().decode()
-        return self.process.wait(timeout=SECONDS), said
+        result = self.begin(tool, **arguments).result(timeout=120)
+        assert result.is_error and result.structured_content is None
+        return str(result.content[0].text)
 
 
 @contextmanager
-def client(*arguments: str, cwd: Path | None = None) -> Iterator[Client]:
-    """Yield a client of a server that has been initialized."""
-    one = Client(*arguments, cwd=cwd)
-    try:
-        assert one.ask("initialize", INITIALIZE)["result"]["protocolVersion"] == INITIALIZE["protocolVersion"]
-        one.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        yield one
-    finally:
-        one.process.kill()
-        one.process.wait()
-        for stream in (one.process.stdin, one.process.stderr):
-            assert stream is not None
-            with suppress(BrokenPipeError):
-                stream.close()
+def session(*folders: str | Path, allow_try: bool = False, mode: str = "auto") -> Iterator[Session]:
+    """Yield a client of a server in this process."""
+    server = make_server([str(folder) for folder in folders], allow_try)
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(Client(server, mode=mode)) as client:
+        yield Session(client, portal)
+
+
+@contextmanager
+def process(*arguments: str | Path, mode: str = "auto") -> Iterator[Session]:
+    """Yield a client of the command in a process of its own."""
+    path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+    command = ["-m", "flopscope", "mcp", *map(str, arguments)]
+    server = StdioServerParameters(command=sys.executable, args=command, env={**os.environ, "PYTHONPATH": path})
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(Client(server, mode=mode)) as client:
+        yield Session(client, portal)

@@ -1,11 +1,29 @@
-"""The documents of what only the tools for agents return."""
+"""What tools return: a text for models that see no structure, and a document. Here are those of no command."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from flopscope.answers.analysis import PARTS
 from flopscope.results.columns import ROW_FIELDS
 from flopscope.show.documents import ACCOUNTING_FIELDS, ADVICE_FIELDS
 from flopscope.support.documents import Document, Field, columns, record, rows
+
+
+class Answer(NamedTuple):
+    """What a tool returns."""
+
+    text: str
+    document: dict[str, Any]
+
+
+def shortened(document: dict[str, Any], name: str, most: int) -> list[str]:
+    """Cut a list of a document; return a sentence that says so, none if nothing was cut."""
+    found: Sequence[Any] = document[name]
+    document[name] = found[:most]
+    return [f"{most} of {len(found)} {name} are listed."] if len(found) > most else []
+
 
 _OF_ROW = "a row was explained; `op` names one of its events"
 _NOT_TIED = "its time is not that of one op of the accounting: it did no work in the steps that are alike"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from flopscope.read.captures import REPORTS
 from flopscope.read.peek import start_of
@@ -30,14 +28,18 @@ class Outside(ValueError):
 
 
 class Folders:
-    """The folders that the user named. Symbolic links are followed before a path is compared with them."""
+    """The folders that the user named. Symbolic links are followed before a path is compared with them.
 
-    def __init__(self, folders: Sequence[str]) -> None:
-        self.named = list(folders) or ["."]
-        for folder in self.named:
+    check: called between the steps of what takes long; it raises where the call was cancelled.
+    """
+
+    def __init__(self, folders: Sequence[str], check: Callable[[], None] = lambda: None) -> None:
+        for folder in folders:
             if not os.path.isdir(folder):
                 raise ValueError(f"{folder} is not a folder")
-        self._real = [os.path.realpath(folder) for folder in self.named]
+        self.check = check
+        self._real = [os.path.realpath(folder) for folder in folders or ["."]]
+        self._open: OrderedDict[tuple[str, int, int], Trace] = OrderedDict()
 
     @property
     def text(self) -> str:
@@ -63,7 +65,7 @@ class Folders:
             raise FileNotFoundError(f"there is no {shown(given)} in {self.text}{hint}")
         return existing[0]
 
-    def trace(self, given: str) -> str:
+    def trace_path(self, given: str) -> str:
         """Return the real path of a file that may be a trace, as path().
 
         Raise ValueError for a folder, for a pipe or a device, which may never end, and for what only another program
@@ -86,78 +88,54 @@ class Folders:
                 raise Outside(f"{os.path.basename(beside)}, a file that is read with {name}, is no file in {self.text}")
         return real
 
+    def trace(self, given: str) -> Trace:
+        """Return the trace of a file, as trace_path(). It is read once as long as the file does not change."""
+        path = self.trace_path(given)
+        status = os.stat(path)
+        key = (path, status.st_mtime_ns, status.st_size)
+        self.check()
+        if key not in self._open:
+            trace = load_trace(path)
+            for old in [old for old in self._open if old[0] == path]:
+                del self._open[old]
+            self._open[key] = trace
+        self._open.move_to_end(key)
+        while len(self._open) > 1 and (
+            len(self._open) > MOST_TRACES or sum(map(len, self._open.values())) > MOST_EVENTS
+        ):
+            self._open.popitem(last=False)
+        self.check()
+        return self._open[key]
+
     def holds(self, real: str) -> bool:
         """Return whether a real path is one of the folders or in one."""
         return any(os.path.commonpath([folder, real]) == folder for folder in self._real)
 
-    def short(self, real: str) -> str:
-        """Return a path relative to the first folder that holds it, as path() takes it."""
-        for folder in self._real:
-            if os.path.commonpath([folder, real]) == folder:
-                return os.path.relpath(real, folder)
-        return real
-
-    def files(
-        self, folder: str, likely: Iterable[str], check: Callable[[], None] = lambda: None
-    ) -> tuple[list[tuple[str, int]], int]:
+    def files(self, folder: str, likely: Iterable[str]) -> tuple[list[tuple[str, int]], int]:
         """Return (path, bytes) of the files below a folder whose names end in one of ``likely``, and how many there
-        are: at most LISTED are returned. Links that lead out are left out. check: called for each folder."""
+        are: at most LISTED are returned. Paths are as path() takes them. Links that lead out are left out."""
         ends, count = tuple(likely), 0
         found: list[tuple[str, int]] = []
         for here, below, names in os.walk(folder):
-            check()
+            self.check()
             deep = os.path.relpath(here, folder).count(os.sep) + 1 >= DEEPEST
             below[:] = [] if deep else sorted(name for name in below if not name.startswith("."))
-            for name in sorted(names):
-                path = os.path.join(here, name)
-                if name.startswith(".") or not name.endswith(ends) or not self.holds(os.path.realpath(path)):
-                    continue
-                try:
-                    status = os.stat(path)
-                except OSError:  # it was removed meanwhile, or is a link to nothing
-                    continue
-                if not stat.S_ISREG(status.st_mode):
-                    continue
-                count += 1
-                if len(found) < LISTED:
-                    found.append((self.short(path), status.st_size))
+            for path in (os.path.join(here, name) for name in sorted(names) if not name.startswith(".")):
+                size = self._size(path) if path.endswith(ends) else None
+                if size is not None:
+                    count += 1
+                    found += [(self._short(path), size)] if count <= LISTED else []
         return found, count
 
-
-class Opened(NamedTuple):
-    """An open trace. Calls that use it hold its lock, because results are computed on first use."""
-
-    trace: Trace
-    lock: threading.Lock
-
-
-class Traces:
-    """The traces that were opened last, by file and the time of its last change."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loading: dict[str, threading.Lock] = {}
-        self._open: OrderedDict[tuple[str, int, int], Opened] = OrderedDict()
-
-    def get(self, path: str) -> Opened:
-        """Return the trace of a real path, which is read once as long as the file does not change."""
-        with self._lock:
-            loading = self._loading.setdefault(path, threading.Lock())
-        with loading:
+    def _size(self, path: str) -> int | None:
+        """Return the size of a regular file in the folders; None for what is none."""
+        try:
             status = os.stat(path)
-            key = (path, status.st_mtime_ns, status.st_size)
-            with self._lock:
-                if key in self._open:
-                    self._open.move_to_end(key)
-                    return self._open[key]
-            opened = Opened(load_trace(path), threading.Lock())
-            with self._lock:
-                for old in [old for old in self._open if old[0] == path]:
-                    del self._open[old]
-                self._open[key] = opened
-                while len(self._open) > 1 and (len(self._open) > MOST_TRACES or self._events() > MOST_EVENTS):
-                    self._open.popitem(last=False)
-            return opened
+        except OSError:  # it was removed meanwhile, or is a link to nothing
+            return None
+        return status.st_size if stat.S_ISREG(status.st_mode) and self.holds(os.path.realpath(path)) else None
 
-    def _events(self) -> int:
-        return sum(len(opened.trace) for opened in self._open.values())
+    def _short(self, real: str) -> str:
+        """Return a path relative to the first folder that holds it."""
+        folder = next(folder for folder in self._real if os.path.commonpath([folder, real]) == folder)
+        return os.path.relpath(real, folder)

@@ -1,85 +1,75 @@
-"""Tools on rows of tables: rows, kernels, explain."""
+"""Tools on rows of tables, and on events: rows, kernels, explain."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from flopscope import _core
 from flopscope.answers.analysis import Analysis, analysis_of
 from flopscope.answers.pieces import Op
-from flopscope.cli.server.arguments import Argument
-from flopscope.cli.server.documents import EXPLAINED, KERNELS
-from flopscope.cli.server.tool import PATH, Answer, Call, Room, Tool
+from flopscope.cli.server.documents import EXPLAINED, KERNELS, Answer
+from flopscope.cli.server.folders import Folders
+from flopscope.cli.server.traces import FILE
+from flopscope.read.trace import Trace
 from flopscope.results import records
-from flopscope.results.kinds import KINDS
+from flopscope.results.events import Event
+from flopscope.results.groups import GROUPINGS
 from flopscope.results.records import TABLE, row_records
+from flopscope.results.table import EventTable
 from flopscope.support.columns import Rows
 from flopscope.support.cutting import cut_middle
 from flopscope.support.safe import printable, shown
 from flopscope.support.suggest import did_you_mean
 from flopscope.support.units import percent_text, plural, short_time_text
 
-if TYPE_CHECKING:
-    from flopscope.read.trace import Trace
-    from flopscope.results.events import Event
-    from flopscope.results.table import EventTable
-
 TOP = 10
-MOST = 200
 NAME, SHAPES = 60, 40
 """Characters of names and of shapes in texts."""
 WIDE = 1_000
 ENCLOSING = 32
 """Events around an event that are named."""
-TABLE_WORDS = ("shape", "name", "dtype", "step", "stream", "module", "line", "category", "stack")
-BY_SHAPE = "shape"
-BY = f"one or several of {', '.join(TABLE_WORDS)}, as 'name,step'; by default shape, or name if none was recorded"
-FILTER = Argument("filter", "text", "only names that contain this text, in any case")
+BY = f"one or several of {', '.join(GROUPINGS)}, as 'name,step'; by default shape, or name if none was recorded"
+Kind = Literal["op", "kernel", "range", "all"]
+
+FILTER = Field(None, description="only names that contain this text, in any case")
 
 
-def _named(text: str | None, names: Sequence[str]) -> list[int]:
-    """Return the places of the names that contain a text."""
+def _chosen(table: EventTable, text: str | None, by: str) -> EventTable:
+    """Return the rows whose names contain a text, the largest first."""
     wanted = (text or "").lower()
-    return [place for place, name in enumerate(names) if wanted in name.lower()]
+    return table.select(place for place, name in enumerate(table.columns["key"]) if wanted in name.lower()).sorted(by)
 
 
 def _time_of(table: EventTable) -> str:
     return "self_device_time_total" if table.has_device else "self_cpu_time_total"
 
 
-def _rows(
-    room: Room,
-    call: Call,
-    path: str,
-    group_by: str | None,
-    kind: str,
-    filter: str | None,
-    sort_by: str | None,
-    top: int,
+def rows(
+    folders: Folders,
+    path: str = FILE,
+    group_by: str | None = Field(None, description=BY),
+    kind: Kind = Field("op", description="which rows"),
+    filter: str | None = FILTER,
+    sort_by: str | None = Field(None, description="a column, as flops, the largest first; by default the own time"),
+    top: int = Field(TOP, description="rows at most", ge=1, le=200),
 ) -> Answer:
-    words = [word.strip() for word in (group_by or BY_SHAPE).split(",")]
-    for word in words:
-        if word not in TABLE_WORDS:
-            hint = did_you_mean(word, TABLE_WORDS) or f"; it is one or several of {', '.join(TABLE_WORDS)}"
-            raise ValueError(f"rows cannot be grouped by {shown(word)}{hint}")
-    with ExitStack() as stack:
-        (opened,) = room.open(call, stack, path)
-        trace = opened.trace
-        table = trace.key_averages(True) if group_by is None else trace.key_averages(group_by=words)
-        call.check()
-        every = table if table.is_mixed else table.of_kind(kind)
-        found = every.select(_named(filter, every.columns["key"])).sorted(sort_by or _time_of(table))
-        chosen = found[:top]
-        document = TABLE.of({**records.content(table), "files": [path], "rows": row_records(chosen)})
+    """Ops, kernels or ranges with their times, FLOPs, bytes, share of the roofline and bound: filter, sort, take the
+    top. Use it when summary and advice leave a question, such as which shapes of aten::mm are slow. The ids of rows
+    grouped by shape are those of the evidence of the advice; explain takes them."""
+    trace = folders.trace(path)
+    words = [word.strip() for word in group_by.split(",")] if group_by else None
+    table = trace.key_averages(True) if words is None else trace.key_averages(group_by=words)
+    by = sort_by or _time_of(table)
+    found = _chosen(table if table.is_mixed else table.of_kind(kind), filter, by)
+    chosen = found[:top]
+    document = TABLE.of({**records.content(table), "files": [path], "rows": row_records(chosen)})
     if not len(found):
-        kinds = {one: len(table.of_kind(one)) for one in KINDS} if not table.is_mixed else {}
-        has = ", ".join(f"{count} of kind {one}" for one, count in kinds.items() if count)
-        return Answer(f"No rows match; the table has {has or f'{len(table)} rows'}.", document)
-    shown_by = sort_by or _time_of(table)
-    return Answer(f"{_table_text(chosen)}\n{len(chosen)} of {len(found)} rows, by {shown_by}.", document)
+        return Answer(f"No rows match; the table has {len(table)} of all kinds.", document)
+    return Answer(f"{_table_text(chosen)}\n{len(chosen)} of {len(found)} rows, by {by}.", document)
 
 
 def _table_text(table: EventTable) -> str:
@@ -92,9 +82,9 @@ def _table_text(table: EventTable) -> str:
         lines.append(
             (
                 record["id"],
-                cut_middle(printable(row.key), NAME),
+                _name(row.key),
                 cut_middle(_shapes_text(row.input_shapes), SHAPES),
-                *(cut_middle(printable(str(record[name])), NAME) for name in groups),
+                *(_name(str(record[name])) for name in groups),
                 str(row.count),
                 short_time_text(own),
                 percent_text(100 * own / whole if whole else math.nan),
@@ -105,40 +95,48 @@ def _table_text(table: EventTable) -> str:
     return "\n".join(Rows(lines, "<<<" + "<" * len(groups) + ">").lines(WIDE))
 
 
+def _name(text: str) -> str:
+    return cut_middle(printable(text), NAME)
+
+
 def _shapes_text(shapes: Sequence[Any]) -> str:
     return " ".join("x".join(map(str, shape)) for shape in shapes if shape) if shapes else ""
+
+
+def _calls(one: Mapping[str, Any]) -> str:
+    return f"{plural(one['count'], 'call')}, {short_time_text(one['time'])}"
 
 
 # Kernels --------------------------------------------------------------------------------------------------------------
 
 
-def _kernels(room: Room, call: Call, path: str, filter: str | None, top: int) -> Answer:
-    with ExitStack() as stack:
-        (opened,) = room.open(call, stack, path)
-        table = opened.trace.key_averages(True, kernels=True)
-        call.check()
-        kernels = opened.trace.key_averages().of_kind("kernel")
-    chosen = kernels.select(_named(filter, kernels.columns["key"])).sorted("self_device_time_total")
+def kernels(
+    folders: Folders,
+    path: str = FILE,
+    filter: str | None = FILTER,
+    top: int = Field(TOP, description="names at most", ge=1, le=200),
+) -> Answer:
+    """Kernels, copies and fills by time, each with the ops that launched it. Use it when a kernel's name is the
+    question, or when device work belongs to no op."""
+    trace = folders.trace(path)
+    table = trace.key_averages(True, kernels=True)
+    chosen = _chosen(trace.key_averages().of_kind("kernel"), filter, "self_device_time_total")
     whole = table.self_device_time_total
     launched: dict[str, list[dict[str, Any]]] = {row.key: [] for row in chosen[:top]}
     for row, record in zip(table, row_records(table), strict=True):
         for name, count, time in row.kernels if row.device_type == "cpu" else ():
             if name in launched:
                 launched[name].append({"row": record["id"], "op": row.key, "count": count, "time": time})
-    found = []
+    found, lines = [], []
     for row in chosen[:top]:
         ops = sorted(launched[row.key], key=lambda one: -one["time"])
         share = 100 * row.self_device_time_total / whole if whole else math.nan
         unowned = max(row.count - sum(one["count"] for one in ops), 0)
         facts = {"name": row.key, "count": row.count, "time": row.self_device_time_total, "share": share}
         found.append({**facts, "ops": ops, "unowned": unowned})
-    lines = []
-    for one in found:
-        times = f"{plural(one['count'], 'call')}, {short_time_text(one['time'])}, {percent_text(one['share'])}"
-        lines.append(f"{cut_middle(printable(one['name']), NAME)}: {times}")
-        lines += [f"  {printable(op['op'])} (row {op['row']}): {plural(op['count'], 'call')}, "
-                  f"{short_time_text(op['time'])}" for op in one["ops"][:3]]  # fmt: skip
-        lines += [f"  no recorded op: {plural(one['unowned'], 'call')}"] if one["unowned"] else []
+        lines.append(f"{_name(row.key)}: {_calls(facts)}, {percent_text(share)}")
+        lines += [f"  {printable(op['op'])} (row {op['row']}): {_calls(op)}" for op in ops[:3]]
+        lines += [f"  no recorded op: {plural(unowned, 'call')}"] if unowned else []
     lines.append(f"{len(found)} of {len(chosen)} names; times are sums over the calls.")
     return Answer("\n".join(lines), KERNELS.of({"file": path, "kernels": found}))
 
@@ -146,56 +144,54 @@ def _kernels(room: Room, call: Call, path: str, filter: str | None, top: int) ->
 # Explain --------------------------------------------------------------------------------------------------------------
 
 
-def _explain(room: Room, call: Call, path: str, row: str | None, event: int | None) -> Answer:
-    if (row is None) == (event is None):
-        raise ValueError("name one of row and event: an id, such as the advice, rows and kernels give")
-    with ExitStack() as stack:
-        (opened,) = room.open(call, stack, path)
-        return _event(opened.trace, path, event) if row is None else _row(opened.trace, call, path, row)
+def explain(
+    folders: Folders,
+    path: str = FILE,
+    row: str | None = Field(None, description="id of a row grouped by shape, or an op: its longest row"),
+    event: int | None = Field(None, description="id of an event, as in the evidence"),
+) -> Answer:
+    """All that is known of one row or one event: its time and its limit, the part of the accounting that it loses time
+    in, the kernels that it launched, what encloses it, the advice that rests on it. Use it on the evidence of a piece
+    of advice before changing code."""
+    if row is not None and event is None:
+        return _row(folders.trace(path), path, row)
+    if event is not None and row is None:
+        return _event(folders.trace(path), path, event)
+    raise ValueError("name one of row and event: an id, such as the advice, rows and kernels give")
 
 
-def _row(trace: Trace, call: Call, path: str, wanted: str) -> Answer:
+NOTHING: dict[str, Any] = {"row": None, "op": None, "event": None, "launcher": None, "advice": []}
+
+
+def _row(trace: Trace, path: str, wanted: str) -> Answer:
     table = trace.key_averages(True, kernels=True)  # by name where no shapes were recorded
-    call.check()
     every = row_records(table)
-    place = next((i for i, one in enumerate(every) if one["id"] == wanted), None)
-    named = [i for i, one in enumerate(every) if one["key"] == wanted] if place is None else []
-    if place is None and not named:
+    named = [i for i, one in enumerate(every) if wanted in (one["id"], one["key"])]
+    if not named:
         near = did_you_mean(wanted, {one["key"] for one in every})
         raise ValueError(f"no row of the table grouped by shape has the id or the name {shown(wanted)}{near}")
-    time = _time_of(table)
-    place = max(named, key=lambda i: every[i][time]) if place is None else place
-    row, record = table[place], every[place]
+    place = max(named, key=lambda i: every[i][_time_of(table)])
+    record = every[place]
     analysis = analysis_of(trace, "advice", None)
     op = next((one for one in analysis.ops if analysis.row_id(one.row) == record["id"]), None)
     advice = [one for one in trace.advice() if any(entry["row"] == record["id"] for entry in one.evidence)]
-    kernels = _longest((name, count, time) for name, count, time in row.kernels)
-    around = _around(analysis, op.event) if op is not None else []
-    document = EXPLAINED.of(
-        {
-            "file": path,
-            "row": record,
-            "op": None if op is None else _op_facts(analysis, op),
-            "event": None,
-            "around": around,
-            "launcher": None,
-            "kernels": kernels,
-            "advice": [one._asdict() for one in advice],
-        }
-    )
+    kernels = _longest(table[place].kernels)
+    around = [] if op is None else [{"kind": kind, "name": name} for kind, name in analysis.enclosing(op.event)]
+    found = {"row": record, "op": None if op is None else _op_facts(analysis, op), "around": around[:ENCLOSING]}
+    found |= {"kernels": kernels, "advice": [one._asdict() for one in advice]}
     lines = [f"Of {len(named)} rows of this name, the longest; rows lists the others."] if len(named) > 1 else []
     lines += _row_lines(table, place, analysis, op)
     lines += _kernel_lines(kernels)
     lines += [f"An event of it, {op.event}, is in {_around_text(around)}."] if op is not None and around else []
     lines += [f"Advice: {printable(one.what)} It saves about {percent_text(one.saving_pct)}." for one in advice]
     lines += [] if advice else ["No advice rests on this row."]
-    return Answer("\n".join(lines), document)
+    return Answer("\n".join(lines), EXPLAINED.of({**NOTHING, "file": path, **found}))
 
 
 def _longest(kernels: Iterable[tuple[str, int, float]]) -> list[dict[str, Any]]:
     """Return a record of each kernel, the longest time first."""
     ordered = sorted(kernels, key=lambda one: -one[2])
-    return [dict(zip(("name", "count", "time"), one, strict=True)) for one in ordered]
+    return [{"name": name, "count": count, "time": time} for name, count, time in ordered]
 
 
 def _op_facts(analysis: Analysis, op: Op) -> dict[str, Any]:
@@ -208,9 +204,9 @@ def _row_lines(table: EventTable, place: int, analysis: Analysis, op: Op | None)
     own, whole = getattr(row, time), getattr(table, time)
     whose = "device" if table.has_device else "CPU"
     share = f", {percent_text(100 * own / whole)} of all time there" if whole else ""
-    shapes = _shapes_text(row.input_shapes)
+    shapes = printable(_shapes_text(row.input_shapes))
     lines = [
-        f"{printable(row.key)}{f' of {printable(shapes)}' if shapes else ''}: {plural(row.count, 'call')}, "
+        f"{printable(row.key)}{f' of {shapes}' if shapes else ''}: {plural(row.count, 'call')}, "
         f"{short_time_text(own)} on the {whose}{share}."
     ]
     if not math.isnan(row.pct_roofline):
@@ -227,23 +223,18 @@ def _row_lines(table: EventTable, place: int, analysis: Analysis, op: Op | None)
 
 
 def _kernel_lines(kernels: Sequence[Mapping[str, Any]]) -> list[str]:
-    lines = [f"  {cut_middle(printable(one['name']), NAME)}: {plural(one['count'], 'call')}, "
-             f"{short_time_text(one['time'])}" for one in kernels[:TOP]]  # fmt: skip
-    more = f"  and {len(kernels) - TOP} more" if len(kernels) > TOP else ""
-    return ["It launched:", *lines, *filter(None, [more])] if lines else []
-
-
-def _around(analysis: Analysis, event: int) -> list[dict[str, str]]:
-    return [{"kind": kind, "name": name} for kind, name in analysis.enclosing(event)][:ENCLOSING]
+    lines = [f"  {_name(one['name'])}: {_calls(one)}" for one in kernels[:TOP]]
+    more = [f"  and {len(kernels) - TOP} more"] if len(kernels) > TOP else []
+    return ["It launched:", *lines, *more] if lines else []
 
 
 def _around_text(around: Sequence[Mapping[str, str]]) -> str:
-    return ", in ".join(f"{one['kind']} {cut_middle(printable(one['name']), NAME)}" for one in around[:5])
+    return ", in ".join(f"{one['kind']} {_name(one['name'])}" for one in around[:5])
 
 
-def _event(trace: Trace, path: str, number: int | None) -> Answer:
+def _event(trace: Trace, path: str, number: int) -> Answer:
     events = trace.events()
-    if number is None or not 0 <= number < len(events):
+    if not 0 <= number < len(events):
         raise ValueError(f"there is no event {number}: the trace has {len(events)}, from 0")
     event = events[number]
     around: list[dict[str, str]] = []
@@ -251,32 +242,24 @@ def _event(trace: Trace, path: str, number: int | None) -> Answer:
     while parent is not None and len(around) < ENCLOSING:
         around.append({"kind": parent.kind, "name": parent.name})
         parent = parent.cpu_parent
-    sums: dict[str, list[Any]] = {}
+    sums: dict[str, tuple[int, float]] = {}
     for kernel in event.kernels:
-        total = sums.setdefault(kernel.name, [0, 0.0])
-        total[0] += 1
-        total[1] += kernel.time_range.elapsed_us()
-    kernels = _longest((name, count, time) for name, (count, time) in sums.items())
+        count, time = sums.get(kernel.name, (0, 0.0))
+        sums[kernel.name] = (count + 1, time + kernel.time_range.elapsed_us())
+    kernels = _longest((name, *total) for name, total in sums.items())
     launcher = event.launcher
-    document = EXPLAINED.of(
-        {
-            "file": path,
-            "row": None,
-            "op": None,
-            "event": _event_facts(event),
-            "around": around,
-            "launcher": None if launcher is None else {"id": launcher.id, "name": launcher.name},
-            "kernels": kernels,
-            "advice": [],
-        }
-    )
+    launched_by = None if launcher is None else {"id": launcher.id, "name": launcher.name}
+    found = {"event": _event_facts(event), "around": around, "kernels": kernels, "launcher": launched_by}
     start, end = event.time_range
     where = f"{event.device_type}:{event.device_index}, stream" if event.device_type != "cpu" else "CPU, thread"
     lasts = "had not ended" if math.isnan(end) else f"takes {short_time_text(end - start)}"
-    lines = [f"Event {number}: {event.kind} {printable(event.name)}, on {where} {event.thread}.",
-             f"It begins {short_time_text(start)} after the profile did and {lasts}."]  # fmt: skip
+    lines = [
+        f"Event {number}: {event.kind} {printable(event.name)}, on {where} {event.thread}.",
+        f"It begins {short_time_text(start)} after the profile did and {lasts}.",
+    ]
     lines += [f"It is in {_around_text(around)}."] if around else []
     lines += [f"Event {launcher.id}, {printable(launcher.name)}, launched it."] if launcher is not None else []
+    document = EXPLAINED.of({**NOTHING, "file": path, **found})
     return Answer("\n".join([*lines, *_kernel_lines(kernels)]), document)
 
 
@@ -285,49 +268,3 @@ def _event_facts(event: Event) -> dict[str, Any]:
     known = {"id": event.id, "start": start, "duration": end - start, "device": event.device_index}
     own = {name: getattr(event, name) for name in ("name", "kind", "device_type", "thread")}
     return {**known, **own, "moved": event.nbytes}
-
-
-TOOLS = (
-    Tool(
-        "rows",
-        "Rows of the table",
-        "Ops, kernels or ranges with their times, FLOPs, bytes, share of the roofline and bound: filter, sort, take "
-        "the top. Use it when summary and advice leave a question, such as which shapes of aten::mm are slow. The ids "
-        "of rows grouped by shape are those of the evidence of the advice; explain takes them.",
-        (
-            PATH,
-            Argument("group_by", "text", BY),
-            Argument("kind", "text", "which rows", "op", choices=KINDS),
-            FILTER,
-            Argument("sort_by", "text", "a column, as flops or pct_roofline, largest first; by default the own time"),
-            Argument("top", "integer", "rows at most", TOP, least=1, most=MOST),
-        ),
-        TABLE,
-        _rows,
-        "Ask for fewer rows by top or filter.",
-    ),
-    Tool(
-        "kernels",
-        "Kernels and who launched them",
-        "Kernels, copies and fills by time, each with the ops that launched it. Use it when a kernel's name is the "
-        "question, or when device work belongs to no op.",
-        (PATH, FILTER, Argument("top", "integer", "names at most", TOP, least=1, most=MOST)),
-        KERNELS,
-        _kernels,
-        "Ask for fewer by top or filter.",
-    ),
-    Tool(
-        "explain",
-        "Explain a row or an event",
-        "All that is known of one row or one event: its time and its limit, the part of the accounting that it "
-        "loses time in, the kernels that it launched, what encloses it, the advice that rests on it. Use it on the "
-        "evidence of a piece of advice before changing code.",
-        (
-            PATH,
-            Argument("row", "text", "id of a row grouped by shape, or the name of an op: its longest row"),
-            Argument("event", "integer", "id of an event, as in the evidence", least=0, most=1e12),
-        ),
-        EXPLAINED,
-        _explain,
-    ),
-)
