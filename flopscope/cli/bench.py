@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flopscope import _core
-from flopscope.cli.parser import whole
+from flopscope.cli.parser import add_files, add_operands, positive
 from flopscope.record.profile import profile
 from flopscope.results.columns import ROW_FIELDS
 from flopscope.results.comparison import COMPARISON_ROWS
@@ -388,19 +388,13 @@ def _units(peaks: Peaks) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``bench`` to its parser."""
-    positive = whole(1, "a whole number of at least 1")
-    parser.add_argument("--device", help='"cpu", "cuda" or "cuda:N" (default: the first GPU, or the CPU without one)')
-    parser.add_argument(
-        "--dtype", default="float32", choices=_core.float_dtypes, help="dtype of the matrix (default: %(default)s)"
-    )
+    add_operands(parser, "matrix")
     parser.add_argument("--size", type=positive, help="side of the square matrix (default: chosen for the device)")
     parser.add_argument("--ops", type=_names, help="ops to run, separated by commas (default: all)")
     parser.add_argument("--repeat", type=positive, default=10, help="number of runs of each op (default: %(default)s)")
-    parser.add_argument(
-        "--sort-by", help="column to sort the table by, as in torch (default: the order of the program)"
-    )
-    parser.add_argument("--csv", metavar="FILE", help="write the rows of the table")
-    parser.add_argument("--json", metavar="FILE", help="write the device, its peaks and the rows of the table")
+    text = "column to sort the table by, as in torch (default: the order of the program)"
+    parser.add_argument("--sort-by", help=text)
+    add_files(parser, csv="the rows of the table", json="the device, its peaks and the rows of the table")
     parser.add_argument("--against", choices=("torch",), help="run the program in torch as well, and compare")
     parser.set_defaults(run=_bench)
 

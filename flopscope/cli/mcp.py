@@ -34,3 +34,12 @@ def _mcp(options: argparse.Namespace) -> None:
     from flopscope.cli.server.server import serve
 
     serve(options.folders, options.allow_try)
+
+
+def add_skill(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``skill`` to its parser."""
+    parser.description = (
+        "Print the folder of the skill that teaches agents when to use which command. Copy it, or link to it, where "
+        "your agent looks for skills."
+    )
+    parser.set_defaults(run=lambda options: print(SKILL))

@@ -1,4 +1,4 @@
-"""The command ``flopscope measure``, which times an op, or a function of a module or a file."""
+"""The commands ``flopscope devices``, and ``flopscope measure``, which times an op or a function of a module."""
 
 from __future__ import annotations
 
@@ -14,18 +14,53 @@ from pathlib import Path
 from typing import Any
 
 from flopscope import _core
-from flopscope.measuring.measuring import measure
+from flopscope.cli.parser import add_files, add_operands
 from flopscope.support import own_path
+from flopscope.support.device import DEVICE_FIELDS, devices, measure_peaks
+from flopscope.support.documents import Document, rows
 from flopscope.support.files import write_json
 from flopscope.support.package import FOLDER
 from flopscope.support.suggest import did_you_mean
 
 PACKAGE = Path(FOLDER)
+DEVICES = Document("devices", "the devices of this machine", (rows("devices", DEVICE_FIELDS),))
 WHERE_MODULES_ARE = (
     "MODULE is searched for in --path DIR, then among the installed packages, and last in the current folder, so that "
     "a file there hides no installed package (`python -m flopscope` searches the current folder first). FILE.py is "
     "run with its folder first in the search path, as by `python FILE.py`."
 )
+
+
+def add_devices(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``devices`` to its parser."""
+    parser.add_argument("--measure", action="store_true", help="measure the peaks and keep the best of all runs")
+    parser.add_argument("--reset", action="store_true", help="with --measure: discard the stored peaks")
+    add_files(parser, json="the properties and peaks of the devices")
+    parser.set_defaults(run=_devices)
+
+
+def _devices(options: argparse.Namespace) -> None:
+    if options.reset and not options.measure:
+        raise ValueError("--reset replaces the stored peaks by measured ones: add --measure")
+    found = devices()
+    for device in found:
+        if options.measure:
+            measure_peaks(device, force=True, reset=options.reset)
+        print(device.report())
+    _explain_no_cuda(found)
+    if options.json:
+        write_json(options.json, DEVICES.of({"devices": [device.content() for device in found]}))
+
+
+def _explain_no_cuda(found: Sequence[Any]) -> None:
+    if all(device.kind == "cpu" for device in found):
+        try:
+            _core.cuda_device_count()
+        except RuntimeError as why:
+            print(f"no CUDA device: {why}")
+
+
+# measure --------------------------------------------------------------------------------------------------------------
 
 
 def shape(text: str) -> tuple[int, ...]:
@@ -42,32 +77,27 @@ def shape(text: str) -> tuple[int, ...]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``measure`` to its parser."""
     parser.epilog = WHERE_MODULES_ARE
-    parser.add_argument(
-        "what", metavar="OP|MODULE:FUNCTION|FILE.py:FUNCTION", help="an op, or a function without arguments"
-    )
+    text = "an op, or a function without arguments"
+    parser.add_argument("what", metavar="OP|MODULE:FUNCTION|FILE.py:FUNCTION", help=text)
     parser.add_argument("shapes", nargs="*", type=shape, metavar="SHAPE", help="shape of each operand, or one for all")
     parser.add_argument("--path", metavar="DIR", action="append", default=[], help="search DIR for MODULE first")
-    parser.add_argument(
-        "--dtype", choices=_core.float_dtypes, default="float32", help="dtype of the operands (default: %(default)s)"
-    )
-    parser.add_argument("--device", help='"cpu", "cuda" or "cuda:N" (default: the first GPU, or the CPU without one)')
-    parser.add_argument(
-        "--cache", choices=("cold", "hot"), help="cold empties the caches before each sample (default: cold on CUDA)"
-    )
+    add_operands(parser, "operands")
+    text = "cold empties the caches before each sample (default: cold on CUDA)"
+    parser.add_argument("--cache", choices=("cold", "hot"), help=text)
     parser.add_argument("--max-time", type=float, default=1.0, help="seconds of sampling (default: %(default)s)")
     parser.add_argument("--flops", type=float, help="FLOPs of a call, if unknown")
     parser.add_argument("--bytes", type=float, help="bytes that a call moves, if unknown")
     parser.add_argument("--unit", help="with --flops: the compute unit that does them, such as bf16_tensor")
     parser.add_argument("--peaks", choices=("measured", "datasheet", "none"), default="measured", help="base of shares")
-    parser.add_argument(
-        "--counters", action="store_true", help="also count DRAM traffic, FLOP instructions, occupancy and stalls"
-    )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write an HTML page, which opens from disk")
-    parser.add_argument("--json", metavar="FILE", help="write the measurement and its samples")
+    text = "also count DRAM traffic, FLOP instructions, occupancy and stalls"
+    parser.add_argument("--counters", action="store_true", help=text)
+    add_files(parser, output="an HTML page, which opens from disk", json="the measurement and its samples")
     parser.set_defaults(run=_measure)
 
 
 def _measure(options: argparse.Namespace) -> None:
+    from flopscope.measuring.measuring import measure
+
     own_path.restore()
     if ":" in options.what:
         if options.shapes:

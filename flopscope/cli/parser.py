@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from flopscope import _core
 from flopscope.support.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -51,6 +52,34 @@ def whole(least: int, what: str) -> Callable[[str], int]:
         return number
 
     return parse
+
+
+def positive(text: str) -> int:
+    """Parse a whole number of at least 1."""
+    return whole(1, "a whole number of at least 1")(text)
+
+
+def add_traces(parser: argparse.ArgumentParser, several: str = "") -> None:
+    """Add the traces of a command, ``--captures`` and ``--peaks``. several: what more than one trace are."""
+    text = f"trace, or folder or quoted pattern of traces{f'; several: {several}' if several else ''}"
+    parser.add_argument("traces", nargs="+", metavar="TRACE", help=text)
+    add_captures(parser)
+    add_peaks(parser)
+
+
+def add_operands(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add ``--device`` and ``--dtype`` of tensors that a command makes. what: they are called in the help."""
+    text = '"cpu", "cuda" or "cuda:N" (default: the first GPU, or the CPU without one)'
+    parser.add_argument("--device", help=text)
+    text = f"dtype of the {what} (default: %(default)s)"
+    parser.add_argument("--dtype", choices=_core.float_dtypes, default="float32", help=text)
+
+
+def add_files(parser: argparse.ArgumentParser, **written: str) -> None:
+    """Add an option for each file that a command can write. written: what is in it, by the name of the option."""
+    for name, text in written.items():
+        names = ("-o", "--output") if name == "output" else (f"--{name}",)
+        parser.add_argument(*names, metavar="FILE", help=f"write {text}")
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:

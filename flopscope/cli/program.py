@@ -19,17 +19,18 @@ from flopscope.cli.parser import Parser
 
 
 class Command(NamedTuple):
-    """A command: the module of flopscope.cli that adds its arguments to a parser, and what it does."""
+    """A command: the module of flopscope.cli, what it does, and the function that adds its arguments to a parser."""
 
     module: str
     help: str
+    add: str = "add_arguments"
 
 
 COMMANDS = {
     "bench": Command("bench", "run ten ops on one matrix and report what bounds each"),
-    "devices": Command("devices", "list the devices, with datasheet and measured peaks"),
+    "devices": Command("measure", "list the devices, with datasheet and measured peaks", "add_devices"),
     "table": Command("tables", "show the ops and kernels of recorded traces"),
-    "summary": Command("summary", "show where the time of recorded traces went, and what to change first"),
+    "summary": Command("report", "show where the time of traces went, and what to change first", "add_summary"),
     "report": Command("report", "write one HTML page of recorded traces, which opens from disk"),
     "compare": Command("compare", "show what changed between two recorded traces, and why"),
     "ranks": Command("ranks", "compare the traces of the ranks of a distributed program: who is slow, and why"),
@@ -38,7 +39,7 @@ COMMANDS = {
     "run": Command("run", "run a Python program and profile it"),
     "try": Command("trying", "try changes on a Python program without editing it, and measure them"),
     "mcp": Command("mcp", "serve these answers to agents by the Model Context Protocol"),
-    "skill": Command("skill", "print the folder of the skill that teaches agents these commands"),
+    "skill": Command("mcp", "print the folder of the skill that teaches agents these commands", "add_skill"),
 }
 
 COLLECT_AFTER = 1_000_000
@@ -56,7 +57,7 @@ def make_parser(wanted: Collection[str] = COMMANDS.keys()) -> argparse.ArgumentP
     for name, row in COMMANDS.items():
         command = commands.add_parser(name, help=row.help, description=f"{row.help[0].upper()}{row.help[1:]}.")
         if name in wanted:
-            import_module(f"flopscope.cli.{row.module}").add_arguments(command)
+            getattr(import_module(f"flopscope.cli.{row.module}"), row.add)(command)
     return parser
 
 

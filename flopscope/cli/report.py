@@ -1,4 +1,4 @@
-"""The command ``flopscope report``."""
+"""The commands ``flopscope summary`` and ``flopscope report``: where the time of traces went, as text and as a page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flopscope.cli.parser import add_captures, add_peaks, load
+from flopscope.cli.parser import add_files, add_traces, load, whole
+from flopscope.show.budget import LEAST
+from flopscope.support.files import write_json
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text
 
@@ -22,15 +24,52 @@ _SUFFIX = re.compile(rf"({_KINDS})(\.gz|\.zst)?$", re.IGNORECASE)
 _NO_NAME = re.compile(r"[*?\[\]]+")
 
 
+def add_summary(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``summary`` to its parser."""
+    add_traces(parser)
+    text = "fit the text of all traces in this many words, the most valuable first; it says what is left out"
+    words = whole(LEAST, f"a number of words of at least {LEAST}")
+    parser.add_argument("--budget", type=words, metavar="WORDS", help=text)
+    add_files(parser, json="the accounting and the advice")
+    parser.set_defaults(run=_summary)
+
+
+def _summary(options: argparse.Namespace) -> None:
+    from flopscope.read.find import load_traces
+    from flopscope.show.documents import SUMMARIES
+
+    traces = load_traces(*options.traces, captures=options.captures)
+    budget = _budget_of_each(options.budget, [printable(trace.source) for trace in traces])
+    summaries = []
+    for number, trace in enumerate(traces):
+        summaries.append(trace.summary(peaks=options.peaks, budget=budget))
+        if len(traces) > 1:
+            print(f"{chr(10) * (number > 0)}{printable(trace.source)}\n")
+        print(summaries[-1])
+    if options.json:
+        content = [summary.to_dict() for summary in summaries]
+        write_json(options.json, content[0] if len(content) == 1 else SUMMARIES.of({"traces": content}))
+
+
+def _budget_of_each(budget: int | None, names: list[str]) -> int | None:
+    """Return the words of each trace; of several, their names are above them. Raise ValueError if they are too few."""
+    if budget is None or len(names) == 1:
+        return budget
+    each = (budget - sum(len(name.split()) for name in names)) // len(names)
+    if each < LEAST:
+        raise ValueError(f"--budget {budget}: {len(names)} traces need at least {LEAST} words each")
+    return each
+
+
+# report ---------------------------------------------------------------------------------------------------------------
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``report`` to its parser."""
-    text = "trace, or folder or quoted pattern of traces; several: windows of a process, or ranks of a run"
-    parser.add_argument("traces", nargs="+", metavar="TRACE", help=text)
+    add_traces(parser, "windows of a process, or ranks of a run")
     text = "file to write (default: NAME.report.html in the current folder, NAME being that of the first TRACE)"
     parser.add_argument("-o", "--output", metavar="FILE", help=text)
     parser.add_argument("--title", help="title of the page (default: the name of the trace)")
-    add_captures(parser)
-    add_peaks(parser)
     parser.set_defaults(run=_report)
 
 

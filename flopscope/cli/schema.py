@@ -16,7 +16,7 @@ DOCUMENTS = {
     "bench": "cli.bench:BENCH",
     "comparison": "results.comparison:COMPARISON",
     "device": "support.device:DEVICE",
-    "devices": "cli.devices:DEVICES",
+    "devices": "cli.measure:DEVICES",
     "explained": "cli.server.documents:EXPLAINED",
     "kernels": "cli.server.documents:KERNELS",
     "measurement": "measuring.measurement:MEASUREMENT",

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flopscope.cli.parser import add_captures, add_limit, add_peaks, load, whole
+from flopscope.cli.parser import add_files, add_limit, add_traces, load, whole
 from flopscope.results.groups import GROUPINGS
 from flopscope.results.kinds import KINDS
 from flopscope.results.table import SORT_KEYS
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``table`` to its parser."""
-    text = "trace, or folder or quoted pattern of traces; several: ranks of a run, windows of a process"
-    parser.add_argument("traces", nargs="+", metavar="TRACE", help=text)
-    add_captures(parser)
+    add_traces(parser, "ranks of a run, windows of a process")
     headers = ", ".join(headers_of(SORT_KEYS)).replace("%", "%%")
     text = f"header in any case: {headers}; or a column of --json (default: Headroom, what could be gained; without "
     parser.add_argument("--sort-by", metavar="HEADER", help=f"{text}known peaks, the time)")
@@ -39,18 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     width = whole(LEAST_WIDTH, f"a width of at least {LEAST_WIDTH}")
     parser.add_argument("--width", type=width, metavar="N", help="width of the table (default: the terminal's)")
     parser.add_argument("--wide", action="store_true", help="print all columns, and names in full, at any width")
-    parser.add_argument(
-        "--group-by",
-        metavar="WORDS",
-        default="name",
-        help=f"one or several, separated by commas, of {', '.join(GROUPINGS)}",
-    )
-    add_peaks(parser)
+    text = f"one or several, separated by commas, of {', '.join(GROUPINGS)}"
+    parser.add_argument("--group-by", metavar="WORDS", default="name", help=text)
     parser.add_argument("--all-columns", action="store_true", help="print torch's layout with all of its columns")
     parser.add_argument("--steps", action="store_true", help="also print utilization, step times and launches")
-    parser.add_argument("--csv", metavar="FILE", help="write all rows")
-    parser.add_argument("--json", metavar="FILE", help="write the device and all rows")
-    parser.add_argument("--parquet", metavar="FILE", help="write all rows; needs pyarrow")
+    add_files(parser, csv="all rows", json="the device and all rows", parquet="all rows; needs pyarrow")
     parser.set_defaults(run=_table)
 
 

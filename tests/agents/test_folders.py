@@ -11,7 +11,6 @@ from helpers import ROOT
 from helpers.mcp import session
 from helpers.rocprof_programs import rocprof_csv
 
-from flopscope.cli.program import main
 from flopscope.cli.server import folders
 from flopscope.cli.server.folders import Folders, Outside
 
@@ -116,10 +115,10 @@ def test_a_long_listing_says_how_many_there_are(tmp_path: Path) -> None:
         assert f"{folders.LISTED} of {folders.LISTED + 7} files" in server.text("open")
 
 
-def test_something_that_is_no_folder_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_something_that_is_no_folder_is_an_error(tmp_path: Path) -> None:
     for path in (tmp_path / "none", TRACE):
-        assert main(["mcp", str(path)]) == 2
-        assert f"{path} is not a folder" in capsys.readouterr().err
+        with pytest.raises(ValueError, match=f"{path} is not a folder"):
+            Folders([str(path)])
 
 
 def test_no_program_is_run_for_a_report_of_nsight_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,11 +75,6 @@ def test_several_traces_are_printed_one_after_another(tmp_path: Path, capsys: py
     assert [trace["file"] for trace in json.loads(target.read_text())["traces"]] == paths
 
 
-def test_a_missing_file_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["summary", str(tmp_path / "none.json")]) == 1
-    assert capsys.readouterr().err.startswith("flopscope summary: ")
-
-
 def test_an_empty_trace_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "empty.json"
     path.write_text('{"traceEvents": []}')

@@ -14,97 +14,10 @@ from helpers import ROOT
 
 import flopscope as fs
 from flopscope.cli.bench import run
-from flopscope.cli.program import main
 from flopscope.measuring.paired import Verdict, sentence_of
 from flopscope.support.suggest import did_you_mean
 
 TRACE = ROOT / "benchmarks/results/nvidia-h200/faults/pointwise_before.json.gz"
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    """Return the exit status and the last line on stderr of a command that fails."""
-    try:
-        status = main(arguments)
-    except SystemExit as end:
-        status = int(end.code or 0)
-    return status, capsys.readouterr().err.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (("tabel", "x.json"), "did you mean 'table'?"),
-        (("bench", "--dtype", "floa32"), "did you mean 'float32'?"),
-        (
-            ("table", "x.json", "--groupby", "shape"),
-            "flopscope table: error: unrecognized arguments: --groupby shape; did you mean '--group-by'?",
-        ),
-        (
-            ("table", "x.json", "--group_by=shape"),
-            "flopscope table: error: unrecognized arguments: --group_by=shape; did you mean '--group-by'?",
-        ),
-        (
-            ("run", "--step", "3:4", "x.py"),
-            "flopscope run: error: unrecognized arguments: --step; did you mean '--steps'?",
-        ),
-        (
-            ("measure", "add", "--dtype", "float16", "64,64", "--cach", "hot"),
-            "flopscope measure: error: unrecognized arguments: --cach; did you mean '--cache'?",
-        ),
-        (("measure", "add", "-1,8"), "'-1,8' is not a shape such as 8192,8192"),
-        (("devices", "gpu"), "flopscope devices: error: unrecognized arguments: gpu"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
-def test_a_wrong_word_of_a_command_line_names_the_command_and_what_is_similar(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], expected: str
-) -> None:
-    status, message = refused(capsys, *arguments)
-    assert status == 2 and message.endswith(expected)
-
-
-def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    assert "what changed between two recorded traces" in capsys.readouterr().err
-
-
-def test_a_failure_with_a_file_begins_with_its_name(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("rank.json").touch()
-    assert refused(capsys, "table", "rnak.json") == (
-        1,
-        "flopscope table: rnak.json: there is no such file; did you mean rank.json?",
-    )
-    status, message = refused(capsys, "table", "https://host/rank.json")
-    assert status == 1 and "a trace is not read from a URL" in message
-
-
-@pytest.mark.parametrize(
-    ("what", "expected"),
-    [
-        ("notes.txt:f", "notes.txt is not a Python file: its name must end in .py"),
-        ("nowhere.at_all:f", "there is no module 'nowhere.at_all' in --path, the installed packages and the current"),
-        ("json.nowhere:f", "there is no module 'json.nowhere' in"),
-        ("json:dump_s", "did you mean 'dumps'?"),
-    ],
-)
-def test_a_function_that_is_not_found(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, expected: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("notes.txt").touch()
-    status, message = refused(capsys, "measure", what)
-    assert status and expected in message
-
-
-def test_a_module_that_lacks_another_one_says_which(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "needy.py").write_text("import nowhere_at_all\n", encoding="utf-8")
-    status, message = refused(capsys, "measure", "--path", str(tmp_path), "needy:f")
-    assert status == 1 and message == "flopscope measure: No module named 'nowhere_at_all'"
 
 
 def test_names_that_contain_the_word_are_suggested_if_none_is_similar() -> None:
@@ -239,34 +152,6 @@ def test_unknown_work_says_what_is_wrong(name: str, shapes: list[Any], expected:
         fs.register_work("my::scale", None)
     assert why is not None and why.endswith(expected)
     assert fs.work("aten::mm", [(4, 5), (5, 4)]).why is None and fs.work("aten::matmul", [(3, 4), (4,)]).why is None
-
-
-PROGRAMS = {
-    "train.py": "import torch, torch.nn as nn\nm = nn.Sequential(1,\n    2)\n",
-    "tool": "#!/usr/bin/env python3\nprint(1, 2, 3)\n",
-    "empty.py": "",
-    "long": "def f(x):\n    return x\n\n\n" * 5000,
-    "unfinished.txt": "def f(x):\n    return [x,\n",
-}
-OTHERS = {
-    "table.csv": "import,from,def\n1,2,3\n",
-    "notes.md": "# How to\nimport torch, and then\n",
-    "words.txt": "hello\n",
-}
-
-
-@pytest.mark.parametrize("command", ["table", "summary", "report", "compare"])
-def test_a_script_given_for_a_trace_is_called_one(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, text in {**PROGRAMS, **OTHERS}.items():
-        Path(name).write_text(text, encoding="utf-8")
-        more = [str(TRACE)] if command == "compare" else []
-        status, message = refused(capsys, command, name, *more)
-        assert status and ("a Python program" in message) == (name in PROGRAMS and name != "unfinished.txt"), name
-        if name in PROGRAMS and name != "unfinished.txt":
-            assert f"flopscope run {name}" in message and "comma" not in message
 
 
 def test_a_verdict_is_its_word_and_says_by_how_much() -> None:

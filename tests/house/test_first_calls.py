@@ -70,7 +70,7 @@ def test_a_dataframe_imports_pandas() -> None:
     "name, module, unwanted",
     [
         ("table", "tables", {*SLOW, "numpy", "jinja2"}),
-        ("summary", "summary", {*SLOW, "jinja2"} - OF_NUMPY),
+        ("summary", "report", {*SLOW, "jinja2"} - OF_NUMPY),
         ("report", "report", SLOW - OF_NUMPY - OF_JINJA),
     ],
 )

@@ -1,0 +1,134 @@
+"""What each command refuses: one line on stderr that names the command, what is wrong, and what may have been meant."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from helpers import ROOT, TRACES
+
+from flopscope.cli.program import main
+
+SMALL = ("bench", "--device", "cpu", "--size", "32", "--repeat", "2")
+TRACE = str(ROOT / "benchmarks/results/nvidia-h200/faults/pointwise_before.json.gz")
+STACKS = str(TRACES / "tutorial_naive_stack.json.gz")
+TABLE = ("table", TRACE)
+
+# By command: the arguments, the exit status, and the end of what is said or, after "…", a part of it.
+REFUSED = [
+    (("fly",), 2, "…'fly'"),
+    (("tabel", "x.json"), 2, "did you mean 'table'?"),
+    (("devices", "gpu"), 2, "flopscope devices: error: unrecognized arguments: gpu"),
+    (("devices", "16,16"), 2, "unrecognized arguments: 16,16"),
+    (("devices", "--reset"), 2, "add --measure"),
+    (("devices", "--json", "folder"), 1, "…flopscope devices: folder: it is a folder"),
+    (("bench", "--size"), 2, "expected one argument"),
+    ((*SMALL, "--size", "0"), 2, "'0' is not a whole number of at least 1"),
+    ((*SMALL, "--size", "-5"), 2, "…'-5'"),
+    ((*SMALL, "--size", "big"), 2, "…'big'"),
+    ((*SMALL, "--size", "1.5"), 2, "…'1.5'"),
+    ((*SMALL, "--repeat", "0"), 2, "…'0'"),
+    ((*SMALL, "--dtype", "floa32"), 2, "did you mean 'float32'?"),
+    ((*SMALL, "--ops", "add,fly"), 2, "…'fly'"),
+    ((*SMALL, "--ops", ""), 2, "'' names no op"),
+    ((*SMALL, "--ops", " , "), 2, "' , ' names no op"),
+    ((*SMALL, "--sort-by", "speed"), 2, "…'speed'"),
+    ((*SMALL, "--device", "gpu"), 2, "…'gpu'"),
+    ((*SMALL, "--device", "cuda:x"), 2, "…'cuda:x'"),
+    ((*SMALL, "--device", ""), 2, "…''"),
+    ((*SMALL, "--siz", "8"), 2, "unrecognized arguments: --siz 8; did you mean '--size'?"),
+    ((*SMALL, "--ops", "sin", "--json", "folder"), 1, "…flopscope bench: folder: it is a folder"),
+    ((*SMALL, "--ops", "sin", "--csv", "missing/out"), 1, "…flopscope bench: missing/out: there is no folder missing"),
+    (("measure", "add", "16,16", "--fast"), 2, "…unrecognized arguments: --fast"),
+    (("measure", "add", "--dtype", "float16", "64,64", "--cach", "hot"), 2, "did you mean '--cache'?"),
+    (("measure", "add", "-1,8"), 2, "'-1,8' is not a shape such as 8192,8192"),
+    (("measure", "notes.txt:f"), 1, "notes.txt is not a Python file: its name must end in .py"),
+    (("measure", "nowhere.at_all:f"), 1, "…there is no module 'nowhere.at_all' in --path, the installed packages and"),
+    (("measure", "json.nowhere:f"), 1, "…there is no module 'json.nowhere' in"),
+    (("measure", "json:dump_s"), 2, "did you mean 'dumps'?"),
+    (("measure", "--path", ".", "needy:f"), 1, "flopscope measure: No module named 'nowhere_at_all'"),
+    (("run", "--step", "3:4", "x.py"), 2, "…flopscope run: error: unrecognized arguments: --step; did you mean"),
+    ((*TABLE, "--groupby", "shape"), 2, "unrecognized arguments: --groupby shape; did you mean '--group-by'?"),
+    ((*TABLE, "--group_by=shape"), 2, "unrecognized arguments: --group_by=shape; did you mean '--group-by'?"),
+    ((*TABLE, "--group-by", "stack"), 2, "…no stacks are recorded"),
+    ((*TABLE, "--sort-by", "beauty"), 2, "…cannot sort by 'beauty'"),
+    ((*TABLE, "--sort-by", "coutn"), 2, "…did you mean 'count'"),
+    ((*TABLE, "--columns", "calls", "flop"), 2, "…there is no column 'flop'; did you mean 'flops'"),
+    ((*TABLE, "--csv", "missing/x.csv"), 1, "…missing/x.csv"),
+    ((*TABLE, "--limit", "many"), 2, "'many' is not a number of rows; -1 means all"),
+    ((*TABLE, "--peaks", "guessed"), 2, "…'guessed'"),
+    (("compare", TRACE, TRACE, "--peaks", "guessed"), 2, "…'guessed'"),
+    (("compare", TRACE, "rnak.json"), 1, "…did you mean rank.json?"),
+    (("table", STACKS, "--group-by", "module", "--kernels", "--columns", "Bound"), 2,
+     "the tree of modules has no --columns and --kernels; --group-by name,module prints a table"),
+    (("table", "needy.py"), 2, "…needy.py"),
+    (("table", "rnak.json"), 1, "flopscope table: rnak.json: there is no such file; did you mean rank.json?"),
+    (("table", "https://host/rank.json"), 1, "…a trace is not read from a URL"),
+    (("summary", "rnak.json"), 1, "flopscope summary: rnak.json: there is no such file; did you mean rank.json?"),
+    (("report", "absent"), 1, "…flopscope report: absent"),
+    (("report", TRACE, "-o", "missing/page.html"), 1, "…there is no folder missing"),
+    (("mcp", "missing"), 2, "missing is not a folder"),
+    (("schema", "tabel"), 2, "there are no documents of the kind 'tabel'; did you mean 'table'?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "status", "said"), REFUSED, ids=[" ".join(row[0])[-60:] for row in REFUSED])
+def test_wrong_arguments_are_refused_in_one_line(
+    arguments: tuple[str, ...], status: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    for name in ("rank.json", "notes.txt"):
+        (tmp_path / name).touch()
+    (tmp_path / "needy.py").write_text("import nowhere_at_all")
+    try:
+        got = main(arguments)
+    except SystemExit as stop:
+        got = int(stop.code or 0)
+    out, err = capsys.readouterr()
+    assert got == status and (out == "" or "--json" in arguments or "--csv" in arguments)
+    *usage, line = err.strip().splitlines()
+    assert all(re.match("usage:| |.*on a busy machine", one) for one in usage), usage
+    assert line.startswith("flopscope") and (said[1:] in line if said.startswith("…") else line.endswith(said))
+
+
+def test_an_invalid_filter_shows_the_place(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TABLE, "--filter", "aten::(mm"]) == 2
+    first, pattern, place = capsys.readouterr().err.splitlines()
+    assert "not a regular expression" in first and pattern.strip() == "aten::(mm"
+    assert place.index("^") == pattern.index("(")
+
+
+def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "what changed between two recorded traces" in capsys.readouterr().err
+
+
+PROGRAMS = {
+    "train.py": "import torch, torch.nn as nn\nm = nn.Sequential(1,\n    2)\n",
+    "tool": "#!/usr/bin/env python3\nprint(1, 2, 3)\n",
+    "empty.py": "",
+    "long": "def f(x):\n    return x\n\n\n" * 5000,
+}
+OTHERS = {
+    "unfinished.txt": "def f(x):\n    return [x,\n",
+    "table.csv": "import,from,def\n1,2,3\n",
+    "notes.md": "# How to\nimport torch, and then\n",
+    "words.txt": "hello\n",
+}
+
+
+@pytest.mark.parametrize("command", ["table", "summary", "report", "compare"])
+def test_a_script_given_for_a_trace_is_called_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in {**PROGRAMS, **OTHERS}.items():
+        Path(name).write_text(text, encoding="utf-8")
+        assert main([command, name, *([TRACE] if command == "compare" else [])])
+        message = capsys.readouterr().err
+        assert ("a Python program" in message) == (name in PROGRAMS), name
+        if name in PROGRAMS:
+            assert f"flopscope run {name}" in message and "comma" not in message
