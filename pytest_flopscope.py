@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     text = "the folder of numbered runs (default: .benchmarks, which pytest-benchmark uses)"
     group.addoption("--perf-storage", metavar="DIR", help=text)
     text = 'compare with a stored run of an equal device: "last", a number, a name or a file *.json'
-    group.addoption("--perf-compare", metavar="RUN", help=text)
+    group.addoption("--perf-compare", metavar="RUN", default="", help=text)
     text = "with --perf-compare: maximum ratio of a median to the stored one (default: 1.05)"
     group.addoption("--perf-ratio", metavar="RATIO", type=float, default=1.05, help=text)
 
@@ -56,8 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
                 stored.require_savable(options.perf_save, _folder(config))
                 _refuse_path(config, options.perf_save)
             if options.perf_compare:
-                run = stored.read(stored.find(options.perf_compare, _folder(config)))
-                stored.check_machines(options.perf_compare, run.machines)
+                run = stored.comparable(options.perf_compare, _folder(config))
         except (OSError, ValueError) as problem:
             raise pytest.UsageError(str(problem)) from None
     config.pluginmanager.register(_Session(config, run), "flopscope-perf-session")
@@ -110,8 +109,8 @@ def perf(request: pytest.FixtureRequest) -> Iterator[Perf]:
 
     session: Any = request.config.pluginmanager.get_plugin("flopscope-perf-session")
     options = request.config.option
-    compare = options.perf_compare or ""
-    settings = Settings(options.perf_unclear, compare, options.perf_ratio, session.run, session.write_line)
+    given = (options.perf_unclear, options.perf_compare, options.perf_ratio)
+    settings = Settings(*given, session.run, session.write_line)
     try:
         fixture = Perf(request.node, settings)
     except LimitError as problem:  # in the marker: the test has not started
@@ -172,10 +171,9 @@ class _Session:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         options = self.config.option
-        if hasattr(self.config, "workerinput") or options.perf_skip:
+        wanted = options.perf_json or options.perf_save is not None
+        if hasattr(self.config, "workerinput") or options.perf_skip or not wanted:
             return  # under xdist, the controller writes the results of the workers
-        if not options.perf_json and options.perf_save is None:
-            return
         if not self.records:
             self.notes.append("nothing was measured, so no file was written")
             return
@@ -197,7 +195,6 @@ class _Session:
             return
         from flopscope.measuring.perf import report
 
-        compare = self.config.option.perf_compare or ""
         terminalreporter.section("performance")
-        for line in [*report.table(self.records, compare), *report.missing(self.records, compare), *self.notes]:
+        for line in [*report.table(self.records, self.config.option.perf_compare), *self.notes]:
             terminalreporter.line(line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flopscope.measuring.perf.limits import LimitResult, known
@@ -100,8 +100,9 @@ def verdict_of(record: Mapping[str, Any]) -> str:
     return f"test {outcome}" if worst in ("", "passed") and outcome != "passed" else worst
 
 
-def table(records: Iterable[Mapping[str, Any]], compare: str = "") -> list[str]:
-    """Return a header and one line per measurement, of at most WIDTH characters. compare: name of the stored run."""
+def table(records: Sequence[Mapping[str, Any]], compare: str = "") -> list[str]:
+    """Return a header and one line per measurement, of at most WIDTH characters, and a note on those to compare that
+    are missing. compare: name of the stored run."""
     columns = {**COLUMNS, **({f"× {compare[:8]}": _against} if compare else {})}
     rows = [[cell(record, record["measurement"]) for cell in columns.values()] for record in records]
     if not rows:
@@ -109,18 +110,12 @@ def table(records: Iterable[Mapping[str, Any]], compare: str = "") -> list[str]:
     widths = column_widths([list(columns), *rows])
     widths[0] = min(widths[0], max(MIN_TEST_WIDTH, WIDTH - sum(widths[1:]) - len(GAP) * len(widths[1:])))
     rows = [[cut_start(row[0], widths[0]), *row[1:]] for row in rows]
-    return [aligned_line(cells, widths).rstrip() for cells in (list(columns), *rows)]
-
-
-def missing(records: Sequence[Mapping[str, Any]], compare: str) -> list[str]:
-    """Return a note on measurements that are missing from the stored run of this name."""
+    lines = [aligned_line(cells, widths).rstrip() for cells in (list(columns), *rows)]
     count = sum(not known(record["ratio_to_stored"]) for record in records) if compare else 0
-    if not count:
-        return []
-    return [
-        f"{count} of {len(records)} measurements are missing from {compare} and were not compared:",
-        "the tests are new, or pytest was run from another folder (tests are identified by the ids shown)",
-    ]
+    if count:
+        lines.append(f"{count} of {len(records)} measurements are missing from {compare} and were not compared:")
+        lines.append("the tests are new, or pytest was run from another folder (tests are identified by the ids shown)")
+    return lines
 
 
 def _number(name: str) -> Callable[[Mapping[str, Any], Mapping[str, Any]], str]:

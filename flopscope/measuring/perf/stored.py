@@ -284,9 +284,13 @@ def _us(seconds: Any) -> float:
     return float(seconds * 1e6)
 
 
-def check_machines(name: str, machines: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise ValueError, naming the differences, unless the run was stored on devices equal to those of this machine."""
-    for device, theirs in machines.items():
+def comparable(name: str, folder: Path) -> Run:
+    """Return the run of a name, as find() takes it.
+
+    Raises ValueError, naming the differences, unless it was stored on devices equal to those of this machine.
+    """
+    run = read(find(name, folder))
+    for device, theirs in run.machines.items():
         ours, label = fingerprint(device), printable(device)[:80]
         if not ours:
             what = f"{label}, {shown(theirs.get('name'))}, which this machine does not have"
@@ -296,6 +300,7 @@ def check_machines(name: str, machines: Mapping[str, Mapping[str, Any]]) -> None
         if facts:
             different = f"its {label} is a different device: {', '.join(facts)}"
             raise ValueError(f"the run {name!r} cannot be compared: {different}")
+    return run
 
 
 @functools.cache
