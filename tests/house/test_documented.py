@@ -63,7 +63,7 @@ def test_the_options_the_marker_and_the_limits_of_pytest_are_documented() -> Non
     options = set(re.findall(r'"(--perf-[a-z]+)"', plugin))
     assert len(options) == 7 and {option for option in options if f"`{option}" not in page} == set()
     assert "@pytest.mark.perf" in page and "fixture `perf`" in page
-    check = pytest.importorskip("flopscope.measuring.perf").Check
+    check = pytest.importorskip("flopscope.perf").Check
     limits = {name for name in vars(check) if not name.startswith("_") and callable(getattr(check, name))}
     assert {name for name in limits if not is_named(name, page)} == set()
 
