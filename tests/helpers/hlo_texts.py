@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import flopscope as fs
@@ -13,6 +14,7 @@ add {
   ROOT sum = f32[] add(a, b)
 }
 """
+SHAPE = r"[a-z]+\d*\w*\[[^\]]*\](?:\{[^}]*\})?"
 
 
 def module(instructions: str, computations: str = "") -> str:
@@ -33,10 +35,27 @@ def step(instructions: str, computations: str = "") -> Any:
     return row
 
 
-def fused(body: str, operands: dict[str, str], result: str, computations: str = "", kind: str = "kLoop") -> Any:
-    """Return the row of a fusion: the lines of its body, whose parameters are its operands by name and shape."""
-    lines = [f"{name} = {shape} parameter({place})" for place, (name, shape) in enumerate(operands.items())]
-    entry = "\n".join([*lines, f"fused = {result} fusion({', '.join(operands)}), kind={kind}, calls=body"])
-    lines += [line.strip() for line in body.strip().splitlines()]
-    text = "\n".join("  " + ("ROOT " if line is lines[-1] else "") + line for line in lines)
+def of(call: str, computations: str = "") -> Any:
+    """Return the row of one instruction, written with the shapes of its operands: "f32[8] add(f32[8], f32[8])". Each
+    shape is a parameter; ``name: shape`` gives it a name, by which it may be passed again."""
+    parameters: list[str] = []
+
+    def named(match: re.Match[str]) -> str:
+        name = match["name"] or f"x{len(parameters)}"
+        parameters.append(f"{name} = {match['shape']} parameter({len(parameters)})")
+        return name
+
+    head, rest = re.fullmatch(r"(.*? [a-z][\w-]*)\((.*)", call, re.S).groups()  # type: ignore[union-attr]
+    operands, end = re.fullmatch(r"((?:[^()]|\([^()]*\))*)\)(.*)", rest, re.S).groups()  # type: ignore[union-attr]
+    operands = re.sub(rf"(?:(?P<name>\w+): )?(?P<shape>{SHAPE})", named, operands)
+    return step("\n".join([*parameters, f"y = {head}({operands}){end}"]), computations)
+
+
+def fused(body: list[str], operands: str, result: str, computations: str = "", kind: str = "kLoop") -> Any:
+    """Return the row of a fusion: the lines of its body, and its operands as "x: f32[8], y: s32[]"."""
+    shapes = [each.split(": ") for each in re.findall(r"\w+: [^,]*\[[^\]]*\]", operands)]
+    lines = [f"{name} = {shape} parameter({place})" for place, (name, shape) in enumerate(shapes)]
+    names = ", ".join(name for name, _ in shapes)
+    entry = "\n".join([*lines, f"fused = {result} fusion({names}), kind={kind}, calls=body"])
+    text = "\n".join("  " + ("ROOT " if line is body[-1] else "") + line for line in [*lines, *body])
     return step(entry, f"{computations}\nbody {{\n{text}\n}}\n")

@@ -1,8 +1,10 @@
-"""Rows of other libraries' ops against the arguments that the libraries' sources declare, in all their versions."""
+"""Rows of other libraries' ops against the arguments that the libraries declare: in the sources of all versions,
+and as they are installed."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from helpers import DATA, ROOT
@@ -13,6 +15,18 @@ SCHEMAS = DATA / "library_schemas.txt"
 
 # One schema marks the input in place of the output; one does not mark z, which is read only in that version.
 MISMARKED = {"_moe_C::moe_sum", "_C::selective_scan_fwd"}
+
+
+def test_every_row_has_an_argument_list_that_calls_can_fit() -> None:
+    rules = _core._library_rules()
+    assert len(rules) > 150
+    for name, arguments, sound in rules:
+        assert sound, (name, arguments)
+        words = re.split(r" [<>=?] ", arguments)[0].removeprefix("^").split()
+        given = [word for word in words if word not in ("|", "...")]
+        assert given and all(word[0].isalpha() or word[0] == "_" for word in given), (name, arguments)
+        names = [re.split(r"\W", word)[0] for word in given]
+        assert len({*names}) == len(names), (name, arguments)
 
 
 def declared() -> list[tuple[str, list[str]]]:
@@ -98,3 +112,32 @@ def test_rows_of_the_ops_without_results_write_an_argument() -> None:
         if not any(writes(role) for role, _ in roles_of(row)[0]) and " > " not in row:
             silent.append((name, row))
     assert [case for case in silent if not family[case[0]].startswith(families)] == []
+
+
+def kind_of(argument: Any) -> str:
+    """Return the kind of an argument of torch's schemas, as in library_schemas.txt."""
+    text = str(argument.type)
+    kind = "L" if text.startswith("List[Tensor") or "List[Optional[Tensor" in text else "T" if "Tensor" in text else "#"
+    return kind + ("?" if "Optional" in text else "")
+
+
+@pytest.mark.parametrize(
+    ("library", "module", "least"),
+    [
+        ("bitsandbytes", "bitsandbytes", 9),
+        ("torchao", "torchao", 4),
+        ("symm_mem", "torch.distributed._symmetric_memory", 12),
+        ("_c10d_functional", "torch.distributed._functional_collectives", 10),
+        ("torchvision", "torchvision", 10),
+        ("fbgemm", "fbgemm_gpu", 50),
+    ],
+)
+def test_rows_fit_the_schemas_of_the_installed_library(library: str, module: str, least: int) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip(module)
+    found = {name: lists for name, lists in rows().items() if name.startswith(f"{library}::")}
+    schemas = [schema for schema in torch._C._jit_get_all_schemas() if schema.name in found]
+    for schema in schemas:
+        kinds = [kind_of(argument) for argument in schema.arguments]
+        assert any(fits(row, kinds, given) for row in found[schema.name] for given in (True, False)), str(schema)
+    assert len({schema.name for schema in schemas}) >= least

@@ -2,47 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from helpers.hand_traces import Program
+from helpers.hand_traces import BF16, Program
 
 import flopscope as fs
 from flopscope.record.work_rules import WorkCall, register_work
 
 NAME = "mylib::scale"
+KERNELS = ("sometimes", "always", "shared")
 
 
 @pytest.fixture(autouse=True)
 def _remove_rules() -> Iterator[None]:
     yield
-    for name in (NAME, "aten::mul"):
+    for name in (NAME, "aten::mul", *KERNELS):
         register_work(name, None)
 
 
-def trace(*calls: dict[str, Any]) -> fs.Trace:
-    """Return a trace of successive CPU ops of 10 µs."""
-    events = [
-        {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "ts": 100 * i, "dur": 10, **call}
-        for i, call in enumerate(calls)
-    ]
-    return fs.load_trace(json.dumps({"traceEvents": events}).encode())
-
-
-def scale(*shape: int, name: str = NAME) -> dict[str, Any]:
-    return {
-        "name": name,
-        "args": {
-            "Input Dims": [list(shape), [], [[2, 3], [4]], [], []],
-            "Input type": ["c10::BFloat16", "Scalar", "TensorList", "ScalarList", ""],
-            "Input Strides": [[0] * len(shape), [], [[3, 1], [1]], [], []],
-            "Concrete Inputs": ["", "0.5", "", "[1, True]", ""],
-        },
-    }
+def trace(*shapes: list[int]) -> fs.Trace:
+    """Return a trace of successive calls, and of one of another op."""
+    program = Program(0)
+    for i, (name, shape) in enumerate([*((NAME, shape) for shape in shapes), ("mylib::other", [9])]):
+        program.op(name, 100 * i, 10, shape, [], [[2, 3], [4]], [], [],
+                   dtype=[BF16, "Scalar", "TensorList", "ScalarList", ""], values=["", "0.5", "", "[1, True]", ""],
+                   strides=[[0] * len(shape), [], [[3, 1], [1]], [], []])  # fmt: skip
+    return program.load()
 
 
 def rows(prof: fs.Trace, name: str = NAME) -> list[fs.EventRow]:
@@ -57,15 +46,14 @@ def test_a_rule_is_called_once_per_distinct_call() -> None:
         elements = math.prod(call.shapes[0])
         return {"flops": 3 * elements, "bytes_read": 2 * elements, "bytes_written": elements}
 
-    prof = trace(scale(4, 5), scale(4, 5), scale(7), scale(9, name="mylib::other"))
+    prof = trace([4, 5], [4, 5], [7])
     register_work(NAME, rule)
     by_shape = {tuple(r.input_shapes[0]): r for r in rows(prof)}
-    assert by_shape[4, 5].flops == 2 * 60 and by_shape[4, 5].bytes_read == 2 * 40
-    assert by_shape[4, 5].bytes_written == 2 * 20
+    twice = by_shape[4, 5]
+    assert (twice.flops, twice.bytes_read, twice.bytes_written) == (2 * 60, 2 * 40, 2 * 20)
     assert by_shape[7,].flops == 21 and by_shape[7,].bytes_total_moved == 21
     assert len(calls) == 2
-    first = next(call for call in calls if call.shapes[0] == (4, 5))
-    assert first == WorkCall(
+    assert next(call for call in calls if call.shapes[0] == (4, 5)) == WorkCall(
         name=NAME,
         shapes=[(4, 5), None, [(2, 3), (4,)], None, None],
         dtypes=["bfloat16", None, ["", ""], None, None],
@@ -75,8 +63,9 @@ def test_a_rule_is_called_once_per_distinct_call() -> None:
 
 
 def test_a_rule_overrides_the_built_in_one_until_removed() -> None:
-    call = {"name": "aten::mul", "args": {"Input Dims": [[8]], "Input type": ["float"], "Concrete Inputs": [""]}}
-    prof = trace(call)
+    program = Program(0)
+    program.op("aten::mul", 0, 10, [8])
+    prof = program.load()
     assert rows(prof, "aten::mul")[0].flops == 8
     register_work("aten::mul", lambda call: (5, 6, 7))
     row = rows(prof, "aten::mul")[0]
@@ -90,7 +79,7 @@ def test_values_that_a_rule_omits_are_unknown(result: Any) -> None:
     register_work(NAME, lambda call: result)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        row = rows(trace(scale(4)))[0]
+        row = rows(trace([4]))[0]
     assert math.isnan(row.flops) and math.isnan(row.bytes_read) and math.isnan(row.bytes_written)
 
 
@@ -109,7 +98,7 @@ def test_values_that_a_rule_omits_are_unknown(result: Any) -> None:
 )
 def test_a_failing_rule_is_reported_once_and_its_work_is_unknown(rule: Any, message: str) -> None:
     register_work(NAME, rule)
-    prof = trace(scale(4), scale(5))
+    prof = trace([4], [5])
     with pytest.warns(UserWarning, match=message) as caught:
         assert [math.isnan(r.flops) for r in rows(prof)] == [True, True]
         rows(prof)
@@ -125,25 +114,22 @@ def test_invalid_names_and_rules_are_errors(name: Any, fn: Any, error: type[Exce
 
 
 def test_a_kernels_row_is_unknown_if_that_of_one_of_its_kernels_is() -> None:
-    rules = {"sometimes": lambda call: (7, 3, 4) if call.grid[0] == 11 else None, "always": lambda call: (7, 3, 4)}
-    try:
-        for name, rule in rules.items():
-            register_work(name, rule)
-        program = Program()
-        for i, blocks in enumerate((11, 12, 11)):
-            for name in rules:
-                program.work(name, 10 * i, 5, blocks=blocks)
-        program.work("shared", 30, 5, blocks=11)
-        register_work("shared", rules["always"])
-        program.run("mylib::op", 40, 10, 5, [8], kernel="shared")
-        trace = fs.load_trace(program.text())
-        rows = {(row.key, row.device_type): row for row in trace.key_averages(peaks="none")}
-        assert rows["always", "cuda"].flops == 21 and rows["always", "cuda"].tflops_per_s == pytest.approx(21 / 15e6)
-        assert math.isnan(rows["sometimes", "cuda"].flops) and math.isnan(rows["sometimes", "cuda"].tflops_per_s)
-        assert math.isnan(rows["sometimes", "cuda"].bytes_total_moved) and rows["sometimes", "cuda"].flops_total == 14
-        # One of the kernels belongs to an op: the time of the row is that of more work than its FLOPs.
-        assert rows["mylib::op", "cpu"].flops == 7 and rows["mylib::op", "cpu"].tflops_per_s == pytest.approx(7 / 5e6)
-        assert rows["shared", "cuda"].flops == 7 and math.isnan(rows["shared", "cuda"].tflops_per_s)
-    finally:
-        for name in (*rules, "shared"):
-            register_work(name, None)
+    register_work("sometimes", lambda call: (7, 3, 4) if call.grid[0] == 11 else None)
+    for name in ("always", "shared"):
+        register_work(name, lambda call: (7, 3, 4))
+    program = Program()
+    for i, blocks in enumerate((11, 12, 11)):
+        for name in ("sometimes", "always"):
+            program.work(name, 10 * i, 5, blocks=blocks)
+    program.work("shared", 30, 5, blocks=11)
+    program.run("mylib::op", 40, 10, 5, [8], kernel="shared")
+    table = {(row.key, row.device_type): row for row in program.load().key_averages(peaks="none")}
+    always, sometimes, shared = (table[name, "cuda"] for name in ("always", "sometimes", "shared"))
+    assert always.flops == 21 and always.tflops_per_s == pytest.approx(21 / 15e6)
+    assert math.isnan(sometimes.flops) and math.isnan(sometimes.tflops_per_s)
+    assert math.isnan(sometimes.bytes_total_moved) and sometimes.flops_total == 14
+    # One of the kernels belongs to an op: the time of the row is that of more work than its FLOPs.
+    op = table["mylib::op", "cpu"]
+    assert (op.flops, op.bytes_total_moved) == (7, 7) and op.tflops_per_s == pytest.approx(7 / 5e6)
+    assert shared.flops == 7 and math.isnan(shared.tflops_per_s)
+    assert program.load().coverage()["bytes"] == 1 - 5 / 40, "one kernel of 5 µs, of eight, is unknown"

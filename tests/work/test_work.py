@@ -1,4 +1,4 @@
-"""FLOPs and bytes of every op, compared with values computed by hand from the convention.
+"""FLOPs and bytes of every op of flopscope, compared with values computed by hand from the convention.
 
 A pointwise op is 1 FLOP per output element, a reduction 1 per input element, a matrix product 2 m n k, and an op that
 only moves data 0. Bytes are compulsory: each distinct input element read once, each output element written once.
@@ -53,130 +53,141 @@ x, y = make(4, 6), make(4, 6)  # 24 elements, 96 bytes
 row = make(6)  # 24 bytes
 square = make(8, 8)  # 64 elements, 256 bytes
 a, b = make(3, 5), make(5, 7)  # 60 and 140 bytes; the product has 21 elements, 84 bytes
+whole = make(4, 6)
+none, one = make(0, 5), fs.ones((), device="cpu")
+wide = fs.from_numpy(np.broadcast_to(np.ones((1, 6), np.float32), (4, 6)))
+number = fs.from_numpy(np.broadcast_to(np.float32(1), (4, 6)))
+windows = fs.from_numpy(np.lib.stride_tricks.sliding_window_view(np.ones(10, np.float32), 3))
+halves = np.ones((8, 6), np.float32)
 
-BY_HAND: dict[str, tuple[tuple[Any, ...], Counted]] = {
-    **{name: ((x,), (24, 96, 96)) for name in UNARY},
-    **{f"{name}_": ((make(4, 6),), (24, 96, 96)) for name in UNARY},
-    **{name: ((x, y), (24, 192, 96)) for name in BINARY},
-    **{f"{name}_": ((make(4, 6), y), (24, 192, 96)) for name in BINARY},
-    "sum": ((x,), (24, 96, 4)),
-    "mean": ((x,), (24, 96, 4)),
-    "amax": ((x, -1), (24, 96, 16)),
-    "amin": ((x, 1, True), (24, 96, 16)),
-    "norm": ((x,), (2 * 24, 96, 4)),
-    "var": ((x, -1), (4 * 24, 96, 16)),
-    "argmax": ((x, -1), (0, 96, 32)),  # int64
-    "cumsum": ((x,), (24, 96, 96)),
-    "softmax": ((x,), (5 * 24, 96, 96)),
-    "log_softmax": ((x,), (5 * 24, 96, 96)),
-    "layer_norm": ((x, row, make(6)), (7 * 24, 96 + 24 + 24, 96)),
-    "rms_norm": ((x, row), (4 * 24, 96 + 24, 96)),
-    "matmul": ((a, b), (2 * 3 * 7 * 5, 60 + 140, 84)),
-    "addmm": ((make(7), a, b), (2 * 3 * 7 * 5, 28 + 60 + 140, 84)),
-    "copy": ((x,), (0, 96, 96)),
-    "cast": ((x, "float16"), (0, 96, 48)),
-    "transpose_copy": ((x,), (0, 96, 96)),
-    "copy_": ((make(4, 6), row), (0, 24, 96)),
-    "zeros": (((4, 6),), (0, 0, 96)),
-    "ones": ((24,), (0, 0, 96)),
-    "full": (((4, 6), 2.5), (0, 0, 96)),
-    "fill_": ((make(4, 6), 1), (0, 0, 96)),
-    "rand": (((4, 6),), (0, 0, 96)),
-    "randn": (((4, 6),), (0, 0, 96)),
-    "uniform_": ((make(4, 6), 0, 1), (0, 0, 96)),
-    "normal_": ((make(4, 6), 0, 1), (0, 0, 96)),
-}
+BY_HAND: list[tuple[str, tuple[Any, ...], Counted]] = [
+    *((name, (x,), (24, 96, 96)) for name in UNARY),
+    *((f"{name}_", (make(4, 6),), (24, 96, 96)) for name in UNARY),
+    *((name, (x, y), (24, 192, 96)) for name in BINARY),
+    *((f"{name}_", (make(4, 6), y), (24, 192, 96)) for name in BINARY),
+    ("sum", (x,), (24, 96, 4)),
+    ("mean", (x,), (24, 96, 4)),
+    ("amax", (x, -1), (24, 96, 16)),
+    ("amin", (x, 1, True), (24, 96, 16)),
+    ("norm", (x,), (2 * 24, 96, 4)),
+    ("var", (x, -1), (4 * 24, 96, 16)),
+    ("argmax", (x, -1), (0, 96, 32)),  # int64
+    ("cumsum", (x,), (24, 96, 96)),
+    ("softmax", (x,), (5 * 24, 96, 96)),
+    ("log_softmax", (x,), (5 * 24, 96, 96)),
+    ("layer_norm", (x, row, make(6)), (7 * 24, 96 + 24 + 24, 96)),
+    ("layer_norm", (x, row), (6 * 24, 96 + 24, 96)),
+    ("layer_norm", (x, None, make(6)), (6 * 24, 96 + 24, 96)),
+    ("layer_norm", (x,), (5 * 24, 96, 96)),
+    ("rms_norm", (x, row), (4 * 24, 96 + 24, 96)),
+    ("rms_norm", (x,), (3 * 24, 96, 96)),
+    ("matmul", (a, b), (2 * 3 * 7 * 5, 60 + 140, 84)),
+    ("addmm", (make(7), a, b), (2 * 3 * 7 * 5, 28 + 60 + 140, 84)),
+    ("copy", (x,), (0, 96, 96)),
+    ("cast", (x, "float16"), (0, 96, 48)),
+    ("transpose_copy", (x,), (0, 96, 96)),
+    ("copy_", (make(4, 6), row), (0, 24, 96)),
+    ("zeros", ((4, 6),), (0, 0, 96)),
+    ("ones", ((24,),), (0, 0, 96)),
+    ("full", ((4, 6), 2.5), (0, 0, 96)),
+    ("fill_", (make(4, 6), 1), (0, 0, 96)),
+    ("rand", ((4, 6),), (0, 0, 96)),
+    ("randn", ((4, 6),), (0, 0, 96)),
+    ("uniform_", (make(4, 6), 0, 1), (0, 0, 96)),
+    ("normal_", (make(4, 6), 0, 1), (0, 0, 96)),
+    # an operand that is there twice is read once, also as another tensor over its memory; other parts are others
+    ("add", (x, x), (24, 96, 96)),
+    ("add", (x, fs.from_numpy(np.asarray(x))), (24, 96, 96)),
+    ("add", (square, square.T), (64, 256, 256)),
+    ("add", (fs.from_numpy(halves[:4]), fs.from_numpy(halves[4:])), (24, 192, 96)),
+    ("matmul", (square, square), (2 * 8**3, 256, 256)),
+    ("matmul", (a, a.T), (2 * 3 * 3 * 5, 60, 36)),
+    ("addmm", (square, square, square), (2 * 8**3, 256, 256)),
+    ("addmm", (row, make(6, 4), x), (2 * 6 * 6 * 4, 24 + 96 + 96, 144)),
+    ("layer_norm", (x, row, row), (168, 96 + 24, 96)),
+    ("mul_", (whole, whole), (24, 96, 96)),
+    ("copy_", (whole, whole), (0, 96, 96)),
+    # numbers of the host move no bytes; a tensor of one element is memory
+    *((name, pair, (24, 96, 96)) for name in BINARY for pair in ((x, 2.0), (2, x))),
+    ("add_", (make(4, 6), 2.0), (24, 96, 96)),
+    ("add", (x, np.float64(1)), (24, 96, 96)),
+    ("add", (x, one), (24, 96 + 4, 96)),
+    # a broadcast axis counts once, and so do windows that overlap
+    ("add", (make(4, 1), make(1, 6)), (24, 16 + 24, 96)),
+    ("mul", (make(2, 1, 7), make(3, 1)), (42, 14 * 4 + 3 * 4, 42 * 4)),
+    ("sin", (wide,), (24, 24, 96)),
+    ("sum", (wide,), (24, 24, 4)),  # 24 additions of 6 elements in memory
+    ("softmax", (wide,), (120, 24, 96)),
+    ("matmul", (wide, make(6, 2)), (2 * 4 * 2 * 6, 24 + 48, 32)),
+    ("add", (number, number), (24, 4, 96)),
+    ("copy", (number,), (0, 4, 96)),
+    ("sum", (windows, -1), (24, 10 * 4, 8 * 4)),
+    ("transpose_copy", (make(2, 3, 4).T,), (0, 96, 96)),
+    # empty tensors do nothing, but a sum of none is a zero that is written; no dimensions are one element
+    *((name, (none,), (0, 0, 0)) for name in ("sin", "softmax", "copy")),
+    ("add", (none, none), (0, 0, 0)),
+    ("sum", (none,), (0, 0, 4)),
+    ("sum", (make(3, 0), -1), (0, 0, 12)),
+    ("matmul", (make(5, 0), make(0, 3)), (0, 0, 60)),
+    ("matmul", (make(0, 4), make(4, 3)), (0, 48, 0)),
+    ("zeros", ((0,),), (0, 0, 0)),
+    ("sin", (one,), (1, 4, 4)),
+    ("sum", (one,), (1, 4, 4)),
+    ("zeros", ((),), (0, 0, 4)),
+    ("sin", (fs.from_numpy(np.broadcast_to(np.float32(1), (1 << 20, 1 << 20, 1 << 20))[:0]),), (0, 0, 0)),
+]
 
 
 def test_every_op_has_values_by_hand() -> None:
-    assert set(BY_HAND) == set(fs._core.ops)
+    assert {name for name, *_ in BY_HAND} == set(fs._core.ops)
 
 
-@pytest.mark.parametrize("name", BY_HAND)
-def test_work_of_every_op(name: str) -> None:
-    arguments, want = BY_HAND[name]
-    assert run(name, *arguments) == want
+@pytest.mark.parametrize(("name", "arguments", "wanted"), BY_HAND)
+def test_work_of_every_op(name: str, arguments: tuple[Any, ...], wanted: Counted) -> None:
+    assert run(name, *arguments) == wanted
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dtype", SIZES)
 def test_only_bytes_depend_on_the_dtype(dtype: str) -> None:
-    size = FLOATS[dtype]
-    v, w = make(4, 6, dtype=dtype), make(6, dtype=dtype)
-    assert run("sin", v) == (24, 24 * size, 24 * size)
-    assert run("add", v, w) == (24, 30 * size, 24 * size)
-    assert run("mean", v, -1) == (24, 24 * size, 4 * size)
-    assert run("softmax", v) == (120, 24 * size, 24 * size)
-    assert run("layer_norm", v, w) == (144, 30 * size, 24 * size)
-    assert run("matmul", v, v.T) == (2 * 4 * 4 * 6, 24 * size, 16 * size)
-    assert run("rand", (10,), dtype=dtype) == (0, 0, 10 * size)
-
-
-@pytest.mark.parametrize("source", SIZES)
-@pytest.mark.parametrize("target", SIZES)
-def test_a_cast_reads_one_size_and_writes_the_other(source: str, target: str) -> None:
-    v = make(3, 5, dtype=source)
-    assert run("cast", v, target) == (0, 15 * SIZES[source], 15 * SIZES[target])
-    assert run("cast", v.T, target) == (0, 15 * SIZES[source], 15 * SIZES[target])
-    assert run("copy_", make(2, 3, 5, dtype=target), v) == (0, 15 * SIZES[source], 30 * SIZES[target])
-    if source != target:
-        assert counted(lambda: v.to(target), "cast") == (0, 15 * SIZES[source], 15 * SIZES[target])
-
-
-# Shared memory and broadcasting ---------------------------------------------------------------------------------------
-
-
-def test_a_repeated_operand_is_read_once() -> None:
-    assert run("add", x, x) == (24, 96, 96)
-    assert run("add", square, square.T) == (64, 256, 256)
-    assert run("matmul", square, square) == (2 * 8**3, 256, 256)
-    assert run("matmul", a, a.T) == (2 * 3 * 3 * 5, 60, 36)
-    assert run("addmm", square, square, square) == (2 * 8**3, 256, 256)
-    assert run("addmm", row, make(6, 4), x) == (2 * 6 * 6 * 4, 24 + 96 + 96, 144)
-    assert run("layer_norm", x, row, row) == (168, 96 + 24, 96)
-    target = make(4, 6)
-    assert run("mul_", target, target) == (24, 96, 96)
-    assert run("copy_", target, target) == (0, 96, 96)
-    other = fs.from_numpy(np.asarray(x))  # another tensor over the same memory
-    assert run("add", x, other) == (24, 96, 96)
-
-
-def test_different_parts_of_an_array_are_counted_separately() -> None:
-    base = np.ones((8, 6), np.float32)
-    top, bottom = fs.from_numpy(base[:4]), fs.from_numpy(base[4:])
-    assert run("add", top, bottom) == (24, 192, 96)
+    size = SIZES[dtype]
+    v = make(3, 5, dtype=dtype)
+    for target, wide in SIZES.items():
+        assert run("cast", v, target) == run("cast", v.T, target) == (0, 15 * size, 15 * wide)
+        assert run("copy_", make(2, 3, 5, dtype=target), v) == (0, 15 * size, 30 * wide)
+        if dtype != target:
+            assert counted(lambda to=target: v.to(to), "cast") == (0, 15 * size, 15 * wide)  # type: ignore[misc]
+    if dtype in FLOATS:
+        v, w = make(4, 6, dtype=dtype), make(6, dtype=dtype)
+        assert run("sin", v) == (24, 24 * size, 24 * size)
+        assert run("add", v, w) == (24, 30 * size, 24 * size)
+        assert run("mean", v, -1) == (24, 24 * size, 4 * size)
+        assert run("softmax", v) == (120, 24 * size, 24 * size)
+        assert run("layer_norm", v, w) == (144, 30 * size, 24 * size)
+        assert run("matmul", v, v.T) == (2 * 4 * 4 * 6, 24 * size, 16 * size)
+        assert run("rand", (10,), dtype=dtype) == (0, 0, 10 * size)
+        for name, theirs, arguments in (
+            ("norm", "linalg_vector_norm", [2, [-1], False, None]),
+            ("var", "var", [[-1], 1, False]),
+            ("argmax", "argmax", [-1, False]),
+            ("cumsum", "cumsum", [-1, None]),
+        ):  # the work of torch's op of that name
+            work = fs.work(f"aten::{theirs}", [(4, 6)], dtype, [None, *arguments])
+            assert run(name, v, -1) == (work.flops, work.bytes_read, work.bytes_written)
 
 
 def test_out_is_read_only_if_it_is_an_input() -> None:
     out = make(4, 6)
-    assert run("sin", x, out=out) == (24, 96, 96)
-    assert run("sin", out, out=out) == (24, 96, 96)
-    assert run("add", x, y, out=out) == (24, 192, 96)
-    assert run("add", out, y, out=out) == (24, 192, 96)
-    assert run("matmul", square, square, out=square) == (1024, 256, 256)
-    assert run("sum", x, -1, out=make(4)) == (24, 96, 16)
-    assert run("zeros", (4, 6), out=out) == (0, 0, 96)
-    assert run("softmax", x.T, out=out.T) == (120, 96, 96)
-
-
-def test_host_scalars_move_no_bytes() -> None:
-    for name in BINARY:
-        assert run(name, x, 2.0) == run(name, 2, x) == (24, 96, 96)
-        assert run(f"{name}_", make(4, 6), 2.0) == (24, 96, 96)
-    assert run("add", x, np.float64(1)) == (24, 96, 96)
-    assert run("add", x, fs.ones((), device="cpu")) == (24, 96 + 4, 96), "a tensor of one element is memory"
-
-
-def test_a_broadcast_axis_counts_once() -> None:
-    assert run("add", make(4, 1), make(1, 6)) == (24, 16 + 24, 96)
-    assert run("mul", make(2, 1, 7), make(3, 1)) == (42, 14 * 4 + 3 * 4, 42 * 4)
-    wide = fs.from_numpy(np.broadcast_to(np.ones((1, 6), np.float32), (4, 6)))
-    assert run("sin", wide) == (24, 24, 96)
-    assert run("sum", wide) == (24, 24, 4), "24 additions of 6 elements in memory"
-    assert run("softmax", wide) == (120, 24, 96)
-    assert run("matmul", wide, make(6, 2)) == (2 * 4 * 2 * 6, 24 + 48, 32)
-    one = fs.from_numpy(np.broadcast_to(np.float32(1), (4, 6)))
-    assert run("add", one, one) == (24, 4, 96)
-    assert run("copy", one) == (0, 4, 96)
+    for name, arguments, into, wanted in (
+        ("sin", (x,), out, (24, 96, 96)),
+        ("sin", (out,), out, (24, 96, 96)),
+        ("add", (x, y), out, (24, 192, 96)),
+        ("add", (out, y), out, (24, 192, 96)),
+        ("matmul", (square, square), square, (1024, 256, 256)),
+        ("sum", (x, -1), make(4), (24, 96, 16)),
+        ("zeros", ((4, 6),), out, (0, 0, 96)),
+        ("softmax", (x.T,), out.T, (120, 96, 96)),
+    ):
+        assert run(name, *arguments, out=into) == wanted, name
 
 
 def test_views_count_their_own_elements() -> None:
@@ -184,51 +195,18 @@ def test_views_count_their_own_elements() -> None:
     for view in (base[::2, ::3], base[::-2, ::-3], base[1:6, 2:6], base.T[:5, :4]):
         v = fs.from_numpy(view)
         assert v.size == 20
-        assert run("exp", v) == (20, 80, 80)
-        assert run("exp_", v) == (20, 80, 80)
+        assert run("exp", v) == run("exp_", v) == (20, 80, 80)
         assert run("exp", x, out=fs.from_numpy(base[:8:2, :6])) == (24, 96, 96)
-    assert run("transpose_copy", make(2, 3, 4).T) == (0, 96, 96)
 
 
-def test_overlapping_windows_are_read_once() -> None:
-    windows = np.lib.stride_tricks.sliding_window_view(np.ones(10, np.float32), 3)
-    assert run("sum", fs.from_numpy(windows), -1) == (24, 10 * 4, 8 * 4)
-
-
-# Shapes ---------------------------------------------------------------------------------------------------------------
-
-
-def test_norms_count_one_flop_more_for_each_of_weight_and_bias() -> None:
-    bias = make(6)
-    assert run("layer_norm", x) == (5 * 24, 96, 96)
-    assert run("layer_norm", x, row) == (6 * 24, 96 + 24, 96)
-    assert run("layer_norm", x, bias=bias) == (6 * 24, 96 + 24, 96)
-    assert run("layer_norm", x, row, bias, 0.1) == (7 * 24, 96 + 48, 96)
-    assert run("rms_norm", x) == (3 * 24, 96, 96)
-    assert run("rms_norm", x, weight=row, eps=1) == (4 * 24, 96 + 24, 96)
-
-
-@pytest.mark.parametrize(("name", "each"), [*((name, 1) for name in ("sum", "mean", "amax", "amin")),
-                                            ("norm", 2), ("var", 4), ("argmax", 0)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "each"),
+    [("sum", 1), ("mean", 1), ("amax", 1), ("amin", 1), ("norm", 2), ("var", 4), ("argmax", 0)],
+)
 def test_reductions_count_their_input(name: str, each: int) -> None:
     v = make(2, 3, 4, dtype="float64")
     for arguments, elements in (((), 1), ((None,), 1), ((-1,), 6), ((2,), 6), ((-1, True), 6), ((None, True), 1)):
         assert run(name, v, *arguments) == (24 * each, 192, 8 * elements)
-
-
-@pytest.mark.parametrize(
-    ("name", "theirs", "arguments"),
-    [
-        ("norm", "linalg_vector_norm", [2, [-1], False, None]),
-        ("var", "var", [[-1], 1, False]),
-        ("argmax", "argmax", [-1, False]),
-        ("cumsum", "cumsum", [-1, None]),
-    ],
-)
-def test_an_op_of_torch_with_the_same_name_has_the_same_work(name: str, theirs: str, arguments: list[Any]) -> None:
-    for dtype in FLOATS:
-        work = fs.work(f"aten::{theirs}", [(4, 6)], dtype, [None, *arguments])
-        assert run(name, make(4, 6, dtype=dtype), -1) == (work.flops, work.bytes_read, work.bytes_written)
 
 
 @pytest.mark.parametrize(
@@ -247,66 +225,30 @@ def test_batched_products(shapes: Any, m: int, n: int, k: int, batch: int) -> No
     first, second = (make(*shape) for shape in shapes)
     read = 4 * (math.prod(shapes[0]) + math.prod(shapes[1]))
     assert run("matmul", first, second) == (2 * m * n * k * batch, read, 4 * m * n * batch)
-    bias = make(n)
-    assert run("addmm", bias, first, second) == (2 * m * n * k * batch, read + 4 * n, 4 * m * n * batch)
+    assert run("addmm", make(n), first, second) == (2 * m * n * k * batch, read + 4 * n, 4 * m * n * batch)
     assert run("matmul", first, second, allow_tf32=True) == (2 * m * n * k * batch, read, 4 * m * n * batch)
 
 
-def test_empty_tensors_do_nothing() -> None:
-    none = make(0, 5)
-    assert run("sin", none) == run("add", none, none) == run("softmax", none) == run("copy", none) == (0, 0, 0)
-    assert run("sum", none) == (0, 0, 4), "a zero is written"
-    assert run("sum", make(3, 0), -1) == (0, 0, 12)
-    assert run("matmul", make(5, 0), make(0, 3)) == (0, 0, 60)
-    assert run("matmul", make(0, 4), make(4, 3)) == (0, 48, 0)
-    assert run("zeros", (0,)) == run("randn", (3, 0)) == (0, 0, 0)
-
-
-def test_zero_dimensions_are_one_element() -> None:
-    one = fs.ones((), device="cpu")
-    assert run("sin", one) == (1, 4, 4)
-    assert run("sum", one) == (1, 4, 4)
-    assert run("zeros", ()) == (0, 0, 4)
-
-
-def test_work_adds_up_over_calls_and_ranges() -> None:
+def test_work_adds_up_over_calls_and_ranges_and_a_failed_call_has_none() -> None:
     with fs.profile() as prof, fs.record_function("outer"):
         for size in (10, 20, 30):
             fs.sin(make(size))
         fs.matmul(a, b)
+        for name, arguments in (("add", (x, a)), ("matmul", (x, x)), ("cos", ("x",)), ("full", ((-1,), 1))):
+            with pytest.raises((ValueError, TypeError)):
+                getattr(fs, name)(*arguments)
     rows = {r.key: r for r in prof.key_averages(peaks="none")}
     assert rows["flopscope::sin"].flops == 60 and rows["flopscope::sin"].bytes_total_moved == 2 * 4 * 60
     assert rows["flopscope::sin"].arithmetic_intensity == 60 / 480
     assert rows["outer"].flops_total == 60 + 210
-    assert rows["flopscope::ones"].flops == 0
-    assert not rows["outer"].flops > 0, "a range has no work of its own"
-
-
-def test_the_work_of_a_failed_call_is_not_counted() -> None:
-    with fs.profile() as prof:
-        for wrong in (
-            lambda: fs.add(x, make(5)),
-            lambda: fs.matmul(x, x),
-            lambda: fs.sin("x"),
-            lambda: fs.zeros((-1,)),
-        ):
-            with pytest.raises((ValueError, TypeError)):
-                wrong()
-        fs.sin(x)
-    rows = {r.key: r for r in prof.key_averages(peaks="none")}
-    assert (rows["flopscope::sin"].count, rows["flopscope::ones"].count) == (1, 1)
-    for key in rows.keys() - {"flopscope::sin", "flopscope::ones"}:
-        assert not rows[key].flops > 0 and (math.isnan(rows[key].bytes_written) or rows[key].bytes_written == 0), key
-
-
-def test_large_counts_are_exact() -> None:
+    assert rows["flopscope::ones"].flops == 0 and rows["flopscope::matmul"].flops == 210
+    for key in rows.keys() - {"flopscope::sin", "flopscope::ones", "flopscope::matmul"}:
+        assert not rows[key].flops > 0 and not rows[key].bytes_written > 0, key
     with fs.profile() as prof:
         for _ in range(1000):
             fs.matmul(square, square)
     only = prof.key_averages(peaks="none")[0]
     assert only.flops == 1_024_000 and only.bytes_total_moved == 512_000
-    wide = fs.from_numpy(np.broadcast_to(np.float32(1), (1 << 20, 1 << 20, 1 << 20))[:0])
-    assert run("sin", wide) == (0, 0, 0)
 
 
 # Any shape, any view --------------------------------------------------------------------------------------------------
@@ -343,44 +285,34 @@ def views(draw: Any, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]
 
 
 @st.composite
-def operands(draw: Any, count: int) -> list[np.ndarray[Any, Any]]:
-    shape = draw(sides)
+def operands(draw: Any) -> list[np.ndarray[Any, Any]]:
+    """Draw two arrays that broadcast."""
+    shape, arrays = draw(sides), []
     dtype = draw(st.sampled_from(("float64", "float32", "float16")))
-    arrays = []
-    for _ in range(count):
+    for _ in range(2):
         own = [1 if draw(st.integers(0, 3)) == 0 else n for n in shape]
         own = own[draw(st.integers(0, len(own))) if draw(st.booleans()) else 0 :]
         arrays.append(draw(views(tuple(own), dtype)))
     return arrays
 
 
-@settings(max_examples=150, deadline=None)
-@given(operands(2), st.sampled_from(BINARY))
-def test_binary_ops_move_the_distinct_elements_of_their_operands(arrays: list[Any], name: str) -> None:
-    out = np.broadcast_shapes(*(array.shape for array in arrays))
-    elements = math.prod(out)
-    result = run(name, *(fs.from_numpy(array) for array in arrays))
-    assert result == (elements, distinct_bytes(*arrays), elements * arrays[0].itemsize)
-
-
-@settings(max_examples=150, deadline=None)
-@given(operands(1))
-def test_ops_of_one_tensor_move_its_distinct_elements(arrays: list[Any]) -> None:
-    (array,) = arrays
-    v, read, item = fs.from_numpy(array), distinct_bytes(array), array.itemsize
-    assert run("sin", v) == (array.size, read, array.size * item)
-    assert run("sum", v) == (array.size, read, item)
-    assert run("copy", v) == (0, read, array.size * item)
-    assert run("cast", v, "int8") == (0, read, array.size)
-    assert run("add", v, v) == (array.size, read, array.size * item)
-    assert run("mul", v, v.T.T) == (array.size, read, array.size * item)
+@settings(max_examples=60)
+@given(operands(), st.sampled_from(BINARY))
+def test_ops_move_the_distinct_elements_of_their_operands(arrays: list[Any], name: str) -> None:
+    array, item = arrays[0], arrays[0].itemsize
+    elements = math.prod(np.broadcast_shapes(*(each.shape for each in arrays)))
+    assert run(name, *map(fs.from_numpy, arrays)) == (elements, distinct_bytes(*arrays), elements * item)
+    v, read, size = fs.from_numpy(array), distinct_bytes(array), array.size
+    assert run("sin", v) == run("add", v, v) == run("mul", v, v.T.T) == (size, read, size * item)
+    assert run("sum", v) == (size, read, item)
+    assert run("copy", v) == (0, read, size * item)
+    assert run("cast", v, "int8") == (0, read, size)
     if array.ndim:
-        rows = array.size // array.shape[-1]
-        assert run("softmax", v) == (5 * array.size, read, array.size * item)
-        assert run("amax", v, -1) == (array.size, read, rows * item)
+        assert run("softmax", v) == (5 * size, read, size * item)
+        assert run("amax", v, -1) == (size, read, size // array.shape[-1] * item)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(sides.filter(lambda s: len(s) < 3), st.tuples(*[st.integers(1, 5)] * 3), st.data())
 def test_products_move_the_distinct_elements_of_their_factors(batch: list[int], sizes: Any, data: Any) -> None:
     m, n, k = sizes

@@ -16,8 +16,8 @@ import flopscope as fs
 pandas = pytest.importorskip("pandas")
 
 HLO = DATA / "hlo"
-COLUMNS = ["module", "name", "opcode", "scope", "source", "calls", "flops", "product_flops", "bytes_read"]
-COLUMNS += ["bytes_written"]
+NUMBERS = ["calls", "flops", "product_flops", "bytes_read", "bytes_written"]
+COLUMNS = ["module", "name", "opcode", "scope", "source", *NUMBERS]
 LOOP = """HloModule jit_loop, is_scheduled=true
 
 FileNames
@@ -67,35 +67,18 @@ def test_loops_are_multiplied_out() -> None:
     frame = fs.work_of_hlo(COUNTED)
     assert list(frame) == COLUMNS
     tanh, dot = frame.to_dict("records")
-    assert tanh == {
-        "module": "jit_loop",
-        "name": "t",
-        "opcode": "tanh",
-        "scope": "jit(loop)/while/body/tanh",
-        "source": "/home/user/train.py:40",
-        "calls": 12,
-        "flops": 12 * 128,
-        "product_flops": 0,
-        "bytes_read": 12 * 512,
-        "bytes_written": 12 * 512,
-    }
+    assert [tanh[name] for name in COLUMNS[:5]] == [
+        "jit_loop", "t", "tanh", "jit(loop)/while/body/tanh", "/home/user/train.py:40"]  # fmt: skip
+    assert [tanh[name] for name in NUMBERS] == [12, 12 * 128, 0, 12 * 512, 12 * 512]
     product = 2 * 8 * 32 * 16
-    assert (dot["calls"], dot["flops"], dot["product_flops"]) == (1, product, product)
-    assert (dot["bytes_read"], dot["bytes_written"]) == (4 * (8 * 16 + 16 * 32), 4 * 8 * 32)
+    assert [dot[name] for name in NUMBERS] == [1, product, product, 4 * (8 * 16 + 16 * 32), 4 * 8 * 32]
     assert pandas.isna(dot["scope"]) and pandas.isna(dot["source"])
-
-
-def test_a_loop_of_unknown_length_is_unknown() -> None:
     tanh, dot = fs.work_of_hlo(LOOP.replace("{COUNT}", "{}")).to_dict("records")
-    assert all(math.isnan(tanh[name]) for name in COLUMNS[5:] if name != "product_flops")
-    assert dot["calls"] == 1
+    assert all(math.isnan(tanh[name]) for name in NUMBERS if name != "product_flops") and dot["calls"] == 1
 
 
-def test_bytes_and_text_are_read_alike() -> None:
+def test_bytes_and_several_modules_are_read_as_texts_are() -> None:
     pandas.testing.assert_frame_equal(fs.work_of_hlo(COUNTED), fs.work_of_hlo(COUNTED.encode()))
-
-
-def test_several_modules_are_one_table() -> None:
     scope = (HLO / "scope.hlo").read_text()
     frame = fs.work_of_hlo([COUNTED, scope])
     assert list(frame.index) == [0, 1, 2] and list(frame["module"]) == ["jit_loop", "jit_loop", "jit_scoped"]
@@ -106,27 +89,28 @@ def test_several_modules_are_one_table() -> None:
         assert list(fs.work_of_hlo(nothing)) == COLUMNS and len(fs.work_of_hlo(nothing)) == 0
 
 
-@pytest.mark.parametrize("given", [None, 3, [3], {"a": None}, Path("a.hlo")])
-def test_what_is_no_text_is_refused(given: object) -> None:
-    with pytest.raises(TypeError, match="must be"):
+LINE = COUNTED[: COUNTED.index("parameter(1)")].count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        *((given, TypeError, "must be") for given in (None, 3, [3], {"a": None}, Path("a.hlo"))),
+        ("module @jit_f {\n}", ValueError, "^line 1 of the HLO text: it must begin with 'HloModule'.*not 'module @jit"),
+        (COUNTED.replace("parameter(1)", "parameter(one)"), ValueError, rf"^line {LINE} of the HLO text: a number is"),
+        ({"a": COUNTED, "b": ""}, ValueError, "^module 'b': line 1 of the HLO text"),
+    ],
+)
+def test_what_is_no_module_is_refused(given: object, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         fs.work_of_hlo(given)  # type: ignore[arg-type]
-
-
-def test_errors_tell_the_line() -> None:
-    with pytest.raises(ValueError, match=r"^line 1 of the HLO text: it must begin with 'HloModule'.*not 'module @jit"):
-        fs.work_of_hlo("module @jit_f {\n}")
-    line = COUNTED[: COUNTED.index("parameter(1)")].count("\n") + 1
-    with pytest.raises(ValueError, match=rf"^line {line} of the HLO text: a number is missing"):
-        fs.work_of_hlo(COUNTED.replace("parameter(1)", "parameter(one)"))
-    with pytest.raises(ValueError, match=r"^module 'b': line 1 of the HLO text"):
-        fs.work_of_hlo({"a": COUNTED, "b": ""})
 
 
 def test_recorded_programs_have_rows_with_known_work() -> None:
     for path in sorted(HLO.glob("*.hlo")):
         frame = fs.work_of_hlo(path.read_text())
         assert len(frame) > 0 and frame[["name", "opcode"]].notna().all(axis=None), path.name
-        numbers = frame[COLUMNS[5:]].to_numpy()
+        numbers = frame[NUMBERS].to_numpy()
         assert numbers.dtype == np.float64 and not (numbers < 0).any() and not np.isinf(numbers).any(), path.name
 
 
