@@ -16,17 +16,9 @@ FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 FORMATS = {"float8_e4m3fn": (3, 7, True), "float8_e5m2": (2, 15, False)}
 every_float8 = pytest.mark.parametrize("dtype", FLOAT8)
 SHAPES = [
-    ((1, 1), (1, 1)),
-    ((16, 32), (32, 16)),
-    ((33, 65), (65, 17)),
-    ((128, 64), (64, 256)),
-    ((5, 16), (16, 3)),
-    ((3, 33, 48), (3, 48, 16)),
-    ((4, 1, 5, 6), (3, 6, 7)),
-    ((2, 16, 16), (16, 32)),
-    ((5, 0), (0, 3)),
-    ((0, 4), (4, 3)),
-]
+    ((1, 1), (1, 1)), ((16, 32), (32, 16)), ((33, 65), (65, 17)), ((128, 64), (64, 256)), ((5, 16), (16, 3)),
+    ((3, 33, 48), (3, 48, 16)), ((4, 1, 5, 6), (3, 6, 7)), ((2, 16, 16), (16, 32)), ((5, 0), (0, 3)), ((0, 4), (4, 3)),
+]  # fmt: skip
 every_shape = pytest.mark.parametrize("shapes", SHAPES, ids=str)
 
 
@@ -191,7 +183,7 @@ class ByteCases:
 
     def test_products_of_int8_at_the_ends_of_the_range(self, lab: Lab) -> None:
         for k in (15, 4096, 100_000):
-            a = fs.full((32, k), -128, dtype="int8", device=lab.device)
+            a = fs.full((9, k), -128, dtype="int8", device=lab.device)
             assert (fs.matmul(a, a.T).numpy() == 128 * 128 * k).all()
 
     @pytest.mark.parametrize("sides", [(65, 33, 17), (64, 32, 48)], ids=str)

@@ -22,56 +22,56 @@ from helpers.ops_reference import (
 
 SHAPES = [(), (1,), (7,), (0, 5), (33, 65), (2, 3, 129), (4099,)]
 every_dtype = pytest.mark.parametrize("dtype", FLOATS)
-every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
+BROADCAST = [
+    ((33, 65), (33, 65)),
+    ((33, 65), (65,)),
+    ((33, 1), (1, 65)),
+    ((), (5,)),
+    ((2, 1, 7), (3, 1)),
+    ((0, 3), (3,)),
+]
+PRODUCTS = [
+    ((1, 1), (1, 1)), ((33, 65), (65, 17)), ((128, 64), (64, 256)), ((3, 33, 65), (3, 65, 17)),
+    ((4, 1, 5, 6), (3, 6, 7)), ((2, 5, 6), (6, 7)), ((5, 0), (0, 3)), ((0, 4), (4, 3)), ((2, 3, 1, 4, 5), (3, 2, 5, 1)),
+]  # fmt: skip
+ALL = [*FLOATS, "int64", "int32", "int8", "uint8", "bool"]
 
 
 class OpCases:
     @pytest.mark.parametrize("name", UNARY)
     @every_dtype
-    @every_shape
-    def test_unary(self, lab: Lab, name: str, dtype: str, shape: tuple[int, ...]) -> None:
-        x, values = lab.uniform(shape, dtype, 0.05 if name in POSITIVE else -3.0, 3.0)
-        want = UNARY[name](values)
-        scale = 8 if name in ("gelu", "silu") else 4  # composed: each part rounds
-        atol = 1e-6 if name == "gelu" and dtype != "float64" else 0  # 1 + erf cancels below -2
-        got = getattr(fs, name)(x)
-        if atol:
-            np.testing.assert_allclose(exact(got), want, rtol=8e-3 if "16" in dtype else 1e-4, atol=atol)
-        else:
-            lab.check(got, want, dtype, scale)
-        out = fs.empty(shape, dtype=dtype, device=lab.device)
-        assert exact(getattr(fs, name)(x, out=out)).tobytes() == exact(got).tobytes()
-        assert exact(getattr(fs, name + "_")(x)).tobytes() == exact(got).tobytes()
-        assert exact(x).tobytes() == exact(got).tobytes()
+    def test_unary(self, lab: Lab, name: str, dtype: str) -> None:
+        for shape in SHAPES:
+            x, values = lab.uniform(shape, dtype, 0.05 if name in POSITIVE else -3.0, 3.0)
+            want, got = UNARY[name](values), getattr(fs, name)(x)
+            if name == "gelu" and dtype != "float64":  # 1 + erf cancels below -2
+                np.testing.assert_allclose(exact(got), want, rtol=8e-3 if "16" in dtype else 1e-4, atol=1e-6)
+            else:
+                lab.check(got, want, dtype, 8 if name in ("gelu", "silu") else 4)  # composed: each part rounds
+            out = fs.empty(shape, dtype=dtype, device=lab.device)
+            assert exact(getattr(fs, name)(x, out=out)).tobytes() == exact(got).tobytes()
+            assert exact(getattr(fs, name + "_")(x)).tobytes() == exact(got).tobytes() == exact(x).tobytes()
 
     @pytest.mark.parametrize("name", BINARY)
     @every_dtype
-    @pytest.mark.parametrize(
-        "shapes",
-        [((33, 65), (33, 65)), ((33, 65), (65,)), ((33, 1), (1, 65)), ((), (5,)), ((2, 1, 7), (3, 1)), ((0, 3), (3,))],
-        ids=str,
-    )
-    def test_binary(self, lab: Lab, name: str, dtype: str, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
-        (a, va), (b, vb) = (lab.uniform(shape, dtype, 0.1, 2.5) for shape in shapes)
-        want = BINARY[name](va, vb)
-        lab.check(getattr(fs, name)(a, b), want, dtype, 4)
-        target = lab.tensor(np.broadcast_to(va, want.shape), dtype)[0]
-        lab.check(getattr(fs, name + "_")(target, b), want, dtype, 4)
-        lab.check(target, want, dtype, 4)
-
-    @pytest.mark.parametrize("name", BINARY)
-    @every_dtype
-    def test_scalars_on_either_side(self, lab: Lab, name: str, dtype: str) -> None:
+    def test_binary(self, lab: Lab, name: str, dtype: str) -> None:
+        for shapes in BROADCAST:
+            (a, va), (b, vb) = (lab.uniform(shape, dtype, 0.1, 2.5) for shape in shapes)
+            want = BINARY[name](va, vb)
+            lab.check(getattr(fs, name)(a, b), want, dtype, 4)
+            target = lab.tensor(np.broadcast_to(va, want.shape), dtype)[0]
+            lab.check(getattr(fs, name + "_")(target, b), want, dtype, 4)
+            lab.check(target, want, dtype, 4)
         x, values = lab.uniform((17, 31), dtype, 0.1, 2.5)
         lab.check(getattr(fs, name)(x, 1.5), BINARY[name](values, 1.5), dtype, 4)
         lab.check(getattr(fs, name)(1.5, x), BINARY[name](1.5, values), dtype, 4)
         lab.check(getattr(fs, name)(x, 2), BINARY[name](values, 2.0), dtype, 4)
 
-    @pytest.mark.parametrize("exponent", [0.0, 1.0, -1.0, 2.0, 0.5, 3.0, 3.14159, -2.5])
     @every_dtype
-    def test_pow_with_a_scalar_exponent(self, lab: Lab, exponent: float, dtype: str) -> None:
-        x, values = lab.uniform((257,), dtype, 0.2, 2.0)
-        lab.check(fs.pow(x, exponent), np.power(values, exponent), dtype, 4)
+    def test_pow_with_a_scalar_exponent(self, lab: Lab, dtype: str) -> None:
+        for exponent in (0.0, 1.0, -1.0, 2.0, 0.5, 3.0, 3.14159, -2.5):
+            x, values = lab.uniform((257,), dtype, 0.2, 2.0)
+            lab.check(fs.pow(x, exponent), np.power(values, exponent), dtype, 4)
 
     def test_operators(self, lab: Lab) -> None:
         (a, va), (b, vb) = (lab.uniform((5, 5), "float64", 0.5, 2) for _ in range(2))
@@ -117,39 +117,27 @@ class OpCases:
             assert np.isnan(got[:2]).all() and got[2] == (4 if name == "maximum" else 3)
 
     def test_exact_points(self, lab: Lab) -> None:
+        points = {"log2": (8, 3), "log10": (1000, 3), "exp": (0, 1), "sin": (0, 0), "cos": (0, 1), "sqrt": (9, 3)}
+        points |= {"log": (1, 0), "tanh": (0, 0), "erf": (0, 0)}
         for dtype in ("float64", "float32"):
-            for name, at, want in [
-                ("log2", 8, 3),
-                ("log10", 1000, 3),
-                ("exp", 0, 1),
-                ("sin", 0, 0),
-                ("cos", 0, 1),
-                ("sqrt", 9, 3),
-                ("log", 1, 0),
-                ("tanh", 0, 0),
-                ("erf", 0, 0),
-            ]:
-                x = lab.tensor([float(at)], dtype)[0]
-                got = float(exact(getattr(fs, name)(x))[0])
+            for name, (at, want) in points.items():
+                got = float(exact(getattr(fs, name)(lab.tensor([float(at)], dtype)[0]))[0])
                 # CUDA's log2 of float64 is accurate only to 1 unit in the last place.
-                assert got == want or (lab.device == "cuda" and abs(got - want) <= np.spacing(float(want))), (
-                    name,
-                    dtype,
-                )
+                near = lab.device == "cuda" and abs(got - want) <= np.spacing(float(want))
+                assert got == want or near, (name, dtype)
 
     @pytest.mark.parametrize("name", REDUCTIONS)
     @every_dtype
-    @pytest.mark.parametrize("shape", [(1,), (7,), (33, 65), (2, 3, 129), (3, 20011), (5000, 3)], ids=str)
-    def test_reductions(self, lab: Lab, name: str, dtype: str, shape: tuple[int, ...]) -> None:
-        x, values = lab.uniform(shape, dtype, 0.1, 1.0)
-        for axis in (None, -1, len(shape) - 1):
-            for keepdims in (False, True):
-                want = REDUCTIONS[name](values, axis=axis, keepdims=keepdims)
-                if dtype == "float16" and np.abs(want).max() > 65000:
-                    continue
-                lab.check(getattr(fs, name)(x, axis, keepdims), want, dtype, 4)
-        out = fs.empty(shape[:-1], dtype=dtype, device=lab.device)
-        lab.check(getattr(fs, name)(x, axis=-1, out=out), REDUCTIONS[name](values, axis=-1), dtype, 4)
+    def test_reductions(self, lab: Lab, name: str, dtype: str) -> None:
+        for shape in ((1,), (7,), (33, 65), (2, 3, 129), (3, 20011), (5000, 3)):
+            x, values = lab.uniform(shape, dtype, 0.1, 1.0)
+            for axis in (None, -1, len(shape) - 1):
+                for keepdims in (False, True):
+                    want = REDUCTIONS[name](values, axis=axis, keepdims=keepdims)
+                    if dtype != "float16" or np.abs(want).max() <= 65000:
+                        lab.check(getattr(fs, name)(x, axis, keepdims), want, dtype, 4)
+            out = fs.empty(shape[:-1], dtype=dtype, device=lab.device)
+            lab.check(getattr(fs, name)(x, axis=-1, out=out), REDUCTIONS[name](values, axis=-1), dtype, 4)
 
     def test_reductions_of_nan_and_of_empty_tensors(self, lab: Lab) -> None:
         values = np.ones((3, 1000))
@@ -200,30 +188,14 @@ class OpCases:
         np.testing.assert_allclose(exact(fs.softmax(x)), [[0.5, 0.5], [0, 1]])
 
     @every_dtype
-    @pytest.mark.parametrize(
-        "shapes",
-        [
-            ((1, 1), (1, 1)),
-            ((33, 65), (65, 17)),
-            ((128, 64), (64, 256)),
-            ((3, 33, 65), (3, 65, 17)),
-            ((4, 1, 5, 6), (3, 6, 7)),
-            ((2, 5, 6), (6, 7)),
-            ((5, 0), (0, 3)),
-            ((0, 4), (4, 3)),
-            ((2, 3, 1, 4, 5), (3, 2, 5, 1)),
-        ],
-        ids=str,
-    )
-    def test_matmul(self, lab: Lab, dtype: str, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
-        (a, va), (b, vb) = (lab.uniform(shape, dtype, -1, 1) for shape in shapes)
-        want = va @ vb
-        atol = {"float64": 1e-13, "float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2}[dtype] * max(
-            1, shapes[0][-1] ** 0.5
-        )
-        got = fs.matmul(a, b)
-        assert got.dtype == dtype and got.shape == want.shape
-        np.testing.assert_allclose(exact(got), want, rtol=1e-2 if "16" in dtype else 1e-5, atol=atol)
+    def test_matmul(self, lab: Lab, dtype: str) -> None:
+        for shapes in PRODUCTS:
+            (a, va), (b, vb) = (lab.uniform(shape, dtype, -1, 1) for shape in shapes)
+            want, got = va @ vb, fs.matmul(a, b)
+            atol = {"float64": 1e-13, "float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2}[dtype]
+            atol *= max(1, shapes[0][-1] ** 0.5)
+            assert got.dtype == dtype and got.shape == want.shape
+            np.testing.assert_allclose(exact(got), want, rtol=1e-2 if "16" in dtype else 1e-5, atol=atol)
 
     @every_dtype
     def test_matmul_of_transposed_views(self, lab: Lab, dtype: str) -> None:
@@ -246,23 +218,21 @@ class OpCases:
             got = fs.addmm(bias, a, b)
             np.testing.assert_allclose(exact(got), values + va @ vb, rtol=2e-2 if "16" in dtype else 1e-5, atol=4e-2)
 
-    @pytest.mark.parametrize("source", [*FLOATS, "int64", "int32", "int8", "uint8", "bool"])
-    @pytest.mark.parametrize("target", [*FLOATS, "int64", "int32", "int8", "uint8", "bool"])
-    def test_casts(self, lab: Lab, source: str, target: str) -> None:
-        values = lab.random.integers(0, 100, (37, 23)).astype(np.float64)
-        if source in FLOATS and target in FLOATS:
-            values += lab.random.uniform(0, 1, values.shape)
-        if source == "bool":
-            values = (values > 50).astype(np.float64)
-        x = fs.from_numpy(values, device=lab.device).to(source)
-        held = exact(x)
-        got = exact(fs.cast(x, target))
-        if target == "bool":
-            assert (got == (held != 0)).all()
-        else:
-            np.testing.assert_allclose(got, held, rtol={"float16": 5e-4, "bfloat16": 4e-3}.get(target, 6e-8))
-        turned = exact(fs.cast(x.T, target))
-        assert (turned == got.T).all()
+    @pytest.mark.parametrize("source", ALL)
+    def test_casts(self, lab: Lab, source: str) -> None:
+        for target in ALL:
+            values = lab.random.integers(0, 100, (37, 23)).astype(np.float64)
+            if source in FLOATS and target in FLOATS:
+                values += lab.random.uniform(0, 1, values.shape)
+            if source == "bool":
+                values = (values > 50).astype(np.float64)
+            x = fs.from_numpy(values, device=lab.device).to(source)
+            held, got = exact(x), exact(fs.cast(x, target))
+            if target == "bool":
+                assert (got == (held != 0)).all()
+            else:
+                np.testing.assert_allclose(got, held, rtol={"float16": 5e-4, "bfloat16": 4e-3}.get(target, 6e-8))
+            assert (exact(fs.cast(x.T, target)) == got.T).all()
 
     def test_rounding_to_half_is_to_nearest_even(self, lab: Lab) -> None:
         values = np.concatenate(
@@ -291,7 +261,7 @@ class OpCases:
         target = fs.zeros((2, 3, 65, 130), dtype=dtype, device=lab.device)
         lab.check(fs.copy_(target, x), np.broadcast_to(values, target.shape), dtype)
 
-    @pytest.mark.parametrize("dtype", [*FLOATS, "int64", "int32", "int8", "uint8", "bool"])
+    @pytest.mark.parametrize("dtype", ALL)
     def test_creation_and_fill(self, lab: Lab, dtype: str) -> None:
         for shape in [(), (3,), (5, 7), (0, 2), (100003,)]:
             assert (exact(fs.zeros(shape, dtype=dtype, device=lab.device)) == 0).all()
@@ -305,12 +275,8 @@ class OpCases:
     def test_random_numbers(self, lab: Lab, dtype: str) -> None:
         fs.manual_seed(7)
         u, n = (exact(make((400, 251), dtype=dtype, device=lab.device)) for make in (fs.rand, fs.randn))
-        assert (
-            u.min() >= 0
-            and (u.max() < 1 or "16" in dtype)
-            and abs(u.mean() - 0.5) < 0.005
-            and abs(u.var() - 1 / 12) < 0.002
-        )
+        assert u.min() >= 0 and (u.max() < 1 or "16" in dtype)
+        assert abs(u.mean() - 0.5) < 0.005 and abs(u.var() - 1 / 12) < 0.002
         assert abs(n.mean()) < 0.015 and abs(n.std() - 1) < 0.01 and abs((n**4).mean() - 3) < 0.15
         assert np.unique(u).size > (100 if "16" in dtype else 90_000)
         fs.manual_seed(7)

@@ -13,15 +13,12 @@ from helpers.ops_reference import FLOATS, TINY, TOLERANCE, Array, Lab, exact, no
 
 # Around the widths of vectors, warps, blocks and pieces.
 LENGTHS = [1, 2, 3, 7, 8, 31, 33, 127, 129, 255, 257, 511, 513, 1000, 1025, 2049, 4097, 16385, 65536, 65537, 100_000]
-ROWS = {length: (1, 3) if length > 1025 else (1, 5, 700) for length in LENGTHS}
-SHAPES = [(rows, length) for length in LENGTHS for rows in ROWS[length]]
 VIEWS: dict[str, Callable[[Any], Any]] = {
     "reversed": lambda x: x[:, ::-1],
     "stepped": lambda x: x[::2, 1::3],
     "permuted": lambda x: x.reshape(3, 11, 70).transpose(2, 0, 1),
 }
 every_dtype = pytest.mark.parametrize("dtype", FLOATS)
-every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
 # Of sums in the type that a dtype computes with, relative to the sum of magnitudes.
 SUMMING = {"float64": 1e-13, "float32": 2e-6, "float16": 2e-6, "bfloat16": 2e-6}
 
@@ -43,38 +40,11 @@ def with_ties(lab: Lab, shape: tuple[int, ...], dtype: str) -> tuple[fs.Tensor, 
 class ReductionCases:
     @pytest.mark.grid(5)
     @every_dtype
-    @every_shape
-    def test_norm(self, lab: Lab, dtype: str, shape: tuple[int, int]) -> None:
-        x, values = lab.uniform(shape, dtype)
-        for axis in (None, -1):
-            lab.check(fs.norm(x, axis), norm(values, axis), dtype, 4)
-
-    @pytest.mark.grid(5)
-    @every_dtype
-    @every_shape
-    def test_var(self, lab: Lab, dtype: str, shape: tuple[int, int]) -> None:
-        x, values = lab.uniform(shape, dtype)
-        for axis in (None, -1):
-            lab.check(fs.var(x, axis), var(values, axis), dtype, 4)
-            lab.check(fs.var(x, axis, correction=0), var(values, axis, correction=0), dtype, 4)
-
-    @pytest.mark.grid(5)
-    @every_dtype
-    @every_shape
-    def test_argmax(self, lab: Lab, dtype: str, shape: tuple[int, int]) -> None:
-        for x, values in (lab.uniform(shape, dtype), with_ties(lab, shape, dtype)):
-            for axis in (None, -1):
-                got = fs.argmax(x, axis)
-                assert got.dtype == "int64" and got.device.startswith(lab.device)
-                assert (exact(got) == np.argmax(values, axis)).all()
-
-    @pytest.mark.grid(5)
-    @every_dtype
-    @every_shape
-    def test_cumsum(self, lab: Lab, dtype: str, shape: tuple[int, int]) -> None:
-        x, values = lab.uniform(shape, dtype, -1, 1.25)
-        near_sums(fs.cumsum(x), values, dtype)
-        near_sums(fs.cumsum(x, -1), values, dtype)
+    @pytest.mark.parametrize("length", LENGTHS)
+    def test_lengths(self, lab: Lab, dtype: str, length: int) -> None:
+        for rows in (1, 3) if length > 1025 else (1, 5, 700):
+            self.check_all(lab, *lab.uniform((rows, length), dtype, -1, 1.25), dtype)
+            self.check_all(lab, *with_ties(lab, (rows, length), dtype), dtype)
 
     @pytest.mark.parametrize("offset", [10.0, -1000.0])
     @pytest.mark.parametrize("length", [5, 300, 5000, 100_000])
@@ -204,5 +174,9 @@ class ReductionCases:
         for axis in (None, -1):
             lab.check(fs.norm(x, axis), norm(values, axis), dtype, 4)
             lab.check(fs.var(x, axis), var(values, axis), dtype, 4)
-            assert (exact(fs.argmax(x, axis)) == np.argmax(values, axis)).all()
+            lab.check(fs.var(x, axis, correction=0), var(values, axis, correction=0), dtype, 4)
+            got = fs.argmax(x, axis)
+            assert got.dtype == "int64" and got.device.startswith(lab.device)
+            assert (exact(got) == np.argmax(values, axis)).all()
         near_sums(fs.cumsum(x), values, dtype)
+        near_sums(fs.cumsum(x, -1), values, dtype)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from helpers.byte_cases import FLOAT8, ByteCases
@@ -21,7 +19,7 @@ class TestBytesOnTheCpu(ByteCases):
     pass
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3, 16])
+@pytest.mark.parametrize("threads", [1, 3, 16])
 def test_casts_and_products_are_equal_with_any_number_of_threads(threads: int) -> None:
     values = np.random.default_rng(3).integers(-128, 128, (700, 300), dtype=np.int8)
     before = fs.num_threads()
@@ -62,8 +60,7 @@ def test_the_work_of_a_product_is_that_of_its_shapes_and_bytes(dtype: str, item:
     a, b = fs.ones((32, 48), dtype=dtype), fs.ones((48, 16), dtype=dtype)
     with fs.profile(record_shapes=True) as prof:
         fs.matmul(a, b)
-    (row,) = prof.key_averages()
+    (row,) = prof.key_averages(peaks="none")
     assert row.flops == 2 * 32 * 16 * 48
     assert row.bytes_total_moved == 32 * 48 + 48 * 16 + item * 32 * 16
-    # A CPU's peak of products of int8 is unknown; those of float8 are computed in float32.
-    assert math.isnan(row.pct_roofline) == (dtype == "int8")
+    assert row.unit == ("int8_tensor" if dtype == "int8" else "fp32"), "float8 is computed in float32"

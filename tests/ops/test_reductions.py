@@ -20,7 +20,7 @@ class TestOnTheCpu(ReductionCases):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("shape", [(1, 1_000_003), (3, 200_001), (40, 70_000), (5000, 7)], ids=str)
+@pytest.mark.parametrize("shape", [(1, 300_003), (3, 100_001), (40, 20_000), (5000, 7)], ids=str)
 def test_results_do_not_depend_on_the_number_of_threads(lab: Lab, dtype: str, shape: tuple[int, int]) -> None:
     x = lab.uniform(shape, dtype, -1, 1.25)[0]
     before, results = fs.num_threads(), []
@@ -39,7 +39,7 @@ def test_torch_agrees_on_random_values() -> None:
     torch = pytest.importorskip("torch")
     random = np.random.default_rng(11)
     specials = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e30, 1e-30])
-    for _ in range(300):
+    for _ in range(80):
         shape = tuple(int(n) for n in random.integers(1, [4, 60]))
         values = random.normal(random.choice([0, 100]), 1, shape).astype(random.choice(["float32", "float64"]))
         few = random.random(shape) < random.choice([0, 0, 0.01, 0.5])
