@@ -1,7 +1,6 @@
 """Every datasheet row, compared with a formula, its own memory bus, and the rules that public tables often break.
 
-The rows are read from the X-macro files themselves, so the checks need no built extension; the last tests compare the
-compiled table with the same rows.
+The rows are read from the X-macro files; the last tests compare the compiled table with them.
 """
 
 from __future__ import annotations
@@ -15,20 +14,14 @@ from typing import Any
 import pytest
 from helpers import ROOT
 
+from flopscope import _core
+
 DEF_FILE = ROOT / "csrc" / "device" / "datasheet.def"
 INCLUDE = re.compile(r'^#include "(device/\w+\.def)"$', flags=re.MULTILINE)
 
-UNITS = (
-    "fp64",
-    "fp64_tensor",
-    "fp32",
-    "tf32_tensor",
-    "fp16",
-    "fp16_tensor",
-    "bf16_tensor",
-    "fp8_tensor",
-    "int8_tensor",
-)
+TENSORS = ("tf32_tensor", "fp16_tensor", "bf16_tensor", "fp8_tensor", "int8_tensor")
+UNITS = ("fp64", "fp64_tensor", "fp32", "tf32_tensor", "fp16", *TENSORS[1:])
+CLASSES = ("FULL", "HALF_FLOAT", "HALF", "LESS_DOUBLE", "QUARTER", "CDNA2", "CDNA3", "CDNA4")
 
 
 @dataclass(frozen=True)
@@ -58,14 +51,7 @@ def read_rows() -> list[Row]:
     rows: list[Row] = []
     names: dict[str, Any] = {
         "NAN": math.nan,
-        "FULL": "full",
-        "HALF_FLOAT": "half_float",
-        "HALF": "half",
-        "LESS_DOUBLE": "less_double",
-        "QUARTER": "quarter",
-        "CDNA2": "cdna2",
-        "CDNA3": "cdna3",
-        "CDNA4": "cdna4",
+        **{name: name.lower() for name in CLASSES},
         "NAMES": lambda *aliases: aliases,
         "TERA": lambda *rates: dict(zip(UNITS, rates, strict=True)),
         "SOURCE": lambda document, place: f"{document}: {place}",
@@ -80,6 +66,10 @@ def read_rows() -> list[Row]:
 ROWS = read_rows()
 by_row = pytest.mark.parametrize("row", ROWS, ids=[f"{row.names[0]}-{row.sm_count}".replace(" ", "_") for row in ROWS])
 AMD = ("cdna2", "cdna3", "cdna4")
+
+
+def looked_up(*device: Any) -> Any:
+    return _core.datasheet_find(*device)
 
 
 def find(name: str) -> Row:
@@ -108,28 +98,27 @@ def flop_per_clock_per_sm(row: Row) -> dict[str, float]:
     """Derive the rates from the units of an SM, by the whitepapers: 2 FLOPs per lane and clock, and tensor cores."""
     if row.tensor_class in AMD:
         return amd_flop_per_clock_per_cu(row)
-    cc = (row.major, row.minor)
+    cc, none = (row.major, row.minor), math.nan
     fp32_lanes = {(6, 0): 64, (7, 0): 64, (7, 5): 64, (8, 0): 64}.get(cc, 128)
     fp64_lanes = {(6, 0): 32, (7, 0): 32, (8, 0): 32, (9, 0): 64, (10, 0): 64}.get(cc, 2)
     if row.tensor_class == "less_double":
         fp64_lanes = 2
-    fp16_lanes = {(8, 0): 256, (9, 0): 256, (10, 0): math.nan, (10, 3): math.nan}.get(cc, 128)
-    no_tensor = math.nan
-    fp16_tensor = {(6, 0): no_tensor, (8, 0): 2048, (9, 0): 4096, (10, 0): 8192, (10, 3): 8192}.get(cc, 1024)
+    fp16_lanes = {(8, 0): 256, (9, 0): 256, (10, 0): none, (10, 3): none}.get(cc, 128)
+    fp16_tensor = {(6, 0): none, (8, 0): 2048, (9, 0): 4096, (10, 0): 8192, (10, 3): 8192}.get(cc, 1024)
     share = {"half": 0.5, "half_float": 0.5, "quarter": 0.25}.get(row.tensor_class, 1.0)
     int8_share = {"half": 0.5, "quarter": 0.25}.get(row.tensor_class, 1.0)
     has_float_types = cc >= (8, 0)
     has_double = row.tensor_class in ("full", "half", "half_float")
     return {
         "fp64": 2.0 * fp64_lanes,
-        "fp64_tensor": {(8, 0): 128.0, (9, 0): 256.0, (10, 0): 128.0}.get(cc, math.nan) if has_double else math.nan,
+        "fp64_tensor": {(8, 0): 128.0, (9, 0): 256.0, (10, 0): 128.0}.get(cc, none) if has_double else none,
         "fp32": 2.0 * fp32_lanes,
-        "tf32_tensor": share * fp16_tensor / 2 if has_float_types else math.nan,
+        "tf32_tensor": share * fp16_tensor / 2 if has_float_types else none,
         "fp16": 2.0 * fp16_lanes,
         "fp16_tensor": share * fp16_tensor,
-        "bf16_tensor": share * fp16_tensor if has_float_types else math.nan,
-        "fp8_tensor": share * fp16_tensor * 2 if cc >= (8, 9) else math.nan,
-        "int8_tensor": int8_share * fp16_tensor * 2 if cc >= (7, 5) else math.nan,
+        "bf16_tensor": share * fp16_tensor if has_float_types else none,
+        "fp8_tensor": share * fp16_tensor * 2 if cc >= (8, 9) else none,
+        "int8_tensor": int8_share * fp16_tensor * 2 if cc >= (7, 5) else none,
     }
 
 
@@ -153,7 +142,6 @@ ROUNDED_BANDWIDTH = {
     "NVIDIA GB300": (0.01, "8 TB/s for 7.928"),
 }
 # Units that the device has but for which its vendor publishes no rate, or none from which a rate per SM follows.
-TENSORS = ("tf32_tensor", "fp16_tensor", "bf16_tensor", "fp8_tensor", "int8_tensor")
 UNSAID = {
     "AMD Instinct MI308X": ("fp64", "fp64_tensor", "fp32", *TENSORS),
     "NVIDIA H20": ("fp64",),
@@ -180,17 +168,12 @@ def test_rates_agree_with_the_formula(row: Row) -> None:
 
 @by_row
 def test_rates_exist_exactly_for_the_units_of_the_device(row: Row) -> None:
+    unsaid = UNSAID.get(row.names[0], ())
     for unit, per_clock in flop_per_clock_per_sm(row).items():
         if unit != "fp16":  # no work is compared with it, and few vendors publish it
-            unknown = math.isnan(per_clock) or unit in UNSAID.get(row.names[0], ())
-            assert math.isnan(row.tera[unit]) == unknown, unit
-
-
-@by_row
-def test_no_plain_rate_stands_in_for_an_unknown_tensor_rate(row: Row) -> None:
-    """A NAN tensor rate means a device without tensor cores, whose work is compared with the fp32 rate."""
-    if not math.isnan(row.tera["fp32"]):
-        assert not {"fp16_tensor", "bf16_tensor", "tf32_tensor"} & set(UNSAID.get(row.names[0], ()))
+            assert math.isnan(row.tera[unit]) == (math.isnan(per_clock) or unit in unsaid), unit
+    if not math.isnan(row.tera["fp32"]):  # work of a device without tensor cores is compared with it: NAN says so
+        assert not {"fp16_tensor", "bf16_tensor", "tf32_tensor"} & set(unsaid)
 
 
 @by_row
@@ -215,20 +198,13 @@ TWO_MEMORIES = ("NVIDIA GeForce RTX 3060 Ti",)  # sold with GDDR6 and with GDDR6
 
 
 @by_row
-def test_bandwidth_matches_the_memory_bus(row: Row) -> None:
+def test_bandwidth_is_that_of_the_memory_bus_in_decimal_gigabytes(row: Row) -> None:
     assert 100 < row.gb_s < 10_000 or (math.isnan(row.gb_s) and row.names[0] in TWO_MEMORIES)
     assert (row.bus_bits == 0) == math.isnan(row.pin_gbit_s)
     if row.bus_bits:
-        tolerance, _ = ROUNDED_BANDWIDTH.get(row.names[0], (0.005, ""))
-        assert row.gb_s == pytest.approx(row.bus_bits * row.pin_gbit_s / 8, rel=tolerance)
-
-
-@by_row
-def test_bandwidth_is_in_decimal_gigabytes(row: Row) -> None:
-    """GiB in place of GB is an error of 7.4 %, more than any vendor's rounding."""
-    if row.bus_bits:
-        gib = row.bus_bits * row.pin_gbit_s / 8 * 1e9 / 2**30
-        assert abs(row.gb_s / gib - 1) > 0.04
+        of_bus = row.bus_bits * row.pin_gbit_s / 8
+        assert row.gb_s == pytest.approx(of_bus, rel=ROUNDED_BANDWIDTH.get(row.names[0], (0.005, ""))[0])
+        assert abs(row.gb_s / (of_bus * 1e9 / 2**30) - 1) > 0.04, "GiB are 7.4 % fewer, more than any rounding"
 
 
 @by_row
@@ -246,33 +222,19 @@ def test_clocks_and_sizes_are_plausible(row: Row) -> None:
 
 
 L2_MIB = {
-    "AMD Instinct MI210": 8,
-    "AMD Instinct MI300X": 4,
-    "Tesla P100-SXM2-16GB": 4,
-    "Tesla T4": 4,
-    "Tesla V100-SXM2-32GB": 6,
-    "NVIDIA A100-SXM4-80GB": 40,
-    "NVIDIA A30": 24,
-    "NVIDIA L4": 48,
-    "NVIDIA L40S": 96,
-    "NVIDIA GeForce RTX 3090": 6,
-    "NVIDIA GeForce RTX 4090": 72,
-    "NVIDIA GeForce RTX 5090": 96,
-    "NVIDIA H100 80GB HBM3": 50,
-    "NVIDIA H200": 60,
-    "NVIDIA B200": 126.5,
-    "NVIDIA GB200": 129.25,
-}
+    "AMD Instinct MI210": 8, "AMD Instinct MI300X": 4, "Tesla P100-SXM2-16GB": 4, "Tesla T4": 4,
+    "Tesla V100-SXM2-32GB": 6, "NVIDIA A100-SXM4-80GB": 40, "NVIDIA A30": 24, "NVIDIA L4": 48, "NVIDIA L40S": 96,
+    "NVIDIA GeForce RTX 3090": 6, "NVIDIA GeForce RTX 4090": 72, "NVIDIA GeForce RTX 5090": 96,
+    "NVIDIA H100 80GB HBM3": 50, "NVIDIA H200": 60, "NVIDIA B200": 126.5, "NVIDIA GB200": 129.25,
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", L2_MIB)
-def test_l2_matches_the_driver(name: str) -> None:
-    assert find(name).l2_kib == 1024 * L2_MIB[name]
+def test_l2_matches_the_driver() -> None:
+    assert {name: find(name).l2_kib / 1024 for name in L2_MIB} == L2_MIB
 
 
 def test_an_l4_does_not_have_the_bandwidth_of_an_h100() -> None:
-    assert find("NVIDIA L4").gb_s == 300
-    assert find("NVIDIA H100 80GB HBM3").gb_s == 3350
+    assert (find("NVIDIA L4").gb_s, find("NVIDIA H100 80GB HBM3").gb_s) == (300, 3350)
 
 
 def test_only_hopper_and_blackwell_have_a_lower_clock_for_tensor_cores() -> None:
@@ -281,10 +243,12 @@ def test_only_hopper_and_blackwell_have_a_lower_clock_for_tensor_cores() -> None
         assert (row.tensor_clock_mhz < row.clock_mhz) == two_clocks, row.names
 
 
-def test_names_are_written_as_drivers_write_them() -> None:
-    for name in (name for row in ROWS for name in row.names):
-        assert name == " ".join(name.split())
-        assert name.startswith(("AMD Instinct ", "NVIDIA ", "GeForce ", "RTX ", "TITAN ", "Tesla ", "Quadro ", "A"))
+def test_names_are_written_as_drivers_write_them_and_rows_name_their_source() -> None:
+    for row in ROWS:
+        for name in row.names:
+            assert name == " ".join(name.split())
+            assert name.startswith(("AMD Instinct ", "NVIDIA ", "GeForce ", "RTX ", "TITAN ", "Tesla ", "Quadro ", "A"))
+        assert re.fullmatch(r"(AMD|NVIDIA) .+, https://\S+: \S.*", row.source), row.source
 
 
 def test_rows_that_share_a_name_differ_in_sms_or_memory() -> None:
@@ -299,11 +263,6 @@ def test_rows_that_share_a_name_differ_in_sms_or_memory() -> None:
             assert a.sm_count != b.sm_count or 0 < sizes[0] * 1.25 <= sizes[1], name
     shared = {row.names[0] for rows in by_name.values() if len(rows) > 1 for row in rows}
     assert {row.names[0] for row in ROWS if row.memory_gib} <= shared | {"NVIDIA H100"}
-
-
-def test_every_row_names_its_source() -> None:
-    for row in ROWS:
-        assert re.fullmatch(r"(AMD|NVIDIA) .+, https://\S+: \S.*", row.source), row.source
 
 
 def test_the_exceptions_are_needed() -> None:
@@ -341,14 +300,11 @@ IN_TRACES = {
 }
 
 
-@pytest.mark.parametrize("device", IN_TRACES, ids=lambda device: device[0].replace(" ", "_"))
-def test_devices_of_recorded_traces_have_their_peaks(device: tuple[str, int, int]) -> None:
-    core = pytest.importorskip("flopscope._core")
-    found = core.datasheet_find(*device)
-    gb_s, half = IN_TRACES[device]
-    assert found["bandwidth"] == pytest.approx(gb_s * 1e9, rel=1e-12)
-    expected = None if math.isnan(half) else pytest.approx(half * 1e12, rel=1e-12)
-    assert found["flops"]["fp16_tensor"] == expected
+def test_devices_of_recorded_traces_have_their_peaks() -> None:
+    for device, (gb_s, half) in IN_TRACES.items():
+        found = looked_up(*device)
+        rates = {"memory": found["bandwidth"] / 1e9, "half": (found["flops"]["fp16_tensor"] or math.nan) / 1e12}
+        assert rates == pytest.approx({"memory": gb_s, "half": half}, rel=1e-12, nan_ok=True), device
 
 
 # Names from NVIDIA's list of boards (README.md of its open kernel modules) and libdrm's amdgpu.ids.
@@ -374,35 +330,32 @@ NVIDIA RTX A6000; NVIDIA RTX 5000 Ada Generation; NVIDIA RTX 6000 Ada Generation
 """
 
 
-@pytest.mark.parametrize("name", NAMED.replace("\n", " ").strip().split("; "))
-def test_a_device_is_found_by_its_name_alone(name: str) -> None:
-    core = pytest.importorskip("flopscope._core")
-    assert name.strip() in core.datasheet_find(name)["names"]
+def test_a_device_is_found_by_its_name_alone() -> None:
+    for name in NAMED.replace("\n", " ").strip().split("; "):
+        row = looked_up(name)
+        assert row is not None and name in row["names"], name
 
 
 @pytest.mark.parametrize("name", ["RTX 2060", "RTX 3050", "RTX 3060", "RTX 3080"])
 def test_a_name_shared_by_two_cards_needs_sms_and_memory_to_find_a_row(name: str) -> None:
-    core = pytest.importorskip("flopscope._core")
-    assert core.datasheet_find(f"NVIDIA GeForce {name}") is None
+    assert _core.datasheet_find(f"NVIDIA GeForce {name}") is None
     rows = [row for row in ROWS if f"NVIDIA GeForce {name}" in row.names]
     assert len(rows) == 2
     for row in rows:
         usual = 0.98 * row.memory_gib * 2**30
-        found = core.datasheet_find(row.names[0], row.sm_count, usual)
+        found = looked_up(row.names[0], row.sm_count, usual)
         assert (found["sm_count"], found["memory_gib"]) == (row.sm_count, row.memory_gib)
-        assert core.datasheet_find(row.names[0], row.sm_count, 2 * usual) is None
-        assert core.datasheet_find(row.names[0], row.sm_count + 1, usual) is None
+        assert _core.datasheet_find(row.names[0], row.sm_count, 2 * usual) is None
+        assert _core.datasheet_find(row.names[0], row.sm_count + 1, usual) is None
 
 
 def test_a_part_of_a_device_has_no_row() -> None:
-    core = pytest.importorskip("flopscope._core")
     for cpx in (("AMD Instinct MI300X", 38, 192 << 30), ("AMD Instinct MI300X", 38), ("AMD Instinct MI250X", 104)):
-        assert core.datasheet_find(*cpx) is None
+        assert _core.datasheet_find(*cpx) is None
 
 
 def test_the_compiled_table_contains_the_same_rows() -> None:
-    core = pytest.importorskip("flopscope._core")
-    compiled = core.datasheet()
+    compiled = _core.datasheet()
     assert len(compiled) == len(ROWS)
     for row, entry in zip(ROWS, compiled, strict=True):
         assert tuple(entry["names"]) == row.names
@@ -419,11 +372,10 @@ MIG = ("NVIDIA H200 MIG 1g.18gb", "NVIDIA A100-SXM4-40GB MIG 3g.20gb")
 
 
 def test_the_compiled_lookup_accepts_only_full_names() -> None:
-    core = pytest.importorskip("flopscope._core")
     for row in ROWS:
         size = row.sm_count, row.memory_gib * 2.0**30
         for name in row.names:
-            assert core.datasheet_find(name, *size)["source"] == row.source
-            assert core.datasheet_find(f"  {name.upper()} ", *size)["source"] == row.source
+            assert looked_up(name, *size)["source"] == row.source
+            assert looked_up(f"  {name.upper()} ", *size)["source"] == row.source
     for unknown in ("", "H200", "NVIDIA", "Graphics Device", "NVIDIA Graphics Device", "ARTEMIS", *MIG):
-        assert core.datasheet_find(unknown) is None
+        assert _core.datasheet_find(unknown) is None

@@ -64,40 +64,26 @@ def test_sms_and_memory_select_the_variant_of_a_card(sm_count: int, gib: float, 
     assert row.pct_peak_bandwidth == pytest.approx(100 * 2 * 4 * 2**20 / 10e-6 / (gb_s * 1e9))
 
 
-def test_a_partition_of_a_device_has_no_peaks() -> None:
-    table = trace_of([properties(MI300X, 38)]).key_averages()
+@pytest.mark.parametrize(
+    ("listed", "reason"),
+    [
+        ([properties(MI300X, 38)], f'the datasheet of "{MI300X}" is for 304 SMs, but this device has 38 SMs; {STATE}'),
+        ([properties(UNKNOWN, 304)], f'no datasheet row for "{UNKNOWN}"; {STATE}'),
+        ([], "the trace does not name the device"),
+        ([properties("NVIDIA H200", 132)], None),
+    ],
+)
+def test_a_table_reports_why_it_has_no_shares(listed: list[Any], reason: str | None) -> None:
+    table = trace_of(listed).key_averages()
     (row,) = (row for row in table if row.key == "aten::neg")
-    assert table.peaks == {} and math.isnan(row.pct_roofline)
-    assert table.unknown_peaks == {
-        "cuda:0": f'the datasheet of "{MI300X}" is for 304 SMs, but this device has 38 SMs; {STATE}'
-    }
-
-
-def test_a_table_reports_why_it_has_no_shares() -> None:
-    table = trace_of([properties(UNKNOWN, 304)]).key_averages()
-    reason = f'no datasheet row for "{UNKNOWN}"; {STATE}'
-    assert table.unknown_peaks == {"cuda:0": reason}
-    assert f"% Roofline: unknown on cuda:0: {reason}." in table.table().splitlines()
+    assert math.isnan(row.pct_roofline) == (table.peaks == {}) == (reason is not None)
+    assert table.unknown_peaks == ({} if reason is None else {"cuda:0": reason})
+    assert table.by_category().unknown_peaks == table[:1].unknown_peaks == table.unknown_peaks
+    lines = table.table().splitlines()
+    assert (f"% Roofline: unknown on cuda:0: {reason}." in lines) == (reason is not None)
     assert "--measure" not in table.table(), "the device is not in this machine"
-
-
-def test_a_trace_without_device_names_is_reported() -> None:
-    assert trace_of([]).key_averages().unknown_peaks == {"cuda:0": "the trace does not name the device"}
-
-
-def test_no_reason_is_reported_with_peaks_none() -> None:
-    table = trace_of([properties(UNKNOWN, 304)]).key_averages(peaks="none")
-    assert table.unknown_peaks == {} and "% Roofline:" not in table.table()
-
-
-def test_a_known_device_needs_no_reason() -> None:
-    table = trace_of([properties("NVIDIA H200", 132)]).key_averages()
-    assert table.unknown_peaks == {} and "unknown" not in table.table()
-
-
-def test_categories_keep_the_reason() -> None:
-    table = trace_of([properties(UNKNOWN, 304)]).key_averages()
-    assert table.by_category().unknown_peaks == table[:1].unknown_peaks == table.unknown_peaks != {}
+    silent = trace_of(listed).key_averages(peaks="none")
+    assert silent.unknown_peaks == {} and "% Roofline:" not in silent.table()
 
 
 @pytest.mark.usefixtures("nothing_measured")
@@ -107,14 +93,6 @@ def test_the_reason_for_a_live_cpu_suggests_measured_peaks() -> None:
         x + x
     reasons = prof.key_averages(peaks="datasheet").unknown_peaks
     assert set(reasons) == {"cpu"} and 'peaks="measured"' in reasons["cpu"]
-
-
-def test_a_trace_of_a_cpu_reports_why_it_has_no_shares() -> None:
-    dims = {"Input Dims": [[64]], "Input type": ["float"]}
-    event = {"ph": "X", "cat": "cpu_op", "name": "aten::neg", "pid": 1, "tid": 1, "ts": 1, "dur": 5, "args": dims}
-    table = fs.load_trace(json.dumps({"traceEvents": [event]}).encode()).key_averages()
-    assert table.unknown_peaks["cpu"].startswith("the trace does not name its CPU; --peaks measured")
-    assert "% Roofline: unknown on cpu: the trace does not name its CPU;" in table.table()
 
 
 @pytest.mark.parametrize(

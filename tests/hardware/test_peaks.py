@@ -8,14 +8,14 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from helpers.fake_core import CPU_RATES, CUDA_RATES, FakeCore, forget, install
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flopscope.cli.program import main
@@ -37,10 +37,10 @@ def scale(core: FakeCore, factor: float) -> None:
     core.rates["cpu"] = {probe: factor * rate for probe, rate in CPU_RATES.items()}
 
 
-def measure_quietly(device: str = "cpu", **options: bool) -> fsp.Peaks:
+def measure_quietly(device: str = "cpu") -> fsp.Peaks:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return fsd.measure_peaks(device, force=True, **options)
+        return fsd.measure_peaks(device, force=True)
 
 
 def cache_file(tmp_path: Path) -> Path:
@@ -60,24 +60,34 @@ def date_back(tmp_path: Path) -> None:
 # Rounds ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def kernel(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """Readings of the time of the shortest kernel, one for each round, of which all are used."""
+    readings: list[float] = []
+
+    def read(device: str) -> float:
+        if not readings:
+            raise MemoryError("no more")
+        return readings.pop(0)
+
+    monkeypatch.setattr(fsm, "shortest_kernel", read)
+    yield readings
+    assert readings == []
+
+
 @pytest.mark.parametrize(
-    ("times", "rounds"),
+    ("times", "best", "spread"),
     [
-        ([1000.0, 1010.0, 1500.0], 3),
-        ([1500.0, 1000.0, 1300.0, 1010.0], 4),
-        ([1500.0, 1400.0, 1300.0, 1200.0, 1000.0], 5),
+        ([1000.0, 1010.0, 1500.0], 1000, 0.5),  # two agree; 1500 ns is 50 % more than 1000 ns
+        ([1500.0, 1000.0, 1300.0, 1010.0], 1000, 0.5),  # two agree later
+        ([1500.0, 1400.0, 1300.0, 1200.0, 1000.0], 1000, 0.5),  # never
+        ([1200.0, 1100.0], 1100, 1 / 11),  # a failure in a later round keeps earlier readings
     ],
-    ids=["two agree", "two agree later", "never"],
 )
-def test_a_peak_is_the_best_of_its_rounds(
-    core: FakeCore, monkeypatch: pytest.MonkeyPatch, times: list[float], rounds: int
-) -> None:
-    readings = iter(times)
-    monkeypatch.setattr("flopscope.support.peak_timing.shortest_kernel", lambda device: next(readings))
+def test_a_peak_is_the_best_of_its_rounds(kernel: list[float], times: list[float], best: float, spread: float) -> None:
+    kernel.extend(times)
     peaks = fsd.measure_peaks("cpu")
-    assert list(readings) == [] and len(times) == rounds
-    assert peaks.kernel_ns == 1000
-    assert peaks.spread["kernel_ns"] == pytest.approx(0.5), "1500 ns is 50 % more than 1000 ns"
+    assert peaks.kernel_ns == best and peaks.spread["kernel_ns"] == pytest.approx(spread) and not peaks.missing
     assert peaks.spread["fp32"] == peaks.spread["bandwidth"] == 0, "all rounds have equal readings"
 
 
@@ -96,19 +106,6 @@ def test_a_disturbance_of_one_round_does_not_lower_the_peaks(core: FakeCore, mon
     assert peaks.flops == pytest.approx({"fp64": 45e9, "fp32": 80e9})
     assert peaks.bandwidth == pytest.approx(12e9) and peaks.launch_ns == pytest.approx(90)
     assert peaks.spread["fp32"] == peaks.spread["read_bandwidth"] == pytest.approx(0.75)
-
-
-def test_a_failure_in_a_later_round_keeps_earlier_readings(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
-    readings = iter([1200.0, 1100.0])
-
-    def kernel(device: str) -> float:
-        for reading in readings:
-            return reading
-        raise MemoryError("no more")
-
-    monkeypatch.setattr("flopscope.support.peak_timing.shortest_kernel", kernel)
-    peaks = fsd.measure_peaks("cpu")
-    assert peaks.kernel_ns == 1100 and not peaks.missing
 
 
 def test_conditions_are_stored(core: FakeCore, tmp_path: Path) -> None:
@@ -134,11 +131,10 @@ def test_slower_readings_never_replace_better_ones(
     first = fsd.measure_peaks("cpu")
     date_back(tmp_path)
     scale(core, 0.5)
-    monkeypatch.setattr("flopscope.support.peak_timing.shortest_kernel", lambda device: 3000.0)
-    for _ in range(5):
+    monkeypatch.setattr(fsm, "shortest_kernel", lambda device: 3000.0)
+    for _ in range(3):
         peaks = measure_quietly()
-        assert peaks._numbers == first._numbers
-        assert set(peaks.dates.values()) == {EARLIER}
+        assert peaks._numbers == first._numbers and set(peaks.dates.values()) == {EARLIER}
         assert peaks.when is not None and peaks.when > EARLIER, "the date is that of the last measurement"
         forget()
         assert fsd.devices()[0].measured == peaks
@@ -166,7 +162,8 @@ MEASURED = st.builds(
 )
 
 
-@given(st.lists(MEASURED, min_size=1, max_size=5))
+@settings(max_examples=30)
+@given(st.lists(MEASURED, min_size=1, max_size=4))
 def test_the_best_of_each_value_is_kept_in_any_order_of_runs(runs: list[fsp.Peaks]) -> None:
     peaks = functools.reduce(fsp.combine, runs)
     units = {unit for run in runs for unit in run.flops}
@@ -175,25 +172,17 @@ def test_the_best_of_each_value_is_kept_in_any_order_of_runs(runs: list[fsp.Peak
     assert peaks.launch_ns == min((run.launch_ns for run in runs if run.launch_ns), default=None)
 
 
-def test_reset_replaces_stored_peaks(core: FakeCore, tmp_path: Path) -> None:
-    fsd.measure_peaks("cpu")
-    scale(core, 0.5)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        peaks = fsd.measure_peaks("cpu", reset=True)
-    assert peaks.flops == pytest.approx({"fp64": 22.5e9, "fp32": 40e9}) and peaks.launch_ns == pytest.approx(180)
-    forget()
-    assert fsd.devices()[0].measured == peaks
-
-
-def test_a_reset_by_another_process_is_not_undone_by_cached_peaks(core: FakeCore) -> None:
+def test_reset_replaces_stored_peaks_also_those_that_another_process_remembers(core: FakeCore) -> None:
     remembered = fsd.measure_peaks("cpu")
     key = fsp.cache_file(fsp.cache_key(fsd.devices()[0])).name
     scale(core, 0.5)
     forget()
-    fsd.measure_peaks("cpu", reset=True)
+    assert warnings_of(lambda: fsd.measure_peaks("cpu", reset=True)) == []
+    forget()
+    peaks = fsd.devices()[0].measured
+    assert peaks is not None and peaks.launch_ns == pytest.approx(180)
     fsp.remembered[key] = remembered
-    assert measure_quietly().flops == pytest.approx({"fp64": 22.5e9, "fp32": 40e9})
+    assert measure_quietly().flops == peaks.flops == pytest.approx({"fp64": 22.5e9, "fp32": 40e9})
 
 
 def test_a_tensor_unit_must_exceed_the_best_reading_without_it(core: FakeCore) -> None:
@@ -215,47 +204,6 @@ def test_peaks_that_are_temporarily_missing_stay_stored(core: FakeCore) -> None:
     assert fsd.devices()[1].measured == peaks
 
 
-def test_files_of_an_earlier_format_are_replaced(core: FakeCore, tmp_path: Path) -> None:
-    key = fsp.cache_key(fsd.devices()[0])
-    old = {
-        "source": "measured",
-        "flops": {"fp32": 1e15},
-        "bandwidth": 1e15,
-        "copy_bandwidth": None,
-        "read_bandwidth": 1e15,
-        "write_bandwidth": None,
-        "launch_ns": 1.0,
-        "kernel_ns": 1.0,
-        "when": EARLIER,
-        "versions": {},
-        "missing": {},
-    }
-    (tmp_path / "cache").mkdir()
-    fsp.cache_file(key).write_text(json.dumps({"format": 3, "key": key, "peaks": old}))
-    assert fsd.devices()[0].measured is None
-    assert fsd.measure_peaks("cpu").flops == pytest.approx({"fp64": 45e9, "fp32": 80e9})
-    assert json.loads(cache_file(tmp_path).read_text())["format"] == fsp.CACHE_FORMAT
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"spread": [0.1]},
-        {"spread": {"fp32": "wide"}},
-        {"dates": {"fp32": 2020}},
-        {"busy": -1.0},
-        {"load_average": "low"},
-    ],
-    ids=str,
-)
-def test_files_with_invalid_conditions_are_ignored(core: FakeCore, tmp_path: Path, change: dict[str, object]) -> None:
-    fsd.measure_peaks("cpu")
-    content = json.loads(cache_file(tmp_path).read_text())
-    cache_file(tmp_path).write_text(json.dumps({**content, "peaks": content["peaks"] | change}))
-    forget()
-    assert fsd.devices()[0].measured is None
-
-
 KEEPER = """
 import sys
 from flopscope.support import device, peaks
@@ -268,7 +216,6 @@ for rate in numbers:
 
 
 def test_concurrent_processes_lose_no_peaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("flopscope._core")
     monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path / "cache"))
     rates = [[float(1 + process + 4 * turn) for turn in range(40)] for process in range(4)]
     running = [subprocess.Popen([sys.executable, "-c", KEEPER, *map(str, found)]) for found in rates]
@@ -367,12 +314,8 @@ def nvml_with(queries: list[list[tuple[int, float, int]] | int]) -> Any:
             raise NVMLError(answer)
         return [SimpleNamespace(pid=pid, timeStamp=int(at * 1e6), smUtil=used) for pid, at, used in answer]
 
-    return SimpleNamespace(
-        nvmlInit=lambda: None,
-        nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
-        nvmlDeviceGetProcessUtilization=query,
-        NVML_ERROR_NOT_FOUND=6,
-    )
+    calls = {"nvmlInit": lambda: None, "nvmlDeviceGetHandleByUUID": str, "nvmlDeviceGetProcessUtilization": query}
+    return SimpleNamespace(**calls, NVML_ERROR_NOT_FOUND=6)
 
 
 GPU: Any = SimpleNamespace(kind="cuda", properties={"uuid": "GPU-1"})
@@ -396,11 +339,7 @@ def test_nvml_counts_the_other_processes_of_a_gpu(
     fake_time = SimpleNamespace(time=lambda: clock[0], sleep=lambda seconds: clock.append(clock.pop() + seconds))
     monkeypatch.setattr(busy, "time", fake_time)
     monkeypatch.setitem(sys.modules, "pynvml", nvml_with(queries))
-    meter = busy.busy_meter(GPU)
-    assert meter() == share and queries == []
-
-
-def test_without_nvml_the_load_of_a_gpu_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert busy.busy_meter(GPU)() == share and queries == []
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert busy.busy_meter(GPU)() is None and busy.why_busy("cuda", 50.0, None) is None
 
@@ -408,9 +347,8 @@ def test_without_nvml_the_load_of_a_gpu_is_unknown(monkeypatch: pytest.MonkeyPat
 # Reports --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_report_shows_spread_and_date(core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    readings = iter([1100.0, 1100.0, 1375.0])
-    monkeypatch.setattr("flopscope.support.peak_timing.shortest_kernel", lambda device: next(readings))
+def test_the_report_shows_spread_and_date(core: FakeCore, kernel: list[float], tmp_path: Path) -> None:
+    kernel.extend([1100.0, 1100.0, 1375.0])
     core.load, core.busy = 0.5, 0.02
     fsd.measure_peaks("cpu")
     date_back(tmp_path)

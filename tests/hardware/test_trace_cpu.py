@@ -19,14 +19,8 @@ from flopscope.support.device import find_device
 from flopscope.support.peaks import Peaks
 
 FP32, BANDWIDTH = 4e11, 2e10
-MEASURED = Peaks(
-    source="measured",
-    flops={"fp32": FP32},
-    bandwidth=BANDWIDTH,
-    launch_ns=50.0,
-    kernel_ns=100.0,
-    when="2026-01-01T00:00:00+00:00",
-)
+WRITTEN = {"source": "measured", "flops": {"fp32": FP32}, "bandwidth": BANDWIDTH, "when": "2026-01-01T00:00:00+00:00"}
+MEASURED = Peaks(**WRITTEN, launch_ns=50.0, kernel_ns=100.0)  # type: ignore[arg-type]
 N = 256  # a product of N x N matrices takes 1 ms in the traces below
 LEAST_US = 2 * N**3 / FP32 * 1e6
 
@@ -56,12 +50,14 @@ def store_peaks() -> None:
     cache.keep_peaks(find_device("cpu"), MEASURED, False, ())
 
 
-def torch_trace(path: Path, **head: Any) -> Path:
-    """Write a trace as torch does, of a product on the CPU; ``head``: further members."""
+def trace_with(tmp_path: Path, file: str = "trace", **cpu: Any) -> Results:
+    """Write a trace as torch does, of a product on a CPU described by these members, and load it."""
     shapes = {"Input Dims": [[N, N], [N, N]], "Input type": ["float", "float"], "Input Strides": [[N, 1], [N, 1]]}
     event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10, "dur": 1000, "args": shapes}
-    path.write_text(json.dumps({"schemaVersion": 1, "deviceProperties": [], **head, "traceEvents": [event]}))
-    return path
+    head = {CPU_MEMBER: cpu.get("member", cpu)} if cpu else {}
+    text = json.dumps({"schemaVersion": 1, "deviceProperties": [], **head, "traceEvents": [event]})
+    (tmp_path / f"{file}.json").write_text(text)
+    return fs.load_trace(tmp_path / f"{file}.json")
 
 
 def here(**changes: Any) -> dict[str, Any]:
@@ -91,9 +87,8 @@ def test_a_written_trace_carries_the_cpu_and_its_measured_peaks(tmp_path: Path) 
 
 
 def test_the_peaks_in_a_trace_rate_it_on_every_machine(tmp_path: Path) -> None:
-    peaks = {"source": "measured", "flops": {"fp32": FP32}, "bandwidth": BANDWIDTH, "when": "2026-01-01T00:00:00+00:00"}
-    cpu = {"name": "Another CPU", "threads": 96, "peaks": peaks}
-    trace = fs.load_trace(torch_trace(tmp_path / "trace.json", **{CPU_MEMBER: cpu}))
+    cpu = {"name": "Another CPU", "threads": 96, "peaks": WRITTEN}
+    trace = trace_with(tmp_path, **cpu)
     assert share_of(trace) == pytest.approx(LEAST_US / 1000 * 100)
     assert ideal_of(trace) == pytest.approx(LEAST_US, rel=1e-3)
     assert trace.key_averages().peaks == {"cpu": {"source": "measured", "name": "Another CPU"}}
@@ -104,18 +99,15 @@ def test_the_peaks_in_a_trace_rate_it_on_every_machine(tmp_path: Path) -> None:
     assert share_of(fs.load_trace(tmp_path / "again.json.gz")) == pytest.approx(share_of(trace))
 
 
-def test_stored_peaks_rate_a_trace_of_this_cpu(tmp_path: Path, measurements: list[str]) -> None:
-    trace = fs.load_trace(torch_trace(tmp_path / "trace.json", **{CPU_MEMBER: here()}))
+def test_stored_peaks_rate_a_trace_of_this_cpu_which_is_measured_on_demand(
+    tmp_path: Path, measurements: list[str]
+) -> None:
+    trace = trace_with(tmp_path, **here())
     assert math.isnan(share_of(trace)), "nothing is measured unless asked for"
     (why,) = trace.key_averages().unknown_peaks.values()
     assert "flopscope devices --measure" in why and not measurements
-    store_peaks()
-    assert share_of(trace) == pytest.approx(LEAST_US / 1000 * 100) and not measurements
-
-
-def test_a_trace_of_this_cpu_is_measured_on_demand(tmp_path: Path, measurements: list[str]) -> None:
-    trace = fs.load_trace(torch_trace(tmp_path / "trace.json", **{CPU_MEMBER: here()}))
     assert share_of(trace, "measured") == pytest.approx(LEAST_US / 1000 * 100) and measurements == ["cpu"]
+    assert share_of(trace_with(tmp_path, **here())) == pytest.approx(LEAST_US / 1000 * 100), "now they are stored"
 
 
 @pytest.mark.parametrize("change", [{"name": "Another CPU"}, {"threads": 1000}, {"isa": "sse"}, {"cache_bytes": 1}])
@@ -124,7 +116,7 @@ def test_no_trace_of_another_cpu_is_rated_by_this_one(
     tmp_path: Path, measurements: list[str], change: dict[str, Any], peaks: str | None
 ) -> None:
     store_peaks()
-    trace = fs.load_trace(torch_trace(tmp_path / "trace.json", **{CPU_MEMBER: here(**change)}))
+    trace = trace_with(tmp_path, **here(**change))
     table = trace.key_averages(peaks=peaks)
     assert math.isnan(share_of(trace, peaks)) and ideal_of(trace, peaks) == 0 and not table.peaks
     assert "another CPU" in table.unknown_peaks["cpu"] and not measurements
@@ -136,8 +128,7 @@ def test_a_trace_without_a_cpu_is_rated_by_this_one_on_demand_only(
     tmp_path: Path, measurements: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     store_peaks()
-    path = torch_trace(tmp_path / "trace.json")
-    trace = fs.load_trace(path)
+    trace, path = trace_with(tmp_path), tmp_path / "trace.json"
     assert math.isnan(share_of(trace)) and "--peaks measured" in trace.key_averages().unknown_peaks["cpu"]
     assert share_of(trace, "measured") == pytest.approx(LEAST_US / 1000 * 100) and not measurements
     assert main(["summary", str(path)]) == 0
@@ -153,9 +144,8 @@ def test_a_trace_without_a_cpu_is_rated_by_this_one_on_demand_only(
      {"source": "measured", "flops": {"fp32": math.nan}, "bandwidth": 1.0, "when": "now"}],
 )  # fmt: skip
 def test_peaks_that_are_none_are_ignored_with_a_warning(tmp_path: Path, peaks: Any) -> None:
-    path = torch_trace(tmp_path / "trace.json", **{CPU_MEMBER: {"name": "Another CPU", "threads": 4, "peaks": peaks}})
     with pytest.warns(UserWarning, match="the peaks of its CPU are ignored"):
-        trace = fs.load_trace(path)
+        trace = trace_with(tmp_path, name="Another CPU", threads=4, peaks=peaks)
     assert math.isnan(share_of(trace)) and "Another CPU, 4 threads" in trace.key_averages().unknown_peaks["cpu"]
 
 
@@ -164,15 +154,15 @@ def test_peaks_that_are_none_are_ignored_with_a_warning(tmp_path: Path, peaks: A
 )
 def test_a_description_without_name_and_threads_is_none(tmp_path: Path, member: Any) -> None:
     store_peaks()
-    trace = fs.load_trace(torch_trace(tmp_path / "trace.json", **{CPU_MEMBER: member}))
+    trace = trace_with(tmp_path, member=member)
     assert "does not name its CPU" in trace.key_averages().unknown_peaks["cpu"]
 
 
 def test_compare_rates_both_sides_by_their_own_cpu(tmp_path: Path) -> None:
-    slow = {"source": "measured", "flops": {"fp32": FP32 / 2}, "bandwidth": BANDWIDTH, "when": "2026-01-01"}
-    a = fs.load_trace(torch_trace(tmp_path / "a.json", **{CPU_MEMBER: {"name": "A", "threads": 1, "peaks": slow}}))
+    slow = {**WRITTEN, "flops": {"fp32": FP32 / 2}}
+    a = trace_with(tmp_path, "a", **{"name": "A", "threads": 1, "peaks": slow})
     store_peaks()
-    b = fs.load_trace(torch_trace(tmp_path / "b.json", **{CPU_MEMBER: here()}))
+    b = trace_with(tmp_path, "b", **here())
     (row,) = fs.compare(a, b)
     assert row.a.pct_roofline == pytest.approx(2 * row.b.pct_roofline) == pytest.approx(LEAST_US / 5)
 
@@ -215,10 +205,7 @@ def test_torchs_live_profile_and_its_file_know_their_cpu(tmp_path: Path, measure
 def test_run_measures_a_cpu_whose_work_is_known(tmp_path: Path, measurements: list[str]) -> None:
     from flopscope.cli.run import _measure_cpu
 
-    unnamed, other, trace = (
-        fs.load_trace(torch_trace(tmp_path / f"{i}.json", **head))
-        for i, head in enumerate(({}, {CPU_MEMBER: here(name="Another CPU")}, {CPU_MEMBER: here()}))
-    )
+    unnamed, other, trace = (trace_with(tmp_path, **cpu) for cpu in ({}, here(name="Another CPU"), here()))
     assert ideal_of(trace) == 0
     said: list[str] = []
     _measure_cpu(trace, said.append)
@@ -231,7 +218,7 @@ def test_run_measures_a_cpu_whose_work_is_known(tmp_path: Path, measurements: li
 
 def test_a_cpus_trace_is_told_in_a_cpus_words(tmp_path: Path) -> None:
     store_peaks()
-    trace = fs.load_trace(torch_trace(tmp_path / "trace.json", **{CPU_MEMBER: here()}))
+    trace = trace_with(tmp_path, **here())
     text = f"{trace.summary()}\n{trace.key_averages()}\n{trace.advice()}\n{trace._repr_html_()}"
     for word in ("the device", "kernel", "launch late", "host late", "pin_memory", "autocast", "GPU", "cuda"):
         assert word not in text, word
