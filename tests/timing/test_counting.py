@@ -176,16 +176,13 @@ def test_energy_is_the_difference_of_the_counter(nvml: Nvml, monkeypatch: pytest
     assert (used.joules, used.seconds, used.watts, used.missing) == (200.0, 2.0, 100.0, "")
 
 
-def test_too_short_windows_and_missing_counters_are_nan_and_say_so(nvml: Nvml) -> None:
+def test_too_short_windows_and_missing_counters_are_nan_and_say_so(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
     short = Energy(3.0, LEAST_SECONDS / 2)
     assert math.isnan(short.joules) and math.isnan(short.watts) and "50 ms" in short.missing
     assert "Not Found" in EnergyMeter("GPU-2").read().missing
     assert "without CUDA" in EnergyMeter("").read().missing
     nvml.fails = True
     assert "Not Supported" in EnergyMeter("GPU-1").read().missing
-
-
-def test_without_the_package_the_energy_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     used = EnergyMeter("GPU-1").read()
     assert math.isnan(used.joules) and "nvidia-ml-py" in used.missing

@@ -35,26 +35,25 @@ def write(file: Path, message: str) -> Path:
     return file
 
 
-def message_of(*arguments: str) -> str:
-    """Run the command and return the message of the exception that its function raises."""
+def run(*arguments: str) -> None:
     parser = argparse.ArgumentParser()
     add_arguments(parser.add_subparsers().add_parser("measure"))
     options = parser.parse_args(["measure", *arguments])
+    options.run(options)
+
+
+def message_of(*arguments: str) -> str:
+    """Return the message of the exception that the function raises."""
     with pytest.raises(KeyError) as caught:
-        options.run(options)
+        run(*arguments)
     return str(caught.value.args[0])
 
 
-def test_a_module_of_the_current_folder_is_found(here: Path) -> None:
-    write(here / "kernels_here.py", "here")
-    assert message_of("kernels_here:f") == "here"
-
-
-def test_a_file_of_the_current_folder_hides_no_installed_module(here: Path, tmp_path: Path) -> None:
+def test_a_module_of_the_current_folder_is_found_and_hides_no_installed_one(here: Path, tmp_path: Path) -> None:
     sys.path.append(str(tmp_path / "installed"))
-    write(tmp_path / "installed" / "some_package.py", "installed")
-    write(here / "some_package.py", "here")
-    assert message_of("some_package:f") == "installed"
+    for name, folder in (("kernels_here", here), ("some_package", here), ("some_package", tmp_path / "installed")):
+        write(folder / f"{name}.py", folder.name)
+    assert message_of("kernels_here:f") == "here" and message_of("some_package:f") == "installed"
 
 
 def test_later_imports_of_flopscope_ignore_the_current_folder(tmp_path: Path) -> None:
@@ -99,14 +98,11 @@ def test_a_function_of_a_file_is_found(here: Path, file: str) -> None:
     assert message_of(f"{file}:f") == "script"
 
 
-def test_a_file_is_preferred_to_a_module_of_its_name(here: Path) -> None:
+def test_a_file_is_preferred_to_a_module_of_its_name_and_may_hold_a_class(here: Path) -> None:
     import json
 
     write(here / "json.py", "the file")
     assert message_of("./json.py:f") == "the file" and sys.modules["json"] is json
-
-
-def test_a_function_in_a_class_of_a_file_is_found(here: Path) -> None:
     (here / "odd:name.py").write_text("class A:\n    @staticmethod\n    def f():\n        raise KeyError('in A')\n")
     assert message_of("odd:name.py:A.f") == "in A"
 
@@ -127,8 +123,5 @@ def test_a_missing_function_is_named_with_its_module(here: Path, arguments: tupl
     for name in ("mine", "json", "sys"):
         write(here / f"{name}.py", name)
     (here / "folder.py").mkdir()
-    parser = argparse.ArgumentParser()
-    add_arguments(parser.add_subparsers().add_parser("measure"))
-    options = parser.parse_args(["measure", *arguments])
     with pytest.raises(ValueError, match=message):
-        options.run(options)
+        run(*arguments)

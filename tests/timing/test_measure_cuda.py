@@ -57,26 +57,30 @@ class Gpu:
         return (int(hold * 1e9), True) if self.synchronises and hold else (5000, False)
 
 
-def test_events_surround_a_call_that_is_queued_on_the_device() -> None:
+def test_events_surround_a_call_that_is_queued_and_one_that_synchronizes_is_held_only_once() -> None:
     gpu = Gpu()
     clock = cuda.CudaClock([lambda: None], "cuda:0", None, True, lambda: 1980.0, gpu)
     assert clock.sample([0]) == [(5.0, 1980.0)]
     assert gpu.did == ["flush", "wait", f"call, held {cuda.HOLD_SECONDS:g} s"] and clock.holds
-
-
-def test_a_call_that_synchronizes_is_held_only_once() -> None:
     gpu = Gpu(synchronises=True)
     clock = cuda.CudaClock([lambda: None], "cuda:0", None, False, lambda: math.nan, gpu)
     assert [sample.us for sample in clock.sample([0, 0, 0])] == [5.0] * 3
     assert not clock.holds and sum("0.25" in did for did in gpu.did) == 1
 
 
+MARK, KERNEL = ("flopscope_measure_mark", 0, 10), ("a", 100, 3000)
+
+
+def kernels(*kernels: tuple[str, int, int]) -> Any:
+    core = fs._core.Store()
+    for kernel in kernels:
+        fs._core._append(core, "kernel", *kernel, device=0)
+    return core
+
+
 def test_lost_records_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder = fs._core.Store()
-    fs._core._append(recorder, "kernel", "flopscope_measure_mark", 0, 10, device=0)
-    fs._core._append(recorder, "kernel", "a", 100, 3000, device=0)
     done: list[str] = []
-    part = types.SimpleNamespace(events=recorder.events, dropped=0)
+    part = types.SimpleNamespace(events=kernels(MARK, KERNEL).events, dropped=0)
     stand_in = types.SimpleNamespace(
         split=lambda: part, stop=lambda: done.append("stop"), restart=lambda: done.append("restart"), running=True
     )
@@ -96,27 +100,17 @@ def test_lost_records_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 class FixedRecords:
     """Predefined records: a mark, a kernel of 3 µs, and a mark."""
 
-    def forget(self) -> None:
-        pass
+    def forget(self) -> None: ...
 
     def take(self) -> tuple[Any, ...]:
-        recorder = fs._core.Store()
-        fs._core._append(recorder, "kernel", "flopscope_measure_mark", 0, 10, device=0)
-        fs._core._append(recorder, "kernel", "a", 100, 3000, device=0)
-        fs._core._append(recorder, "kernel", "flopscope_measure_mark", 5000, 10, device=0)
-        return (*recorder.events()[:3], 0)
+        return (*kernels(MARK, KERNEL, ("flopscope_measure_mark", 5000, 10)).events()[:3], 0)
 
 
-def test_a_call_that_launches_only_once_is_an_error() -> None:
+def test_a_call_that_launches_only_once_is_an_error_and_events_replace_lost_records() -> None:
     records: Any = FixedRecords()
     clock = cuda.CudaClock([lambda: None], "cuda:0", records, False, lambda: math.nan, Gpu())
     with pytest.raises(RuntimeError, match="in 1 of 2 samples the call launched nothing on cuda:0"):
         clock.sample([0, 0])
-
-
-def test_events_replace_lost_records() -> None:
-    records: Any = FixedRecords()
-    clock = cuda.CudaClock([lambda: None], "cuda:0", records, False, lambda: math.nan, Gpu())
     here = stage.Stage(find_device("cpu"), [], "cupti", False, lambda calls: None, lambda: math.nan, math.nan)
     here.records = records
     samples = here.sampled(clock, lambda: clock.sample([0, 0, 0]))  # FixedRecords has records of two
@@ -200,19 +194,12 @@ def test_nvml_is_read_at_most_once_a_millisecond(monkeypatch: pytest.MonkeyPatch
         read.append(device)
         return 1000 + len(read)
 
-    nvml = types.SimpleNamespace(
-        nvmlInit=lambda: None,
-        nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
-        nvmlDeviceGetClockInfo=clock_info,
-        NVML_CLOCK_SM=1,
-    )
+    calls = {"nvmlInit": lambda: None, "nvmlDeviceGetHandleByUUID": str, "nvmlDeviceGetClockInfo": clock_info}
+    nvml = types.SimpleNamespace(**calls, NVML_CLOCK_SM=1)
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     times = iter([0.0, 0.0005, 0.0015, 0.0015])
     clock = SmClock("GPU-1", now=lambda: next(times))
     assert clock.mhz() == 1001 and clock.mhz() == 1002 and read == ["GPU-1"] * 2 and not clock.missing
-
-
-def test_without_nvml_the_clock_is_nan_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     clock = SmClock("GPU-1")
     assert math.isnan(clock.mhz()) and "nvidia-ml-py" in clock.missing

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import termios
 import warnings
+from contextlib import suppress
 from fcntl import ioctl
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import pytest
 from helpers import DATA, ROOT, TRACES
 
 import flopscope as fs
+from flopscope.cli.program import main
 
 FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
 GOLDEN = DATA / "golden"
@@ -67,6 +69,9 @@ def test_lines_fit_and_rows_differ(name: str) -> None:
         assert "TFLOP/s" not in lines[0] and "0.000" not in lines[0]
 
 
+COMMAND = ("-m", "flopscope", "table", str(FAULTS / "vocab_before.json.gz"))
+
+
 def on_a_terminal(columns: int, *command: str, **environment: str) -> str:
     """Return what a command writes to a terminal of a width."""
     ours, theirs = pty.openpty()
@@ -78,53 +83,37 @@ def on_a_terminal(columns: int, *command: str, **environment: str) -> str:
     )
     os.close(theirs)
     parts = []
-    while True:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:  # Linux: the other end is closed
-            break
-        if not part:
-            break
-        parts.append(part)
+    with suppress(OSError):  # Linux: the other end is closed
+        while part := os.read(ours, 65536):
+            parts.append(part)
     os.close(ours)
     assert process.wait(60) == 0
     return b"".join(parts).decode().replace("\r\n", "\n")
 
 
-COMMAND = ("-m", "flopscope", "table", str(FAULTS / "vocab_before.json.gz"))
+def longest(text: str) -> int:
+    return max(map(len, text.splitlines()))
 
 
 def test_a_terminal_has_its_width_and_colours() -> None:
-    plain = on_a_terminal(90, *COMMAND, NO_COLOR="1")
-    assert "\x1b" not in plain and 80 < max(map(len, plain.splitlines())) <= 90
+    plain = on_a_terminal(150, *COMMAND, NO_COLOR="1")
+    assert "\x1b" not in plain and 130 < longest(plain) <= 150
     coloured = on_a_terminal(90, *COMMAND)
     assert "\x1b[36mcompute\x1b[0m" in coloured and "\x1b[31m15.8%\x1b[0m" in coloured
-    assert max(map(len, on_a_terminal(150, *COMMAND, NO_COLOR="1").splitlines())) > 130
     assert "\x1b" not in on_a_terminal(90, *COMMAND, TERM="dumb")
+    program = f"import flopscope as fs; print(fs.load_trace({COMMAND[-1]!r}).key_averages())"
+    assert 70 < longest(on_a_terminal(84, "-c", program)) <= 84, "str() of a table fits the terminal too"
 
 
-def test_str_of_a_table_fits_the_terminal() -> None:
-    program = f"import flopscope as fs; print(fs.load_trace({str(FAULTS / 'vocab_before.json.gz')!r}).key_averages())"
-    assert max(map(len, on_a_terminal(84, "-c", program).splitlines())) <= 84
-
-
-def test_a_pipe_gets_plain_text_of_100_columns() -> None:
-    done = subprocess.run([sys.executable, *COMMAND], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert "\x1b" not in done.stdout and 90 < max(map(len, done.stdout.splitlines())) <= 100
-
-
-@pytest.mark.parametrize(("stated", "width"), [("80", 80), ("130", 130), ("12", 40), ("wide", 100), ("0", 100)])
-def test_columns_is_the_width_in_a_pipe_too(stated: str, width: int) -> None:
-    done = subprocess.run(
-        [sys.executable, *COMMAND],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=True,
-        env={**os.environ, "COLUMNS": stated},
-    )
-    longest = max(map(len, done.stdout.splitlines()))
-    assert longest <= max(width, 60) and longest > 0.75 * width
+@pytest.mark.parametrize(("stated", "width"), [(None, 100), ("80", 80), ("130", 130), ("12", 40), ("wide", 100)])
+def test_a_pipe_gets_plain_text_of_100_columns_unless_more_or_fewer_are_stated(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], stated: str | None, width: int
+) -> None:
+    if stated is not None:
+        monkeypatch.setenv("COLUMNS", stated)
+    assert main([*COMMAND[2:]]) == 0
+    text = capsys.readouterr().out
+    assert "\x1b" not in text and 0.75 * width < longest(text) <= width
 
 
 if __name__ == "__main__":

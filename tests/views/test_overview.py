@@ -17,10 +17,12 @@ from helpers.fake_sweep import measurement
 
 import flopscope as fs
 from flopscope import _core
+from flopscope.answers.analysis import PARTS
 from flopscope.show import profile_overview
 from flopscope.show.overview import overview_html
 from flopscope.show.roofs import Point
 from flopscope.show.thumbnail import roofline_svg, strip_svg
+from flopscope.support import device
 from flopscope.support.units import percent_text, roofline_text, short_time_text
 
 TRACES = sorted((DATA / "traces").glob("*.json.gz"))
@@ -97,11 +99,11 @@ def test_the_overview_shows_what_the_tables_hold(path: Path) -> None:
         f"{short_time_text(whole['total'] / steps)}" in page.text and f"MFU {percent_text(whole['mfu'])}" in page.text
     )
     widths = [float(found[1]) for style in page.styles if (found := re.match(r"width: ([\d.]+)%", style))]
-    shown = sum(whole[part] for part in parts_of(whole) if whole[part] >= 0.004 * whole["total"])
+    shown = sum(whole[part] for part in PARTS if whole[part] >= 0.004 * whole["total"])
     assert sum(widths) == pytest.approx(100 * shown / whole["total"], abs=0.1)
     rows = {row.key: row for row in trace.key_averages() if row.device_type == "cpu" and not row.is_user_annotation}
     longest = sorted(rows.values(), key=lambda row: -row.self_device_time_total)[:10]
-    assert all(_core.parts[part].gloss in page.text for part in parts_of(whole) if whole[part] > 0.01 * whole["total"])
+    assert all(_core.parts[part].gloss in page.text for part in PARTS if whole[part] > 0.01 * whole["total"])
     header, *body = page.cells
     assert header == ["op", "calls", "time", "share", "FLOP/s", "B/s", "% roofline", "bound"]
     longest = [row for row in longest if row.self_device_time_total > 0]
@@ -112,45 +114,24 @@ def test_the_overview_shows_what_the_tables_hold(path: Path) -> None:
         assert advice.action in page.text and short_time_text(advice.saving_us) in page.text
 
 
-def parts_of(whole: Any) -> list[str]:
-    from flopscope.answers.analysis import PARTS
-
-    return list(PARTS)
-
-
-def test_the_plain_text_remains_short() -> None:
-    trace = fs.load_trace(TRACES[0])
-    assert "\n" not in repr(trace) and len(repr(trace)) < 300
-    with fs.profile() as prof:
-        fs.ones((4,))
-    assert "\n" not in repr(prof) and len(repr(prof)) < 100
-
-
-def test_a_profile_of_the_cpu_has_an_overview() -> None:
-    x = fs.ones((64, 64))
-    with fs.profile() as prof:
-        fs.matmul(x, x)
-    page = Page(prof._repr_html_())
-    assert "cpu" in page.text and any(cells[0] == "matmul" for cells in page.cells)
-
-
-def test_profiles_without_results_say_why() -> None:
-    assert "not started" in Page(fs.profile()._repr_html_()).text
-    with fs.profile() as prof:
-        assert "still running" in Page(prof._repr_html_()).text
-    assert "The profile holds no events" in Page(prof._repr_html_()).text
-
-
-def test_no_peaks_are_measured_for_an_overview(monkeypatch: pytest.MonkeyPatch) -> None:
-    from flopscope.support import device
-
+def test_a_profile_has_an_overview_or_says_why_not_and_measures_no_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
     def measure(*arguments: Any) -> None:
         raise AssertionError("peaks are measured")
 
     monkeypatch.setattr(device, "measure_peaks", measure)
+    x = fs.ones((64, 64))
+    assert "not started" in Page(fs.profile()._repr_html_()).text
     with fs.profile() as prof:
-        fs.ones((4,))
-    assert "peaks are measured" not in prof._repr_html_()
+        assert "still running" in Page(prof._repr_html_()).text
+    assert "The profile holds no events" in Page(prof._repr_html_()).text
+    with fs.profile() as prof:
+        fs.matmul(x, x)
+    page = Page(prof._repr_html_())
+    assert "cpu" in page.text and any(cells[0] == "matmul" for cells in page.cells)
+    assert "peaks are measured" not in page.text
+    trace = fs.load_trace(TRACES[0])
+    for plain, most in ((repr(trace), 300), (repr(prof), 100)):
+        assert "\n" not in plain and len(plain) < most
 
 
 @pytest.mark.parametrize("fails", ["analysis_of", "key_averages"])
@@ -182,11 +163,8 @@ def test_hostile_names_are_escaped(name: str) -> None:
 
 
 def test_marks_lie_where_their_logarithms_are() -> None:
-    marks = [
-        Point("a", 100.0, 1.0, 0.1, "memory"),
-        Point("b", 25.0, 10.0, 1.0, "memory"),
-        Point("c", 1.0, 100.0, 10.0, "memory"),
-    ]
+    places = (("a", 100.0, 1.0, 0.1), ("b", 25.0, 10.0, 1.0), ("c", 1.0, 100.0, 10.0))
+    marks = [Point(*place, "memory") for place in places]
     svg = svg_of(roofline_svg(marks, 1e12, {"fp32": 50e12}))
     circles = [one for one in svg if local(one) == "circle"]
     xs, ys, radii = ([float(one.attrib[key]) for one in circles] for key in ("cx", "cy", "r"))
@@ -255,35 +233,27 @@ def test_a_measurement_shows_verdict_rating_picture_and_samples() -> None:
     )
 
 
-def test_a_measurement_of_unknown_work_has_no_picture() -> None:
-    unknown = replace(
-        MEASURED, **dict.fromkeys(("arithmetic_intensity", "tflops_per_s", "pct_roofline"), math.nan), bound="unknown"
-    )
-    html = unknown._repr_html_()
+def test_a_measurement_of_unknown_work_has_no_picture_and_an_error_becomes_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    none = dict.fromkeys(("arithmetic_intensity", "tflops_per_s", "pct_roofline"), math.nan)
+    html = replace(MEASURED, **none, bound="unknown")._repr_html_()  # type: ignore[arg-type]
     assert "flopscope-roofline" not in html.partition("</style>")[2] and "% roofline" not in Page(html).cells
 
-
-@pytest.mark.parametrize("samples", [(), (1.0,), (5.0,) * 10, (math.nan, 1.0, 2.0), tuple(map(float, range(5000)))])
-def test_strips_of_any_samples(samples: tuple[float, ...]) -> None:
-    text = strip_svg(samples, 1.0)
-    assert len(text) < 10_000
-    if any(sample == sample for sample in samples):
-        ElementTree.fromstring(text)
-    else:
-        assert text == ""
-
-
-def test_outliers_do_not_hide_the_other_samples() -> None:
-    strip = ElementTree.fromstring(strip_svg((*(100.0 + i / 10 for i in range(98)), 5e4, 8e4), 105.0))
-    texts = [one.text for one in strip if local(one) == "text"]
-    assert texts[:2] == ["100 µs", "109.4 µs (5 % up to 80 ms)"]
-    xs = [float(x) for x in re.findall(r"M([\d.]+) 4", [one.attrib["d"] for one in strip if local(one) == "path"][1])]
-    assert len(xs) == 95 and max(xs) - min(xs) > 400
-
-
-def test_a_measurement_that_fails_to_format_does_not_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: Any) -> Callable[..., None]:
         raise ValueError("no")
 
     monkeypatch.setattr(type(MEASURED), "facts", fail)
     assert "measurement of neg: no" in Page(MEASURED._repr_html_()).text
+
+
+def test_strips_of_any_samples_and_outliers() -> None:
+    for samples in ((), (1.0,), (5.0,) * 10, (math.nan, 1.0, 2.0), tuple(map(float, range(5000)))):
+        text = strip_svg(samples, 1.0)
+        assert len(text) < 10_000 and bool(text) == any(sample == sample for sample in samples)
+        assert not text or ElementTree.fromstring(text) is not None
+    strip = ElementTree.fromstring(strip_svg((*(100.0 + i / 10 for i in range(98)), 5e4, 8e4), 105.0))
+    texts = [one.text for one in strip if local(one) == "text"]
+    assert texts[:2] == ["100 µs", "109.4 µs (5 % up to 80 ms)"]
+    xs = [float(x) for x in re.findall(r"M([\d.]+) 4", [one.attrib["d"] for one in strip if local(one) == "path"][1])]
+    assert len(xs) == 95 and max(xs) - min(xs) > 400

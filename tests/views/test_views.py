@@ -61,30 +61,16 @@ def cells(text: str, row: int = 0) -> dict[str, str]:
 
 
 ADD: dict[str, Any] = {
-    "key": "flopscope::add",
-    "count": 2,
-    "self_cpu_time_total": 10.0,
-    "cpu_time_total": 12.5,
-    "self_device_time_total": 364.0,
-    "device_time_total": 364.0,
-    "input_shapes": [[8192, 8192], [8192, 8192]],
-    "input_dtypes": ["float32", "float32"],
-    "flops": 134217728.0,
-    "bytes_total_moved": 1610612736.0,
-    "tflops_per_s": 0.36872,
-    "gbytes_per_s": 4424.76,
-    "arithmetic_intensity": 1 / 12,
-    "pct_roofline": 92.18,
-    "bound": "memory",
-    "timing_source": "cupti",
+    **{"key": "flopscope::add", "count": 2, "self_cpu_time_total": 10.0, "cpu_time_total": 12.5},
+    **{"self_device_time_total": 364.0, "device_time_total": 364.0, "timing_source": "cupti"},
+    **{"input_shapes": [[8192, 8192], [8192, 8192]], "input_dtypes": ["float32", "float32"]},
+    **{"flops": 134217728.0, "bytes_total_moved": 1610612736.0, "tflops_per_s": 0.36872, "gbytes_per_s": 4424.76},
+    **{"arithmetic_intensity": 1 / 12, "pct_roofline": 92.18, "bound": "memory"},
 }
-KERNEL: dict[str, Any] = {
-    "key": "void add<float>",
-    "device_type": "cuda",
-    "count": 2,
-    "self_device_time_total": 364.0,
-    "device_time_total": 364.0,
-}
+TIMES = {"self_device_time_total": 364.0, "device_time_total": 364.0}
+KERNEL: dict[str, Any] = {"key": "void add<float>", "device_type": "cuda", "count": 2, **TIMES}
+H200 = {"source": "measured", "name": "NVIDIA H200"}
+OVER = {**ADD, "pct_roofline": 131.0, "bound": "cache"}
 
 
 def test_columns_of_flopscope_follow_those_of_torch() -> None:
@@ -95,12 +81,9 @@ def test_columns_of_flopscope_follow_those_of_torch() -> None:
     assert list(cells(text).values())[-7:] == expected
     assert list(cells(text, 1).values())[-7:] == ["--"] * 7
     assert len({len(line) for line in (text.splitlines()[0], *body(text))}) == 1
-
-
-def test_small_rates_have_a_small_unit() -> None:
-    table = make_table({**ADD, "tflops_per_s": 1.1e-7, "gbytes_per_s": 8.79e-3})
-    assert list(cells(table.table()).values())[-5:-3] == ["110 k", "8.79 M"]
-    assert "110 k" in table.table(width=200) and "8.79 M" in table.table(width=200)
+    small = make_table({**ADD, "tflops_per_s": 1.1e-7, "gbytes_per_s": 8.79e-3})
+    assert list(cells(small.table()).values())[-5:-3] == ["110 k", "8.79 M"]
+    assert "110 k" in small.table(width=200) and "8.79 M" in small.table(width=200)
 
 
 def test_every_header_of_a_printed_table_sorts_it() -> None:
@@ -115,40 +98,26 @@ def test_every_header_of_a_printed_table_sorts_it() -> None:
 
 
 def test_all_is_known_only_where_no_cell_is_missing() -> None:
-    known = {**ADD, "flops": 8.0, "bytes_total_moved": 8.0, "pct_roofline": 50.0, "arithmetic_intensity": 1.0}
-    known |= {"bound": "memory"}
-    for table, said in (
-        (make_table(known), True),
-        (make_table(known, {**ADD, "key": "b", "flops": math.nan, "pct_roofline": math.nan}), False),
-    ):
+    known = {**ADD, "flops": 8.0, "bytes_total_moved": 8.0, "arithmetic_intensity": 1.0}
+    unknown = {**ADD, "key": "b", "flops": math.nan, "pct_roofline": math.nan}
+    for table, said in ((make_table(known), True), (make_table(known, unknown), False)):
         for text in (table.table(width=200), table._repr_html_()):
             assert ("All FLOPs and bytes are known." in text) == said == ("the row has no work of its own" not in text)
     narrow = make_table({**known, "arithmetic_intensity": math.nan}).table(columns=["Calls"])
     assert "All FLOPs and bytes are known." in narrow, "no cell of the columns shown is missing"
 
 
-def test_shares_above_the_roofline_are_marked_and_explained() -> None:
-    over = make_table({**ADD, "pct_roofline": 131.0, "bound": "cache"})
-    assert cells(over.table())["% Roofline"] == "131.0%*" and "* more than the roofline" in over.table()
-    assert "* more" not in make_table(ADD).table()
-    assert "* more" not in over.table(row_limit=0)
-
-
-def test_rates_above_their_peak_are_marked_too() -> None:
+def test_shares_above_the_roofline_and_rates_above_their_peak_are_marked_and_explained() -> None:
     """The column of the share may give way in a narrow table; 114 TB/s is no rate of an H200."""
+    assert cells(make_table(OVER).table())["% Roofline"] == "131.0%*"
+    assert "* more" not in make_table(ADD).table() and "* more" not in make_table(OVER).table(row_limit=0)
     wrong = {**ADD, "gbytes_per_s": 114e3, "pct_peak_bandwidth": 2375.0, "pct_roofline": 2375.0, "bound": "unknown"}
     table = make_table(wrong, {**ADD, "key": "b", "tflops_per_s": 70.0, "pct_peak_flops": 104.6, "pct_roofline": 104.6})
     first, second = cells(table.table()), cells(table.table(), 1)
     assert (first["B/s"], first["FLOP/s"], first["% Roofline"]) == ("114 T*", "369 G", "2375.0%*")
     assert (second["B/s"], second["FLOP/s"]) == ("4.42 T", "70.0 T*")
-    fitted = table.table(width=200)
-    assert "114 T*" in fitted and "70.0 T*" in fitted and "* more than the roofline" in fitted
-    assert "114 T*" in table._repr_html_()
-
-
-def test_the_tooltip_of_a_bound_says_what_it_means() -> None:
-    page = make_table({**ADD, "bound": "inefficient"})._repr_html_()
-    assert f'title="{_core.bounds["inefficient"].meaning}"' in page
+    for text in (table.table(width=200), table._repr_html_()):
+        assert "114 T*" in text and "70.0 T*" in text and "* more than the roofline" in text
 
 
 def test_devices_with_the_same_peaks_share_a_footnote() -> None:
@@ -160,47 +129,46 @@ def test_devices_with_the_same_peaks_share_a_footnote() -> None:
     ]
 
 
-def test_html_has_the_footnotes_of_the_text() -> None:
-    coverage = {"bytes": 0.91, "flops": 0.875, "unmodelled": [("a<b>", 1500.0)]}
-    peaks = {"cuda:0": {"source": "measured", "name": "NVIDIA H200"}}
-    page = make_table({**ADD, "pct_roofline": 131.0, "bound": "cache"}, coverage=coverage, peaks=peaks)._repr_html_()
-    for line in ("* more than the roofline", "91.0% and the FLOPs of 87.5%", "Not modelled: a&lt;b&gt; 1.50ms."):
-        assert line in page
-    assert page.rstrip().endswith("% roof: of the measured peaks of NVIDIA H200 (cuda:0).</div>")
+def test_footnotes_explain_the_numbers() -> None:
+    plain = make_table(ADD, peaks={"cuda:0": H200}).table()
+    assert plain.endswith("Self CUDA time total: 0.000us\n% Roofline: of the measured peaks of NVIDIA H200 (cuda:0).\n")
+    assert "Coverage" not in plain and "Open" not in plain and "Dropped" not in plain
+    coverage = {"bytes": 0.91, "flops": 0.875, "unmodelled": [(f"aten::<{c}", 1500.0) for c in "abcde"]}
+    table = make_table(OVER, coverage=coverage, open_events=3, dropped=7, peaks={"cuda:0": H200})
+    for line in (
+        "91.0% and the FLOPs of 87.5%",
+        "Not modelled: aten::<a 1.500ms, aten::<b 1.500ms, aten::<c 1.500ms and 2 more.",
+        *("Open events: 3", "Dropped records: 7", "their time is unknown", "* more than the roofline"),
+    ):
+        assert line in table.table()
+        assert line.replace("<", "&lt;").replace("1.500ms", "1.50ms") in table._repr_html_()
+    assert table._repr_html_().rstrip().endswith("% roof: of the measured peaks of NVIDIA H200 (cuda:0).</div>")
 
 
 def test_html_has_bars_tooltips_and_the_columns_of_the_text() -> None:
     long = "aten::" + "x" * 90
-    table = make_table({**ADD, "key": long}, self_device_time_total=728.0)
+    table = make_table({**ADD, "key": long, "bound": "inefficient"}, self_device_time_total=728.0)
     page = table._repr_html_()
-    assert f'title="{long}"' in page and "linear-gradient(to right, " in page and "92.2%, transparent 0" in page
+    assert f'title="{long}"' in page and f'title="{_core.bounds["inefficient"].meaning}"' in page
+    assert "linear-gradient(to right, " in page and "92.2%, transparent 0" in page
     assert "position: sticky" in page and "max-width: 830px" in page
     headers = [text for text in Tags(page).texts if text in ("Self CUDA", "CUDA %", "% roof", "Bound", "Headroom")]
     assert headers == ["Self CUDA", "CUDA %", "Headroom", "% roof", "Bound"] or "Headroom" not in headers
 
 
-def test_footnotes_explain_the_numbers() -> None:
-    plain = make_table(ADD, peaks={"cuda:0": {"source": "measured", "name": "NVIDIA H200"}}).table()
-    assert plain.endswith("Self CUDA time total: 0.000us\n% Roofline: of the measured peaks of NVIDIA H200 (cuda:0).\n")
-    coverage = {"bytes": 0.91, "flops": 0.875, "unmodelled": [(f"aten::{c}", 1500.0) for c in "abcde"]}
-    text = make_table(ADD, coverage=coverage, open_events=3, dropped=7).table()
-    assert "91.0% and the FLOPs of 87.5%" in text
-    assert "Not modelled: aten::a 1.500ms, aten::b 1.500ms, aten::c 1.500ms and 2 more." in text
-    assert "Open events: 3" in text and "Dropped records: 7" in text and "their time is unknown" in text
-    assert "Coverage" not in plain and "Open" not in plain and "Dropped" not in plain
-
-
 def test_columns_without_values_are_hidden() -> None:
     host = {"key": "a", "self_cpu_time_total": 1.0}
-    assert "Self CUDA" not in header_of(make_table(host).table())
-    assert "CPU Mem" not in header_of(make_table(host).table())
-    memory = header_of(make_table({**host, "self_device_memory_usage": 8}, profile_memory=True).table())
-    assert "CPU Mem" in memory and "Self CUDA Mem" in memory
-    assert "CUDA Mem" not in header_of(make_table(host, profile_memory=True).table())
-    assert "Input Shapes" in header_of(make_table(ADD).table()) and "Input Shapes" not in header_of(
-        make_table(KERNEL).table()
-    )
-    assert "Overload Name" in header_of(make_table({**host, "overload_name": "Tensor"}).table())
+    memory = {**host, "self_device_memory_usage": 8}
+    for table, shown, hidden in (
+        (make_table(host), (), ("Self CUDA", "CPU Mem")),
+        (make_table(memory, profile_memory=True), ("CPU Mem", "Self CUDA Mem"), ()),
+        (make_table(host, profile_memory=True), ("CPU Mem",), ("CUDA Mem",)),
+        (make_table(ADD), ("Input Shapes",), ()),
+        (make_table(KERNEL), (), ("Input Shapes",)),
+        (make_table({**host, "overload_name": "Tensor"}), ("Overload Name",), ()),
+    ):
+        headers = header_of(table.table())
+        assert set(shown) <= set(headers) and not set(hidden) & set(headers)
 
 
 def test_rows_are_sorted_and_limited_below_a_header() -> None:
@@ -230,19 +198,13 @@ def test_long_names_and_shapes_are_cut_and_times_have_a_unit() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (units.count_text(999.0), "999"),
-        (units.count_text(2.0**37), "137.4 G"),
-        (units.count_text(0.0), "0"),
-        (units.count_text(math.nan), "--"),
-        (units.bytes_text(1023.0), "1023 B"),
-        (units.bytes_text(805306368.0), "768.0 MiB"),
-        (units.memory_text(-400556032), "-382.00 MB"),
-        (units.number_text(45.678), "45.68"),
-        (units.number_text(4012.34), "4012"),
-        (units.time_text(999.9996), "1000.000us"),
-        (units.share_text(1.0, 0.0), "NaN"),
+        (units.count_text(999.0), "999"), (units.count_text(2.0**37), "137.4 G"), (units.count_text(0.0), "0"),
+        (units.count_text(math.nan), "--"), (units.bytes_text(1023.0), "1023 B"),
+        (units.bytes_text(805306368.0), "768.0 MiB"), (units.memory_text(-400556032), "-382.00 MB"),
+        (units.number_text(45.678), "45.68"), (units.number_text(4012.34), "4012"),
+        (units.time_text(999.9996), "1000.000us"), (units.share_text(1.0, 0.0), "NaN"),
     ],
-)
+)  # fmt: skip
 def test_numbers_are_formatted(text: str, expected: str) -> None:
     assert text == expected
 
@@ -264,32 +226,25 @@ def test_html_shows_the_longest_rows_first() -> None:
     assert Tags(make_table()._repr_html_()).tags.count("table") == 1
 
 
-def test_pandas_frame_has_the_columns_in_order() -> None:
+def test_pandas_frame_has_the_columns_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pandas")
     frame = make_table(ADD, KERNEL).to_pandas()
-    assert list(frame.columns) == NAMES and len(frame) == 2
+    assert list(frame.columns) == NAMES == list(make_table().to_pandas().columns) and len(frame) == 2
     assert frame.input_shapes[0] == [[8192, 8192], [8192, 8192]] and frame.gbytes_per_s[0] == 4424.76
     assert math.isnan(frame.flops[1]) and frame["count"].dtype == "int64"
     assert frame.self_cpu_memory_usage.dtype == "int64" and frame.is_user_annotation.dtype == bool
-    assert list(make_table().to_pandas().columns) == NAMES
-
-
-def test_a_missing_pandas_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="needs pandas: pip install pandas"):
         make_table(ADD).to_pandas()
 
 
-def test_dicts_are_json_with_none_for_unknown_values() -> None:
-    first, second = json.loads(json.dumps(make_table(ADD, KERNEL).to_dicts(), allow_nan=False))
+def test_dicts_and_csv_contain_every_value(tmp_path: Path) -> None:
+    table = make_table(ADD, {**KERNEL, "key": 'a, "b"\nc'})
+    first, second = json.loads(json.dumps(table.to_dicts(), allow_nan=False))
     assert list(first) == NAMES and first["flops"] == 134217728.0 and first["input_dtypes"] == ["float32", "float32"]
     assert second["flops"] is None and second["count"] == 2
-
-
-def test_csv_contains_every_value(tmp_path: Path) -> None:
-    path = tmp_path / "rows.csv"
-    make_table(ADD, {**KERNEL, "key": 'a, "b"\nc'}).to_csv(path)
-    with open(path, newline="", encoding="utf-8") as file:
+    table.to_csv(tmp_path / "rows.csv")
+    with open(tmp_path / "rows.csv", newline="", encoding="utf-8") as file:
         first, second = csv.DictReader(file)
     assert list(first) == NAMES and float(first["gbytes_per_s"]) == 4424.76
     assert json.loads(first["input_shapes"]) == ADD["input_shapes"]

@@ -65,19 +65,13 @@ def test_the_bars_lead_from_the_total_down_to_the_ideal() -> None:
     assert axes.get_title() == "Accounting of a step on cuda:0: MFU 12.5%, MBU 50.0%"
 
 
-def test_times_are_per_step() -> None:
+def test_times_are_per_step_and_shares_and_devices_may_be_unknown() -> None:
     axes = plot_waterfall(columns(**TIMES), 4)
     assert labels(axes)[0] == "1.50ms  100.0%" and bars(axes)[0][2] == pytest.approx(1.501)
     assert plot_waterfall(columns(**TIMES), 0).get_title().startswith("Accounting of the profile on")
-
-
-def test_shares_and_devices_may_be_unknown() -> None:
     axes = plot_waterfall(columns(None, **TIMES, mfu=float("nan")), 1)
     assert axes.get_title() == "Accounting of a step on all devices: MBU 50.0%"
-
-
-def test_tiny_parts_are_not_called_nothing() -> None:
-    assert "1.00us  <0.1%" in labels(plot_waterfall(columns(ideal=10000.0, other=1.0), 1))
+    assert "1.00us  <0.1%" in labels(plot_waterfall(columns(ideal=10000.0, other=1.0), 1)), "tiny parts are not nothing"
 
 
 def test_every_part_has_its_own_look_and_bounds_their_usual_colours() -> None:
@@ -92,7 +86,10 @@ def test_every_part_has_its_own_look_and_bounds_their_usual_colours() -> None:
 
 @pytest.mark.parametrize("name", ["channels_last_before", "data_before", "graph_after"])
 def test_no_label_is_cut_or_overlaps_another(name: str) -> None:
-    axes = fs.load_trace(FAULTS / f"{name}.json.gz").plot_accounting()
+    figure, given = pyplot.subplots()
+    trace = fs.load_trace(FAULTS / f"{name}.json.gz")
+    assert trace.plot_accounting(given) is given and "NVIDIA" in given.get_title() and len(figure.axes) == 1
+    axes = trace.plot_accounting()
     figure = axes.figure
     figure.canvas.draw()
     shown = [text for text in (*axes.texts, *axes.get_yticklabels(), axes.title) if text.get_text()]
@@ -101,12 +98,6 @@ def test_no_label_is_cut_or_overlaps_another(name: str) -> None:
     for number, box in enumerate(boxes):
         assert inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
         assert not any(box.overlaps(other) for other in boxes[number + 1 :]), shown[number].get_text()
-
-
-def test_given_axes_are_drawn_on() -> None:
-    figure, axes = pyplot.subplots()
-    assert fs.load_trace(FAULTS / "tf32_before.json.gz").plot_accounting(axes) is axes
-    assert "NVIDIA H200" in axes.get_title() and len(figure.axes) == 1
 
 
 @pytest.mark.parametrize("name", [r"a$\frac{b$c", "paid $5 or $6", "\x1b[31m\u202e", "half \ud800 a pair", "_x"])
@@ -126,13 +117,10 @@ def test_a_profile_without_work_says_so() -> None:
         assert [text.get_text() for text in axes.texts] == ["Nothing to draw: no work ran in this profile"]
 
 
-def test_without_matplotlib_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match=r"pip install 'flopscope-profiler\[plot\]'"):
-        plot_waterfall(columns(**TIMES), 1)
-
-
-def test_matplotlib_is_imported_only_for_a_plot() -> None:
+def test_matplotlib_is_imported_only_for_a_plot_and_missed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     code = "import sys, flopscope.show.waterfall; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"pip install 'flopscope-profiler\[plot\]'"):
+        plot_waterfall(columns(**TIMES), 1)
