@@ -41,6 +41,14 @@ def test_the_steps_of_workflows_are_scripts_of_the_tree() -> None:
         subprocess.run(["bash", "-n", path], check=True)
 
 
+def test_the_grids_of_cases_are_whole_at_night_only() -> None:
+    name = "FLOPSCOPE_TEST_WHOLE"
+    text = (GITHUB / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    assert re.search(rf"{name}: \$\{{\{{ github.event_name == 'schedule' && '1' \|\| '0' \}}\}}", text)
+    assert re.search(r'^  schedule:\n    - cron: "', text, re.M)
+    assert not any(name in path.read_text(encoding="utf-8") for path in (ROOT / ".ci").iterdir())
+
+
 def test_workflows_and_metadata_name_the_same_pythons() -> None:
     named = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', PYPROJECT)
     assert named[0] == re.search(r'requires-python = ">=(3\.\d+)"', PYPROJECT)[1]  # type: ignore[index]
