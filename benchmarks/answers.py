@@ -9,10 +9,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import perf_counter
-from typing import Any
 
-from harness import Report, arguments, interleave, ratio, spread
+from harness import Report, arguments, interleave, ratio, spread, timed
 from load_trace import HEAD
 
 import flopscope as fs
@@ -41,7 +39,7 @@ STEP = '{"ph":"X","cat":"user_annotation","name":"ProfilerStep#%d","pid":403,"ti
 
 def main() -> None:
     options = arguments(__doc__ or "")
-    columns = ["answer", "seconds", "best", "low", "high", "over key_averages()"]
+    columns = ["answer", "seconds", "low", "high", "best", "over key_averages()"]
     report = Report("answers", columns, options.out, options.device)
     with tempfile.TemporaryDirectory(prefix="flopscope-benchmark-") as folder:
         path = Path(folder) / "trace.json"
@@ -52,9 +50,7 @@ def main() -> None:
     report.keep("answers", samples, ours=("accounting", "advice"), events=len(trace))
     base = samples["key_averages()"]
     for name, values in samples.items():
-        summary = spread(values)
-        times = (summary.median, min(values), summary.low, summary.high)
-        report.row(name, *(f"{value:.4f}" for value in times), f"{ratio(values, base).median:.2f}")
+        report.row(name, *spread(values).cells(4), f"{min(values):.4f}", f"{ratio(values, base).median:.2f}")
     both = [a + b for a, b in zip(samples["accounting()"], samples["advice() after accounting()"], strict=True)]
     report.target("accounting() and advice() over key_averages()", ratio(both, base).median, 1, "x")
     report.note(f"{len(trace):,} events, {STEPS} steps")
@@ -63,8 +59,6 @@ def main() -> None:
 
 def cases(trace: fs.Trace) -> dict[str, Callable[[], object]]:
     """Return the calls to time. A call that is not cold repeats what a program would do next."""
-    core: Any = trace._core
-    limits = {name: peaks.for_core(None) for name, peaks in trace._peaks(core, "datasheet")[0].items()}
 
     def cold(call: Callable[[], object]) -> Callable[[], object]:
         def forgetful() -> object:
@@ -74,26 +68,12 @@ def cases(trace: fs.Trace) -> dict[str, Callable[[], object]]:
         return forgetful
 
     return {
-        "core.table": lambda: core.table(False, 0, limits),
-        "core.table by shape": lambda: core.table(True, 0, limits, False, False),
-        "core.table by shape, accounting": lambda: core.table(True, 0, limits, False, True, (), True),
         "key_averages()": trace.key_averages,
         "key_averages() by shape": lambda: trace.key_averages(group_by_input_shape=True),
         "accounting()": cold(trace.accounting),
         "advice() after accounting()": trace.advice,
         "advice()": cold(trace.advice),
     }
-
-
-def timed(call: Callable[[], object]) -> Callable[[], float]:
-    def sample() -> float:
-        start = perf_counter()
-        result = call()
-        elapsed = perf_counter() - start
-        del result
-        return elapsed
-
-    return sample
 
 
 def check(trace: fs.Trace) -> None:

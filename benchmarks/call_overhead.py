@@ -5,7 +5,6 @@ On CUDA this is the host's time, without waiting for the device, compared with a
 
 from __future__ import annotations
 
-import ctypes
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import HERE, Report, Sampler, arguments, build_cuda_library, interleave, optional, per_call, ratio, spread
+from capture import launcher
+from harness import Report, Sampler, arguments, interleave, optional, per_call, ratio, spread
 
 import flopscope as fs
 
@@ -39,10 +39,8 @@ def main() -> None:
 
 
 def measure_cpu(report: Report, torch: Any) -> None:
-    rng = np.random.default_rng(0)
-    x, y = (rng.random(CPU_ELEMENTS, dtype=np.float32) for _ in range(2))
-    a, b, out = fs.from_numpy(x), fs.from_numpy(y), fs.empty(CPU_ELEMENTS, device="cpu")
-    assert np.array_equal(fs.add(a, b).to("cpu").numpy(), x + y), "fs.add is wrong"
+    x, y, a, b = operands(CPU_ELEMENTS, "cpu")
+    out = fs.empty(CPU_ELEMENTS, device="cpu")
     cases = {
         "fs.add": per_call(fs.add, a, b, number=CPU_CALLS),
         "fs.add, out=": per_call(fs.add, a, b, number=CPU_CALLS, out=out),
@@ -57,18 +55,23 @@ def measure_cpu(report: Report, torch: Any) -> None:
         cases["torch.add, out="] = per_call(torch.add, tx, ty, number=CPU_CALLS, out=torch.empty_like(tx))
     samples = interleave(cases, CPU_ROUNDS)
     fill(report, samples, f"{CPU_ELEMENTS} float32, CPU")
-    added = spread(
-        [with_it - bare for with_it, bare in zip(samples["fs.add under fs.profile()"], samples["fs.add"], strict=True)]
-    )
+    both = zip(samples["fs.add under fs.profile()"], samples["fs.add"], strict=True)
+    added = spread([with_it - bare for with_it, bare in both])
     report.target("fs.profile() adds to an op", added.median * 1e6, 0.3, "us")
 
 
-def measure_cuda(report: Report, torch: Any) -> None:
+def operands(count: int, device: str) -> tuple[Any, Any, fs.Tensor, fs.Tensor]:
+    """Return two arrays of NumPy, and tensors of the same elements."""
     rng = np.random.default_rng(0)
-    x, y = (rng.random(CUDA_ELEMENTS, dtype=np.float32) for _ in range(2))
-    a, b = (fs.from_numpy(array).to("cuda") for array in (x, y))
-    out = fs.empty(CUDA_ELEMENTS, device="cuda")
+    x, y = (rng.random(count, dtype=np.float32) for _ in range(2))
+    a, b = (fs.from_numpy(array).to(device) for array in (x, y))
     assert np.array_equal(fs.add(a, b).to("cpu").numpy(), x + y), "fs.add is wrong"
+    return x, y, a, b
+
+
+def measure_cuda(report: Report, torch: Any) -> None:
+    x, y, a, b = operands(CUDA_ELEMENTS, "cuda")
+    out = fs.empty(CUDA_ELEMENTS, device="cuda")
     wait = partial(fs.synchronize, "cuda")
     cases = {
         "fs.add": per_call(fs.add, a, b, number=CUDA_CALLS, after=wait),
@@ -81,27 +84,14 @@ def measure_cuda(report: Report, torch: Any) -> None:
         cases["torch.add, out="] = per_call(torch.add, tx, ty, number=CUDA_CALLS, out=torch_out, after=wait)
     with tempfile.TemporaryDirectory(prefix="flopscope-benchmark-") as folder:
         try:
-            cases["bare launch from C"] = bare_launches(Path(folder))
+            launch = launcher(Path(folder))
+            launch(CUDA_CALLS)
+            cases["bare launch from C"] = lambda: launch(CUDA_CALLS) / CUDA_CALLS
         except (RuntimeError, OSError) as problem:
             report.note(f"no row of bare launches: {problem}")
         samples = interleave(cases, CUDA_ROUNDS)
     fill(report, samples, f"{CUDA_ELEMENTS} float32, CUDA")
     report.target("fs.add", spread(samples["fs.add"]).median * 1e6, 5.0, "us")
-
-
-def bare_launches(folder: Path) -> Sampler:
-    library = ctypes.CDLL(str(build_cuda_library(HERE / "bare_launch.cu", folder)))
-    library.launch_empty_kernels.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_double)]
-
-    def sample() -> float:
-        seconds = ctypes.c_double()
-        error = library.launch_empty_kernels(CUDA_CALLS, ctypes.byref(seconds))
-        if error != 0:
-            raise RuntimeError(f"launching an empty kernel failed with CUDA error {error}")
-        return seconds.value / CUDA_CALLS
-
-    sample()
-    return sample
 
 
 def profiled(
@@ -122,11 +112,8 @@ def profiled(
 def fill(report: Report, samples: dict[str, list[float]], case: str) -> None:
     report.keep(case, samples, ours="fs.")
     for who, values in samples.items():
-        summary = spread(values)
         relative = f"{ratio(values, samples['torch.add']).median:.2f}" if "torch.add" in samples else "-"
-        report.row(
-            who, f"{summary.median * 1e6:.3f}", f"{summary.low * 1e6:.3f}", f"{summary.high * 1e6:.3f}", relative
-        )
+        report.row(who, *spread(values).cells(3, 1e6), relative)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from harness import HERE, Report, Sampler, arguments, build_c_library, build_cud
 
 import flopscope as fs
 
-SEGMENT, LAUNCHES, ROUNDS, SETTING_ROUNDS, TORCH_ROUNDS = 500, 20_000, 11, 5, 5  # LAUNCHES a round: over 200 000 a case
+SEGMENT, LAUNCHES, ROUNDS, TORCH_ROUNDS = 500, 20_000, 11, 5  # LAUNCHES a round: over 200 000 a case
 OPS, TORCH_OPS = 200_000, 5_000
 MANY = 10_000_000
 Launch = Callable[[int], float]
@@ -33,7 +33,7 @@ Opener = Callable[[], AbstractContextManager[object]]
 
 def main() -> None:
     options = arguments(__doc__ or "", ("cuda",))
-    report = Report("capture", ["what", "value", "low", "high", "added, us"], options.out, "cuda")
+    report = Report("capture", ["launch, us", "median", "low", "high", "added, us"], options.out, "cuda")
     torch = optional("torch")
     with tempfile.TemporaryDirectory(prefix="flopscope-benchmark-") as folder:
         launch = launcher(Path(folder))
@@ -42,7 +42,6 @@ def main() -> None:
         before = [launches(launch, nullcontext)() for _ in range(5)]
         floor = load_floor(Path(folder))
         bare = add_launches(report, launch, floor)
-        add_settings(report, launch, floor)
         add_after(report, launch, before)
         ours = add_table(report)
         add_many(report, launch)
@@ -83,54 +82,19 @@ def load_floor(folder: Path) -> Any:
     from flopscope.support import libraries
 
     library = ctypes.CDLL(str(build_c_library(HERE / "cupti_floor.c", folder)))
-    library.floor_start.argtypes = [*[ctypes.c_int] * 4, ctypes.c_size_t, ctypes.c_uint64]
     if library.floor_load(libraries.find("cupti").encode()) != 0:
         raise RuntimeError("CUPTI could not be loaded")
     return library
 
 
 @contextmanager
-def cupti_alone(
-    floor: Any, kernels: bool = True, calls: bool = False, callbacks: bool = False, setting: Setting = (-1, 0, 0)
-) -> Iterator[None]:
-    if (code := floor.floor_start(kernels, calls, callbacks, *setting)) != 0:
+def cupti_alone(floor: Any, calls: bool = False) -> Iterator[None]:
+    if (code := floor.floor_start(calls)) != 0:
         raise RuntimeError(f"CUPTI alone failed with {code}")
     try:
         yield
     finally:
         floor.floor_stop()
-
-
-# A setting of CUPTI: attribute, bytes of its value, value (cupti_activity.h).
-Setting = tuple[int, int, int]
-SETTINGS: dict[str, Setting] = {
-    "buffers zeroed by the client": (5, 1, 1),
-    "a buffer per thread": (9, 1, 1),
-    "one buffer for all threads": (9, 1, 0),
-    "device buffers in pinned host memory": (8, 1, 1),
-    "device buffers of 32 MiB": (0, 8, 32 << 20),
-    "device buffers of 1 MiB": (0, 8, 1 << 20),
-}
-
-
-def add_settings(report: Report, launch: Launch, floor: Any) -> None:
-    """Add the overhead of kernel records with each setting of CUPTI."""
-    cases = {"bare": launches(launch, nullcontext), "kernels": launches(launch, partial(cupti_alone, floor))}
-    cases |= {
-        f"kernels, {name}": launches(launch, partial(cupti_alone, floor, setting=setting))
-        for name, setting in SETTINGS.items()
-    }
-    cases["callbacks around launches, no records"] = launches(
-        launch, partial(cupti_alone, floor, kernels=False, callbacks=True)
-    )
-    cases["kernels and callbacks"] = launches(launch, partial(cupti_alone, floor, callbacks=True))
-    samples = interleave(cases, SETTING_ROUNDS)
-    fill(
-        report,
-        {f"CUPTI: {name}": values for name, values in samples.items() if name != "bare"},
-        "settings of CUPTI",
-        samples["bare"],
-    )
 
 
 def add_launches(report: Report, launch: Launch, floor: Any) -> list[float]:
@@ -159,23 +123,19 @@ def fill(report: Report, samples: dict[str, list[float]], case: str, bare: list[
     report.keep(case, samples, ours="fs.profile()")
     added = {}
     for who, values in samples.items():
-        summary = spread(values)
-        paired = len(values) == len(bare)
-        baseline = bare if paired else [spread(bare).median] * len(values)
-        differences = [a - b for a, b in zip(values, baseline, strict=True)]
-        added[who] = spread(differences).median * 1e6
-        cells = (f"{t * 1e6:.3f} us" for t in (summary.median, summary.low, summary.high))
-        report.row(who, *cells, "" if values is bare else f"{added[who]:.3f}")
+        baseline = bare if len(values) == len(bare) else [spread(bare).median] * len(values)
+        added[who] = spread([a - b for a, b in zip(values, baseline, strict=True)]).median * 1e6
+        report.row(who, *spread(values).cells(3, 1e6), "" if values is bare else f"{added[who]:.3f}")
     return added
 
 
 def add_after(report: Report, launch: Launch, before: list[float]) -> None:
     after = [launches(launch, nullcontext)() for _ in range(5)]
     report.keep("launches before and after profiles", {"before": before, "after": after})
-    first, last = spread(before), spread(after)
-    report.row("bare, before any profile", *(f"{t * 1e6:.3f} us" for t in (first.median, first.low, first.high)), "")
-    report.row("bare, after fs.profile()", *(f"{t * 1e6:.3f} us" for t in (last.median, last.low, last.high)), "")
-    report.target("a launch after profiles, over one before", last.median / first.median, 1.05, "x")
+    report.row("bare, before any profile", *spread(before).cells(3, 1e6), "")
+    report.row("bare, after fs.profile()", *spread(after).cells(3, 1e6), "")
+    over = spread(after).median / spread(before).median
+    report.target("a launch after profiles, over one before", over, 1.05, "x")
 
 
 def add_table(report: Report) -> list[float]:
@@ -202,9 +162,7 @@ def add_table(report: Report) -> list[float]:
     events = len(prof)
     report.keep("from stop to a printed table", seconds, events=events)
     for name, values in seconds.items():
-        summary = spread(values)
-        cells = (f"{v * 1e3:.1f} ms" for v in (summary.median, summary.low, summary.high))
-        report.row(f"{events} events: {name}", *cells, "")
+        report.row(f"{events} events: {name}, ms", *spread(values).cells(1, 1e3), "")
     report.target("from stop to a printed table", spread(seconds["all"]).median, 0.5, "s")
     report.target("grouping, part of that time", spread(seconds["grouping"]).median, 0.06, "s")
     return [value / OPS for value in seconds["all"]]
@@ -226,21 +184,17 @@ def add_many(report: Report, launch: Launch) -> None:
     kernels = sum(row.count for row in prof.key_averages(peaks="none") if row.device_type == "cuda")
     assert kernels == MANY and prof.dropped == 0, f"{kernels} kernels, {prof.dropped} lost"
     resident = {"resident": [float(mib) for mib in peaks]}
-    report.keep(
-        "ten million kernels: resident MiB after each tenth",
-        resident,
-        "MiB",
-        before=start,
-        events=len(prof),
-        seconds=ran - began,
-        stop_seconds=stopped - ran,
-    )
-    report.row(
-        f"{MANY} kernels, none lost", f"{ran - began:.1f} s", f"stop {stopped - ran:.2f} s", f"{len(prof)} events", ""
-    )
-    report.row(
-        "memory before, at the end", f"{start} MiB", f"{peaks[-1]} MiB", f"{len(prof) * 51 >> 20} MiB events", ""
-    )
+    facts: dict[str, Any] = {
+        "before": start,
+        "events": len(prof),
+        "seconds": ran - began,
+        "stop_seconds": stopped - ran,
+    }
+    report.keep("ten million kernels: resident MiB after each tenth", resident, "MiB", **facts)
+    times = f"{ran - began:.1f} s", f"stop {stopped - ran:.2f} s"
+    report.row(f"{MANY} kernels, none lost", *times, f"{len(prof)} events", "")
+    memory = f"{start} MiB", f"{peaks[-1]} MiB"
+    report.row("memory before, at the end", *memory, f"{len(prof) * 51 >> 20} MiB events", "")
 
 
 def add_torch(report: Report, torch: Any, launch: Launch, bare: list[float]) -> list[float]:

@@ -14,6 +14,7 @@ measured by then is reported.
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,101 +51,71 @@ SHORTEST_NS = 2_000
 LONG_RUNS = (("default", 0, 4.0), ("2 us", SHORTEST_NS, 4.0), ("200 us", 200_000, 2.0))
 """Name, interval in ns (0: adapts) and seconds."""
 COLUMNS = ("what", "value", "low", "high", "target")
-CHILD, UNDER_NCU = "--child", "--under-ncu"
+UNDER_NCU = "--under-ncu"
 
 
 def main() -> int:
-    if len(sys.argv) == 4 and sys.argv[1] == CHILD:
-        return child(sys.argv[2], Path(sys.argv[3]))
     if len(sys.argv) == 3 and sys.argv[1] == UNDER_NCU:
         run_under_ncu(sys.argv[2])
         return 0
-    parts = dict(PARTS)
-    if "--parts" in sys.argv:
-        at = sys.argv.index("--parts")
-        parts = {name: PARTS[name] for name in sys.argv[at + 1].split(",")}
-        del sys.argv[at : at + 2]
-    options = arguments(__doc__ or "", ("cuda",))
+    options = arguments(__doc__ or "", ("cuda",), add_options)
+    if options.part is not None:
+        return run_part(options.part, options.out)
     report = Report("counters", COLUMNS, options.out, "cuda")
-    run_parts(parts, report, lambda name, path: [sys.executable, os.path.abspath(__file__), CHILD, name, str(path)])
+    with tempfile.TemporaryDirectory(prefix="flopscope-counters-") as folder:
+        for name in options.parts:
+            command = [sys.executable, os.path.abspath(__file__), "--part", name, "--out", folder]
+            problem = run_for(command, PARTS[name])
+            take(Path(folder) / f"{name}.json", report)
+            if problem:
+                report.note(f"{name} failed: {problem}")
+            report.save()
     report.finish()
     return 0
 
 
-# Parts in processes of their own ------------------------------------------------------------------------------------
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--parts", type=lambda names: names.split(","), default=list(PARTS), help="with commas")
+    parser.add_argument("--part", choices=PARTS, help="run this part in this process")
 
 
-class Results:
-    """What a part has measured, written to a file with every change, so that it outlives the part."""
+# Parts in processes of their own --------------------------------------------------------------------------------------
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.content: dict[str, list[Any]] = {"rows": [], "samples": [], "notes": [], "targets": []}
 
-    def _add(self, kind: str, value: Any) -> None:
-        self.content[kind].append(value)
-        text = json.dumps(self.content)  # NaN as such, which json reads back
-        temporary = self._path.with_suffix(".new")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(self._path)
+class Results(Report):
+    """What a part has measured, written with every row, so that it outlives the part."""
 
-    def keep(self, case: str, values: Mapping[str, Sequence[float]], unit: str = "s") -> None:
-        self._add("samples", [case, {who: list(raw) for who, raw in values.items()}, unit])
-
-    def note(self, text: str) -> None:
-        self._add("notes", text)
-
-    def show(self, what: str, values: Sequence[float], digits: int, target: str) -> None:
+    def show(self, what: str, values: Sequence[float], digits: int, aim: str) -> None:
         """Add a row: the median, the least and the greatest. Unknown values are counted in a note."""
         known = [value for value in values if not math.isnan(value)]
         if len(known) < len(values):
             self.note(f"{what}: {len(values) - len(known)} of {len(values)} are unknown")
         cells = (spread(known).median, min(known), max(known)) if known else (math.nan,) * 3
-        self._add("rows", [what, *(f"{cell:.{digits}f}" for cell in cells), target])
-
-    def target(self, text: str, value: float, limit: float, unit: str) -> None:
-        self._add("targets", [text, value, limit, unit])
+        self.row(what, *(f"{cell:.{digits}f}" for cell in cells), aim)
+        self.save()
 
 
-def run_parts(parts: Mapping[str, float], report: Report, command: Callable[[str, Path], list[str]]) -> None:
-    """Run each part for at most its seconds, and add to the report what it has left."""
-    with tempfile.TemporaryDirectory(prefix="flopscope-counters-") as folder:
-        for name, seconds in parts.items():
-            path = Path(folder) / f"{name}.json"
-            begin = time.monotonic()
-            problem = run_for(command(name, path), seconds)
-            print(f"({name}: {time.monotonic() - begin:.0f} s)", flush=True)
-            take(path, report)
-            report.save()
-            if problem:
-                report.note(f"{name} failed: {problem}")
+def run_part(name: str, folder: Path) -> int:
+    import torch
+
+    why = why_no_counters()  # which loads CUPTI
+    if why is not None:
+        raise RuntimeError(why)
+    results = Results(name, COLUMNS, folder, "cuda")
+    with torch.no_grad() if name != "cost" else torch.enable_grad():
+        {"cost": cost, "kernels": kernels, "long": long, "program": program, "calls": calls}[name](torch, results)
+    results.save()
+    return 0
 
 
 def take(path: Path, report: Report) -> None:
     """Add the results of a part to the report; there are none if it failed at once."""
-    if not path.exists():
-        return
-    content = json.loads(path.read_text(encoding="utf-8"))
-    for cells in content["rows"]:
-        report.row(*cells)
-    for case, values, unit in content["samples"]:
-        report.keep(case, values, unit)
-    for text in content["notes"]:
-        report.note(text)
-    for text, value, limit, unit in content["targets"]:
-        report.target(text, value, limit, unit)
-
-
-def child(name: str, path: Path) -> int:
-    import torch
-
-    results = Results(path)
-    why = why_no_counters()  # which loads CUPTI
-    if why is not None:
-        raise RuntimeError(why)
-    with torch.no_grad() if name != "cost" else torch.enable_grad():
-        {"cost": cost, "kernels": kernels, "long": long, "program": program, "calls": calls}[name](torch, results)
-    return 0
+    if path.exists():
+        found = json.loads(path.read_text(encoding="utf-8"))
+        report.rows += found["rows"]
+        report.samples += found["samples"]
+        report.notes += found["notes"]
+        report.targets += found["targets"]
 
 
 def greatest(ratios: Sequence[float]) -> float:
@@ -158,13 +130,8 @@ def greatest(ratios: Sequence[float]) -> float:
 def trainer(torch: Any) -> Callable[[], None]:
     """Return one training step: six layers of WIDTH, bfloat16 products, an optimizer."""
     layers = [torch.nn.Linear(WIDTH, WIDTH, device="cuda", dtype=torch.bfloat16) for _ in range(6)]
-    model = torch.nn.Sequential(
-        *(
-            m
-            for layer in layers
-            for m in (layer, torch.nn.GELU(), torch.nn.LayerNorm(WIDTH, device="cuda", dtype=torch.bfloat16))
-        )
-    )
+    norm = partial(torch.nn.LayerNorm, WIDTH, device="cuda", dtype=torch.bfloat16)
+    model = torch.nn.Sequential(*(part for layer in layers for part in (layer, torch.nn.GELU(), norm())))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     x = torch.randn(8192, WIDTH, device="cuda", dtype=torch.bfloat16)
 

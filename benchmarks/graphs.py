@@ -1,22 +1,21 @@
-"""A Llama-like model that decodes: eagerly, replayed from a CUDA graph, and compiled with reduce-overhead.
+"""A model that decodes, replayed from a CUDA graph whose capture was watched: the replay's time and its work.
 
-The FLOPs and bytes of a step and the share of device time whose bytes are known, by fs.profile() and by
-flopscope.torch.profile, with the watch on graphs; and the time of a replay with the watch on and off, in turns.
+The time of a replay with the watch on and off, in turns; the FLOPs and bytes of a step, and the share of device time
+whose bytes are known, beside those of the eager step.
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
-from harness import Report, arguments
+from harness import Report, arguments, spread
 
 import flopscope as fs
 
-HIDDEN, LAYERS, HEADS, GROUPS, INNER, WORDS, BATCH, CONTEXT = 2048, 8, 16, 8, 5632, 32000, 8, 1024
+WIDTH, LAYERS, HEADS, BATCH = 2048, 8, 16, 8
 STEPS, TURNS, REPLAYS = 5, 15, 200
 
 
@@ -29,71 +28,28 @@ def main() -> None:
     torch.manual_seed(0)
     torch.set_grad_enabled(False)
     model = decoder(torch)
-    model()
     replay = graphed(torch, model)
-    compiled = reduced(torch, model)
-    # Before torch's profiler has run: it stays attached to the process.
-    times(report, watch, replay, torch)
-    seen = {name: live(step) for name, step in (("graph", replay), ("reduce-overhead", compiled))}
-    for name, prof in seen.items():
-        add(report, f"{name}, fs.profile", prof)
-    eager = by_torch(model)
-    add(report, "eager, torch", eager)
-    for name, step in (("graph", replay), ("reduce-overhead", compiled)):
-        seen[f"{name}, torch"] = by_torch(step)
-        add(report, f"{name}, torch", seen[f"{name}, torch"])
-    for name, prof in seen.items():
-        same(report, name, prof, eager)
+    times(report, watch, replay, torch)  # before torch's profiler has run, which stays attached to the process
+    with fs.profile(timer="cupti") as prof:
+        for _ in range(STEPS):
+            replay()
+    with by_torch() as eager:
+        for _ in range(STEPS):
+            model()
+    one, other = work(prof), work(eager)
+    for what, value in one.items():
+        report.row(f"{what} of a replay", f"{value:.6g}", "", "")
+        report.row(f"{what}, over that of an eager step", f"{value / other[what]:.4f}", "", "")
     report.note(f"{watch!r}")
     report.finish()
 
 
 def decoder(torch: Any) -> Callable[[], Any]:
-    """Return a step of decoding one token of each sequence, with cached keys and values."""
-    size = HIDDEN // HEADS
-    make = {"device": "cuda", "dtype": torch.bfloat16}
-
-    def weight(*shape: int) -> Any:
-        return torch.randn(*shape, **make) / math.sqrt(shape[-1])
-
-    layers = [
-        {
-            "qkv": weight((HEADS + 2 * GROUPS) * size, HIDDEN),
-            "out": weight(HIDDEN, HIDDEN),
-            "up": weight(2 * INNER, HIDDEN),
-            "down": weight(HIDDEN, INNER),
-            "norms": [torch.ones(HIDDEN, **make) for _ in range(2)],
-            "keys": torch.randn(BATCH, GROUPS, CONTEXT, size, **make),
-            "values": torch.randn(BATCH, GROUPS, CONTEXT, size, **make),
-        }
-        for _ in range(LAYERS)
-    ]
-    for layer in layers:  # else reduce-overhead refuses to capture what changes its inputs
-        for tensor in (*layer["norms"], *(layer[name] for name in ("qkv", "out", "up", "down", "keys", "values"))):
-            torch._dynamo.mark_static_address(tensor)
-    table, head, last = weight(WORDS, HIDDEN), weight(WORDS, HIDDEN), torch.ones(HIDDEN, **make)
-    tokens = torch.zeros(BATCH, 1, device="cuda", dtype=torch.long)
-    place = torch.tensor([CONTEXT - 1], device="cuda")
-    for tensor in (table, head, last, tokens, place):
-        torch._dynamo.mark_static_address(tensor)
-    functional = torch.nn.functional
-
-    def step() -> Any:
-        x = functional.embedding(tokens, table)
-        for layer in layers:
-            y = functional.rms_norm(x, (HIDDEN,), layer["norms"][0])
-            qkv = functional.linear(y, layer["qkv"]).view(BATCH, 1, HEADS + 2 * GROUPS, size).transpose(1, 2)
-            q, k, v = qkv.split([HEADS, GROUPS, GROUPS], dim=1)
-            layer["keys"].index_copy_(2, place, k)
-            layer["values"].index_copy_(2, place, v)
-            heads = functional.scaled_dot_product_attention(q, layer["keys"], layer["values"], enable_gqa=True)
-            x = x + functional.linear(heads.transpose(1, 2).reshape(BATCH, 1, HIDDEN), layer["out"])
-            y = functional.rms_norm(x, (HIDDEN,), layer["norms"][1])
-            gate, up = functional.linear(y, layer["up"]).chunk(2, dim=-1)
-            x = x + functional.linear(functional.silu(gate) * up, layer["down"])
-        return functional.linear(functional.rms_norm(x, (HIDDEN,), last), head).argmax(-1)
-
-    return step
+    """Return a step of decoding one token of each sequence."""
+    layer = torch.nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, 0.0, batch_first=True, dtype=torch.bfloat16)
+    model = torch.nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False).cuda().train()
+    x = torch.randn(BATCH, 1, WIDTH, device="cuda", dtype=torch.bfloat16)
+    return lambda: model(x)
 
 
 def graphed(torch: Any, step: Callable[[], Any]) -> Callable[[], Any]:
@@ -110,63 +66,20 @@ def graphed(torch: Any, step: Callable[[], Any]) -> Callable[[], Any]:
     return graph.replay  # type: ignore[no-any-return]
 
 
-def reduced(torch: Any, step: Callable[[], Any]) -> Callable[[], Any]:
-    compiled = torch.compile(step, mode="reduce-overhead")
-    for _ in range(8):
-        compiled()
-    torch.cuda.synchronize()
-    return compiled  # type: ignore[no-any-return]
-
-
-# Work -----------------------------------------------------------------------------------------------------------------
-
-
-def live(step: Callable[[], Any]) -> Any:
-    with fs.profile(timer="cupti") as prof:
-        for _ in range(STEPS):
-            step()
-    return prof
-
-
-def by_torch(step: Callable[[], Any]) -> Any:
+def by_torch() -> Any:
     import flopscope.torch as ft
 
-    step()
-    with ft.profile(activities=[ft.ProfilerActivity.CPU, ft.ProfilerActivity.CUDA], record_shapes=True) as prof:
-        for _ in range(STEPS):
-            step()
-    return prof
+    return ft.profile(activities=[ft.ProfilerActivity.CPU, ft.ProfilerActivity.CUDA], record_shapes=True)
 
 
 def work(prof: Any) -> dict[str, float]:
     """Return FLOPs and bytes per step of ops, and the share of device time whose bytes are known."""
     rows = [row for row in prof.key_averages(peaks="none") if row.device_type == "cpu" and not row.is_user_annotation]
-    coverage = prof.coverage()
     return {
         "flops": sum(row.flops for row in rows if row.flops == row.flops) / STEPS,
         "bytes": sum(row.bytes_total_moved for row in rows if row.bytes_total_moved == row.bytes_total_moved) / STEPS,
-        "coverage": coverage["bytes"],
-        "device_us": sum(row.self_device_time_total for row in rows) / STEPS,
+        "coverage": prof.coverage()["bytes"],
     }
-
-
-def add(report: Report, name: str, prof: Any) -> None:
-    for what, value in work(prof).items():
-        report.row(f"{name}: {what}", f"{value:.6g}", "", "")
-        report.keep(f"{name}: {what}", {"value": [value]}, "")
-    missing = [f"{key} {us:.0f} us" for key, us in prof.coverage()["unmodelled"][:5]]
-    if missing:
-        report.note(f"{name}: not modelled: {', '.join(missing)}")
-
-
-def same(report: Report, name: str, prof: Any, eager: Any) -> None:
-    one, other = work(prof), work(eager)
-    for what in ("flops", "bytes"):
-        ratio = one[what] / other[what]
-        report.row(f"{name}: {what}, of eager", f"{ratio:.4f}", "", "")
-
-
-# Time -----------------------------------------------------------------------------------------------------------------
 
 
 def times(report: Report, watch: fs.GraphWatch, replay: Callable[[], Any], torch: Any) -> None:
@@ -192,12 +105,10 @@ def times(report: Report, watch: fs.GraphWatch, replay: Callable[[], Any], torch
             found[state].append(sample())
     fs.watch_graphs()
     for state, values in found.items():
-        middle = statistics.median(values)
-        report.row(f"replay, watch {state}, us", f"{middle:.2f}", f"{min(values):.2f}", f"{max(values):.2f}")
+        report.row(f"replay, watch {state}, us", *spread(values).cells(2))
     report.keep("replay", found, "us", ours="on")
-    ratio = statistics.median(on / off for on, off in zip(found["on"], found["off"], strict=True))
-    report.row("replay, on / off", f"{ratio:.4f}", "", "")
-    report.target("replay, watch on, of off", ratio, 1.01, "")
+    over = statistics.median(on / off for on, off in zip(found["on"], found["off"], strict=True))
+    report.target("replay, watch on, of off", over, 1.01, "")
 
 
 if __name__ == "__main__":

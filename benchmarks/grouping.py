@@ -27,17 +27,9 @@ def main() -> None:
     report = Report("grouping", ["events", "table, ms", "low", "high", "ns per event"], options.out, options.device)
     for events in sorted({int(line["events"]) for line in lines}):
         values = [float(line["ns"]) for line in lines if int(line["events"]) == events]
-        report.keep(f"{events} events", {"flopscope": values}, "ns")
-        summary = spread(values)
-        report.row(
-            f"{events:,}",
-            f"{summary.median / 1e6:.2f}",
-            f"{summary.low / 1e6:.2f}",
-            f"{summary.high / 1e6:.2f}",
-            f"{summary.median / events:.1f}",
-        )
+        fill(report, "flopscope", events, values)
         if events == TARGET_EVENTS:
-            report.target(f"a table of {events:,} events", summary.median / 1e6, TARGET_MS, "ms")
+            report.target(f"a table of {events:,} events", spread(values).median / 1e6, TARGET_MS, "ms")
     torch = optional("torch")
     if torch is None:
         report.note("torch is not installed: no row for its key_averages().")
@@ -67,16 +59,14 @@ def add_torch(torch: Any, report: Report, device: str) -> list[float]:
         if turn >= 0:
             values.append((time.perf_counter() - start) * 1e9)
             events = len(prof.events())
-    report.keep(f"{events} events", {"torch": values}, "ns")
-    summary = spread(values)
-    report.row(
-        f"{events:,} (torch)",
-        f"{summary.median / 1e6:.2f}",
-        f"{summary.low / 1e6:.2f}",
-        f"{summary.high / 1e6:.2f}",
-        f"{summary.median / events:.1f}",
-    )
+    fill(report, "torch", events, values)
     return [value / events for value in values]
+
+
+def fill(report: Report, who: str, events: int, values: list[float]) -> None:
+    report.keep(f"{events} events", {who: values}, "ns")
+    times = spread(values)
+    report.row(f"{events:,}, {who}", *times.cells(2, 1e-6), f"{times.median / events:.1f}")
 
 
 if __name__ == "__main__":

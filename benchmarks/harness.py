@@ -141,6 +141,20 @@ def stopwatch(call: Callable[[], object]) -> Sampler:
     return sample
 
 
+def timed(call: Callable[[], object]) -> Sampler:
+    """Return a sampler that times one call, in seconds, and collects its garbage afterwards."""
+
+    def sample() -> float:
+        start = time.perf_counter()
+        result = call()
+        elapsed = time.perf_counter() - start
+        del result
+        gc.collect()
+        return elapsed
+
+    return sample
+
+
 def per_call(
     op: Callable[..., object],
     a: object,
@@ -217,6 +231,10 @@ class Spread:
         """Half the interquartile range, in % of the median."""
         return 50 * (self.high - self.low) / self.median
 
+    def cells(self, digits: int, scale: float = 1.0) -> list[str]:
+        """Return the median, the lower and the upper quartile as cells of a table."""
+        return [f"{scale * value:.{digits}f}" for value in (self.median, self.low, self.high)]
+
 
 def spread(values: Sequence[float]) -> Spread:
     if len(values) < 2:
@@ -254,7 +272,7 @@ class Report:
         """Store the raw samples of cases that were sampled together.
 
         ``ours``: how the names of those begin whose ratios over each of the others are compared with those of the
-        version before, by summary.py.
+        version before, by run_all.py.
         """
         for who, raw in values.items():
             mark = {"ours": True} if who.startswith(ours) else {}
@@ -278,11 +296,6 @@ class Report:
         lines += [f"target: {target_text(target)}" for target in self.targets]
         return "\n".join(lines)
 
-    def summary(self) -> dict[str, Any]:
-        """Return the table as what is written."""
-        parts = {"columns": self.columns, "rows": self.rows, "notes": self.notes, "targets": self.targets}
-        return {**parts, "text": self.text()}
-
     def done(self) -> None:
         """Print the last row, and write what there is so far: a run that is cut off leaves its results."""
         print("  ".join(self.rows[-1]), flush=True)
@@ -302,7 +315,10 @@ class Report:
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "command": f"python benchmarks/{self.name}.py --device {self.device}",
             "machine": machine(self.device),
-            "summary": self.summary(),
+            "columns": self.columns,
+            "rows": self.rows,
+            "notes": self.notes,
+            "targets": self.targets,
         }
         self.out.mkdir(parents=True, exist_ok=True)
         write_json(self.out / f"{self.name}.json", {**content, "samples": self.samples})
@@ -342,14 +358,8 @@ DIGITS = 6
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a result: a line for each member, and for each element of a member that is a list of samples or cases."""
-    members = []
-    for name, value in content.items():
-        if isinstance(value, list) and value and isinstance(value[0], Mapping):
-            text = "[\n  " + ",\n  ".join(map(_compact, value)) + "\n ]"
-        else:
-            text = _compact(value)
-        members.append(f"{json.dumps(name)}: {text}")
+    """Write a result: a line for each member."""
+    members = [f"{json.dumps(name)}: {_compact(value)}" for name, value in content.items()]
     path.write_text("{\n " + ",\n ".join(members) + "\n}\n", encoding="utf-8")
 
 
@@ -408,22 +418,7 @@ def run_c(program: Path, sources: Sequence[str]) -> list[dict[str, str]]:
     files = sorted(path for pattern in sources for path in ROOT.glob(pattern))
     with tempfile.TemporaryDirectory(prefix="flopscope-benchmark-") as folder:
         binary = Path(folder) / program.stem
-        compiler = shlex.split(os.environ.get("CC", "cc"))
-        run(
-            [
-                *compiler,
-                *C_FLAGS,
-                f"-I{ROOT}",
-                f"-I{ROOT / 'csrc'}",
-                str(program),
-                *map(str, files),
-                "-o",
-                str(binary),
-                "-lm",
-                "-lpthread",
-                "-ldl",
-            ]
-        )
+        _compile(C_FLAGS, program, files, binary)
         printed = run([str(binary)])
     return [dict(pair.split("=", 1) for pair in line.split()) for line in printed.splitlines()]
 
@@ -441,24 +436,15 @@ def build_cuda_library(source: Path, folder: Path) -> Path:
 def build_c_library(source: Path, folder: Path) -> Path:
     """Compile a C file, which may include the core's headers, to a shared object."""
     library = folder / f"{source.stem}.so"
-    compiler = shlex.split(os.environ.get("CC", "cc"))
-    run(
-        [
-            *compiler,
-            "-std=gnu11",
-            "-O2",
-            "-shared",
-            "-fPIC",
-            f"-I{ROOT}",
-            f"-I{ROOT / 'csrc'}",
-            str(source),
-            "-o",
-            str(library),
-            "-ldl",
-            "-lpthread",
-        ]
-    )
+    _compile(["-std=gnu11", "-O2", "-shared", "-fPIC"], source, [], library)
     return library
+
+
+def _compile(flags: Sequence[str], source: Path, others: Sequence[Path], target: Path) -> None:
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    includes = [f"-I{ROOT}", f"-I{ROOT / 'csrc'}"]
+    sources = [str(path) for path in (source, *others)]
+    run([*compiler, *flags, *includes, *sources, "-o", str(target), "-lm", "-lpthread", "-ldl"])
 
 
 # Processes ------------------------------------------------------------------------------------------------------------
@@ -470,6 +456,28 @@ def run(command: Sequence[str]) -> str:
     if done.returncode != 0:
         raise RuntimeError(f"{shlex.join(command)} exited with {done.returncode}:\n{done.stderr}")
     return done.stdout
+
+
+COST = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import importlib, pathlib, time
+status = lambda key: int(pathlib.Path("/proc/self/status").read_text().split(key + ":")[1].split()[0])
+call = importlib.import_module(sys.argv[2]).readers(pathlib.Path(sys.argv[3]))[sys.argv[4]]
+pathlib.Path("/proc/self/clear_refs").write_text("5")  # reset the peak
+before, start = status("VmRSS"), time.process_time()
+result = call()
+print((status("VmHWM") - before) * 1024, time.process_time() - start)
+"""
+
+
+def cost_of(module: str, path: Path, name: str) -> tuple[float, float]:
+    """Return the increase of peak memory in bytes and the processors' seconds of a reader, from a separate process.
+
+    ``module``: a benchmark whose ``readers(path)`` has the reader under its name.
+    """
+    memory, seconds = run([sys.executable, "-c", COST, str(HERE), module, str(path), name]).split()
+    return float(memory), float(seconds)
 
 
 def run_for(command: Sequence[str], seconds: float) -> str:

@@ -77,11 +77,10 @@ def main() -> None:
     report.keep("command", commands, ours="flopscope ")
     report.keep("key_averages()", {name: values for name, values in samples.items() if "key_averages" in name})
     for name, values in samples.items():
-        summary = spread(values)
         process = processes.get(name.removeprefix("import "))
         report.row(
             name,
-            *(f"{1e3 * one:.1f}" for one in (summary.median, summary.low, summary.high)),
+            *spread(values).cells(1, 1e3),
             f"{1e3 * spread(process[1:]).median:.1f}" if process else "",
             f"{ratio(values, samples['import numpy']).median:.2f}",
         )

@@ -13,15 +13,13 @@ import gzip
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness import Report, arguments, interleave, optional, ratio, spread
+from harness import Report, arguments, cost_of, interleave, optional, ratio, spread, timed
 
 import flopscope as fs
 from flopscope.read import compression
@@ -147,18 +145,6 @@ def load_json(path: Path) -> Any:
         return json.load(file)
 
 
-def timed(call: Callable[[], object]) -> Callable[[], float]:
-    def sample() -> float:
-        start = time.perf_counter()
-        result = call()
-        elapsed = time.perf_counter() - start
-        del result
-        gc.collect()
-        return elapsed
-
-    return sample
-
-
 def plain(report: Report, path: Path) -> None:
     size = path.stat().st_size
     samplers = {name: timed(call) for name, call in readers(path).items()} | {TABLE: cost_of_table(path)}
@@ -166,7 +152,7 @@ def plain(report: Report, path: Path) -> None:
     report.keep("plain", samples, ours="flopscope", bytes=size)
     ours = samples[TO_TABLE]
     for name, values in samples.items():
-        peak = None if name == TABLE else peak_of(name, path)
+        peak = None if name == TABLE else cost_of("load_trace", path, name)[0] / 1e6
         show(report, name, values, size, ours, peak)
         if name == TO_TABLE and peak is not None:
             report.target("peak memory over the file's size", peak / (size / 1e6), 0.30, "x")
@@ -185,33 +171,9 @@ def many() -> bool:
 
 
 def show(report: Report, name: str, values: list[float], size: int, ours: list[float], peak: float | None) -> None:
-    summary = spread(values)
-    report.row(
-        name,
-        f"{summary.median:.3f}",
-        f"{summary.low:.3f}",
-        f"{summary.high:.3f}",
-        f"{size / summary.median / 1e6:.0f}",
-        "" if peak is None else f"{peak:.0f}",
-        f"{ratio(ours, values).median:.3f}",
-    )
-
-
-def peak_of(name: str, path: Path) -> float:
-    """Return the increase of peak memory in MB, from a separate process."""
-    program = (
-        "import sys\n"
-        "sys.path.insert(0, sys.argv[1])\n"
-        "import pathlib, load_trace\n"
-        "status = lambda key: int(pathlib.Path('/proc/self/status').read_text().split(key + ':')[1].split()[0])\n"
-        "call = load_trace.readers(pathlib.Path(sys.argv[3]))[sys.argv[2]]\n"
-        "pathlib.Path('/proc/self/clear_refs').write_text('5')\n"  # reset the peak
-        "before = status('VmRSS')\n"
-        "result = call()\n"
-        "print((status('VmHWM') - before) * 1.024 / 1000)\n"
-    )
-    command = [sys.executable, "-c", program, str(Path(__file__).parent), name, str(path)]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    rate = f"{size / spread(values).median / 1e6:.0f}"
+    memory = "" if peak is None else f"{peak:.0f}"
+    report.row(name, *spread(values).cells(3), rate, memory, f"{ratio(ours, values).median:.3f}")
 
 
 def compressed(report: Report, path: Path) -> None:
@@ -226,14 +188,11 @@ def compressed(report: Report, path: Path) -> None:
             report.note(f"{name} is not installed: no row for it.")
             continue
         fastest = fastest or name
-        samples = interleave(
-            {
-                f"flopscope: .json.gz to a table, {name}": timed(lambda library=library: table_with(packed, library)),
-                f"{name}: decompress alone": timed(lambda library=library: decompress(packed, library)),
-            },
-            ROUNDS,
-            warmup=1,
-        )
+        cases = {
+            f"flopscope: .json.gz to a table, {name}": timed(partial(table_with, packed, library)),
+            f"{name}: decompress alone": timed(partial(decompress, packed, library)),
+        }
+        samples = interleave(cases, ROUNDS, warmup=1)
         report.keep("compressed", samples, ours="flopscope", bytes=size, compressed_bytes=packed.stat().st_size)
         ours, alone = samples.values()
         for who, values in samples.items():
@@ -274,9 +233,8 @@ def by_size(report: Report, folder: Path) -> None:
         path.unlink()
     if many():
         report.target("10 M events to a table", 5 * SIZES[-1] * costs[SIZES[-1]], 0.9, "s")
-    report.target(
-        "ns per event, highest over lowest of all sizes", max(costs.values()) / min(costs.values()), 1.15, "x"
-    )
+    worst = max(costs.values()) / min(costs.values())
+    report.target("ns per event, highest over lowest of all sizes", worst, 1.15, "x")
 
 
 if __name__ == "__main__":

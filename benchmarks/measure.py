@@ -1,9 +1,8 @@
 """fs.measure compared with other timers on the same calls: reported times, their repeatability, and seconds taken.
 
 CUDA: torch's kernels of 1 to 150 us, with a cold cache, timed by triton.testing.do_bench, torch.utils.benchmark,
-cupyx.profiler.benchmark and ncu's gpu__time_duration; by flopscope also with CUDA events, and from launch to launch in
-a graph. CPU: zlib.crc32 and flopscope's neg, also timed by timeit and torch.utils.benchmark, on an idle machine and
-next to a busy process.
+cupyx.profiler.benchmark and ncu's gpu__time_duration. CPU: zlib.crc32 and flopscope's neg, also timed by timeit and
+torch.utils.benchmark, on an idle machine and next to a busy process.
 """
 
 from __future__ import annotations
@@ -84,18 +83,11 @@ def on_cuda(report: Report, repeats: int) -> None:
     for at, (case, call) in enumerate(calls.items()):
         counted = statistics.median(truth[at]) if truth else None
         medians[case], took[case], varies[case] = time_all(report, case, call, tools, counted, repeats)
-        for who, us in in_a_graph(call).items():
-            report.row("", who, f"{us:.3f}", *against(us, counted), "", "")
         if counted is not None:
             report.keep(case, {"ncu": truth[at]}, "us")
             report.row("", "ncu", f"{counted:.3f}", "1", "", "", "")
             medians[case]["ncu"] = counted
     targets_on_cuda(report, medians, took, varies, repeats)
-
-
-def in_a_graph(call: Call) -> dict[str, float]:
-    us = fs.measure(call, peaks="none").launch_to_launch
-    return {} if us != us else {"flopscope, launch to launch": us}
 
 
 def targets_on_cuda(
@@ -126,10 +118,7 @@ def cuda_tools() -> dict[str, Tool]:
         benchmark = torch.utils.benchmark.Timer("call()", globals={"call": call})
         return 1e6 * float(benchmark.blocked_autorange().median)
 
-    def by_events(call: Call) -> float:
-        return fs.measure(call, peaks="none", timer="event", device="cuda", graph=False).median
-
-    tools: dict[str, Tool] = {"flopscope": by_measure, "flopscope, events": by_events}
+    tools: dict[str, Tool] = {"flopscope": by_measure}
     triton = optional("triton.testing")
     if triton is not None:
         tools["triton do_bench"] = lambda call: 1e3 * float(triton.do_bench(call, return_mode="median"))
@@ -184,18 +173,7 @@ def cpu_tools() -> dict[str, Tool]:
         count, _ = timer.autorange()
         return 1e6 * statistics.median(timer.repeat(5, count)) / count
 
-    def minimum(call: Call) -> float:
-        return fs.measure(call, peaks="none").min
-
-    def for_longer(call: Call) -> float:
-        return fs.measure(call, peaks="none", spread=0.001, max_time=3.0).median
-
-    tools: dict[str, Tool] = {
-        "flopscope": by_measure,
-        "flopscope, to 0.1 %": for_longer,
-        "flopscope, minimum": minimum,
-        "timeit": by_timeit,
-    }
+    tools: dict[str, Tool] = {"flopscope": by_measure, "timeit": by_timeit}
     torch = optional("torch.utils.benchmark")
     if torch is not None:
         tools["torch.utils.benchmark"] = lambda call: (

@@ -7,17 +7,13 @@ of kernels in `nsys stats` (cuda_gpu_kern_sum, without medians). Every sample re
 
 from __future__ import annotations
 
-import gc
 import sqlite3
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness import Report, arguments, interleave, optional, ratio, spread
+from harness import Report, arguments, cost_of, interleave, optional, ratio, spread, timed
 
 import flopscope as fs
 from flopscope.read import database
@@ -42,31 +38,22 @@ SUMMARY = f"""
 
 def main() -> None:
     options = arguments(__doc__ or "")
-    report = Report(
-        "nsys", ["reading", "seconds", "low", "high", "CPU s", "bytes/event", "ours / it"], options.out, options.device
-    )
+    columns = ["reading", "seconds", "low", "high", "CPU s", "bytes/event", "ours / it"]
+    report = Report("nsys", columns, options.out, options.device)
     with tempfile.TemporaryDirectory(prefix="flopscope-benchmark-") as folder:
         path = write(Path(folder) / "capture.sqlite", KERNELS)
         check(path)
         samples = interleave({name: timed(call) for name, call in readers(path).items()}, ROUNDS, warmup=1)
-        report.keep(
-            "capture",
-            samples,
-            ours="flopscope",
-            bytes=path.stat().st_size,
-            kernels=KERNELS,
-            calls=2 * KERNELS,
-        )
+        report.keep("capture", samples, ours="flopscope", bytes=path.stat().st_size, kernels=KERNELS)
         ours = samples["flopscope: to a table"]
         for name, values in samples.items():
-            peak, cpu = cost_of(name, path)
-            peak /= 3 * KERNELS
-            times = spread(values)
-            cells = f"{times.median:.3f}", f"{times.low:.3f}", f"{times.high:.3f}"
-            report.row(name, *cells, f"{cpu:.3f}", f"{peak:.0f}", f"{ratio(ours, values).median:.3f}")
-            if name == "flopscope: to a table":
+            peak, cpu = cost_of("nsys", path, name)
+            an_event = peak / (3 * KERNELS)
+            cells = f"{cpu:.3f}", f"{an_event:.0f}", f"{ratio(ours, values).median:.3f}"
+            report.row(name, *spread(values).cells(3), *cells)
+            if values is ours:
                 report.target("file to table, fastest of the samples", min(values), 2, "s")
-                report.target("peak memory per event", peak, 150, "bytes")
+                report.target("peak memory per event", an_event, 150, "bytes")
     report.note(f"SQLite {sqlite3.sqlite_version}; the core uses its library: {database._library()}")
     report.finish()
 
@@ -83,12 +70,7 @@ def write(path: Path, kernels: int) -> Path:
     connection.executemany("INSERT INTO StringIds VALUES (?, ?)", names)
     launch = ("launchType", 1), ("cacheConfig", 1), ("registersPerThread", 32), ("gridY", 1), ("gridZ", 1)
     fixed: dict[str, Any] = dict(launch) | {"blockX": 128, "blockY": 1, "blockZ": 1, "staticSharedMemory": 0}
-    fixed |= {
-        "dynamicSharedMemory": 1024,
-        "localMemoryPerThread": 0,
-        "localMemoryTotal": 250871808,
-        "graphNodeId": None,
-    }
+    fixed |= {"dynamicSharedMemory": 1024, "localMemoryPerThread": 0, "localMemoryTotal": 250871808}
     fixed |= {"deviceId": 0, "contextId": 1, "globalPid": PROCESS, "clusterX": 0, "clusterY": 0, "clusterZ": 0}
 
     def kernel(i: int) -> list[Any]:
@@ -114,8 +96,6 @@ def check(path: Path) -> None:
     for name, count, ns, *_ in kernels:
         assert (rows[name].count, round(1000 * rows[name].self_device_time_total)) == (count, ns)
     assert rows["cudaLaunchKernel"].count == rows["cudaEventRecord"].count == KERNELS
-    del rows
-    gc.collect()
 
 
 def summarized(path: Path) -> list[tuple[Any, ...]]:
@@ -140,9 +120,7 @@ def table_by_python(path: Path) -> None:
 
 def by_pandas(path: Path, pandas: Any, *, join: bool) -> None:
     connection = sqlite3.connect(path)
-    columns = (
-        "start, end, deviceId, streamId, correlationId, globalPid, demangledName, gridX, blockX, registersPerThread"
-    )
+    columns = "start, end, deviceId, streamId, correlationId, globalPid, demangledName, gridX, blockX"
     kernels = pandas.read_sql(f"SELECT {columns} FROM {KERNEL_TABLE}", connection)
     calls = pandas.read_sql(f"SELECT start, end, globalTid, correlationId, nameId FROM {CALL_TABLE}", connection)
     names = pandas.read_sql("SELECT id, value FROM StringIds", connection)
@@ -166,36 +144,6 @@ def readers(path: Path) -> dict[str, Callable[[], object]]:
         result["pandas.read_sql"] = lambda: by_pandas(path, pandas, join=False)
         result["pandas.read_sql and join"] = lambda: by_pandas(path, pandas, join=True)
     return result
-
-
-def timed(call: Callable[[], object]) -> Callable[[], float]:
-    def sample() -> float:
-        start = time.perf_counter()
-        call()
-        elapsed = time.perf_counter() - start
-        gc.collect()
-        return elapsed
-
-    return sample
-
-
-def cost_of(name: str, path: Path) -> tuple[float, float]:
-    """Return the increase of peak memory in bytes and the processors' time in seconds, from a separate process."""
-    program = (
-        "import sys\n"
-        "sys.path.insert(0, sys.argv[1])\n"
-        "import pathlib, time, nsys\n"
-        "status = lambda key: int(pathlib.Path('/proc/self/status').read_text().split(key + ':')[1].split()[0])\n"
-        "call = nsys.readers(pathlib.Path(sys.argv[3]))[sys.argv[2]]\n"
-        "pathlib.Path('/proc/self/clear_refs').write_text('5')\n"  # reset the peak
-        "before = status('VmRSS')\n"
-        "start = time.process_time()\n"
-        "call()\n"
-        "print((status('VmHWM') - before) * 1024, time.process_time() - start)\n"
-    )
-    command = [sys.executable, "-c", program, str(Path(__file__).parent), name, str(path)]
-    peak, cpu = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    return float(peak), float(cpu)
 
 
 if __name__ == "__main__":

@@ -92,8 +92,7 @@ def main() -> None:
             found = spread(samples[case][way])
             over = found.median - without
             worst[way] = max(worst[way], over if case != "payload" else 0.0)
-            cells = (f"{found.median:.1f}", f"{found.low:.1f}", f"{found.high:.1f}")
-            report.row(what, who, *cells, "" if way == "without" else f"{over:.1f}")
+            report.row(what, who, *found.cells(1), "" if way == "without" else f"{over:.1f}")
     report.target("a push and a pop that are recorded, over NVTX's own", worst["recording"], RECORDED, "ns")
     report.target("a push and a pop while nothing is recorded, over NVTX's own", worst["idle"], IDLE, "ns")
     report.finish()

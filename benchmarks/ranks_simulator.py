@@ -1,31 +1,28 @@
-"""Traces of many ranks whose faults are known, for benchmarks and tests of fs.load_ranks().
+"""Traces of many ranks whose faults are known, for the benchmark and the tests of fs.load_ranks().
 
-    python benchmarks/ranks_simulator.py FOLDER --dp 8 --tp 4 --events 20000 --slow-gpu 5:1.2 --slow-link 1:0.5
-
-A simulated program repeats one step of a real training of two ranks on H200 (benchmarks/data/ddp_step.json.gz: ops,
-shapes, kernels and their times): forward and backward in blocks, after each a TP all-reduce and, with experts, an
-all-to-all, both of which the block after it needs; in the backward half DP all-reduces beside the computation; at the
-end an all-reduce of all ranks, for which the host waits. Kernels of a rank run one after the other. A collective begins
-on each rank when that rank reaches it, and ends on all of them together, a transfer after the last has begun.
-
-``extract`` makes the file of the step from the traces of two ranks.
+A simulated program repeats one step of a real training of two ranks on H200 (data/ddp_step.json.gz: ops, shapes,
+kernels and their times): forward and backward in blocks, after each a TP all-reduce, which the block after it needs; in
+the backward half DP all-reduces beside the computation; at the end an all-reduce of all ranks, for which the host
+waits. Kernels of a rank run one after the other. A collective begins on each rank when that rank reaches it, and ends
+on all of them together, a transfer after the last has begun.
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
 
 STEP = Path(__file__).resolve().parent / "data" / "ddp_step.json.gz"
 BASE = 1_790_857_026_000_000_000  # ns since 1970
@@ -36,6 +33,7 @@ OUTLIERS = 0.01  # of the ends, up to 300 µs late
 NOISE = 0.01  # relative, of a kernel's time
 LAUNCH = 5.0  # µs of the host for a kernel
 GAP = 1.2  # µs between kernels
+BATCH_SIZES = (8, 4088)  # of the recorded step: sequences, tokens
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,6 @@ class Program:
     dp: int = 8
     tp: int = 1
     pp: int = 1
-    ep: int = 1
     events: int = 20_000
     """In each rank's trace, approximately."""
     blocks: int = 12
@@ -77,9 +74,8 @@ class Program:
 
 @dataclass
 class Collective:
-    """A collective of a step: the block after which it is called, and its groups."""
+    """An all-reduce of a step: the block after which it is called, and its groups."""
 
-    kind: str
     after: int
     group: str
     groups: list[npt.NDArray[np.intp]]
@@ -88,10 +84,10 @@ class Collective:
     """Whether what follows on the rank needs its result."""
 
 
+@cache
 def read_step() -> list[dict[str, Any]]:
     """Return the pieces of the recorded step: op, shapes, dtypes, call, kernel, grid, block, time in µs."""
-    with gzip.open(STEP, "rt") as file:
-        pieces: list[dict[str, Any]] = json.load(file)
+    pieces: list[dict[str, Any]] = json.loads(gzip.decompress(STEP.read_bytes()))
     return pieces
 
 
@@ -100,93 +96,70 @@ def collectives_of(program: Program) -> list[Collective]:
     ranks = np.arange(program.ranks).reshape(program.pp, program.dp, program.tp)
     tensor = [ranks[p, d] for p in range(program.pp) for d in range(program.dp)]
     data = [ranks[p, :, t] for p in range(program.pp) for t in range(program.tp)]
-    experts = [part for group in data for part in np.split(group, max(1, len(group) // max(program.ep, 1)))]
     found: list[Collective] = []
     for block in range(program.blocks):
         if program.tp > 1:
-            found.append(Collective("allreduce", block, "tp", tensor, 16e6))
-        if program.ep > 1:
-            found.append(Collective("all_to_allv", block, "ep", experts, 8e6))
+            found.append(Collective(block, "tp", tensor, 16e6))
         if program.dp > 1 and block >= program.blocks // 2:
-            found.append(Collective("allreduce", block, "dp", data, 28e6, waits=False))
-    found.append(Collective("allreduce", program.blocks - 1, "world", [ranks.ravel()], 4.0))
+            found.append(Collective(block, "dp", data, 28e6, waits=False))
+    found.append(Collective(program.blocks - 1, "world", [ranks.ravel()], 4.0))
     return found
 
 
 @dataclass
 class Simulated:
-    """Times in µs on the true clock: of each step and rank, and of each step, collective and rank."""
+    """Times in µs on the true clock: of each step and rank, and of each step, block or collective, and rank."""
 
-    steps: int
-    step_begin: npt.NDArray[np.float64]
-    step_end: npt.NDArray[np.float64]
-    data_time: npt.NDArray[np.float64]
-    block_begin: npt.NDArray[np.float64]
-    block_time: npt.NDArray[np.float64]
-    kernel_times: npt.NDArray[np.float64]
-    """Of the recorded step, for a batch of size 1."""
-    factors: npt.NDArray[np.float64]
-    call_begin: npt.NDArray[np.float64]
-    call_end: npt.NDArray[np.float64]
-    offset: npt.NDArray[np.float64]
-    """The true offset of each rank's clock in µs, at time 0."""
-    drift: npt.NDArray[np.float64]
+    step_begin: Array
+    step_end: Array
+    data_time: Array
+    block_begin: Array
+    block_time: Array
+    call_begin: Array
+    call_end: Array
+    offset: Array
+    """The true offset of each rank's clock at time 0."""
+    drift: Array
+
+    @property
+    def steps(self) -> int:
+        return len(self.step_begin)
 
 
-def simulate(program: Program) -> tuple[Simulated, list[dict[str, Any]], list[Collective]]:
+def simulate(program: Program) -> Simulated:
     """Run the program: the times of all ranks."""
     rng = np.random.default_rng(program.seed)
-    pieces, calls = read_step(), collectives_of(program)
-    ranks, blocks = program.ranks, program.blocks
-    times = np.array([piece["time"] for piece in pieces])
-    bounds = np.linspace(0, len(pieces), blocks + 1).astype(int)
-    blocks_of = list(pairwise(bounds))
-    work = np.array([times[a:b].sum() + GAP * (b - a) for a, b in blocks_of])
-    # The part of a block's time that grows with the batch.
-    batched = np.array([_has_batch(piece) for piece in pieces])
-    share = np.array([times[a:b][batched[a:b]].sum() for a, b in blocks_of]) / work
+    pieces, calls, ranks = read_step(), collectives_of(program), program.ranks
+    bounds = _bounds(program)
+    work, share = _work(bounds)
     host = LAUNCH * np.diff(bounds)
     steps = max(1, round(program.events / (3 * len(pieces) + 5 * len(calls) + 2)))
-    factors = np.ones(ranks)
-    batch = np.ones(ranks)
-    for rank, factor in program.slow_gpu.items():
-        factors[rank] = factor
-    for rank, factor in program.imbalance.items():
-        batch[rank] = factor
-    late = np.zeros(ranks)
-    for rank, delay in program.late_data.items():
-        late[rank] = delay
+    factors, batch = (_by_rank(given, ranks, 1.0) for given in (program.slow_gpu, program.imbalance))
+    late = _by_rank(program.late_data, ranks, 0.0)
     hosts = np.arange(ranks) // program.gpus_per_host
     offset = rng.normal(0, program.offset_us, hosts.max() + 1)[hosts]
     drift = 1e-6 * rng.normal(0, program.drift_ppm, hosts.max() + 1)[hosts] if program.drift_ppm else np.zeros(ranks)
-    shape = steps, ranks
-    begin, end, data = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    block_begin, block_time = np.zeros((steps, blocks, ranks)), np.zeros((steps, blocks, ranks))
-    call_begin, call_end = np.zeros((steps, len(calls), ranks)), np.zeros((steps, len(calls), ranks))
+    begin, end, data = (np.zeros((steps, ranks)) for _ in range(3))
+    block_begin, block_time = (np.zeros((steps, program.blocks, ranks)) for _ in range(2))
+    call_begin, call_end = (np.zeros((steps, len(calls), ranks)) for _ in range(2))
     now = np.full(ranks, 1000.0)
     for s in range(steps):
         begin[s] = now
         data[s] = 150.0 + rng.exponential(20.0, ranks) + late + program.slow_steps.get(s, 0.0)
         launched = now + data[s] + LAUNCH
         device, beside = launched.copy(), launched.copy()
-        for block in range(blocks):
+        for block in range(program.blocks):
             device = np.maximum(device, launched)
+            noise = 1 + NOISE * rng.standard_normal(ranks) / 4
             block_begin[s, block] = device
-            block_time[s, block] = (
-                work[block] * factors * (1 + (batch - 1) * share[block]) * (1 + NOISE * rng.standard_normal(ranks) / 4)
-            )
+            block_time[s, block] = work[block] * factors * (1 + (batch - 1) * share[block]) * noise
             device = device + block_time[s, block]
             launched = launched + host[block]
             for c, call in enumerate(calls):
                 if call.after != block:
                     continue
                 ready = np.maximum(device if call.waits else np.maximum(device, beside), launched) + GAP
-                finish = np.empty(ranks)
-                for group in call.groups:
-                    finish[group] = ready[group].max() + _transfer(program, call, group, hosts, rng)
-                finish += rng.exponential(JITTER, ranks)
-                outlier = rng.random(ranks) < OUTLIERS
-                finish += np.where(outlier, rng.uniform(20, 300, ranks), 0.0)
+                finish = _finish(program, call, ready, hosts, rng)
                 call_begin[s, c], call_end[s, c] = ready, finish
                 if call.waits:
                     device = finish
@@ -194,21 +167,38 @@ def simulate(program: Program) -> tuple[Simulated, list[dict[str, Any]], list[Co
                     beside = finish
         now = np.maximum(np.maximum(device, beside), launched) + 20.0
         end[s] = now
-    simulated = Simulated(
-        steps,
-        begin,
-        end,
-        data,
-        block_begin,
-        block_time,
-        times,
-        factors,
-        call_begin,
-        call_end,
-        offset - offset[0],
-        drift - drift[0],
-    )
-    return simulated, pieces, calls
+    times = (begin, end, data, block_begin, block_time, call_begin, call_end)
+    return Simulated(*times, offset - offset[0], drift - drift[0])
+
+
+def _bounds(program: Program) -> npt.NDArray[np.intp]:
+    """Return the places of the pieces at which blocks begin and end."""
+    return np.linspace(0, len(read_step()), program.blocks + 1).astype(np.intp)
+
+
+def _work(bounds: npt.NDArray[np.intp]) -> tuple[Array, Array]:
+    """Return the time of each block, and the part of it that grows with the batch."""
+    pieces = read_step()
+    times = np.array([piece["time"] for piece in pieces])
+    batched = np.array([_has_batch(piece) for piece in pieces])
+    work = np.array([times[a:b].sum() + GAP * (b - a) for a, b in pairwise(bounds)])
+    return work, np.array([times[a:b][batched[a:b]].sum() for a, b in pairwise(bounds)]) / work
+
+
+def _by_rank(given: Mapping[int, float], ranks: int, otherwise: float) -> Array:
+    return np.array([given.get(rank, otherwise) for rank in range(ranks)])
+
+
+def _finish(
+    program: Program, call: Collective, ready: Array, hosts: npt.NDArray[np.intp], rng: np.random.Generator
+) -> Array:
+    """Return when the collective ends on each rank."""
+    finish = np.empty(len(ready))
+    for group in call.groups:
+        finish[group] = ready[group].max() + _transfer(program, call, group, hosts, rng)
+    finish += rng.exponential(JITTER, len(ready))
+    outlier = rng.random(len(ready)) < OUTLIERS
+    return finish + np.where(outlier, rng.uniform(20, 300, len(ready)), 0.0)
 
 
 def _transfer(
@@ -219,192 +209,128 @@ def _transfer(
     rng: np.random.Generator,
 ) -> float:
     """Return the time of a group's transfer in µs."""
-    n = len(group)
     link = "host" if len(np.unique(hosts[group])) == 1 else "network"
     rate = LINK_GBYTES_PER_S[link]
     if link == "network":
         rate *= min(program.slow_link.get(int(host), 1.0) for host in np.unique(hosts[group]))
-    factor = (n - 1) / n * (2 if call.kind == "allreduce" else 1)
-    return float((LATENCY[link] + call.nbytes * factor / (1e3 * rate)) * (1 + 0.02 * abs(rng.standard_normal())))
+    moved = 2 * call.nbytes * (len(group) - 1) / len(group)
+    return float((LATENCY[link] + moved / (1e3 * rate)) * (1 + 0.02 * abs(rng.standard_normal())))
 
 
 # Writing --------------------------------------------------------------------------------------------------------------
 
-KERNELS = {
-    "allreduce": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-    "all_to_allv": "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
-}
+NCCL_KERNEL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 STREAM, NCCL_STREAM = 7, 17
+PROPERTIES = {"name": "NVIDIA H200", "totalGlobalMem": 150109880320}
+PROPERTIES |= {"computeMajor": 9, "computeMinor": 0, "numSms": 132}
 
 
-def write(program: Program, folder: Path, workers: int | None = None) -> Simulated:
-    """Write a trace for each rank that is not lost, as rankN.json.gz, and return the true times."""
-    simulated, pieces, calls = simulate(program)
+def write(program: Program, folder: Path, workers: int = 1) -> Simulated:
+    """Write a trace for each rank that is not lost, as hostN_rankN.json.gz, and return the true times."""
     folder.mkdir(parents=True, exist_ok=True)
-    tasks = [(program, simulated, rank, folder) for rank in range(program.ranks) if rank not in set(program.lost)]
+    ranks = [rank for rank in range(program.ranks) if rank not in set(program.lost)]
+    write_some = partial(_write_ranks, program, folder)
     if workers == 1:
-        for task in tasks:
-            _write_rank(task, pieces, calls)
+        write_some(ranks)
     else:
         with ProcessPoolExecutor(workers) as pool:
-            list(pool.map(_write_task, [(p, _of_rank(s, rank), rank, f) for p, s, rank, f in tasks], chunksize=4))
-    return simulated
+            list(pool.map(write_some, [ranks[start::workers] for start in range(workers)]))
+    return simulate(program)
 
 
-def _of_rank(simulated: Simulated, rank: int) -> Simulated:
-    """Return the times of one rank, as the only column."""
-    one = slice(rank, rank + 1)
-    s = simulated
-    return Simulated(
-        *(s.steps, s.step_begin[:, one], s.step_end[:, one], s.data_time[:, one], s.block_begin[:, :, one]),
-        *(
-            s.block_time[:, :, one],
-            s.kernel_times,
-            s.factors[one],
-            s.call_begin[:, :, one],
-            s.call_end[:, :, one],
-            s.offset[one],
-            s.drift[one],
-        ),
-    )
+def _write_ranks(program: Program, folder: Path, ranks: Sequence[int]) -> None:
+    simulated = simulate(program)
+    for rank in ranks:
+        head = {
+            "schemaVersion": 1,
+            "deviceProperties": [{"id": gpu, **PROPERTIES} for gpu in range(program.gpus_per_host)],
+            "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": program.ranks},
+            "record_shapes": 1,
+            "displayTimeUnit": "ms",
+            "baseTimeNanoseconds": BASE,
+        }
+        text = json.dumps(head)[:-1] + ', "traceEvents": [\n' + ",\n".join(_events(program, simulated, rank)) + "\n]}"
+        path = folder / f"host{rank // program.gpus_per_host}_rank{rank}.json.gz"
+        path.write_bytes(gzip.compress(text.encode(), 1))
 
 
-def _write_task(task: tuple[Program, Simulated, int, Path]) -> None:
-    program = task[0]
-    _write_rank(task, read_step(), collectives_of(program))
-
-
-def _write_rank(
-    task: tuple[Program, Simulated, int, Path], pieces: list[dict[str, Any]], calls: list[Collective]
-) -> None:
-    program, simulated, rank, folder = task
-    column = rank if simulated.step_begin.shape[1] > 1 else 0
-    events = _events(program, simulated, rank, column, pieces, calls)
-    head = {
-        "schemaVersion": 1,
-        "deviceProperties": [
-            {
-                "id": gpu,
-                "name": "NVIDIA H200",
-                "totalGlobalMem": 150109880320,
-                "computeMajor": 9,
-                "computeMinor": 0,
-                "numSms": 132,
-            }
-            for gpu in range(program.gpus_per_host)
-        ],
-        "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": program.ranks},
-        "record_shapes": 1,
-        "displayTimeUnit": "ms",
-        "baseTimeNanoseconds": BASE,
-    }
-    with gzip.open(folder / f"host{rank // program.gpus_per_host}_rank{rank}.json.gz", "wt", compresslevel=1) as file:
-        file.write(json.dumps(head)[:-1] + ', "traceEvents": [\n' + ",\n".join(events) + "\n]}")
-
-
-def _events(
-    program: Program,
-    simulated: Simulated,
-    rank: int,
-    column: int,
-    pieces: list[dict[str, Any]],
-    calls: list[Collective],
-) -> Iterable[str]:
-    offset, drift = float(simulated.offset[column]), float(simulated.drift[column])
-
-    def clock(time: float) -> float:
-        return time + offset + drift * time
-
-    rng = np.random.default_rng((program.seed, rank))
-    bounds = np.linspace(0, len(pieces), program.blocks + 1).astype(int)
-    batch = program.imbalance.get(rank, 1.0)
-    texts = [_piece_texts(piece, batch) for piece in pieces]
+def _events(program: Program, simulated: Simulated, rank: int) -> Iterator[str]:
+    calls = collectives_of(program)
     groups = [_group_of(call, rank) for call in calls]
     sequence = dict.fromkeys((call.group for call in calls), 0)
-    factors = np.where([_has_batch(piece) for piece in pieces], batch, 1.0) * float(simulated.factors[column])
+    pieces, bounds = read_step(), _bounds(program)
+    batch = program.imbalance.get(rank, 1.0)
+    texts = [_piece_texts(piece, batch) for piece in pieces]
+    times = np.array([piece["time"] * (batch if _has_batch(piece) else 1.0) for piece in pieces])
+    rng = np.random.default_rng((program.seed, rank))
     last_step = min(program.stops.values(), default=simulated.steps)
+    clock = partial(_clock, float(simulated.offset[rank]), float(simulated.drift[rank]))
     identity = 1
-    for s in range(simulated.steps):
-        begin, end = float(simulated.step_begin[s, column]), float(simulated.step_end[s, column])
-        if s > last_step:
-            break
+    for s in range(min(simulated.steps, last_step + 1)):
+        begin, end = float(simulated.step_begin[s, rank]), float(simulated.step_end[s, rank])
+        loading = float(simulated.data_time[s, rank])
         yield _X % ("user_annotation", f"ProfilerStep#{s}", 1, 1, clock(begin), end - begin - 5.0, "{}")
-        loading = float(simulated.data_time[s, column])
         name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
         yield _X % ("user_annotation", name, 1, 1, clock(begin + 1.0), loading - 2.0, "{}")
         host = begin + loading
-        for block in range(program.blocks):
-            device = float(simulated.block_begin[s, block, column])
-            a, b = bounds[block], bounds[block + 1]
-            own = simulated.kernel_times[a:b] * factors[a:b] * (1 + NOISE * rng.standard_normal(b - a))
-            own *= (float(simulated.block_time[s, block, column]) - GAP * (b - a)) / float(own.sum())
-            starts = device + np.cumsum(own + GAP) - own - GAP
+        for block, (a, b) in enumerate(pairwise(bounds)):
+            own = times[a:b] * (1 + NOISE * rng.standard_normal(b - a))
+            own *= (float(simulated.block_time[s, block, rank]) - GAP * (b - a)) / float(own.sum())
+            starts = float(simulated.block_begin[s, block, rank]) + np.cumsum(own + GAP) - own - GAP
             for piece, time, start in zip(texts[a:b], own.tolist(), starts.tolist(), strict=True):
-                op, arguments, call, kernel, launch = piece
-                yield _X % ("cpu_op", op, 1, 1, clock(host), LAUNCH - 0.5, arguments % identity)
-                link = f'{{"External id": {identity}, "correlation": {identity}}}'
-                yield _X % ("cuda_runtime", call, 1, 1, clock(host + 0.5), LAUNCH - 1.5, link)
-                yield _X % ("kernel", kernel, 0, STREAM, clock(start), time, launch % (identity, identity))
+                yield from _kernel(piece, identity, (clock(host), clock(host + 0.5), clock(start)), time)
                 host += LAUNCH
                 identity += 1
             for c, one in enumerate(calls):
                 if one.after != block:
                     continue
-                number = sequence[one.group]
+                what = groups[c] % sequence[one.group]
                 sequence[one.group] += 1
                 if s == program.stops.get(rank):
                     continue
-                begins, ends = (float(times[s, c, column]) for times in (simulated.call_begin, simulated.call_end))
-                what = groups[c] % number
-                yield _X % (
-                    "cpu_op",
-                    "record_param_comms",
-                    1,
-                    1,
-                    clock(host),
-                    3.0,
-                    f'{{"External id": {identity}, {what}}}',
-                )
-                link = f'{{"External id": {identity}, "correlation": {identity}}}'
-                yield _X % ("cuda_runtime", "cudaLaunchKernelExC", 1, 1, clock(host + 0.5), 2.0, link)
-                if s != last_step or not program.stops:
-                    launch = f'"device": 0, "stream": {NCCL_STREAM}, "grid": [24, 1, 1], "block": [544, 1, 1], {what}'
-                    arguments = f"{link[:-1]}, {launch}}}"
-                    yield _X % ("kernel", KERNELS[one.kind], 0, NCCL_STREAM, clock(begins), ends - begins, arguments)
+                starts_at, ends_at = (float(each[s, c, rank]) for each in (simulated.call_begin, simulated.call_end))
+                runs = None if s == last_step and program.stops else (clock(starts_at), ends_at - starts_at)
+                yield from _collective(what, identity, (clock(host), clock(host + 0.5)), runs)
                 identity += 1
                 host += 4.0
-        yield _X % (
-            "cuda_runtime",
-            "cudaDeviceSynchronize",
-            1,
-            1,
-            clock(host),
-            max(end - 10.0 - host, 1.0),
-            f'{{"correlation": {identity}}}',
-        )
+        waits = clock(host), max(end - 10.0 - host, 1.0), f'{{"correlation": {identity}}}'
+        yield _X % ("cuda_runtime", "cudaDeviceSynchronize", 1, 1, *waits)
         identity += 1
 
 
+def _clock(offset: float, drift: float, time: float) -> float:
+    return time + offset + drift * time
+
+
 _X = '{"ph": "X", "cat": "%s", "name": "%s", "pid": %d, "tid": %d, "ts": %.3f, "dur": %.3f, "args": %s}'
+_LINK = '{"External id": %d, "correlation": %d}'
+
+
+def _kernel(piece: Sequence[str], identity: int, at: Sequence[float], time: float) -> Iterator[str]:
+    op, arguments, call, kernel, launch = piece
+    yield _X % ("cpu_op", op, 1, 1, at[0], LAUNCH - 0.5, arguments % identity)
+    yield _X % ("cuda_runtime", call, 1, 1, at[1], LAUNCH - 1.5, _LINK % (identity, identity))
+    yield _X % ("kernel", kernel, 0, STREAM, at[2], time, launch % (identity, identity))
+
+
+def _collective(what: str, identity: int, at: Sequence[float], runs: tuple[float, float] | None) -> Iterator[str]:
+    """Yield the events of a call, and of its kernel if that has run."""
+    link = _LINK % (identity, identity)
+    yield _X % ("cpu_op", "record_param_comms", 1, 1, at[0], 3.0, f'{{"External id": {identity}, {what}}}')
+    yield _X % ("cuda_runtime", "cudaLaunchKernelExC", 1, 1, at[1], 2.0, link)
+    if runs is not None:
+        launch = f'"device": 0, "stream": {NCCL_STREAM}, "grid": [24, 1, 1], "block": [544, 1, 1], {what}'
+        yield _X % ("kernel", NCCL_KERNEL, 0, NCCL_STREAM, *runs, f"{link[:-1]}, {launch}}}")
 
 
 def _piece_texts(piece: Mapping[str, Any], batch: float) -> tuple[str, str, str, str, str]:
     """Return op, its arguments, call, kernel and its arguments; the numbers are filled in by %."""
     dims = [[_scaled(n, batch) for n in shape] if isinstance(shape, list) else shape for shape in piece["shapes"]]
     arguments = {"External id": "@", "Input Dims": dims, "Input type": piece["types"]}
-    launch = {
-        "External id": "@",
-        "correlation": "@",
-        "device": 0,
-        "stream": STREAM,
-        "grid": piece["grid"],
-        "block": piece["block"],
-    }
+    place = {"device": 0, "stream": STREAM, "grid": piece["grid"], "block": piece["block"]}
+    launch = {"External id": "@", "correlation": "@", **place}
     texts = [json.dumps(text).replace("%", "%%").replace('"@"', "%d") for text in (arguments, launch)]
     return piece["op"], texts[0], piece["call"], piece["kernel"].replace('"', "'"), texts[1]
-
-
-BATCH_SIZES = (8, 4088)  # of the recorded step: sequences, tokens
 
 
 def _has_batch(piece: Mapping[str, Any]) -> bool:
@@ -417,15 +343,13 @@ def _scaled(n: Any, batch: float) -> Any:
 
 def _group_of(call: Collective, rank: int) -> str:
     """Return the arguments that PyTorch records of a collective; the sequence number is filled in by %."""
-    members = next(group for group in call.groups if rank in group)
+    names = [int(one) for one in next(group for group in call.groups if rank in group)]
     elements = round(call.nbytes / 2)
-    names = [int(one) for one in members]
-    listed = str(names) if len(names) <= 30 else str(names[:30])[:-1] + ", ...]"
     what = {
-        "Collective name": call.kind,
+        "Collective name": "allreduce",
         "Process Group Name": f"{call.group}_{names[0]}",
         "Process Group Description": call.group,
-        "Process Group Ranks": listed,
+        "Process Group Ranks": str(names) if len(names) <= 30 else str(names[:30])[:-1] + ", ...]",
         "Group size": len(names),
         "dtype": "BFloat16",
         "In msg nelems": elements,
@@ -433,81 +357,3 @@ def _group_of(call: Collective, rank: int) -> str:
         "Rank": rank,
     }
     return json.dumps(what)[1:-1] + ', "Seq": %d'
-
-
-# The recorded step ----------------------------------------------------------------------------------------------------
-
-
-def extract(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return the pieces of the second step of the traces of two ranks; times are the shorter of the two."""
-    ranks = [_pieces_of(path) for path in paths]
-    times = np.min([[piece["time"] for piece in pieces] for pieces in ranks], axis=0)
-    return [{**piece, "time": round(float(time), 3)} for piece, time in zip(ranks[0], times, strict=True)]
-
-
-def _pieces_of(path: Path) -> list[dict[str, Any]]:
-    with gzip.open(path, "rt") as file:
-        events = json.load(file)["traceEvents"]
-    steps = [e for e in events if e.get("cat") == "user_annotation" and e["name"].startswith("ProfilerStep")]
-    step = max(steps, key=lambda e: float(e["ts"]))
-    ops = {e["args"]["External id"]: e for e in events if e.get("cat") == "cpu_op" and "External id" in e["args"]}
-    calls = {e["args"]["correlation"]: e for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver")}
-    pieces = []
-    for e in sorted((e for e in events if e.get("cat") == "kernel"), key=lambda e: float(e["ts"])):
-        launched = calls.get(e["args"]["correlation"])
-        op = ops.get(e["args"].get("External id"))
-        if launched is None or op is None or "nccl" in e["name"].lower():
-            continue
-        if not step["ts"] <= launched["ts"] <= step["ts"] + step["dur"]:
-            continue
-        pieces.append(
-            {
-                "op": op["name"],
-                "shapes": op["args"].get("Input Dims", []),
-                "types": op["args"].get("Input type", []),
-                "call": launched["name"],
-                "kernel": re.sub(r"\s+", " ", e["name"])[:160],
-                "grid": e["args"]["grid"],
-                "block": e["args"]["block"],
-                "time": e["dur"],
-            }
-        )
-    return pieces
-
-
-def _pairs(text: str) -> tuple[int, float]:
-    which, value = text.split(":")
-    return int(which), float(value)
-
-
-def main() -> None:
-    """Write traces, or the file of the step."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    for name in ("dp", "tp", "pp", "ep"):
-        parser.add_argument(f"--{name}", type=int, default=1)
-    parser.add_argument("--events", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--drift-ppm", type=float, default=0.0)
-    for name in ("slow-gpu", "late-data", "imbalance", "slow-link"):
-        parser.add_argument(f"--{name}", type=_pairs, action="append", default=[], metavar="WHICH:VALUE")
-    parser.add_argument("--lost", type=int, action="append", default=[])
-    parser.add_argument("--extract", type=Path, nargs=2, metavar="TRACE", help="write the file of the step instead")
-    options = parser.parse_args()
-    if options.extract:
-        STEP.parent.mkdir(exist_ok=True)
-        with gzip.open(STEP, "wt") as file:
-            json.dump(extract(options.extract), file)
-        return
-    program = Program(
-        *(options.dp, options.tp, options.pp, options.ep, options.events),
-        seed=options.seed,
-        drift_ppm=options.drift_ppm,
-        lost=options.lost,
-        **{name: dict(getattr(options, name)) for name in ("slow_gpu", "late_data", "imbalance", "slow_link")},
-    )
-    write(program, options.folder)
-
-
-if __name__ == "__main__":
-    main()

@@ -67,11 +67,9 @@ def main() -> None:
         samples = interleave(cases, ROUNDS)
         report.keep(name, samples, ours="sampled", time="processor")
         for who, values in samples.items():
-            times = spread(values)
             over = "" if who == "bare" else f"{ratio(values, samples['bare']).median:.4f}"
             rate = f"{spread(rates).median:.0f}" if who == "sampled" else ""
-            cells = (f"{1e3 * seconds:.2f}" for seconds in (times.median, times.low, times.high))
-            report.row(name, who, *cells, over, rate)
+            report.row(name, who, *spread(values).cells(2, 1e3), over, rate)
         report.target(f"{name}: sampled / bare", ratio(samples["sampled"], samples["bare"]).median, LIMIT, "×")
     report.finish()
 

@@ -1,16 +1,10 @@
-"""Cost of the store per event: appending, beginning and ending an enclosing event, looking up names and signatures."""
+"""Cost of appending an event to the store, beside writing it to an array, and the memory of ten million events."""
 
 from __future__ import annotations
 
 from harness import HERE, Report, arguments, run_c, spread
 
-CASES = {
-    "append": "append one event",
-    "array": "write one event to an array",
-    "begin+end": "begin and end one event",
-    "name": "look up a name",
-    "signature": "look up a signature",
-}
+CASES = {"append": "append one event", "array": "write one event to an array"}
 NS, BYTES = 60, 1e9
 
 
@@ -19,19 +13,13 @@ def main() -> None:
     lines = run_c(HERE / "store_append.c", ["csrc/base/*.c", "csrc/store/*.c"])
     report = Report("store_append", ["what", "ns each", "low", "high"], options.out)
     samples = {case: [float(line["ns"]) for line in lines if line["case"] == case] for case in CASES}
-    medians = {}
+    report.keep("append", samples, "ns", "append", each_of=1_000_000)
     for case, what in CASES.items():
-        peer = {"array": samples["array"]} if case == "append" else {}
-        if case != "array":
-            report.keep(case, {"flopscope": samples[case]} | peer, "ns", "flopscope", each_of=1_000_000)
-        summary = spread(samples[case])
-        medians[case] = summary.median
-        report.row(what, f"{summary.median:.1f}", f"{summary.low:.1f}", f"{summary.high:.1f}")
+        report.row(what, *spread(samples[case]).cells(1))
     memory = next(line for line in lines if line["case"] == "memory")
     size, events = float(memory["bytes"]), int(memory["events"])
-    report.keep("memory", {"flopscope": [size]}, "bytes", events=events)
     report.note(f"{events:,} events take {size / 1e6:.0f} MB: {size / events:.1f} bytes each.")
-    report.target("one append", medians["append"], NS, "ns")
+    report.target("one append", spread(samples["append"]).median, NS, "ns")
     report.target(f"memory of {events:,} events", size / 1e9, BYTES / 1e9, "GB")
     report.finish()
 

@@ -1,14 +1,13 @@
-"""What a run of the benchmarks says: which targets are met, and its ratios beside those of the version before.
+"""What is kept of the results of the benchmarks, and what changed since those that were kept before.
 
-A ratio is our time over a peer's in one run. Its pairs are those samples of a case that a program kept as ``ours`` and
-those that it did not; the same pairs are looked up in the results before, whose raw samples need no marks. Targets
-in "x" are ratios too. Times of different runs are shown, never compared.
+A ratio is our time over a peer's in one run: of the samples of a case that a program kept as ``ours`` and those that it
+did not. Targets in "x" are ratios too. Times of different runs are shown, never compared.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,183 +16,100 @@ from harness import Spread, amount, limit_text, ratio, spread, table_text, verdi
 TIMES = {"s", "ms", "us", "ns"}
 RATIOS = {"x", "×"}  # units of targets
 IDENTIFYING = ("dtype", "form", "shape", "time")  # the facts that tell the cases of one name apart
-MACHINE = ("device", "cpus")
+MACHINE = ("device", "cpu", "cpus", "flopscope", "python", "torch")
 LIMIT = 0.05  # change of a ratio that is told
 
-Content = Mapping[str, Any]
-"""A result: the JSON file of a program."""
-Samples = dict[str, list[float]]
-Summary = dict[str, list[dict[str, Any]]]
-"""Rows under "programs", "targets" and "ratios"."""
+Kept = dict[str, dict[str, Any]]
+"""By program: date, machine, table, targets and ratios; or the error."""
 
 
-def read(path: Path) -> dict[str, Any] | None:
-    """Return a result; None without the file or without a result in it."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) and "machine" in content and "samples" in content else None
+def read(path: Path) -> Kept:
+    """Return the results of a machine; none without the file."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def same_machine(a: Content, b: Content) -> bool:
-    return all(a["machine"].get(fact) == b["machine"].get(fact) for fact in MACHINE)
+def kept_of(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of a program's result: all but the raw samples, of which the ratios are."""
+    facts = {fact: result["machine"].get(fact) for fact in MACHINE}
+    table = {part: result[part] for part in ("columns", "rows", "notes", "targets")}
+    return {"date": result["date"], "machine": facts, **table, "ratios": dict(ratios_of(result))}
 
 
-def before(now: Content, candidates: Iterable[Content]) -> Content | None:
-    """Return the newest of the results before that were measured on the same kind of machine."""
-    return max((one for one in candidates if same_machine(now, one)), key=lambda one: one["date"], default=None)
+def ratios_of(result: Mapping[str, Any]) -> Iterator[tuple[str, list[float]]]:
+    """Yield the name of each ratio, and its median and quartiles: over the rounds, or of targets in "x"."""
+    cases: dict[str, list[Mapping[str, Any]]] = {}
+    for sample in result["samples"]:
+        if sample["unit"] in TIMES and sample["values"]:
+            cases.setdefault(_label(sample), []).append(sample)
+    for case, samples in cases.items():
+        mine = [sample for sample in samples if sample.get("ours")]
+        for ours in mine:
+            for peer in samples:
+                if peer not in mine:
+                    name = f"{case}: {ours['who']} / {peer['who']}"
+                    yield name, _numbers(_over(ours["values"], peer["values"]))
+    for target in result["targets"]:
+        if target["unit"] in RATIOS and not target.get("least"):
+            yield target["text"], _numbers(spread([target["value"]]))
 
 
-# Ratios -------------------------------------------------------------------------------------------------------------
-
-
-def label(sample: Content) -> str:
+def _label(sample: Mapping[str, Any]) -> str:
     facts = (sample[fact] for fact in IDENTIFYING if fact in sample)
     return " ".join([sample["case"], *("x".join(map(str, one)) if isinstance(one, list) else one for one in facts)])
 
 
-def samples_of(content: Content) -> dict[str, Samples]:
-    """Return the times by case and name."""
-    cases: dict[str, Samples] = {}
-    for sample in content["samples"]:
-        if sample["unit"] in TIMES:
-            cases.setdefault(label(sample), {})[sample["who"]] = sample["values"]
-    return cases
+def _over(ours: list[float], theirs: list[float]) -> Spread:
+    """Return the spread by round, or of medians if the numbers of rounds differ."""
+    if len(ours) == len(theirs):
+        return ratio(ours, theirs)
+    return spread([spread(ours).median / spread(theirs).median])
 
 
-def pairs_of(content: Content) -> Iterator[tuple[str, str, str]]:
-    """Yield a case, one of ours and each peer sampled beside it."""
-    ours = {(label(sample), sample["who"]) for sample in content["samples"] if sample.get("ours")}
-    for case, samples in samples_of(content).items():
-        mine = [who for who in samples if (case, who) in ours]
-        yield from ((case, who, peer) for who in mine for peer in samples if peer not in mine)
+def _numbers(found: Spread) -> list[float]:
+    return [float(f"{value:.4g}") for value in (found.median, found.low, found.high)]
 
 
-def ratio_of(samples: Samples, ours: str, peer: str) -> Spread | None:
-    """Return the spread of ours over the peer's: by round, or of medians if the numbers of rounds differ."""
-    if not samples.get(ours) or not samples.get(peer):
-        return None
-    if len(samples[ours]) == len(samples[peer]):
-        return ratio(samples[ours], samples[peer])
-    return spread([spread(samples[ours]).median / spread(samples[peer]).median])
+def before(name: str, now: Mapping[str, Any], candidates: list[Kept]) -> dict[str, Any] | None:
+    """Return the newest of the results before that were measured on the same kind of machine."""
+    same = [kept[name] for kept in candidates if "machine" in kept.get(name, {})]
+    facts = ("device", "cpus")
+    same = [one for one in same if all(one["machine"].get(fact) == now["machine"][fact] for fact in facts)]
+    return max(same, key=lambda one: one["date"], default=None)
 
 
-def ratios(program: str, now: Content, old: Content | None) -> list[dict[str, Any]]:
-    """Return a row for each ratio of a result, with the one before; ``before`` is None where there was none."""
-    times, times_before = samples_of(now), samples_of(old) if old is not None else {}
-    rows = []
-    for case, ours, peer in pairs_of(now):
-        value = ratio_of(times[case], ours, peer)
-        assert value is not None
-        last = ratio_of(times_before.get(case, {}), ours, peer)
-        rows.append(ratio_row(program, f"{case}: {ours} / {peer}", value, last))
-    known = {target["text"]: target["value"] for target in old["summary"]["targets"]} if old is not None else {}
-    for target in now["summary"]["targets"]:
-        if target["unit"] in RATIOS and not target.get("least"):
-            last = spread([known[target["text"]]]) if target["text"] in known else None
-            rows.append(ratio_row(program, target["text"], spread([target["value"]]), last))
-    return rows
+def text(kept: Kept, candidates: list[Kept]) -> str:
+    """Return the programs, the targets, and the ratios that rose."""
+    good = {name: one for name, one in kept.items() if "error" not in one}
+    old = {name: before(name, one, candidates) for name, one in good.items()}
+    lines = [f"{name} FAILED: {one['error'].strip().splitlines()[-1]}" for name, one in kept.items() if "error" in one]
+    rows = [row for name, one in good.items() for row in _target_rows(name, one, old[name])]
+    if rows:
+        columns = ["program", "target", "limit", "value", "before", "verdict"]
+        lines += table_text(columns, sorted(rows, key=lambda row: row[-1] == "met"), left=2)
+    changes = [change for name, one in good.items() for change in _changes(name, one, old[name])]
+    worse = sorted((one for one in changes if one[0] > LIMIT), reverse=True)
+    better = sum(change < -LIMIT for change, _ in changes)
+    total = sum(len(one["ratios"]) for one in good.values())
+    lines.append(
+        f"Ratios within one run, over those of the version before: {len(changes)} of {total} were there before, "
+        f"{better} fell and {len(worse)} rose by over {LIMIT:.0%}."
+    )
+    return "\n".join([*lines, *(line for _, line in worse)])
 
 
-def ratio_row(program: str, what: str, value: Spread, old: Spread | None) -> dict[str, Any]:
-    """``change``: of the median, as a fraction. ``apart``: the quartiles do not overlap."""
-    row = {"program": program, "ratio": what, "value": value.median, "low": value.low, "high": value.high}
-    if old is None or old.median <= 0:
-        return row | {"before": None, "change": None, "apart": None}
-    apart = value.low > old.high or value.high < old.low
-    return row | {"before": old.median, "change": value.median / old.median - 1, "apart": apart}
+def _target_rows(name: str, now: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[list[str]]:
+    known = {} if old is None else {target["text"]: target["value"] for target in old["targets"]}
+    for target in now["targets"]:
+        what = f"{target['text']} ({target['worst']})" if "worst" in target else target["text"]
+        last = f"{known[target['text']]:.4g}" if target["text"] in known else ""
+        yield [name, what, limit_text(target), amount(target["value"], target["unit"]), last, verdict(target)]
 
 
-# The summary --------------------------------------------------------------------------------------------------------
-
-
-def targets(program: str, now: Content, old: Content | None) -> list[dict[str, Any]]:
-    """Return the targets of a result, with the values before."""
-    known = {target["text"]: target["value"] for target in old["summary"]["targets"]} if old is not None else {}
-    return [{"program": program, **target, "before": known.get(target["text"])} for target in now["summary"]["targets"]]
-
-
-def program_row(program: str, now: Content | None, old: Content | None, seconds: float, error: str) -> dict[str, Any]:
-    row: dict[str, Any] = {"program": program, "seconds": round(seconds, 1)}
-    if now is None:
-        return row | {"error": error or "it wrote no result"}
-    row |= {"device": now["machine"]["device"], "flopscope": now["machine"]["flopscope"], "date": now["date"]}
-    last = None if old is None else {"flopscope": old["machine"]["flopscope"], "date": old["date"]}
-    return row | {"before": last}
-
-
-def summarized(
-    program: str, now: Content | None, candidates: Sequence[Content], seconds: float, error: str = ""
-) -> Summary:
-    """Return what one program adds to the summary."""
-    old = None if now is None else before(now, candidates)
-    return {
-        "programs": [program_row(program, now, old, seconds, error)],
-        "targets": [] if now is None else targets(program, now, old),
-        "ratios": [] if now is None else ratios(program, now, old),
-    }
-
-
-def combined(parts: Iterable[Summary]) -> Summary:
-    """Join parts of a summary; a program's rows are those of the last part that has it."""
-    whole: Summary = {"programs": [], "targets": [], "ratios": []}
-    for part in parts:
-        new = {row["program"] for row in part["programs"]}
-        for name, rows in whole.items():
-            whole[name] = [row for row in rows if row["program"] not in new] + list(part[name])
-    return whole
-
-
-def read_summary(path: Path) -> Summary:
-    """Return the summary of an earlier run; an empty one without such a file."""
-    return combined([json.loads(path.read_text(encoding="utf-8"))] if path.exists() else [])
-
-
-def text(summary: Summary) -> str:
-    compared = [row for row in summary["ratios"] if row["change"] is not None]
-    worse = sorted((row for row in compared if row["change"] > LIMIT), key=lambda row: -row["change"])
-    better = [row for row in compared if row["change"] < -LIMIT]
-    missed = [row for row in summary["targets"] if not row["met"]]
-    lines = [
-        *program_lines(summary),
-        "",
-        f"Targets: {len(summary['targets']) - len(missed)} met, {len(missed)} missed. Before: not judged.",
-        *target_lines(summary["targets"]),
-        "",
-        f"Ratios within one run, over those of the version before: {len(compared)} of {len(summary['ratios'])} were "
-        f"there before, {len(better)} fell and {len(worse)} rose by over {LIMIT:.0%}.",
-        *(regression_text(row) for row in worse),
-    ]
-    return "\n".join(lines)
-
-
-def program_lines(summary: Summary) -> list[str]:
-    rows = []
-    for row in summary["programs"]:
-        took = f"{row['seconds']:.0f}"
-        if "error" in row:
-            rows.append([row["program"], took, "FAILED: " + row["error"].strip().splitlines()[-1], "", ""])
-            continue
-        mine = [one for one in summary["ratios"] if one["program"] == row["program"]]
-        known = sum(one["change"] is not None for one in mine)
-        last = row["before"]
-        then = "not in the version before" if last is None else f"{last['flopscope']}, {last['date'][:10]}"
-        rows.append([row["program"], took, row["device"], then, f"{known} of {len(mine)}"])
-    return table_text(["program", "seconds", "device", "before", "ratios compared"], rows, left=1) if rows else []
-
-
-def target_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    cells = []
-    for row in sorted(rows, key=lambda row: bool(row["met"])):
-        what = f"{row['text']} ({row['worst']})" if "worst" in row else row["text"]
-        old = "" if row["before"] is None else f"{row['before']:.4g}"
-        value = amount(row["value"], row["unit"])
-        cells.append([row["program"], what, limit_text(row), value, old, verdict(row)])
-    return table_text(["program", "target", "limit", "value", "before", "verdict"], cells, left=2) if cells else []
-
-
-def regression_text(row: Mapping[str, Any]) -> str:
-    doubt = "" if row["apart"] else "; the quartiles overlap"
-    values = f"{row['before']:.4g} -> {row['value']:.4g} (+{row['change']:.1%}{doubt})"
-    return f"regression: {row['program']}: {row['ratio']}: {values}"
+def _changes(name: str, now: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[tuple[float, str]]:
+    """Yield the change of each ratio that was there before, as a fraction, and its line."""
+    for what, (value, low, high) in now["ratios"].items():
+        last, last_low, last_high = (old or {}).get("ratios", {}).get(what, (0, 0, 0))
+        if last > 0:
+            change = value / last - 1
+            doubt = "" if low > last_high or high < last_low else "; the quartiles overlap"
+            yield change, f"regression: {name}: {what}: {last:.4g} -> {value:.4g} (+{change:.1%}{doubt})"

@@ -41,8 +41,7 @@ def main() -> None:
     samples["torch: stop(), for both"], counts["torch: stop(), for both"] = stops, None
     report.keep(options.device, samples, ours="flopscope: stop to table", ops=OPS)
     for name, values in samples.items():
-        summary = spread(values)
-        report.row(name, f"{summary.median:.3f}", f"{summary.low:.3f}", f"{summary.high:.3f}", str(counts[name] or ""))
+        report.row(name, *spread(values).cells(3), str(counts[name] or ""))
     assert counts["flopscope: stop to table"] == counts["torch: stop to table"]
     a, b, stop = (
         spread(samples[name]).median

@@ -12,13 +12,12 @@ import argparse
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import ROOT, Report, arguments, interleave, ratio, spread
+from harness import ROOT, Report, arguments, cost_of, interleave, ratio, spread, timed
 
 import flopscope as fs
 
@@ -26,6 +25,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from helpers.protobufs import GPU_STATS, Plane, Ref, environment, field, kernel_details, message, space
 
 BYTES, ROUNDS = 100 << 20, 5
+TABLE = "flopscope: to a table"
 KERNEL_NAMES, DIGITS = 200, 7  # bytes of a number of seven bits each
 
 PEER = """
@@ -40,10 +40,6 @@ if what == "jax":
                 for event in line.events:
                     sums[event.name] = sums.get(event.name, 0) + event.duration_ns
         return len(sums)
-elif what == "jax: lines":
-    from jax.profiler import ProfileData
-    def read():
-        return sum(len(list(plane.lines)) for plane in ProfileData.from_file(path).planes)
 else:
     from xprof.convert import raw_to_tool_data
     def read():
@@ -64,19 +60,17 @@ def main() -> None:
         path = Path(folder) / "host.xplane.pb"
         counts = write(path, BYTES)
         check(path, counts)
-        samples = interleave({"flopscope: to a table": timed(lambda: table_of(path))}, ROUNDS, warmup=1)
+        samples = interleave({name: timed(call) for name, call in readers(path).items()}, ROUNDS, warmup=1)
         if options.peer:
-            for what in ("jax", "jax: lines", "xprof: kernel_stats"):
+            for what in ("jax", "xprof: kernel_stats"):
                 samples[what] = peer(options.peer, path, what)
-        report.keep("xplane", samples, ours="flopscope: to a table", bytes=path.stat().st_size, **counts)
-        ours = samples["flopscope: to a table"]
+        report.keep("xplane", samples, ours=TABLE, bytes=path.stat().st_size, **counts)
+        ours = samples[TABLE]
         for name, values in samples.items():
             if values:
-                times = spread(values)
-                cells = f"{times.median:.3f}", f"{times.low:.3f}", f"{times.high:.3f}"
-                report.row(name, *cells, f"{ratio(ours[: len(values)], values).median:.3f}")
+                report.row(name, *spread(values).cells(3), f"{ratio(ours[: len(values)], values).median:.3f}")
         report.target("file to table, fastest of the samples", min(ours), 1, "s")
-        report.target("peak memory per event", peak_of(path) / sum(counts.values()), 150, "bytes")
+        report.target("peak memory per event", cost_of("xplane", path, TABLE)[0] / sum(counts.values()), 150, "bytes")
     report.note(f"{counts['kernels']:,} kernels and {counts['hosts']:,} events of threads")
     report.finish()
 
@@ -165,17 +159,8 @@ def check(path: Path, counts: dict[str, int]) -> None:
     assert rows["cuLaunchKernelEx"].count == counts["hosts"] // 4
 
 
-def table_of(path: Path) -> None:
-    fs.load_trace(path).key_averages(peaks="none")
-
-
-def timed(call: Callable[[], object]) -> Callable[[], float]:
-    def sample() -> float:
-        start = time.perf_counter()
-        call()
-        return time.perf_counter() - start
-
-    return sample
+def readers(path: Path) -> dict[str, Callable[[], object]]:
+    return {TABLE: lambda: fs.load_trace(path).key_averages(peaks="none")}
 
 
 def peer(python: str, path: Path, what: str) -> list[float]:
@@ -185,21 +170,6 @@ def peer(python: str, path: Path, what: str) -> list[float]:
         print(f"{what}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
         return []
     return [float(line) for line in done.stdout.split()]
-
-
-def peak_of(path: Path) -> float:
-    """Return the bytes by which a process that reads the file is larger than one that does not."""
-    code = f"""
-import sys
-sys.path.insert(0, {str(ROOT)!r})
-import flopscope as fs, flopscope.read.trace
-def peak():
-    return 1024 * int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
-before = peak()
-fs.load_trace({str(path)!r})
-print(peak() - before)
-"""
-    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ LATE = ("host", "compile", "sync")
 
 COST = {"op": 3.2, "runtime": 2.0, "memory": 1.2, "frame": 1.0}
 """µs of host time for each recorded event, on a host on which a kernel launch takes CALL µs. Fitted to the programs of
-benchmarks/faults.py and their traces (docs/answers.md, "What recording costs"); right within a factor of 1.5."""
+docs/predicted.md and their traces (docs/answers.md, "What recording costs"); right within a factor of 1.5."""
 SHAPES = 0.3
 """µs for the shapes of an op."""
 CALL = 8.5

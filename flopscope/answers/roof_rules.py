@@ -41,7 +41,7 @@ OTHERS: Sequence[Callable[[Analysis], Iterator[Finding]]] = (
 )
 BY_INDEX = {"kept": 0.5, "narrow": 0.15}
 """Shares of the time of index_add_, and of gathers of narrow rows, that the other way takes: scatter_add_ 0.41 to 0.55,
-a contiguous index 0.06 for rows of 16 bytes (benchmarks/results/nvidia-h200/slow_kernels.json)."""
+a contiguous index 0.06 for rows of 16 bytes (benchmarks/results/nvidia-h200.json: slow_kernels)."""
 ADD_REMEDIES: Mapping[str, Remedy] = {"": "scatter_add", "aten::index_select_backward": "gradient"}
 """What to do where the program calls index_add_ itself, or by the op named."""
 MANY = 128

@@ -7,14 +7,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helpers import ROOT
+from helpers import DATA
 from helpers.mcp import session
 from helpers.rocprof_programs import rocprof_csv
 
 from flopscope.cli.server import folders
 from flopscope.cli.server.folders import Folders, Outside
 
-TRACE = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults" / "pointwise_before.json.gz"
+TRACE = DATA / "programs" / "pointwise_before.json.gz"
 
 
 @pytest.fixture

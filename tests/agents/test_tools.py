@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import ROOT
+from helpers import DATA, ROOT
 from helpers.mcp import Session, session
 
 import flopscope as fs
@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 jsonschema = pytest.importorskip("jsonschema")
 
-FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
+FAULTS = DATA / "programs"
 BEFORE, AFTER = "vocab_before.json.gz", "vocab_after.json.gz"
 TOOLS = ["open", "summary", "advice", "accounting", "what_if", "rows", "kernels", "explain", "compare", "ranks"]
 CALLS: dict[str, dict[str, Any]] = {
@@ -196,8 +196,8 @@ def test_compare_gives_the_changes_of_the_command(server: Session, tmp_path: Pat
 
 
 OTHERS = {
-    "a program without a GPU": "benchmarks/results/nvidia-h200/well_made/cpu_products.json.gz",
-    "JAX, without shapes": "benchmarks/results/nvidia-h200/jax/callback.json.gz",
+    "a program without a GPU": "tests/data/well_made/cpu_products.json.gz",
+    "JAX, without shapes": "tests/data/jax/callback.json.gz",
     "Nsight Systems": "tests/data/captures/rtx3080.sqlite.gz",
     "XLA on a CPU": "tests/data/traces/jax_cpu.xplane.pb.gz",
     "Python stacks": "tests/data/traces/tutorial_naive_stack.json.gz",

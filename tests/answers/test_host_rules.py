@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from helpers import ROOT
+from helpers import DATA
 from helpers.advice_cases import TRACES, check, only, recorded, told
 from helpers.faulty_programs import COLLECTIVE, SIZE, adam, collectives, compiling, late, uploads
 from helpers.hand_traces import NCCL, PAGEABLE, PINNED, Program
@@ -346,7 +346,7 @@ def test_small_messages_are_told_by_their_size() -> None:
 
 # All traces -----------------------------------------------------------------------------------------------------------
 
-HELD_OUT = ROOT / "benchmarks" / "results" / "nvidia-h200" / "held_out"
+HELD_OUT = DATA / "held_out"
 SOURCES = {
     **{"warmup": ("compile", "loading"), "data": ("data",), "launch": ("host",), "sync": ("sync", "host")},
     "memory": ("host", "sync"),

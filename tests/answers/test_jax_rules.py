@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import ROOT
+from helpers import DATA
 from helpers.advice_cases import check, savings
 from helpers.faulty_programs import collectives
 from helpers.jax_cases import (
@@ -184,7 +184,7 @@ def test_a_module_of_the_same_name_has_remarks_of_its_own() -> None:
     assert [[one["op"] for one in row.evidence] for row in found] == [["copy.1"]]
 
 
-RECORDED = ROOT / "benchmarks" / "results" / "nvidia-h200" / "jax"
+RECORDED = DATA / "jax"
 
 
 def recorded(name: str) -> fs.Trace:

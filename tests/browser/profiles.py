@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas
-from helpers import ROOT
+from helpers import DATA
 from helpers.hand_traces import NCCL, Program
 
 import flopscope as fs
@@ -31,11 +31,11 @@ from flopscope.show.page.ranks import RankFacts, RankFinding, ranks_page
 from flopscope.support.peaks import Peaks
 
 __all__ = [
-    *("MEASUREMENTS", "NASTY", "PROFILES", "RECORDED"),
+    *("MEASUREMENTS", "NASTY", "PROFILES"),
     *("hostile", "huge", "many_ranks", "ranks_of", "unknown_measurement"),
 ]
 
-RECORDED = ROOT / "benchmarks" / "results" / "nvidia-h200"
+
 EVENTS = 200_000
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn"
 NASTY = (
@@ -61,7 +61,7 @@ def _load(path: Path | bytes) -> fs.Trace:
 
 
 def _recorded(name: str) -> Callable[[Path], None]:
-    return lambda path: _load(RECORDED / f"{name}.json.gz").write_report(path)
+    return lambda path: _load(DATA / f"{name}.json.gz").write_report(path)
 
 
 def _cpu(path: Path) -> None:
@@ -202,7 +202,7 @@ def huge(events: int = EVENTS) -> bytes:
 
 def hostile() -> bytes:
     """Return a recorded trace with names that try to leave their place, and times of all sizes."""
-    with gzip.open(RECORDED / "faults" / "attention_infer_before.json.gz") as file:
+    with gzip.open(DATA / "programs" / "attention_infer_before.json.gz") as file:
         trace = json.load(file)
     for number, event in enumerate(event for event in trace["traceEvents"] if event.get("ph") == "X"):
         nasty = NASTY[number % len(NASTY)]
@@ -214,7 +214,7 @@ def hostile() -> bytes:
 
 
 def _compare(path: Path) -> None:
-    runs = (_load(RECORDED / "faults" / f"compile_fuse_{which}.json.gz") for which in ("before", "after"))
+    runs = (_load(DATA / "programs" / f"compile_fuse_{which}.json.gz") for which in ("before", "after"))
     fs.compare(*runs, names=("eager", "compiled")).write_report(path)
 
 
@@ -344,8 +344,8 @@ def _tried(path: Path) -> None:
 
 MEASUREMENTS: dict[str, Callable[[Path], Any]] = {"measurement": _measurement, "times": _times, "sweep": _sweep}
 PROFILES: dict[str, Callable[[Path], Any]] = {
-    "training": _recorded("held_out/vit_before"),
-    "inference": _recorded("faults/attention_infer_before"),
+    "training": _recorded("programs/vocab_before"),
+    "inference": _recorded("programs/attention_infer_before"),
     "cpu": _cpu,
     "ranks": _ranks,
     "counters": lambda path: counted_program().load().write_report(path),

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers import ROOT
+from helpers import DATA
 
 from flopscope import _core
 from flopscope.answers.analysis import PARTS
 from flopscope.cli.program import main
 
-FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
+FAULTS = DATA / "programs"
 
 
 def test_it_prints_accounting_advice_and_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,7 +28,7 @@ def test_it_prints_accounting_advice_and_the_rest(capsys: pytest.CaptureFixture[
     )
 
 
-@pytest.mark.parametrize("name", ["pointwise_before", "sync_before", "data_before"])
+@pytest.mark.parametrize("name", ["pointwise_before", "launch_train_before", "data_before"])
 def test_each_part_is_explained_within_80_columns(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["summary", str(FAULTS / f"{name}.json.gz")]) == 0
     text = capsys.readouterr().out.partition("\nAdvice")[0]
@@ -46,7 +46,7 @@ def test_every_part_has_a_gloss_and_idle_time_has_a_part() -> None:
 
 def test_json_holds_accounting_and_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "summary.json"
-    assert main(["summary", str(FAULTS / "graph_before.json.gz"), "--json", str(target)]) == 0
+    assert main(["summary", str(FAULTS / "small_before.json.gz"), "--json", str(target)]) == 0
     content = json.loads(target.read_text())
     assert content["device"] == {"kind": "cuda", "name": "NVIDIA H200"}
     assert [row["step"] for row in content["accounting"]] == [*(f"ProfilerStep#{i}" for i in (1, 2, 3)), None]

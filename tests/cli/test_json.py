@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import ROOT
+from helpers import DATA, ROOT
 
 import flopscope as fs
 from flopscope.cli.program import main
@@ -22,7 +22,7 @@ from flopscope.support.package import VERSION
 jsonschema = pytest.importorskip("jsonschema")
 pytest.importorskip("referencing")
 
-FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
+FAULTS = DATA / "programs"
 BEFORE, AFTER = (str(FAULTS / f"vocab_{when}.json.gz") for when in ("before", "after"))
 RUN = ROOT / "tests" / "data" / "run7"
 UNITS = re.compile(

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import ROOT
+from helpers import DATA
 
 import flopscope as fs
 from flopscope.cli.bench import run
 from flopscope.measuring.paired import Verdict, sentence_of
 from flopscope.support.suggest import did_you_mean
 
-TRACE = ROOT / "benchmarks/results/nvidia-h200/faults/pointwise_before.json.gz"
+TRACE = DATA / "programs/pointwise_before.json.gz"
 
 
 def test_names_that_contain_the_word_are_suggested_if_none_is_similar() -> None:

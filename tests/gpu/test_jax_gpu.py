@@ -16,7 +16,7 @@ pytest.importorskip("jax")
 
 HEAD = """
 import json, sys
-sys.path.insert(0, "benchmarks")
+sys.path[:0] = ["benchmarks", "tests/gpu"]
 import jax, jax.numpy as jnp, numpy as np
 import flopscope as fs
 if jax.default_backend() != "gpu":
@@ -78,8 +78,8 @@ def test_products_are_those_by_hand_with_and_without_command_buffers(
     if not buffers:
         monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_command_buffer=")
     hlo, flops, by_hand, modules, lines = run("""
-import jax_step_programs
-p = jax_step_programs.language_model(0.5, scanned=True)
+import jax_programs
+p = jax_programs.language_model(0.5, scanned=True)
 f = jax.jit(p.function)
 jax.block_until_ready(f(*p.arguments))
 with fs.profile(schedule=fs.schedule(wait=0, warmup=1, active=3, repeat=1)) as prof:
@@ -94,30 +94,22 @@ print(json.dumps([prof.hlo, flops, 3 * p.product_flops, modules, lines]))
     assert hlo["tied_ns"] >= 0.98 * hlo["kernel_ns"] and hlo["executions"] == 3
     assert flops == pytest.approx(by_hand, rel=0.02)
     assert any(module.endswith("/attention") for module in modules)
-    assert any("jax_step_programs.py" in line for line in lines if line)
+    assert any("jax_programs.py" in line for line in lines if line)
 
 
 def test_the_advice_names_a_copied_argument_and_a_callback() -> None:
-    for name, rule in (("donation", "donate"), ("called_back", "callback")):
+    for fault in ("donate", "callback"):
         before, after = run(f"""
-import jax_faults, jax_fault_programs
-fault = jax_fault_programs.FAULTS[{name!r}]
-found = []
-for mended in (False, True):
-    step = fault.build(mended)
-    step()
-    found.append(jax_faults.saved(jax_faults.profiled(step, None), {rule!r}))
-print(json.dumps(found))
+from jax_faults import {fault} as fault, profiled, saved
+print(json.dumps([saved(profiled(fault, mended), fault) for mended in (False, True)]))
 """)
         assert before > 0 and after <= 0.25 * before
 
 
 def test_recompilation_in_steps_is_counted() -> None:
     rows, said = run("""
-import jax_faults, jax_fault_programs
-step = jax_fault_programs.FAULTS["recompiled"].build(False)
-step()
-prof = jax_faults.profiled(step, None)
+from jax_faults import profiled, warmup
+prof = profiled(warmup, False)
 compiled = sum(row.count for row in prof.key_averages() if row.key.endswith("<lambda>) (XLA compilation)"))
 print(json.dumps([compiled, [row.what for row in prof.advice() if row.rule == "warmup"]]))
 """)
@@ -127,16 +119,13 @@ print(json.dumps([compiled, [row.what for row in prof.advice() if row.rule == "w
 
 def test_transfers_between_two_gpus_have_their_sizes_and_are_named_while_nothing_computes() -> None:
     found = run("""
-import jax_faults, jax_fault_programs
-fault = jax_fault_programs.FAULTS["exchanged"]
+from jax_faults import communication, profiled, saved
 found = []
-for mended in (False, True) if jax.device_count() >= fault.devices else ():
-    step = fault.build(mended)
-    step()
-    prof = jax_faults.profiled(step, None)
+for mended in (False, True) if jax.device_count() >= 2 else ():
+    prof = profiled(communication, mended)
     rows = prof.collectives()
     calls = rows[["collective", "message_bytes", "group_size"]].astype(object).values.tolist()
-    found.append([calls, jax_faults.saved(prof, fault.rule), float(rows.bus_gbytes_per_s.max())])
+    found.append([calls, saved(prof, communication), float(rows.bus_gbytes_per_s.max())])
 print(json.dumps(found))
 """)
     if not found:

@@ -15,12 +15,12 @@ from flopscope.answers.rules import RULES
 from flopscope.answers.sentences.advice import Advice
 from flopscope.show.advice import AdviceTable
 from flopscope.support.safe import printable
-from helpers import ROOT
+from helpers import DATA
 from helpers.hand_traces import Program
 
-FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
-PAIRS = json.loads((FAULTS / "pairs.json").read_text(encoding="utf-8"))
-TRACES = [f"{name}_{when}" for name in PAIRS for when in ("before", "after")]
+FAULTS = DATA / "programs"
+PAIRS = json.loads((FAULTS / "measured.json").read_text(encoding="utf-8"))
+TRACES = sorted(path.name[:-8] for path in FAULTS.glob("*.json.gz"))
 
 
 @cache

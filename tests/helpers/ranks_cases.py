@@ -15,6 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from flopscope.ranks.calls import Group
 from flopscope.ranks.digest import rank_of_name
 from helpers import ROOT
 
@@ -25,7 +28,7 @@ SMALL = {"dp": 4, "tp": 2, "events": 2500}
 
 
 def simulated(folder: Path, **more: Any) -> Simulated:
-    return write(Program(**{**SMALL, **more}), folder, workers=1)
+    return write(Program(**{**SMALL, **more}), folder)
 
 
 def edited(folder: Path, edit: Any) -> None:
@@ -35,6 +38,60 @@ def edited(folder: Path, edit: Any) -> None:
         rank = rank_of_name(path.name)
         edit(rank, trace)
         path.write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
+
+
+def groups_of(
+    tp: int, dp: int, pp: int, calls: int, seed: int, drift_ppm: float = 0.0
+) -> tuple[int, Any, Any, list[Group]]:
+    """Return ends of collectives that are late by an exponential of 2 µs on each rank, two in a hundred by up to
+    500."""
+    rng = np.random.default_rng(seed)
+    ranks = tp * dp * pp
+    hosts = np.arange(ranks) // 8
+    offset = rng.normal(0, 300.0, hosts.max() + 1)[hosts]
+    drift = 1e-6 * rng.normal(0, drift_ppm, hosts.max() + 1)[hosts] if drift_ppm else np.zeros(ranks)
+    places = np.arange(ranks).reshape(pp, dp, tp)
+    members = [places[p, d] for p in range(pp) for d in range(dp)]
+    members += [places[p, :, t] for p in range(pp) for t in range(tp)]
+    members += [places[:, 0, 0]] if pp > 1 else []
+    groups = []
+    for who in members:
+        times = np.sort(rng.uniform(0, 5e6, calls))
+        ends = times[:, None] + rng.exponential(2.0, (calls, len(who)))
+        late = rng.random(ends.shape) < 0.02
+        ends[late] += rng.uniform(20, 500, int(late.sum()))
+        ends = ends + offset[who] + ends * drift[who]
+        duration = np.full(ends.shape, 50.0)
+        kind, none = np.zeros(calls, np.int8), np.zeros_like(duration)
+        groups.append(
+            Group(
+                *("g", str(list(who)), who.astype(np.intp), kind, np.full(calls, 1e6), np.arange(calls)),
+                *(np.ones(calls), ends - duration, duration, none),
+            )
+        )
+    return ranks, offset - offset[0], drift - drift[0], groups
+
+
+def random_fault(rng: np.random.Generator, program: dict[str, Any]) -> tuple[str, dict[str, Any], set[int]]:
+    """Return a kind of fault, the program's arguments for it, and the ranks that may be named."""
+    ranks = program["dp"] * program["tp"] * program["pp"]
+    rank = int(rng.integers(ranks))
+    kinds = ["gpu", "data", "work", "step"]
+    if program["pp"] > 1 and ranks > 16:
+        kinds.append("link")
+    kind = str(rng.choice(kinds))
+    if kind == "gpu":
+        return kind, {"slow_gpu": {rank: float(rng.uniform(1.06, 1.5))}}, {rank}
+    if kind == "data":
+        return kind, {"late_data": {rank: float(rng.uniform(600, 4000))}}, {rank}
+    if kind == "work":
+        return kind, {"imbalance": {rank: 1 + float(rng.integers(1, 5)) / 8}}, {rank}
+    if kind == "step":
+        return kind, {"slow_steps": {int(rng.integers(1, 4)): float(rng.uniform(6e3, 2e4))}}, set()
+    host = int(rng.integers(ranks // 8))
+    stage = ranks // program["pp"]
+    same = {r for r in range(ranks) if r // stage == (8 * host) // stage}
+    return kind, {"slow_link": {host: float(rng.uniform(0.3, 0.6))}}, same
 
 
 def dies(item: int) -> int:

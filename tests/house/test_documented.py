@@ -12,7 +12,7 @@ import warnings
 from typing import Any
 
 import pytest
-from helpers import ROOT
+from helpers import DATA, ROOT
 
 import flopscope as fs
 from flopscope.cli.program import make_parser
@@ -22,7 +22,6 @@ if sys.version_info >= (3, 11):
 else:
     tomllib = pytest.importorskip("tomli")
 
-RESULTS = ROOT / "benchmarks" / "results"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCS = README + "".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
 FOR_TESTS = {"FLOPSCOPE_TEST_TRACES", "FLOPSCOPE_BENCHMARK_NCU"}  # of this project's own tests and benchmarks
@@ -84,7 +83,7 @@ def named_in(doc: str | None, columns: Any) -> list[str]:
     ["accounting", "gpu_summary", "step_breakdown", "launch_summary", "collectives", "stream_summary"],
 )
 def test_the_docstring_of_a_summary_names_its_columns(method: str) -> None:
-    trace = fs.load_trace(RESULTS / "nvidia-h200" / "faults" / "vocab_before.json.gz")
+    trace = fs.load_trace(DATA / "programs" / "vocab_before.json.gz")
     columns = [*getattr(trace, method)().columns]
     own = {"device", "step", "total"} & set(columns)  # explained in words
     assert columns and named_in(inspect.getdoc(getattr(fs.Trace, method)), set(columns) - own) == []
@@ -95,7 +94,7 @@ def test_the_docstring_of_a_table_of_ranks_names_its_columns(table: str) -> None
     pytest.importorskip("dask")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ranks = fs.load_ranks(ROOT / "tests" / "data" / "run7", workers=1)
+        ranks = fs.load_ranks(DATA / "run7", workers=1)
         found = getattr(ranks, table)
         columns = (found() if callable(found) else found).columns
     assert named_in(inspect.getdoc(getattr(fs.Ranks, table)), columns) == []
@@ -132,9 +131,8 @@ def test_the_first_screen_of_readme_says_what_its_results_say() -> None:
     first = trace.advice()[0]
     headline = f"{first.action[0].lower()}{first.action[1:]}, about {first.saving_pct:.0f} % less time"
     assert headline in " ".join(alternative.split())
-    results = json.loads((RESULTS / "nvidia-h200" / "faults" / "advice.json").read_text(encoding="utf-8"))
-    (gained,) = (one["gained_ms"] for one in results if one["fault"] == "vocab")
-    assert f"gained {gained:.1f} ms" in " ".join(said.split())
+    vocab = json.loads((DATA / "programs" / "measured.json").read_text(encoding="utf-8"))["vocab"]
+    assert f"gained {vocab['before_ms'] - vocab['after_ms']:.1f} ms" in " ".join(said.split())
 
 
 def test_extras_that_are_named_exist() -> None:
@@ -143,35 +141,3 @@ def test_extras_that_are_named_exist() -> None:
     named = re.findall(r"pip install (?:-e )?['\"](?:\.|flopscope-profiler)\[([\w,]+)\]", DOCS + "".join(sources))
     assert len(named) >= 5
     assert {extra for names in named for extra in names.split(",")} <= set(project["optional-dependencies"])
-
-
-def test_the_results_behind_the_figures_are_of_the_versions_that_the_page_names() -> None:
-    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    named = re.findall(r"\]\(\.\./benchmarks/results/([\w/-]+\.json)\) (\d+\.\d+)", page)
-    assert len(named) >= 20
-    for file, version in named:
-        measured = json.loads((RESULTS / file).read_text(encoding="utf-8"))["machine"]["flopscope"]
-        assert measured.rsplit(".", 1)[0] == version, file
-    rows = [line for line in page.splitlines() if line.startswith("|") and "](../benchmarks/results/" in line]
-    assert all(re.search(r"\.json\) \d", line) for line in rows)
-
-
-def test_every_benchmark_is_in_the_list_of_benchmarks() -> None:
-    page = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
-    programs = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"harness", "truth_cases"}
-    assert {name for name in programs if not re.search(rf"`{name}\b", page)} == set()
-
-
-@pytest.mark.parametrize("folder", ["faults", "held_out"])
-def test_the_savings_in_the_page_of_predictions_are_those_of_the_results(folder: str) -> None:
-    results = json.loads((RESULTS / "nvidia-h200" / folder / "advice.json").read_text(encoding="utf-8"))
-    page = (ROOT / "docs" / "predicted.md").read_text(encoding="utf-8")
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("|")]
-    by_name = {row[0]: row[1:] for row in rows if len(row) == 7}
-    for result in results:
-        rule, *cells = by_name[result["fault"]]
-        assert rule.strip("`") == (result["rule"] or "none")
-        numbers = [result[name] for name in ("before_ms", "after_ms", "gained_ms", "saving_ms", "ratio")]
-        for cell, number in zip(cells, numbers, strict=True):
-            half = 0.5 * 10.0 ** -len(cell.partition(".")[2])  # of the last digit
-            assert cell == "–" or float(cell) == pytest.approx(number, abs=1.01 * half), (result["fault"], cells)

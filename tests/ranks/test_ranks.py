@@ -33,8 +33,7 @@ from flopscope.ranks.source import Digest, digests_of
 
 pytest.importorskip("dask")
 sys.path.insert(0, str(ROOT / "benchmarks"))
-from helpers.ranks_cases import dies, edited, simulated, small_rank
-from ranks import groups_of
+from helpers.ranks_cases import dies, edited, groups_of, simulated, small_rank
 from ranks_simulator import Simulated
 
 # Clocks ---------------------------------------------------------------------------------------------------------------

@@ -18,9 +18,8 @@ import flopscope as fs
 
 pytest.importorskip("dask")
 sys.path.insert(0, str(ROOT / "benchmarks"))
-from helpers.ranks_cases import SMALL, edited, simulated
-from ranks import random_fault
-from ranks_simulator import Program, Simulated, write
+from helpers.ranks_cases import SMALL, edited, random_fault, simulated
+from ranks_simulator import Program, Simulated, simulate, write
 
 from flopscope.answers.sentences.ranks import (
     ACTIONS,
@@ -50,10 +49,8 @@ def test_the_slow_gpu_is_the_first_line(ranks: fs.Ranks) -> None:
 
 
 def test_the_cost_is_what_the_simulation_gains_without_it(slow: tuple[Path, Simulated], ranks: fs.Ranks) -> None:
-    from ranks_simulator import simulate
-
     times = slow[1]
-    healthy, _, _ = simulate(Program(**SMALL, drift_ppm=3.0))
+    healthy = simulate(Program(**SMALL, drift_ppm=3.0))
     gain = np.mean(
         (times.step_end - times.step_begin).max(axis=1) - (healthy.step_end - healthy.step_begin).max(axis=1)
     )
@@ -69,7 +66,7 @@ def test_a_random_fault_is_named_first(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(1000 + seed)
     shape = {"dp": 4, "tp": 2, "pp": 1, "events": 6000, "seed": seed}
     kind, fault, who = random_fault(rng, shape)
-    write(Program(**shape, **fault), tmp_path, workers=1)
+    write(Program(**shape, **fault), tmp_path)
     first = fs.load_ranks(tmp_path, workers=1).findings[0]
     assert (first.kind, first.cause) == (("step", "data") if kind == "step" else ("straggler", kind))
     assert set(first.ranks) == who

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import DATA, ROOT
+from helpers import DATA
 from helpers.hand_traces import Program
 from helpers.report_pages import PageRead, handlers, sha256_source, written
 
@@ -26,7 +26,7 @@ from flopscope.show.page import ops, page, profile
 from flopscope.show.page.encode import MOST_TEXT
 
 FOLDER = DATA / "traces"
-FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
+FAULTS = DATA / "programs"
 TRACES = [*sorted(FOLDER.glob("*.json.gz")), FAULTS / "pointwise_before.json.gz", FAULTS / "graph_after.json.gz"]
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e'\"`${1}{{ 7 * 7 }}<!--\u2028\x1b[31m"
 

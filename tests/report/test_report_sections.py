@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
-from helpers import ROOT
+from helpers import DATA
 from helpers.hand_traces import H200, NCCL, Program, in_a_row
 from helpers.report_pages import PageRead, handlers
 
@@ -31,7 +31,7 @@ from flopscope.show.page.measurement import measurement_page
 from flopscope.show.page.page import write
 from flopscope.show.page.ranks import RankFacts, RankFinding, opened, ranks_page
 
-RECORDED = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
+RECORDED = DATA / "programs"
 NASTY = "</script><script>alert(1)</script>\u202e<img src=x onerror=alert(2)>"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import DATA, ROOT, TRACES
+from helpers import DATA, TRACES
 from helpers.hand_traces import Program
 
 import flopscope as fs
@@ -24,27 +24,22 @@ from flopscope.answers.sentences.comparison import compare
 from flopscope.cli.program import main
 from flopscope.results.comparison import Comparison
 
-FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
+FAULTS = DATA / "programs"
 TEXTS = DATA / "compare"
-PAIRS = ("vocab", "tf32", "sync", "graph", "pointwise", "channels_last")
+PAIRS = ("tf32", "graph", "pointwise")
 SAID = {
     "vocab": [r"aten::mm .* \(\d+\.\d% → [678]\d\.\d% of roofline; sizes 50257 → 50304\)"],
     "tf32": [r"aten::mm .*fp32 → tf32_tensor"],
-    "sync": [r"device idle after the host waited for it went away .*98 → 0 calls of aten::item"],
     "graph": [r"kernel launches → 1 cudaGraphLaunch", r"The largest remaining part of b: "],
     "pointwise": [r"9 ops → 1 fused kernel", r"→ triton_poi_fused"],
-    "channels_last": [r"nchwToNhwcKernel gone"],
     "low_precision": [r"aten::mm .*tf32_tensor → bf16_tensor"],
-    "attention": [r"\d+ ops → \d+ ops .*_cudnn_attention"],
-    "optimizer": [r"1069 → 289 kernel launches"],
+    "attention_infer": [r"\d+ ops → \d+ ops .*_attention"],
     "optimizer_foreach": [r"9 ops → 2 ops .*_foreach_mul_.* → _fused_adamw_"],
     "copy_pageable": [r"Memcpy HtoD \(Pageable -> Device\) gone"],
     "data": [r"device idle during a wait for data went away"],
-    "memory": [r"8 → 0 calls of cudaMalloc"],
     "layout": [r"aten::copy_ is gone"],
     "small": [r"aten::cumsum .*% → .*% of roofline"],
     "cast": [r"aten::copy_ .*13 → 1 call"],
-    "batch": [r"577 → 12 kernel launches"],
     "launch_train": [r"kernel launches → 1 cudaGraphLaunch"],
 }
 """What the sentences must say of each change, as far as a trace can tell."""
@@ -120,7 +115,7 @@ def test_the_time_of_a_step_is_the_median_of_its_steps(name: str) -> None:
 
 
 def test_a_run_compared_with_itself_is_the_same() -> None:
-    trace = fs.load_trace(paths("sync")[0])
+    trace = fs.load_trace(paths("layout")[0])
     result = compare(trace, trace)
     assert result.slowdown_pct == 0 and {change.cause for change in result.changes} == {"same"}
     assert "the same within 1%" in result.verdict[0] and result.verdict[1].startswith("No op, kernel or cause")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import ROOT
+from helpers import DATA
 
 import flopscope as fs
 from flopscope import _core
@@ -24,8 +24,6 @@ from flopscope.show import summarize
 from flopscope.show.summary import Summary
 from flopscope.support.columns import Rows
 from flopscope.support.units import short_time_text
-
-RESULTS = ROOT / "benchmarks" / "results"
 
 PARTS = ["kernel", "memcpy", "memset", "communication", "runtime", "data_loading", "other_cpu", "other"]
 FACTS = {
@@ -291,7 +289,7 @@ def test_times_have_three_digits(microseconds: float, expected: str) -> None:
 
 # The object -----------------------------------------------------------------------------------------------------------
 
-VOCABULARY = RESULTS / "nvidia-h200" / "faults" / "vocab_before.json.gz"
+VOCABULARY = DATA / "programs" / "vocab_before.json.gz"
 
 
 def words_of(html: str) -> list[str]:
@@ -376,7 +374,7 @@ def test_the_summary_of_ranks_is_their_text_and_facts() -> None:
     pytest.importorskip("dask")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ranks = fs.load_ranks(ROOT / "tests" / "data" / "run7", workers=1)
+        ranks = fs.load_ranks(DATA / "run7", workers=1)
     shown = ranks.summary()
     assert str(ranks) == f"{shown}\n" and shown.to_dict() == ranks.to_dict()
     assert max(map(len, shown.fitted(60).splitlines())) <= 60

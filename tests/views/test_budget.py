@@ -7,14 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, TRACES
+from helpers import DATA, TRACES
 
 import flopscope as fs
 from flopscope.cli.program import main
 
-RECORDED = ROOT / "benchmarks" / "results" / "nvidia-h200"
-FAULTS = RECORDED / "faults"
-EVERY = sorted([*FAULTS.glob("*.json.gz"), *(RECORDED / "held_out").glob("*.json.gz"), *TRACES.glob("*.json.gz")])
+FAULTS = DATA / "programs"
+EVERY = sorted([*FAULTS.glob("*.json.gz"), *(DATA / "held_out").glob("*.json.gz"), *TRACES.glob("*.json.gz")])
 BUDGETS = (50, 60, 80, 110, 160, 250, 400)
 
 
@@ -54,7 +53,7 @@ def test_the_most_valuable_comes_first() -> None:
 
 
 def test_sentences_and_rows_are_not_cut() -> None:
-    trace = fs.load_trace(FAULTS / "optimizer_before.json.gz")
+    trace = fs.load_trace(FAULTS / "optimizer_foreach_before.json.gz")
     advice = {row.action: row for row in trace.advice()}
     for budget in range(50, 400, 7):
         text = re.sub(r"\s+", " ", trace.summary(budget=budget).fitted(100))
@@ -82,7 +81,7 @@ def test_a_budget_of_too_few_words_is_refused(budget: object) -> None:
 
 
 def test_the_command_shares_the_budget_among_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    paths = [str(FAULTS / f"{name}_before.json.gz") for name in ("vocab", "sync", "graph")]
+    paths = [str(FAULTS / f"{name}_before.json.gz") for name in ("vocab", "tf32", "graph")]
     assert main(["summary", *paths, "--budget", "200", "--json", str(tmp_path / "all.json")]) == 0
     out = capsys.readouterr().out
     assert words(out) <= 200 and out.count("Left out to fit 65 words") == 3 and all(path in out for path in paths)

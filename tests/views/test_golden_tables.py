@@ -23,16 +23,16 @@ from helpers import DATA, ROOT, TRACES
 import flopscope as fs
 from flopscope.cli.program import main
 
-FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
+FAULTS = DATA / "programs"
 GOLDEN = DATA / "golden"
 WIDTHS = (80, 100, 140, 200)
 # Each name with its trace, the arguments of key_averages() and those of table().
 PROFILES = {
     "ops": (FAULTS / "vocab_before.json.gz", {}, {}),
-    "shapes": (FAULTS / "attention_before.json.gz", {"group_by_input_shape": True}, {"row_limit": 20}),
-    "kernels": (FAULTS / "optimizer_before.json.gz", {"kernels": True}, {"kernels": True, "row_limit": 12}),
+    "shapes": (FAULTS / "attention_infer_before.json.gz", {"group_by_input_shape": True}, {"row_limit": 20}),
+    "kernels": (FAULTS / "optimizer_foreach_before.json.gz", {"kernels": True}, {"kernels": True, "row_limit": 12}),
     "graph": (FAULTS / "launch_train_after.json.gz", {"kernels": True}, {}),
-    "kernel_rows": (FAULTS / "channels_last_before.json.gz", {}, {"kind": "kernel", "row_limit": 15}),
+    "kernel_rows": (FAULTS / "tf32_before.json.gz", {}, {"kind": "kernel", "row_limit": 15}),
     "ranges": (TRACES / "tutorial_optimised.json.gz", {}, {}),
     "stacks": (TRACES / "tutorial_naive_stack.json.gz", {"group_by_stack_n": 3}, {"row_limit": 8}),
     "all": (TRACES / "tracking_flops.json.gz", {}, {"kind": "all"}),

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from helpers import ROOT
+from helpers import DATA
 
 import flopscope as fs
 from flopscope.answers.analysis import PARTS
@@ -22,7 +22,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 from matplotlib.colors import to_hex  # noqa: E402
 
-FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
+FAULTS = DATA / "programs"
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +84,7 @@ def test_every_part_has_its_own_look_and_bounds_their_usual_colours() -> None:
     assert {to_hex(bar.get_facecolor()) for bar in axes.patches} >= {BOUNDS["memory"].light, looks["ideal"][1]}
 
 
-@pytest.mark.parametrize("name", ["channels_last_before", "data_before", "graph_after"])
+@pytest.mark.parametrize("name", ["tf32_before", "data_before", "graph_after"])
 def test_no_label_is_cut_or_overlaps_another(name: str) -> None:
     figure, given = pyplot.subplots()
     trace = fs.load_trace(FAULTS / f"{name}.json.gz")
