@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import gzip
 import math
 from pathlib import Path
 from typing import Any
@@ -66,8 +67,13 @@ def _rated(row: dict[str, Any]) -> dict[str, Any]:
 
 def recorded_rows(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a NAME.rows.csv file, recorded from torch.profiler's key_averages()."""
-    with open(path, newline="", encoding="utf-8") as file:
-        return [_recorded_row(row) for row in csv.DictReader(file)]
+    return [_recorded_row(row) for row in csv.DictReader(recorded_text(path).splitlines())]
+
+
+def recorded_text(path: Path) -> str:
+    """Return the text of a file, which may be there as PATH.gz."""
+    packed = path.with_name(f"{path.name}.gz")
+    return gzip.decompress(packed.read_bytes()).decode() if packed.exists() else path.read_text(encoding="utf-8")
 
 
 def _recorded_row(row: dict[str, str]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from helpers import TRACES
+from helpers.tables import recorded_text
 from helpers.windows import STEPS, rank, window
 
 import flopscope as fs
@@ -35,8 +36,7 @@ def trace(*events: dict[str, Any], **head: Any) -> fs.Trace:
 
 
 def torchs_rows() -> dict[tuple[str, str, bool], dict[str, str]]:
-    with (TRACES / "tutorial_naive.rows.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = list(csv.DictReader(recorded_text(TRACES / "tutorial_naive.rows.csv").splitlines()))
     device = {True: "cpu", False: "cuda"}
     return {(r["key"], device[r["device_type"].endswith("CPU")], r["is_user_annotation"] == "True"): r for r in rows}
 

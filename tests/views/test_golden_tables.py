@@ -1,4 +1,4 @@
-"""The texts of recorded profiles at four widths, kept in tests/data/golden, and their colours on a terminal.
+"""The texts of recorded profiles at two widths, kept in tests/data/golden, and their colours on a terminal.
 
 ``PYTHONPATH=tests python tests/views/test_golden_tables.py`` writes them anew; read the difference before
 you commit it.
@@ -25,7 +25,7 @@ from flopscope.cli.program import main
 
 FAULTS = DATA / "programs"
 GOLDEN = DATA / "golden"
-WIDTHS = (80, 100, 140, 200)
+WIDTHS = (80, 140)
 # Each name with its trace, the arguments of key_averages() and those of table().
 PROFILES = {
     "ops": (FAULTS / "vocab_before.json.gz", {}, {}),

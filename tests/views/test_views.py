@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from helpers import DATA
-from helpers.tables import make_table, recorded_rows
+from helpers.tables import make_table, recorded_rows, recorded_text
 from helpers.view_texts import Tags, header_of
 
 from flopscope import _core
@@ -20,7 +20,7 @@ from flopscope.results.table import COLUMNS, EventTable
 from flopscope.support import units
 
 TRACES = Path(os.environ.get("FLOPSCOPE_TEST_TRACES", DATA / "traces"))
-RECORDED = sorted(TRACES.glob("*.table.txt"))
+RECORDED = sorted({path.with_name(path.name.removesuffix(".gz")) for path in TRACES.glob("*.table.txt*")})
 NAMES = [column.name for column in COLUMNS]
 
 
@@ -40,7 +40,7 @@ def without_flops_column(text: str) -> str:
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name.split(".")[0])
 def test_text_equals_the_text_of_torch(path: Path) -> None:
-    expected = without_flops_column(path.read_text(encoding="utf-8"))
+    expected = without_flops_column(recorded_text(path))
     assert recorded_table(path).table(row_limit=-1, roofline=False) == expected
 
 
