@@ -25,7 +25,7 @@ import flopscope
 
 HERE = Path(__file__).parent
 CELL_SECONDS = 300  # time limit per cell
-COLOURS = 64  # of a picture
+COLOURS = 16  # of a picture
 
 
 def names() -> list[str]:
@@ -55,7 +55,7 @@ def run(name: str) -> nbformat.NotebookNode:
 
 
 def keep(name: str, notebook: nbformat.NotebookNode) -> None:
-    """Overwrite the notebook's file. Its pictures get few colours, which makes them a quarter of the size."""
+    """Overwrite the notebook's file. Its pictures get few colours, which makes them a fifth of the size."""
     for cell in notebook.cells:
         for output in cell.get("outputs", ()):
             data = output.get("data", {})
@@ -68,7 +68,8 @@ def _few_colours(png: str) -> str:
     """Return a PNG in base64 with a palette in place of a colour for each pixel."""
     picture = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
     file = io.BytesIO()
-    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
+    method, dither = Image.Quantize.MAXCOVERAGE, Image.Dither.NONE  # which keep the colours of small marks
+    picture.quantize(COLOURS, method=method, dither=dither).save(file, "PNG", optimize=True)
     return base64.b64encode(file.getvalue()).decode("ascii") + "\n"
 
 

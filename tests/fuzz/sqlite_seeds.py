@@ -22,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 CORPUS = HERE / "corpus" / "sqlite"
 HEADER = HERE.parent / "c" / "fuzz_sqlite_queries.h"
 PAGE, ROWS, LONGEST = 512, 6, 400
+LOGGED = 6_500  # bytes of the largest database that gets a log
 Asked = tuple[str, str, tuple[str, ...]]
 
 READ = re.compile(
@@ -120,7 +121,8 @@ def main() -> None:
             target = CORPUS / f"{Path(name).stem}.sqlite"
             target.unlink(missing_ok=True)
             seed(Path(name), target)
-            with_log(target, target.with_suffix(".wal"))
+            if target.stat().st_size <= LOGGED:
+                with_log(target, target.with_suffix(".wal"))
     else:
         HEADER.write_text(queries(), encoding="utf-8")
 
