@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import ROOT
+from helpers import DATA, ROOT
 from helpers.mcp import process
 
-FAULTS = ROOT / "benchmarks" / "results" / "nvidia-h200" / "faults"
+FAULTS = DATA / "programs"
 BEFORE = "pointwise_before.json.gz"
 COMMAND = [sys.executable, "-m", "flopscope", "mcp"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}

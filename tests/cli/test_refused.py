@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, TRACES
+from helpers import DATA, TRACES
 
 from flopscope.cli.program import main
 
 SMALL = ("bench", "--device", "cpu", "--size", "32", "--repeat", "2")
-TRACE = str(ROOT / "benchmarks/results/nvidia-h200/faults/pointwise_before.json.gz")
+TRACE = str(DATA / "programs/pointwise_before.json.gz")
 STACKS = str(TRACES / "tutorial_naive_stack.json.gz")
 TABLE = ("table", TRACE)
 

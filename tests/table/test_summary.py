@@ -303,7 +303,7 @@ def test_a_summary_shows_itself_in_a_repl_and_prints_nothing_before(capsys: pyte
     sys.displayhook(shown)  # as a REPL does
     print(shown)
     first, second = capsys.readouterr().out.split(shown.text)[:2]
-    assert (first, second) == ("", "\n") and shown.text.startswith("27.2ms a step; ")
+    assert (first, second) == ("", "\n") and shown.text.startswith("28.7ms a step; ")
     assert shown._repr_html_() == shown.html and pickle.loads(pickle.dumps(shown)).text == shown.text
 
 
