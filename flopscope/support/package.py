@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-VERSION = "0.6.0"
+VERSION = "0.7.0.dev0"
 DISTRIBUTION = "flopscope-profiler"
 FOLDER = os.path.dirname(os.path.dirname(__file__))
 MIXED = (
