@@ -17,11 +17,10 @@ static atomic_llong fail_countdown; /* 0: off; n: the n-th allocation from now f
 static bool must_fail(void)
 {
     long long left = atomic_load_explicit(&fail_countdown, memory_order_relaxed);
-    if (left == 0) return false;
-    if (left > 1) {
-        atomic_fetch_sub(&fail_countdown, 1);
-        return false;
+    /* Threads count down together: one that took the last step of another would turn the failures off. */
+    while (left > 1 && !atomic_compare_exchange_weak(&fail_countdown, &left, left - 1)) {
     }
+    if (left >= 0 && left != 1) return false;
     atomic_store(&fail_countdown, -1);
     return true;
 }
